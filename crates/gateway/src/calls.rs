@@ -1,5 +1,5 @@
-//! The calls of a gateway: for each stream a leg to either side, and what session
-//! descriptions that pass make of them.
+//! The calls of a gateway: each stream has a leg to either side, and session descriptions that pass
+//! through are rewritten to match.
 
 mod chain;
 mod settle;
@@ -18,60 +18,60 @@ use trunkline_sip::Message;
 use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
 use trunkline_sip::transaction::{Hop, TransactionId};
 
-/// A call, as this gateway names it: one that comes through here twice has two.
+/// A call's number at this gateway. A call that passes through the gateway twice has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub(crate) u64);
 
-/// A call as one moment saw it.
+/// A snapshot of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
     /// The call's number at this gateway.
     pub id: CallId,
-    /// The call's Call-ID.
+    /// SIP Call-ID, shortened and made safe to print.
     pub name: String,
-    /// The URI of who calls.
+    /// Caller URI, shortened and made safe to print.
     pub from: String,
-    /// The URI of who is called.
+    /// Callee URI, shortened and made safe to print.
     pub to: String,
-    /// When its INVITE came.
+    /// Time at which its INVITE arrived.
     pub since: Time,
-    /// When it was answered, if it was.
+    /// Time of the answer; `None` while it is unanswered.
     pub answered: Option<Time>,
     /// Whether any of its streams crosses the overlay.
     pub is_over: bool,
-    /// The ports of its streams: to who called, to who was called.
+    /// UDP ports of each stream: towards the caller, then towards the callee.
     pub ports: Vec<[u16; 2]>,
 }
 
-/// One of the two ends between which a call passes here: 0 has called.
+/// One of the two ends of a call: 0 is the caller, 1 the callee.
 pub(crate) type SideId = usize;
 
-/// An end, as SIP sees it.
+/// One end of a call, as its SIP messages describe it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Side {
-    /// Its tag in the dialog, once it is known.
+    /// Tag of this end in the dialog, once known.
     pub tag: Option<Vec<u8>>,
-    /// Where its messages come from.
+    /// The hop that its messages come from.
     pub hop: Option<Hop>,
-    /// Where else it may be.
+    /// Addresses at which this end may be.
     pub places: Places,
-    /// Whether it is the next hop itself: then that is how to reach it, whatever it
-    /// calls itself.
+    /// Whether no proxy is between this end and the gateway. If so, `hop` reaches it, whatever
+    /// address it gives for itself.
     pub is_adjacent: bool,
 }
 
-/// The most streams of a call that are relayed: more would take ports from others.
+/// Maximum number of relayed streams per call; more would take ports from other calls.
 const MAX_STREAMS: usize = 8;
 
-/// What a description means for the call that it passes in.
+/// How a description affects the call that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It holds at once: the first offer, or an answer.
+    /// It takes effect at once: the first offer, or an answer.
     Holds,
-    /// It holds if this request is agreed to.
+    /// It takes effect if this request is accepted.
     Offers(TransactionId),
-    /// It tells of what there could be, or is of an end that was not chosen: places in
-    /// it are changed as they must be, and nothing here.
+    /// It has no effect here: it lists capabilities, or comes from an end that was not chosen. Its
+    /// addresses are still rewritten.
     Nothing,
 }
 
@@ -79,14 +79,14 @@ pub(crate) enum Meaning {
 struct Leg {
     port: u16,
     remote: Remote,
-    /// How often its end has described itself.
+    /// Number of times that its end has described itself.
     described: u32,
     pending: Option<(TransactionId, Change)>,
     told: bool,
 }
 
 impl Leg {
-    /// Whether its end is behind another gateway, or is if an offer of its own is agreed to.
+    /// Whether its end is behind another gateway, counting an offer that is still pending.
     fn is_over(&self) -> bool {
         let remote = match self.pending {
             Some((_, Change::To(remote))) => remote,
@@ -96,7 +96,7 @@ impl Leg {
         matches!(remote, Remote::Overlay { .. })
     }
 
-    /// Its end has said where it is.
+    /// Records the address that its end has described.
     fn turn(&mut self, remote: Remote) {
         self.remote = remote;
         self.described = self.described.wrapping_add(1);
@@ -115,79 +115,79 @@ struct Stream {
     legs: [Leg; 2],
 }
 
-/// A call.
+/// One call, with its ends, its streams, and the offers that can still be undone.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// As SIP names it.
+    /// Call-ID, as received in the INVITE.
     pub name: Vec<u8>,
-    /// The URIs of who calls and of who is called.
+    /// URIs of the caller and the callee.
     pub ends: [Vec<u8>; 2],
     pub sides: [Side; 2],
-    /// When its INVITE came.
+    /// Time at which its INVITE arrived.
     pub since: Time,
-    /// When it was answered.
+    /// Time of the answer.
     pub answered: Option<Time>,
-    /// When something was last heard of it.
+    /// Time of its last message or media packet.
     pub heard: Time,
-    /// Whether who calls has said that it heard the answer.
+    /// Whether the caller has acknowledged the answer.
     pub is_acknowledged: bool,
-    /// The number of the INVITE whose offer came with its answer: the ACK answers that.
+    /// CSeq number of the INVITE whose 2xx carried the offer: its ACK carries the answer.
     pub awaits: Option<u32>,
-    /// By their place in the description.
+    /// The streams by their index in the description; `None` if one is not relayed.
     streams: Vec<Option<Stream>>,
     before: Vec<Before>,
     early: Vec<Early>,
-    /// Whether somebody has been told that it goes past the overlay.
+    /// Whether `Event::Plain` has been reported for it.
     pub is_plain: bool,
 }
 
-/// A description on its way.
+/// A description in transit, and what decides how it is rewritten.
 pub(crate) struct Passing<'a, M> {
     pub config: &'a Config,
     pub media: &'a mut M,
-    /// The side that sends it.
+    /// The side that sent it.
     pub side: SideId,
-    /// Who has written it, if that is known.
+    /// Address of its author, if known.
     pub source: Option<IpAddr>,
-    /// Where it goes.
+    /// Address of its next hop.
     pub to: IpAddr,
-    /// Whether virtual ports in it are believed.
+    /// Whether virtual ports in it are trusted.
     pub is_believed: bool,
-    /// Whether virtual ports may be put in.
+    /// Whether virtual ports may be added.
     pub is_told: bool,
-    /// What it means.
+    /// Its effect on the call.
     pub meaning: Meaning,
     /// Whether it answers an offer.
     pub is_answer: bool,
 }
 
-/// Why a description can't pass.
+/// Reasons for which a description can't pass the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unpassable {
-    /// It isn't understood.
+    /// It can't be parsed.
     #[error(transparent)]
     Sdp(#[from] SdpError),
-    /// It is compressed or encoded, or a message has two.
-    #[error("a description is compressed, or one of two in a message")]
+    /// It is compressed or encoded, or the message contains two.
+    #[error("the session description is compressed, or the message has two")]
     Unreadable,
-    /// Nothing in it can be relayed.
+    /// None of its streams can be relayed.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// All ports are taken.
-    #[error("no port for media is free")]
+    /// All media ports are in use.
+    #[error("no media port is free")]
     NoPorts,
-    /// One end encrypts, the other doesn't.
-    #[error("one end wants encrypted media, the other plain ones")]
+    /// One end encrypts its media, the other doesn't.
+    #[error("one end wants encrypted media, the other plain media")]
     Encryption,
 }
 
-/// See the module.
+/// All calls of a gateway, indexed by number, Call-ID and media port.
 #[derive(Debug)]
 pub(crate) struct Calls {
     all: BTreeMap<CallId, Call>,
     by_name: BTreeMap<Vec<u8>, Vec<CallId>>,
     ports: Ports,
-    /// Whose each pair of ports is: the call, the place of the stream, the side.
+    /// Owner of each pair of ports, by its even port: the call, the stream's index, and the side.
     owners: BTreeMap<u16, (CallId, usize, SideId)>,
 }
 
@@ -246,7 +246,7 @@ impl Calls {
         }
     }
 
-    /// The call that has a port, or the one before it for RTCP.
+    /// The call that uses `port`, for RTP or for RTCP.
     pub fn at_port(&mut self, port: u16) -> Option<&mut Call> {
         let (id, ..) = self.owners.get(&(port & !1))?;
         self.all.get_mut(id)
@@ -260,13 +260,14 @@ impl Calls {
         }
     }
 
-    /// The calls that SIP names so.
+    /// All calls with this Call-ID.
     pub fn all_named(&self, name: &[u8]) -> impl Iterator<Item = &Call> {
         let ids = self.by_name.get(name).map(Vec::as_slice).unwrap_or_default();
         ids.iter().filter_map(|id| self.all.get(id))
     }
 
-    /// The call that SIP names so, if there is one alone in which `tag` speaks.
+    /// The call with this Call-ID in which `tag` is the tag of an end; `None` unless there is
+    /// exactly one.
     pub fn named(&self, name: &[u8], tag: &[u8]) -> Option<CallId> {
         let ids = self.by_name.get(name)?;
         let speaks = |id: &&CallId| {
@@ -277,8 +278,8 @@ impl Calls {
         found.next().is_none().then_some(*first)
     }
 
-    /// What becomes of a description that passes; and why, if nothing in it can be
-    /// relayed: all of it is refused then.
+    /// Rewrites a description that passes through. The second value is the reason for refusing all
+    /// of it, set if none of its streams can be relayed.
     pub fn describe<M: Media>(
         &mut self,
         id: CallId,
@@ -332,7 +333,7 @@ impl Calls {
         call.is_some_and(|call| call.streams.get(n).is_some_and(Option::is_some))
     }
 
-    /// Takes what a description says of the clocks of stream `n`.
+    /// Takes the clock rates of stream `n` from a description.
     fn read_clocks<M: Media>(&mut self, id: CallId, n: usize, sdp: &Sdp<'_>, media: &mut M) {
         let stream = self.all.get_mut(&id).and_then(|call| call.streams.get_mut(n)?.as_mut());
         let Some(stream) = stream else { return };
@@ -343,7 +344,7 @@ impl Calls {
         }
     }
 
-    /// Stream `n` is refused, or over.
+    /// Handles stream `n` being refused or ended.
     fn unwanted<M: Media>(&mut self, id: CallId, n: usize, passing: &mut Passing<'_, M>) {
         let Some(call) = self.all.get_mut(&id) else { return };
         let Some(place) = call.streams.get_mut(n) else { return };
@@ -360,8 +361,8 @@ impl Calls {
         }
     }
 
-    /// The port at which the other side shall find stream `n`, and whether over the
-    /// overlay, too.
+    /// The port at which the other side will find stream `n`, and whether to advertise it as a
+    /// virtual port, too.
     fn stream<M: Media>(
         &mut self,
         id: CallId,
@@ -376,22 +377,22 @@ impl Calls {
         let Some(Some(stream)) = call.streams.get_mut(n) else { return Err(Unpassable::NoPorts) };
         let side = passing.side;
         let other = &stream.legs[1 - side];
-        // An answer says how the offer was taken. The two gateways may see different ways at
-        // a moment, and would else send by one and listen by the other.
+        // An answer shows how the offer was taken. The two gateways may see different routes at the
+        // same moment; one would otherwise send by one route while the other listens on another.
         let may_tell = !passing.is_answer || other.is_over();
         if passing.meaning == Meaning::Nothing {
             return Ok((other.port, passing.is_told && other.told && may_tell));
         }
         if encrypts(stream.transport) != encrypts(media.transport) {
-            // An offer may change it; an answer may not (RFC 3264, 6.1).
+            // An offer may change the encryption; an answer may not (RFC 3264, 6.1).
             if passing.is_answer && call.sides[0].tag.is_some() {
                 return Err(Unpassable::Encryption);
             }
         }
         stream.transport = media.transport;
-        // Packets of video are larger than the overlay carries.
+        // Video packets are larger than the overlay carries.
         let is_small = media.kind == b"audio" || media.kind == b"image";
-        // What comes over the overlay leaves it here: it doesn't go round by it.
+        // Media that arrive over the overlay leave it here: they don't cross it a second time.
         let comes_over = matches!(remote, Remote::Overlay { .. });
         let tells = passing.is_told && is_small && !comes_over;
         stream.legs[1 - side].told |= tells;
@@ -416,7 +417,7 @@ impl Calls {
         passing: &Passing<'_, M>,
     ) -> Result<Remote, Unfit> {
         let own = passing.config.node;
-        // Who answers so has already found the way, and goes by it.
+        // An end that answers with a virtual port has already found a route, and uses it.
         let (id, n, side) = leg;
         let has_told = self.stream_of(id, n).is_some_and(|stream| stream.legs[side].told);
         let is_agreed = passing.is_answer && has_told;
@@ -437,7 +438,7 @@ impl Calls {
         Ok(remote)
     }
 
-    /// Has ports for stream `n`.
+    /// Allocates ports for stream `n`, unless it has some.
     fn ensure<M: Media>(
         &mut self,
         id: CallId,
@@ -469,7 +470,7 @@ impl Calls {
         Ok(())
     }
 
-    /// A call as it is now.
+    /// A snapshot of the call `id`.
     pub fn view(&self, id: CallId) -> Option<CallView> {
         let call = self.all.get(&id)?;
         let streams = || call.streams.iter().flatten();
@@ -486,17 +487,17 @@ impl Calls {
         })
     }
 
-    /// Pairs of ports that are free.
+    /// Number of free pairs of ports.
     pub fn free_ports(&self) -> usize {
         self.ports.len()
     }
 }
 
-/// The most characters of what others have written that are shown.
+/// Maximum length, in characters, of text from others that is displayed.
 const MOST_SHOWN: usize = 256;
 
-/// What others have written, for people to read: not longer than they like, and without
-/// what would move a terminal's cursor or the direction of its text.
+/// Makes text from others safe to display: shortened, and without characters that move a terminal's
+/// cursor or change the direction of text.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let moves = |c: char| {
         c.is_control()
@@ -512,7 +513,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 impl Call {
-    /// Pairs of ports that it has.
+    /// Number of port pairs that the call holds.
     pub fn pairs(&self) -> usize {
         self.streams.iter().flatten().count() * 2
     }

@@ -1,4 +1,4 @@
-//! What an operator says of a gateway.
+//! Configuration of a gateway.
 
 use crate::media::Unfit;
 use core::net::{IpAddr, SocketAddr};
@@ -7,19 +7,19 @@ use ipnet::IpNet;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::value::host_address;
 
-/// How SIP is carried between two hops.
+/// Transport of SIP messages between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
-    /// Datagrams.
+    /// SIP over UDP datagrams.
     Udp,
-    /// A connection.
+    /// SIP over a TCP connection.
     Tcp,
-    /// A connection that is encrypted (RFC 3261, 26.2).
+    /// SIP over a TLS connection (RFC 3261, 26.2).
     Tls,
 }
 
 impl Transport {
-    /// The transport as a Via writes it.
+    /// Name of the transport in a Via header.
     pub fn in_via(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
@@ -28,7 +28,7 @@ impl Transport {
         }
     }
 
-    /// The transport as a URI writes it.
+    /// Name of the transport in a URI.
     pub fn in_uri(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -37,7 +37,7 @@ impl Transport {
         }
     }
 
-    /// The port where it isn't said (RFC 3261, 19.1.2).
+    /// Default port of the transport (RFC 3261, 19.1.2).
     pub fn default_port(self) -> u16 {
         match self {
             Transport::Udp | Transport::Tcp => 5060,
@@ -45,7 +45,7 @@ impl Transport {
         }
     }
 
-    /// Reads what a URI says, in small letters.
+    /// Parses a transport in a URI; it must be in lower case.
     pub fn parse(text: &[u8]) -> Option<Transport> {
         [Transport::Udp, Transport::Tcp, Transport::Tls]
             .into_iter()
@@ -53,92 +53,93 @@ impl Transport {
     }
 }
 
-/// Where SIP comes in, and leaves.
+/// A socket that receives and sends SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// How it is carried.
+    /// The transport that it carries.
     pub transport: Transport,
-    /// Where others find it: an address of this machine, or what a NAT makes of it.
+    /// The address by which others reach it: one of this machine's, or its translation by a NAT.
     pub address: SocketAddr,
 }
 
-/// Whom a route leads to.
+/// Hosts that a route applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// Hosts that are named by their address.
+    /// Hosts given by an address in this network.
     Network(IpNet),
-    /// Hosts of this name, in small letters.
+    /// Hosts with this name, in lower case.
     Domain(String),
 }
 
-/// A way to where this gateway wouldn't send by itself: another gateway, a proxy.
+/// A next hop for some destinations, such as another gateway or a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// For requests whose URI names this.
+    /// Hosts in the request URI that this route applies to.
     pub to: Destination,
-    /// The next hop of such requests.
+    /// Address of the next hop.
     pub via: SocketAddr,
     /// The transport to that hop.
     pub transport: Transport,
-    /// By TLS: what its certificate calls it; without, it must name its address.
+    /// With TLS: the name that the hop's certificate must contain. If `None`, the certificate must
+    /// name the hop's address.
     pub name: Option<String>,
 }
 
-/// All that a gateway goes by.
+/// Complete configuration of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The node that it is part of.
+    /// Id of the node that the gateway belongs to.
     pub node: NodeId,
-    /// Where SIP comes in; a hop names them by their place here.
+    /// Sockets for SIP; a hop refers to them by index.
     pub sockets: Vec<Socket>,
-    /// What others call this gateway beside its sockets' addresses, in small letters.
+    /// Names of this gateway in URIs, in lower case, besides its sockets' addresses.
     pub names: Vec<String>,
-    /// Where media are wanted: an address of IPv4, one of IPv6, or both.
+    /// Addresses to receive media at: one of IPv4, one of IPv6, or both.
     pub media: Vec<IpAddr>,
-    /// Other addresses of this machine at which its media ports may be found.
+    /// Other addresses of this machine at which its media ports may be reached.
     pub own: Vec<IpAddr>,
-    /// The UDP ports for media, and the node's virtual ports for the same: each stream
-    /// takes two pairs.
+    /// Range of the UDP ports for media, and of the node's virtual ports with the same numbers.
+    /// Each stream takes two pairs.
     pub ports: RangeInclusive<u16>,
-    /// Who may send requests.
+    /// Networks that may send requests.
     pub allow: Vec<IpNet>,
-    /// Who may in addition say that media come over the overlay, and is told so: other
-    /// gateways, and proxies between them.
+    /// Networks that may also advertise virtual ports, and that are offered them: other gateways,
+    /// and proxies in between.
     pub trust: Vec<IpNet>,
-    /// Of the routes that fit, the longest network is taken.
+    /// Routes to next hops; the longest matching network wins.
     pub routes: Vec<Route>,
-    /// How many calls there may be at a time.
+    /// Maximum number of concurrent calls.
     pub max_calls: usize,
-    /// How many transactions there may be at a time.
+    /// Maximum number of concurrent transactions.
     pub max_transactions: usize,
 }
 
 impl Config {
-    /// Whether `address` is one of these networks'.
+    /// Whether `address` is in any of `networks`.
     pub(crate) fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
         let address = address.to_canonical();
         networks.iter().any(|network| network.contains(&address))
     }
 
-    /// Whether `address` is this machine's.
+    /// Whether `address` is one of this machine's.
     pub(crate) fn is_here(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.media.contains(&address) || self.own.contains(&address)
     }
 
-    /// What a certificate at `remote` must be for, if a route says so.
+    /// Name that the certificate at `remote` must contain, if a route sets one.
     pub(crate) fn name_at(&self, transport: Transport, remote: SocketAddr) -> Option<&str> {
         let leads = |route: &&Route| (route.transport, route.via) == (transport, remote);
         self.routes.iter().filter(leads).find_map(|route| route.name.as_deref())
     }
 
-    /// Whether what `address` says of the overlay is believed.
+    /// Whether virtual ports advertised by `address` are trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         Config::is_in(&self.trust, address)
     }
 
-    /// Whether requests from there are heard at all: from who may call, is trusted, or
-    /// is where a route leads.
+    /// Whether requests from `address` are accepted: it may call, is trusted, or is the next hop of
+    /// a route.
     pub fn admits(&self, address: IpAddr) -> bool {
         let is_via = |route: &Route| route.via.ip() == address.to_canonical();
         Config::is_in(&self.allow, address)
@@ -146,8 +147,9 @@ impl Config {
             || self.routes.iter().any(is_via)
     }
 
-    /// Whether media may go to `at`: not to where SIP from this gateway's address is
-    /// believed, and to another gateway only if that is trusted to say so.
+    /// Checks that media may go to `at`: not to SIP ports, where a packet from this gateway's
+    /// address could pass for its signalling, and to another gateway only if the sender of the
+    /// description is trusted.
     pub(crate) fn check_media(&self, at: SocketAddr, is_believed: bool) -> Result<(), Unfit> {
         let speaks_sip = self.sockets.iter().map(|socket| socket.address);
         let speaks_sip = speaks_sip.chain(self.routes.iter().map(|route| route.via));
@@ -160,7 +162,7 @@ impl Config {
         }
     }
 
-    /// The route for a host, as a URI writes it.
+    /// The route for a host, given as in a URI.
     pub(crate) fn route(&self, host: &str) -> Option<&Route> {
         let address = host_address(host.as_bytes());
         let rank = |route: &&Route| match (&route.to, address) {
@@ -173,13 +175,13 @@ impl Config {
         self.routes.iter().filter(|r| rank(r).is_some()).max_by_key(rank)
     }
 
-    /// The first socket of this transport that reaches addresses like `remote`.
+    /// Index of the first socket with this transport and the address family of `remote`.
     pub(crate) fn socket(&self, transport: Transport, remote: IpAddr) -> Option<u32> {
         let fits = |s: &Socket| s.transport == transport && s.address.is_ipv4() == remote.is_ipv4();
         self.sockets.iter().position(fits).and_then(|n| u32::try_from(n).ok())
     }
 
-    /// Whether a URI that names this host and port means this gateway.
+    /// Whether a URI with this host and port refers to this gateway.
     pub(crate) fn is_own(&self, host: &[u8], port: Option<u16>, secure: bool) -> bool {
         let Some(ip) = host_address(host) else {
             let has = |port| self.sockets.iter().any(|socket| socket.address.port() == port);
@@ -196,7 +198,7 @@ impl Config {
         })
     }
 
-    /// Where media are wanted by who has an address like `like`.
+    /// The address for media of a peer at `like`: of the same family if there is one.
     pub(crate) fn media_like(&self, like: IpAddr) -> Option<IpAddr> {
         let same = self.media.iter().find(|ip| ip.is_ipv4() == like.is_ipv4());
         same.or(self.media.first()).copied()

@@ -1,4 +1,4 @@
-//! A gateway: what comes in, what it keeps, what it says.
+//! The gateway itself: its inputs, its state and its outputs.
 
 mod names;
 mod refusal;
@@ -26,67 +26,68 @@ use trunkline_sip::transaction::{Hop, Incoming, Output, TransactionId, Transacti
 use trunkline_sip::value::Uri;
 use trunkline_sip::{Message, Start};
 
-/// How long a call that has been answered may be without a packet or a message.
+/// Time that an answered call may go without a packet or a message before it is ended.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long a call is kept whose INVITE has ended without an answer, or whose answer
-/// nobody has acknowledged: as long as either may still come (RFC 6026, timer L).
+/// Time that a call is kept after its INVITE ended without an answer, or while its answer is
+/// unacknowledged: either may still arrive (RFC 6026, timer L).
 const UNANSWERED: Duration = Duration::from_secs(64);
-/// How often calls are looked through.
+/// Interval between checks for calls to end.
 const SWEEP: Duration = Duration::from_secs(1);
-/// What a gateway has to say, beside messages.
+/// Events that a gateway reports, besides the messages that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Find the address of this name, and say [`Gateway::named`].
+    /// Resolve this name, and pass the result to [`Gateway::named`].
     LookUp(String),
-    /// A call is over, as it was before; and why.
+    /// A call ended: its state just before, and the reason.
     Ended(Box<CallView>, Outcome),
-    /// The media of a call go past the overlay, although the next hop is trusted: it
-    /// doesn't know of virtual ports, or this node doesn't know its.
+    /// The media of a call bypass the overlay although the next hop is trusted: the hop does not
+    /// support virtual ports, or this node has no route to the node that it named.
     Plain(CallId),
-    /// Nothing in a description of this call, by a message from there, can be relayed, and
-    /// all of it was refused; or that of a response isn't understood, and was taken out.
+    /// A session description was refused, because none of its streams can be relayed, or was
+    /// removed from a response or ACK, because it can't be parsed. Holds the Call-ID, the address
+    /// that the message came from, and the reason.
     Refused(String, IpAddr, Unpassable),
-    /// A request was refused that came from there: with this code, for this reason.
+    /// A request from this address was refused, with this status code and for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
-    /// A request was dropped: its sender is in none of the networks that may send any.
+    /// A request was dropped because its sender is in none of the networks that may send requests.
     Forbidden(SocketAddr),
 }
 
-/// How a call has ended.
+/// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Who called has hung up.
+    /// The caller hung up.
     CallerHungUp,
-    /// Who was called has hung up.
+    /// The callee hung up.
     CalleeHungUp,
-    /// The INVITE was refused with this status code; 487 is of a caller who gave up.
+    /// The INVITE was refused with this status code; 487 if the caller gave up.
     Refused(u16),
-    /// Nothing final was said to the INVITE in time.
+    /// The INVITE got no final response in time.
     Unanswered,
-    /// Nothing was heard of it for too long.
+    /// No message or media packet arrived for too long.
     Idle,
     /// The gateway was stopped.
     Stopped,
 }
 
-/// What a gateway has counted.
+/// Counters of a gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Datagrams that are no messages, and responses that are malformed.
+    /// Datagrams that are not SIP messages, and malformed messages.
     pub malformed: u64,
-    /// Requests from hosts that may send none.
+    /// Requests dropped because their sender may not send any.
     pub forbidden: u64,
     /// Requests that were forwarded.
     pub requests: u64,
-    /// Requests that were refused here.
+    /// Requests that this gateway refused.
     pub refused: u64,
-    /// Calls that there are now.
+    /// Number of current calls.
     pub live: usize,
-    /// Calls so far.
+    /// Number of calls begun so far.
     pub calls: u64,
-    /// Of these: answered.
+    /// Number of calls that were answered.
     pub answered: u64,
-    /// Of these: that were given up for their silence.
+    /// Number of calls that were ended after too long a silence.
     pub idle: u64,
 }
 
@@ -94,15 +95,15 @@ pub struct Stats {
 enum Kind {
     /// An INVITE that begins a call.
     Initial,
-    /// An INVITE within one that this gateway doesn't know: it was there before.
+    /// An INVITE within a call that this gateway has no record of, because it was restarted.
     Resuming,
-    /// A BYE that ends one.
+    /// A BYE that ends a call.
     Bye,
-    /// Anything else.
+    /// Any other request, which neither begins nor ends a call.
     Other,
 }
 
-/// What is known of a request that has been forwarded.
+/// State kept for a request that was forwarded.
 #[derive(Clone, Debug)]
 struct Pending {
     kind: Kind,
@@ -110,15 +111,15 @@ struct Pending {
     up: Hop,
     down: Hop,
     method: Vec<u8>,
-    /// Whether it had a description.
+    /// Whether it contained a session description.
     is_described: bool,
-    /// Whether it takes a connection only because it is long.
+    /// Whether it is sent over a connection only because of its length.
     is_long: bool,
-    /// Whether who sent it speaks to this gateway itself.
+    /// Whether no proxy is between its sender and this gateway.
     is_adjacent: bool,
-    /// Where its sender may be.
+    /// Addresses at which its sender may be.
     places: Places,
-    /// Whether it has been accepted: what is said then is a copy.
+    /// Whether it has been accepted; later responses are then retransmissions.
     is_accepted: bool,
 }
 
@@ -140,8 +141,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Nothing has come yet. `secret` names transactions and calls; `lasting` is what a
-    /// gateway keeps over its starts, so that phones find it again that have registered.
+    /// Creates a gateway without calls. `secret` seeds its random identifiers. `lasting` stays the
+    /// same across restarts, so that registered phones remain reachable.
     pub fn new(config: Config, secret: [u8; 32], lasting: &[u8; 32]) -> Gateway {
         let mut rng = ChaCha20Rng::from_seed(secret);
         let mut seed = [0; 32];
@@ -163,49 +164,49 @@ impl Gateway {
         }
     }
 
-    /// The configuration that it goes by.
+    /// The configuration in effect.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The gateway's counters so far.
+    /// The counters so far, with the current number of calls.
     pub fn stats(&self) -> Stats {
         Stats { live: self.calls.len(), ..self.stats }
     }
 
-    /// Pairs of media ports that are free.
+    /// Number of free pairs of media ports.
     pub fn free_ports(&self) -> usize {
         self.calls.free_ports()
     }
 
-    /// The calls there are, each as it is now.
+    /// Snapshots of all current calls.
     pub fn calls(&self) -> impl Iterator<Item = CallView> {
         self.calls.iter().filter_map(|(id, _)| self.calls.view(id))
     }
 
-    /// A call, if it isn't over.
+    /// Snapshot of a call; `None` once it has ended.
     pub fn call(&self, id: CallId) -> Option<CallView> {
         self.calls.view(id)
     }
 
-    /// Whether a connection is there, or is to be made.
+    /// Whether a connection is open, or still to be made.
     pub fn is_open(&self, connection: u64) -> bool {
         self.hops.is_open(connection)
     }
 
-    /// What the certificate at the other end of a connection must call it; `None` if by
-    /// its address.
+    /// Name that the certificate at the other end of a connection must contain; `None` if it must
+    /// name the address.
     pub fn name_of(&self, connection: u64) -> Option<&str> {
         self.hops.name_of(connection)
     }
 
-    /// Takes no more calls, or takes some again; those that there are go on.
+    /// With `on`, refuses new calls but keeps the current ones; without, accepts calls again.
     pub fn drain(&mut self, on: bool) {
         self.is_draining = on;
     }
 
-    /// Takes a changed configuration, of which names, networks and routes count from now
-    /// on, and the rest from the next start.
+    /// Applies a changed configuration. Names, networks and routes take effect at once, everything
+    /// else at the next start.
     pub fn reconfigure(&mut self, new: &Config) {
         self.config.names.clone_from(&new.names);
         self.config.allow.clone_from(&new.allow);
@@ -213,17 +214,17 @@ impl Gateway {
         self.config.routes.clone_from(&new.routes);
     }
 
-    /// Somebody has connected to socket `socket`: the connection's number.
+    /// Registers a connection that a peer made to socket `socket`, and returns its number.
     pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
         self.hops.connected(socket, remote)
     }
 
-    /// A connection is over, or could not be made.
+    /// Handles a connection that has closed or could not be made.
     pub fn disconnected(&mut self, now: Time, connection: u64, media: &mut impl Media) {
         self.hops.closed(connection);
         for id in self.transactions.by_connection(connection) {
-            // Who takes no connection takes a long datagram (RFC 3261, 18.1.1); others
-            // get no answer (8.1.3.1, 16.9).
+            // A hop that takes no connection gets the request as a long datagram (RFC 3261,
+            // 18.1.1); if that is not possible, the failure counts as a 503 (8.1.3.1, 16.9).
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
@@ -232,16 +233,16 @@ impl Gateway {
         }
     }
 
-    /// Packets have come to a media port: its call is alive.
+    /// Notes that packets arrived at a media port, which keeps its call alive.
     pub fn heard(&mut self, now: Time, port: u16) {
         if let Some(call) = self.calls.at_port(port) {
             call.heard = now;
         }
     }
 
-    /// Takes what has come.
+    /// Processes the bytes of one message from `from`.
     pub fn receive(&mut self, now: Time, from: Hop, bytes: &[u8], media: &mut impl Media) {
-        // What keeps a NAT's binding alive.
+        // Keep-alive for a NAT's binding.
         if bytes.iter().all(|b| matches!(b, b'\r' | b'\n' | 0)) {
             return;
         }
@@ -251,7 +252,7 @@ impl Gateway {
         }
     }
 
-    /// Takes a message that has come.
+    /// Processes a message that is already parsed.
     pub fn take(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
         let request = match message.start() {
             Start::Request { method, .. } => Some(method),
@@ -283,7 +284,7 @@ impl Gateway {
             Incoming::Response(id) => self.response(now, id, from, message, media),
             Incoming::Refused => {
                 self.stats.refused += 1;
-                let why = "too many requests wait for an answer, or too many of this sender's";
+                let why = "too many requests wait for an answer, in total or from this sender";
                 self.events.push_back(Event::TurnedAway(from.remote, 503, why));
             }
             Incoming::Absorbed => {}
@@ -336,8 +337,8 @@ impl Gateway {
         }
     }
 
-    /// A transaction has ended without a final response; a call that it was to begin has
-    /// ended so.
+    /// Handles a transaction that ended without a final response; a call that it was to begin ends,
+    /// too.
     fn forget(&mut self, id: TransactionId, why: Outcome, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
@@ -354,22 +355,22 @@ impl Gateway {
         }
     }
 
-    /// Whether a request of a call came from where the end is that it names: if the other
-    /// end has not agreed to it, it counts from nowhere else.
+    /// Whether a request came from an address of the end that it names. Unless the other end has
+    /// accepted it, only then does it count.
     fn is_of_end(&self, pending: &Pending) -> bool {
         let first = pending.passes.first();
         let end = first.and_then(|&(id, side)| self.calls.get(id)?.sides.get(side));
         end.is_some_and(|end| end.places.have(pending.up.remote.ip()))
     }
 
-    /// When [`Gateway::handle_timeout`] has something to do.
+    /// Time of the next call to [`Gateway::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
         let is_idle = self.calls.len() == 0 && self.hops.are_used();
         let sweep = if is_idle { Time::NEVER } else { self.sweep };
         self.transactions.next_timeout().min(sweep)
     }
 
-    /// Repeats what has not been heard, gives up, and ends calls that nobody speaks in.
+    /// Retransmits and expires requests, and ends calls without traffic.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
         for id in self.transactions.handle_timeout(now) {
             self.forget(id, Outcome::Unanswered, media);
@@ -398,7 +399,7 @@ impl Gateway {
         self.end(&over, Outcome::Idle, media);
     }
 
-    /// Ends all calls: their media stop, and their ends aren't told.
+    /// Ends all calls: their media stop, and no BYE is sent.
     pub fn stop(&mut self, media: &mut impl Media) {
         self.is_draining = true;
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
@@ -410,19 +411,19 @@ impl Gateway {
         self.end(&all, Outcome::Stopped, media);
     }
 
-    /// The next message to send; ask after each call until there is none. If its
-    /// connection isn't there yet, make it.
+    /// The next message to send; call it until it returns `None`. If the message's connection does
+    /// not exist yet, make it.
     pub fn poll(&mut self) -> Option<Output> {
         self.transactions.poll()
     }
 
-    /// What else there is to say; ask until there is nothing.
+    /// The next event; call it until it returns `None`.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 }
 
-/// What it means that the end which `passes` names has said BYE.
+/// Outcome of a call after the end that `passes` names sent a BYE.
 fn hung_up(passes: &Passes) -> Outcome {
     match passes.first() {
         Some((_, 1)) => Outcome::CalleeHungUp,

@@ -1,5 +1,5 @@
-//! Where requests go next: along a flow that is known, to who is named by an address,
-//! where a route leads, or to a name that has to be looked up.
+//! Next hops of requests: a known flow, an address in the URI, the next hop of a route, or a name
+//! that has to be looked up.
 
 use crate::config::{Config, Socket, Transport};
 use crate::media::is_nobodys;
@@ -11,88 +11,87 @@ use trunkline_sip::proxy::Target;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::value::{Uri, host_address};
 
-/// How long an answer of the name service is used at most.
+/// Longest time that an answer of the name service is used.
 const FRESH: Duration = Duration::from_secs(60);
-/// And at least: a call's messages follow each other.
+/// Shortest time that an answer is used: the messages of a call follow each other closely.
 const USED: Duration = Duration::from_secs(5);
-/// Names whose answers are kept.
+/// Maximum number of names whose answers are kept.
 const NAMES: usize = 1_000;
-/// A request of more bytes doesn't go by UDP if it needn't (RFC 3261, 18.1.1); what is
-/// added to it on the way has room up to 1,300.
+/// Size in bytes above which a request avoids UDP if it can (RFC 3261, 18.1.1). The limit there is
+/// 1,300; the difference is room for headers added on the way.
 const LARGE: usize = 1_000;
 
-/// What the name service knows of a name.
+/// Result of a name lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Its address, and for how long that may be used.
+    /// The address, and how long it may be used.
     Address(IpAddr, Duration),
-    /// There is no such name, or it has no address.
+    /// The name doesn't exist, or has no address.
     Nothing,
-    /// It has not said, or could not.
+    /// The name service failed, or did not answer.
     NoAnswer,
 }
 
-/// Why a request can't go on now.
+/// Reasons for which a request has no next hop now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoHop {
-    /// The URI's host is a name.
+    /// The URI's host is a name that has not been looked up yet.
     Unknown(String),
-    /// The name service knows no such name.
+    /// The name doesn't exist.
     NoSuchName,
-    /// The name service did not answer a moment ago.
+    /// The name service failed to answer a moment ago.
     NoAnswer,
-    /// It leads to no single host's address, or to this host's own.
+    /// The destination is this host's loopback, or not a single host's address.
     Forbidden,
-    /// No socket speaks what the URI wants.
+    /// No socket has the transport that the URI requires.
     NoTransport,
-    /// The URI isn't understood.
+    /// The URI can't be parsed.
     Uri,
 }
 
-/// Where a connection leads: from which socket, to whom, and what that one's
-/// certificate must call it, if not by its address (RFC 5922, 7).
+/// The two ends of a connection: local socket, remote address, and the name that the remote
+/// certificate must contain, if not its address (RFC 5922, 7).
 type Place = (u32, SocketAddr, Option<String>);
 
-/// Connections and names, as far as they are known.
+/// Known connections and resolved names.
 #[derive(Debug, Default)]
 pub(crate) struct Hops {
-    /// The connections there are, or are being made, by where they lead.
+    /// Connections that are open or being made, by their ends.
     connections: BTreeMap<Place, u64>,
     open: BTreeMap<u64, Place>,
-    /// Those that nothing has been sent by, and nobody has made.
+    /// Outgoing connections that no message has used yet.
     unused: BTreeSet<u64>,
     last: u64,
     names: BTreeMap<String, (Found, Time)>,
 }
 
 impl Hops {
-    /// Connections are numbered from `first` on: others than at the last start, of which
-    /// phones may bring flows back.
+    /// `first` determines the numbers of connections. It should differ at each start, because
+    /// phones may return flow tokens from an earlier one.
     pub fn new(first: u64) -> Hops {
         Hops { last: first >> 1, ..Hops::default() }
     }
 
-    /// Forgets the connections that were to be made, and by which nothing was sent after
-    /// all.
+    /// Forgets outgoing connections that were planned but never used.
     pub fn forget_unused(&mut self) {
         for connection in std::mem::take(&mut self.unused) {
             self.closed(connection);
         }
     }
 
-    /// Whether there is none to forget.
+    /// Whether there are no unused connections to forget.
     pub fn are_used(&self) -> bool {
         self.unused.is_empty()
     }
 
-    /// Something is sent by a connection.
+    /// Notes that a message uses the connection of `hop`.
     pub fn used(&mut self, hop: &Hop) {
         if let Some(connection) = hop.connection {
             self.unused.remove(&connection);
         }
     }
 
-    /// A connection of socket `socket` to or from `remote`.
+    /// Registers a connection of socket `socket` to or from `remote`, and returns its number.
     pub fn connected(&mut self, socket: u32, remote: SocketAddr) -> u64 {
         self.add((socket, remote, None))
     }
@@ -104,13 +103,12 @@ impl Hops {
         self.last
     }
 
-    /// What the certificate at the other end of a connection must call it, if not by its
-    /// address.
+    /// Name that the certificate at the other end of a connection must contain, if not its address.
     pub fn name_of(&self, connection: u64) -> Option<&str> {
         self.open.get(&connection)?.2.as_deref()
     }
 
-    /// A connection is over.
+    /// Removes a connection that has closed.
     pub fn closed(&mut self, connection: u64) {
         self.unused.remove(&connection);
         if let Some(place) = self.open.remove(&connection)
@@ -120,7 +118,7 @@ impl Hops {
         }
     }
 
-    /// Whether messages can still go there.
+    /// Whether messages can still be sent to `hop`.
     pub fn is_usable(&self, hop: &Hop) -> bool {
         let leads = |connection| {
             let place = self.open.get(&connection);
@@ -129,12 +127,12 @@ impl Hops {
         hop.connection.is_none_or(leads)
     }
 
-    /// Whether a connection is there, or is to be made.
+    /// Whether a connection is open, or still to be made.
     pub fn is_open(&self, connection: u64) -> bool {
         self.open.contains_key(&connection)
     }
 
-    /// What the name service has said of `name`.
+    /// Stores the name service's answer for `name`.
     pub fn named(&mut self, now: Time, name: &str, found: Found) {
         if self.names.len() >= NAMES {
             self.names.retain(|_, (_, until)| *until > now);
@@ -150,8 +148,8 @@ impl Hops {
         self.names.insert(name.to_ascii_lowercase(), (found, now + fresh));
     }
 
-    /// Where a request of so many bytes for `uri` goes, and whether it takes a connection
-    /// for its length alone.
+    /// The next hop of a request to `uri` that is `bytes` long, and whether it uses a connection
+    /// only because of its length.
     pub fn resolve(
         &mut self,
         now: Time,
@@ -163,7 +161,7 @@ impl Hops {
         let host = core::str::from_utf8(&target.host).map_err(|_| NoHop::Uri)?;
         let parsed = Uri::parse(uri).ok_or(NoHop::Uri)?;
         if let Some(route) = config.route(host) {
-            // Every hop of it is to be encrypted (RFC 3261, 26.2.2).
+            // Every hop of a `sips:` request must be encrypted (RFC 3261, 26.2.2).
             if parsed.secure && route.transport != Transport::Tls {
                 return Err(NoHop::NoTransport);
             }
@@ -176,7 +174,7 @@ impl Hops {
             None => None,
         };
         let ip = self.address(now, host)?;
-        // What listens on loopback alone is not for phones.
+        // Services that listen on loopback are not for phones.
         let is_local = |socket: &Socket| socket.address.ip().is_loopback();
         let inside = ip.to_canonical().is_loopback() && !config.sockets.iter().any(is_local);
         if is_nobodys(ip) || inside {
@@ -192,8 +190,8 @@ impl Hops {
         let (is_address, remote) = (host_address(parsed.host).is_some(), SocketAddr::new(ip, port));
         let name = match is_address {
             false => Some(called.to_ascii_lowercase()),
-            // Requests within a call name the next gateway by its address: it is called
-            // there what it was by the route that the first one took.
+            // Requests within a call give the next gateway by its address. Its certificate must
+            // contain the same name as on the route of the first request.
             true => config.name_at(choice, remote).map(str::to_owned),
         };
         Ok((self.hop(config, choice, remote, name)?, is_long))
@@ -329,7 +327,7 @@ mod tests {
         let at = Found::Address([198, 51, 100, 7].into(), FRESH);
         hops.named(Time::ZERO, "a.example", at);
         hops.named(Time::ZERO, "c.example", at);
-        // One that it has made itself proves nothing of who it is.
+        // A connection made by the peer proves nothing about its identity.
         hops.connected(3, "198.51.100.7:5061".parse().unwrap());
         let mut to = |uri: &str| {
             let (hop, _) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), 1).unwrap();
@@ -342,7 +340,7 @@ mod tests {
         assert_eq!(to("sip:b@a.example;transport=tls"), (2, named("a.example")));
         assert_eq!(to("sips:b@c.example"), (3, named("c.example")));
         assert_eq!(to("sips:b@10.3.0.1"), (4, named("sip.example")));
-        // What follows within the call.
+        // Later requests within the call.
         assert_eq!(to("sip:192.0.2.5:5061;transport=tls;lr"), (4, named("sip.example")));
         assert_eq!(to("sip:192.0.2.5:5062;transport=tls;lr").1, None);
         assert_eq!(to("sip:b@a.example;transport=tcp").1, None);
@@ -360,7 +358,7 @@ mod tests {
         assert!(!hops.is_usable(&hop));
         let again = to(&mut hops);
         assert!(again != hop && hops.is_usable(&again));
-        // One that nothing was sent by is not there for ever.
+        // A connection that no message uses is not kept for ever.
         hops.used(&again);
         hops.forget_unused();
         assert!(hops.is_usable(&again));

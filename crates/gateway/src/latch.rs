@@ -1,39 +1,38 @@
-//! Latching (RFC 7362): whose packets a media port takes, where a NAT may have changed
-//! what a description says.
+//! Latching (RFC 7362): the sources that a media port accepts, where a NAT may have changed the
+//! address in the description.
 
 use crate::media::Remote;
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How long a phone that has described itself anew, and still sends from where it did,
-/// has to show so before another source is taken for it: some packets' time.
+/// Time in which a phone that has described itself again can show that it still sends from its old
+/// address, before another source is accepted: a few packets.
 const MOVING: Duration = Duration::from_millis(200);
 
-/// Who sends to one port. The first packet from an address at which the phone may be
-/// says where it is; only the very place that the description names takes it back, and
-/// keeps it.
+/// The source that one port accepts. The first packet from an address at which the phone may be
+/// determines it. Only the exact address in the description can take over from it, and that one
+/// then stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latch {
     heard: Option<SocketAddr>,
-    /// Since when it may be somewhere else than before.
+    /// Time of the last description after which the phone may have moved.
     moves: Option<Time>,
 }
 
 impl Latch {
-    /// Where the phone sends from, once that is known: there it is sent to.
+    /// Address that the phone sends from, once known; media for the phone go there.
     pub fn heard(&self) -> Option<SocketAddr> {
         self.heard
     }
 
-    /// The phone has described itself anew, and names the same place as before: a NAT may
-    /// have moved it.
+    /// The phone has described itself again with the same address: a NAT may have moved it.
     pub fn reopen(&mut self, now: Time) {
         self.moves = Some(now);
     }
 
-    /// Whether a datagram that came from `from` is of who is at `remote`; `kind` is 0 for
-    /// RTP, 1 for RTCP.
+    /// Whether a datagram from `from` comes from the phone at `remote`; `kind` is 0 for RTP, 1 for
+    /// RTCP.
     pub fn admits(&mut self, now: Time, from: SocketAddr, kind: usize, remote: &Remote) -> bool {
         let Remote::Udp { rtp, rtcp, from: allowed } = remote else { return false };
         let canonical = |at: &SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
@@ -59,7 +58,7 @@ impl Latch {
 mod tests {
     use super::*;
 
-    /// A phone that says it is at 10.1.0.9:4000, and has signalled from 192.0.2.1.
+    /// A phone that gives its address as 10.1.0.9:4000, and whose signalling comes from 192.0.2.1.
     const PHONE: &str = "10.1.0.9:4000";
 
     struct Port(Latch, Time);
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn the_very_place_that_is_named_takes_the_port_back_and_keeps_it() {
         let mut port = Port::new();
-        // Another process of the same host was first.
+        // Another process on the same host sent first.
         assert!(port.takes("10.1.0.9:6666"));
         assert!(port.takes(PHONE));
         assert_eq!(port.0.heard(), Some(PHONE.parse().unwrap()));
@@ -111,12 +110,12 @@ mod tests {
         let mut port = Port::new();
         assert!(port.takes("192.0.2.1:1024"));
         port.0.reopen(port.1);
-        // Who still sends is still it, and nobody else is any more.
+        // A phone that keeps sending is the same as before, and no other source is accepted.
         assert!(!port.takes("192.0.2.1:2000"));
         assert!(port.takes("192.0.2.1:1024"));
         port.wait(1_000);
         assert!(!port.takes("192.0.2.1:2000"));
-        // Who is silent has moved; until then packets go where they went.
+        // A phone that is silent has moved; until its packets arrive, media go to its old address.
         port.0.reopen(port.1);
         assert_eq!(port.0.heard(), Some("192.0.2.1:1024".parse().unwrap()));
         port.wait(200);

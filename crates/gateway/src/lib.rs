@@ -1,19 +1,19 @@
-//! What a gateway between phones and an overlay decides (Amir, Danilov, Goose, Hedqvist,
-//! Terzis 2005, section VI): it stands in the way of SIP as a proxy, and has each call's
-//! media come to ports of its own. Between two gateways they cross the overlay, with
-//! whatever recovers what is lost there; phones know nothing of it.
+//! A SIP and media gateway between phones and an overlay (Amir, Danilov, Goose, Hedqvist, Terzis
+//! 2005, section VI). It is a proxy on the SIP path, and has the media of each call sent to its own
+//! ports. Between two gateways media cross the overlay, which recovers lost packets; phones need no
+//! support for this.
 //!
-//! Pure code: messages and times in, messages and joined ports out. Sockets, and the
-//! relaying of packets, are the driver's.
+//! Sans-IO: messages and times in, messages and joined ports out. Sockets, and the relaying of
+//! packets, are the driver's.
 //!
-//! - [`Gateway::receive`] takes a message, [`Gateway::handle_timeout`] the time; then
-//!   [`Gateway::poll`] until it gives no more to send, and [`Gateway::event`].
-//! - Ports are taken, joined and given back through [`Media`], within these calls.
+//! - [`Gateway::receive`] takes a message, [`Gateway::handle_timeout`] the time; then call
+//!   [`Gateway::poll`] until it has no more to send, and [`Gateway::event`].
+//! - Ports are opened, joined and closed through [`Media`], within these calls.
 //!
-//! A stream has two legs, one to each side. A description that comes from one side says
-//! where that leg's packets go, and is passed on with the port of the other leg in it.
-//! To hosts that are trusted the port is also told as a virtual one, `a=x-trunkline:1
-//! NODE PORT`: whoever understands it is another gateway, and answers with its own.
+//! A stream has two legs, one to each side. A description from one side gives the address for that
+//! leg's packets, and is passed on with the port of the other leg in it. Trusted hosts are also
+//! offered the port as a virtual one, `a=x-trunkline:1 NODE PORT`: a host that understands the
+//! attribute is another gateway, and answers with its own.
 
 mod calls;
 mod config;

@@ -1,4 +1,4 @@
-//! The media ports of calls, and what they are joined to.
+//! Media ports of calls, and the remote ends that they are joined to.
 
 use crate::reception::Clocks;
 use core::fmt;
@@ -6,74 +6,74 @@ use core::net::{IpAddr, SocketAddr};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::sdp::{self, Host};
 
-/// Who is at the other end of a leg.
+/// The other end of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remote {
-    /// Nobody is known yet, or the stream isn't wanted.
+    /// Not known yet, or the stream isn't wanted.
     Nobody,
     /// A phone, or another relay.
     Udp {
-        /// Where its RTP is wanted; `None` if that isn't known before a packet comes, or
-        /// it wants none.
+        /// Address for its RTP; `None` if it is unknown until a packet arrives, or if the phone
+        /// wants none.
         rtp: Option<SocketAddr>,
-        /// Where its RTCP is wanted, if that is known.
+        /// Address for its RTCP, if known.
         rtcp: Option<SocketAddr>,
-        /// Whose packets may be its own: the first of them says where it is.
+        /// Addresses that its packets may come from: the first such packet gives its address.
         from: [Option<IpAddr>; 2],
     },
-    /// Another gateway, over the overlay.
+    /// Another gateway, reached over the overlay.
     Overlay {
         /// The other gateway's node.
         node: NodeId,
-        /// Its virtual port for RTP; the next is for RTCP.
+        /// The gateway's virtual port for RTP; the next one is for RTCP.
         port: u16,
     },
 }
 
-/// One leg of a stream: a port, and who is at its other end. What comes there leaves
-/// at the port of the stream's other leg.
+/// One leg of a stream: a port, and its remote end. Packets that arrive at the port leave at the
+/// port of the stream's other leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// The port of the other leg.
     pub onto: u16,
-    /// Who is at the other end.
+    /// The remote end of this leg.
     pub remote: Remote,
-    /// How often the other end has described itself; see [`crate::Latch::reopen`].
+    /// Number of times that the remote end has described itself; see [`crate::Latch::reopen`].
     pub described: u32,
-    /// Whether another gateway has been told of the virtual port of this number.
+    /// Whether the virtual port of this number was offered to another gateway.
     pub told: bool,
-    /// Whether only RTP, RTCP, and what agrees on their ways and keys may come (RFC 7983):
-    /// other text, as SIP, would be taken for this gateway's own where it leads to.
+    /// Whether only RTP, RTCP and the protocols that set up their paths and keys are accepted (RFC
+    /// 7983). Other datagrams, such as SIP, would pass for this gateway's own messages at their
+    /// destination.
     pub is_rtp: bool,
-    /// Whether only the two ends can read what comes.
+    /// Whether the media are encrypted end to end.
     pub is_encrypted: bool,
-    /// The clocks of its payloads.
+    /// Clock rates of its payload types.
     pub clocks: Clocks,
 }
 
-/// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, by its first byte (RFC 7983, 7).
+/// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, judged by its first byte (RFC 7983, 7).
 pub fn is_media(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(0..=3 | 16..=19 | 20..=63 | 128..=191))
 }
 
-/// Has the ports that a gateway decides on: UDP ports, and virtual ports of the same
-/// numbers.
+/// Manages the ports that a gateway decides on: UDP ports, and virtual ports of the same numbers.
 pub trait Media {
-    /// Takes the UDP ports `port` and `port` + 1; false if they can't be had.
+    /// Opens the UDP ports `port` and `port` + 1; false if they are not available.
     fn open(&mut self, port: u16) -> bool;
-    /// Joins the ports `port` and `port` + 1 to something else than before.
+    /// Joins the ports `port` and `port` + 1 as `relay` says, in place of any earlier join.
     fn relay(&mut self, port: u16, relay: &Relay);
-    /// Gives the UDP ports `port` and `port` + 1 back.
+    /// Closes the UDP ports `port` and `port` + 1.
     fn close(&mut self, port: u16);
-    /// Whether this node has a way to `node`; by link state it has one only to nodes
-    /// whose keys it knows.
+    /// Whether this node has a route to `node`. With link-state routing, it has routes only to
+    /// nodes with a known key.
     fn knows(&self, node: NodeId) -> bool;
 }
 
-/// The name of the attribute by which gateways tell each other of virtual ports.
+/// Name of the SDP attribute by which gateways advertise virtual ports.
 pub(crate) const ATTRIBUTE: &str = "x-trunkline";
 
-/// What the attribute says: `1 NODE PORT`, the first number its version.
+/// Value of the attribute: `1 NODE PORT`, where the first number is its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub node: NodeId,
@@ -81,7 +81,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// `None` if it isn't understood: then it isn't there.
+    /// Parses the attribute; one that isn't understood counts as absent.
     pub fn parse(value: &[u8]) -> Option<Told> {
         let mut words = core::str::from_utf8(value).ok()?.split(' ');
         let ("1", node, port, None) = (words.next()?, words.next()?, words.next()?, words.next())
@@ -89,7 +89,7 @@ impl Told {
             return None;
         };
         let port: u16 = port.parse().ok()?;
-        // RTCP has the next.
+        // The next port is for RTCP.
         let good = port > 0 && port < u16::MAX;
         Some(Told { node: NodeId(node.parse().ok()?), port }).filter(|_| good)
     }
@@ -101,38 +101,38 @@ impl fmt::Display for Told {
     }
 }
 
-/// Why media can't be sent where a description wants them.
+/// Reasons for which media can't be sent to the address in a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Not one host's.
-    #[error("media are wanted at {0}, which is no single host's address")]
+    /// The address is not a single host's.
+    #[error("media are wanted at {0}, which is not a single host's address")]
     Address(IpAddr),
-    /// Of IPv6 where this gateway has only IPv4, or the other way round.
+    /// The address is IPv6 and this gateway has only IPv4, or the reverse.
     #[error("media are wanted at {0}: this gateway has no media address of that family")]
     Family(IpAddr),
-    /// Where other services are.
-    #[error("media are wanted at port {0}: below 1,024 are other services")]
+    /// The port belongs to the range of other services.
+    #[error("media are wanted at port {0}: ports below 1,024 are for other services")]
     Port(u16),
-    /// Where signalling is taken for the gateway's own, or another gateway is.
-    #[error("media are wanted at {0}, where they could be taken for this gateway's signalling")]
+    /// The address accepts signalling from this gateway.
+    #[error("media are wanted at {0}, where they could pass for this gateway's signalling")]
     Signalling(SocketAddr),
-    /// Where another gateway is, and who says so isn't trusted.
+    /// The address is another gateway's, and the sender of the description isn't trusted.
     #[error(
-        "media are wanted at {0}, which [sip] trust names, by a message from a host that it \
-         doesn't name: add that host, if it is a proxy between two gateways"
+        "media are wanted at {0}, which is in [sip] trust, by a message from a host that is \
+         not: add that host, if it is a proxy between two gateways"
     )]
     Trusted(SocketAddr),
-    /// They would come back, for ever.
-    #[error("media are wanted at {0}, from where they would come back")]
+    /// The media would come back endlessly.
+    #[error("media are wanted at {0}, from which they would come back")]
     Loop(SocketAddr),
-    /// They would go round in this gateway before they leave it.
+    /// The media would pass this gateway too often before they leave it.
     #[error("media are wanted at {0}: they would pass this gateway too often")]
     Chain(SocketAddr),
 }
 
 impl Remote {
-    /// Who a description says is there; it came from `source`, if that is who wrote it.
-    /// `own` is where media of this gateway are wanted.
+    /// The remote end in a description. `source` is the address that the description came from, if
+    /// its author sent it directly. `own` are this gateway's addresses for media.
     pub(crate) fn of(
         stream: &sdp::Media<'_>,
         source: Option<IpAddr>,
@@ -141,7 +141,7 @@ impl Remote {
         let host = match stream.host {
             Host::Address(ip) if ip.is_unspecified() => None,
             Host::Address(ip) => Some(check(ip, own)?),
-            // Learned from its packets, if it is who sent this.
+            // The address is learned from packets of the description's sender.
             Host::Name(_) => None,
         };
         if stream.port < 1_024 {
@@ -161,7 +161,8 @@ impl Remote {
     }
 }
 
-/// Whether `ip` is some host's. This machine's own are wanted by those of it alone.
+/// Checks that `ip` is a single host's, and of a family that this gateway has. A loopback address
+/// is accepted only by a gateway that receives media on loopback.
 fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, Unfit> {
     let inside = ip.to_canonical().is_loopback() && !own.iter().any(IpAddr::is_loopback);
     let is_reached = own.iter().any(|own| own.is_ipv4() == ip.to_canonical().is_ipv4());
@@ -172,7 +173,7 @@ fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, Unfit> {
     }
 }
 
-/// Whether an address is no single host's that others can find.
+/// Whether an address is not that of a single host that others can reach.
 pub(crate) fn is_nobodys(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     let reserved = match ip {

@@ -1,4 +1,4 @@
-//! Which calls a message belongs to, and what they make of its session description.
+//! Finds the calls that a message belongs to, and has them rewrite its session description.
 
 use crate::calls::{Call, CallId, Calls, Meaning, Passing, SideId, Unpassable};
 use crate::config::Config;
@@ -10,35 +10,35 @@ use trunkline_sip::transaction::Hop;
 use trunkline_sip::value::Uri;
 use trunkline_sip::{Message, Part};
 
-/// The calls through which a request passes here, one after the other (two if a proxy
-/// has sent a call back here and then left its way), and from which side.
+/// The calls through which a request passes here, in order, and the side that it comes from in
+/// each. There are two if a proxy has sent a call back here and then left its path.
 pub(crate) type Passes = Vec<(CallId, SideId)>;
 
-/// The parameter of this gateway's own routes that names a call.
+/// Parameter of this gateway's own routes that names a call.
 pub(crate) const PARAM: &str = "tl";
 
-/// The call that a route of this gateway's own names.
+/// The call that one of this gateway's own routes names.
 pub(crate) fn named_by(route: &[u8]) -> Option<CallId> {
     let value = Uri::parse(route)?.param(PARAM)??;
     let text = core::str::from_utf8(value).ok().filter(|text| text.len() == 16)?;
     u64::from_str_radix(text, 16).ok().map(CallId)
 }
 
-/// A description between two hops, and what it is for.
+/// A description between two hops, and its purpose.
 pub(crate) struct Between<'a> {
     pub from: &'a Hop,
     pub to: &'a Hop,
-    /// What a description in it means.
+    /// Effect of a description on its calls.
     pub meaning: Meaning,
     /// Whether it answers an offer.
     pub is_answer: bool,
-    /// The tag of who answers, if it is one of several who might.
+    /// Tag of the answering end, if it is one of several that may answer.
     pub answers: Option<&'a [u8]>,
 }
 
-/// The session description of a message, alone or among other bodies; in those that
-/// offer and answer, also one that isn't called so or that is hidden among others, since
-/// some phones read it all the same.
+/// The session description of a message, alone or among other body parts. In messages that offer or
+/// answer, it is also found under another content type or hidden among other parts, because some
+/// phones read it anyway.
 pub(crate) fn description(message: &Message) -> Option<Part<'_>> {
     let found = message.part("application/sdp");
     let offers = [&b"INVITE"[..], b"ACK", b"UPDATE", b"PRACK"];
@@ -62,13 +62,13 @@ pub(crate) fn description(message: &Message) -> Option<Part<'_>> {
 /// The first line of any description (RFC 8866, 5.1).
 const START: &[u8] = b"v=0";
 
-/// How many descriptions begin in a body, at the beginning of a line.
+/// Number of lines in a body at which a description begins.
 fn starts(body: &[u8]) -> usize {
     body.split(|&b| b == b'\n' || b == b'\r').filter(|line| line.trim_ascii() == START).count()
 }
 
-/// The description of a message that passes through `passes`, from the side of each; and why,
-/// if nothing that it describes can be relayed.
+/// Rewrites the description of a message for each call in `passes`. The second value is the reason,
+/// if none of its streams can be relayed.
 pub(crate) fn body<M: Media>(
     calls: &mut Calls,
     passes: &[(CallId, SideId)],
@@ -106,8 +106,8 @@ pub(crate) fn body<M: Media>(
     Ok((body, refused))
 }
 
-/// A description without what only gateways may say, for a message of no call that is
-/// known here; as it is if it isn't understood.
+/// Removes the attributes reserved for gateways from the description of a message that belongs to
+/// no known call. A description that can't be parsed stays as it is.
 pub(crate) fn stripped(body: &[u8]) -> Vec<u8> {
     let Ok(sdp) = Sdp::parse(body) else { return body.to_vec() };
     let mut edit = SdpEdit::new(&sdp);
@@ -116,8 +116,8 @@ pub(crate) fn stripped(body: &[u8]) -> Vec<u8> {
     edit.finish()
 }
 
-/// The side from which a request of a call comes, if it is of that call: by its name
-/// and the tag of who has called.
+/// The side that a request of `call` comes from; `None` if its Call-ID or the caller's tag doesn't
+/// match.
 fn side(call: &Call, message: &Message) -> Option<SideId> {
     let [from, to] = tags(message);
     let first = call.sides[0].tag.as_deref().unwrap_or_default();
@@ -128,27 +128,26 @@ fn side(call: &Call, message: &Message) -> Option<SideId> {
     }
 }
 
-/// The tags of From and To; empty where there is none.
+/// Tags of From and To; empty where there is none.
 fn tags(message: &Message) -> [&[u8]; 2] {
     [message.from(), message.to()].map(|end| end.and_then(|end| end.tag()).unwrap_or_default())
 }
 
-/// The calls that the gateway's own routes of a request name, each from the side of
-/// who sent it.
+/// The calls that a request's routes through this gateway name, each with the side of its sender.
 pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes {
     let mut ids: Vec<CallId> = routes.iter().filter_map(|route| named_by(route)).collect();
     ids.dedup();
     let [from, to] = tags(message);
     if ids.is_empty() && !to.is_empty() {
-        // Some agents forget the routes.
+        // Some agents leave the routes out.
         let name = message.call_id().unwrap_or_default();
         ids.extend(calls.named(name, from).filter(|_| calls.named(name, to).is_some()));
     }
     ids.into_iter().filter_map(|id| Some((id, side(calls.get(id)?, message)?))).collect()
 }
 
-/// Whether a request is of an end of a call that is where it has been: then it may go on,
-/// even if that address may no longer begin one.
+/// Whether a request within a call comes from a known address of one of its ends. It may then pass,
+/// even if that address may no longer begin calls.
 pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
     let name = message.call_id().unwrap_or_default();
     let is_new = message.to().is_none_or(|to| to.tag().is_none());
@@ -160,8 +159,8 @@ pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
     goes_on && calls.all_named(name).any(is_its)
 }
 
-/// Of these, the calls in which the request is of the two ends between which there are
-/// media, not of one that has answered too late.
+/// The calls in `passes` for which the request is between the two ends that exchange media, and not
+/// from one that answered too late.
 pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> Passes {
     let [from, to] = tags(message);
     let is = |&(id, side): &(CallId, SideId)| {
@@ -173,9 +172,9 @@ pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> P
     passes.iter().copied().filter(is).collect()
 }
 
-/// Whether a request between these addresses is between the ends of its calls. If the
-/// other end takes part, it knows best who it talks to, as of a phone that has moved;
-/// before the answer, others may ring that know as much as the ends.
+/// Whether a request between these addresses is between the ends of its calls. Once the call is
+/// answered, the other end is the better judge of its peer, for instance of a phone that has moved.
+/// Before the answer, other ringing phones know as much about the call as its ends.
 pub(crate) fn are_between(calls: &Calls, passes: &Passes, from: IpAddr, to: IpAddr) -> bool {
     let (Some(&(first, side)), Some(&(last, end))) = (passes.first(), passes.last()) else {
         return true;
@@ -185,13 +184,13 @@ pub(crate) fn are_between(calls: &Calls, passes: &Passes, from: IpAddr, to: IpAd
     comes && last.sides[1 - end].places.have(to)
 }
 
-/// Whether there are calls among these, and all have been answered.
+/// Whether there are any calls in `passes`, and all have been answered.
 pub(crate) fn are_up(calls: &Calls, passes: &Passes) -> bool {
     let is = |id| calls.get(id).is_some_and(|call| call.answered.is_some());
     !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
 }
 
-/// Notes that something was heard of calls.
+/// Notes that a message arrived for each call.
 pub(crate) fn heard(calls: &mut Calls, passes: &[(CallId, SideId)], now: Time) {
     for (id, _) in passes {
         if let Some(call) = calls.get_mut(*id) {

@@ -1,31 +1,31 @@
-//! The addresses at which an end of a call may be: those that its messages came from,
-//! and those that they name. Somebody at another address who knows the call's Call-ID
-//! and tags is not a party to it.
+//! Addresses at which an end of a call may be: those that its messages came from, and those that
+//! they name. A sender at another address that knows the call's Call-ID and tags is not a party to
+//! it.
 
 use crate::config::Config;
 use core::net::IpAddr;
 use trunkline_sip::value::{Address, Uri, host_address};
 use trunkline_sip::{Message, Name};
 
-/// The most that are kept: a call has no more proxies, or phones that it rings.
+/// Maximum number of addresses kept: a call has no more proxies, or ringing phones.
 const MOST: usize = 32;
 
-/// The addresses at which one end of a call may be.
+/// Known addresses of one end of a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     addresses: Vec<IpAddr>,
-    /// Whether the end has given a host's name, or more addresses than are kept: then any
-    /// address may be its own.
+    /// Whether the end has named a host, or more addresses than are kept: then it may be at any
+    /// address.
     is_anywhere: bool,
 }
 
 impl Places {
-    /// Of who is at `ip`.
+    /// The addresses of an end at `ip`.
     pub fn at(ip: IpAddr) -> Places {
         Places { addresses: vec![ip.to_canonical()], is_anywhere: false }
     }
 
-    /// Of who sent `message`, which came from `ip`.
+    /// The addresses of the sender of `message`, which came from `ip`.
     pub fn of(message: &Message, ip: IpAddr, config: &Config) -> Places {
         let mut places = Places::at(ip);
         for name in [Name::Contact, Name::RecordRoute] {
@@ -55,13 +55,13 @@ impl Places {
         }
     }
 
-    /// Adds those of `more`.
+    /// Adds the addresses in `more`.
     pub fn join(&mut self, more: &Places) {
         more.addresses.iter().for_each(|ip| self.add(*ip));
         self.is_anywhere |= more.is_anywhere;
     }
 
-    /// Whether `ip` is one of them.
+    /// Whether the end may be at `ip`.
     pub fn have(&self, ip: IpAddr) -> bool {
         self.is_anywhere || self.addresses.contains(&ip.to_canonical())
     }

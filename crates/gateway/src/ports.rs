@@ -1,22 +1,22 @@
-//! Which of the ports for media are free.
+//! The pool of free media ports.
 
 use core::ops::RangeInclusive;
 use rand::RngExt as _;
 use rand::rngs::ChaCha20Rng;
 use std::collections::VecDeque;
 
-/// Pairs of ports: the first is even, for RTP; its successor is for RTCP (RFC 3550, 11).
+/// Pairs of ports: the first is even, for RTP; the next is for RTCP (RFC 3550, 11).
 #[derive(Debug)]
 pub(crate) struct Ports {
-    /// Longest free first, so that stray packets of a call that has ended don't reach the
-    /// next one.
+    /// Free pairs, longest free first, so that stray packets of an ended call don't reach the next
+    /// one.
     free: VecDeque<u16>,
-    /// Makes the next port unpredictable: nobody can send to it before its phone does.
+    /// Makes the next port unpredictable, so that no attacker can send to it before the phone does.
     rng: ChaCha20Rng,
 }
 
 impl Ports {
-    /// The pairs in `range`, which `rng` draws from.
+    /// All pairs in `range`, to be drawn with `rng`.
     pub fn new(range: &RangeInclusive<u16>, rng: ChaCha20Rng) -> Ports {
         let fits = |port: &u16| *port < *range.end();
         let first = range.start().checked_next_multiple_of(2).unwrap_or(u16::MAX);
@@ -24,8 +24,8 @@ impl Ports {
         Ports { free, rng }
     }
 
-    /// A pair that `open` can have, of the half that has been free longer; at most eight
-    /// are asked for.
+    /// Takes a pair from the half that has been free longer, if `open` succeeds for it; tries up to
+    /// eight.
     pub fn take(&mut self, mut open: impl FnMut(u16) -> bool) -> Option<u16> {
         for _ in 0..8.min(self.free.len()) {
             let drawn = self.rng.random_range(0..self.free.len().div_ceil(2));
@@ -42,7 +42,7 @@ impl Ports {
         self.free.push_back(port);
     }
 
-    /// How many pairs are free.
+    /// Number of free pairs.
     pub fn len(&self) -> usize {
         self.free.len()
     }
@@ -62,7 +62,7 @@ mod tests {
     fn pairs_are_even_and_there_are_as_many_as_fit() {
         let mut ports = pool(10_001..=10_007, 1);
         assert_eq!(ports.len(), 3);
-        // Somebody else has one.
+        // Another process has this one.
         let mut take = || ports.take(|port| port != 10_006);
         let mut taken = [take(), take()];
         taken.sort();

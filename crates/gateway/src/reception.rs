@@ -1,47 +1,47 @@
-//! What a gateway sees of a stream that comes to it: lost, late and unevenly spaced
-//! packets (RFC 3550, appendix A), from the packets alone.
+//! Reception statistics of an incoming stream: lost, late and unevenly spaced packets (RFC 3550,
+//! appendix A), derived from the packets alone.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How much longer than the fastest packet's another's way may be, before a phone with
-/// a jitter buffer of usual size plays on without it.
+/// Delay above that of the fastest packet beyond which a phone with a jitter buffer of usual size
+/// plays on without the packet.
 pub const LATE: Duration = Duration::from_millis(60);
 
-/// A jump that is no loss, but another beginning (RFC 3550, A.1).
+/// Jump in sequence numbers that means a restart instead of loss (RFC 3550, A.1).
 const RESTART: u16 = 3_000;
 
-/// Counters of a stream; they only grow.
+/// Counters of a stream, which never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that should have come, by their numbers.
+    /// Packets that should have arrived, judged by sequence numbers.
     pub expected: u64,
-    /// Packets that came, no copies.
+    /// Packets that arrived, without duplicates.
     pub packets: u64,
-    /// Bytes of these, with their RTP headers.
+    /// Bytes in `packets`, including RTP headers.
     pub bytes: u64,
-    /// Packets that came more than once.
+    /// Copies of packets that had already arrived.
     pub duplicates: u64,
-    /// Of `packets`: that came too late to be played ([`LATE`]), as far as the clock of
+    /// Packets among `packets` that arrived too late to be played ([`LATE`]), if the clock rate of
     /// their payload is known.
     pub late: u64,
-    /// Of `packets`: that the overlay lost on their way and got again.
+    /// Packets among `packets` that the overlay lost on the way and recovered.
     pub recovered: u64,
-    /// Times that one or more packets in a row were missing.
+    /// Number of gaps, each of one or more missing packets in a row.
     pub gaps: u64,
-    /// Packets that are RTCP's.
+    /// Number of RTCP packets.
     pub rtcp: u64,
-    /// Datagrams that are neither: a fax's, or what agrees on keys.
+    /// Datagrams that are neither RTP nor RTCP, such as a fax's, or a key exchange's.
     pub other: u64,
 }
 
 impl Counts {
-    /// Packets that did not come; so far, since they may still.
+    /// Number of packets missing so far; some may still arrive.
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.packets)
     }
 
-    /// What has come since `before`.
+    /// The increase of each counter since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             expected: self.expected.saturating_sub(before.expected),
@@ -57,20 +57,20 @@ impl Counts {
     }
 }
 
-/// The clocks of payload types, as a description says (`a=rtpmap`, RFC 8866, 6.6): of
-/// the first that it names.
+/// Clock rates of payload types, from a description (`a=rtpmap`, RFC 8866, 6.6); only the first
+/// ones are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks([Option<(u8, u32)>; 8]);
 
 impl Clocks {
-    /// Takes what an attribute says: `96 opus/48000/2`.
+    /// Adds the value of an attribute, such as `96 opus/48000/2`.
     pub fn take(&mut self, rtpmap: &[u8]) {
         let parsed = core::str::from_utf8(rtpmap).ok().and_then(|text| {
             let (payload_type, encoding) = text.split_once(' ')?;
             let rate = encoding.trim().split('/').nth(1)?.trim().parse().ok()?;
             Some((payload_type.parse().ok()?, rate))
         });
-        // No sound is finer.
+        // No audio clock is faster.
         let Some(said) = parsed.filter(|(kind, rate)| *kind < 128 && (1..=384_000).contains(rate))
         else {
             return;
@@ -81,27 +81,28 @@ impl Clocks {
         }
     }
 
-    /// In ticks a second.
+    /// Clock rate in ticks per second.
     fn rate(&self, payload_type: u8) -> Option<u32> {
         let said = self.0.iter().flatten().find(|(kind, _)| *kind == payload_type);
         said.map(|(_, rate)| *rate).or_else(|| clock_rate(payload_type))
     }
 }
 
-/// A stream as it comes.
+/// An incoming stream, measured packet by packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reception {
     counts: Counts,
     clocks: Clocks,
-    /// Who sends, and what, of the last packet.
+    /// SSRC and payload type of the last packet.
     ssrc: u32,
     payload_type: u8,
-    /// The highest number, and which of the 64 before it have come.
+    /// The highest sequence number, and a bitmap of it and the 63 before it that have arrived.
     newest: u16,
     seen: u64,
-    /// When the last packet came, and its timestamp.
+    /// Arrival time and timestamp of the last packet.
     last: Option<(Time, u32)>,
-    /// The least of arrival less timestamp, in nanoseconds against the first packet's.
+    /// Smallest difference between arrival and timestamp, in nanoseconds relative to the first
+    /// packet.
     fastest: i64,
     first: Option<(Time, u32)>,
     /// In nanoseconds, times 16.
@@ -114,25 +115,24 @@ impl Reception {
         self.counts
     }
 
-    /// The jitter of RFC 3550 (6.4.1); `None` where the clock of the payload isn't
-    /// known.
+    /// Interarrival jitter (RFC 3550, 6.4.1); `None` if the payload's clock rate isn't known.
     pub fn jitter(&self) -> Option<Duration> {
         self.clock_rate().map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
-    /// The clock of the payload that came last, in ticks a second, if it is known.
+    /// Clock rate of the last packet's payload in ticks per second, if known.
     pub fn clock_rate(&self) -> Option<u32> {
         self.clocks.rate(self.payload_type)
     }
 
-    /// What the clocks are, from now on.
+    /// Sets the clock rates to use from now on.
     pub fn set_clocks(&mut self, clocks: Clocks) {
         self.clocks = clocks;
     }
 
-    /// Counts a datagram that came at `at`; `recovered` if the overlay had lost it.
+    /// Counts a datagram that arrived at `at`; `recovered` if the overlay had lost it on the way.
     pub fn note(&mut self, at: Time, datagram: &[u8], recovered: bool) {
-        // The fixed header alone: of encrypted streams the rest isn't readable.
+        // Only the fixed header is read: the rest of an encrypted stream isn't readable.
         let Some(&[first, kind, a, b, t0, t1, t2, t3, s0, s1, s2, s3]) =
             datagram.first_chunk::<12>()
         else {
@@ -140,7 +140,7 @@ impl Reception {
             return;
         };
         match (first >> 6, kind) {
-            // RFC 5761, 4.
+            // RTCP packet types share the byte with RTP payload types (RFC 5761, 4).
             (2, 192..=223) => self.counts.rtcp += 1,
             (2, _) => {
                 let ssrc = u32::from_be_bytes([s0, s1, s2, s3]);
@@ -160,7 +160,7 @@ impl Reception {
         }
     }
 
-    /// Another source, or another kind of payload: the clock may be another.
+    /// Switches to another source or payload type, which may have another clock.
     fn turn_to(&mut self, ssrc: u32, payload_type: u8, number: u16) {
         if self.counts.packets == 0 || ssrc != self.ssrc {
             (self.newest, self.seen) = (number.wrapping_sub(1), 0);
@@ -168,7 +168,7 @@ impl Reception {
         (self.ssrc, self.payload_type, self.last, self.first) = (ssrc, payload_type, None, None);
     }
 
-    /// Whether the packet of this number is no copy.
+    /// Counts a sequence number; false if the packet is a duplicate or too old.
     fn number(&mut self, number: u16) -> bool {
         let ahead = number.wrapping_sub(self.newest);
         match ahead {
@@ -186,7 +186,8 @@ impl Reception {
                 self.counts.duplicates += u64::from(!is_new);
                 is_new
             }
-            // So old that nobody knows, or another beginning.
+            // Too old to tell, so it may be a duplicate; beyond this range the stream has
+            // restarted.
             _ if ahead > u16::MAX - RESTART => false,
             _ => {
                 (self.newest, self.seen) = (number, 1);
@@ -208,7 +209,7 @@ impl Reception {
         };
         if let Some(last) = self.last {
             let off = apart(last).unsigned_abs();
-            // A pause, or timestamps that jump, are no jitter.
+            // A pause, or timestamps that jump, are not jitter.
             if off < 1_000_000_000 {
                 self.jitter = self.jitter + off - self.jitter / 16;
             } else {
@@ -228,7 +229,7 @@ impl Reception {
     }
 }
 
-/// The clock of the payload types that have one for good (RFC 3551, 6).
+/// Clock rate of the payload types with a fixed assignment (RFC 3551, 6).
 fn clock_rate(payload_type: u8) -> Option<u32> {
     match payload_type {
         0 | 3..=5 | 7..=9 | 12 | 13 | 15 | 18 => Some(8_000),
@@ -252,7 +253,7 @@ mod tests {
         bytes
     }
 
-    /// Packets by their number, each `late` milliseconds after its time.
+    /// A stream of packets given by sequence number and delay in milliseconds.
     fn hear(packets: &[(u16, u64)]) -> Reception {
         let mut heard = Reception::default();
         for &(number, late) in packets {
@@ -275,7 +276,7 @@ mod tests {
         let mut heard = hear(&[(65_534, 0), (65_535, 0)]);
         heard.note(Time::from_millis(2_000), &packet(30_000, 9, 8), false);
         heard.note(Time::from_millis(2_020), &packet(30_001, 169, 8), true);
-        // The same source, far away.
+        // The same source, far away in sequence numbers.
         heard.note(Time::from_millis(2_040), &packet(10_001, 329, 8), false);
         let counts = heard.counts();
         assert_eq!((counts.expected, counts.packets, counts.recovered), (5, 5, 1));
@@ -285,7 +286,7 @@ mod tests {
     fn what_comes_long_after_the_fastest_is_late() {
         let heard = hear(&[(0, 30), (1, 10), (2, 70), (3, 71), (4, 10)]);
         assert_eq!(heard.counts().late, 1);
-        // Evenly, by 16 ms, and then not.
+        // Jitter of 16 ms from packet to packet.
         let heard = hear(&[(0, 16), (1, 0), (2, 16)]);
         assert_eq!(heard.jitter(), Some(Duration::from_nanos((16_000_000 * 31 / 16) / 16)));
     }
@@ -299,7 +300,7 @@ mod tests {
         heard.note(Time::ZERO, &[22, 254, 253], false);
         heard.note(Time::ZERO, &[0; 40], false);
         assert_eq!((heard.counts().rtcp, heard.counts().other, heard.counts().packets), (1, 2, 0));
-        // A clock that nobody knows; and what a description says of it.
+        // A payload type with an unknown clock, then with the clock from a description.
         let mut dynamic = packet(1, 0, 0);
         dynamic[1] = 96;
         heard.note(Time::ZERO, &dynamic, false);
@@ -316,7 +317,7 @@ mod tests {
             heard.note(Time::from_millis(u64::from(n) * 20), &packet, false);
         }
         assert_eq!((heard.jitter(), heard.clock_rate()), (Some(Duration::ZERO), Some(48_000)));
-        // As many as there is room for, and the known ones stay.
+        // Clocks beyond the capacity are ignored, and the earlier ones stay.
         (100..127).for_each(|n| clocks.take(format!("{n} x/16000").as_bytes()));
         let rates = [96, 97, 100, 126, 0].map(|kind| clocks.rate(kind));
         assert_eq!(rates, [Some(48_000), Some(8_000), Some(16_000), None, Some(8_000)]);

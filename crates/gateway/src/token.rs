@@ -1,6 +1,6 @@
-//! What a gateway writes into a URI of its own, so that a request that comes back with
-//! it takes the way of who said it first (RFC 5626, 5.2): where that was, and a proof
-//! that nobody else has written it.
+//! Tokens in this gateway's own URIs: a request that returns with a token takes the flow of the
+//! sender that first used the URI (RFC 5626, 5.2). A token holds the address of that flow, and a
+//! proof that this gateway wrote it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,10 +8,10 @@ use core::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use ring::hmac;
 use trunkline_sip::transaction::Hop;
 
-/// Bytes of the proof: HMAC-SHA256.
+/// Length of the proof in bytes: HMAC-SHA256.
 const PROOF: usize = 32;
 
-/// Writes tokens, and knows them again.
+/// Writes and verifies tokens.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     key: hmac::Key,
@@ -22,19 +22,19 @@ impl Tokens {
         Tokens { key: hmac::Key::new(hmac::HMAC_SHA256, secret) }
     }
 
-    /// `hop` as the user of a URI.
+    /// Encodes `hop` as the user part of a URI.
     pub fn write(&self, hop: &Hop) -> String {
         let mut bytes = hop.socket.to_be_bytes().to_vec();
         bytes.extend(hop.remote.port().to_be_bytes());
         bytes.push(u8::from(hop.connection.is_some()));
         bytes.extend(hop.connection.unwrap_or(0).to_be_bytes());
-        // As the socket has it: one of IPv6 that IPv4 comes to, too, calls that `::ffff:`,
-        // and by no other name is a connection of it known.
+        // In the form that the socket uses: a dual-stack IPv6 socket gives IPv4 addresses as
+        // `::ffff:`, and its connections are found only by that form.
         match hop.remote {
             SocketAddr::V4(at) => bytes.extend(at.ip().octets()),
             SocketAddr::V6(at) => {
                 bytes.extend(at.ip().octets());
-                // The interface, of a link-local address.
+                // The interface of a link-local address.
                 if at.scope_id() != 0 {
                     bytes.extend(at.scope_id().to_be_bytes());
                 }
@@ -45,7 +45,7 @@ impl Tokens {
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The hop that [`Tokens::write`] wrote.
+    /// Decodes a token of [`Tokens::write`]; `None` if the proof doesn't match.
     pub fn read(&self, token: &[u8]) -> Option<Hop> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
         let (said, proof) = bytes.split_at_checked(bytes.len().checked_sub(PROOF)?)?;

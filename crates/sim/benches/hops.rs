@@ -1,9 +1,8 @@
-//! How many packet-hops one core simulates per second of processor time: a
-//! packet-hop is one datagram put on one wire. The world is that of Amir et al. 2005, section
-//! V-B: six nodes in a row, A to F, links of 10 ms, 5 % loss on the middle one
-//! in both directions, ten calls from A to F; and the same calls on one plain
-//! path, without nodes. Then the first of these on every core at once, since
-//! an experiment has many points.
+//! Benchmark of the simulator: packet-hops per second of processor time on one core. A packet-hop
+//! is one datagram put on one wire. The world is that of Amir et al. 2005, section V-B: six nodes
+//! in a row, A to F, links of 10 ms, 5 % loss on the middle one in both directions, ten calls from
+//! A to F. The same calls then run over one plain path, without nodes. Last, the first of these
+//! runs on every core at once, since an experiment has many points.
 //!
 //! ```text
 //! cargo bench -p trunkline-sim --bench hops [-- SECONDS_OF_CALLS RUNS [NAME]]
@@ -28,7 +27,7 @@ enum Over {
 #[allow(clippy::disallowed_methods, reason = "a benchmark is a program")]
 fn main() {
     let mut numbers = std::env::args().filter_map(|a| a.parse().ok());
-    // Cargo adds --bench.
+    // Cargo adds `--bench` to the arguments.
     let is_name = |a: &String| !a.starts_with('-') && a.parse::<u64>().is_err();
     let only = std::env::args().skip(1).find(is_name);
     let seconds: u64 = numbers.next().unwrap_or(200);
@@ -66,7 +65,7 @@ fn print(name: &str, mut rates: Vec<f64>) {
     println!("{name:12} {median:6.3} million packet-hops/s ({slowest:.3} – {fastest:.3})");
 }
 
-/// Packet-hops per second of processor time.
+/// Runs one world and returns packet-hops per second of processor time.
 fn run(over: Over, seconds: u64, seed: u64) -> f64 {
     let ten = LinkModel { delay: Duration::from_millis(10), ..LinkModel::default() };
     let lossy = LinkModel { loss: Loss::Bernoulli { p: 0.05 }, ..ten.clone() };
@@ -87,8 +86,7 @@ fn run(over: Over, seconds: u64, seed: u64) -> f64 {
     world.datagrams() as f64 / elapsed
 }
 
-/// What this thread has used so far: what else the machine does is not the
-/// simulator's.
+/// Processor time that this thread has used so far, unaffected by other load on the machine.
 fn processor_time() -> Duration {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).expect("this benchmark runs on Linux, with /proc");

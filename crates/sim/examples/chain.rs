@@ -1,6 +1,5 @@
-//! Calls over a chain of nodes whose middle link loses packets, with each of
-//! the overlay's services and, for comparison, as plain UDP over one path of
-//! the same delay and loss.
+//! Calls over a chain of nodes with a lossy link in the middle, over each of the overlay's services
+//! and, for comparison, as plain UDP over one path of the same delay and loss.
 //!
 //! ```text
 //! cargo run --release -p trunkline-sim --example chain -- \
@@ -24,47 +23,46 @@ use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 /// Send calls over a chain of nodes with a lossy link in the middle.
 #[derive(Parser)]
 struct Args {
-    /// Links from the first node to the last.
+    /// Number of links from the first node to the last.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=30))]
     hops: u32,
-    /// Packets that the middle link loses, in each direction.
+    /// Share of packets that the middle link loses in each direction.
     #[arg(long, default_value = "5%", value_parser = share)]
     loss: f64,
-    /// P(lost | previous lost); without it, each packet is lost by itself.
+    /// P(lost | previous lost); without it, losses are independent.
     #[arg(long, value_parser = share)]
     burst: Option<f64>,
-    /// Let bursts last for a time instead of a number of packets; --burst then
-    /// holds for packets this far apart.
+    /// Measure bursts in time instead of packets; --burst then applies to packets this far apart.
     #[arg(long, value_parser = duration)]
     spacing: Option<Duration>,
     /// One-way delay of each link.
     #[arg(long, default_value = "10ms", value_parser = duration)]
     delay: Duration,
-    /// Calls over each service.
+    /// Number of calls over each service.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     calls: u32,
-    /// How long the calls are.
+    /// Duration of the calls, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// What everything random follows from.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Give each service a world of its own instead of one for all: a chain
-    /// that steps per packet is then stepped by one service only.
+    /// Simulate each service in a separate world. In a shared world, the packets of all services
+    /// advance a loss process that works per packet.
     #[arg(long)]
     apart: bool,
-    /// Write what passes both ends of the lossy link, and of the plain path,
-    /// to this folder, as pcapng files that Wireshark opens.
+    /// Capture traffic at both ends of the lossy link and of the plain path to this folder, as
+    /// pcapng files for Wireshark.
     #[arg(long, value_name = "FOLDER", conflicts_with = "apart")]
     capture: Option<PathBuf>,
-    /// Print JSON.
+    /// Print the results as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// A packet that comes later than this is of no use.
+/// Delay after which a packet arrives too late.
 const LATE_AFTER: Duration = Duration::from_millis(100);
-/// Until then nodes find each other and measure their round trips.
+/// Start of the calls; before, nodes find each other and measure round trips.
 const START: Time = Time::from_millis(2_000);
 const SPACING_MS: u64 = 20;
 
@@ -154,7 +152,7 @@ fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, Box<dyn 
 
     let mut calls: Vec<(Over, Vec<Call>)> = Vec::new();
     for &one in over {
-        // The same phase for a service whichever others run beside it.
+        // A service has the same phase whichever others run in this world.
         let stream = ALL.iter().position(|o| *o == one).unwrap_or(0) as u64;
         let offset = trunkline_base::rng(args.seed, stream).random_range(0..SPACING_MS * 1_000_000);
         let mut made = Vec::new();
@@ -186,7 +184,7 @@ fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, Box<dyn 
     Ok(calls.into_iter().map(|(one, c)| (one, Outcome::of(&world, &c, LATE_AFTER))).collect())
 }
 
-/// NAME-a.pcapng and NAME-b.pcapng in `folder`, of both ends of a wire.
+/// Captures both ends of a wire to NAME-a.pcapng and NAME-b.pcapng in `folder`.
 #[allow(clippy::disallowed_types, reason = "an example is a program")]
 fn capture(
     world: &mut World,
@@ -256,7 +254,7 @@ fn print(report: &Report) {
     }
 }
 
-/// "5%" or "0.05".
+/// Parses a share such as "5%" or "0.05".
 fn share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
     match number.trim().parse::<f64>() {
@@ -265,7 +263,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// "10ms", "2.5ms", "1s".
+/// Parses a duration such as "10ms", "2.5ms" or "1s".
 fn duration(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("us", 1e-6), ("s", 1.0)];
     units

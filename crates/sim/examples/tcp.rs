@@ -1,13 +1,12 @@
-//! Goodput of the simulated TCP on single links: every rate, round-trip time and loss
-//! of a grid, in Mbit/s of data, beside what headers leave of the rate.
+//! Goodput of the simulated TCP on single links, in Mbit/s of data, for every rate, round-trip time
+//! and loss of a grid, next to the rate less the headers' share.
 //!
 //! ```text
 //! cargo run --release -p trunkline-sim --example tcp -- --profile linux-6 --seconds 60
 //! ```
 //!
-//! The queue in front of the link has room for its bandwidth-delay product, and for 20
-//! packets at least; acknowledgments come back over a link of the same rate without
-//! loss.
+//! The queue in front of the link has room for its bandwidth-delay product, and for at least 20
+//! packets; acknowledgments return over a lossless link of the same rate.
 
 use clap::Parser;
 use std::error::Error;
@@ -21,23 +20,22 @@ use trunkline_sim::agent::tcp::{Bulk, Profile, Sink, Stats};
 /// Measure a TCP's goodput over a grid of links.
 #[derive(Parser)]
 struct Args {
-    /// Which TCP: ns2-reno (without a limit to its window), freebsd-5.4, linux-2.4 or
-    /// linux-6.
+    /// TCP profile: ns2-reno (without its window limit), freebsd-5.4, linux-2.4 or linux-6.
     #[arg(long, default_value = "linux-6")]
     profile: String,
-    /// Rates of the link, in Mbit/s.
+    /// Link rates, in Mbit/s.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100])]
     rates: Vec<u64>,
-    /// Round-trip times without queue, in milliseconds.
+    /// Round-trip times without queueing, in milliseconds.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 50, 200])]
     rtts: Vec<u64>,
-    /// Shares of packets that are lost, in percent.
+    /// Packet loss rates, in percent.
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 0.1, 1.0])]
     losses: Vec<f64>,
-    /// How long the source sends.
+    /// Time that the source sends, in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Worlds per point: their mean goodput is shown, and the rest of the last.
+    /// Worlds per point. The mean goodput is shown; the other columns are from the last world.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
 }
@@ -77,7 +75,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The bytes read in `seconds`, the packets that did not arrive, and the sender's numbers.
+/// Runs one point. Returns the bytes read in `seconds`, the number of packets that did not arrive,
+/// and the sender's statistics.
 fn run(
     profile: &Profile,
     (mbits, rtt, loss): (u64, u64, f64),

@@ -1,4 +1,4 @@
-//! Whether all nodes of a world know their network as it is.
+//! Checks whether all nodes of a world agree with its actual network.
 
 use crate::capture::WireEnd;
 use crate::places::{HostId, WireId};
@@ -9,54 +9,53 @@ use trunkline_base::link_model::Loss;
 use trunkline_overlay::route::{Key, Router};
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// What a node has wrong about its network.
+/// An error in a node's view of the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Disagreement {
-    /// It does no link-state routing.
+    /// The node does not use link-state routing.
     #[error("{0} does not compute routes: set `routing` in its configuration")]
     NoRouting(HostId),
-    /// It has not got what another, whom it can reach, says of itself.
+    /// The node lacks the newest record of another node that it can reach.
     #[error("{at} does not have the newest records of {of}")]
     Stale {
-        /// Whose database it is.
+        /// The node with the stale database.
         at: HostId,
-        /// The node whose record is meant.
+        /// The origin of the missing record.
         of: HostId,
     },
-    /// It knows no way to another whom it can reach.
+    /// The node has no route to another node that it can reach.
     #[error("{at} knows no way to {to}")]
     NoWay {
-        /// Whose table it is.
+        /// The node that lacks the route.
         at: HostId,
-        /// Where to.
+        /// Destination of the missing route.
         to: HostId,
     },
-    /// It believes in a way over something that is dead.
+    /// The node has a route over a dead host or link.
     #[error("{at} believes in a way to {to} that does not exist")]
     DeadWay {
-        /// Whose table it is.
+        /// The node with the dead route.
         at: HostId,
-        /// Where to.
+        /// Destination of the dead route.
         to: HostId,
     },
 }
 
-/// A network as it is.
+/// The actual network, against which nodes are checked.
 struct Truth<'a> {
-    /// Hosts that run, by their nodes, with what they compute routes by.
+    /// Running hosts by node id, each with its router.
     nodes: BTreeMap<NodeId, (HostId, &'a Router)>,
-    /// Between which nodes a link carries anything both ways.
+    /// Pairs of nodes with a link that delivers in both directions.
     alive: BTreeSet<(NodeId, NodeId)>,
     pieces: Pieces,
 }
 
 impl World {
-    /// The first thing that some node has wrong: a record that is not the
-    /// newest of its origin, or a way (by `metric`) that is not there, or one
-    /// over a dead host or link. A link is dead if on its wire, or on its way over
-    /// cables and routers, either direction loses everything
-    /// ([`Loss::EVERYTHING`]). What nodes remember of those that they can't reach
-    /// does not matter, if they know no way to them.
+    /// The first error in any node's view: a record that is not its origin's newest, a missing
+    /// route (by `metric`), or a route over a dead host or link. A link is dead if either direction
+    /// of its wire, or of its path over cables and routers, loses everything
+    /// ([`Loss::EVERYTHING`]). Records of unreachable nodes don't matter if there are no routes to
+    /// them.
     pub fn disagreement(&self, metric: Metric) -> Option<Disagreement> {
         let mut truth = match self.truth() {
             Ok(truth) => truth,
@@ -83,14 +82,14 @@ impl World {
         None
     }
 
-    /// How often a node lacks the newest record of another that it can reach,
-    /// in pairs of nodes.
+    /// Number of pairs of nodes in which the first lacks the newest record of the second, which it
+    /// can reach.
     pub fn stale(&self) -> usize {
         self.truth().map_or(usize::MAX, |mut truth| self.stale_pairs(&mut truth).len())
     }
 
     fn stale_pairs(&self, truth: &mut Truth<'_>) -> Vec<(HostId, HostId)> {
-        // What each says of itself, and what of it has reached whom.
+        // The newest records of each origin, and the nodes that lack them.
         let newest: BTreeMap<Key, u64> =
             truth.nodes.iter().flat_map(|(&id, &(_, r))| own(r, id)).collect();
         let mut stale = Vec::new();
@@ -109,7 +108,7 @@ impl World {
         stale
     }
 
-    /// The network; or a host that computes no routes.
+    /// The actual network; the error is a host that computes no routes.
     fn truth(&self) -> Result<Truth<'_>, HostId> {
         let mut nodes = BTreeMap::new();
         for host in self.overlay_hosts().filter(|&h| !self.is_down(h)) {

@@ -1,4 +1,4 @@
-//! Applications: what sends and receives packets in a world.
+//! Applications: senders and receivers of packets in a world.
 
 use core::any::Any;
 use core::fmt;
@@ -8,34 +8,34 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::wire::{MAX_HEAD, ToClient, ToNode};
 
-/// Something that talks through one session with a node, or over a plain path
-/// without any node. The world binds its port; then it may send.
+/// A program that communicates through one session with a node, or over a plain path without a
+/// node. It may send once the world has bound its port.
 pub trait Application: Any {
-    /// The application has been attached to its node, and its port is bound.
+    /// Called once the application is attached to its node and its port is bound.
     fn start(&mut self, _io: &mut Io<'_>) {}
 
-    /// The node of this application has restarted, and the application has a session with its port
-    /// there. The node has forgotten everything from before.
+    /// Called after the application's node has restarted: the application has a new session with
+    /// its port, and the node has lost all earlier state.
     fn reattached(&mut self, _io: &mut Io<'_>) {}
 
-    /// The time asked for by [`Io::wake_at`] has come.
+    /// Called at the time scheduled by [`Io::wake_at`].
     fn wake(&mut self, _io: &mut Io<'_>) {}
 
-    /// A message of the node: a packet, or a refusal.
+    /// Handles a message from the node: a packet, or a refusal.
     fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>);
 
-    /// Whether it takes another message now; otherwise the node is told that it
-    /// doesn't keep up.
+    /// Whether the application accepts another message now. If not, the node learns that it doesn't
+    /// keep up.
     fn reads(&self) -> bool {
         true
     }
 
-    /// A message that it has sent waits for room from now on (it has said
-    /// [`ToNode::Wait`]), and what it sends further behind that; or none does any more.
+    /// Reports a change of flow control, for applications that enabled it with [`ToNode::Wait`].
+    /// While `on`, a sent message waits for room, and later ones wait behind it.
     fn held_back(&mut self, _on: bool, _io: &mut Io<'_>) {}
 }
 
-/// What an application can do while it runs.
+/// The operations available to an application while it runs.
 pub struct Io<'a> {
     now: Time,
     app: u32,
@@ -48,20 +48,19 @@ impl<'a> Io<'a> {
         Io { now, app, outbox, wake: None }
     }
 
-    /// The world's present time.
+    /// Current time of the world.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Asks for [`Application::wake`] at `at`, instead of any time asked for
-    /// before. A time that has passed means now.
+    /// Schedules [`Application::wake`] at `at`, in place of any earlier schedule. A time in the
+    /// past means now.
     pub fn wake_at(&mut self, at: Time) {
         self.wake = Some(at.max(self.now));
     }
 
-    /// Sends a message to the node, in this moment but after the application
-    /// has returned. On a plain path only [`ToNode::Send`] has a meaning, and
-    /// of it only the port and the payload.
+    /// Sends a message to the node at the current time, but after the application has returned. On
+    /// a plain path, only [`ToNode::Send`] has an effect, and only its port and payload are used.
     pub fn send(&mut self, message: &ToNode<'_>) {
         self.outbox.push(self.app, message);
     }
@@ -71,7 +70,7 @@ impl<'a> Io<'a> {
     }
 }
 
-/// Which application of a world, and its type.
+/// Handle of an application in a world, with the application's type.
 pub struct AppId<A> {
     pub(crate) index: u32,
     _type: PhantomData<fn() -> A>,
@@ -97,7 +96,7 @@ impl<A> fmt::Debug for AppId<A> {
     }
 }
 
-/// Messages of applications to their nodes, kept until they have returned.
+/// Messages from applications to their nodes, queued until the application has returned.
 #[derive(Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,

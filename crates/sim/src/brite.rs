@@ -1,46 +1,42 @@
-//! Overlays as the topology generator BRITE draws them.
+//! Overlays as drawn by the topology generator BRITE.
 
 use crate::places::HostId;
 use crate::random::{Graph, distance};
 use core::time::Duration;
 use trunkline_base::rng;
 
-/// How an overlay looks that grows node by node: BRITE 2.1's router-level
-/// Waxman model with incremental growth (Medina, Lakhina, Matta, Byers, *BRITE:
-/// an approach to universal topology generation*, 2001), which VoIP overlays
-/// have been judged by (Amir et al. 2005, IV-B). Half of the nodes have two
-/// links, the oldest about ten; no node is without a way to another.
+/// Parameters of an overlay that grows node by node: BRITE 2.1's router-level Waxman model with
+/// incremental growth (Medina, Lakhina, Matta, Byers, *BRITE: an approach to universal topology
+/// generation*, 2001), on which VoIP overlays were evaluated (Amir et al. 2005, IV-B). Half of the
+/// nodes have two links, and the oldest about ten; all nodes are connected.
 #[derive(Clone, Copy, Debug)]
 pub struct Brite {
-    /// How many nodes; more than `links`.
+    /// Number of nodes; more than `links`.
     pub nodes: u32,
-    /// m: how many links a new node makes to those already there; at least 1.
+    /// m: number of links that a new node makes to existing ones; at least 1.
     pub links: u32,
-    /// β: the likelihood of a link falls by a factor of e over this share of
-    /// the square's diagonal.
+    /// β: the likelihood of a link falls by a factor of e over this share of the square's diagonal.
     pub beta: f64,
     /// One-way delay between opposite corners of the square.
     pub across: Duration,
 }
 
-/// Tells this generator apart from the others of the same seed.
+/// Separates this generator's randomness from that of others with the same seed.
 const STREAM: u64 = 0x0062_7269_7465;
 
 impl Brite {
-    /// With BRITE's defaults, m = 2 and β = 0.2. Its α, 0.15, scales all
-    /// likelihoods alike; since a node tries until it has its links, it changes
-    /// only how long that takes.
+    /// BRITE's defaults, m = 2 and β = 0.2. Its α, 0.15, scales all likelihoods alike. A node tries
+    /// until it has all its links, so α only affects how long that takes.
     pub fn new(nodes: u32) -> Brite {
         Brite { nodes, links: 2, beta: 0.2, across: Duration::from_millis(100) }
     }
 
-    /// One such overlay; the same for the same seed. It has m · `nodes` links,
-    /// fewer only if one of the first m nodes is linked to all others before
-    /// its turn comes.
+    /// Draws an overlay; the same seed gives the same one. It has m · `nodes` links, or fewer if
+    /// one of the first m nodes is already linked to all others when its turn comes.
     ///
     /// # Panics
     ///
-    /// Without links, or with fewer nodes than m + 1.
+    /// If there are no links, or fewer than m + 1 nodes.
     pub fn draw(&self, seed: u64) -> Graph {
         assert!(0 < self.links && self.links < self.nodes, "too few nodes for so many links");
         let mut rng = rng(seed, STREAM);
@@ -50,9 +46,8 @@ impl Brite {
         };
         let places: Vec<(f64, f64)> = (0..self.nodes).map(|_| (uniform(), uniform())).collect();
         let mut graph = Graph { places, links: Vec::new() };
-        // The first m are there from the beginning, without links. Each of the
-        // others links to m of those before it; then the first m, to m of the
-        // others.
+        // The first m nodes exist from the beginning, without links. Each other node links to m of
+        // those before it; then each of the first m links to m of the others.
         for node in self.links..self.nodes {
             self.join(&mut graph, node, 0..node, &mut uniform);
         }
@@ -62,9 +57,8 @@ impl Brite {
         graph
     }
 
-    /// Links `node` to m of these, to none twice. BRITE tries one at random and
-    /// keeps it with Waxman's likelihood, until it has m: each is taken in
-    /// proportion to that likelihood.
+    /// Links `node` to m different nodes of the range. BRITE tries nodes at random and keeps each
+    /// with Waxman's likelihood until it has m, so each is chosen in proportion to that likelihood.
     fn join(
         &self,
         graph: &mut Graph,
@@ -89,7 +83,7 @@ impl Brite {
                 left -= weight;
                 left < 0.0
             };
-            // Rounding may leave a little.
+            // Rounding may leave a small remainder.
             let at = there.iter().position(reached).unwrap_or(there.len() - 1);
             let other = there.remove(at).0;
             let delay = self.across.mul_f64(far(other));
@@ -100,8 +94,8 @@ impl Brite {
 }
 
 impl Graph {
-    /// The two hosts that are farthest apart, by the shortest way between them,
-    /// and how far; `None` if some host can't be reached.
+    /// The two hosts that are farthest apart along the shortest path, and their distance; `None` if
+    /// some host can't be reached.
     pub fn diameter(&self) -> Option<(HostId, HostId, Duration)> {
         let hosts = self.places.len();
         let mut next = vec![Vec::new(); hosts];
@@ -121,10 +115,9 @@ impl Graph {
         widest
     }
 
-    /// Scales the square so that the two hosts farthest apart are `diameter`
-    /// apart by the shortest way between them: these two. Links are rounded
-    /// down to a nanosecond, so that this way is never longer than that.
-    /// `None`, and nothing changes, if some host can't be reached.
+    /// Scales all links so that the two hosts farthest apart are `diameter` apart along the
+    /// shortest path, and returns them. Link delays are rounded down to a nanosecond, so the path
+    /// is never longer. `None`, without any change, if some host can't be reached.
     pub fn stretch(&mut self, diameter: Duration) -> Option<(HostId, HostId)> {
         let (from, to, now) = self.diameter().filter(|d| !d.2.is_zero())?;
         for (_, _, delay) in &mut self.links {
@@ -135,7 +128,7 @@ impl Graph {
     }
 }
 
-/// How far each host is from `from` (Dijkstra's algorithm).
+/// Distance of each host from `from` (Dijkstra's algorithm).
 fn distances(next: &[Vec<(usize, Duration)>], from: usize) -> Vec<Option<Duration>> {
     let mut far = vec![None; next.len()];
     let mut done = vec![false; next.len()];
@@ -161,8 +154,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// What is compared: of each node how many links, of each link how long, of
-    /// the square's diagonal.
+    /// Statistics to compare: links per node, and link lengths as shares of the square's diagonal.
     #[derive(Default)]
     struct Shape {
         degrees: Vec<f64>,
@@ -193,15 +185,15 @@ mod tests {
         }
     }
 
-    /// The largest difference between two distributions (Kolmogorov, Smirnov).
+    /// Largest difference between two distributions (Kolmogorov, Smirnov).
     fn apart(a: &[f64], b: &[f64]) -> f64 {
         let below =
             |all: &[f64], x: f64| all.iter().filter(|v| **v <= x).count() as f64 / all.len() as f64;
         a.iter().map(|&x| (below(a, x) - below(b, x)).abs()).fold(0.0, f64::max)
     }
 
-    /// Whether three graphs' degrees and lengths are as far from those of many
-    /// graphs of `model` as three of its own may be.
+    /// Whether the degrees and lengths of three graphs differ from those of many graphs of `model`
+    /// by no more than three graphs of the model may.
     fn fits(three: &Shape, model: &Brite) -> [bool; 2] {
         let many = Shape::of(model, 1_000..1_060);
         let own: Vec<Shape> = (0..40).map(|k| Shape::of(model, 3 * k..3 * k + 3)).collect();
@@ -212,8 +204,8 @@ mod tests {
         [within(|s| &s.degrees), within(|s| &s.lengths)]
     }
 
-    /// A file of BRITE's: a section of nodes (number, x, y, …) and one of links
-    /// (number, from, to, length, …).
+    /// Parses a BRITE file: a section of nodes (number, x, y, …) and one of links (number, from,
+    /// to, length, …).
     fn read(text: &str, shape: &mut Shape) -> (usize, usize) {
         let (nodes, edges) = text.split_once("Edges:").expect("two sections");
         let rows = |section: &str| {
@@ -234,9 +226,9 @@ mod tests {
         (nodes, edges.len())
     }
 
-    /// Three graphs that BRITE 2.1 drew with m = 2, α = 0.15, β = 0.2 and growth 1
-    /// (incremental) or 2 (all nodes at once): in `topology/brite` of
-    /// `$TRUNKLINE_DATA`, or else of `shared/data` beside the workspace.
+    /// Three graphs drawn by BRITE 2.1 with m = 2, α = 0.15, β = 0.2 and growth 1 (incremental) or
+    /// 2 (all nodes at once), read from `topology/brite` in `$TRUNKLINE_DATA`, or else in
+    /// `shared/data` next to the workspace.
     #[expect(clippy::disallowed_methods, reason = "a test has to find its data")]
     fn reference(growth: u32) -> Option<Shape> {
         let root = std::env::var("TRUNKLINE_DATA").map_or_else(
@@ -261,8 +253,8 @@ mod tests {
         let (Some(theirs), Some(at_once)) = (reference(1), reference(2)) else { return };
         let model = Brite::new(100);
         assert_eq!(fits(&theirs, &model), [true, true]);
-        // The comparison tells other rules apart: nodes all at once, links half
-        // as long or twice, and one or three a node.
+        // The comparison rejects other models: all nodes at once, links half or twice as long, and
+        // one or three links per node.
         assert!(!fits(&at_once, &model)[0]);
         let beta = |beta| fits(&theirs, &Brite { beta, ..model })[1];
         assert_eq!([0.1, 0.4].map(beta), [false, false]);
@@ -285,7 +277,7 @@ mod tests {
                 assert_ne!(graph, Brite::new(nodes).draw(seed + 1));
             }
         }
-        // A first node that is linked to all can have no more.
+        // A first node that is already linked to all others gets no more links.
         assert_eq!(Brite::new(3).draw(0).links.len(), 2);
         assert_eq!(Brite { links: 1, ..Brite::new(2) }.draw(0).links.len(), 1);
     }

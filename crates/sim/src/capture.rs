@@ -1,10 +1,9 @@
-//! What passes an end of a wire, as a file that Wireshark opens.
+//! Captures of the traffic at an end of a wire, in files for Wireshark.
 //!
-//! The format is pcapng rather than pcap, because its packets carry comments,
-//! by which one sees at the sender's end what will become of a datagram. Each
-//! end has a file of its own, as if `tcpdump` ran on both hosts: in one file
-//! for both, Wireshark would see every packet twice, and its analysis of RTP
-//! would find no loss.
+//! The format is pcapng rather than pcap because its packets carry comments, which show at the
+//! sender's end what will happen to a datagram. Each end has a file of its own, as if `tcpdump` ran
+//! on both hosts: in one file for both, Wireshark would see every packet twice, and its analysis of
+//! RTP would find no loss.
 
 use crate::places::WireId;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -22,9 +21,8 @@ use std::io::{self, Write};
 use trunkline_base::Time;
 use trunkline_net::Protocol;
 
-/// Which end of a wire: the order is that of the hosts in
-/// [`World::connect`](crate::World::connect), of a link in
-/// [`Topology`](crate::Topology), and of the ends of a plain path.
+/// An end of a wire. The order is that of the hosts in [`World::connect`](crate::World::connect),
+/// of a link in [`Topology`](crate::Topology), or of the ends of a plain path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireEnd {
     /// The end where the first direction of the wire begins.
@@ -34,7 +32,7 @@ pub enum WireEnd {
 }
 
 impl WireEnd {
-    /// The direction of `wire` that begins here.
+    /// Direction of `wire` that begins at this end.
     pub(crate) fn direction(self, wire: WireId) -> u32 {
         2 * wire.0 + self.index() as u32
     }
@@ -47,7 +45,7 @@ impl WireEnd {
     }
 }
 
-/// A capture that could not be written.
+/// An error in writing a capture.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the capture of {what}: {source}")]
 pub struct CaptureError {
@@ -55,50 +53,50 @@ pub struct CaptureError {
     source: io::Error,
 }
 
-/// A datagram as a capture needs it.
+/// The parts of a datagram that a capture records.
 pub struct Datagram<'a> {
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub protocol: Protocol,
-    /// The TOS byte: DSCP and ECN.
+    /// TOS byte: DSCP and ECN.
     pub tos: u8,
-    /// Counts the datagrams of one direction.
+    /// Number of the datagram in its direction.
     pub number: u16,
     pub payload: &'a [u8],
 }
 
-/// Bits 0 and 1 of a packet's flags (pcapng, section 4.3.1).
+/// Direction of a packet at the interface: bits 0 and 1 of its flags (pcapng, section 4.3.1).
 #[derive(Clone, Copy)]
 pub enum Passing {
     Received = 1,
     Sent = 2,
 }
 
-/// A file at one end of a wire.
+/// A capture file at one end of a wire.
 pub struct Capture {
     what: String,
     out: PcapNgWriter<Box<dyn Write>>,
     packet: Vec<u8>,
-    /// The first; nothing is written after it.
+    /// The first error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
 impl Capture {
-    /// Begins a capture file: writes its header to `out`.
+    /// Starts a capture file by writing its header to `out`.
     pub fn new(what: String, out: Box<dyn Write>) -> Result<Capture, CaptureError> {
         let section = SectionHeaderBlock {
-            // Of the same bytes on every machine.
+            // Fixed, so that the file is the same on every machine.
             endianness: Endianness::Little,
             options: vec![SectionHeaderOption::UserApplication("trunkline-sim".into())],
             ..SectionHeaderBlock::default()
         };
         let interface = InterfaceDescriptionBlock {
-            // Raw IP, no link layer: nothing here has a MAC address.
+            // Raw IP without a link layer, as there are no MAC addresses.
             linktype: DataLink::RAW,
             snaplen: 0,
             options: vec![
                 InterfaceDescriptionOption::IfName(what.clone().into()),
-                // Units of 10⁻⁹ s.
+                // Timestamps count units of 10⁻⁹ s.
                 InterfaceDescriptionOption::IfTsResol(9),
             ],
         };
@@ -112,8 +110,7 @@ impl Capture {
         }
     }
 
-    /// Records a datagram with IP and UDP headers. What fails is kept for
-    /// [`Capture::finish`].
+    /// Records a datagram with IP and UDP headers. An error is kept for [`Capture::finish`].
     pub fn record(
         &mut self,
         now: Time,
@@ -140,9 +137,9 @@ impl Capture {
         options.extend(comment.map(|c| EnhancedPacketOption::Comment(Cow::Borrowed(c))));
         let block = EnhancedPacketBlock {
             interface_id: 0,
-            // Time::ZERO is shown as the beginning of 1970.
+            // `Time::ZERO` is shown as the beginning of 1970.
             timestamp: Duration::from_nanos(now.as_nanos()),
-            // The packet was written, so it has less than 64 KiB.
+            // The packet was written, so it is shorter than 64 KiB.
             original_len: self.packet.len() as u32,
             data: Cow::Borrowed(&self.packet),
             options,
@@ -150,7 +147,7 @@ impl Capture {
         self.out.write_pcapng_block(block).map(drop).map_err(io_error)
     }
 
-    /// Writes what is buffered.
+    /// Flushes the file and returns the first error.
     pub fn finish(mut self) -> Result<(), CaptureError> {
         let done = match self.failed.take() {
             None => self.out.get_mut().flush(),
@@ -167,12 +164,12 @@ fn io_error(why: PcapError) -> io::Error {
     }
 }
 
-/// Appends the datagram with its headers (RFC 791, RFC 768) and checksums; of
-/// another protocol than UDP the payload alone behind the header of IP.
+/// Appends the datagram with its headers (RFC 791, RFC 768) and checksums. For protocols other than
+/// UDP, the payload directly follows the IP header.
 fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
     let [from, to] = [datagram.from, datagram.to].map(|a| match a {
         SocketAddr::V4(a) => a,
-        // No address in a world is one; see `address`.
+        // No address in a world is IPv6; see `address`.
         SocketAddr::V6(a) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, a.port()),
     });
     let payload = datagram.payload;

@@ -1,31 +1,26 @@
 //! A deterministic discrete-event network around the overlay's own nodes.
 //!
-//! Hosts run the same [`Node`](trunkline_overlay::node::Node) as the daemon.
-//! Between them lie wires that do what a
-//! [`LinkModel`](trunkline_base::link_model::LinkModel) says, in a
-//! [network](trunkline_net) that may have routers, and on the hosts run
-//! [`Application`]s. A host takes no time to think: what a node sends in
-//! answer to an event leaves at the moment of the event.
+//! Hosts run the same [`Node`](trunkline_overlay::node::Node) as the daemon. They are connected by
+//! wires that behave as a [`LinkModel`](trunkline_base::link_model::LinkModel) describes, in a
+//! [network](trunkline_net) that may have routers. [`Application`]s run on the hosts. Processing
+//! takes no time: a node's reaction to an event leaves at the moment of the event.
 //!
-//! To the network a node is one [`Agent`](agent::Agent) among others, such as
-//! constant bit rates and [TCP](agent::tcp), bound to (host, protocol, port), which
-//! share queues with it and are stalled and crash with its host: see [`World::bind`], [`World::cable`] and
-//! [`World::connect_routed`]. Ledgers tell their flows apart
-//! ([`World::set_class`]).
+//! To the network a node is one [`Agent`](agent::Agent) among others, such as constant bit rates
+//! and [TCP](agent::tcp). Agents are bound to (host, protocol, port), share queues with nodes, and
+//! stall and crash with their host: see [`World::bind`], [`World::cable`] and
+//! [`World::connect_routed`]. Ledgers tell their flows apart ([`World::set_class`]).
 //!
-//! The same seed gives the same run, byte for byte, on every machine;
-//! [`World::digest`] shows it. [`World::capture`] records what passes an end of
-//! a wire in a file that Wireshark opens:
+//! The same seed gives the same run, byte for byte, on every machine; [`World::digest`] shows it.
+//! [`World::capture`] records the traffic at an end of a wire in a file for Wireshark:
 //!
 //! ```text
 //! tshark -r path-b.pcapng -d udp.port==5000-5009,rtp -q -z rtp,streams
 //! tshark -r link-a.pcapng -Y 'frame.comment contains "lost"'
 //! ```
 //!
-//! Wires change while the world runs, and nodes crash: [`World::change`],
-//! [`World::cut`], [`World::blackhole`], [`World::mend`], [`World::crash`],
-//! [`World::restart`], [`World::stall`]. [`random`] draws overlays, and
-//! [`World::disagreement`] says whether all nodes know theirs.
+//! Wires change while the world runs, and nodes crash: [`World::change`], [`World::cut`],
+//! [`World::blackhole`], [`World::mend`], [`World::crash`], [`World::restart`], [`World::stall`].
+//! [`random`] draws overlays, and [`World::disagreement`] checks whether all nodes know theirs.
 //!
 //! ```
 //! use std::time::Duration;

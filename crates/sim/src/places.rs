@@ -1,4 +1,4 @@
-//! Who is where: hosts, their addresses, and what listens on their ports.
+//! Hosts, their addresses, and the agents bound to their ports.
 
 use crate::error::WorldError;
 use core::fmt;
@@ -7,7 +7,7 @@ use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol, VertexId};
 use trunkline_overlay::wire::NodeId;
 
-/// Which host of a world: an index, in the order of adding.
+/// Index of a host in its world, in the order of adding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostId(pub u32);
 
@@ -17,17 +17,16 @@ impl fmt::Display for HostId {
     }
 }
 
-/// Which router of a world: an index, in the order of adding.
+/// Index of a router in its world, in the order of adding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RouterId(pub u32);
 
-/// A host or a router: where a cable of [`World::cable`](crate::World::cable)
-/// ends.
+/// An end of a cable ([`World::cable`](crate::World::cable)): a host or a router.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Spot {
-    /// A host.
+    /// A host's own interface.
     Host(HostId),
-    /// A router.
+    /// A router between cables.
     Router(RouterId),
 }
 
@@ -43,8 +42,8 @@ impl From<RouterId> for Spot {
     }
 }
 
-/// Which wire of a world: an index, in the order of connecting. A wire has two
-/// ends and two directions, each impaired by itself.
+/// Index of a wire in its world, in the order of connecting. A wire has two ends and two
+/// directions, each impaired separately.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WireId(pub u32);
 
@@ -54,20 +53,19 @@ impl fmt::Display for WireId {
     }
 }
 
-/// The port of a host's first link; the others follow.
+/// Port of a host's first link; the others follow it.
 const FIRST_PORT: u16 = 7_000;
 
-/// The bit that [`World::rebind`](crate::World::rebind) turns in a port; a host
-/// has fewer links.
+/// Bit of a port that [`World::rebind`](crate::World::rebind) flips; no host has so many links that
+/// they would use it.
 pub const NAT: u16 = 1 << 15;
 
-/// Datagrams that wait for a process without processor time: Linux gives a
-/// socket 212,992 bytes, of which a small datagram takes 768.
+/// Maximum number of datagrams that wait for a stalled process: Linux gives a socket 212,992 bytes,
+/// and a small datagram takes 768.
 pub const SOCKET_BUFFER: u32 = 277;
 
-/// Where the `link`-th link (in the order of the host's configuration) of
-/// `host` listens: a made-up address in 10.0.0.0/8, one host each, one port
-/// for each link.
+/// Address at which the `link`-th link of `host` listens, in the order of the host's configuration.
+/// The addresses are made up, in 10.0.0.0/8: one IP address per host and one port per link.
 ///
 /// # Panics
 ///
@@ -87,7 +85,8 @@ pub fn locate(address: SocketAddr) -> Option<(HostId, u16)> {
     Some((HostId(host), address.port().checked_sub(FIRST_PORT)?))
 }
 
-/// Until when a host does nothing, and what that does to it.
+/// State of a stalled host: the end of the stall, the datagrams that wait, and those that
+/// overflowed.
 #[derive(Clone, Copy, Default)]
 pub struct Stall {
     pub until: Time,
@@ -98,35 +97,35 @@ pub struct Stall {
 /// One end of a link between two nodes.
 #[derive(Clone, Copy)]
 pub struct Port {
-    /// The interface at which the link's datagrams come and go.
+    /// Interface that sends and receives the link's datagrams.
     pub vertex: VertexId,
-    /// The port, as the other end sees it.
+    /// Port of this end, as seen by the other end.
     pub outside: u16,
-    /// The other end: its host, which of that host's links, and how what it sends
-    /// looks here.
+    /// The other end: its host, the index of its link, and the source of its datagrams as seen
+    /// here.
     pub peer: (u32, u16),
     pub peer_at: Endpoint,
 }
 
-/// A machine: interfaces, and agents on their ports.
+/// A machine with interfaces, and agents on its ports.
 pub struct Host {
-    /// The interface that is not any one link's.
+    /// The interface that is shared, not dedicated to one link.
     pub vertex: VertexId,
-    /// The agent that is its node, and the node's id.
+    /// Index of the node's agent, and the node's id.
     pub node: Option<(u32, NodeId)>,
-    /// For each link of the node's configuration, where it is connected.
+    /// Connection of each link in the node's configuration.
     pub ports: Vec<Option<Port>>,
-    /// The first ports on which somebody listens, as [`place`]s in ascending order:
-    /// apart from the rest, as each datagram is looked up in them.
+    /// First port of each binding, as [`place`]s in ascending order. They are stored separately
+    /// because each datagram is looked up in them.
     firsts: Vec<u32>,
-    /// For each the last, and which agent it is.
+    /// Last port of each binding, and its agent.
     bindings: Vec<(u32, u32)>,
-    /// Whether it has crashed and was not started again.
+    /// Whether it has crashed and was not restarted.
     pub down: bool,
     pub stall: Stall,
 }
 
-/// A port of a protocol, as one number.
+/// A protocol's port as one number.
 fn place(protocol: Protocol, port: u16) -> u32 {
     u32::from(protocol.0) << 16 | u32::from(port)
 }
@@ -144,10 +143,10 @@ impl Host {
         }
     }
 
-    /// Which agent listens there.
+    /// Index of the agent bound to a port.
     pub fn bound(&self, protocol: Protocol, port: u16) -> Option<u32> {
         let here = place(protocol, port);
-        // Ports are mostly given out one after the other.
+        // Ports are mostly assigned consecutively.
         let guess = here.wrapping_sub(*self.firsts.first()?) as usize;
         let at = match self.firsts.get(guess) {
             Some(first) if *first == here => guess,
@@ -157,7 +156,7 @@ impl Host {
         (here <= last).then_some(agent)
     }
 
-    /// Gives an agent the ports from `first` to `last`; false if one is taken.
+    /// Binds an agent to the ports from `first` to `last`; false if one is taken.
     pub fn bind(&mut self, protocol: Protocol, first: u16, last: u16, agent: u32) -> bool {
         let (first, last) = (place(protocol, first), place(protocol, last));
         let at = self.firsts.partition_point(|other| *other <= last);
@@ -173,36 +172,35 @@ impl Host {
 /// An interface of a host, or a router.
 #[derive(Clone, Copy)]
 pub struct Iface {
-    /// The host; of a router none.
+    /// Index of the host; `None` for a router.
     pub host: Option<u32>,
-    /// The agent that all that comes here is for, if it is one link's alone.
+    /// The agent that receives everything here, if the interface is dedicated to one link.
     pub only: Option<u32>,
     pub ip: Ipv4Addr,
-    /// The port that everything from here seems to come from, if a NAT has given
-    /// it one.
+    /// Source port that a NAT gives to everything sent from here.
     pub nat: Option<u16>,
-    /// Whether what is sent here says that its sender minds marks.
+    /// Whether everything sent from here is marked as ECN-capable.
     pub ecn_capable: bool,
 }
 
-/// All hosts and interfaces; the latter by their vertices in the network.
+/// All hosts, and all interfaces indexed by their vertex in the network.
 #[derive(Default)]
 pub struct Places {
     pub hosts: Vec<Host>,
     pub ifaces: Vec<Iface>,
-    /// By how much IP's header is shorter than IPv6's.
+    /// Number of bytes by which the IP header is shorter than IPv6's.
     pub shorter_by: usize,
 }
 
 impl Places {
-    /// An endpoint's address, as a node sees it.
+    /// Address of an endpoint, as a node sees it.
     pub fn address(&self, of: Endpoint) -> SocketAddr {
         let iface = &self.ifaces[of.vertex.0 as usize];
         SocketAddr::new(IpAddr::V4(iface.ip), iface.nat.unwrap_or(of.port))
     }
 
-    /// Where the node at host `sender` sends what is for `to`, and from where, if
-    /// one of its links leads there.
+    /// Source and destination endpoints for a datagram from the node at host `sender` to the
+    /// address `to`, if one of its links leads there.
     pub fn towards(&self, sender: u32, to: SocketAddr) -> Option<(Endpoint, Endpoint)> {
         let inside = SocketAddr::new(to.ip(), to.port() & !NAT);
         let (host, link) = locate(inside)?;
@@ -211,7 +209,7 @@ impl Places {
         (port.peer.0 == sender && port.outside == to.port()).then_some((port.peer_at, here))
     }
 
-    /// Gives one end of a link another port, as the other end sees it.
+    /// Changes the port of one end of a link, as the other end sees it.
     pub fn rebind(&mut self, host: HostId, link: u16) {
         let at = &mut self.hosts[host.0 as usize];
         let (Some((node, _)), Some(port)) = (at.node, &mut at.ports[usize::from(link)]) else {
@@ -219,7 +217,7 @@ impl Places {
         };
         port.outside ^= NAT;
         let &mut Port { vertex, outside, peer: (peer, back), .. } = port;
-        // Its own already, if this is the second time.
+        // Already bound, if this is the second time.
         at.bind(Protocol::UDP, outside, outside, node);
         self.ifaces[vertex.0 as usize].nat = Some(outside);
         if let Some(far) = &mut self.hosts[peer as usize].ports[usize::from(back)] {
@@ -227,7 +225,7 @@ impl Places {
         }
     }
 
-    /// The node's agent at a host.
+    /// Index of the node's agent at a host.
     pub fn node(&self, host: HostId) -> Result<u32, WorldError> {
         let node = self.hosts[host.0 as usize].node;
         node.map(|(agent, _)| agent).ok_or(WorldError::NoNode(host))

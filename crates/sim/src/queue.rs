@@ -1,14 +1,13 @@
-//! What happens beside the network.
+//! Events outside the network: wake-ups, and datagrams for stalled hosts.
 
-/// Something that happens at a moment.
+/// An event scheduled for a certain moment.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// An agent asked to be woken, with this token.
+    /// Wake-up that an agent requested, with its token.
     Wake { agent: u32, token: u64 },
-    /// A datagram that a stalled host could not take is there for it.
+    /// Delivery of a datagram that waited for a stalled host, by its slot.
     Held(u32),
 }
 
-/// What will happen, at moments that the network gives out, so that both together
-/// have one order.
+/// Scheduled events. Their moments come from the network, so that both kinds have one common order.
 pub type Timers = trunkline_net::Schedule<Event>;

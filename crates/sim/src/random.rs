@@ -1,4 +1,4 @@
-//! Overlays at random, for experiments that must not depend on one drawing.
+//! Random overlays, for experiments that must not depend on a single topology.
 
 use crate::places::HostId;
 use crate::topology::Topology;
@@ -10,36 +10,33 @@ use trunkline_overlay::wire::NodeId;
 
 pub use crate::brite::Brite;
 
-/// How a random overlay looks: nodes anywhere in a square, linked the more
-/// likely the nearer they are (Waxman, *Routing of multipoint connections*,
-/// 1988).
+/// Parameters of a random overlay: nodes are placed uniformly in a square, and linked with a
+/// likelihood that falls with distance (Waxman, *Routing of multipoint connections*, 1988).
 #[derive(Clone, Copy, Debug)]
 pub struct Waxman {
-    /// How many nodes, at least 2.
+    /// Number of nodes, at least 2.
     pub nodes: u32,
-    /// Links per node on average, each counted at both ends. There are never
-    /// fewer than it takes to connect all nodes, nor more than one for each
-    /// pair.
+    /// Links per node on average, each counted at both ends. There are always enough links to
+    /// connect all nodes, and at most one per pair.
     pub degree: f64,
-    /// How far long links are: the likelihood of a link falls by a factor of e
-    /// over this share of the square's diagonal.
+    /// Reach of links: the likelihood of a link falls by a factor of e over this share of the
+    /// square's diagonal.
     pub reach: f64,
     /// One-way delay between opposite corners of the square.
     pub across: Duration,
-    /// The delay of the shortest link; a millisecond for the local networks at
-    /// its two ends.
+    /// Delay of the shortest link, such as a millisecond for the local networks at its two ends.
     pub least: Duration,
 }
 
 impl Waxman {
-    /// `nodes` on a continent: six links each, the longest about as long as
-    /// light takes for 4,000 km of fibre with detours.
+    /// `nodes` on a continent: six links per node, and longest links about as long as 4,000 km of
+    /// fibre with detours.
     pub fn continent(nodes: u32) -> Waxman {
         let (across, least) = (Duration::from_millis(40), Duration::from_millis(1));
         Waxman { nodes, degree: 6.0, reach: 0.2, across, least }
     }
 
-    /// One such overlay; the same for the same seed.
+    /// Draws an overlay; the same seed gives the same one.
     ///
     /// # Panics
     ///
@@ -49,10 +46,10 @@ impl Waxman {
         let mut rng = rng(seed, STREAM);
         let mut uniform = move || ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let places: Vec<(f64, f64)> = (0..self.nodes).map(|_| (uniform(), uniform())).collect();
-        // Waxman draws each link by itself, which leaves the degree to chance
-        // and the overlay in pieces. Here each pair gets the moment of a
-        // Poisson process whose rate is Waxman's probability: to take pairs in
-        // this order is to draw them one after the other by that weight.
+        // Waxman draws each link independently, which leaves the degree to chance and the overlay
+        // in pieces. Here each pair gets the first event of a Poisson process with Waxman's
+        // probability as its rate. Taking pairs in the order of these events draws them one after
+        // the other by that weight.
         let mut pairs = Vec::new();
         for a in 0..self.nodes {
             for b in a + 1..self.nodes {
@@ -62,7 +59,7 @@ impl Waxman {
             }
         }
         pairs.sort_unstable_by(|x, y| x.0.total_cmp(&y.0).then((x.2, x.3).cmp(&(y.2, y.3))));
-        // First what connects the pieces (Kruskal), then the rest.
+        // First the links that connect the pieces (Kruskal), then the others.
         let mut pieces = Pieces::new(self.nodes);
         let (mut links, rest): (Vec<_>, Vec<_>) =
             pairs.into_iter().partition(|&(_, _, a, b)| pieces.join(a, b));
@@ -74,28 +71,27 @@ impl Waxman {
     }
 }
 
-/// Tells this generator apart from the others of the same seed.
+/// Separates this generator's randomness from that of others with the same seed.
 const STREAM: u64 = 0x7761_786d_616e;
 
-/// The distance of two places, as a share of the square's diagonal.
+/// Distance between two points, as a share of the square's diagonal.
 pub(crate) fn distance(a: (f64, f64), b: (f64, f64)) -> f64 {
     let (x, y) = (a.0 - b.0, a.1 - b.1);
     libm::sqrt((x * x + y * y) / 2.0)
 }
 
-/// Nodes and links, without settings.
+/// Nodes and links of an overlay, without settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
-    /// Where each node is, from (0, 0) to (1, 1).
+    /// Position of each node, from (0, 0) to (1, 1).
     pub places: Vec<(f64, f64)>,
-    /// Between which hosts, and the one-way delay. The order is that of the
-    /// wires in a world made of [`Graph::topology`].
+    /// The two hosts and the one-way delay of each link, in the order of the wires in a world built
+    /// from [`Graph::topology`].
     pub links: Vec<(HostId, HostId, Duration)>,
 }
 
 impl Graph {
-    /// Host `h` has node `h + 1`; every setting is the default, and there are
-    /// no routes.
+    /// A topology in which host `h` has node `h + 1`, with default settings and no routes.
     pub fn topology(&self) -> Topology {
         let mut topology = Topology::new();
         for id in 1..=self.places.len() as u32 {
@@ -108,8 +104,7 @@ impl Graph {
         topology
     }
 
-    /// Whether each can reach each over those links, by number, that `keep`
-    /// says are there.
+    /// Whether the links that `keep` selects by index connect all nodes.
     pub fn is_connected(&self, keep: impl Fn(usize) -> bool) -> bool {
         let mut pieces = Pieces::new(self.places.len() as u32);
         let there = self.links.iter().enumerate().filter(|&(n, _)| keep(n));
@@ -118,7 +113,7 @@ impl Graph {
     }
 }
 
-/// Sets of nodes that are connected.
+/// Disjoint sets of connected nodes.
 pub(crate) struct Pieces(Vec<u32>);
 
 impl Pieces {
@@ -135,7 +130,7 @@ impl Pieces {
         node
     }
 
-    /// Joins the pieces of `a` and `b`; whether they were two.
+    /// Joins the pieces of `a` and `b`, and returns whether they were separate.
     pub fn join(&mut self, a: u32, b: u32) -> bool {
         let (a, b) = (self.root(a), self.root(b));
         self.0[a as usize] = b;
@@ -166,7 +161,7 @@ mod tests {
 
     #[test]
     fn near_nodes_are_linked_more_often() {
-        // Two places at random are 0.37 diagonals apart on average: 16 ms.
+        // Two random points are 0.37 diagonals apart on average: 16 ms.
         let mean = |reach| {
             let graph = Waxman { reach, ..Waxman::continent(100) }.draw(1);
             graph.links.iter().map(|l| l.2.as_secs_f64()).sum::<f64>() / 300.0

@@ -8,18 +8,19 @@ use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset}
 use trunkline_overlay::session::wire::{RELIABLE_SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
-/// How many bytes a reader's node may hand over before the reader gives credit again.
+/// Maximum number of bytes that a reader's node may hand over before the reader grants credit
+/// again.
 const CREDIT: u32 = 256 << 10;
 
-/// The size of the time in front of each message, in bytes: when it was made, in nanoseconds.
+/// Length of the creation time in front of each message, in bytes; it is in nanoseconds.
 const STAMP: usize = 8;
 
-/// What a [`StreamSource`] writes.
+/// Data that a [`StreamSource`] writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Writing {
-    /// A bulk transfer of this many bytes, as fast as they are taken.
+    /// A bulk transfer of this many bytes, as fast as the node accepts them.
     Bulk(u64),
-    /// Messages at equal intervals, each of which begins with the time when it was made.
+    /// Messages at equal intervals, each beginning with its creation time.
     Messages {
         /// The size of each message, in bytes: at least 8.
         bytes: usize,
@@ -36,29 +37,29 @@ pub struct StreamSource {
     to: NodeId,
     port: u16,
     start: Time,
-    /// How long before `start` the stream is opened, so that the first message doesn't wait
-    /// for that.
+    /// Time from opening the stream to `start`, so that the first message doesn't wait for the
+    /// handshake.
     pub lead: Duration,
     writing: Writing,
     asked: bool,
-    /// How many messages were made; and the times of those that are not written.
+    /// Number of messages created, and the creation times of those not written yet.
     made: u64,
     waiting: VecDeque<Time>,
-    /// Bytes that were written; and how many more may be.
+    /// Number of bytes written, and of bytes that may still be written.
     written: u64,
     credit: u64,
     open: bool,
     shut: bool,
-    /// How often it wanted to write a message and could not at once.
+    /// Number of messages created while an earlier one still waited to be written.
     pub held_back: u64,
-    /// The reason for which the stream broke off, if it did.
+    /// Reason for a reset of the stream, if there was one.
     pub reset: Option<Reset>,
-    /// When the end of the other direction was read, too.
+    /// Time at which the end of the other direction was read.
     pub ended: Option<Time>,
 }
 
 impl StreamSource {
-    /// One that opens a stream to `port` of node `to` and writes from `start` on.
+    /// Opens a stream to `port` of node `to`, and writes from `start` on.
     pub fn new(to: NodeId, port: u16, start: Time, writing: Writing) -> StreamSource {
         StreamSource {
             to,
@@ -79,7 +80,7 @@ impl StreamSource {
         }
     }
 
-    /// Bytes that its node has taken.
+    /// Number of bytes that the node has accepted.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -120,7 +121,7 @@ impl StreamSource {
     }
 }
 
-/// The byte of a bulk transfer at a position.
+/// The byte at a position of a bulk transfer.
 fn byte_at(position: u64) -> u8 {
     (position.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -170,46 +171,47 @@ impl Application for StreamSource {
     }
 }
 
-/// Listens, takes the first stream that comes, reads it to its end, and ends its own side.
-/// A later one that comes takes its place.
+/// A listener that accepts a stream, reads it to its end, and then ends its own direction. A later
+/// stream replaces the current one.
 #[derive(Debug, Default)]
 pub struct StreamSink {
-    /// The size of messages; without one it is a bulk transfer that is checked.
+    /// Size of messages; if `None`, the data are checked as a bulk transfer.
     messages: Option<usize>,
-    /// Bytes read since credit was last given.
+    /// Number of bytes read since credit was last granted.
     unread: u32,
     buffer: Vec<u8>,
-    /// How many bytes were read, of all streams.
+    /// Number of bytes read from all streams.
     pub read: u64,
-    /// Of a bulk transfer: how many were not what was written.
+    /// Number of wrong bytes in a bulk transfer.
     pub wrong: u64,
-    /// Of messages: how long each took from the moment it was made.
+    /// Delay of each message since its creation.
     pub delays: Vec<Duration>,
-    /// When the first byte came.
+    /// Time at which the first byte arrived.
     pub first: Option<Time>,
-    /// When the end of the stream came.
+    /// Time at which the end of the stream arrived.
     pub ended: Option<Time>,
-    /// How many streams were accepted.
+    /// Number of streams accepted.
     pub streams: u32,
-    /// The reason of each stream that broke off.
+    /// Reason of each stream reset.
     pub resets: Vec<Reset>,
-    /// Whether it leaves what comes unread, and until when; its own side it ends at once then.
+    /// Whether it withholds further credit, and until when; with a time, it ends its own direction
+    /// at once.
     rests: bool,
     until: Option<Time>,
 }
 
 impl StreamSink {
-    /// A sink for messages of `bytes` bytes, whose delays it records.
+    /// A sink for messages of `bytes` bytes that records their delays.
     pub fn of_messages(bytes: usize) -> StreamSink {
         StreamSink { messages: Some(bytes), ..StreamSink::default() }
     }
 
-    /// One that stops reading when it has what it said it would take.
+    /// A sink that never grants more than its initial credit.
     pub fn that_rests() -> StreamSink {
         StreamSink { rests: true, ..StreamSink::default() }
     }
 
-    /// One that ends its own direction at once, and rests until `time`.
+    /// A sink that ends its own direction at once, and withholds further credit until `time`.
     pub fn that_rests_until(time: Time) -> StreamSink {
         StreamSink { rests: true, until: Some(time), ..StreamSink::default() }
     }

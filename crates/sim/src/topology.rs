@@ -10,8 +10,8 @@ use trunkline_overlay::node::{Config, Routing, Sealing};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
 
-/// Hosts, links and routes, each said once; [`build`](Topology::build) fills in
-/// the addresses. Wires are numbered in the order of the links that have one.
+/// Hosts, links and routes, each given once; [`build`](Topology::build) fills in the addresses.
+/// Wires are numbered in the order of the links that have one.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     hosts: Vec<Config>,
@@ -24,7 +24,7 @@ struct Wire {
     b: HostId,
     ab: LinkModel,
     ba: LinkModel,
-    /// Whether there is no wire, but a way over cables with these delays.
+    /// Whether the link runs over cables with these delays instead of a wire.
     routed: bool,
 }
 
@@ -34,8 +34,8 @@ impl Topology {
         Topology::default()
     }
 
-    /// Nodes 1, 2, … in a row, one link for each model, the same in both
-    /// directions, and routes from each to each.
+    /// Nodes 1, 2, … in a row, with one link per model, the same in both directions, and routes
+    /// between all pairs.
     pub fn chain(models: impl IntoIterator<Item = LinkModel>) -> Topology {
         let mut t = Topology::new();
         let mut last = t.host(NodeId(1));
@@ -48,26 +48,25 @@ impl Topology {
         t
     }
 
-    /// A host with a node of this id.
+    /// Adds a host with a node of this id.
     pub fn host(&mut self, id: NodeId) -> HostId {
         self.hosts.push(Config::new(id));
         HostId(self.hosts.len() as u32 - 1)
     }
 
-    /// A host's configuration, to change any setting but the links' neighbours
-    /// and addresses.
+    /// A host's configuration. All settings may be changed except the links' neighbours and
+    /// addresses.
     pub fn config_mut(&mut self, host: HostId) -> &mut Config {
         &mut self.hosts[host.0 as usize]
     }
 
-    /// A link with every default over a wire with these models, from `a` to
-    /// `b` and back.
+    /// Adds a link with default settings over a wire with these models, from `a` to `b` and back.
     pub fn link(&mut self, a: HostId, b: HostId, ab: LinkModel, ba: LinkModel) {
         self.link_with(a, b, ab, ba, |_| {});
     }
 
-    /// As [`Topology::link`], with settings that `adjust` makes at both ends.
-    /// Further links between two hosts need different `path` labels.
+    /// Adds a link like [`Topology::link`], with settings that `adjust` changes at both ends.
+    /// Several links between two hosts need different `path` labels.
     pub fn link_with(
         &mut self,
         a: HostId,
@@ -79,9 +78,8 @@ impl Topology {
         self.add_link(Wire { a, b, ab, ba, routed: false }, adjust);
     }
 
-    /// A link with every default between two hosts that cables will join, there
-    /// and back in so much time, as far as static routes heed it: see
-    /// [`World::connect_routed`].
+    /// Adds a link with default settings between two hosts that cables will connect. The delays in
+    /// the two directions are used only for static routes: see [`World::connect_routed`].
     pub fn routed_link(&mut self, a: HostId, b: HostId, there: Duration, back: Duration) {
         let [ab, ba] = [there, back].map(|delay| LinkModel { delay, ..LinkModel::default() });
         self.add_link(Wire { a, b, ab, ba, routed: true }, |_| {});
@@ -89,7 +87,7 @@ impl Topology {
 
     fn add_link(&mut self, wire: Wire, adjust: impl Fn(&mut link::Config)) {
         let (a, b) = (wire.a, wire.b);
-        // The number of links is checked when the node takes its configuration.
+        // The number of links is checked when the node accepts its configuration.
         let ends = [a, b].map(|h| address(h, self.hosts[h.0 as usize].links.len() as u16));
         for (at, to, theirs) in [(a, b, ends[1]), (b, a, ends[0])] {
             let mut config = link::Config::new(self.hosts[to.0 as usize].id);
@@ -100,15 +98,15 @@ impl Topology {
         self.links.push(wire);
     }
 
-    /// A static route at `at`: to `to` by its neighbour `via`, from where it
-    /// takes `onward`.
+    /// Adds a static route at `at`: to `to` by the neighbour `via`, which needs `onward` for the
+    /// rest.
     pub fn route(&mut self, at: HostId, to: HostId, via: HostId, onward: Duration) {
         let [to, via] = [to, via].map(|h| self.hosts[h.0 as usize].id);
         self.hosts[at.0 as usize].routes.push(StaticRoute { to: Some(to), via, onward });
     }
 
-    /// Static routes with the fewest hops from every host to every other that
-    /// can be reached; of several, the one over the link added first.
+    /// Adds static routes with the fewest hops from every host to every other reachable one; a tie
+    /// goes to the link added first.
     pub fn route_all(&mut self) {
         for at in 0..self.hosts.len() as u32 {
             for (to, via, onward) in self.first_hops(HostId(at)) {
@@ -117,8 +115,8 @@ impl Topology {
         }
     }
 
-    /// The first hop to each host that is not a neighbour, and the delay from
-    /// there, breadth first.
+    /// First hop to each host that is not a neighbour, and the delay from there, by breadth-first
+    /// search.
     fn first_hops(&self, at: HostId) -> Vec<(HostId, HostId, Duration)> {
         let mut via: Vec<Option<(HostId, Duration)>> = vec![None; self.hosts.len()];
         let mut found = Vec::new();
@@ -147,8 +145,8 @@ impl Topology {
         found
     }
 
-    /// Seals all links: every host has a key and a certificate, and none knows
-    /// another's key beforehand. Keys follow from the nodes' ids.
+    /// Seals all links: every host has a key and a certificate, and knows no other key beforehand.
+    /// Keys are derived from the nodes' ids.
     pub fn seal(&mut self) {
         let overlay = Identity::from_secret(&[0xff; 32]);
         for host in &mut self.hosts {
@@ -156,21 +154,21 @@ impl Topology {
             secret[..4].copy_from_slice(&host.id.0.to_be_bytes());
             let mut sealing = Sealing::new(Identity::from_secret(&secret));
             let (name, key) = (format!("node-{}", host.id), sealing.identity.public());
-            // The name is never too long.
+            // The name always fits.
             sealing.certificate = Certificate::issue(&overlay, host.id, &name, key, 0).ok();
             sealing.trust.overlay_keys = vec![overlay.public()];
             host.sealing = Some(sealing);
         }
     }
 
-    /// Every host takes part in link-state routing with these settings.
+    /// Enables link-state routing with these settings on every host.
     pub fn link_state(&mut self, routing: &Routing) {
         for host in &mut self.hosts {
             host.routing = Some(routing.clone());
         }
     }
 
-    /// The world.
+    /// Builds the world of this topology.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Telephone calls, as far as a network sees them: a packet every 20 ms.
+//! Telephone calls as the network sees them: a packet every 20 ms.
 
 mod log;
 
@@ -14,49 +14,48 @@ use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 pub use log::{FlowLog, VoiceLog};
 
-/// RTP header (RFC 3550), then 20 ms of G.711: 12 + 160 bytes.
+/// Length of a voice packet: an RTP header (RFC 3550), then 20 ms of G.711, 12 + 160 bytes.
 pub const VOICE_PACKET: usize = RTP_HEADER + 160;
-/// The largest [`VoiceSource::bytes`].
+/// Maximum of [`VoiceSource::bytes`], in bytes.
 pub const MAX_PACKET: usize = 1_400;
 
 const RTP_HEADER: usize = 12;
-/// The RTP header, the moment of sending and the packet's number.
+/// Length of the RTP header, the send time and the packet's number, in bytes.
 const STAMPED: usize = RTP_HEADER + 16;
 /// Samples per millisecond of telephone speech.
 const CLOCK_PER_MS: u64 = 8;
-/// More packets than this in one flow is nothing that a source here sent: half
-/// a year of speech.
+/// Limit for packet numbers: no source here sends as many packets in one flow, half a year of
+/// speech.
 const MAX_NUMBER: u64 = 1 << 30;
 
-/// Sends packets of equal size at equal distance, each with an RTP header,
-/// its number, and the moment it was sent.
+/// Sends packets of equal size at equal intervals, each with an RTP header, its number, and its
+/// send time.
 #[derive(Clone, Debug)]
 pub struct VoiceSource {
-    /// Destination node; without meaning on a plain path.
+    /// Destination node; ignored on a plain path.
     pub to: NodeId,
-    /// Destination port.
+    /// Port at the destination node.
     pub port: u16,
-    /// How packets are carried.
+    /// Service that carries the packets.
     pub service: Service,
-    /// By what its way is chosen; `None` leaves it to the node.
+    /// Metric used to route the packets; `None` leaves it to the node.
     pub metric: Option<Metric>,
-    /// How long each is of use, 1 to 255 ms.
+    /// Deadline of each packet, 1 to 255 ms.
     pub deadline_ms: u8,
-    /// When the first is sent.
+    /// Time of the first packet.
     pub start: Time,
-    /// How many are sent.
+    /// Number of packets to send.
     pub count: u64,
-    /// The time between two packets.
+    /// Interval between two packets.
     pub spacing: Duration,
-    /// RTP packet size, 28 to [`MAX_PACKET`] bytes.
+    /// Size of an RTP packet, 28 to [`MAX_PACKET`] bytes.
     pub bytes: usize,
     sent: u64,
     refused: u64,
 }
 
 impl VoiceSource {
-    /// A G.711 call of `count` packets from `start` on, 20 ms apart, of use
-    /// for 100 ms.
+    /// A G.711 call of `count` packets from `start` on, 20 ms apart, with a deadline of 100 ms.
     pub fn new(to: NodeId, port: u16, service: Service, start: Time, count: u64) -> VoiceSource {
         VoiceSource {
             to,
@@ -73,25 +72,25 @@ impl VoiceSource {
         }
     }
 
-    /// How many have been sent.
+    /// Number of packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many of them its node refused.
+    /// Number of packets that the node refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// When packet `number` is or was sent.
+    /// Send time of packet `number`, past or future.
     pub fn sent_at(&self, number: u64) -> Time {
         let spacing = u64::try_from(self.spacing.as_nanos()).unwrap_or(u64::MAX);
         self.start + Duration::from_nanos(spacing.saturating_mul(number))
     }
 }
 
-/// Writes what each packet of a call begins with: an RTP header (RFC 3550), the moment of
-/// sending and the packet's number. `first` is when the call's first packet was due.
+/// Writes the beginning of a call's packet: an RTP header (RFC 3550), the send time and the
+/// packet's number. `first` is when the call's first packet was due.
 ///
 /// # Panics
 ///
@@ -110,7 +109,7 @@ pub fn write(packet: &mut [u8], port: u16, (first, number): (Time, u64), now: Ti
     assert!(written.is_ok(), "a source's packets have {STAMPED} bytes or more");
 }
 
-/// When a packet was sent and its number, as [`write()`] has written them; `None` if it has not.
+/// Reads the send time and the number that [`write()`] has written; `None` if the packet has none.
 pub fn read(packet: &[u8]) -> Option<(Time, u64)> {
     let mut r = Reader::new(packet);
     let (sent, number) = r.bytes(RTP_HEADER).and_then(|_| Ok((r.u64()?, r.u64()?))).ok()?;
@@ -150,25 +149,25 @@ impl Application for VoiceSource {
     }
 }
 
-/// What became of a packet that arrived.
+/// Arrival of a packet at a sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// One-way delay, from the application that sent it.
+    /// One-way delay from the sending application.
     pub delay: Duration,
-    /// Whether a link lost it on its way and got it again.
+    /// Whether a link lost the packet and recovered it.
     pub recovered: bool,
 }
 
-/// What a [`VoiceSink`] knows of one flow.
+/// Record of one flow at a [`VoiceSink`].
 #[derive(Clone, Default, Debug)]
 pub struct VoiceFlow {
-    /// Each packet's first arrival, by number; later ones are missing.
+    /// First arrival of each packet, by number, up to the highest number that arrived.
     pub arrivals: Vec<Option<Arrival>>,
-    /// Packets that arrived, each counted once.
+    /// Number of packets that arrived, each counted once.
     pub received: u64,
-    /// Packets that arrived again.
+    /// Number of copies of packets that had already arrived.
     pub duplicates: u64,
-    /// Packets that arrived after a later one.
+    /// Number of packets that arrived after a later one.
     pub out_of_order: u64,
 }
 
@@ -188,12 +187,12 @@ impl VoiceFlow {
     }
 }
 
-/// Receives what [`VoiceSource`]s send.
+/// Receives the packets of [`VoiceSource`]s.
 #[derive(Clone, Default, Debug)]
 pub struct VoiceSink {
-    /// What came, by source node (0 on a plain path) and port.
+    /// Flows by source node (0 on a plain path) and port.
     pub flows: BTreeMap<(NodeId, u16), VoiceFlow>,
-    /// Packets of no [`VoiceSource`].
+    /// Number of packets that no [`VoiceSource`] sent.
     pub foreign: u64,
 }
 
@@ -209,13 +208,13 @@ impl Application for VoiceSink {
     }
 }
 
-/// What a message is to a sink.
+/// A message as a sink classifies it.
 enum Heard {
-    /// A source's packet.
+    /// A packet sent by a source.
     Packet { from: (NodeId, u16), number: u64, arrival: Arrival },
-    /// Another packet.
+    /// A packet that no source sent.
     Foreign,
-    /// No packet.
+    /// A message without a packet.
     Nothing,
 }
 
@@ -232,13 +231,12 @@ fn heard(message: &ToClient<'_>, now: Time) -> Heard {
     }
 }
 
-/// What [`Outcome`] asks a sink.
+/// The data that [`Outcome`] needs from a sink.
 pub trait Sinks: Application {
-    /// The first arrival of each packet of the flow from this node and port,
-    /// by number.
+    /// First arrival of each packet in the flow from this node and port, by number.
     fn arrivals(&self, from: (NodeId, u16)) -> impl Fn(u64) -> Option<Arrival>;
 
-    /// How many packets of that flow arrived again.
+    /// Number of duplicate packets in that flow.
     fn duplicates(&self, from: (NodeId, u16)) -> u64;
 }
 
@@ -253,32 +251,32 @@ impl Sinks for VoiceSink {
     }
 }
 
-/// A source and the sink that it sends to.
+/// A source, and the sink that it sends to.
 pub type Call<S = VoiceSink> = (AppId<VoiceSource>, AppId<S>);
 
-/// What became of the packets of some calls.
+/// Outcome of the packets of one or more calls.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets that never arrived.
+    /// Number of packets that never arrived.
     pub lost: u64,
-    /// Packets that arrived later than they were of use.
+    /// Number of packets that arrived too late.
     pub late: u64,
-    /// Packets that a link lost and got again, in time or late.
+    /// Number of packets that a link lost and recovered, in time or late.
     pub recovered: u64,
-    /// Packets that arrived more than once.
+    /// Number of duplicate packets.
     pub duplicates: u64,
-    /// Lost or late; the clusters are the seconds of sending.
+    /// Ratio of lost or late packets, clustered by second of sending.
     pub missed: Ratio,
-    /// Lost, in the same clusters.
+    /// Ratio of lost packets, in the same clusters.
     pub residual: Ratio,
-    /// Delays of everything that arrived, in ascending order.
+    /// Delays of all packets that arrived, in ascending order.
     pub delays: Vec<Duration>,
 }
 
 impl Outcome {
-    /// Of `calls` in `world`, where a packet is late after `late_after`.
+    /// Outcome of `calls` in `world`; packets with a delay above `late_after` are late.
     pub fn of<S: Sinks>(world: &World, calls: &[Call<S>], late_after: Duration) -> Outcome {
         let origin = |source| world.origin(source);
         let twice = |&(source, sink): &Call<S>| world.app(sink).duplicates(origin(source));
@@ -290,14 +288,13 @@ impl Outcome {
         Outcome::of_packets(packets, calls.iter().map(twice).sum(), late_after)
     }
 
-    /// Of packets by the moment each was sent and its first arrival, of which
-    /// `duplicates` more arrived again.
+    /// Outcome of packets given by send time and first arrival, plus `duplicates` further copies.
     pub fn of_packets(
         packets: impl IntoIterator<Item = (Time, Option<Arrival>)>,
         duplicates: u64,
         late_after: Duration,
     ) -> Outcome {
-        // For each second: sent, lost, late.
+        // Counts for each second: sent, lost, late.
         let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         let (mut recovered, mut delays) = (0, Vec::new());
         for (at, arrival) in packets {
@@ -330,8 +327,8 @@ impl Outcome {
         }
     }
 
-    /// The delay that `share` (0 to 1) of the packets that arrived did not
-    /// exceed; `None` if none arrived.
+    /// The delay that `share` (0 to 1) of the arrived packets did not exceed; `None` if none
+    /// arrived.
     pub fn delay(&self, share: f64) -> Option<Duration> {
         quantile(&self.delays, share)
     }

@@ -1,52 +1,51 @@
-//! What looks on while a world runs: its digest, and its captures.
+//! Observers of a running world: its digest, and its captures.
 
 use crate::capture::{Capture, CaptureError, Datagram, Passing};
 use core::net::{Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
 use trunkline_net::{DropReason, Endpoint, Fate, Header, Tap};
 
-/// What looks on at every datagram: the run's digest, and captures.
+/// Observes every datagram for the run's digest and for captures.
 #[derive(Default)]
 pub struct Watch {
     pub digest: Digest,
     pub datagrams: u64,
-    /// By vertex.
+    /// Address of each vertex.
     addresses: Vec<Ipv4Addr>,
     directions: Vec<Direction>,
 }
 
 struct Direction {
-    /// Whether it carries a link's datagrams and no others: their ports are known.
+    /// Whether it only carries the datagrams of a link, so that their ports are known.
     is_link: bool,
-    /// What passes the end where it begins, whichever way.
+    /// Capture at the end where the direction begins, of both directions.
     capture: Option<Box<Capture>>,
 }
 
 impl Watch {
-    /// A vertex more.
+    /// Registers another vertex with its address.
     pub fn vertex(&mut self, address: Ipv4Addr) {
         self.addresses.push(address);
     }
 
-    /// Takes note of another edge, which has two directions.
+    /// Registers another edge, which has two directions.
     pub fn edge(&mut self, is_link: bool) {
         self.directions.extend([is_link; 2].map(|is_link| Direction { is_link, capture: None }));
     }
 
-    /// Records what passes the end where `direction` begins; ends what was
-    /// recorded there before.
+    /// Starts a capture at the end where `direction` begins, and ends any earlier one there.
     pub fn capture(&mut self, direction: u32, capture: Capture) -> Result<(), CaptureError> {
         let here = &mut self.directions[direction as usize].capture;
         here.replace(Box::new(capture)).map_or(Ok(()), |old| old.finish())
     }
 
-    /// Ends all captures; the first error of any.
+    /// Ends all captures, and returns the first error.
     pub fn finish_captures(&mut self) -> Result<(), CaptureError> {
         let captures = self.directions.iter_mut().filter_map(|d| d.capture.take());
         captures.map(|c| c.finish()).fold(Ok(()), Result::and)
     }
 
-    /// Writes a datagram to the capture where `end` begins.
+    /// Writes a datagram to the capture at the beginning of `end`.
     fn record(
         &mut self,
         now: Time,
@@ -98,7 +97,7 @@ impl Tap for Watch {
     }
 }
 
-/// What a capture says of a datagram where it is sent.
+/// Comment in the sender's capture on what will happen to a datagram.
 fn comment(fate: Fate, sent_tos: u8) -> Option<&'static str> {
     match fate {
         Fate::Dropped(DropReason::Loss, _) => Some("lost on the wire"),
@@ -109,19 +108,18 @@ fn comment(fate: Fate, sent_tos: u8) -> Option<&'static str> {
     }
 }
 
-/// Like FNV-1a, but by 64-bit words, and a datagram's in four chains that do
-/// not wait for each other: it compares runs, and need not withstand anyone.
+/// A hash like FNV-1a, but over 64-bit words, with four independent chains per datagram. It only
+/// compares runs, and need not resist attacks.
 pub struct Digest(u64);
 
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The rotation lets a word's high bits reach the low ones, which the product
-/// alone does not.
+/// The rotation moves a word's high bits to the low ones, which the product alone does not.
 fn mix(state: u64, word: u64) -> u64 {
     (state ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29)
 }
 
-/// Up to eight bytes, the first the lowest; what is missing is 0.
+/// Reads up to eight bytes as a little-endian word, padded with zeros.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     if let Ok(whole) = bytes.try_into() {
@@ -145,13 +143,13 @@ impl Digest {
         self.0 = mix(self.0, word);
     }
 
-    /// Mixes in `bytes`.
+    /// Adds `bytes` to the hash.
     fn bytes(&mut self, bytes: &[u8]) {
         self.rest([BASIS; 4], bytes, bytes.len());
     }
 
-    /// Mixes in the ports and then the payload, as one string, which is not put
-    /// together for it: words that were just written in pieces are slow to read.
+    /// Adds the ports and then the payload as one string. The string is not assembled, because
+    /// words that were just written in pieces are slow to read.
     fn datagram(&mut self, from: u16, to: u16, payload: &[u8]) {
         let ports = u32::from(from) << 16 | u32::from(to);
         let len = 4 + payload.len();
@@ -171,7 +169,8 @@ impl Digest {
         self.rest(chains, rest, len);
     }
 
-    /// Goes on with `rest` where `chains` ended, of `len` bytes in all.
+    /// Continues the hash with `rest` from the state in `chains`; `len` is the total length in
+    /// bytes.
     #[inline]
     fn rest(&mut self, mut chains: [u64; 4], rest: &[u8], len: usize) {
         let (blocks, last) = rest.as_chunks::<32>();

@@ -1,19 +1,19 @@
-//! Calls that lead into each other: one that comes through here twice has its media
-//! come through twice, but not for ever.
+//! Calls that lead into each other: a call that passes this gateway twice is relayed twice, but a
+//! loop is refused.
 
 use super::{CallId, Calls, SideId, Stream};
 use crate::config::Config;
 use crate::media::{Remote, Unfit};
 use core::net::SocketAddr;
 
-/// Through how many streams of this gateway, one after the other, a packet may pass:
-/// as often as a request may (each costs as much as a stream of its own).
+/// Maximum number of this gateway's streams that a packet may pass in succession, equal to the
+/// limit for requests: each costs as much as a separate stream.
 const LONGEST: usize = 4;
 
-/// A leg, and whether by its port for RTP (0) or for RTCP (1).
+/// A leg, and the port used there: 0 for RTP, 1 for RTCP.
 type Way = ((CallId, usize, SideId), usize);
 
-/// Where RTP and RTCP go that are for `remote`.
+/// Addresses that RTP and RTCP for `remote` go to.
 fn targets(remote: &Remote) -> [Option<SocketAddr>; 2] {
     match *remote {
         Remote::Udp { rtp, rtcp, .. } => [rtp, rtcp],
@@ -22,8 +22,8 @@ fn targets(remote: &Remote) -> [Option<SocketAddr>; 2] {
 }
 
 impl Calls {
-    /// Whether media may be sent to who is at the end of the leg `start`: they neither
-    /// come back, over however many calls, nor pass here too often.
+    /// Checks that media may be sent to `remote` from the leg `start`: they must neither come back,
+    /// through however many calls, nor pass this gateway too often.
     pub(super) fn check_chain(
         &self,
         start: (CallId, usize, SideId),
@@ -60,7 +60,7 @@ impl Calls {
         }
     }
 
-    /// The leg of a port of this gateway's own, if `at` is one.
+    /// The leg that `at` belongs to, if it is a port of this gateway.
     fn own(&self, at: SocketAddr, config: &Config) -> Option<Way> {
         let leg = self.owners.get(&(at.port() & !1)).copied();
         leg.filter(|_| config.is_here(at.ip())).map(|leg| (leg, usize::from(at.port() & 1)))
@@ -70,8 +70,8 @@ impl Calls {
         self.all.get(&id)?.streams.get(n)?.as_ref()
     }
 
-    /// Through how many streams that passes which is sent by the leg `start`, before it
-    /// comes to it; if several lead there, through the most.
+    /// Number of this gateway's streams that packets pass before they reach the leg `start`; the
+    /// maximum, if several chains lead there.
     fn behind(&self, start: (CallId, usize, SideId), config: &Config) -> usize {
         let into = |(id, n, side): (CallId, usize, SideId)| {
             self.stream_of(id, n).map(|stream| stream.legs[1 - side].port)

@@ -1,54 +1,55 @@
-//! Offers and answers (RFC 3264): what one end has offered holds when the other agrees,
-//! and what was before comes back if it doesn't.
+//! Offers and answers (RFC 3264): an offer takes effect when the other end accepts it; if it is
+//! refused, the earlier state is restored.
 
 use super::{CallId, Calls, Leg, SideId, Stream, join};
 use crate::config::Config;
 use crate::media::{Media, Remote};
 use trunkline_sip::transaction::TransactionId;
 
-/// The most ends whose early answers are kept: more don't ring at a time.
+/// Maximum number of ends whose early answers are kept: no more than these ring at a time.
 const MAX_EARLY: usize = 16;
 
-/// The most offers of a call that can still be undone: more don't wait for answers.
+/// Maximum number of a call's offers that can still be undone: no more than these are pending at a
+/// time.
 const MAX_OFFERS: usize = 4;
 
-/// What becomes of a leg if the other end agrees.
+/// Change of a leg that takes effect if the other end accepts the offer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     To(Remote),
     Close,
 }
 
-/// How an offer ends, or goes on.
+/// Progress of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is answered, and may still be refused (RFC 6141, 3.1).
+    /// Answered provisionally; it may still be refused (RFC 6141, 3.1).
     Early,
-    /// The other end has agreed to it.
+    /// Accepted by the other end.
     Agreed,
-    /// All is as it was before.
+    /// Refused: the earlier state is restored.
     Refused,
 }
 
-/// The streams of a call as they were before a request offered others.
+/// The streams of a call as they were before a request offered a change.
 #[derive(Clone, Debug)]
 pub(super) struct Before {
     by: TransactionId,
     streams: Vec<Option<Stream>>,
 }
 
-/// The legs to one of several that ring, as it has described itself; of a call's, who
-/// spoke last is last, and what it said is what there is.
+/// The legs towards one of several ringing ends, as it described itself. In a call's list the last
+/// entry is the end that answered last, and its description is in effect.
 #[derive(Clone, Debug)]
 pub(super) struct Early {
     tag: Vec<u8>,
     legs: Vec<Option<Leg>>,
-    /// What it has said in a response, by its hash: it says it again until it is heard.
+    /// Hash of the description in its provisional response, to detect retransmissions.
     said: Option<u64>,
 }
 
 impl Calls {
-    /// Keeps what there is, for when the offer of `by` is refused.
+    /// Saves the streams, to be restored if the offer of `by` is refused.
     pub(super) fn remember(&mut self, id: CallId, by: TransactionId) {
         let Some(call) = self.all.get_mut(&id) else { return };
         if call.before.iter().all(|before| before.by != by) {
@@ -59,8 +60,8 @@ impl Calls {
         }
     }
 
-    /// What becomes of what request `by` has offered. True if media of an answered call
-    /// then go past the overlay, although the other gateway was told.
+    /// Applies or undoes the offer of request `by`. Returns true if media of an answered call then
+    /// bypass the overlay, although the other gateway was offered a virtual port.
     pub fn settle(
         &mut self,
         id: CallId,
@@ -73,7 +74,7 @@ impl Calls {
         for (n, stream) in call.streams.iter_mut().enumerate() {
             for (side, leg) in stream.iter_mut().flat_map(|s| s.legs.iter_mut().enumerate()) {
                 let is_due = |(whose, change): &mut (TransactionId, Change)| {
-                    // A port that is given back can't be had again.
+                    // A released port can't be reclaimed, so closing waits for the final answer.
                     let waits = verdict == Verdict::Early && matches!(change, Change::Close);
                     Some(*whose) == by && !waits
                 };
@@ -92,11 +93,11 @@ impl Calls {
         }
         let Some(call) = self.all.get_mut(&id) else { return false };
         if verdict == Verdict::Agreed {
-            // Others would undo this, too.
+            // Undoing any other offer would undo this change, too.
             call.before.retain(|before| Some(before.by) != by && !has_changed);
         }
         let mut is_plain = false;
-        // The answer to an offer that came with an answer is still to come.
+        // If the 2xx carried the offer, the answer is still to come.
         let is_settled = call.answered.is_some() && call.awaits.is_none();
         for stream in call.streams.iter_mut().flatten() {
             for leg in stream.legs.iter_mut().filter(|_| is_settled) {
@@ -109,7 +110,7 @@ impl Calls {
         is_plain
     }
 
-    /// Request `by` has been refused: what it changed is undone, and what it added goes.
+    /// Undoes the changes of the refused request `by`, and releases the streams that it added.
     fn go_back(&mut self, id: CallId, by: Option<TransactionId>, media: &mut impl Media) {
         let Some(call) = self.all.get_mut(&id) else { return };
         let place = call.before.iter().position(|before| Some(before.by) == by);
@@ -139,7 +140,7 @@ impl Calls {
         config: &Config,
         media: &mut impl Media,
     ) {
-        // Others may have changed since it was offered.
+        // The chain may have grown since the offer was checked.
         let loops = match change {
             Change::To(remote) => self.check_chain(leg, &remote, config).is_err(),
             Change::Close => false,
@@ -160,7 +161,7 @@ impl Calls {
         }
     }
 
-    /// Keeps what the one of several that has `tag` has answered, for when it is chosen.
+    /// Keeps the answer of the ringing end with `tag`, to be used if that end is chosen.
     pub fn keep_early(&mut self, id: CallId, side: SideId, tag: &[u8], said: Option<u64>) {
         let Some(call) = self.all.get_mut(&id).filter(|call| call.answered.is_none()) else {
             return;
@@ -175,14 +176,14 @@ impl Calls {
         call.early.push(early);
     }
 
-    /// Whether the one of several that has `tag` only repeats itself.
+    /// Whether the ringing end with `tag` only retransmits its last description.
     pub fn repeats(&self, id: CallId, tag: &[u8], said: Option<u64>) -> bool {
         let early = self.all.get(&id).and_then(|call| call.early.iter().find(|it| it.tag == tag));
         said.is_some() && early.is_some_and(|early| early.said == said)
     }
 
-    /// The one of several that has `tag` is chosen; if it doesn't say it again, what it
-    /// has answered before holds.
+    /// Chooses the ringing end with `tag`. Unless its final answer describes it again, its earlier
+    /// answer takes effect.
     pub fn choose_early(&mut self, id: CallId, side: SideId, tag: &[u8], is_described: bool) {
         let Some(call) = self.all.get_mut(&id) else { return };
         let all = std::mem::take(&mut call.early);
@@ -191,7 +192,7 @@ impl Calls {
         let Some(chosen) = chosen.filter(|_| !is_last && !is_described) else { return };
         for (place, then) in call.streams.iter_mut().zip(chosen.legs) {
             let leg = place.as_mut().map(|stream| &mut stream.legs[side]);
-            // Of another port it was another stream.
+            // A different port means a different stream.
             if let (Some(leg), Some(then)) = (leg, then)
                 && leg.port == then.port
             {

@@ -9,19 +9,19 @@ use trunkline_base::Time;
 use trunkline_sip::Message;
 use trunkline_sip::transaction::{Hop, TransactionId};
 
-/// Requests that wait for names at a time, and the names that are looked for.
+/// Maximum number of requests that wait for the name service at a time.
 const WAITING: usize = 512;
 
-/// What wants to know of a name.
+/// A request that waits for a name to be resolved.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     source: IpAddr,
-    /// `None` of what comes again by itself.
+    /// `None` for an ACK, which is retransmitted anyway.
     request: Option<(TransactionId, Hop, Message)>,
 }
 
 impl Gateway {
-    /// Has a request wait for the address of a name.
+    /// Queues a request until the address of `name` is known.
     pub(super) fn wait(
         &mut self,
         name: String,
@@ -36,15 +36,16 @@ impl Gateway {
         }
     }
 
-    /// Has the address of a name found for an ACK, which comes again when the answer
-    /// does.
+    /// Looks up a name for an ACK. The ACK is not kept, because it comes again with the next
+    /// retransmission of the 2xx.
     pub(super) fn look_up_for_ack(&mut self, name: String, from: &Hop) {
         if !self.waiting.contains_key(&name) {
             self.look_up(name, Waiter { source: from.remote.ip(), request: None });
         }
     }
 
-    /// False if too much waits: one phone may have as much as it leaves to others.
+    /// Queues a waiter; false if too many wait. An untrusted source may take no more slots than it
+    /// leaves to others.
     fn look_up(&mut self, name: String, waiter: Waiter) -> bool {
         let (mut all, mut its) = (0, 0);
         for other in self.waiting.values().flatten() {
@@ -62,12 +63,12 @@ impl Gateway {
         true
     }
 
-    /// The name service has answered for `name`, or has not.
+    /// Processes the name service's answer for `name`, or its failure to answer.
     pub fn named(&mut self, now: Time, name: &str, found: Found, media: &mut impl Media) {
         self.hops.named(now, name, found);
         let waiters = self.waiting.remove(name).unwrap_or_default();
         for (id, from, message) in waiters.into_iter().filter_map(|waiter| waiter.request) {
-            // Who asked may have given up meanwhile.
+            // The sender may have given up meanwhile.
             if self.transactions.is_new(id) {
                 self.request(now, id, from, &message, media);
             }

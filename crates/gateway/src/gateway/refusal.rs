@@ -1,18 +1,18 @@
-//! What is said to who asks for what can't be done.
+//! Responses to requests that can't be forwarded.
 
 use crate::calls::Unpassable;
 use crate::hops::NoHop;
 
-/// A request that is refused.
+/// A response that refuses a request.
 pub(super) struct Refusal {
     /// The response's status code.
     pub code: u16,
-    /// The response's reason phrase.
+    /// Reason phrase of the response.
     pub reason: &'static str,
-    /// Why, for the log of this gateway and that of who asked; `None` of what needs no
-    /// one's attention.
+    /// The reason, for this gateway's log and the response's Warning header; `None` if it needs no
+    /// attention.
     pub why: Option<&'static str>,
-    /// Lines of the response's header.
+    /// Additional header lines of the response.
     extra: Vec<u8>,
 }
 
@@ -25,12 +25,12 @@ impl Refusal {
         Refusal { extra: extra.to_vec(), ..self }
     }
 
-    /// The same, of which the log isn't told.
+    /// The same refusal, kept out of the log.
     fn quietly(self) -> Refusal {
         Refusal { extra: self.lines(), why: None, ..self }
     }
 
-    /// All lines that the response's header has of it.
+    /// All header lines that the refusal adds to the response.
     pub fn lines(&self) -> Vec<u8> {
         let mut lines = self.extra.clone();
         lines.extend(self.why.map(warning).unwrap_or_default());
@@ -38,15 +38,15 @@ impl Refusal {
     }
 }
 
-/// More than this gateway takes now.
+/// A refusal because of overload.
 pub(super) fn overloaded(why: &'static str) -> Refusal {
     Refusal::new(503, "Service Unavailable", why).with(b"Retry-After: 5\r\n")
 }
 
-/// What is said to who asks this gateway itself.
+/// The response to a request addressed to this gateway.
 pub(super) fn for_us(method: &[u8], is_draining: bool) -> Refusal {
     match method {
-        // Who asks so before each call sends it elsewhere.
+        // Senders that probe with OPTIONS before each call then choose another gateway.
         b"OPTIONS" if is_draining => overloaded(DRAINING).quietly(),
         b"OPTIONS" => {
             let extra = b"Accept: application/sdp\r\nSupported: path\r\n".to_vec();
@@ -56,40 +56,40 @@ pub(super) fn for_us(method: &[u8], is_draining: bool) -> Refusal {
     }
 }
 
-/// Why a gateway that is being drained takes no call.
+/// Reason given while the gateway is being drained.
 pub(super) const DRAINING: &str = "this gateway is being drained";
 
-/// A request that has been here before.
+/// Refusal of a request that has been here before.
 pub(super) fn comes_round() -> Refusal {
-    let why = "it came from here, or would come back: look at the routes and the registrar";
+    let why = "it came from here, or would come back: check the routes and the registrar";
     Refusal::new(482, "Loop Detected", why)
 }
 
-/// A message that is too long for a datagram, where there is no connection.
+/// Refusal of a message that is too long for a datagram, where no connection can be made.
 pub(super) fn too_large() -> Refusal {
-    let why = "too long for a datagram, and no connection is to be had there";
+    let why = "too long for a datagram, and no connection can be made";
     Refusal::new(513, "Message Too Large", why)
 }
 
 pub(super) fn no_hop(why: &NoHop) -> Refusal {
     match why {
         NoHop::Forbidden => {
-            let why = "it is for this host's loopback, or for an address that is no host's";
+            let why = "it is for this host's loopback, or for an address that is not a host's";
             Refusal::new(403, "Forbidden", why)
         }
         NoHop::NoAnswer => {
             Refusal::new(503, "Service Unavailable", "the name service does not answer")
         }
         NoHop::NoSuchName => {
-            let why = "the name service knows no such host";
+            let why = "the host name has no address";
             Refusal::new(478, "Unresolvable Destination", why)
         }
         NoHop::Unknown(_) | NoHop::Uri => {
-            let why = "only sip: and sips: URIs have a way from here";
+            let why = "only sip: and sips: URIs are supported";
             Refusal::new(416, "Unsupported URI Scheme", why)
         }
         NoHop::NoTransport => {
-            let why = "no socket of this gateway gets there by that transport";
+            let why = "no socket of this gateway reaches it by that transport";
             Refusal::new(503, "Service Unavailable", why)
         }
     }
@@ -99,7 +99,8 @@ fn warning(text: &str) -> Vec<u8> {
     format!("Warning: 399 trunkline \"{text}\"\r\n").into_bytes()
 }
 
-/// A description that can't be relayed; the log is told in more words.
+/// Refusal of a description that can't be relayed; [`Event::Refused`](super::Event::Refused) logs
+/// it in more detail.
 pub(super) fn unpassable(why: Unpassable) -> Refusal {
     let (code, reason) = match why {
         Unpassable::NoPorts => (503, "Service Unavailable"),

@@ -1,4 +1,4 @@
-//! Requests on their way through.
+//! Forwarding of requests to their next hops.
 
 use super::refusal::{
     DRAINING, Refusal, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
@@ -17,7 +17,7 @@ use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::value::{Uri, Via};
 use trunkline_sip::{Edit, Message, Name, Start};
 
-/// How often a request may have been here before.
+/// Number of times that a request may have passed this gateway before.
 const ROUNDS: usize = 3;
 
 /// A request between its two hops.
@@ -30,12 +30,12 @@ struct Onward<'a> {
     passes: &'a Passes,
 }
 
-/// Where a request goes.
+/// Next hop of a request.
 pub(super) struct Next {
     pub hop: Hop,
-    /// Whether that is the very flow of who it is for.
+    /// Whether the hop is the registered or recorded flow of the destination itself.
     pub is_flow: bool,
-    /// Whether it takes a connection for its length alone.
+    /// Whether a connection is used only because of the request's length.
     pub is_long: bool,
 }
 
@@ -94,7 +94,7 @@ impl Gateway {
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
         if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
-            // The log has it; it was no call of anybody's.
+            // The refusal is logged already, and no call ever existed for its ends.
             passes.iter().for_each(|&(call, _)| self.calls.close(call, media));
         }
         done?;
@@ -117,8 +117,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Sends a request by UDP that went over a connection for its length alone, which
-    /// could not be made; false if that is not why, or it can't be.
+    /// Resends a request by UDP whose connection, used only for its length, could not be made.
+    /// Returns false if that was not the reason, or if resending is impossible.
     pub(super) fn by_datagram(
         &mut self,
         now: Time,
@@ -143,12 +143,12 @@ impl Gateway {
         done
     }
 
-    /// Whether a request goes to this gateway itself.
+    /// Whether a hop is one of this gateway's sockets.
     pub(super) fn is_own(&self, down: &Hop) -> bool {
         self.config.sockets.iter().any(|socket| socket.address == down.remote)
     }
 
-    /// Whether a request has been here more often than proxies have reason to send it.
+    /// Whether a request has passed here more often than proxies have reason to send it.
     fn comes_round(&self, message: &Message) -> bool {
         let is_own = |via: &&[u8]| {
             let via = Via::parse(via);
@@ -157,15 +157,15 @@ impl Gateway {
         message.list(Name::Via).filter(is_own).count() > ROUNDS
     }
 
-    /// The call that a route of this gateway's own names and nobody knows: it goes on
-    /// after a new start of this gateway, and has its media back when it is refreshed.
+    /// The call that one of this gateway's own routes names but that it has no record of. The call
+    /// continues after a restart of the gateway, and its media are restored when it is refreshed.
     fn forgotten(&self, routed: &Routed) -> Option<CallId> {
         let mut named = routed.own.iter().filter_map(|route| passes::named_by(route));
         let first = named.next()?;
         self.calls.get(first).is_none().then_some(first)
     }
 
-    /// Sends a request on, changed as it must be.
+    /// Rewrites and sends a request.
     fn pass_on(
         &mut self,
         now: Time,
@@ -220,8 +220,8 @@ impl Gateway {
         Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
     }
 
-    /// Where a request goes: over TLS, if it is to be encrypted on every hop (RFC 3261,
-    /// 26.2.2), whatever its routes say and whichever way the one it is for came by.
+    /// Finds the next hop of a request. One that must be encrypted on every hop (RFC 3261, 26.2.2)
+    /// fails if that hop doesn't use TLS, whatever its routes and the destination's flow are.
     pub(super) fn next_hop(
         &mut self,
         now: Time,
@@ -265,7 +265,7 @@ impl Gateway {
         Ok(Next { hop, is_flow: false, is_long })
     }
 
-    /// A new call.
+    /// Begins a call, or refuses it where a limit is reached.
     fn begin(
         &mut self,
         now: Time,
@@ -279,7 +279,7 @@ impl Gateway {
         if self.calls.len() >= self.config.max_calls {
             return Err(overloaded("max_calls is reached"));
         }
-        // Who may call, and isn't another gateway or proxy, may not have all places.
+        // An untrusted sender may not take all the capacity; another gateway or a proxy may.
         let source = from.remote.ip();
         let is_its = |call: &&Call| call.sides[0].hop.is_some_and(|h| h.remote.ip() == source);
         if !self.config.trusts(source) {
@@ -294,15 +294,15 @@ impl Gateway {
                 return Err(overloaded("this sender has three quarters of max_calls"));
             }
             if rings >= (most / 2).max(1) {
-                return Err(overloaded("half of max_calls are of this sender, and ring"));
+                return Err(overloaded("half of max_calls are ringing calls of this sender"));
             }
             if pairs > self.calls.free_ports() {
-                let why = "this sender's calls have as many media ports as are left";
+                let why = "this sender's calls hold as many media ports as are free";
                 return Err(overloaded(why));
             }
         }
         let id = forgotten.unwrap_or_else(|| CallId(self.rng.next_u64()));
-        // Who has none is told apart by that (RFC 3261, 12.2.2).
+        // An end without a tag is identified by an empty one (RFC 3261, 12.2.2).
         let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
         let tag = Some(tag.to_vec());
         let is_adjacent = message.list(Name::Via).count() == 1;
@@ -313,22 +313,23 @@ impl Gateway {
         Ok(id)
     }
 
-    /// Says that what registers is found through here (RFC 3327), by the flow that it
-    /// came by (RFC 5626): at the socket that the registrar is spoken to by.
+    /// Adds a Path header (RFC 3327): requests for the registering phone come through here, along
+    /// the flow that it registered by (RFC 5626). The header names the socket towards the
+    /// registrar.
     fn add_path(&self, edit: &mut Edit<'_>, from: &Hop, down: &Hop, is_secure: bool) {
         let token = format!("{}@", self.tokens.write(from));
         let path = self.own_uri(down.socket, is_secure, &token, "");
         edit.push_front(Name::Path, path.as_bytes());
-        // Registrars refuse it of agents that don't say that they know of it; they need
-        // to do nothing.
+        // Registrars refuse a Path if the phone doesn't list it as supported, although the phone
+        // has nothing to do for it.
         let mut said = edit.message().list(Name::Supported);
         if !said.any(|option| option.eq_ignore_ascii_case(b"path")) {
             edit.push_front(Name::Supported, b"path");
         }
     }
 
-    /// Stays in the way of the dialog; on both of its transports, if they are two (RFC
-    /// 5658).
+    /// Adds Record-Route headers to stay on the path of the dialog: two, if its two sides use
+    /// different sockets (RFC 5658).
     fn record_route(
         &self,
         edit: &mut Edit<'_>,
@@ -339,7 +340,7 @@ impl Gateway {
     ) {
         let param = call.map(|CallId(id)| format!(";{PARAM}={id:016x}")).unwrap_or_default();
         let token = format!("{}@", self.tokens.write(from));
-        // A call knows its flows by itself.
+        // The call's own state has its flows.
         let user = if call.is_some() { "" } else { &token };
         let near = self.own_uri(from.socket, is_secure, user, &param);
         edit.push_front(Name::RecordRoute, near.as_bytes());
@@ -349,8 +350,8 @@ impl Gateway {
         }
     }
 
-    /// The URI of one of this gateway's sockets, as a route: of a request that is to be
-    /// encrypted on every hop it asks for that itself (RFC 3261, 16.6, step 4).
+    /// Route URI of one of this gateway's sockets. For a request that must be encrypted on every
+    /// hop, the URI demands that too (RFC 3261, 16.6, step 4).
     fn own_uri(&self, socket: u32, is_secure: bool, user: &str, params: &str) -> String {
         let Some(socket) = self.config.sockets.get(socket as usize) else { return String::new() };
         if is_secure && socket.transport == Transport::Tls {
@@ -360,7 +361,7 @@ impl Gateway {
         format!("<sip:{user}{};transport={transport};lr{params}>", socket.address)
     }
 
-    /// What a Via says of this gateway towards `down`.
+    /// The beginning of this gateway's Via header towards `down`.
     pub(super) fn own_hop(&self, down: &Hop) -> String {
         let Some(socket) = self.config.sockets.get(down.socket as usize) else {
             return String::new();

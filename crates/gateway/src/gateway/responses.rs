@@ -1,4 +1,4 @@
-//! Responses on their way back, and the ACK that ends a call's beginning.
+//! Forwarding of responses, and of the ACK that completes an INVITE.
 
 use super::{Event, Gateway, Kind, Outcome, Pending, hung_up};
 use crate::calls::{CallId, Meaning, Unpassable, Verdict, shown};
@@ -19,7 +19,7 @@ fn hash(body: &[u8]) -> u64 {
 }
 
 impl Gateway {
-    /// Changes the description of a message that can't be refused.
+    /// Rewrites the description of a message that can't be refused.
     fn describe(
         &mut self,
         edit: &mut Edit<'_>,
@@ -37,8 +37,8 @@ impl Gateway {
                 edit.set_part(part.bytes, &body);
                 why.inspect(|why| self.complain(passes, between, *why));
             }
-            // It can't be refused, and what isn't understood here may be elsewhere: media
-            // would go past this gateway, to wherever it says.
+            // Left in place, a description that only other agents understand would let media bypass
+            // this gateway, to any address it names.
             Err(why) => {
                 let body = edit.message().body();
                 edit.set_part(body, b"");
@@ -47,7 +47,7 @@ impl Gateway {
         }
     }
 
-    /// The offer has come with a 2xx: the ACK answers it.
+    /// Notes that the 2xx carried the offer, so that its ACK carries the answer.
     fn await_ack(&mut self, passes: &Passes, message: &Message) {
         for (id, _) in passes {
             if let Some(call) = self.calls.get_mut(*id) {
@@ -56,14 +56,14 @@ impl Gateway {
         }
     }
 
-    /// The ACK of a 2xx.
+    /// Forwards the ACK of a 2xx.
     pub(super) fn ack(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
         let Ok(routed) = self.route(message) else { return };
         let all = passes::of(&self.calls, message, &routed.own);
         let mut passes = passes::of_parties(&self.calls, message, &all);
         let down = match self.next_hop(now, &from, message, &routed, &all) {
             Ok(next) => next.hop,
-            // It comes again when the answer does.
+            // The ACK comes again with the next retransmission of the 2xx.
             Err(NoHop::Unknown(name)) => return self.look_up_for_ack(name, &from),
             Err(_) => return,
         };
@@ -105,7 +105,7 @@ impl Gateway {
         media: &mut impl Media,
     ) {
         let Some(pending) = self.pending.get(&id).cloned() else { return };
-        // It is for nobody (RFC 3261, 16.7, 3).
+        // No Via is left to forward it to (RFC 3261, 16.7, 3).
         if message.list(Name::Via).nth(1).is_none() {
             return;
         }
@@ -121,7 +121,8 @@ impl Gateway {
         let said = described.map(|part| hash(part.bytes)).filter(|_| code < 200);
         self.learn(&pending, &answering, message, code);
         if let Some(part) = described {
-            // It came from where the request went, whatever address it has.
+            // The response belongs to the hop that the request went to, whatever its source
+            // address.
             let from = Hop { remote: pending.down.remote, ..from };
             let repeats = |&(call, _): &(CallId, usize)| {
                 tag.is_some_and(|tag| self.calls.repeats(call, tag, said))
@@ -167,9 +168,8 @@ impl Gateway {
         }
     }
 
-    /// Notes where the ends of a call are, as their messages say; a phone may speak by
-    /// another flow than before: its connection is new, or its NAT has given it another
-    /// port.
+    /// Updates the addresses of a call's ends from their messages. A phone may now use a different
+    /// flow, because its connection is new or its NAT has assigned another port.
     fn learn(&mut self, pending: &Pending, answering: &Passes, message: &Message, code: u16) {
         let is_new = !pending.is_accepted && (101..300).contains(&code);
         let (Some(&(first, side)), Some(&(last, end)), true) =
@@ -181,7 +181,7 @@ impl Gateway {
         if let Some(call) = self.calls.get_mut(last) {
             let theirs = &mut call.sides[end].places;
             match (call.answered, code) {
-                // Of several that rang, only the one that answers is still a party.
+                // If several ends rang, only the one that answers remains a party.
                 (None, 200..) if pending.kind == Kind::Initial => *theirs = places,
                 (None, _) | (_, 200..) => theirs.join(&places),
                 _ => {}
@@ -198,7 +198,7 @@ impl Gateway {
         }
     }
 
-    /// What a response makes of the calls it belongs to.
+    /// Updates the calls that a response belongs to.
     fn progress(
         &mut self,
         now: Time,
@@ -226,12 +226,12 @@ impl Gateway {
                 self.end_unanswered(&pending.passes, why, media);
             }
             (Kind::Bye, 200..300) => self.end(&pending.passes, hung_up(&pending.passes), media),
-            // Or the other end isn't reached, and who has said it has hung up (RFC 3261,
-            // 15.1.1). Others leave it as it was.
+            // If the other end can't be reached, the sender has still hung up (RFC 3261, 15.1.1).
+            // Other failures leave the call as it was.
             (Kind::Bye, 408 | 481 | 502..=504) if self.is_of_end(pending) => {
                 self.end(&pending.passes, hung_up(&pending.passes), media);
             }
-            // Who else is in it is known now.
+            // The other end is known only now.
             (Kind::Resuming, 200..300) => {
                 for &(id, side) in &pending.passes {
                     if let Some(call) = self.calls.get_mut(id)
@@ -262,7 +262,7 @@ impl Gateway {
         }
     }
 
-    /// Keeps what one of several that ring has agreed to.
+    /// Keeps the description that one of several ringing ends has agreed to.
     fn keep_early(&mut self, answering: &[(CallId, usize)], message: &Message, said: Option<u64>) {
         for &(id, side) in answering {
             let end = if side == 1 { message.to() } else { message.from() };

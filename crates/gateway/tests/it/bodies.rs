@@ -7,7 +7,7 @@ const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: "10.1.0.1:5060"
 const B: Agent = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060" };
 const URI: &str = "sip:b@10.2.0.9";
 
-/// The message with its body among others.
+/// The message with its body placed among other parts.
 fn among_others(message: &str) -> String {
     let (head, description) = message.split_once("\r\n\r\n").expect("a body");
     let body = format!(
@@ -70,7 +70,8 @@ fn streams_that_would_share_a_port_have_one_each() {
     assert!(offer.contains("m=video 0 "), "not to be had without the other: {offer}");
 }
 
-/// What a phone may read though it isn't called a description, or well hidden.
+/// Content that a phone may read as a description, although it is labelled otherwise or well
+/// hidden.
 #[test]
 fn a_description_by_another_name_passes_no_gateway_unchanged() {
     let description = sdp("10.1.0.9:4000");
@@ -139,7 +140,7 @@ fn of_two_answers_in_one_message_none_passes() {
     let mut world = two_sites();
     world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
     let invite = world.read(B.at, "INVITE");
-    // What the next gateway, which trusts this one, would believe.
+    // The next gateway trusts this one and would accept this.
     let second = sdp("203.0.113.66:6666") + "a=x-trunkline:1 2 30000\r\n";
     let part = |body: &str| format!("--x\r\nContent-Type: application/sdp\r\n\r\n{body}\r\n");
     let both = format!("{}{}--x--\r\n", part(&sdp("10.2.0.9:5000")), part(&second));
@@ -148,7 +149,7 @@ fn of_two_answers_in_one_message_none_passes() {
     let answer = answer.replacen("Content-Type: application/sdp\r\n", kind, 1);
     world.send(B.at, B.gateway, &answer);
     assert_eq!(body(&world.read(A.at, "200")), "");
-    // The first gateway has not been told where in the overlay the media are wanted.
+    // The first gateway was not told of a virtual port for the media.
     assert!(!world.sites[0].gateway.calls().next().expect("a call").is_over);
 }
 

@@ -8,7 +8,7 @@ use trunkline_sip::Name;
 const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: "10.1.0.1:5060" };
 const B: Agent = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060" };
 
-/// A calls B, who answers; the routes of either, for what follows.
+/// A calls B, who answers. Returns the routes of A and of B for later requests.
 fn call(world: &mut World) -> (Vec<String>, Vec<String>) {
     let uri = "sip:b@10.2.0.9";
     let invite = A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000"));
@@ -49,7 +49,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
     let ack = world.read(B.at, "ACK");
     assert_eq!(ack.list(Name::Route).count(), 0);
 
-    // From A's phone to the overlay, and from there to B's.
+    // From A's phone to the overlay, and from the overlay to B's phone.
     let [a, b] = [&world.sites[0], &world.sites[1]];
     let view = a.gateway.calls().next().unwrap();
     assert!(view.is_over && view.answered.is_some() && view.ports[0][0] == near_a.port());
@@ -68,7 +68,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
         assert_eq!(from, [Some(rtp.ip()), None]);
     }
 
-    // B hangs up.
+    // B hangs up the call.
     let there = routes(&invite);
     world.send(B.at, B.gateway, &B.request(("BYE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
     let bye = world.read(A.at, "BYE");
@@ -87,7 +87,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
 #[test]
 fn without_trust_media_are_plain_and_nobody_is_told() {
     let mut world = two_sites();
-    // B's site is no gateway that knows of virtual ports.
+    // B's site has no gateway that supports virtual ports.
     world.sites.pop();
     let uri = "sip:b@10.2.0.9";
     world.send(A.at, A.gateway, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
@@ -131,7 +131,7 @@ fn virtual_ports_are_believed_of_those_who_are_trusted_and_of_nodes_that_are_kno
 
 #[test]
 fn both_gateways_take_the_same_way_though_only_one_sees_it() {
-    // While a link fails or comes back, one end of it knows so before the other.
+    // While a link fails or returns, one end of it notices before the other.
     let is_over = |world: &World| {
         [0, 1].map(|n| {
             let site = &world.sites[n];
@@ -143,10 +143,10 @@ fn both_gateways_take_the_same_way_though_only_one_sees_it() {
         let mut world = two_sites();
         let all = std::mem::take(&mut world.sites[blind].board.nodes);
         let (back, there) = call(&mut world);
-        // Who answers decides.
+        // The answering side decides.
         assert_eq!(is_over(&world), [blind == 0; 2], "site {blind} is blind");
 
-        // The next offer, from either end, likewise; and what is said twice.
+        // The same holds for the next offer, from either end, and for retransmissions.
         world.sites[blind].board.nodes = all.clone();
         world.sites[1 - blind].board.nodes.clear();
         let again = A.request(("INVITE", 2, "sip:b@10.2.0.9"), "b", &back, &sdp("10.1.0.9:4000"));
@@ -170,7 +170,7 @@ fn both_gateways_take_the_same_way_though_only_one_sees_it() {
             is_over(&world)
         };
         assert_eq!(again_by_b(7, &sdp("10.2.0.9:5000"), ""), [blind == 0; 2], "A's site decides");
-        // The offer comes with the answer, and the ACK answers it.
+        // The 2xx carries the offer, and the ACK the answer.
         assert_eq!(again_by_b(8, "", &sdp("10.2.0.9:5000")), [blind == 1; 2], "B's site decides");
     }
 }
@@ -223,7 +223,7 @@ fn who_does_not_answer_is_given_up() {
     for site in &world.sites {
         assert_eq!(site.gateway.calls().count(), 0);
     }
-    // It rings for three minutes, and is then told to stop.
+    // The phone rings for three minutes, and then the INVITE is cancelled.
     let invite = invite.replace("z9hG4bKa1INVITE", "z9hG4bKother").replace("CSeq: 1", "CSeq: 2");
     world.send(A.at, A.gateway, &invite);
     let rings = world.read(B.at, "INVITE");
@@ -232,13 +232,13 @@ fn who_does_not_answer_is_given_up() {
     world.send(B.at, B.gateway, &B.response(&rings, "487 Request Terminated", ""));
     world.wait(40_000);
     for site in &world.sites {
-        // One has given up, and told the other.
+        // One site gave up, and its refusal reached the other.
         let last = site.events.last();
         let is = |why| matches!(last, Some(Event::Ended(_, outcome)) if *outcome == why);
         assert!(is(Outcome::Unanswered) || is(Outcome::Refused(408)), "{last:?}");
         assert_eq!(site.gateway.calls().count(), 0);
     }
-    // Silent for ten minutes; here are no media.
+    // Ten minutes of silence end the call; this test has no media.
     world.wait(40_000);
     world.mail.clear();
     call(&mut world);
@@ -264,7 +264,7 @@ fn a_new_offer_holds_once_it_is_accepted() {
     for (number, place, said, goes) in [
         (2, "10.1.0.9:4100", "488 Not Acceptable Here", Some("10.1.0.9:4000")),
         (3, "10.1.0.9:4200", "200 OK", Some("10.1.0.9:4200")),
-        // Held, as before RFC 3264.
+        // On hold, in the style before RFC 3264.
         (4, "0.0.0.0:4200", "200 OK", None),
         (5, "10.1.0.9:4200", "200 OK", Some("10.1.0.9:4200")),
     ] {
@@ -342,7 +342,7 @@ fn the_first_to_answer_of_several_has_the_media() {
         assert_eq!(wanted(&got).0.ip().to_string(), "10.1.0.1");
         assert_eq!(goes_to(&world), goes, "{said}");
     }
-    // A ends the other's; its own goes on.
+    // A ends the dialog with the other phone; the call with B continues.
     let mut back = routes(&invite);
     back.reverse();
     let bye = A.request(("BYE", 2, uri), "c", &back, "");
@@ -361,7 +361,7 @@ fn the_first_to_answer_of_several_has_the_media() {
 fn phones_that_register_through_a_gateway_are_called_by_their_flow() {
     let mut world = two_sites();
     world.sites.truncate(1);
-    // Behind a NAT: it calls itself by an address that nobody reaches.
+    // Behind a NAT: the phone gives an address that can't be reached.
     let register = A.request(("REGISTER", 1, "sip:10.3.0.5"), "", &[], "");
     let register = register.replace("10.1.0.9", "192.168.1.9");
     world.send("10.1.0.77:40000", A.gateway, &register);
@@ -372,7 +372,7 @@ fn phones_that_register_through_a_gateway_are_called_by_their_flow() {
     world.send("10.3.0.5:5060", A.gateway, &B.response(&register, "200 OK", ""));
     assert_eq!(world.mail_of("10.1.0.77:40000"), ["200"]);
 
-    // The registrar calls, and in the dialog it is found the same way.
+    // The registrar calls the phone, and later requests in the dialog reach it the same way.
     let registrar = Agent { at: "10.3.0.5:5060", tag: "r", gateway: A.gateway };
     let uri = "sip:a@192.168.1.9";
     let invite = registrar.request(("INVITE", 1, uri), "", &[path], &sdp("10.3.0.6:5000"));
@@ -385,14 +385,14 @@ fn phones_that_register_through_a_gateway_are_called_by_their_flow() {
     let ok = world.read(registrar.at, "200");
     let near = world.sites[0].gateway.calls().next().unwrap().ports[0][1];
     let Remote::Udp { from, .. } = world.sites[0].board.sends(near) else { panic!() };
-    // Its media may come from its NAT.
+    // Its media may come from the NAT's address.
     assert_eq!(from[1].map(|ip| ip.to_string()), Some("10.1.0.77".into()));
     let mut back = routes(&ok);
     back.reverse();
     let bye = registrar.request(("BYE", 2, uri), "a", &back, "");
     world.send(registrar.at, A.gateway, &bye);
     world.read("10.1.0.77:40000", "BYE");
-    // What somebody makes up leads nowhere but where it says.
+    // A forged token is ignored: the request goes to the address in its URI.
     let made_up = "<sip:00@10.1.0.1:5060;lr>".to_owned();
     let options = registrar.request(("OPTIONS", 9, "sip:a@10.9.9.9"), "", &[made_up], "");
     world.send(registrar.at, A.gateway, &options);
@@ -412,7 +412,7 @@ fn who_may_not_call_is_not_heard() {
 fn where_ports_or_calls_run_out_callers_are_told() {
     let mut world = two_sites();
     for n in 0..25 {
-        // Of one alone not so many may ring.
+        // A single sender may not have so many ringing calls.
         call_from(&mut world, &A, &format!("10.1.3.{n}:5060"), &format!("n{n}"), "10.1.0.9:4000");
     }
     assert_eq!(world.sites[0].gateway.free_ports(), 0);
@@ -420,7 +420,7 @@ fn where_ports_or_calls_run_out_callers_are_told() {
     call_from(&mut world, &A, A.at, "more", "10.1.0.9:4000");
     assert_eq!(world.mail_of(A.at), ["100", "503"]);
     assert_eq!(world.sites[0].gateway.calls().count(), 25);
-    // Without streams there is room.
+    // A call without streams needs no ports.
     world.mail.clear();
     let invite = A.request(("INVITE", 1, "sip:b@10.2.0.9"), "", &[], "");
     world.send(A.at, A.gateway, &invite);
@@ -447,7 +447,7 @@ fn descriptions_that_cannot_be_relayed_are_refused_with_a_reason() {
     world.send(A.at, A.gateway, &invite);
     world.read(A.at, "400");
     assert_eq!(world.sites[0].gateway.calls().count(), 0);
-    // Its own address is no place to go, either.
+    // Its own address is not a destination, either.
     let mut world = two_sites();
     world.sites.truncate(1);
     world.send(A.at, A.gateway, &A.request(("OPTIONS", 1, "sip:10.1.0.1"), "", &[], ""));
@@ -497,7 +497,7 @@ fn a_gateway_has_the_names_that_phones_call_it_by() {
 fn a_phone_that_speaks_from_elsewhere_is_spoken_to_there() {
     let mut world = two_sites();
     let (back, there) = call(&mut world);
-    // Its NAT has given it another port.
+    // The phone's NAT has assigned another port.
     let moved = "10.1.0.9:7777";
     let update = A.request(("UPDATE", 7, "sip:b@10.2.0.9"), "b", &back, "");
     world.send(moved, A.gateway, &update);

@@ -1,4 +1,5 @@
-//! What phones might do to each other's calls, by malice or by age, and can't.
+//! Harm that phones could do to each other's calls, by malice or outdated software, and that
+//! gateways prevent.
 
 use crate::common;
 use crate::common::*;
@@ -28,7 +29,7 @@ fn call(world: &mut World) -> (Vec<String>, Vec<String>, Message) {
     world.read(B.at, "ACK");
     (back, there, invite)
 }
-/// Where RTP goes that leaves to each side of the first call's first stream.
+/// Addresses that RTP goes to on each side of the first call's first stream.
 fn goes_to(w: &World) -> [Option<SocketAddr>; 2] {
     let site = &w.sites[0];
     let ports = site.gateway.calls().next().expect("a call").ports[0];
@@ -38,7 +39,7 @@ fn goes_to(w: &World) -> [Option<SocketAddr>; 2] {
     })
 }
 
-/// A offers another place to B, who hasn't answered.
+/// A offers another address to B, who hasn't answered.
 fn offer(w: &mut World, back: &[String]) -> Message {
     let invite = ("INVITE", 2, "sip:b@10.1.0.20");
     w.send(A.at, G, &A.request(invite, "b", back, &sdp("10.1.0.9:4444")));
@@ -58,7 +59,7 @@ fn an_invite_cannot_name_a_call() {
         let invite = w.read(B.at, "INVITE");
         w.send(B.at, G, &B.response(&invite, "486 Busy", ""));
     }
-    // As above, but both at once
+    // The same with both requests pending at once.
     let mut w = world();
     let mut invites = vec![];
     for n in 1..=2 {
@@ -76,7 +77,7 @@ fn an_invite_cannot_name_a_call() {
 fn the_bye_of_one_that_answered_too_late_ends_nothing() {
     let mut w = world();
     let (_, there, _) = call(&mut w);
-    // B' (c) has answered too late, or never; it hangs up.
+    // C answered too late, or never, and hangs up.
     w.send(C.at, G, &C.request(("BYE", 1, "sip:a@10.1.0.9"), "a", &there, ""));
     let bye = w.read(A.at, "BYE");
     w.send(A.at, G, &A.response(&bye, "481 No", ""));
@@ -160,7 +161,7 @@ fn an_ack_to_a_name_comes_through_when_it_is_repeated() {
     w.read(B.at, "ACK");
 }
 
-/// The name service answers.
+/// Delivers the name service's answer.
 fn named(w: &mut World, name: &str, address: &str) {
     let site = &mut w.sites[0];
     let ip = address.parse().expect("an address");
@@ -181,7 +182,7 @@ fn what_only_gateways_say_goes_from_a_message_of_no_call() {
     let mut back = routes(&ok);
     back.reverse();
     let evil = format!("{}a=x-trunkline:1 1 7777\r\n", sdp("10.1.0.9:4000"));
-    // Only the other gateway's route; a To tag that no call of this one knows.
+    // With only the other gateway's route, and a To tag that this gateway has in no call.
     let ack = A.request(("ACK", 1, uri), "zzz", &back[1..], &evil);
     w.send(A.at, G, &ack);
     let s = &w.sites[1];
@@ -192,7 +193,7 @@ fn what_only_gateways_say_goes_from_a_message_of_no_call() {
 #[test]
 fn offers_that_wait_cannot_close_a_loop() {
     let mut w = world();
-    // Two calls, both of one attacker: 1 = x/y, 2 = u/v, different Call-IDs.
+    // Two calls of one attacker, with different Call-IDs: one between x and y, two between u and v.
     fn as_call(text: String, id: &str) -> String {
         text.replace("Call-ID: call", &format!("Call-ID: {id}"))
     }
@@ -220,7 +221,7 @@ fn offers_that_wait_cannot_close_a_loop() {
     };
     let (one, two) = (view(&w, "one"), view(&w, "two"));
     let here = |p: u16| sdp(&format!("10.1.0.1:{p}"));
-    // u offers to hear at call one's caller port: pending.
+    // u offers call one's caller port; the offer stays pending.
     let (id, u, _, back2) = &ends[1];
     w.send(
         A.at,
@@ -228,7 +229,7 @@ fn offers_that_wait_cannot_close_a_loop() {
         &as_call(u.request(("INVITE", 2, "sip:b@10.1.0.20"), "v", back2, &here(one[0])), id),
     );
     let re2 = w.read(B.at, "INVITE");
-    // x offers nonsense on the gateway, y answers with call two's callee port.
+    // x offers a meaningless port of the gateway, and y answers with call two's callee port.
     let (id, x, y, back1) = &ends[0];
     w.send(
         A.at,
@@ -237,10 +238,11 @@ fn offers_that_wait_cannot_close_a_loop() {
     );
     let re1 = w.read(B.at, "INVITE");
     w.send(B.at, G, &as_call(y.response(&re1, "200 OK", &here(two[1])), id));
-    // v answers with nonsense on the gateway.
+    // v answers with a meaningless port of the gateway.
     let id = ends[1].0;
     w.send(B.at, G, &as_call(ends[1].2.response(&re2, "200 OK", &here(1024)), id));
-    // Follow: in at one[0] -> out at its onto -> remote -> ...
+    // Follow a packet: in at `one[0]`, out at the port that it is joined to, on to that port's
+    // remote, and so on.
     let board = &w.sites[0].board;
     let mut at_port = one[0];
     let mut path = vec![at_port];
@@ -318,7 +320,7 @@ fn who_rings_and_says_bye_ends_no_others_call() {
     let bye = w.read(B.at, "BYE");
     w.send(B.at, G, &C.response(&bye, "200 OK", ""));
     w.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
-    // The BYE's, and then the INVITE's.
+    // The answer to the BYE, and then to the INVITE.
     assert!(w.read(A.at, "200").body().is_empty());
     assert!(!w.read(A.at, "200").body().is_empty());
     assert_eq!(w.sites[0].gateway.calls().count(), 1);
@@ -330,7 +332,7 @@ fn who_gives_up_while_a_name_is_looked_up_leaves_nothing() {
     let invite = A.request(("INVITE", 1, "sip:b@pbx.example"), "", &[], &sdp("10.1.0.9:4000"));
     w.send(A.at, G, &invite);
     let cancel = invite.replace("INVITE", "CANCEL");
-    // The same transaction has the INVITE's branch.
+    // A CANCEL has the same branch as its INVITE.
     w.send(A.at, G, &cancel.replacen("z9hG4bKa1CANCEL", "z9hG4bKa1INVITE", 1));
     w.read(A.at, "487");
     named(&mut w, "pbx.example", "10.1.0.20");
@@ -338,7 +340,7 @@ fn who_gives_up_while_a_name_is_looked_up_leaves_nothing() {
     assert!(w.mail_of(B.at).is_empty());
 }
 
-/// The names that are being looked for.
+/// Number of names that the gateway asked to resolve.
 fn wanted_names(w: &World) -> usize {
     let is = |event: &&Event| matches!(event, Event::LookUp(_));
     w.sites[0].events.iter().filter(is).count()
@@ -400,7 +402,7 @@ fn a_long_request_goes_by_datagram_where_no_connection_is_taken() {
     assert_eq!((again.to.socket, again.to.connection), (0, None));
     let again = Message::parse(&again.bytes).expect("a message");
     assert_eq!(again.via().map(|via| via.transport), Some(&b"UDP"[..]));
-    // It is one call, with one pair of ports to either side.
+    // It remains one call, with one pair of ports towards either side.
     assert_eq!((site.gateway.calls().count(), site.board.joined.len()), (1, 2));
     w.send(B.at, G, &B.response(&again, "200 OK", &sdp("10.1.0.20:5000")));
     w.read(A.at, "200");
@@ -501,7 +503,7 @@ fn what_is_no_media_is_known_by_its_first_byte() {
     assert!(!is_media(b""));
 }
 
-/// M asks much of somebody who doesn't answer, as if in a call.
+/// M floods a peer that never answers with requests that look like part of a call.
 fn ask_much(w: &mut World, count: u32, bytes: usize) {
     const M: Agent = Agent { at: "10.1.0.66:5060", tag: "m", gateway: G };
     for n in 0..count {
@@ -529,7 +531,7 @@ fn who_asks_much_leaves_room_for_others_calls() {
 
 #[test]
 fn the_calls_of_one_phone_leave_ports_for_others() {
-    // Whether they ring, or are up.
+    // Both while they ring and once they are answered.
     [false, true].into_iter().for_each(calls_leave_ports);
 }
 

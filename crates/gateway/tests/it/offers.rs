@@ -14,13 +14,13 @@ const URI: &str = "sip:b@10.1.0.20";
 
 const WITH_VIDEO: &str = "m=video 4100 RTP/AVP 96\r\n";
 
-/// An INVITE has come to B.
+/// Sends an INVITE with `body` and returns it as B receives it.
 fn ring(world: &mut World, body: &str) -> Message {
     world.send(A.at, G, &A.request(("INVITE", 1, URI), "", &[], body));
     world.read(B.at, "INVITE")
 }
 
-/// A call is up; the routes of who called.
+/// Sets up a call and returns the caller's routes.
 fn call(world: &mut World) -> Vec<String> {
     let invite = ring(world, &sdp("10.1.0.9:4000"));
     world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
@@ -31,7 +31,7 @@ fn call(world: &mut World) -> Vec<String> {
     back
 }
 
-/// B answers early, and wants its stream at `place`; the routes of who called.
+/// B answers early with its stream at `place`. Returns the caller's routes.
 fn answer_early(world: &mut World, invite: &Message, place: &str) -> Vec<String> {
     world.send(B.at, G, &B.response(invite, "183 Session Progress", &sdp(place)));
     let mut back = routes(&world.read(A.at, "183"));
@@ -39,7 +39,7 @@ fn answer_early(world: &mut World, invite: &Message, place: &str) -> Vec<String>
     back
 }
 
-/// Where RTP goes that leaves to each side of stream `n`.
+/// Addresses that RTP goes to on each side of stream `n`.
 fn goes_to(world: &World, n: usize) -> [Option<SocketAddr>; 2] {
     let site = &world.sites[0];
     let ports = site.gateway.calls().next().expect("a call").ports[n];
@@ -64,7 +64,7 @@ fn what_is_answered_early_holds_and_is_undone_if_it_is_refused() {
         let agreed = ["10.1.0.9:4444", "10.1.0.20:5555"].map(|place| Some(at(place)));
         assert_eq!(goes_to(&world, 0), agreed);
         assert_eq!(world.sites[0].gateway.free_ports(), 46);
-        // An acknowledgement of the early answer is none of the offer.
+        // Acknowledging the early answer doesn't accept the offer for good.
         world.send(A.at, G, &A.request(("PRACK", number + 1, URI), "b", &back, ""));
         let prack = world.read(B.at, "PRACK");
         world.send(B.at, G, &B.response(&prack, "200 OK", ""));
@@ -149,7 +149,7 @@ fn a_stream_that_one_of_several_does_not_want_is_there_for_the_others() {
     }
 }
 
-/// A call `name` from A, whose media go to `place`; its own ports.
+/// Starts a call `name` from A whose media go to `place`. Returns its ports.
 fn call_to(world: &mut World, name: &str, place: &str) -> [u16; 2] {
     let invite = A.request(("INVITE", 1, URI), "", &[], &sdp(place));
     let invite = invite.replace("Call-ID: call", &format!("Call-ID: {name}"));
@@ -161,7 +161,7 @@ fn call_to(world: &mut World, name: &str, place: &str) -> [u16; 2] {
 #[test]
 fn calls_that_lead_into_each_other_are_few() {
     let mut world = World::new(vec![config(1, G)]);
-    // Tail first: each new call's media go into the last.
+    // Tail first: the media of each new call go into the previous one.
     let [_, mut into] = call_to(&mut world, "one", "10.1.0.9:4000");
     for name in ["two", "three", "four"] {
         [_, into] = call_to(&mut world, name, &format!("10.1.0.1:{into}"));
@@ -183,7 +183,7 @@ fn calls_that_lead_into_each_other_are_few_whichever_comes_first() {
         let ports = call_to(&mut world, &name, "10.1.0.9:4000");
         invites.push((world.read(B.at, "INVITE"), name, ports));
     }
-    // Head first: what the callee of each shall hear goes into the next.
+    // Head first: media for the callee of each call go into the next.
     let mut refused = None;
     for pair in invites.windows(2) {
         let [(invite, name, _), (_, _, next)] = pair else { unreachable!() };
@@ -217,7 +217,7 @@ fn the_clocks_that_a_description_names_are_the_streams() {
     assert_eq!(clocks(&world), expected);
 }
 
-/// The caller, before the answer, wants its stream at `place`, and B agrees.
+/// The caller changes its address to `place` before the answer, and B accepts with `agreed`.
 fn update(world: &mut World, back: &[String], number: u32, (place, agreed): (&str, &str)) {
     world.send(A.at, G, &A.request(("UPDATE", number, URI), "b", back, &sdp(place)));
     let update = world.read(B.at, "UPDATE");
@@ -248,7 +248,7 @@ fn what_was_agreed_to_last_before_the_answer_holds() {
     }
     let mut back = routes(&world.read(A.at, "183"));
     back.reverse();
-    // B moves, C speaks again; B is chosen where it is now.
+    // B moves, then C answers again; B is chosen with its newest address.
     update(&mut world, &back, 2, ("10.1.0.9:4000", "10.1.0.20:5555"));
     world.send(B.at, G, &C.response(&invite, "183 Session Progress", &sdp("10.1.0.20:6666")));
     assert_eq!(goes_to(&world, 0)[1], Some(at("10.1.0.20:6666")));
@@ -260,7 +260,7 @@ fn what_was_agreed_to_last_before_the_answer_holds() {
 fn rtcp_does_not_go_round_either() {
     let mut world = World::new(vec![config(1, G)]);
     let [_, into] = call_to(&mut world, "one", "10.1.0.9:4000");
-    // What comes to the caller of `one` goes by RTCP to `two`'s callee, and back.
+    // RTCP for the caller of `one` goes to `two`'s callee, and back.
     let rtcp =
         |port: u16| format!("{}a=rtcp:{} IN IP4 10.1.0.1\r\n", sdp("10.1.0.9:4000"), port + 1);
     let named =

@@ -1,4 +1,5 @@
-//! Who knows a call's names and tags and is no end of it; and what ends say twice.
+//! Attackers that know a call's Call-ID and tags without being an end of it; and messages that ends
+//! send twice.
 
 use crate::common::*;
 use std::net::SocketAddr;
@@ -8,17 +9,17 @@ use trunkline_sip::Message;
 const G: &str = "10.1.0.1:5060";
 const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: G };
 const B: Agent = Agent { at: "10.1.0.20:5060", tag: "b", gateway: G };
-/// Somebody else, who calls himself as A does.
+/// An attacker with the same tag as A.
 const EVIL: Agent = Agent { at: "10.1.0.66:5060", tag: "a", gateway: G };
 const URI: &str = "sip:b@10.1.0.20";
 
-/// An INVITE has come to B.
+/// Sends an INVITE and returns it as B receives it.
 fn ring(world: &mut World) -> Message {
     world.send(A.at, G, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
     world.read(B.at, "INVITE")
 }
 
-/// A call is up: the routes of both ends, and its INVITE.
+/// Sets up a call. Returns the routes of both ends, and the INVITE.
 fn call(world: &mut World) -> (Vec<String>, Vec<String>, Message) {
     let invite = ring(world);
     world.send(B.at, G, &B.response(&invite, "200 OK", &sdp("10.1.0.20:5000")));
@@ -29,7 +30,7 @@ fn call(world: &mut World) -> (Vec<String>, Vec<String>, Message) {
     (back, routes(&invite), invite)
 }
 
-/// Where RTP goes that leaves to each side.
+/// Addresses that RTP goes to on each side.
 fn goes_to(world: &World) -> [Option<SocketAddr>; 2] {
     let site = &world.sites[0];
     let ports = site.gateway.calls().next().expect("a call").ports[0];
@@ -64,7 +65,7 @@ fn a_stranger_who_answers_himself_moves_and_ends_nothing() {
 
 #[test]
 fn a_strangers_bye_that_reaches_nobody_ends_nothing() {
-    // To the host of the other end, but not to the end.
+    // To the host of the other end, but to another port.
     let uri = "sip:b@10.1.0.20:9";
     for (sender, code, ends) in
         [(EVIL, None, false), (EVIL, Some("481 No Such Call"), false), (A, None, true)]
@@ -184,7 +185,7 @@ fn what_is_said_again_moves_nothing_back() {
     world.send(B.at, G, &agreed);
     world.send(B.at, G, &answer);
     assert_unmoved(&world);
-    // Nor an older answer to a re-INVITE.
+    // An older answer to a re-INVITE moves nothing back, either.
     world.send(A.at, G, &A.request(("INVITE", 4, URI), "b", &back, &sdp("10.1.0.9:4000")));
     let last = world.read(B.at, "INVITE");
     world.send(B.at, G, &B.response(&last, "200 OK", &sdp("10.1.0.20:8000")));
@@ -214,7 +215,8 @@ fn who_may_no_longer_call_may_still_end_a_call() {
     let narrow = Config { allow: vec!["10.1.0.20/32".parse().unwrap()], ..config(1, G) };
     world.sites[0].gateway.reconfigure(&narrow);
     world.send(A.at, G, &A.request(("OPTIONS", 2, URI), "", &[], ""));
-    // Nor is there another call for who has had one, by the name of one that is forgotten.
+    // A sender that is no longer allowed can't begin a call by naming one that the gateway has no
+    // record of.
     let forgotten = vec![format!("<sip:{G};lr;tl=0123456789abcdef>")];
     world.send(A.at, G, &A.request(("INVITE", 9, URI), "x", &forgotten, &sdp("10.1.0.9:4000")));
     assert_eq!(world.sites[0].gateway.calls().count(), 1);

@@ -1,4 +1,4 @@
-//! Calls on their way through several gateways, or through one twice.
+//! Calls that pass through several gateways, or through one twice.
 
 use crate::common::*;
 use trunkline_base::Time;
@@ -34,7 +34,7 @@ fn what_is_to_be_encrypted_on_every_hop_goes_over_tls_or_nowhere() {
         String::from_utf8_lossy(message.first(name).unwrap()).into_owned()
     };
 
-    // Its own routes ask for it, too.
+    // The gateway's own routes demand it, too.
     let (socket, invite) = sent(by_tls, "INVITE", "sips:b@10.2.0.9", &[]);
     let route = own(&invite, Name::RecordRoute);
     assert_eq!((socket, route.starts_with("<sips:10.1.0.1:5061;lr;tl=")), (2, true), "{route}");
@@ -45,7 +45,7 @@ fn what_is_to_be_encrypted_on_every_hop_goes_over_tls_or_nowhere() {
     let path = own(&register, Name::Path);
     assert!(path.starts_with("<sips:") && path.ends_with("@10.1.0.1:5061;lr>"), "{path}");
 
-    // Neither along a route that isn't encrypted, nor by such a flow.
+    // Neither a route nor a flow without encryption is accepted.
     let uri = "sips:b@10.2.0.9";
     assert_eq!(sent(by_tls, "OPTIONS", uri, &["<sips:10.2.0.1;lr>"]).0, 2);
     let (_, register) = sent(by_udp, "REGISTER", "sip:10.2.0.9", &[]);
@@ -79,7 +79,7 @@ fn a_gateway_between_two_others_has_the_overlay_on_one_side() {
     back.reverse();
     world.send(A.at, A.gateway, &A.request(("ACK", 1, uri), "c", &back, ""));
     world.read(c.at, "ACK");
-    // Whether what leaves at each gateway's two ports leaves by the overlay.
+    // For each gateway and each of its two ports, whether media leave over the overlay.
     let over = |world: &World| {
         let legs = |site: &Site| {
             let [caller, callee] = site.gateway.calls().next().unwrap().ports[0];
@@ -89,7 +89,7 @@ fn a_gateway_between_two_others_has_the_overlay_on_one_side() {
     };
     assert_eq!(over(&world), [[false, true], [true, false], [false, false]]);
 
-    // Who was called describes itself anew: then it is the other side.
+    // After a new offer by the callee, the sides are reversed.
     let uri = "sip:a@10.1.0.9:5060";
     let on = c.request(("INVITE", 7, uri), "a", &routes(&invite), &sdp("10.3.0.9:4002"));
     world.send(c.at, c.gateway, &on);
@@ -101,14 +101,14 @@ fn a_gateway_between_two_others_has_the_overlay_on_one_side() {
 
 #[test]
 fn a_call_may_come_through_one_gateway_twice() {
-    // Both phones are here, and a proxy elsewhere sends the call back.
+    // Both phones are at this site, and a proxy elsewhere sends the call back.
     let mut world = two_sites();
     world.sites.truncate(1);
     let proxy = "10.2.0.1:5060";
     let uri = "sip:b@10.2.0.9";
     world.send(A.at, A.gateway, &A.request(("INVITE", 1, uri), "", &[], &sdp("10.1.0.9:4000")));
     let invite = world.read(proxy, "INVITE");
-    // It leaves the way, and sends it to a phone at the first site.
+    // The proxy sends the call to a phone at the first site, and stays out of its route.
     let on = text(&invite).replace(uri, "sip:c@10.1.0.8").replacen(
         "Via:",
         &format!("Via: SIP/2.0/UDP {proxy};branch=z9hG4bKp\r\nVia:"),
@@ -127,7 +127,7 @@ fn a_call_may_come_through_one_gateway_twice() {
     assert!(back[start..end].contains("z9hG4bKp"), "{back} {via}");
     world.send(proxy, A.gateway, &format!("{}{}", &back[..start], &back[end..]));
     let ok = world.read(A.at, "200");
-    // One after the other: phone A, the first pass, the second, phone C.
+    // In order: phone A, the first pass, the second pass, phone C.
     let board = &world.sites[0].board;
     let mut port = wanted(&ok).0.port();
     let mut steps = Vec::new();
@@ -141,7 +141,7 @@ fn a_call_may_come_through_one_gateway_twice() {
         }
     }
     assert_eq!((steps.len(), steps.last().unwrap().as_str()), (2, "10.1.0.8:6000"));
-    // Both end by one BYE, although the proxy isn't in its way.
+    // One BYE ends both, although the proxy isn't on its path.
     let mut back = routes(&ok);
     back.reverse();
     assert_eq!(back.len(), 2);
@@ -162,11 +162,11 @@ fn media_that_would_come_back_for_ever_are_refused() {
     call_from(&mut world, &A, A.at, "first", "10.1.0.9:4000");
     let first = world.read(B.gateway, "INVITE");
     let [near, _] = ports(&world, "first");
-    // What leaves the second towards its caller comes into the first.
+    // Media from the second call towards its caller go into the first.
     call_from(&mut world, &A, A.at, "second", &format!("10.1.0.1:{near}"));
     let second = world.read(B.gateway, "INVITE");
     let [_, far] = ports(&world, "second");
-    // And now the other way round.
+    // Now in the other direction.
     let back = sdp(&format!("10.1.0.1:{far}"));
     let named = |text: String, name| text.replace("Call-ID: call", &format!("Call-ID: {name}"));
     world.send(B.gateway, A.gateway, &named(B.response(&first, "200 OK", &back), "first"));
@@ -177,7 +177,7 @@ fn media_that_would_come_back_for_ever_are_refused() {
         _ => None,
     });
     assert_eq!(refused, Some(("first", true)));
-    // Nor to itself.
+    // A stream can't lead into itself, either.
     let own = sdp(&format!("10.1.0.1:{far}"));
     world.send(B.gateway, A.gateway, &named(B.response(&second, "200 OK", &own), "second"));
     let ok = world.read(A.at, "200");

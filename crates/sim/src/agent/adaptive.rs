@@ -1,14 +1,14 @@
-//! A call whose codec rate follows the reports of its receiver: RTP over UDP, a packet each
-//! 20 ms whatever the rate, so that what adapts is how long packets are.
+//! A call whose codec rate follows its receiver's reports: RTP over UDP, one packet every 20 ms at
+//! any rate, so that only the packets' length adapts.
 //!
-//! A [`Gateway`] sends the call, a [`Station`] receives it and reports. The round trip is
-//! measured as with RTCP (RFC 3550, section 6.4.1): a report echoes when the newest packet
-//! was sent and says how long it has been held since; but the packet is one of the call
-//! itself and not a sender report, and times are in nanoseconds and not in units of 15 µs.
+//! A [`Gateway`] sends the call, a [`Station`] receives it and reports. The round trip is measured
+//! as with RTCP (RFC 3550, section 6.4.1): a report echoes the send time of the newest packet and
+//! states how long ago that packet arrived. Unlike in RTCP, the packet is one of the call itself
+//! instead of a sender report, and times are in nanoseconds instead of units of 15 µs.
 //!
-//! Where asked for, what [`vegas`](trunkline_rate::vegas) adds against losses of the channel is
-//! sent: packets carry the speech of earlier ones as well (RFC 2198), or packets of parity
-//! follow them (RFC 8627), and what is lost comes with a packet behind it.
+//! On request, the redundancy that [`vegas`](trunkline_rate::vegas) adds against channel losses is
+//! sent: packets also carry the speech of earlier ones (RFC 2198), or parity packets follow them
+//! (RFC 8627), so that a later packet makes up for a lost one.
 
 mod parity;
 
@@ -19,91 +19,91 @@ use trunkline_media::red::{self, BLOCK_HEADER, Block, PRIMARY_HEADER};
 use trunkline_net::{Endpoint, Protocol};
 use trunkline_rate::vegas::{CodecRate, Config, Control, Fec, Loss, Report, Verdict};
 
-/// How much speech is in a packet.
+/// Duration of the speech in a packet.
 pub const PACKET: Duration = Duration::from_millis(20);
-/// An RTP header without extensions, in bytes. Here it holds when the packet was sent, 8
+/// Length of an RTP header without extensions, in bytes. Here it holds the packet's send time, 8
 /// bytes, and its number, 4.
 pub const RTP: usize = 12;
-/// What the header of a packet of parity has besides, in bytes: the CSRC that names the stream
-/// that it is of (RFC 8627).
+/// Additional header of a parity packet, in bytes: the CSRC that names the protected stream (RFC
+/// 8627).
 const CSRC: usize = 4;
-/// A report in bytes: an RTCP receiver report on one source (RFC 3550, section 6.4.2).
+/// Length of a report in bytes: an RTCP receiver report on one source (RFC 3550, section 6.4.2).
 pub const REPORT: usize = 32;
 
-/// The most earlier packets whose speech goes with one.
+/// Maximum number of earlier packets copied into one.
 pub const MAX_COPIES: usize = 4;
 
 const SPEECH: usize = CodecRate::Kbps64.payload_bytes(PACKET);
 const MAX_PAYLOAD: usize = RTP + PRIMARY_HEADER + SPEECH + MAX_COPIES * (BLOCK_HEADER + SPEECH);
-/// Ticks of a timestamp of 8 kHz in a packet.
+/// Ticks per packet of an 8 kHz timestamp.
 const TICKS: u16 = 160;
-/// The bit of a packet's number that stands for the payload type of redundant audio.
+/// Bit of a packet's number that stands in for the payload type of redundant audio.
 const REDUNDANT: u32 = 1 << 31;
-/// The bit that stands for the stream of parity, which has numbers of its own.
+/// Bit of a packet's number that marks the parity stream, which is numbered separately.
 const PARITY: u32 = 1 << 30;
-/// The next packet, or report, is due.
+/// Wake-up for the next packet or report.
 const DUE: u64 = 0;
-/// The control wants to look whether reports are missing.
+/// Wake-up for the control to check for missing reports.
 const SILENCE: u64 = 1;
 
-/// The packets of a call and how they are marked, which both ends know.
+/// Parameters of a call that both ends share: its packets and their marking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// When the first packet is sent.
+    /// Time of the first packet.
     pub start: Time,
-    /// How many packets there are.
+    /// Number of packets in the call.
     pub packets: u32,
     /// The TOS byte of packets and reports.
     pub tos: u8,
 }
 
-/// How a call is coded.
+/// Coding of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Coding {
-    /// At one rate, whatever is reported.
+    /// At a fixed rate, whatever is reported.
     Fixed(CodecRate),
-    /// From this rate on, by the reports.
+    /// Starting at this rate, then following the reports.
     Adaptive(CodecRate, Config),
 }
 
-/// A packet of a call that has been sent.
+/// Record of a packet that has been sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
-    /// When it was sent.
+    /// Time at which it was sent.
     pub at: Time,
-    /// The rate that it is coded at.
+    /// Codec rate of its speech.
     pub rate: CodecRate,
-    /// How many earlier packets' speech it carries as well.
+    /// Number of earlier packets copied into it.
     pub copies: u8,
-    /// How many packets of parity went out behind it.
+    /// Number of parity packets sent right after it.
     pub parity: u8,
-    /// The bytes of that speech, with all headers of RFC 2198, or of that parity, without the
-    /// headers that all packets have.
+    /// Bytes added by the copies, with all headers of RFC 2198, or by the parity, without the
+    /// headers that every packet has.
     pub added: usize,
 }
 
-/// What losses were put down to, in reports that had any.
+/// Causes to which losses were attributed, counted over reports with losses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Verdicts {
-    /// Reports whose losses were put down to congestion.
+    /// Number of reports with losses attributed to congestion.
     pub congestion: u64,
-    /// Reports whose losses were put down to the channel.
+    /// Number of reports with losses attributed to the channel.
     pub wireless: u64,
 }
 
-/// The sending end of a call. What [`vegas`](trunkline_rate::vegas) adds against losses is not
-/// sent unless [`Gateway::with_fec`] says so.
+/// The sending end of a call. Redundancy requested by [`vegas`](trunkline_rate::vegas) is sent only
+/// after [`Gateway::with_fec`].
 pub struct Gateway {
     port: u16,
     to: Endpoint,
     call: Call,
     rate: CodecRate,
     control: Option<Control>,
-    /// The highest rate of speech that is sent again; none is without.
+    /// Maximum rate of copied speech; `None` if nothing is copied.
     copies: Option<CodecRate>,
-    /// None without.
+    /// Parity generator; `None` if no parity is sent.
     parity: Option<parity::Sender>,
-    /// How many packets of parity were sent.
+    /// Number of parity packets sent.
     parities: u32,
     sent: Vec<Sent>,
     verdicts: Verdicts,
@@ -113,7 +113,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Sends a call from `port` to `to`, where its [`Station`] is.
+    /// Sends a call from `port` to the [`Station`] at `to`.
     pub fn new(port: u16, to: Endpoint, call: Call, coding: Coding) -> Gateway {
         let (rate, control) = match coding {
             Coding::Fixed(rate) => (rate, None),
@@ -136,9 +136,9 @@ impl Gateway {
         }
     }
 
-    /// Sends what the control asks for against losses: copies, at the rate of the speech itself
-    /// or at `most`, whichever is lower, and at most [`MAX_COPIES`]; or parity, unless that
-    /// would span more than [`MAX_SPAN`](trunkline_media::parity::MAX_SPAN) packets.
+    /// Sends the redundancy that the control requests: at most [`MAX_COPIES`] copies, at the rate
+    /// of the speech itself or at `most`, whichever is lower; or parity, unless it would span more
+    /// than [`MAX_SPAN`](trunkline_media::parity::MAX_SPAN) packets.
     pub fn with_fec(self, most: CodecRate) -> Gateway {
         Gateway { copies: Some(most), parity: Some(parity::Sender::new()), ..self }
     }
@@ -148,22 +148,22 @@ impl Gateway {
         &self.sent
     }
 
-    /// What the losses of the reports so far were put down to.
+    /// Causes to which the losses reported so far were attributed.
     pub fn verdicts(&self) -> Verdicts {
         self.verdicts
     }
 
-    /// How many reports could not be, or not be read.
+    /// Number of reports that were unreadable or impossible.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The round trip of the newest report that has one.
+    /// Round-trip time from the newest report that has one.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 
-    /// Takes a report; none if it can't be, or not be read.
+    /// Processes a report; `None` if it is unreadable or impossible.
     fn heard(&mut self, now: Time, payload: &[u8]) -> Option<()> {
         let report = parse(now, payload.first_chunk()?)?;
         self.rtt = report.rtt.or(self.rtt);
@@ -178,9 +178,9 @@ impl Gateway {
         Some(())
     }
 
-    /// Writes the next packet, notes it as sent, and returns its length.
+    /// Writes the next packet, records it as sent, and returns its length.
     fn write(&mut self, now: Time, payload: &mut [u8; MAX_PAYLOAD]) -> usize {
-        // What is said plays no part here, only how long it is.
+        // The content of the speech doesn't matter, only its length.
         const SAID: [u8; SPEECH] = [0; SPEECH];
         let speech = |rate: CodecRate| &SAID[..rate.payload_bytes(PACKET)];
         let number = self.sent.len() as u32;
@@ -213,7 +213,7 @@ impl Gateway {
         RTP + bytes
     }
 
-    /// Writes a packet of parity, notes it with the packet before, and returns its length.
+    /// Writes a parity packet, records it with the packet before, and returns its length.
     fn write_parity(
         &mut self,
         now: Time,
@@ -237,7 +237,7 @@ impl Gateway {
         io.send(&Outgoing { port, to, protocol: Protocol::UDP, tos, payload });
     }
 
-    /// Asks to be woken when reports are missing.
+    /// Schedules a wake-up for when reports are missing.
     fn watch(&mut self, io: &mut AgentIo<'_>) {
         let timeout = self.control.as_ref().map_or(Time::NEVER, Control::next_timeout);
         if timeout != self.timeout && self.sent.len() < self.call.packets as usize {
@@ -286,8 +286,8 @@ impl Agent for Gateway {
     }
 }
 
-/// The receiving end of a call, which reports at regular times. A report has a round trip if
-/// a packet has come since the one before, and its losses are those before the newest packet.
+/// The receiving end of a call, which reports at regular intervals. A report has a round trip only
+/// if a packet arrived since the previous one. It covers the losses before the newest packet.
 pub struct Station {
     port: u16,
     gateway: Endpoint,
@@ -297,17 +297,17 @@ pub struct Station {
     arrived: Vec<Option<Time>>,
     repaired: Vec<Option<Time>>,
     parity: parity::Receiver,
-    /// When the newest packet was sent and when it came, if no report has said so.
+    /// Send and arrival time of the newest packet, until a report has included it.
     newest: Option<(Time, Time)>,
-    /// The number after the highest that came.
+    /// Number after the highest that arrived.
     next: u32,
     loss: Loss,
 }
 
 impl Station {
-    /// Receives a call at `port` and reports to `gateway` each `interval`, at least 1 ms, for
-    /// the first time `offset` after the first interval: who reports just when a packet is
-    /// sent contends with it.
+    /// Receives a call at `port` and reports to `gateway` every `interval`, which is at least 1 ms.
+    /// The first report is sent `offset` after the first interval, because a report sent at the
+    /// same time as a packet contends with it.
     pub fn new(
         port: u16,
         gateway: Endpoint,
@@ -330,18 +330,18 @@ impl Station {
         }
     }
 
-    /// When each packet of the call arrived, if it did.
+    /// Arrival time of each packet of the call; `None` if it did not arrive.
     pub fn arrived(&self) -> &[Option<Time>] {
         &self.arrived
     }
 
-    /// When the speech of each packet that hadn't arrived by then came with one behind it, or
-    /// could be put together with the last that it takes.
+    /// Time at which each missing packet was repaired, by a copy or by parity; `None` if it was
+    /// not, or had already arrived.
     pub fn repaired(&self) -> &[Option<Time>] {
         &self.repaired
     }
 
-    /// Takes a packet; none if it is of no call, is parity, or was overtaken.
+    /// Processes a packet; `None` if it is not of the call, is parity, or was overtaken.
     fn take(&mut self, at: Time, payload: &[u8]) -> Option<()> {
         let (stamp, rest) = payload.split_first_chunk::<8>()?;
         let (mark, speech) = rest.split_first_chunk::<4>()?;
@@ -354,7 +354,7 @@ impl Station {
         let number = mark & !REDUNDANT;
         self.arrived.get_mut(number as usize)?.get_or_insert(at);
         if mark != number {
-            // What is damaged repairs nothing.
+            // A damaged payload repairs nothing.
             let _ = self.repair(at, number, speech);
         } else {
             self.parity.packet(number, speech);
@@ -369,7 +369,7 @@ impl Station {
         Some(())
     }
 
-    /// Takes the speech of packets before `number` out of this payload; none if it is damaged.
+    /// Extracts the speech of packets before `number` from a payload; `None` if it is damaged.
     fn repair(&mut self, at: Time, number: u32, payload: &[u8]) -> Option<()> {
         for block in red::parse(payload).ok()?.filter(|block| block.offset > 0) {
             let earlier = number.checked_sub(u32::from(block.offset / TICKS))? as usize;
@@ -380,7 +380,7 @@ impl Station {
         Some(())
     }
 
-    /// Notes what can be put together now.
+    /// Records the packets that parity can restore now.
     fn put_together(&mut self, at: Time) {
         while let Some((number, _)) = self.parity.recovered() {
             let number = number as usize;
@@ -413,8 +413,8 @@ impl Agent for Station {
     }
 }
 
-/// A report: when the newest packet was sent, for how long it was held (both zero without
-/// one), and what was expected and lost, in how many runs.
+/// Writes a report: the send time of the newest packet and the time since its arrival (both zero if
+/// there is none), and the numbers of packets expected and lost, and of runs of losses.
 fn emit(now: Time, newest: Option<(Time, Time)>, loss: Loss) -> [u8; REPORT] {
     let (echo, held) =
         newest.map_or((0, 0), |(sent, came)| (sent.as_nanos(), now.since(came).as_nanos() as u64));
@@ -427,13 +427,13 @@ fn emit(now: Time, newest: Option<(Time, Time)>, loss: Loss) -> [u8; REPORT] {
     bytes
 }
 
-/// The report in these bytes, if what it says of time can be.
+/// Parses a report; `None` if its times are impossible.
 fn parse(now: Time, bytes: &[u8; REPORT]) -> Option<Report> {
     let long = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
     let count = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
     let rtt = match (long(0), long(8)) {
         (0, _) => None,
-        // What was sent, or held, for longer than there has been time is no round trip.
+        // Impossible unless the echoed time and the time held add up to no more than the present.
         (echo, held) => {
             let nanos = now.as_nanos().checked_sub(echo)?.checked_sub(held)?;
             Some(Duration::from_nanos(nanos))
@@ -452,14 +452,14 @@ mod tests {
         let [sent, came, now, heard] = [100, 130, 180, 195].map(Time::from_millis);
         let loss = Loss { expected: 5, lost: 2, runs: 1 };
         let bytes = emit(now, Some((sent, came)), loss);
-        // 30 ms there and 15 ms back.
+        // 30 ms out and 15 ms back.
         let report = Report { rtt: Some(Duration::from_millis(45)), loss };
         assert_eq!(parse(heard, &bytes), Some(report));
         assert_eq!(parse(heard, &emit(now, None, loss)), Some(Report { rtt: None, loss }));
     }
 
-    /// Two packets are lost before one with a copy of each, of which one is of the codec's
-    /// rate and the other of less, if asked for.
+    /// Two packets are lost before a packet with a copy of each. The copies are at the codec's rate
+    /// in the first case, and at a lower one in the second.
     #[test]
     fn what_a_packet_carries_of_others_repairs_them() {
         let to = Endpoint { vertex: trunkline_net::VertexId(1), port: 9 };
@@ -488,14 +488,15 @@ mod tests {
             repaired[1..3].fill(Some(now));
             assert_eq!(station.repaired(), repaired);
             assert_eq!(station.arrived().iter().position(Option::is_some), Some(3));
-            // What is no redundant audio repairs nothing, nor what would be before the first.
+            // A payload without redundant audio repairs nothing, nor do copies of packets before
+            // the first.
             assert_eq!(station.repair(now, 0, &buffer[RTP..bytes]), None);
             assert_eq!(station.repair(now, 3, &buffer[RTP..RTP + 20]), None);
         }
     }
 
-    /// Of a row of three the second is lost: the parity brings it back, and counts neither as a
-    /// packet that came nor as one that was lost.
+    /// The second of three packets is lost. Parity restores it, and counts neither as an arrived
+    /// packet nor as a lost one.
     #[test]
     fn parity_repairs_and_is_no_packet_of_the_call() {
         let to = Endpoint { vertex: trunkline_net::VertexId(1), port: 9 };
@@ -529,7 +530,7 @@ mod tests {
     fn times_that_cannot_be_are_refused() {
         let [sent, came, now] = [100, 130, 180].map(Time::from_millis);
         let bytes = emit(now, Some((sent, came)), Loss::default());
-        // Heard before it was sent, and held for longer than it was under way.
+        // First received before it was sent, then held for longer than it was on its way.
         assert_eq!(parse(Time::from_millis(99), &bytes), None);
         assert_eq!(parse(Time::from_millis(140), &bytes), None);
         assert_eq!(parse(now, &[0xff; REPORT]), None);

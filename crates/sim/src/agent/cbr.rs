@@ -1,4 +1,4 @@
-//! A constant bit rate, and who measures what comes of it.
+//! A constant-bit-rate source, and a meter for what arrives.
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use core::time::Duration;
@@ -6,42 +6,42 @@ use trunkline_base::Time;
 use trunkline_base::link_model::{Count, Ecn};
 use trunkline_net::{Endpoint, Protocol};
 
-/// Sends payloads of equal size at equal distance, whatever becomes of them.
+/// Sends payloads of equal size at equal intervals, regardless of what happens to them.
 #[derive(Clone, Debug)]
 pub struct Cbr {
-    /// The port that the packets come from.
+    /// Source port of the packets.
     pub port: u16,
-    /// The host and port that the packets are for.
+    /// Destination of the packets.
     pub to: Endpoint,
-    /// By which protocol: it decides the headers.
+    /// Protocol, which determines the headers.
     pub protocol: Protocol,
     /// The TOS byte of the packets: DSCP and ECN.
     pub tos: u8,
-    /// When the first is sent.
+    /// Time of the first packet.
     pub start: Time,
-    /// How many are sent.
+    /// Number of packets to send.
     pub count: u64,
-    /// Between two; at least 1 ns.
+    /// Interval between packets; at least 1 ns.
     pub spacing: Duration,
-    /// Of each payload, 8 to 1,472: the most that UDP sends in an Ethernet frame
-    /// over IPv4 (TCP 1,460, and over IPv6 1,440).
+    /// Length of each payload: 8 to 1,472 bytes, the maximum for UDP over IPv4 in an Ethernet frame
+    /// (TCP 1,460, and over IPv6 1,440).
     pub bytes: usize,
     sent: u64,
 }
 
 const MAX_BYTES: usize = 1_472;
-/// The moment of sending.
+/// Length of the send time in a payload, in bytes.
 const STAMP: usize = 8;
 
 impl Cbr {
-    /// `count` full TCP segments over IPv6 of 1,500 bytes from `start` on.
+    /// Sends `count` packets of 1,500 bytes, as full TCP segments over IPv6, from `start` on.
     pub fn tcp_sizes(port: u16, to: Endpoint, start: Time, spacing: Duration, count: u64) -> Cbr {
         let protocol = Protocol::TCP;
         Cbr { port, to, protocol, tos: 0, start, count, spacing, bytes: 1_440, sent: 0 }
     }
 
-    /// `count` datagrams over IPv4 of 1,500 bytes with this TOS byte from `start` on, in a
-    /// world with [`World::use_ipv4`](crate::World::use_ipv4).
+    /// Sends `count` UDP datagrams of 1,500 bytes over IPv4 with this TOS byte, from `start` on.
+    /// The world must use IPv4 ([`World::use_ipv4`](crate::World::use_ipv4)).
     pub fn udp_sizes(
         port: u16,
         to: Endpoint,
@@ -54,7 +54,7 @@ impl Cbr {
         Cbr { port, to, protocol, tos, start, count, spacing, bytes: 1_472, sent: 0 }
     }
 
-    /// How many have been sent.
+    /// Number of packets sent so far.
     pub fn sent(&self) -> u64 {
         self.sent
     }
@@ -80,23 +80,23 @@ impl Agent for Cbr {
         io.send(&Outgoing { port, to, protocol, tos, payload: &payload[..bytes] });
         self.sent += 1;
         if self.sent < self.count {
-            // From the present, not from when it should have been: a host that was
-            // stalled makes up for nothing.
+            // Counted from now, not from the scheduled time: a host that was stalled doesn't catch
+            // up.
             io.wake_at(io.now() + self.spacing, 0);
         }
     }
 }
 
-/// Counts what a [`Cbr`] sends to it.
+/// Counts the packets of a [`Cbr`] that arrive.
 #[derive(Clone, Default, Debug)]
 pub struct Meter {
-    /// What came, in payload bytes.
+    /// Packets that arrived, and their payload bytes.
     pub received: Count,
     /// Packets that a queue had marked (RFC 3168).
     pub marked: u64,
-    /// The TOS byte of the last.
+    /// TOS byte of the last packet.
     pub tos: u8,
-    /// The longest that one was under way.
+    /// Longest delay of a packet.
     pub longest: Duration,
 }
 

@@ -1,16 +1,15 @@
-//! What a node's envelope counts as.
+//! Classification of a node's envelopes.
 
 use crate::places::HostId;
 use crate::world::World;
 use trunkline_net::Class;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Kind};
 
-/// Where frames begin in an envelope: its index and counter are before them.
+/// Offset of the frames in an envelope, behind its index and counter.
 const FRAMES: usize = 8;
 
-/// Whether an envelope that is not sealed begins with the frame of a packet,
-/// whose service is in the upper two bits; 0 is control's. What is sealed can't
-/// be told apart and counts as a packet; a handshake is none.
+/// Whether an unsealed envelope begins with the frame of a packet, which has a non-zero service in
+/// the upper two bits. Sealed envelopes can't be told apart and count as packets; handshakes don't.
 pub fn carries_packet(envelope: &[u8]) -> bool {
     match Kind::of(envelope) {
         Ok(Kind::Null) if envelope.len() > ENVELOPE_OVERHEAD => envelope[FRAMES] >> 6 != 0,
@@ -20,10 +19,10 @@ pub fn carries_packet(envelope: &[u8]) -> bool {
 }
 
 impl World {
-    /// Counts in the ledgers of `class` from now on what the node of `host` sends
-    /// without a packet: hellos, requests, routing. What shares a packet's datagram
-    /// counts with the packet, in the node's own class
-    /// ([`World::set_class`]); of a sealed node only its handshakes are seen.
+    /// From now on, counts datagrams that the node of `host` sends without a packet (hellos,
+    /// requests, routing) in the ledgers of `class`. Frames that share a packet's datagram count
+    /// with the packet, in the node's regular class ([`World::set_class`]). Of a sealed node, only
+    /// handshakes are recognised.
     ///
     /// # Panics
     ///

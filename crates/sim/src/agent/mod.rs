@@ -1,4 +1,4 @@
-//! Agents: what sends and receives on a host's ports.
+//! Agents: the senders and receivers on a host's ports.
 
 pub mod adaptive;
 mod cbr;
@@ -22,53 +22,53 @@ use trunkline_base::Time;
 use trunkline_base::link_model::Ecn;
 use trunkline_net::{Class, Endpoint, Header, Network, Packet, Protocol};
 
-/// Something on a host that talks to the network itself: a node of the overlay,
-/// a source or sink on plain UDP, an end of a TCP connection. It is bound to a
-/// (host, protocol, port); see [`World::bind`](crate::World::bind).
+/// A program on a host that uses the network directly: a node of the overlay, a source or sink on
+/// plain UDP, an end of a TCP connection. It is bound to a (host, protocol, port); see
+/// [`World::bind`](crate::World::bind).
 ///
-/// While its host is stalled nothing of it is called. While its host is down it
-/// receives nothing and what it sends goes nowhere, but its times come, so that
-/// it goes on where it would be once its host is back.
+/// While its host is stalled, none of its methods are called. While its host is down, it receives
+/// nothing and its output is lost, but its wake-ups still happen, so that its state is current
+/// once the host is back.
 pub trait Agent: Any {
-    /// It has been bound.
+    /// Called once the agent has been bound.
     fn start(&mut self, _io: &mut AgentIo<'_>) {}
 
-    /// A datagram has come, TOS byte and all.
+    /// Called for each datagram that arrives.
     fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>);
 
-    /// A time asked for by [`AgentIo::wake_at`] has come.
+    /// Called at a time scheduled by [`AgentIo::wake_at`].
     fn wake(&mut self, _token: u64, _io: &mut AgentIo<'_>) {}
 }
 
-/// A datagram that has come.
+/// A datagram that arrived.
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// When it came to the host: before now if that was stalled.
+    /// Time of arrival at the host, which is before now if the host was stalled.
     pub at: Time,
-    /// From whom, to whom, how.
+    /// Source, destination, protocol and TOS byte.
     pub header: Header,
-    /// What it carries; it may be changed in place.
+    /// The payload, which may be changed in place.
     pub payload: &'a mut [u8],
 }
 
 /// A datagram that an agent sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// The port that it comes from.
+    /// Source port of the datagram.
     pub port: u16,
-    /// Whom to: [`World::endpoint`](crate::World::endpoint), or where something
-    /// came from.
+    /// Destination: from [`World::endpoint`](crate::World::endpoint), or the source of a received
+    /// datagram.
     pub to: Endpoint,
-    /// By which protocol; its headers, and IPv6's, count beside the payload
-    /// ([`Protocol::headers`]), or IPv4's ([`World::use_ipv4`](crate::World::use_ipv4)).
+    /// Protocol. Its headers ([`Protocol::headers`]) and those of IPv6 are added to the payload's
+    /// length, or those of IPv4 ([`World::use_ipv4`](crate::World::use_ipv4)).
     pub protocol: Protocol,
-    /// The IP header's TOS byte, as it arrived: DSCP and ECN.
+    /// TOS byte of the IP header: DSCP and ECN.
     pub tos: u8,
-    /// The datagram's payload, without any header.
+    /// Payload of the datagram, without any header.
     pub payload: &'a [u8],
 }
 
-/// What an agent can do while it runs; all of it happens at once.
+/// The operations available to an agent while it runs; all of them take effect at once.
 pub struct AgentIo<'a> {
     pub(crate) now: Time,
     pub(crate) agent: u32,
@@ -80,27 +80,27 @@ pub struct AgentIo<'a> {
 }
 
 impl AgentIo<'_> {
-    /// The world's present time.
+    /// Current time of the world.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The host that the agent is bound to.
+    /// Host that the agent is bound to.
     pub fn host(&self) -> HostId {
         HostId(self.host)
     }
 
-    /// Whether that host has crashed.
+    /// Whether the agent's host has crashed.
     pub(crate) fn is_down(&self) -> bool {
         self.places.hosts[self.host as usize].down
     }
 
-    /// Asks for [`Agent::wake`] with `token` at `at`. Every time that is asked for
-    /// comes; a time that has passed means now.
+    /// Schedules a call of [`Agent::wake`] with `token` at `at`. Every scheduled call is made; a
+    /// time in the past means now.
     #[inline]
     pub fn wake_at(&mut self, at: Time, token: u64) {
         let at = at.max(self.now);
-        // Nothing happens at the end of time.
+        // An event at the end of time never happens.
         if at < Time::NEVER {
             let moment = self.net.moment(at);
             self.timers.push(moment, Event::Wake { agent: self.agent, token });
@@ -118,9 +118,9 @@ impl AgentIo<'_> {
         }
     }
 
-    /// Sends a datagram whose payload begins with the transport's own header, from the
-    /// host's own interface: on the wire it is `ip_header` bytes longer than its
-    /// payload, which [`AgentIo::send`] puts [`Protocol::headers`] in front of.
+    /// Sends a datagram from the host's own interface, with a payload that begins with the
+    /// transport header: on the wire it is `ip_header` bytes longer than the payload. In contrast,
+    /// [`AgentIo::send`] adds [`Protocol::headers`].
     #[inline]
     pub fn send_behind(&mut self, out: &Outgoing<'_>, ip_header: usize) {
         let &Outgoing { port, to, protocol, payload, .. } = out;
@@ -133,14 +133,13 @@ impl AgentIo<'_> {
         }
     }
 
-    /// The TOS byte of what is sent from there: some interfaces say for all of it
-    /// that its sender minds marks.
+    /// TOS byte of datagrams sent from `from`: some interfaces declare all of them ECN-capable.
     pub(crate) fn tos(&self, from: Endpoint, tos: u8) -> u8 {
         let ecn_capable = self.places.ifaces[from.vertex.0 as usize].ecn_capable;
         if ecn_capable { Ecn::Ect0.in_tos(tos) } else { tos }
     }
 
-    /// Sends a datagram from a host that is not down.
+    /// Sends a datagram from a host that is up.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -157,7 +156,7 @@ impl AgentIo<'_> {
     }
 }
 
-/// Which agent of a world, and its type.
+/// Handle of an agent in a world, with the agent's type.
 pub struct AgentId<A> {
     pub(crate) index: u32,
     _type: PhantomData<fn() -> A>,
@@ -183,7 +182,7 @@ impl<A> fmt::Debug for AgentId<A> {
     }
 }
 
-/// An agent, and where it is.
+/// An agent, and its location.
 pub(crate) struct AgentSlot {
     pub agent: Box<dyn Agent>,
     pub host: u32,

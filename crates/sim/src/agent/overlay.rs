@@ -1,5 +1,5 @@
-//! A node of the overlay as an agent: the node, its timers, and the
-//! applications that have sessions with it.
+//! A node of the overlay as an agent: the node, its timers, and the applications that have sessions
+//! with it.
 
 use super::classes::carries_packet;
 use super::{Agent, AgentIo, Received};
@@ -20,18 +20,18 @@ use trunkline_overlay::session::wire::{
     FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
 };
 
-/// More wake-ups than this without the clock moving: the node asks to be woken
-/// and then does nothing about it.
+/// Maximum number of wake-ups at one moment. More of them mean that the node requests wake-ups
+/// without doing anything.
 const SPIN_LIMIT: u32 = 10_000;
 
-/// What a node's agent is woken for.
+/// Reasons for waking a node's agent.
 #[derive(Clone, Copy)]
 enum Token {
-    /// The node asked for it.
+    /// The node requested the wake-up.
     Node,
-    /// A node that has said goodbye ends; void if it was started anew since.
+    /// A node that said goodbye ends; void if it has been restarted since.
     End,
-    /// An application asked to be woken; void if it has since asked anew.
+    /// An application requested the wake-up; void if it has made another request since.
     App { app: u32, generation: u32 },
 }
 
@@ -57,25 +57,25 @@ pub struct OverlayNode {
     pub config: Config,
     pub node: Node,
     pub incarnation: u64,
-    /// Datagrams for an address where nobody is.
+    /// Number of datagrams sent to an address that no link leads to.
     pub misdirected: u64,
-    /// Where envelopes without a packet count, if apart from the others.
+    /// Class of envelopes without a packet, if they are counted separately.
     pub control: Option<Class>,
-    /// Whether the node has said goodbye and ended.
+    /// Whether the node said goodbye and has ended.
     ended: bool,
-    /// When it ends, if it has said goodbye.
+    /// Time at which the node ends after its goodbye.
     ends: Option<Time>,
     apps: Apps,
-    /// The application of each session.
+    /// The application of each session, by session number.
     sessions: Vec<u32>,
     outbox: Outbox,
-    /// Empty; swapped with `outbox` while that is worked off.
+    /// An empty outbox, swapped with `outbox` while that is processed.
     spare: Outbox,
-    /// All nodes of a world share it: it is empty between two events.
+    /// Transmit arena shared by all nodes of a world; it is empty between two events.
     arena: Rc<RefCell<TxArena>>,
-    /// Wake-ups in the queue, each earlier than the one before. A node that
-    /// wants to be woken later than the earliest is woken early, which it must
-    /// bear; so no wake-up is ever void, and they can't pile up.
+    /// Scheduled wake-ups, each earlier than the one before. A node that needs a later wake-up than
+    /// the earliest is woken early, which it must tolerate. So no wake-up is ever void, and they
+    /// can't pile up.
     wakes: Vec<Time>,
     spins: (Time, u32),
 }
@@ -100,7 +100,7 @@ impl OverlayNode {
         }
     }
 
-    /// Whether the node has said goodbye and ended.
+    /// Whether the node said goodbye and has ended.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -109,7 +109,7 @@ impl OverlayNode {
         self.ended || io.is_down()
     }
 
-    /// Takes over the node of a new start, and attaches all applications again.
+    /// Replaces the node by its next start, and reattaches all applications.
     pub fn replace(
         &mut self,
         node: Node,
@@ -133,14 +133,14 @@ impl OverlayNode {
         Ok(())
     }
 
-    /// Lets the node say goodbye and then end.
+    /// Makes the node say goodbye and then end.
     pub fn stop(&mut self, io: &mut AgentIo<'_>) {
         let until = self.operate(io, |now, node| node.leave(now));
         self.ends = Some(until);
         io.wake_at(until, Token::End.pack());
     }
 
-    /// Does something to the node that its operator might.
+    /// Performs an operator's action on the node.
     pub fn operate<R>(
         &mut self,
         io: &mut AgentIo<'_>,
@@ -151,8 +151,8 @@ impl OverlayNode {
         done
     }
 
-    /// Gives an application a session, bound to `port`, and starts it; which of
-    /// the node's applications it is.
+    /// Opens a session bound to `port` for an application and starts it. Returns the application's
+    /// index.
     pub fn attach(
         &mut self,
         app: Box<dyn Application>,
@@ -167,7 +167,7 @@ impl OverlayNode {
         Ok(index)
     }
 
-    /// Receives a datagram that came by no wire.
+    /// Receives a datagram that did not arrive over a wire.
     pub fn inject(&mut self, from: SocketAddr, bytes: &mut [u8], io: &mut AgentIo<'_>) {
         self.take(RxDatagram { at: io.now(), from, bytes }, io);
     }
@@ -188,8 +188,8 @@ impl OverlayNode {
         (&*slot.app, slot.port)
     }
 
-    /// Opens a session for application `app` and binds `port`; the session and
-    /// the port that the node gave.
+    /// Opens a session for application `app` and binds `port`. Returns the session and the port
+    /// that the node assigned.
     fn open(
         &mut self,
         now: Time,
@@ -199,7 +199,7 @@ impl OverlayNode {
         let session = self.node.session_open().ok_or(None)?;
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
-        // Sources count what is refused, packet by packet.
+        // The first session version reports each refused packet, and sources count those.
         let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port };
         bind.emit_head(&mut w).expect("every head fits in MAX_HEAD");
         let mut reply = Reply(None);
@@ -218,13 +218,13 @@ impl OverlayNode {
         }
     }
 
-    /// Carries out what an application has just asked for.
+    /// Carries out the requests that an application has just made.
     fn settle(&mut self, io: &mut AgentIo<'_>) {
         self.flush(io);
         self.drain(io);
     }
 
-    /// Hands the applications' messages over, and those that they answer with.
+    /// Hands the applications' messages to the node, including those sent in reply.
     fn flush(&mut self, io: &mut AgentIo<'_>) {
         if self.outbox.is_empty() {
             return;
@@ -234,7 +234,8 @@ impl OverlayNode {
             std::mem::swap(&mut self.outbox, &mut self.spare);
             for (app, message) in self.spare.messages().filter(|_| !down) {
                 if let Ok(ToNode::Stream(Request::Accept { .. })) = ToNode::parse(message) {
-                    // In a session of its own, by which it speaks from now on.
+                    // An accepted stream gets a new session, which the application uses from now
+                    // on.
                     let Some(session) = self.node.session_open() else { continue };
                     let at = session.0 as usize;
                     self.sessions.resize(self.sessions.len().max(at + 1), u32::MAX);
@@ -259,8 +260,7 @@ impl OverlayNode {
         }
     }
 
-    /// Hands over what applications have sent and the node now has room for; whether
-    /// there was any.
+    /// Hands over queued messages that the node now has room for. Returns whether there were any.
     fn resume(&mut self, io: &mut AgentIo<'_>) -> bool {
         let (mut named, mut some) = (false, false);
         while let Some(session) = self.node.next_ready() {
@@ -286,8 +286,7 @@ impl OverlayNode {
         some
     }
 
-    /// Puts on the wires what the node has to send, and asks when it wants to be
-    /// woken.
+    /// Puts the node's output on the wires, and schedules its next wake-up.
     pub fn drain(&mut self, io: &mut AgentIo<'_>) {
         if self.is_down(io) {
             return;
@@ -321,7 +320,7 @@ impl OverlayNode {
         }
     }
 
-    /// A wake-up of the node has come.
+    /// Handles a wake-up that the node requested.
     fn woken(&mut self, io: &mut AgentIo<'_>) {
         let now = io.now();
         self.wakes.pop();
@@ -366,7 +365,7 @@ impl Agent for OverlayNode {
     }
 }
 
-/// Catches a node's answer to a bind.
+/// Captures a node's answer to a bind.
 struct Reply(Option<Result<u16, Refusal>>);
 
 impl Sink for Reply {
@@ -380,7 +379,7 @@ impl Sink for Reply {
     }
 }
 
-/// The applications of a node.
+/// The applications attached to a node.
 #[derive(Default)]
 struct Apps(Vec<AppSlot>);
 
@@ -388,9 +387,9 @@ struct AppSlot {
     app: Box<dyn Application>,
     session: SessionId,
     port: u16,
-    /// Counts its requests to be woken; only the last one is valid.
+    /// Counts wake-up requests; only the last one is valid.
     generation: u32,
-    /// What the node has not taken: as much as it sends before it minds
+    /// Messages that the node has not accepted: those sent before the application reacts to
     /// [`Application::held_back`].
     held: VecDeque<Box<[u8]>>,
 }
@@ -414,7 +413,7 @@ impl Apps {
     }
 }
 
-/// Brings a node's messages to its applications.
+/// Delivers a node's messages to its applications.
 struct ToApps<'a, 'b> {
     sessions: &'a [u32],
     apps: &'a mut Apps,
@@ -434,10 +433,10 @@ impl Sink for ToApps<'_, '_> {
     }
 }
 
-/// The arena that the nodes of a world share.
+/// The transmit arena shared by the nodes of a world.
 pub fn arena() -> Rc<RefCell<TxArena>> {
     Rc::new(RefCell::new(TxArena::new(64 << 10, 64)))
 }
 
-/// As a daemon: all that is there is heard before any timer is looked at.
+/// As in the daemon, all datagrams that have arrived are processed before any timer.
 pub const AFTER_DATAGRAMS: Duration = Duration::from_nanos(1);

@@ -1,4 +1,4 @@
-//! An application on plain UDP, without any node.
+//! An application on plain UDP, without a node.
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use crate::app::{Application, Io, Outbox};
@@ -6,12 +6,12 @@ use trunkline_net::{Endpoint, Protocol, VertexId};
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 
-/// An [`Application`] whose packets are datagrams to ports of one other host.
+/// An [`Application`] that sends its packets as datagrams to ports of one other host.
 pub struct PlainApp {
     pub app: Box<dyn Application>,
     pub port: u16,
     to: VertexId,
-    /// Which of its wishes to be woken is the last, which is valid.
+    /// Number of its last wake-up request, the only valid one.
     generation: u64,
     outbox: Outbox,
 }

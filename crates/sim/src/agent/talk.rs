@@ -1,16 +1,16 @@
-//! Packets of one size at given times over UDP, as a codec makes them.
+//! Packets of one size at given times over UDP, like a codec's.
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol};
 
-/// Bytes of the packet's number, in front of each payload.
+/// Length of the packet's number in front of each payload, in bytes.
 const NUMBER: usize = 4;
-/// The longest payload of a [`Talker`], in bytes: G.711 of 100 ms is 800.
+/// Maximum payload of a [`Talker`], in bytes; 100 ms of G.711 take 800.
 pub const MAX_PAYLOAD: usize = 1_400;
 
-/// Sends each packet when it becomes due, whatever becomes of it.
+/// Sends each packet when it becomes due, regardless of losses.
 #[derive(Clone, Debug)]
 pub struct Talker {
     port: u16,
@@ -21,8 +21,8 @@ pub struct Talker {
 }
 
 impl Talker {
-    /// Sends from `port` to `to`, where a [`Listener`] for the same packets is, a payload of
-    /// `bytes`, 4 to [`MAX_PAYLOAD`], at each of the times `due`, which are in order.
+    /// Sends a payload of `bytes`, 4 to [`MAX_PAYLOAD`], at each of the times `due`, which must be
+    /// in order, from `port` to `to`. There must be a [`Listener`] for the same packets.
     ///
     /// # Panics
     ///
@@ -57,19 +57,19 @@ impl Agent for Talker {
     }
 }
 
-/// Notes when each packet of a [`Talker`] arrives.
+/// Records when each packet of a [`Talker`] arrives.
 #[derive(Clone, Debug)]
 pub struct Listener {
     arrived: Vec<Option<Time>>,
 }
 
 impl Listener {
-    /// Expects so many packets; what has a higher number is ignored.
+    /// Expects this many packets; those with higher numbers are ignored.
     pub fn new(packets: usize) -> Listener {
         Listener { arrived: vec![None; packets] }
     }
 
-    /// When each packet arrived first, if it did.
+    /// First arrival of each packet; `None` if it did not arrive.
     pub fn arrived(&self) -> &[Option<Time>] {
         &self.arrived
     }

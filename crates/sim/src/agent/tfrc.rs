@@ -1,8 +1,8 @@
-//! A flow whose rate TFRC controls: packets that become due at given times wait in a bounded
+//! A flow with a rate controlled by TFRC: packets that become due at given times wait in a bounded
 //! queue until the sender may send them, and the receiver reports back.
 //!
-//! In front of each payload are TFRC's own header and the number of the packet; both count as
-//! payload, so that a packet is as long on the wire as one of DCCP with the same payload.
+//! Each payload begins with TFRC's header and the packet's number. Both count as payload, so that a
+//! packet is as long on the wire as a DCCP packet with the same payload.
 
 use super::{Agent, AgentIo, Outgoing, Received};
 use std::collections::VecDeque;
@@ -11,39 +11,39 @@ use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol};
 use trunkline_rate::tfrc::{Config, DATA_BYTES, Data, FEEDBACK_BYTES, Feedback, Receiver, Sender};
 
-/// Bytes of the packet's number, behind TFRC's header.
+/// Length of the packet's number behind TFRC's header, in bytes.
 const NUMBER: usize = 4;
-/// The shortest payload: TFRC's header and the packet's number.
+/// Minimum payload in bytes: TFRC's header and the packet's number.
 pub const MIN_PAYLOAD: usize = DATA_BYTES + NUMBER;
-/// The longest payload, in an Ethernet frame over IPv6 and DCCP.
+/// Maximum payload in bytes, in an Ethernet frame over IPv6 and DCCP.
 pub const MAX_PAYLOAD: usize = 1_500 - Protocol::DCCP.headers();
 
-/// The next packet becomes due.
+/// Wake-up for the next packet that becomes due.
 const DUE: u64 = 0;
-/// The sender may send.
+/// Wake-up for the time at which the sender may send.
 const SEND: u64 = 1;
-/// The sender's timer for missing reports expires.
+/// Wake-up for the sender's timer for missing reports.
 const TIMER: u64 = 2;
 
-/// What becomes of a packet at its sender.
+/// Fate of a packet at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// The queue was full when the packet became due.
     Dropped,
-    /// The packet still waits in the queue.
+    /// The packet is still in the queue.
     Waits,
     /// The packet left at this time.
     At(Time),
 }
 
-/// The packets of a flow, which both ends know.
+/// Parameters of a flow that both ends share.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The number that both ends tell the flow by.
+    /// Number that identifies the flow to both ends.
     pub id: u32,
-    /// When each packet becomes due, in order.
+    /// Time at which each packet becomes due, in order.
     pub due: Rc<[Time]>,
-    /// Bytes of each payload, from [`MIN_PAYLOAD`] to [`MAX_PAYLOAD`].
+    /// Length of each payload in bytes, from [`MIN_PAYLOAD`] to [`MAX_PAYLOAD`].
     pub bytes: usize,
     /// The TOS byte of packets and reports.
     pub tos: u8,
@@ -57,19 +57,19 @@ pub struct Source {
     to: Endpoint,
     flow: Flow,
     sender: Sender,
-    /// Numbers of the packets that wait.
+    /// Numbers of the packets in the queue.
     queue: VecDeque<u32>,
     room: usize,
     sent: Vec<Sent>,
-    /// The pending wake-up for sending, so that there is one at most.
+    /// The scheduled wake-up for sending; there is at most one.
     send_at: Option<Time>,
     timer_at: Time,
     refused: u64,
 }
 
 impl Source {
-    /// Sends a flow from `port` to `to`, where a [`Sink`] for the same flow is. At most `room`
-    /// packets wait, 1 or more; what becomes due beyond that is dropped. The flow begins `now`.
+    /// Sends a flow from `port` to the [`Sink`] for the same flow at `to`, beginning `now`. At most
+    /// `room` packets, 1 or more, wait in the queue; further ones are dropped when they become due.
     ///
     /// # Panics
     ///
@@ -90,32 +90,32 @@ impl Source {
         }
     }
 
-    /// What became of each packet that has become due so far.
+    /// Fate of each packet that has become due so far.
     pub fn sent(&self) -> &[Sent] {
         &self.sent
     }
 
-    /// When each packet becomes due, those that haven't yet included.
+    /// Time at which each packet becomes due, including future ones.
     pub fn due(&self) -> &[Time] {
         &self.flow.due
     }
 
-    /// How many packets wait.
+    /// Number of packets in the queue.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// TFRC's sender, with the rate that it allows.
+    /// TFRC's sender, with the current rate.
     pub fn sender(&self) -> &Sender {
         &self.sender
     }
 
-    /// How many reports were refused.
+    /// Number of reports that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Queues what is due, sends what may be sent, and asks to be woken for the rest.
+    /// Sends the queued packets that may leave now, and schedules wake-ups for the rest.
     fn go_on(&mut self, io: &mut AgentIo<'_>) {
         let now = io.now();
         while let Some(&number) = self.queue.front() {
@@ -131,7 +131,7 @@ impl Source {
         }
         if !self.queue.is_empty() {
             let at = self.sender.next_send().max(now);
-            // A wake-up that comes too early finds nothing to send; one too late would delay.
+            // An early wake-up finds nothing to send; a late one would delay a packet.
             if self.send_at.is_none_or(|pending| at < pending) {
                 self.send_at = Some(at);
                 io.wake_at(at, SEND);
@@ -144,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Takes the packets that are due into the queue, or drops them.
+    /// Queues the packets that are due, or drops them.
     fn take_due(&mut self, io: &mut AgentIo<'_>) {
         while let Some(&due) = self.flow.due.get(self.sent.len())
             && due <= io.now()
@@ -154,7 +154,7 @@ impl Source {
             self.sent.push(if has_room { Sent::Waits } else { Sent::Dropped });
             if has_room {
                 self.queue.push_back(number);
-                // What may leave at once makes room for the next.
+                // A packet that may leave at once makes room for the next.
                 self.go_on(io);
             }
         }
@@ -188,7 +188,7 @@ impl Agent for Source {
     }
 }
 
-/// The receiving end: it notes when each packet arrived, and reports to the sender.
+/// The receiving end, which records when each packet arrived, and reports to the sender.
 pub struct Sink {
     port: u16,
     tos: u8,
@@ -203,7 +203,7 @@ impl Sink {
         Sink { port, tos: flow.tos, receiver, arrived: vec![None; flow.due.len()] }
     }
 
-    /// When each packet of the flow arrived, if it did.
+    /// Arrival time of each packet of the flow; `None` if it did not arrive.
     pub fn arrived(&self) -> &[Option<Time>] {
         &self.arrived
     }

@@ -1,4 +1,4 @@
-//! A sink for long calls.
+//! A compact sink for long calls.
 
 use super::{Arrival, Heard, Sinks};
 use crate::app::{Application, Io};
@@ -7,22 +7,21 @@ use std::collections::BTreeMap;
 use trunkline_overlay::session::wire::ToClient;
 use trunkline_overlay::wire::NodeId;
 
-/// As [`VoiceSink`](super::VoiceSink), with four bytes for each packet instead
-/// of 24: of two million packets it keeps 8 MB. Delays are rounded up to
-/// microseconds, so that a packet later than a deadline of whole microseconds
-/// stays later.
+/// A sink like [`VoiceSink`](super::VoiceSink) with four bytes per packet instead of 24: two
+/// million packets take 8 MB. Delays are rounded up to microseconds, so that a packet later than a
+/// deadline of whole microseconds remains later.
 #[derive(Clone, Default, Debug)]
 pub struct VoiceLog {
     flows: BTreeMap<(NodeId, u16), FlowLog>,
-    /// Packets of no [`VoiceSource`](super::VoiceSource).
+    /// Number of packets that no [`VoiceSource`](super::VoiceSource) sent.
     pub foreign: u64,
 }
 
-/// What a [`VoiceLog`] knows of one flow.
+/// Record of one flow at a [`VoiceLog`].
 #[derive(Clone, Default, Debug)]
 pub struct FlowLog {
-    /// By number; 0 is missing, or else the delay in µs plus one, and on top of
-    /// it [`RECOVERED`].
+    /// First arrival of each packet, by number: 0 if missing, else the delay in µs plus one, with
+    /// [`RECOVERED`] as a flag.
     packets: Vec<u32>,
     duplicates: u64,
 }
@@ -30,8 +29,7 @@ pub struct FlowLog {
 const RECOVERED: u32 = 1 << 31;
 
 impl FlowLog {
-    /// The first arrival of packet `number`; delays above 35 minutes are noted
-    /// as such.
+    /// First arrival of packet `number`; delays above 35 minutes are recorded as 35 minutes.
     pub fn arrival(&self, number: u64) -> Option<Arrival> {
         let note = *self.packets.get(usize::try_from(number).ok()?)?;
         let micros = (note & !RECOVERED).checked_sub(1)?;
@@ -39,7 +37,7 @@ impl FlowLog {
         Some(Arrival { delay, recovered: note & RECOVERED != 0 })
     }
 
-    /// Packets that arrived again.
+    /// Number of duplicate packets in the flow.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
@@ -59,7 +57,7 @@ impl FlowLog {
 }
 
 impl VoiceLog {
-    /// What came of the flow from this node (0 on a plain path) and port.
+    /// The flow from this node (0 on a plain path) and port, if any packet arrived.
     pub fn flow(&self, from: (NodeId, u16)) -> Option<&FlowLog> {
         self.flows.get(&from)
     }

@@ -1,4 +1,4 @@
-//! What a world is made of.
+//! Construction of a world.
 
 use super::{AppPlace, PlainEnd, Wire, World};
 use crate::agent::overlay::OverlayNode;
@@ -16,8 +16,8 @@ use trunkline_overlay::node::{Config, Node, Start};
 use trunkline_overlay::wire::Incarnation;
 
 impl World {
-    /// A host whose node starts now. The addresses in `config` must be those
-    /// that [`address`] gives to the other ends.
+    /// Adds a host, and starts its node now. The addresses in `config` must be those that
+    /// [`address`] gives for the other ends.
     ///
     /// # Errors
     ///
@@ -41,13 +41,12 @@ impl World {
         Ok(host)
     }
 
-    /// A host without a node, for agents on plain IP.
+    /// Adds a host without a node, for agents on plain IP.
     pub fn add_plain_host(&mut self) -> HostId {
         self.add_machine(ip_of(HostId(self.places.hosts.len() as u32)))
     }
 
-    /// A router, which passes packets on. It takes them from cables; see
-    /// [`World::cable`].
+    /// Adds a router, which forwards packets between cables; see [`World::cable`].
     pub fn add_router(&mut self) -> RouterId {
         let vertex = self.net.router();
         self.note_vertex(None, Ipv4Addr::UNSPECIFIED);
@@ -73,14 +72,12 @@ impl World {
         self.net.tap_mut().vertex(ip);
     }
 
-    /// A wire between the first links of `a` and `b` that lead to each other,
-    /// have the same path label and are not connected yet. It carries nothing
-    /// else.
+    /// Adds a wire between the first links of `a` and `b` that lead to each other, have the same
+    /// path label and are not connected yet. It carries nothing else.
     ///
     /// # Errors
     ///
-    /// If there are no such links, one has a wrong address, or a model is
-    /// invalid.
+    /// If there are no such links, one has a wrong address, or a model is invalid.
     pub fn connect(
         &mut self,
         a: HostId,
@@ -104,8 +101,8 @@ impl World {
         Ok(wire)
     }
 
-    /// As [`World::connect`], by the hosts' cables and the routers between them
-    /// in place of a wire: what else goes there shares the way.
+    /// Connects links as [`World::connect`] does, but over the hosts' cables and the routers
+    /// between them instead of a wire: other traffic shares this path.
     ///
     /// # Errors
     ///
@@ -117,7 +114,7 @@ impl World {
         Ok(())
     }
 
-    /// The first links of two nodes that lead to each other and are free.
+    /// The first unconnected links of two nodes that lead to each other.
     fn pair(&self, a: HostId, b: HostId) -> Result<[u16; 2], WorldError> {
         self.places.node(a)?;
         let link_a = self.free_link(a, b, None)?;
@@ -128,7 +125,7 @@ impl World {
         Ok([link_a, link_b])
     }
 
-    /// Connects two links' ends.
+    /// Connects the two ends of a link.
     fn plug(&mut self, a: (HostId, u16, VertexId), b: (HostId, u16, VertexId)) {
         for ((host, link, vertex), (peer, back, far)) in [(a, b), (b, a)] {
             let [outside, port] = [address(host, link), address(peer, back)].map(|a| a.port());
@@ -138,9 +135,8 @@ impl World {
         }
     }
 
-    /// A cable between a host's own interface, or a router, and another. Packets
-    /// of the hosts' agents, and of links that were connected by
-    /// [`World::connect_routed`], take the shortest way over cables.
+    /// Adds a cable between two hosts' own interfaces or routers. Packets of the hosts' agents, and
+    /// of links connected by [`World::connect_routed`], take the shortest path over cables.
     ///
     /// # Errors
     ///
@@ -156,7 +152,7 @@ impl World {
         self.add_wire(vertices, [ab, ba], None, None).map_err(WorldError::CableModel)
     }
 
-    /// A host's own interface, or a router.
+    /// Vertex of a host's own interface, or of a router.
     pub(super) fn vertex(&self, spot: impl Into<Spot>) -> VertexId {
         match spot.into() {
             Spot::Host(host) => self.places.hosts[host.0 as usize].vertex,
@@ -164,10 +160,9 @@ impl World {
         }
     }
 
-    /// A path without an overlay, for applications on plain UDP, between two
-    /// hosts of its own. With `beside`, it has the same loss and jitter processes
-    /// as that wire, so that both meet the same luck as far as their models are
-    /// alike.
+    /// Adds a path without an overlay, for applications on plain UDP, between two new hosts. With
+    /// `beside`, it has the same loss and jitter processes as that wire, so that both meet the same
+    /// losses as far as their models agree.
     ///
     /// # Errors
     ///
@@ -182,8 +177,7 @@ impl World {
         for model in &models {
             model.validate().map_err(WorldError::PlainModel)?;
         }
-        // Made-up addresses: in the networks for measurements (RFC 2544, appendix
-        // C.2.2).
+        // Made-up addresses in the networks reserved for measurements (RFC 2544, appendix C.2.2).
         let [_, _, high, low] = (self.wires.len() as u32 + 1).to_be_bytes();
         let hosts = [18, 19].map(|net| self.add_machine(Ipv4Addr::new(198, net, high, low)));
         let vertices = hosts.map(|host| self.places.hosts[host.0 as usize].vertex);
@@ -232,15 +226,15 @@ impl World {
         expected: SocketAddr,
     ) -> Result<(), WorldError> {
         let configured = self.overlay_node(at).config.links[usize::from(link)].address;
-        // An end without an address learns it from the first envelope.
+        // An end without a configured address learns it from the first envelope.
         match configured.is_none_or(|a| a == expected) {
             true => Ok(()),
             false => Err(WorldError::Address(at, to)),
         }
     }
 
-    /// Attaches an application to `host` through a session of its own with its
-    /// node, bound to the virtual port `port` (0 for any free one), and starts it.
+    /// Attaches an application to `host` through a new session with its node, bound to the virtual
+    /// port `port` (0 for any free one), and starts it.
     ///
     /// # Errors
     ///
@@ -272,8 +266,8 @@ impl World {
         self.attach_udp(end.host, port, end.peer, app).map_err(|_| WorldError::PlainPort(port))
     }
 
-    /// Attaches an application to a UDP port of `host`, without any node: what it
-    /// sends goes to ports of `peer`. Starts it.
+    /// Attaches an application to a UDP port of `host`, without a node, and starts it. Its packets
+    /// go to ports of `peer`.
     ///
     /// # Errors
     ///
@@ -295,8 +289,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`WorldError::PortTaken`], by another agent; a node has those that
-    /// [`address`] says for its links.
+    /// [`WorldError::PortTaken`] if another agent has the port; a node has the ports that
+    /// [`address`] gives for its links.
     pub fn bind<A: Agent>(
         &mut self,
         host: HostId,
@@ -313,20 +307,21 @@ impl World {
         Ok(AgentId::new(index))
     }
 
-    /// Drops what is sent while so many packets are under way in the whole network, as
-    /// [`DropReason::NoRoom`](trunkline_net::DropReason::NoRoom); any number, unless set.
+    /// Limits the number of packets on their way in the whole network. Packets sent above the limit
+    /// are dropped as [`DropReason::NoRoom`](trunkline_net::DropReason::NoRoom). By default there
+    /// is no limit.
     pub fn set_packet_limit(&mut self, packets: usize) {
         self.net.set_limit(packets);
     }
 
-    /// Puts IPv4's header of 20 bytes in front of what is sent from now on, where it was
-    /// IPv6's of 40. Agents that say how long their headers are keep theirs.
+    /// Uses IPv4's header of 20 bytes for everything sent from now on, instead of IPv6's of 40.
+    /// Agents that set the length of their headers keep it.
     pub fn use_ipv4(&mut self) {
         self.places.shorter_by = 20;
     }
 
-    /// Counts what the agent on this port sends from now on in the ledgers of
-    /// `class`. A node is on the port of [`address`] of any of its links.
+    /// Counts everything that the agent on this port sends from now on in the ledgers of `class`. A
+    /// node is on the port that [`address`] gives for any of its links.
     ///
     /// # Errors
     ///
@@ -344,7 +339,7 @@ impl World {
         Ok(())
     }
 
-    /// Where an agent at this port of `host` is reached.
+    /// Endpoint of an agent at this port of `host`.
     pub fn endpoint(&self, host: HostId, port: u16) -> Endpoint {
         Endpoint { vertex: self.places.hosts[host.0 as usize].vertex, port }
     }
@@ -360,8 +355,8 @@ impl World {
         AppId::new(self.apps.len() as u32 - 1)
     }
 
-    /// A start of `host`'s node now. Nodes share the seed, which the forwarder
-    /// mixes with their ids; their keys must have nothing in common.
+    /// Parameters for starting `host`'s node now. All nodes share the seed, which the forwarder
+    /// mixes with their ids; their keys must be unrelated.
     pub(super) fn start_of(&self, host: HostId, incarnation: u64, seed: u64) -> Start {
         let secret = seed ^ ((u64::from(host.0) + 1) << 32);
         let incarnation = incarnation_of(incarnation);
@@ -370,14 +365,14 @@ impl World {
     }
 }
 
-/// The incarnation of a node at its start number `start`. A daemon's are nanoseconds: however often
-/// a node counts them up, for a link that takes another's place, it gets nowhere near its next
-/// start; and the low 16 bits, by which reliable links tell starts, differ too.
+/// The incarnation of a node at its start number `start`. A daemon uses nanoseconds: even if a node
+/// increments its incarnation whenever one link replaces another, it doesn't get near that of its
+/// next start. The low 16 bits, by which reliable links distinguish starts, differ too.
 fn incarnation_of(start: u64) -> Incarnation {
     Incarnation(1 + (start - 1) * ((1 << 32) + 1_009))
 }
 
-/// The address of a host's interfaces.
+/// Address of a host's interfaces.
 fn ip_of(host: HostId) -> Ipv4Addr {
     match address(host, 0).ip() {
         IpAddr::V4(ip) => ip,

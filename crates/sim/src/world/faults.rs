@@ -1,4 +1,4 @@
-//! What happens to a world's wires and hosts while it runs.
+//! Faults and other changes to wires and hosts of a running world.
 
 use super::World;
 use crate::agent::overlay::OverlayNode;
@@ -14,13 +14,12 @@ use trunkline_net::{DirectionId, NetError};
 use trunkline_overlay::node::Node;
 
 impl World {
-    /// Gives the direction of `wire` that begins at `end` another model, from
-    /// now on; see [`Impairment::change`](trunkline_base::link_model::Impairment::change).
+    /// Changes the model of the direction of `wire` that begins at `end`, from now on; see
+    /// [`Impairment::change`](trunkline_base::link_model::Impairment::change).
     ///
     /// # Errors
     ///
-    /// [`WorldError::Change`] if the model is invalid; then nothing has
-    /// changed.
+    /// [`WorldError::Change`] if the model is invalid; then nothing has changed.
     pub fn change(
         &mut self,
         wire: WireId,
@@ -33,37 +32,37 @@ impl World {
         })
     }
 
-    /// What the direction of `wire` that begins at `end` does now.
+    /// Current model of the direction of `wire` that begins at `end`.
     pub fn model(&self, wire: WireId, end: WireEnd) -> &LinkModel {
         self.net
             .model(DirectionId(end.direction(wire)))
             .expect("every wire but a cell's has models")
     }
 
-    /// Gives what is sent from `end` of `wire` another source port, from now on, as
-    /// a NAT does that has forgotten a mapping: what is on the wire seems to come
-    /// from there, too, as if the NAT were at the far end. What is sent to the port
-    /// before reaches nobody.
+    /// From now on, gives datagrams sent from `end` of `wire` another source port, like a NAT that
+    /// has lost a mapping. Datagrams already on the wire also appear to come from the new port, as
+    /// if the NAT were at the far end. Datagrams sent to the old port are lost.
     pub fn rebind(&mut self, wire: WireId, end: WireEnd) {
         let Some(ends) = self.wires[wire.0 as usize].link else { return };
         let (host, link) = ends[end.index()];
         self.places.rebind(host, link);
     }
 
-    /// From now on loses everything that is sent from `end` of `wire`; the
-    /// other direction stays as it is. Nobody is told.
+    /// Loses everything sent from `end` of `wire` from now on, without notice to either end; the
+    /// other direction stays as it is.
     pub fn blackhole(&mut self, wire: WireId, end: WireEnd) {
         let model = LinkModel { loss: Loss::EVERYTHING, ..self.model(wire, end).clone() };
         self.change(wire, end, model).expect("a valid model stays one");
     }
 
-    /// Cuts a wire: loses everything in both directions. What is on it arrives.
+    /// Cuts a wire: everything sent in either direction is lost. Datagrams already on the wire
+    /// arrive.
     pub fn cut(&mut self, wire: WireId) {
         self.blackhole(wire, WireEnd::First);
         self.blackhole(wire, WireEnd::Second);
     }
 
-    /// Gives both directions of `wire` the models that it was connected with.
+    /// Restores the models of both directions of `wire` to those that it was connected with.
     pub fn mend(&mut self, wire: WireId) {
         for end in [WireEnd::First, WireEnd::Second] {
             let original = self.wires[wire.0 as usize].originals[end.index()].clone();
@@ -71,35 +70,31 @@ impl World {
         }
     }
 
-    /// Lets the datagrams of a wire say that their senders mind marks (ECT(0),
-    /// RFC 3168), so that a queue with
-    /// [`Red::ecn`](trunkline_base::link_model::Red::ecn) marks them instead of
-    /// dropping them. Marks are counted and captured; no node looks at them
-    /// yet.
+    /// Marks the datagrams of a wire as ECN-capable (ECT(0), RFC 3168), so that a queue with
+    /// [`Red::ecn`](trunkline_base::link_model::Red::ecn) marks them instead of dropping them.
+    /// Marks are counted and captured, but nodes don't react to them yet.
     pub fn ecn_capable(&mut self, wire: WireId) {
         for vertex in self.wires[wire.0 as usize].vertices {
             self.places.ifaces[vertex.0 as usize].ecn_capable = true;
         }
     }
 
-    /// Records from now on what passes an end of a wire, as `tcpdump` on the
-    /// host there would: pcapng with raw IPv4 packets, nanoseconds since
-    /// [`Time::ZERO`] as time. Wrap a file in a `BufWriter`, and call
-    /// [`World::finish_captures`] at the end.
+    /// Captures the traffic at an end of a wire from now on, as `tcpdump` on the host there would:
+    /// pcapng with raw IPv4 packets, and nanoseconds since [`Time::ZERO`] as time. Wrap a file in a
+    /// `BufWriter`, and call [`World::finish_captures`] at the end.
     ///
-    /// What is sent has, if it will not arrive or is marked, a comment that
-    /// says so (`frame.comment` in Wireshark): lost on the wire, dropped by
-    /// the queue, marked by the queue. What is received comes when it arrives.
-    /// The identification field counts the datagrams in each direction, so that
-    /// one is found again at the other end. The addresses are those that
-    /// [`address`](crate::address) gives; the ends of a plain path have 198.18.0.0/16 and
-    /// 198.19.0.0/16. A packet is 20 bytes shorter than in
-    /// [`World::ledgers`], which count the headers of IPv6.
+    /// A sent datagram that will not arrive, or is marked, has a comment (`frame.comment` in
+    /// Wireshark): lost on the wire, dropped by the queue, or marked by the queue. A received
+    /// datagram appears at its time of arrival. The identification field counts the datagrams in
+    /// each direction, to find them again at the other end. Addresses are those that
+    /// [`address`](crate::address) gives; the ends of a plain path are in 198.18.0.0/16 and
+    /// 198.19.0.0/16. A packet is 20 bytes shorter than in [`World::ledgers`], which count the
+    /// headers of IPv6.
     ///
     /// # Errors
     ///
-    /// If `out` does not take the beginning of the file, or a capture there
-    /// before could not be written to its end.
+    /// If `out` does not accept the beginning of the file, or an earlier capture there could not be
+    /// completed.
     pub fn capture(
         &mut self,
         wire: WireId,
@@ -118,54 +113,51 @@ impl World {
     ///
     /// # Errors
     ///
-    /// The first thing that could not be written.
+    /// The first write error of any capture.
     pub fn finish_captures(&mut self) -> Result<(), CaptureError> {
         self.net.tap_mut().finish_captures()
     }
 
-    /// Ends `host` without a word to anyone, its node and all other agents. What
-    /// reaches the host from now on, or its applications and agents send, is
-    /// lost, until [`World::restart`].
+    /// Ends `host`'s node and all its other agents without notice to any peer. Everything that
+    /// reaches the host, or that its applications and agents send, is lost until
+    /// [`World::restart`].
     pub fn crash(&mut self, host: HostId) {
         self.places.hosts[host.0 as usize].down = true;
     }
 
-    /// Stops `host`'s node as its daemon does on SIGTERM: it says goodbye, ends
-    /// when [`Node::leave`] permits, and from then on is as after
-    /// [`World::crash`]; other agents of the host stay.
+    /// Stops `host`'s node as its daemon does on SIGTERM: it says goodbye and ends when
+    /// [`Node::leave`] permits. After that its state is as after [`World::crash`]; the host's other
+    /// agents keep running.
     pub fn stop(&mut self, host: HostId) {
         self.call_node(host, OverlayNode::stop);
     }
 
-    /// Gives `host` no processor time until `until`: neither its node nor its
-    /// applications nor any other agent there do anything. Datagrams that reach it wait in the socket's
-    /// buffer, as far as that goes, and are then all there at once, each with the
-    /// time at which it came.
+    /// Gives `host` no processor time until `until`: its node, applications and other agents do
+    /// nothing. Datagrams that reach it wait in the socket's buffer as far as it has room, and are
+    /// then processed at once, each with its own time of arrival.
     pub fn stall(&mut self, host: HostId, until: Time) {
         let host = &mut self.places.hosts[host.0 as usize];
         host.stall = Stall { until, ..host.stall };
     }
 
-    /// Datagrams lost so far because `host` was stalled for so long that its
-    /// socket's buffer was full.
+    /// Number of datagrams lost so far because `host` was stalled and its socket's buffer was full.
     pub fn overflowed(&self, host: HostId) -> u64 {
         self.places.hosts[host.0 as usize].stall.overflowed
     }
 
-    /// Ends `host`'s node as a crash would, if it still runs, and starts a new
-    /// one with the same configuration and the next incarnation. Its
-    /// applications attach again at once and notice nothing but what is lost.
+    /// Restarts `host`'s node, as if after a crash if it still runs, with the same configuration
+    /// and the next incarnation. Its applications attach again at once, and notice only the losses.
     ///
     /// # Errors
     ///
-    /// None that [`World::add_host`] and [`World::attach`] did not give before.
+    /// None that [`World::add_host`] and [`World::attach`] did not return before.
     pub fn restart(&mut self, host: HostId) -> Result<(), WorldError> {
         self.restart_ahead(host, Duration::ZERO)
     }
 
-    /// As [`World::restart`], with a wall clock that is `ahead` of the world's, by
-    /// which the node numbers its starts: a later one without may so be taken for
-    /// an earlier.
+    /// Restarts a node as [`World::restart`] does, with a wall clock that is `ahead` of the
+    /// world's. The node numbers its starts by that clock, so a later start without `ahead` may be
+    /// taken for an earlier one.
     ///
     /// # Errors
     ///
@@ -189,14 +181,13 @@ impl World {
             .map_err(|(port, refusal)| WorldError::of_session(host, port, refusal))
     }
 
-    /// Does to `host`'s node, now, what its operator or driver might: changes
-    /// its settings, drains it, sends an echo.
+    /// Performs an action of an operator or driver on `host`'s node, now: changes its settings,
+    /// drains it, or sends an echo.
     pub fn operate<R>(&mut self, host: HostId, act: impl FnOnce(Time, &mut Node) -> R) -> R {
         self.call_node(host, |node, io| node.operate(io, act))
     }
 
-    /// Lets `host`'s node receive a datagram, now, from an address that no host of this
-    /// world has.
+    /// Delivers a datagram to `host`'s node, now, from an address that no host of this world has.
     pub fn inject(&mut self, host: HostId, from: SocketAddr, datagram: &mut [u8]) {
         self.call_node(host, |node, io| node.inject(from, datagram, io));
     }

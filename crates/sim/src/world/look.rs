@@ -1,4 +1,4 @@
-//! What a world looks like now.
+//! Access to the current state of a world.
 
 use super::{AppPlace, World};
 use crate::agent::overlay::OverlayNode;
@@ -15,20 +15,20 @@ use trunkline_overlay::node::Node;
 use trunkline_overlay::wire::NodeId;
 
 impl World {
-    /// The present: the time of the last event, or the end of the last run.
+    /// Current time: that of the last event, or the end of the last run.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// An application.
+    /// The application with this id.
     pub fn app<A: Application>(&self, id: AppId<A>) -> &A {
         let (app, _) = self.app_at(self.app_place(id));
         let app: &dyn Any = app;
         app.downcast_ref().expect("an id has the type it was given out for")
     }
 
-    /// Node and virtual port that packets of an application come from. On a
-    /// plain path the node is 0.
+    /// Node and virtual port from which an application's packets come. On a plain path the node is
+    /// 0.
     pub fn origin<A>(&self, id: AppId<A>) -> (NodeId, u16) {
         let place = self.app_place(id);
         let node = match place {
@@ -56,37 +56,36 @@ impl World {
         }
     }
 
-    /// An agent.
+    /// The agent with this id.
     pub fn agent<A: Agent>(&self, id: AgentId<A>) -> &A {
         let agent: &dyn Any = &*self.agents[id.index as usize].agent;
         agent.downcast_ref().expect("an id has the type it was given out for")
     }
 
-    /// How many hosts there are, those without a node and the two of each plain
-    /// path included; they are numbered from 0.
+    /// Number of hosts, including those without a node and the two of each plain path; they are
+    /// numbered from 0.
     pub fn hosts(&self) -> u32 {
         self.places.hosts.len() as u32
     }
 
-    /// How many wires there are, plain paths and cables included; they are numbered
-    /// from 0.
+    /// Number of wires, including plain paths and cables; they are numbered from 0.
     pub fn wires(&self) -> u32 {
         self.wires.len() as u32
     }
 
-    /// The hosts that have a node.
+    /// All hosts that have a node.
     pub(crate) fn overlay_hosts(&self) -> impl Iterator<Item = HostId> {
         let hosts = self.places.hosts.iter().zip(0..);
         hosts.filter(|(host, _)| host.node.is_some()).map(|(_, id)| HostId(id))
     }
 
-    /// The two hosts of a wire that is one link's alone.
+    /// The two hosts of a wire that is dedicated to one link.
     pub(crate) fn link_of(&self, wire: WireId) -> Option<[HostId; 2]> {
         self.wires[wire.0 as usize].link.map(|ends| ends.map(|(host, _)| host))
     }
 
-    /// The two hosts of each link over cables and routers of which some packets
-    /// arrive, both ways.
+    /// The two hosts of each link over cables and routers that delivers some packets in both
+    /// directions.
     pub(crate) fn routed_links(&self) -> impl Iterator<Item = [HostId; 2]> {
         let hosts = (0..).map(HostId).zip(&self.places.hosts);
         let ports = hosts.flat_map(|(id, host)| {
@@ -112,7 +111,7 @@ impl World {
         at.down || (at.node.is_some() && self.overlay_node(host).has_ended())
     }
 
-    /// The overlay's address of a host.
+    /// Node id of a host.
     ///
     /// # Panics
     ///
@@ -122,7 +121,7 @@ impl World {
         node.expect("a host with a node").1
     }
 
-    /// A host's node, for its counters.
+    /// The node of a host, for example to read its counters.
     ///
     /// # Panics
     ///
@@ -131,70 +130,68 @@ impl World {
         &self.overlay_node(host).node
     }
 
-    /// What a wire did to the datagrams from its first end to its second, and
-    /// back. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS), or
-    /// 28 for each datagram after [`World::use_ipv4`].
+    /// Ledgers of a wire, from its first end to its second and back: what its models did to the
+    /// datagrams. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS), or 28
+    /// for each datagram after [`World::use_ipv4`].
     pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
         directions(wire).map(|d| self.net.decided(d).expect("every wire but a cell's has models"))
     }
 
-    /// What came out of a wire and what did not, of packets of any class, in both
-    /// directions. Other than [`World::ledgers`], it counts a packet as arrived
-    /// when it arrives.
+    /// Ledgers of arrivals and losses on a wire in both directions, over packets of all classes. In
+    /// contrast to [`World::ledgers`], a packet counts as arrived only when it arrives.
     pub fn edge_ledgers(&self, wire: WireId) -> [EdgeLedger; 2] {
         directions(wire).map(|d| self.net.ledger(d))
     }
 
-    /// As [`World::edge_ledgers`], of packets of `class`; see
-    /// [`World::set_class`].
+    /// Ledgers like [`World::edge_ledgers`], for packets of `class`; see [`World::set_class`].
     pub fn class_ledgers(&self, wire: WireId, class: Class) -> [EdgeLedger; 2] {
         directions(wire).map(|d| self.net.ledger_of(d, class))
     }
 
-    /// What became of the packets of `class` from end to end.
+    /// End-to-end account of the packets of `class`.
     pub fn flow(&self, class: Class) -> Flow {
         self.net.flow(class)
     }
 
-    /// Keeps what the direction of `wire` that begins at `end` does to each class
-    /// in bins of time.
+    /// Starts recording each class in the direction of `wire` that begins at `end`, in bins of
+    /// time.
     pub fn record(&mut self, wire: WireId, end: WireEnd, bins: Bins) {
         self.net.record(DirectionId(end.direction(wire)), bins);
     }
 
-    /// The bins that [`World::record`] asked for.
+    /// The bins recorded since [`World::record`].
     pub fn bins(&self, wire: WireId, end: WireEnd, class: Class) -> &[Bin] {
         self.net.bins(DirectionId(end.direction(wire)), class)
     }
 
-    /// Sums up every datagram so far: when it was sent and where, its bytes,
-    /// and when it arrives. Two runs with equal digests are the same run.
+    /// Hash of every datagram so far: when and where it was sent, its bytes, and when it arrives.
+    /// Two runs with equal digests are the same run.
     pub fn digest(&self) -> u64 {
         self.net.tap().digest.value()
     }
 
-    /// Datagrams put on wires so far.
+    /// Number of datagrams put on wires so far.
     pub fn datagrams(&self) -> u64 {
         self.net.tap().datagrams
     }
 
-    /// Datagrams that nodes sent to an address where nobody is.
+    /// Number of datagrams that nodes sent to an address that no link leads to.
     pub fn misdirected(&self) -> u64 {
         self.overlay_hosts().map(|host| self.overlay_node(host).misdirected).sum()
     }
 
-    /// Datagrams on wires now, or waiting for a host that is stalled.
+    /// Number of datagrams on wires now, or waiting for a stalled host.
     pub fn in_flight(&self) -> usize {
         self.net.under_way()
     }
 
-    /// Events that are scheduled now: [`World::in_flight`] and timers.
+    /// Number of scheduled events: [`World::in_flight`] and timers.
     pub fn scheduled(&self) -> usize {
         self.net.scheduled() + self.timers.len()
     }
 }
 
-/// From the first end of a wire to its second, and back.
+/// Directions of a wire: from its first end to its second, and back.
 fn directions(wire: WireId) -> [DirectionId; 2] {
     let edge = EdgeId(wire.0);
     [edge.forward(), edge.reverse()]

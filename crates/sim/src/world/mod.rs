@@ -1,4 +1,4 @@
-//! Hosts, wires, what runs on them, and their clock.
+//! The world: hosts and wires, their agents, and a clock.
 
 mod build;
 mod faults;
@@ -22,49 +22,48 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_net::{Delivery, Network, VertexId};
 use trunkline_overlay::arena::TxArena;
 
-/// A network of hosts, routers, wires and what runs on the hosts, and its clock.
+/// A network of hosts, routers and wires, with the agents on the hosts, and its clock.
 ///
-/// Building is usually left to [`Topology`](crate::Topology). Then attach
-/// applications, [`run_until`](World::run_until) some time, and look at the
-/// applications, nodes and wires.
+/// It is usually built by a [`Topology`](crate::Topology). Then attach applications,
+/// [`run_until`](World::run_until) some time, and inspect applications, nodes and wires.
 pub struct World {
     seed: u64,
     now: Time,
     net: Network<Watch>,
     places: Places,
     wires: Vec<Wire>,
-    /// By router.
+    /// Vertex of each router.
     routers: Vec<VertexId>,
     agents: Vec<AgentSlot>,
-    /// By [`AppId`].
+    /// Location of each application, by [`AppId`].
     apps: Vec<AppPlace>,
     timers: Timers,
-    /// What waits for a stalled host.
+    /// Datagrams that wait for stalled hosts.
     held: Held,
     arena: Rc<RefCell<TxArena>>,
 }
 
-/// A wire, which is an edge of the network with the same number.
+/// A wire: the edge of the network with the same number.
 struct Wire {
     vertices: [VertexId; 2],
-    /// What it was connected with; of a cell's wire it means nothing.
+    /// The models that it was connected with; unused for a cell's wire.
     originals: [LinkModel; 2],
-    /// Which of the seed's loss processes its first direction has.
+    /// Number of the random stream of its first direction's loss process.
     stream: u64,
-    /// The two hosts and their links, if it is one link's alone.
+    /// The two hosts and link indices, if the wire is dedicated to one link.
     link: Option<[(HostId, u16); 2]>,
 }
 
-/// Where an application is.
+/// Location of an application.
 #[derive(Clone, Copy)]
 enum AppPlace {
-    /// One of this agent's, which is a node.
+    /// An application of this agent, which is a node.
     AtNode { agent: u32, index: u32 },
-    /// This agent's own.
+    /// The application of this agent, which has no node.
     Plain { agent: u32 },
 }
 
-/// Datagrams that wait for a stalled host, in places that are used again.
+/// Datagrams that wait for a stalled host, in reusable slots.
 #[derive(Default)]
 struct Held {
     places: Vec<Option<Delivery>>,
@@ -100,7 +99,7 @@ pub struct PlainEnd {
 }
 
 impl PlainEnd {
-    /// The wire of which this is an end.
+    /// The wire that this end belongs to.
     pub fn wire(self) -> WireId {
         self.wire
     }
@@ -112,8 +111,8 @@ impl PlainEnd {
 }
 
 impl World {
-    /// An empty world at [`Time::ZERO`]. Everything random in it (losses,
-    /// jitter, the nodes' choices) follows from `seed`.
+    /// An empty world at [`Time::ZERO`]. All its randomness (losses, jitter, the nodes' choices)
+    /// derives from `seed`.
     pub fn new(seed: u64) -> World {
         World {
             seed,
@@ -130,7 +129,7 @@ impl World {
         }
     }
 
-    /// Calls an agent.
+    /// Calls an agent by index.
     fn call<R>(
         &mut self,
         agent: u32,
@@ -147,7 +146,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If the host has none.
+    /// If the host has no node.
     pub(crate) fn call_node<R>(
         &mut self,
         host: HostId,

@@ -1,4 +1,4 @@
-//! Cells of 802.11e between hosts.
+//! Cells of 802.11e that connect hosts.
 
 use super::{Wire, World};
 use crate::error::WorldError;
@@ -7,17 +7,17 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_net::MediumId;
 use trunkline_net::wifi::{Cell, Config};
 
-/// Which cell of a world: see [`World::cell`].
+/// Handle of a cell in its world: see [`World::cell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CellId(MediumId);
 
 impl World {
-    /// A cell of 802.11e whose access point is a host or a router, and a wire over it to each
-    /// station, in their order; as many stations as there are, whatever `config` says. What
-    /// goes over it is told apart by its DSCP
-    /// ([`priority_of_tos`](trunkline_net::wifi::edca::priority_of_tos)). The wires' ledgers
-    /// count as others do ([`World::class_ledgers`]), but a cell's wire has no model: what
-    /// asks for one or changes it panics.
+    /// Adds a cell of 802.11e with a host or a router as access point, and a wire over it to each
+    /// of `stations`, in their order. Their number overrides the one in `config`. The DSCP of a
+    /// packet selects its priority
+    /// ([`priority_of_tos`](trunkline_net::wifi::edca::priority_of_tos)). The wires' ledgers work
+    /// as for others ([`World::class_ledgers`]), but a cell's wire has no model: reading or
+    /// changing it panics.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl World {
         Ok((CellId(medium), wires))
     }
 
-    /// Looks at a cell or changes it now; it wants the present time, which is
+    /// Reads or changes a cell now. The cell's methods need the current time, which is
     /// [`World::now`].
     pub fn with_cell<R>(&mut self, cell: CellId, look: impl FnOnce(&mut Cell) -> R) -> R {
         let seen = self.net.with_medium(self.now, cell.0, look);

@@ -1,4 +1,4 @@
-//! One thing after the other.
+//! The event loop of a world.
 
 use super::World;
 use crate::agent::Received;
@@ -9,7 +9,7 @@ use trunkline_base::Time;
 use trunkline_net::{Delivery, Moment};
 
 impl World {
-    /// Lets everything happen up to and with `end`.
+    /// Processes all events up to and including `end`.
     pub fn run_until(&mut self, end: Time) {
         let end_of = Moment::end_of(end);
         loop {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Until when a host does nothing.
+    /// End of a host's stall, if it is stalled now.
     fn stalled(&mut self, host: u32) -> Option<Time> {
         let stall = &mut self.places.hosts[host as usize].stall;
         if self.now < stall.until {
@@ -57,8 +57,7 @@ impl World {
         None
     }
 
-    /// Hands over a datagram that came at its `at`: before now if its host was
-    /// stalled.
+    /// Delivers a datagram that arrived at its `at`, which is before now if its host was stalled.
     fn arrive(&mut self, delivery: Delivery) {
         let (header, mut payload) = self.net.open(&delivery);
         let iface = self.places.ifaces[header.to.vertex.0 as usize];
@@ -76,7 +75,7 @@ impl World {
         self.net.release(delivery, payload);
     }
 
-    /// Keeps a datagram for a stalled host, if its socket's buffer has room.
+    /// Stores a datagram for a stalled host, if its socket's buffer has room.
     fn hold(&mut self, host: u32, until: Time, delivery: Delivery, payload: Vec<u8>) {
         let stall = &mut self.places.hosts[host as usize].stall;
         if stall.waiting == SOCKET_BUFFER {

@@ -1,4 +1,4 @@
-//! Whether all agree on a network whose links share cables and routers.
+//! Agreement of all nodes on a network with links over shared cables and routers.
 
 use std::time::Duration;
 use trunkline_base::Time;
@@ -8,8 +8,8 @@ use trunkline_overlay::node::{Config, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{Disagreement, HostId, WireEnd, World, WorldError, address};
 
-/// Three nodes in a triangle of links, all over one router, to which the first
-/// `cables` of them have one.
+/// Three nodes in a triangle of links, all over one router; only the first `cables` of them have a
+/// cable to it.
 fn star(cables: u32) -> Result<World, WorldError> {
     let mut world = World::new(1);
     let model = LinkModel { delay: Duration::from_millis(5), ..LinkModel::default() };
@@ -45,7 +45,7 @@ fn links_over_routers_are_looked_at() {
     world.run_until(Time::from_millis(10_000));
     assert_eq!(wrong(&world), None);
 
-    // The cable of the last: its links are dead at once, as soon as one direction is.
+    // The third node's cable: its links are dead as soon as one direction is.
     let cable = trunkline_sim::WireId(2);
     world.blackhole(cable, WireEnd::First);
     let dead = wrong(&world);

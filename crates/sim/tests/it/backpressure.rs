@@ -1,4 +1,4 @@
-//! Full either way between a node and its applications, in the simulator.
+//! Backpressure in both directions between a node and its applications, in the simulator.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -12,11 +12,10 @@ use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, Application, HostId, Io, Topology, World};
 
 const SIZE: usize = 1_000;
-/// With what stands before it on the link: 20 of frame, 24 of envelope, 28 of headers.
+/// Length on the link: 20 bytes of frame header, 24 of envelope and 28 of IP and UDP are added.
 const ON_LINK: u64 = SIZE as u64 + 72;
 
-/// Writes `count` packets as fast as the node takes them, sixteen in a millisecond at
-/// most.
+/// Writes `count` packets as fast as the node accepts them, at most sixteen per millisecond.
 struct Writer {
     to: (u32, u16),
     service: Service,
@@ -79,7 +78,8 @@ impl Application for Writer {
     }
 }
 
-/// What came from whom, and when the last did. May be one who reads nothing.
+/// Records the packets from each source port and the time of the last one. An idle reader accepts
+/// nothing.
 #[derive(Default)]
 struct Reader {
     idle: bool,
@@ -121,7 +121,7 @@ fn whole(came: &[u32], count: u32) -> bool {
     came.iter().copied().eq(0..count)
 }
 
-/// Three writers share the slow link with a call, and one has the fast one.
+/// Three writers and a call share the slow link, and one writer has the fast link.
 #[test]
 fn who_waits_loses_nothing_and_holds_up_nobody_else() {
     const EACH: u32 = 200;
@@ -135,7 +135,7 @@ fn who_waits_loses_nothing_and_holds_up_nobody_else() {
     let call = calls(&mut world, (0, 1), RT, 5_000, 1, (at(1_000), 500));
 
     let came = |world: &World| world.app(reader).came.values().map(Vec::len).collect::<Vec<_>>();
-    // Who comes first finds the queue empty.
+    // The first writer finds the queue empty.
     world.run_until(at(2_000));
     let before = came(&world);
     world.run_until(at(8_000));
@@ -151,25 +151,25 @@ fn who_waits_loses_nothing_and_holds_up_nobody_else() {
     }
     let drops = |why| dropped(&world, 0, 0, why);
     assert_eq!((drops(Drop::QueueFull), drops(Drop::QueueDelay)), (0, 0));
-    // The link was busy until the end: it was no slower than it had to be. The call
-    // takes 65 kbit/s of it for ten seconds, hellos the rest.
+    // The link was busy until the end, so the writers were no slower than necessary. The call takes
+    // 65 kbit/s of it for ten seconds, and hellos the rest.
     let least = Duration::from_secs_f64((600 * ON_LINK * 8) as f64 / SLOW as f64);
     let took = world.app(reader).last.since(at(1_000));
     assert!((least..least * 2).contains(&took), "{took:?}, at least {least:?}");
 
-    // Sixteen packets in a millisecond are six times what that link takes.
+    // Sixteen packets per millisecond are six times the rate of that link.
     let took = world.app(other).last.since(at(1_000));
     assert!(whole(&world.app(other).came[&world.origin(fast).1], 1_000));
     assert!(took < ms(1_000), "{took:?}");
 
     let heard = outcome(&world, &call);
     assert_eq!((heard.sent, heard.lost, heard.late), (500, 0, 0));
-    // One packet of 1,072 bytes may be on its way out, and pacing runs ahead by 1 ms.
+    // One packet of 1,072 bytes may be in transmission, and pacing runs ahead by 1 ms.
     assert!(heard.delay(1.0) <= Some(ms(10 + 34 + 2)), "{:?}", heard.delay(1.0));
 }
 
-/// One that sends what the link can't carry, and doesn't wait, takes its part of the
-/// queue; who waits gets through beside it.
+/// A writer that exceeds the link without blocking takes its part of the queue; a blocking writer
+/// still gets through.
 #[test]
 fn a_flood_that_does_not_wait_starves_nobody_who_does() {
     let mut world = fork();
@@ -183,7 +183,7 @@ fn a_flood_that_does_not_wait_starves_nobody_who_does() {
     assert!(dropped(&world, 0, 0, Drop::QueueDelay) > 0);
 }
 
-/// One application at a node doesn't read; the others do.
+/// One application at a node doesn't read, and the other does.
 #[test]
 fn who_does_not_read_loses_its_own() {
     let mut world = fork();
@@ -202,7 +202,7 @@ fn who_does_not_read_loses_its_own() {
     assert_eq!(refused, BTreeMap::from([(4_000, 0), (4_001, 100)]), "told apart");
 }
 
-/// The n-th time is like the first.
+/// Repeated stalls have the same effect as the first.
 #[test]
 fn a_host_that_stalls_again_and_again_holds_back_and_goes_on() {
     let mut world = fork();
@@ -219,8 +219,8 @@ fn a_host_that_stalls_again_and_again_holds_back_and_goes_on() {
     assert_eq!(dropped(&world, 0, 0, Drop::QueueDelay), 0);
 }
 
-/// Beside a stream of its node that fills the link, one that waits to send single messages gets
-/// through, whether its stream begins there or comes through.
+/// While a stream from or through its node fills the link, an application that blocks to send
+/// single messages gets through.
 #[test]
 fn a_stream_holds_up_nobody_who_sends_single_messages() {
     for from in [0, 1] {

@@ -1,4 +1,4 @@
-//! What captures hold, as tshark reads them, against what the wires count.
+//! Contents of captures as tshark reads them, compared with the wires' counters.
 
 use crate::common::*;
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ impl Write for Shared {
     }
 }
 
-/// Captures at both ends.
+/// Captures both ends of a wire in memory.
 fn capture(world: &mut World, wire: WireId) -> [Shared; 2] {
     [WireEnd::First, WireEnd::Second].map(|end| {
         let file = Shared::default();
@@ -37,8 +37,8 @@ fn capture(world: &mut World, wire: WireId) -> [Shared; 2] {
     })
 }
 
-/// Whether tshark is installed; if not, says so. CI, where nothing may be
-/// skipped, installs it.
+/// Whether tshark is installed; prints a message if not. CI installs it, so that nothing is skipped
+/// there.
 #[allow(clippy::disallowed_methods, reason = "a test may look at its environment")]
 fn tshark_is_there() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success());
@@ -49,11 +49,11 @@ fn tshark_is_there() -> bool {
     there
 }
 
-/// One line of text for each packet, or what else `args` ask for.
+/// Output of tshark: one line per packet, unless `args` request something else.
 fn tshark(name: &str, file: &Shared, args: &[&str]) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name).with_extension("pcapng");
     std::fs::write(&path, &*file.0.borrow()).unwrap();
-    // -n: no names for addresses and ports.
+    // `-n` turns off name resolution of addresses and ports.
     let mut command = Command::new("tshark");
     command.arg("-n").args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"]);
     let output = command.args(args).arg("-r").arg(&path).output().unwrap();
@@ -151,12 +151,12 @@ fn both_ends_of_a_link_agree_with_its_ledger() {
         let sent: Vec<_> = sender.iter().filter(|p| p.sent).cloned().collect();
         let received: Vec<_> = receiver.iter().filter(|p| !p.sent).collect();
         assert_eq!(sent.len() as u64, ledger.offered.packets);
-        // The ledger counts the headers of IPv6.
+        // The ledger counts IPv6 headers.
         let longer = IP_UDP_HEADERS as u64 - 28;
         assert_eq!(sent.iter().map(|p| p.ip_bytes + longer).sum::<u64>(), ledger.offered.bytes);
         assert_eq!(count(&sent, "lost on the wire"), ledger.lost.packets);
         assert_eq!(count(&sent, ""), ledger.delivered.packets);
-        // What has no comment arrives: the same, 10 ms later.
+        // A packet without a comment arrives unchanged, 10 ms later.
         let kept = sent.iter().filter(|p| p.comment.is_empty());
         for (s, r) in kept.zip(&received) {
             let expected = Packet { nanos: s.nanos + 10_000_000, sent: false, ..s.clone() };
@@ -173,7 +173,7 @@ fn both_ends_of_a_link_agree_with_its_ledger() {
         assert_eq!((&p.from.0, p.from.1), (&from.ip().to_string(), from.port()));
         assert_eq!((&p.to.0, p.to.1), (&to.ip().to_string(), to.port()));
     }
-    // Voice is marked as expedited forwarding (46).
+    // Voice is marked as expedited forwarding (DSCP 46).
     assert!(a.iter().filter(|p| p.sent && p.dscp == 46).count() >= 900);
 }
 
@@ -193,7 +193,7 @@ fn marks_and_drops_of_a_queue_are_seen() {
     let (a, b) = world.plain_path(model, perfect(), None).unwrap();
     world.ecn_capable(a.wire());
     let ends = capture(&mut world, a.wire());
-    // 480 kbit/s.
+    // Six calls are 480 kbit/s.
     for k in 0..6 {
         let source = VoiceSource::new(NodeId(0), 5_000 + k, BE, at(10 * u64::from(k)), 300);
         world.attach_plain(a, 4_000 + k, source).unwrap();
@@ -209,7 +209,7 @@ fn marks_and_drops_of_a_queue_are_seen() {
     assert_eq!(count(&sent, "marked by the queue"), l.marked.packets);
     assert!(l.queue_dropped.packets > 100 && l.marked.packets > 10, "{l:?}");
     assert_eq!(l.early_dropped.packets, 0);
-    // ECT(0) at the sender's end; at the receiver's, CE for exactly those.
+    // ECT(0) at the sender's end; CE at the receiver's, for exactly those marked.
     assert!(sent.iter().all(|p| p.ecn == 2));
     let marked = sent.iter().filter(|p| p.comment.starts_with("marked")).map(|p| p.number);
     let experienced = received.iter().filter(|p| p.ecn == 3).map(|p| p.number);
@@ -251,7 +251,7 @@ fn rtp_on_a_plain_path_can_be_analysed() {
     assert_eq!(seen["rtp-b"].len() as u64, l.delivered.packets);
     assert!(l.lost.packets > 20);
 
-    // Wireshark's own analysis: packets, and lost between the first and last.
+    // Wireshark's own analysis: packets, and losses between the first and the last.
     let streams =
         tshark("rtp-b", &ends[1], &["-d", "udp.port==5004,rtp", "-q", "-z", "rtp,streams"]);
     let line = streams.lines().find(|l| l.contains("g711U")).expect("a stream of G.711");
@@ -265,7 +265,7 @@ fn rtp_on_a_plain_path_can_be_analysed() {
 
 #[test]
 fn a_full_disk_is_told_once_and_the_run_goes_on() {
-    /// Takes this many bytes.
+    /// A writer that fails after this many bytes.
     struct Disk(usize);
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

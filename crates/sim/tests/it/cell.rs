@@ -39,7 +39,7 @@ impl Bed {
         Bed { world, access_point, stations, cell, wires }
     }
 
-    /// A call to a station with a report each 100 ms.
+    /// A call to a station that reports every 100 ms.
     fn call(
         &mut self,
         station: usize,
@@ -57,7 +57,7 @@ impl Bed {
         (gateway, self.world.bind(b, Protocol::UDP, 5_000, station).unwrap())
     }
 
-    /// Packets of 1,500 bytes at so much, from 2 s on for 4 s.
+    /// Packets of 1,500 bytes at this interval, from 2 s on for 4 s.
     fn background(&mut self, station: usize, spacing: Duration) -> AgentId<Meter> {
         let (a, b) = (self.access_point, self.stations[station]);
         let (port, to) = (6_000 + station as u16, self.world.endpoint(b, 7_000));
@@ -72,7 +72,7 @@ impl Bed {
         self.world.run_until(Time::from_millis(1_000 * (SECONDS + 1)));
     }
 
-    /// The longest delay of a call, and how many of its packets never came.
+    /// Longest delay of a call, and the number of its packets that never arrived.
     fn worst(&self, (gateway, station): (AgentId<Gateway>, AgentId<Station>)) -> (Duration, usize) {
         let (sent, arrived) =
             (self.world.agent(gateway).sent(), self.world.agent(station).arrived());
@@ -86,8 +86,8 @@ fn an_idle_cell_takes_as_long_as_its_frames() {
     let mut bed = Bed::new(1);
     let call = bed.call(0, EF, Coding::Fixed(CodecRate::Kbps64));
     bed.run();
-    // 200 bytes take 76 µs; a report of 60, 22 + 8·(38 + 60) bits, 6 symbols: 44 µs. Each
-    // begins at the next boundary of a slot, of 9 µs.
+    // 200 bytes take 76 µs; a report of 60 bytes has 22 + 8·(38 + 60) bits in 6 symbols, 44 µs.
+    // Each begins at the next boundary of a slot, of 9 µs.
     let us = Duration::from_micros;
     let (longest, lost) = bed.worst(call);
     assert!((us(76)..us(76 + 9)).contains(&longest) && lost == 0, "{longest:?}, {lost}");
@@ -101,7 +101,7 @@ fn an_idle_cell_takes_as_long_as_its_frames() {
     assert_eq!(counters.contended, 600);
 }
 
-/// More background than the cell carries: what is marked as voice passes it by.
+/// The background exceeds the cell's capacity, but packets marked as voice overtake it.
 #[test]
 fn the_dscp_decides_which_queue() {
     let worst = |tos| {
@@ -116,7 +116,7 @@ fn the_dscp_decides_which_queue() {
     };
     let ((voice, voice_lost), (as_background, lost)) = (worst(EF), worst(CS1));
     assert!(voice < ms(1) && voice_lost == 0, "{voice:?}, {voice_lost}");
-    // Fifty frames of about half a millisecond are before it.
+    // Fifty frames of about half a millisecond each are ahead of it.
     assert!(as_background > ms(15) && lost > 20, "{as_background:?}, {lost}");
 }
 
@@ -125,7 +125,7 @@ fn the_codec_follows_the_cell() {
     let mut bed = Bed::new(2);
     let floor = ms(1);
     let config = vegas::Config { floor, ..vegas::Config::paper() };
-    // In one queue with the background, so that there is something to follow.
+    // The call shares the background's queue, so that its rate has to adapt.
     let (gateway, station) = bed.call(0, CS1, Coding::Adaptive(CodecRate::Kbps64, config));
     bed.background(1, Duration::from_micros(300));
     bed.run();
@@ -146,7 +146,7 @@ fn what_is_no_report_changes_nothing() {
     let config = vegas::Config::paper();
     let (gateway, _) = bed.call(0, EF, Coding::Adaptive(CodecRate::Kbps64, config));
     let to = bed.world.endpoint(bed.access_point, 4_000);
-    // In between, as who contends with a packet does change something.
+    // Sent between the call's packets, because contention with them would change the outcome.
     let start = Time::from_millis(10);
     let mut short = Cbr::udp_sizes(8_000, to, 0, start, ms(20), 300);
     short.bytes = 16;

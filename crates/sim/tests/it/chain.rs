@@ -1,4 +1,4 @@
-//! Delivery over several hops, and that runs can be repeated.
+//! Delivery over several hops, and reproducibility of runs.
 
 use crate::common::*;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn a_seed_is_a_run() {
 
 #[test]
 fn a_seed_is_the_same_run_on_every_machine() {
-    // Without nodes, so that the number stands when they learn new words.
+    // Without nodes, so that the digest doesn't change with the overlay's protocol.
     let outages = Loss::Burst { p: 0.2, b: 0.75, chain: Chain::Continuous { spacing: ms(20) } };
     let model = LinkModel { jitter: ms(30), ..link(ms(10), outages) };
     let mut world = World::new(1);
@@ -76,8 +76,8 @@ fn a_seed_is_the_same_run_on_every_machine() {
 
 #[test]
 fn a_plain_path_shares_a_links_luck() {
-    // Nothing but the calls on the forward wire would step its chain, were it
-    // not for hellos; a process in continuous time does not mind them.
+    // Without hellos, only the calls on the forward wire would advance a per-packet chain; a
+    // process in continuous time doesn't depend on them.
     let outages = Loss::Burst { p: 0.2, b: 0.75, chain: Chain::Continuous { spacing: ms(20) } };
     let model = link(ms(10), outages);
     let mut world = Topology::chain([model.clone()]).build(3).unwrap();
@@ -106,7 +106,7 @@ fn a_packet_in_a_circle_dies() {
     t.link(a, b, link(ms(1), Loss::None), link(ms(1), Loss::None));
     t.link(b, c, link(ms(1), Loss::None), link(ms(1), Loss::None));
     t.link(c, a, link(ms(1), Loss::None), link(ms(1), Loss::None));
-    // Node d is nowhere: everybody sends what is for it to the next.
+    // Node d can't be reached: each node forwards packets for it to the next.
     let d = t.host(NodeId(4));
     t.link(c, d, link(ms(1), Loss::None), link(ms(1), Loss::None));
     t.route(a, d, b, Duration::ZERO);
@@ -153,7 +153,7 @@ fn mistakes_have_their_errors() {
     );
     let bad = Topology::chain([link(ms(1), uniform(2.0))]).build(1).err().unwrap();
     assert!(matches!(bad, WorldError::Model(..)), "{bad}");
-    // A node without a route says so.
+    // A node without a route refuses the packets.
     let mut lonely = Topology::new();
     let host = lonely.host(NodeId(1));
     let mut world = lonely.build(1).unwrap();

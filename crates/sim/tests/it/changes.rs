@@ -1,4 +1,4 @@
-//! Networks that change while calls go on.
+//! Networks that change during calls.
 
 use crate::common::*;
 use trunkline_base::link_model::{InvalidModel, LinkModel, Loss};
@@ -10,8 +10,8 @@ use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
 const A_B: WireId = WireId(0);
 
-/// Two ways from host 0 to host 3, by 1 (wires 0 and 1) and by 2, with routes
-/// over the first and, if it is dead, the second; one call each way.
+/// Two paths from host 0 to host 3, by host 1 (wires 0 and 1) and by host 2, with routes over the
+/// first and, if it is dead, the second; one call in each direction.
 fn diamond(seed: u64) -> (World, [Call; 2]) {
     let mut t = Topology::new();
     let [a, b, c, d] = [1, 2, 3, 4].map(|id| t.host(NodeId(id)));
@@ -29,7 +29,7 @@ fn diamond(seed: u64) -> (World, [Call; 2]) {
     (world, [there, back])
 }
 
-/// When the last packet of `call` that never arrived was sent.
+/// Send time in ms of the last packet of `call` that never arrived.
 fn last_lost(world: &World, call: Call) -> Option<u64> {
     let arrivals = &flow(world, call).arrivals;
     let lost = |k: &u64| arrivals.get(*k as usize).is_none_or(Option::is_none);
@@ -44,7 +44,7 @@ fn a_cut_wire_is_gone_until_it_is_mended() {
     world.cut(A_B);
     assert_eq!(world.model(A_B, WireEnd::Second).loss, Loss::EVERYTHING);
     world.run_until(at(9_000));
-    // Nobody tells the far end, and the relay has no other way: static routes.
+    // The far end is not notified, and the relay has no other path: routes are static.
     assert_eq!(stats(&world, 0, 0).downs, 1);
     assert_eq!(stats(&world, 3, 0).downs, 0);
     world.mend(A_B);
@@ -62,7 +62,7 @@ fn a_blackhole_has_one_direction() {
     world.run_until(at(4_000));
     world.blackhole(A_B, WireEnd::First);
     world.run_until(at(15_000));
-    // A neighbour that is heard but does not hear is of no use: both ends say so.
+    // A neighbour that is received but doesn't receive is useless, so both ends take the link down.
     assert_eq!((stats(&world, 0, 0).downs, stats(&world, 1, 0).downs), (1, 1));
     let lost = last_lost(&world, there).unwrap();
     assert!((4_900..5_300).contains(&lost), "{lost}");
@@ -99,20 +99,21 @@ fn applications_of_a_crashed_node_send_into_nothing() {
     assert!((99..=101).contains(&o.lost), "{} of 100", o.lost);
 }
 
-/// A stalled relay sends nothing; what waited for longer than its deadline is
-/// dropped, by the time at which it came, as is what found the buffer full.
+/// A stalled relay sends nothing. Packets that wait beyond their deadline, counted from their
+/// arrival, are dropped, as are those that find the buffer full.
 #[test]
 fn a_stalled_host_does_later_what_is_of_use() {
     let (mut world, [there, back]) = diamond(5);
     world.run_until(at(4_000));
     world.stall(HostId(1), at(4_700));
     world.run_until(at(15_000));
-    // Too short for anyone to believe that it is dead, itself included.
+    // Too short for any node, including the stalled one, to declare it dead.
     let downs = [0, 1, 2, 3].map(|h| stats(&world, h, 0).downs);
     assert_eq!((downs, world.overflowed(HostId(1))), ([0; 4], 0));
     let mut late = 0;
     for call in [there, back] {
-        // Of 700 ms those of the last 90, as of 100 they have 10 behind them.
+        // After 700 ms, only packets from the last 90 ms can still be sent: of their 100 ms, 10 are
+        // behind them.
         let lost = last_lost(&world, call).unwrap();
         assert!((4_580..=4_620).contains(&lost), "{lost}");
         let arrivals = &flow(&world, call).arrivals;
@@ -127,10 +128,10 @@ fn a_stalled_host_does_later_what_is_of_use() {
     world.run_until(at(4_000));
     world.stall(HostId(1), at(8_000));
     world.run_until(at(15_000));
-    // Its neighbours have given it up; and it them, as what they said in the last
-    // seconds found the buffer full.
+    // Its neighbours have declared it dead. It did the same to them, because their hellos of the
+    // last seconds found the buffer full.
     assert_eq!([0, 1, 2, 3].map(|h| stats(&world, h, 0).downs), [1, 1, 0, 1]);
-    // Two calls for a second, then hellos and probes.
+    // Two calls for a second, then hellos and probes only.
     assert!(world.overflowed(HostId(1)) < 200);
 }
 

@@ -1,6 +1,5 @@
-//! Overlays whose wires, nodes and operators do anything for a minute, and then
-//! nothing: soon all nodes must know their overlay as it is, and calls over it
-//! lose nothing.
+//! Overlays in which anything happens to wires, nodes and operators for a minute, and then nothing:
+//! soon all nodes must agree with the actual network, and calls over it lose nothing.
 
 use crate::common::{self, RT, link, ms};
 use rand::Rng as _;
@@ -17,12 +16,12 @@ use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, WireEnd, WireId, World};
 
 const ENDS: [WireEnd; 2] = [WireEnd::First, WireEnd::Second];
-/// How long a host may have no processor time.
+/// Longest stall of a host, in ms.
 const LONGEST_STALL: u32 = 4_000;
-/// Until all agree, in peace: nothing is held back, and repetitions of updates
-/// come at least that often.
+/// Maximum time in seconds until all nodes agree once the faults have ended: updates are then no
+/// longer held back, and are retransmitted at least this often.
 const PATIENCE: u64 = 12;
-/// Until what was held against links that failed is forgiven: three minutes.
+/// Time in seconds until the penalties for links that failed have expired: three minutes.
 const FORGIVEN: u64 = 185;
 
 struct Overlay {
@@ -30,15 +29,15 @@ struct Overlay {
     graph: Graph,
     luck: Rng,
     sealed: bool,
-    /// Links that an operator has taken away, and at which host.
+    /// Links that an operator has removed, each with its host.
     removed: Vec<(HostId, link::Config)>,
-    /// What happened, for who looks into a failure.
+    /// Log of events, for the analysis of a failure.
     story: Vec<String>,
 }
 
 impl Overlay {
-    /// 3 to 10 nodes, most overlays sealed, with a quarter of their nodes not
-    /// upgraded yet.
+    /// Draws an overlay of 3 to 10 nodes. Most are sealed, and in those a quarter of the nodes are
+    /// not upgraded yet.
     fn new(seed: u64) -> Overlay {
         let mut luck = rng(seed, 0xc4a05);
         let nodes = 3 + luck.next_u32() % 8;
@@ -146,7 +145,7 @@ impl Overlay {
         self.tell(&format!("{host:?} {what}"));
     }
 
-    /// Its configuration is that of the beginning.
+    /// Restarts a host with its original configuration.
     fn restart(&mut self, host: HostId) {
         self.removed.retain(|(at, _)| *at != host);
         self.world.restart(host).expect("as before");
@@ -216,9 +215,9 @@ impl Overlay {
         }
     }
 
-    /// Everything is as it was meant to be.
+    /// Restores the intended state of everything.
     fn peace(&mut self) {
-        // Stalls end, and who was about to stop stops.
+        // Stalls end, and nodes that are stopping stop.
         self.run(u64::from(LONGEST_STALL) + 500);
         (0..self.world.wires()).for_each(|wire| self.mend(WireId(wire)));
         for host in self.hosts() {
@@ -232,7 +231,7 @@ impl Overlay {
         self.tell("peace");
     }
 
-    /// Waits until all agree; how many seconds.
+    /// Runs until all nodes agree, and returns the time that this took, in seconds.
     fn settle(&mut self) -> Option<f64> {
         let agree = |world: &World| world.disagreement(Metric::default()).is_none();
         let start = self.world.now();
@@ -245,7 +244,7 @@ impl Overlay {
         Some(self.world.now().since(start).as_secs_f64())
     }
 
-    /// A call from each host to the next.
+    /// Starts a call from each host to the next.
     fn calls(&mut self, port: u16, count: u64) -> Vec<Call> {
         let (hosts, start) = (self.world.hosts(), self.world.now() + ms(100));
         let call = |from: u32| {
@@ -263,14 +262,15 @@ impl Overlay {
     }
 }
 
-/// As [`trunkline_sim::Topology::seal`] has it.
+/// Public key of a node, derived as in [`trunkline_sim::Topology::seal`].
 fn key(node: NodeId) -> PublicKey {
     let mut secret = [0; 32];
     secret[..4].copy_from_slice(&node.0.to_be_bytes());
     Identity::from_secret(&secret).public()
 }
 
-/// How long it took after peace.
+/// Runs one overlay, and returns the time in seconds from the end of the faults until all nodes
+/// agree.
 fn live(seed: u64) -> f64 {
     let mut overlay = Overlay::new(seed);
     overlay.calls(5_000, 3_000);

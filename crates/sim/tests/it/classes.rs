@@ -1,5 +1,5 @@
-//! What a node sends with and without packets, told apart; and links over cables
-//! in a topology.
+//! A node's traffic with and without packets, counted separately; and links over cables in a
+//! topology.
 
 use crate::common::*;
 use trunkline_net::{Class, EdgeLedger, Protocol};
@@ -10,7 +10,7 @@ use trunkline_sim::{HostId, Topology, WireId, World, address};
 const PACKETS: Class = Class(1);
 const CONTROL: Class = Class(2);
 
-/// A call of ten seconds over `topology`'s two hosts.
+/// Runs a call of ten seconds over `topology`'s two hosts.
 fn run(topology: Topology, service: Service) -> World {
     let mut world = topology.build(1).unwrap();
     for host in [HostId(0), HostId(1)] {
@@ -25,12 +25,12 @@ fn run(topology: Topology, service: Service) -> World {
     world
 }
 
-/// There and back, of packets and of control.
+/// Ledgers of packets and of control, each in both directions.
 fn ledgers(world: &World) -> [[EdgeLedger; 2]; 2] {
     [PACKETS, CONTROL].map(|class| world.class_ledgers(WireId(0), class))
 }
 
-/// How many hellos the two nodes have sent in envelopes of their own.
+/// Number of hellos that the two nodes have sent in separate envelopes.
 fn hellos(world: &World) -> [u64; 2] {
     [0, 1].map(|host| stats(world, host, 0).hellos.envelopes)
 }
@@ -41,7 +41,7 @@ fn packets_and_control_have_ledgers_of_their_own() {
     let world = run(lossy(), BE);
     let [packets, control] = ledgers(&world).map(|l| l.map(|way| way.offered.packets));
     assert_eq!((packets, control), ([500, 0], hellos(&world)));
-    // Repetitions are packets, and requests are none.
+    // Retransmissions count as packets, requests don't.
     let world = run(lossy(), RT);
     let [packets, control] = ledgers(&world).map(|l| l.map(|way| way.offered.packets));
     assert!(packets[0] > 515 && packets[1] == 0, "{packets:?}");

@@ -1,5 +1,5 @@
-//! A node that dials in, whose clock went back an hour while it was down and whose
-//! NAT has given it another port: it is a neighbour and routed to within seconds.
+//! A node that dials in, with a clock that went back an hour while it was down, and another port
+//! from its NAT: it is a neighbour and has routes again within seconds.
 
 use crate::common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
@@ -11,7 +11,7 @@ use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 const FAR: HostId = HostId(2);
 const HOUR: core::time::Duration = core::time::Duration::from_secs(3_600);
 
-/// Nodes 1, 2 and 3 in a row. Node 3 dials.
+/// Nodes 1, 2 and 3 in a row; node 3 dials in.
 fn row(newest: Option<u8>) -> World {
     let mut t = Topology::chain(vec![link(ms(20), Loss::None); 2]);
     t.seal();
@@ -29,7 +29,7 @@ fn reaches(world: &World, from: u32, to: u32) -> bool {
     router.route(NodeId(to + 1), Metric::default()).is_some()
 }
 
-/// When, after the restart, both ends of the row have a way to each other.
+/// Time in ms after the restart at which both ends of the row have a route to each other.
 fn back_up_after(world: &mut World) -> Option<u64> {
     let restarted = world.now();
     (0..20_000).step_by(50).find(|t| {
@@ -38,7 +38,7 @@ fn back_up_after(world: &mut World) -> Option<u64> {
     })
 }
 
-/// Its records of an hour ahead are in the others' databases.
+/// The other nodes have records from node 3 that are an hour ahead.
 fn set_back(newest: Option<u8>) -> World {
     let mut world = row(newest);
     world.restart_ahead(FAR, HOUR).unwrap();
@@ -71,8 +71,8 @@ fn a_node_whose_clock_went_back_is_routed_to_at_once() {
     }
 }
 
-/// One that does not know what a challenge is, is what it was: shut out until its
-/// clock is where it was, or who has heard it starts anew.
+/// A node that doesn't support challenges is shut out until its clock has caught up, or until the
+/// neighbour that received its newer records restarts.
 #[test]
 fn an_older_one_waits_as_ever() {
     let mut world = set_back(Some(2));
@@ -81,7 +81,7 @@ fn an_older_one_waits_as_ever() {
     assert!(back_up_after(&mut world).is_some());
 }
 
-/// A relay's neighbour is given another port in the middle of calls.
+/// A relay's neighbour gets another port during calls.
 #[test]
 fn a_new_mapping_under_calls_costs_them_next_to_nothing() {
     let mut world = row(None);

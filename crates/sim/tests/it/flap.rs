@@ -10,10 +10,10 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
-/// Three nodes in a row; links of 10 ms. If it `waits` the one in the middle
-/// knows nobody's address, and is spoken to first.
+/// Three nodes in a row with links of 10 ms. If it `waits`, the middle one has no addresses, and
+/// its neighbours must contact it first.
 fn row(waits: bool) -> Topology {
-    // Without the static routes of [`Topology::chain`].
+    // No static routes, unlike [`Topology::chain`].
     let mut t = Topology::new();
     let [a, b, c] = [1, 2, 3].map(|id| t.host(NodeId(id)));
     for (x, y) in [(a, b), (b, c)] {
@@ -25,14 +25,14 @@ fn row(waits: bool) -> Topology {
     t
 }
 
-/// As the daemon has them by default: sealed, routed by link state.
+/// Builds a world with the daemon's defaults: sealed, with link-state routing.
 fn built(mut t: Topology, seed: u64) -> World {
     t.seal();
     t.link_state(&Routing::default());
     t.build(seed).unwrap()
 }
 
-/// Two ways from node 1 to node 4: 20 ms over node 2, 24 ms over node 3.
+/// Two paths from node 1 to node 4: 20 ms over node 2, 24 ms over node 3.
 fn diamond(seed: u64) -> World {
     let mut t = Topology::new();
     let [a, b, c, d] = [1, 2, 3, 4].map(|id| t.host(NodeId(id)));
@@ -42,8 +42,8 @@ fn diamond(seed: u64) -> World {
     built(t, seed)
 }
 
-/// From `start` until the last packet, sent at or after it and before `end`,
-/// that did not come within 100 ms.
+/// Time from `start` to the last packet that did not arrive within 100 ms, among those sent at or
+/// after `start` and before `end`.
 fn gap(world: &World, call: Call, (first, start, end): (Time, Time, Time)) -> Duration {
     let arrivals = &flow(world, call).arrivals;
     let sent_at = |k: u64| first + ms(20 * k);
@@ -71,7 +71,7 @@ fn each_stop_of_the_only_relay_heals_like_the_first() {
         world.run_until(at(starts[5] + 30_000));
         for (n, &start) in starts.iter().enumerate() {
             for call in [there, back] {
-                // What is under way when the next one begins is missed by that.
+                // Packets on their way when the next stop begins count as missed by that one.
                 let end = starts.get(n + 1).map_or(start + 29_000, |&next| next - 100);
                 let end = at(end);
                 let gap = gap(&world, call, (FIRST, at(start), end));
@@ -81,8 +81,8 @@ fn each_stop_of_the_only_relay_heals_like_the_first() {
     }
 }
 
-/// Three times a link loses 5 % as soon as it is believed to lose nothing; then
-/// there is one outage.
+/// Three times, a link loses 5 % as soon as its estimated loss is back to zero; then there is one
+/// outage.
 #[test]
 fn an_outage_after_swings_of_loss_heals_like_any_other() {
     let mut world = built(row(false), 4);
@@ -114,9 +114,8 @@ fn an_outage_after_swings_of_loss_heals_like_any_other() {
     assert!(gap <= ms(2_700), "{gap:?}");
 }
 
-/// A relay without its neighbours' addresses has to be spoken to when it is
-/// started again. That may not take longer the longer it was away, nor after a
-/// cut that outlived the sessions.
+/// A relay without its neighbours' addresses has to be contacted by them after a restart. This must
+/// not take longer after a longer outage, nor after a cut that outlived the sessions.
 #[test]
 fn how_long_an_outage_was_makes_no_difference_to_how_soon_it_is_over() {
     for (crashes, outage) in [(true, 1_500), (true, 6_000), (true, 30_000), (false, 200_000)] {
@@ -144,8 +143,8 @@ fn how_long_an_outage_was_makes_no_difference_to_how_soon_it_is_over() {
     }
 }
 
-/// Where there is another way it is taken for good while the shorter one keeps
-/// failing, and left again when that has not failed for long.
+/// Where another path exists, traffic stays on it while the shorter one keeps failing, and returns
+/// once that has not failed for long.
 #[test]
 fn a_call_stays_off_a_way_that_keeps_failing_until_it_has_been_calm() {
     let mut world = diamond(5);
@@ -167,7 +166,7 @@ fn a_call_stays_off_a_way_that_keeps_failing_until_it_has_been_calm() {
         let gap = gap(&world, call, (FIRST, start, start + ms(8_000)));
         assert!(gap <= if n < 2 { ms(1_300) } else { Duration::ZERO }, "failure {n}: {gap:?}");
     }
-    // Three half-lives after the last one.
+    // Three half-lives after the last failure.
     let delay = |s: u64| {
         let k = (at(1_000 * s).since(FIRST).as_millis() / 20) as usize;
         flow(&world, call).arrivals[k].unwrap().delay.as_millis()
@@ -176,8 +175,8 @@ fn a_call_stays_off_a_way_that_keeps_failing_until_it_has_been_calm() {
     assert_eq!(delay(275), 20);
 }
 
-/// Longer than sessions are kept that were replaced: at its end both ends of a link
-/// begin handshakes, which may cross.
+/// The stall is longer than replaced sessions are kept: when it ends, both ends of a link begin
+/// handshakes, which may cross.
 #[test]
 fn what_was_begun_at_both_ends_of_a_stall_ends_in_one_session() {
     for seed in 0..12 {

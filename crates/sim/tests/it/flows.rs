@@ -1,4 +1,4 @@
-//! What nodes count of their flows, beside what the simulator knows.
+//! Flow counters of nodes, compared with the simulator's records.
 
 use crate::common::*;
 use trunkline_overlay::node::Node;
@@ -6,7 +6,7 @@ use trunkline_overlay::session::flows::{Counts, Flow, Received};
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 
-/// All flows of `node`, a few places at a time.
+/// All flows of `node`, read in small batches.
 fn flows(node: &Node, now: u64) -> Vec<Flow> {
     let (mut all, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
@@ -29,7 +29,7 @@ fn at_destination(world: &World, call: Call, to: u32, now: u64) -> (Flow, Receiv
     (flow, received)
 }
 
-/// Two links of 10 and 20 ms that lose packets both ways.
+/// Two links of 10 and 20 ms that lose packets in both directions.
 fn two_links(loss: f64) -> Topology {
     let model = |delay| link(ms(delay), uniform(loss));
     Topology::chain([model(10), model(20)])
@@ -56,10 +56,10 @@ fn a_destination_knows_what_was_lost_on_the_way() {
                 "{service:?}"
             );
             assert_eq!(c.expected, (known.arrivals.len() - first) as u64);
-            // The last ten seconds are of those that the sink has from then on.
+            // The recent counters cover the last ten seconds, the packets from here on.
             let recent = known.arrivals[1_500..].iter().flatten().count() as u64;
             assert!(seen.recent.packets.abs_diff(recent) <= 100, "{:?} {recent}", seen.recent);
-            // A deadline of 100 ms, and the delays, to the rounding of two hops.
+            // The deadline of 100 ms, and the delays, up to the rounding of two hops.
             let near = |got: Option<core::time::Duration>, want: f64, what| {
                 let got = got.expect("a way leads back").as_secs_f64() * 1e3;
                 assert!((got - want).abs() < 1.6, "{what}: {got} ms for {want}");
@@ -70,12 +70,12 @@ fn a_destination_knows_what_was_lost_on_the_way() {
             near(received.delay(&c), mean * 1e3, "delay");
             sum += c;
         }
-        // Each link's 5 % are in the sum, within four standard deviations.
+        // The sum includes each link's 5 %, within four standard deviations.
         if service == BE {
             let (p, n) = (1.0 - 0.95f64 * 0.95, sum.expected as f64);
             let share = sum.lost() as f64 / n;
             assert!((share - p).abs() < 4.0 * (p * (1.0 - p) / n).sqrt(), "{share} for {p}");
-            // Independent losses come in runs of 1 / (1 - p).
+            // Independent losses come in runs of 1 / (1 - p) on average.
             let run = sum.missed as f64 / sum.bursts as f64;
             assert!((run - 1.0 / (1.0 - p)).abs() < 0.05, "{run}");
         } else {

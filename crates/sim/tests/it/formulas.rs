@@ -1,4 +1,4 @@
-//! Two nodes of an overlay that compute their ways by different formulas.
+//! Nodes of an overlay that compute routes by different formulas.
 
 use crate::common::*;
 use trunkline_overlay::node::Routing;
@@ -6,8 +6,8 @@ use trunkline_overlay::route::Formula::{Measured, Paper};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology};
 
-/// 1 – 2 – 3 – 4, sealed: 4 computes by the paper's formula. All that are not by it
-/// know it, it knows it of all others, and calls go both ways as ever.
+/// 1 – 2 – 3 – 4, sealed or not: 4 uses the paper's formula. All others report it as different, it
+/// reports all others, and calls work in both directions as before.
 #[test]
 fn nodes_that_differ_are_named_and_served() {
     for sealed in [false, true] {

@@ -1,4 +1,4 @@
-//! A node that stops says so, and its neighbours lose less than by its silence.
+//! A node that stops says goodbye, and its neighbours lose less than after a silent end.
 
 use crate::common::*;
 use trunkline_base::link_model::{Chain, Loss};
@@ -9,12 +9,12 @@ use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 
-/// The relay that is stopped.
+/// The relay that the tests stop.
 const RELAY: HostId = HostId(1);
 
-/// Two ways from host 0 to host 3: by the relay, 20 ms, and by host 2, 30 ms;
-/// sealed and with link-state routing. `newest` is what the relay speaks. A call
-/// each way from 3 s to 13 s.
+/// Two paths from host 0 to host 3: by the relay, 20 ms, and by host 2, 30 ms; sealed and with
+/// link-state routing. `newest` is the relay's newest protocol version. There is a call in each
+/// direction from 3 s to 13 s.
 fn diamond(newest: u8, loss: &Loss) -> (World, [Call; 2]) {
     let mut t = Topology::new();
     let [a, b, c, d] = [1, 2, 3, 4].map(|id| t.host(NodeId(id)));
@@ -34,8 +34,7 @@ fn diamond(newest: u8, loss: &Loss) -> (World, [Call; 2]) {
     (world, made)
 }
 
-/// From the first to the last packet of `call` that never arrived, in ms, if
-/// any.
+/// Time in ms from the first to the last packet of `call` that never arrived; 0 if all did.
 fn gap(world: &World, call: Call) -> u64 {
     let arrivals = &flow(world, call).arrivals;
     let lost = |k: &u64| arrivals.get(*k as usize).is_none_or(Option::is_none);
@@ -83,8 +82,8 @@ fn a_crash_and_a_relay_of_version_1_are_found_out_by_silence() {
     }
 }
 
-/// One end of version 1, the other of the current one: each is served as it
-/// understands.
+/// One neighbour supports version 1, the other the current one: each is treated as its version
+/// requires.
 #[test]
 fn a_goodbye_goes_only_to_those_who_know_it() {
     let mut t = Topology::chain([link(ms(10), Loss::None), link(ms(10), Loss::None)]);
@@ -103,8 +102,7 @@ fn a_goodbye_goes_only_to_those_who_know_it() {
     assert_eq!(dropped(&world, 0, 0, Drop::Malformed), 0);
 }
 
-/// Started again, it is a neighbour as before; however often it is stopped, no
-/// packet is lost by that.
+/// After a restart it is a neighbour as before, and repeated stops lose no packet.
 #[test]
 fn each_stop_of_a_relay_loses_as_little_as_the_first() {
     let (mut world, made) = diamond(CURRENT, &Loss::None);
@@ -129,8 +127,8 @@ fn each_stop_of_a_relay_loses_as_little_as_the_first() {
     assert_eq!(made.map(|call| gap(&world, call)), [0, 0]);
 }
 
-/// A neighbour that only dials in, and greets at once whoever has said goodbye, is
-/// let in by the next start: the one that stops agrees on no keys any more.
+/// A neighbour that can only dial in contacts the node at once after its goodbye. It is admitted by
+/// the next start, because the stopping node agrees on no new keys.
 #[test]
 fn who_dials_in_finds_the_node_again() {
     let mut t = Topology::chain([link(ms(10), Loss::None)]);
@@ -150,7 +148,7 @@ fn who_dials_in_finds_the_node_again() {
     }
 }
 
-/// Copies get through where single datagrams often do not.
+/// With several copies, one gets through where a single datagram often would not.
 #[test]
 fn losses_rarely_take_every_copy() {
     let losses = Loss::Burst { p: 0.1, b: 0.5, chain: Chain::PerPacket };
@@ -164,6 +162,7 @@ fn losses_rarely_take_every_copy() {
         world.run_until(at(3_100));
         heard += stats(&world, 0, 0).goodbyes;
     }
-    // Seven copies: 0.1 · 0.5⁶ of them, and the few whose link was down.
+    // The loss of all seven copies has a probability of 0.1 · 0.5⁶; in a few runs the link was
+    // down.
     assert!(heard >= 97, "{heard} of 100");
 }

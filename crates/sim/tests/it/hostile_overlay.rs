@@ -1,5 +1,5 @@
-//! Neighbours that lie, nodes that are revoked, and what was recorded and is
-//! sent again: nothing of it reaches others' links, all is bounded and counted.
+//! Neighbours that lie, nodes that are revoked, and replayed recordings: other links are not
+//! affected, and everything is bounded and counted.
 
 use crate::common::liar::{self, Liar, Nobody, identity, link_state, record, throw};
 use crate::common::{RT, at, calls, link, ms, outcome};
@@ -25,11 +25,11 @@ use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, address};
 
 const LIAR: NodeId = NodeId(66);
 const VICTIM: HostId = HostId(1);
-/// The victim's link to the liar, after those to nodes 1 and 3.
+/// The victim's link to the liar, which follows those to nodes 1 and 3.
 const TO_LIAR: LinkId = LinkId(2);
 
-/// Nodes 1, 2 and 3 in a row, all sealed; node 2, the victim, takes three
-/// neighbours that it does not know yet.
+/// Nodes 1, 2 and 3 in a row, all sealed; node 2, the victim, accepts three unconfigured
+/// neighbours.
 fn row() -> Topology {
     let model = || link(ms(10), Loss::None);
     let mut t = Topology::new();
@@ -42,7 +42,7 @@ fn row() -> Topology {
     t
 }
 
-/// The row, and the liar at its middle, up and with a cost.
+/// The row, with the liar as a neighbour of node 2 on a link that is up and has a cost.
 fn with_liar() -> (World, Liar) {
     let mut world = row().build(1).unwrap();
     world.run_until(at(3_000));
@@ -55,8 +55,8 @@ fn with_liar() -> (World, Liar) {
     (world, liar)
 }
 
-/// A neighbour that says goodbye and hello a thousand times a second takes its
-/// own link down, and that rarely; what was recorded of it takes nothing down.
+/// A neighbour that sends a goodbye and a hello a thousand times a second takes down its own link,
+/// and only rarely; replayed recordings of it take nothing down.
 #[test]
 fn goodbyes_without_end_cost_little_and_only_their_own_link() {
     let (mut world, mut liar) = with_liar();
@@ -85,8 +85,8 @@ fn goodbyes_without_end_cost_little_and_only_their_own_link() {
     assert!(computed <= 20, "{computed} handshakes begun");
 }
 
-/// What node 66 says of itself beside its link to node 2, as no node writes it: of each
-/// property the path and the delay, at the highest loss.
+/// A record of node 66 with its link to node 2 and with properties that no correct node sends: the
+/// path number and the delay of each are given, at the maximum loss.
 fn odd(seq: u64, said: &[(u8, u16)]) -> Vec<u8> {
     let advert = |to: NodeId, path: u8, delay: u16, loss: [u8; 3]| {
         [&to.0.to_be_bytes()[..], &[path], &delay.to_be_bytes(), &loss].concat()
@@ -100,9 +100,9 @@ fn odd(seq: u64, said: &[(u8, u16)]) -> Vec<u8> {
     link_state(&[&sign(signed, &identity(LIAR))[..], &[0, 0]].concat())
 }
 
-/// A member says a thousand times a second that it computes by another formula than
-/// before, by one that nobody knows, or by two: its neighbour passes on what a node may
-/// say, nobody computes ways for it, and calls miss nothing.
+/// A member announces a thousand times a second a change of its formula, to an unknown one, or to
+/// two at once. Its neighbour forwards the announcements that are allowed, no node computes routes
+/// for the formula, and calls miss nothing.
 #[test]
 fn a_formula_that_changes_all_the_time_costs_little() {
     let (mut world, mut liar) = with_liar();
@@ -132,8 +132,8 @@ fn a_formula_that_changes_all_the_time_costs_little() {
     assert_eq!(outcome(&world, &made).missed.events, 0, "of 2,500 packets");
 }
 
-/// More routing frames in a batch than wait for control at once: each beyond is
-/// a drop, and the packets behind them go on.
+/// A batch with more routing frames than the queue to control holds: each one above that is counted
+/// as a drop, and the packets behind them are still delivered.
 #[test]
 fn a_full_queue_to_control_costs_no_packet() {
     let (mut world, mut liar) = with_liar();
@@ -167,7 +167,7 @@ fn a_full_queue_to_control_costs_no_packet() {
     assert_eq!(dropped, 4 * 380 - 1_024);
 }
 
-/// Lets the liar be heard every 100 ms until `end`, and do more each ms.
+/// Runs until `end`: the liar sends a hello every 100 ms, and `more` is called every ms.
 fn keep_up(
     world: &mut World,
     liar: &mut Liar,
@@ -188,7 +188,7 @@ fn router(world: &World, host: HostId) -> &Router {
     world.node(host).router().unwrap()
 }
 
-/// A sequence number of this moment, as an honest node's is.
+/// A sequence number for the current time, as an honest node would use.
 fn present(world: &World) -> u64 {
     world.now().as_nanos()
 }
@@ -200,8 +200,8 @@ fn a_flood_of_lies_reaches_no_other_link() {
     let before = *router(&world, VICTIM).stats();
     let (mut frames, mut newest) = (0, 0);
     keep_up(&mut world, &mut liar, 15_200, |world, liar, t| {
-        // 2,000 updates a second of its own, each with other links; two
-        // forgeries in others' names, and old, reused and far numbers.
+        // 2,000 own updates a second, each with different links; two forgeries in the names of
+        // others; and old, reused and far-ahead numbers.
         let seq = present(world);
         for n in 0..2 {
             let to = [NodeId(2), NodeId(1_000 + (t % 50) as u32)];
@@ -236,15 +236,14 @@ fn a_flood_of_lies_reaches_no_other_link() {
         assert!(refused.of(why) > 100, "{why:?}: {refused:?}");
     }
     assert!(refused.of(Refusal::BadSignature) > 0, "{refused:?}");
-    // What is too short or too long for its frame ends the envelope.
+    // A record that is too short or too long for its frame ends the envelope.
     let (_, link) = world.node(VICTIM).links().nth(2).unwrap();
     assert_eq!(link.stats().drops.get(Drop::Malformed), frames / 8);
-    // Each update was believed, refused, or is waiting.
+    // Each update was accepted, refused, or is still waiting.
     let at_most = frames / 8 * 7;
     let counted = refused.total() + news;
     assert!(counted <= at_most + 20 && counted + 512 >= at_most, "{counted} of {at_most}");
-    // Nobody else had a reason to refuse anything, or heard of a node that is
-    // none.
+    // No other node had a reason to refuse anything, or learned of a node that doesn't exist.
     for host in [HostId(0), HostId(2)] {
         for why in [Refusal::BadSignature, Refusal::NeighbourRate] {
             assert_eq!(of(host).refused.of(why), 0, "{host:?} {why:?}");
@@ -255,7 +254,7 @@ fn a_flood_of_lies_reaches_no_other_link() {
         assert_eq!(router(&world, host).nodes(), 4);
         assert!(router(&world, host).records().count() <= 8);
     }
-    // Signatures take 50 µs each: a twentieth of a processor at most.
+    // At 50 µs per signature, this is at most a twentieth of a processor.
     let checks = of(VICTIM).checks - before.checks;
     assert!(checks <= 1_000 * 11 + 2_000, "{checks} signatures");
     assert!(newest > 0);
@@ -264,7 +263,7 @@ fn a_flood_of_lies_reaches_no_other_link() {
 #[test]
 fn a_link_that_its_other_end_denies_attracts_nothing() {
     let (mut world, mut liar) = with_liar();
-    // Two links of 10 ms lead to node 3; the liar has one of 0.1 ms, it says.
+    // Two links of 10 ms lead to node 3, and the liar claims to have one of 0.1 ms.
     let seq = present(&world);
     let lie = liar.update(seq, &[NodeId(2), NodeId(3)]);
     liar.say(&mut world, &lie);
@@ -281,7 +280,7 @@ fn a_link_that_its_other_end_denies_attracts_nothing() {
             assert!(!route.path.contains(&LIAR), "{route:?}");
         }
     }
-    // The link that both ends advertise is one, so the lie was read.
+    // A link advertised by both ends exists, which shows that the lie was processed.
     assert!(router(&world, HostId(0)).route(LIAR, Metric::Latency).is_some());
 }
 
@@ -299,7 +298,8 @@ fn numbers_that_are_reused_or_wrap_change_nothing() {
     liar.say(&mut world, &first);
     keep_up(&mut world, &mut liar, 5_200, |_, _, _| {});
     assert_eq!(here(&world), (seq, 2));
-    // Another record with the same number; the greatest there is; one past it.
+    // Another record with the same number, with the greatest number, and with the number after
+    // that.
     for (number, why) in
         [(seq, Refusal::Reused), (u64::MAX, Refusal::TooFarAhead), (0, Refusal::Older)]
     {
@@ -310,7 +310,7 @@ fn numbers_that_are_reused_or_wrap_change_nothing() {
         assert_eq!(refused(&world, why), before + 1, "{why:?}");
         assert_eq!(here(&world), (seq, 2));
     }
-    // It may go on from where it was.
+    // An update with the next number is accepted.
     let next = liar.update(seq + 1, &[NodeId(2)]);
     liar.say(&mut world, &next);
     keep_up_a_while(&mut world, &mut liar);
@@ -368,8 +368,8 @@ fn a_revoked_node_is_out() {
     assert_eq!(outcome(&world, &made).missed.events, 0);
 }
 
-/// An operator who takes the wrong key away and gives it back has everything again
-/// at once, though no neighbour sends what was acknowledged before.
+/// An operator removes the wrong key and restores it: all routes return at once, although no
+/// neighbour retransmits updates that were acknowledged before.
 #[test]
 fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
     let keys = || vec![liar::operator().public()];
@@ -385,7 +385,7 @@ fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
             world.run_until(end);
             assert_eq!(router(&world, HostId(2)).nodes(), nodes);
         }
-        // A link that has just been dead is not used at once.
+        // A link that was just dead is not used at once.
         let end = world.now() + ms(60_000);
         world.run_until(end);
         let route = router(&world, HostId(2)).route(NodeId(1), Metric::Hops).unwrap();
@@ -393,7 +393,7 @@ fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
     }
 }
 
-/// One certified node may have several paths, but not all the places.
+/// One certified node may have several paths, but may not take all slots.
 #[test]
 fn a_newcomer_leaves_room_for_others() {
     let mut t = row();
@@ -411,7 +411,7 @@ fn a_newcomer_leaves_room_for_others() {
     let full = world.node(VICTIM).control().handshakes().unwrap();
     assert!(full.refused(handshake::Refusal::NewcomersFull) >= 40 - taken as u64);
     assert!(Liar::new(NodeId(67), "", (VICTIM, NodeId(2))).greet(&mut world), "another node");
-    // None of them has said another word: five minutes later their places are free.
+    // None of them has sent anything else, so their slots are free after five minutes.
     world.run_until(at(300_000));
     assert_eq!(world.node(VICTIM).links().count(), 2 + taken + 1);
     world.run_until(at(345_000));
@@ -455,13 +455,13 @@ impl Write for Recording {
 }
 
 impl Recording {
-    /// The datagrams that arrived from `from`.
+    /// Captured datagrams that arrived from `from`.
     fn datagrams(&self, from: SocketAddr) -> Vec<Vec<u8>> {
         let file = self.0.borrow();
         let mut reader = PcapNgReader::new(&file[..]).unwrap();
         let mut all = Vec::new();
         while let Some(block) = reader.next_block() {
-            // IPv4 without options, then UDP.
+            // An IPv4 header without options, then UDP.
             if let Ok(Block::EnhancedPacket(packet)) = block
                 && packet.data[20..22] == from.port().to_be_bytes()
                 && SocketAddr::from(([12, 13, 14, 15].map(|i| packet.data[i]), from.port())) == from
@@ -473,8 +473,8 @@ impl Recording {
     }
 }
 
-/// Everything that node 1 ever sent to the victim is sent again, twice: before
-/// the victim restarts, and afterwards, when it has forgotten whom it heard.
+/// All datagrams that node 1 ever sent to the victim are replayed three times: before the victim
+/// restarts, right after that, when it has forgotten all sessions, and later.
 #[test]
 fn whole_sessions_sent_again_change_nothing() {
     let run = |replay: bool| {
@@ -492,7 +492,7 @@ fn whole_sessions_sent_again_change_nothing() {
                 all.iter().for_each(|bytes| throw(world, VICTIM, from, bytes));
             }
         };
-        // A new session comes after two minutes.
+        // Sessions are renewed every two minutes.
         world.run_until(at(130_000));
         again(&mut world);
         world.run_until(at(131_000));
@@ -513,16 +513,16 @@ fn whole_sessions_sent_again_change_nothing() {
     let (missed, ..) = run(false);
     let (missed_too, sent, first, after, links) = run(true);
     println!("{missed} and {missed_too} missed over the restart; {sent} sent again");
-    // The first of them is answered, and nobody uses those keys: the next try
-    // comes 250 ms later.
+    // The first replayed handshake is answered, but its keys are never used: the next attempt
+    // follows 250 ms later.
     assert!(missed_too <= missed + 18, "{missed_too} missed, {missed} without");
-    // Of all those the restarted node can have answered the two handshakes,
-    // which it had forgotten.
+    // The restarted node may have answered the two handshakes that it had forgotten, but no other
+    // replayed datagram.
     assert!(first + after + 2 >= sent, "{} of {sent} counted", first + after);
     assert_eq!(links, 2);
 }
 
-/// What the victim has refused, of whatever kind.
+/// Number of datagrams that the victim has refused, for any reason.
 fn refused(world: &World) -> u64 {
     let node = world.node(VICTIM);
     let drops =

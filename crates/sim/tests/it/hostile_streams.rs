@@ -1,6 +1,6 @@
-//! A member that lies about streams, in its own name and in others', and applications that
-//! don't keep to their protocol: each is refused or reset, what it costs is bounded, and the
-//! streams of others go on as if nothing were.
+//! A member that lies about streams, in its own name and in those of others, and applications that
+//! violate their protocol: each is refused or reset at bounded cost, and other streams continue
+//! undisturbed.
 
 use crate::common::liar::Liar;
 use crate::common::{at, link, ms};
@@ -20,19 +20,19 @@ use trunkline_sim::{AppId, Application, HostId, Io, Topology, World};
 
 const LIAR: NodeId = NodeId(66);
 const VICTIM: HostId = HostId(1);
-/// The victim's link to the liar, after those to nodes 1 and 3.
+/// The victim's link to the liar, which follows those to nodes 1 and 3.
 const TO_LIAR: LinkId = LinkId(2);
 
-/// Where honest streams go, and where the liar's.
+/// Port for honest streams; `OPEN_TO_ALL` is for the liar's.
 const HONEST: u16 = 5_000;
 const OPEN_TO_ALL: u16 = 6_000;
 
-/// What an honest transfer at 8 Mbit/s has, and how long it may take: 6.4 s at the rate of
+/// Size of an honest transfer at 8 Mbit/s, and the maximum time for it in ms: 6.4 s at the rate of
 /// its links, and a second for the window to grow.
 const BYTES: u64 = 6_000_000;
 const LONGEST: u64 = 8_000;
 
-/// Bits of a segment's first byte, as on the wire, and of a stream's packet.
+/// Bits of a segment's first byte on the wire, and of a stream's packet.
 const OPEN: u8 = 0x01;
 const END: u8 = 0x02;
 const ACK: u8 = 0x08;
@@ -43,7 +43,7 @@ const MARKED: u8 = 0x20;
 const TAG: u16 = 9;
 const PORT: u16 = 7;
 
-/// Accepts every stream, and writes without end, or reads.
+/// Accepts every stream, and either writes endlessly or only reads.
 #[derive(Default)]
 struct Open {
     writes: bool,
@@ -86,8 +86,8 @@ struct Scene {
     open: AppId<Open>,
 }
 
-/// Nodes 1, 2 and 3 in a row and a liar at the middle, which is the victim: there an
-/// application takes whatever comes, and another reads what node 1 sends from 5 s on.
+/// Nodes 1, 2 and 3 in a row, and a liar as neighbour of node 2, the victim. There, one application
+/// accepts all streams, and another reads node 1's transfer from 5 s on.
 fn scene(writes: bool) -> Scene {
     let rate = Some(Bitrate::from_bps(8_000_000));
     let model = || LinkModel { rate, ..link(ms(10), Loss::None) };
@@ -116,7 +116,7 @@ fn scene(writes: bool) -> Scene {
     scene
 }
 
-/// What of a segment the liar chooses.
+/// Fields of a segment that the liar chooses.
 #[derive(Clone, Copy, Default)]
 struct Lie<'a> {
     flags: u8,
@@ -151,7 +151,7 @@ impl Lie<'_> {
     }
 }
 
-/// Who a packet says it is from, from which port to which, and with what tag.
+/// Claimed source, ports (source and destination), tag and mark of a packet.
 #[derive(Clone, Copy)]
 struct About {
     from: NodeId,
@@ -162,13 +162,14 @@ struct About {
 
 const OWN: About = About { from: LIAR, ports: (PORT, OPEN_TO_ALL), tag: TAG, marked: false };
 
-/// The streams that end at the victim.
+/// All streams that end at the victim.
 fn streams(world: &World) -> Vec<Stream> {
     world.node(VICTIM).streams().collect()
 }
 
 impl Scene {
-    /// Each millisecond of these the liar does something; its link stays up, and takes all.
+    /// Calls `act` every millisecond of `span`; the liar's link stays up, and acknowledges
+    /// everything.
     fn run(&mut self, span: Range<u64>, mut act: impl FnMut(&mut Scene, u64)) {
         for t in span {
             self.world.run_until(at(t));
@@ -188,7 +189,7 @@ impl Scene {
         if sent == 0 {
             return;
         }
-        // The victim's first start.
+        // The number of the victim's first start.
         let sender = 1;
         let (next, latest) = (sent, sent.wrapping_sub(1));
         let head = AckHead { instance: 1, sender, epoch: 0, next, latest, delay: ms(0) };
@@ -225,17 +226,17 @@ impl Scene {
         self.liar.say(&mut self.world, &frame);
     }
 
-    /// Opens the stream [`OWN`], with a window of so many bytes.
+    /// Opens the stream [`OWN`], with a window of this many bytes.
     fn open(&mut self, window: u16) {
         self.throw(OWN, Lie { flags: OPEN | ACK, window: window / 256, ..Lie::default() });
     }
 
-    /// What the victim has of the liar's streams.
+    /// The liar's streams at the victim.
     fn of_liar(&self) -> Vec<Stream> {
         streams(&self.world).into_iter().filter(|s| s.peer == LIAR).collect()
     }
 
-    /// The honest transfer had all of its rate, and nothing is left in the end.
+    /// Asserts that the honest transfer had its full rate, and that no state remains in the end.
     fn others_go_on(&mut self) {
         let now = self.world.now().as_micros() / 1_000;
         self.run(now..now.max(15_000), |_, _| {});
@@ -245,7 +246,7 @@ impl Scene {
         assert_eq!((sink.read, sink.wrong), (BYTES, 0));
         let took = sink.ended.expect("an end").since(at(5_000));
         assert!(took < ms(LONGEST), "{took:?}");
-        // The liar has fallen silent.
+        // The liar is silent from here on.
         let end = self.world.now() + ms(150_000);
         self.world.run_until(end);
         assert_eq!(self.of_liar(), []);
@@ -258,7 +259,8 @@ impl Scene {
     }
 }
 
-/// A liar says the same every millisecond from 5 s to 13 s of a stream that it has opened.
+/// Runs a liar that sends the same lie every millisecond from 5 s to 13 s about a stream that it
+/// has opened.
 fn insist(window: u16, mut what: impl FnMut(&mut Scene, u64)) -> Scene {
     let mut scene = scene(true);
     scene.open(window);
@@ -289,7 +291,8 @@ fn what_was_never_sent_is_acknowledged() {
     }
 }
 
-/// It is asked every few seconds, and no more is kept for it than one stream may have.
+/// The window is probed every few seconds, and the data kept for the stream stay within the limit
+/// for one stream.
 #[test]
 fn a_window_that_never_opens() {
     let mut asked = 0;
@@ -319,8 +322,7 @@ fn data_past_the_window_and_behind_the_end() {
     }
 }
 
-/// Backwards through what was sent, byte by byte, as ranges and as the number that all
-/// came before.
+/// Acknowledges the data sent in reverse, byte by byte, as ranges and as cumulative numbers.
 #[test]
 fn acknowledgements_of_one_byte_in_reverse() {
     let mut scene = insist(60_000, |scene, t| {
@@ -335,7 +337,7 @@ fn acknowledgements_of_one_byte_in_reverse() {
     scene.others_go_on();
 }
 
-/// A mark in each packet and each acknowledgement: its own stream is slow, and no other.
+/// Marks in each packet and each acknowledgement slow down only the liar's own stream.
 #[test]
 fn marks_without_end() {
     let mut acknowledged = 0;
@@ -353,8 +355,8 @@ fn marks_without_end() {
     scene.others_go_on();
 }
 
-/// Copies that nobody has sent undo a reduction each, and nothing more: a window never
-/// grows beyond its most.
+/// Reports of copies that were never sent undo one reduction each, and nothing more: the window
+/// stays within its maximum.
 #[test]
 fn copies_without_end() {
     let mut scene = insist(60_000, |scene, t| {
@@ -369,8 +371,8 @@ fn copies_without_end() {
     scene.others_go_on();
 }
 
-/// From every port and with every tag, as many as go into eight seconds: the liar has half
-/// of the streams that there may be, and others can still open theirs.
+/// From every port and with every tag, as many streams as fit into eight seconds: the liar gets
+/// half of all streams, and others can still open theirs.
 #[test]
 fn streams_without_end() {
     let mut scene = scene(false);
@@ -400,8 +402,8 @@ fn streams_without_end() {
     scene.others_go_on();
 }
 
-/// In the name of node 1, of whose stream it knows all but the tag: requests to open, resets,
-/// ends and acknowledgements.
+/// In the name of node 1, with all fields of its stream known but the tag: requests to open,
+/// resets, ends and acknowledgements.
 #[test]
 fn lies_in_the_name_of_another_break_nothing() {
     let mut scene = scene(false);
@@ -421,7 +423,7 @@ fn lies_in_the_name_of_another_break_nothing() {
     scene.others_go_on();
 }
 
-/// Says what it is told to, and hears what becomes of it.
+/// Sends the given messages, and records the resets that it receives.
 #[derive(Default)]
 struct Rude {
     says: Vec<Vec<u8>>,
@@ -455,7 +457,7 @@ impl Application for Rude {
     }
 }
 
-/// Each is told once that this is misuse, the other end hears of it, and nothing is left.
+/// Each application is notified of the misuse once, the other end is reset, and no state remains.
 #[test]
 fn applications_that_misuse_their_session() {
     let connect = || {
@@ -466,13 +468,13 @@ fn applications_that_misuse_their_session() {
     let data = |len| said(Request::Data(&vec![1; len]));
     let credit = || said(Request::Credit(u32::MAX));
     let misuse = [
-        // More than there is credit for, and after the end of what is written.
+        // More data than there is credit for, and data after the end of writing.
         (vec![connect()], vec![data(8_000); 400]),
         (vec![connect()], vec![said(Request::Shut), data(1)]),
         (vec![connect(), data(1)], vec![]),
-        // Credit that nobody can mean.
+        // An impossible amount of credit.
         (vec![connect()], vec![credit(); 100]),
-        // Out of order.
+        // Requests in the wrong order.
         (vec![connect(), connect()], vec![]),
         (vec![connect(), listen()], vec![]),
         (vec![listen(), connect()], vec![]),
@@ -499,7 +501,7 @@ fn applications_that_misuse_their_session() {
     scene.others_go_on();
 }
 
-/// Tokens that nobody gave: in a session of its own each time, as accepting needs one.
+/// Invented tokens, each in a new session, because accepting a stream requires one.
 #[test]
 fn tokens_that_nobody_gave() {
     let mut scene = scene(false);
@@ -513,8 +515,8 @@ fn tokens_that_nobody_gave() {
     scene.others_go_on();
 }
 
-/// An application that takes no notice of what comes in: as many wait as it has said, and
-/// the others are refused.
+/// An application that never accepts a stream: as many wait as its backlog allows, and the others
+/// are refused.
 #[test]
 fn a_listener_that_accepts_nothing() {
     let mut scene = scene(false);
@@ -527,7 +529,7 @@ fn a_listener_that_accepts_nothing() {
             scene.world.attach(HostId(2), 0, source).unwrap()
         })
         .collect();
-    // They ask for ten seconds.
+    // The sources keep requesting for ten seconds.
     scene.run(4_900..18_000, |_, _| {});
     let waiting = |s: &Stream| s.state == StreamPhase::Waiting;
     assert_eq!(streams(&scene.world).into_iter().filter(waiting).count(), 5);

@@ -1,5 +1,5 @@
-//! A member that lies about trunks, in the names of others: an honest one goes on, and
-//! what it makes nodes say is bounded.
+//! A member that lies about trunks, in the names of others: an honest trunk continues, and the
+//! traffic that the lies cause is bounded.
 
 use crate::common::liar::Liar;
 use crate::common::{RT, at, calls, link, ms, outcome};
@@ -16,7 +16,7 @@ use trunkline_sim::{HostId, Topology, World};
 const LIAR: NodeId = NodeId(66);
 const VICTIM: HostId = HostId(1);
 
-/// Nodes 1, 2 and 3 in a row, a trunk from 1 to 3, and a liar at the middle.
+/// Nodes 1, 2 and 3 in a row, with a trunk from 1 to 3, and a liar as neighbour of node 2.
 fn world() -> (World, Liar) {
     let model = || link(ms(10), Loss::None);
     let mut t = Topology::new();
@@ -39,7 +39,7 @@ fn trunk(world: &World) -> trunkline_overlay::node::Trunk {
     world.node(HostId(0)).trunks(world.now()).next().expect("a trunk")
 }
 
-/// A frame from `source`, as the `n`th of this link.
+/// A data frame from `source`, as the `n`th on this link.
 fn frame(n: u16, source: NodeId, destination: NodeId, payload: &[u8]) -> Vec<u8> {
     let header = DataHeader {
         flow: FlowHeader {
@@ -66,7 +66,8 @@ fn bytes(message: &Message<'_>) -> Vec<u8> {
     w.written().to_vec()
 }
 
-/// Calls of 20 s from 1 to 3, during which the liar says this each millisecond.
+/// Runs twenty calls of 10 s from node 1 to node 3, while the liar sends `per_ms` packets every
+/// millisecond from 5 s on.
 fn attack(
     per_ms: u64,
     mut what: impl FnMut(u64) -> (NodeId, NodeId, Vec<u8>),
@@ -100,7 +101,7 @@ fn ask(generation: u16, report_ms: u16) -> Vec<u8> {
     bytes(&Message::Ask { version, generation, report_ms, rtt: None })
 }
 
-/// Twenty thousand questions a second.
+/// Twenty thousand requests a second from invented nodes.
 #[test]
 fn questions_from_invented_nodes_end_no_trunk() {
     let (world, made) =
@@ -116,7 +117,7 @@ fn questions_from_invented_nodes_end_no_trunk() {
     assert!(towards.stats().sent().envelopes < 11 * (130 + 100 + 50), "answers");
 }
 
-/// Packets of generations that were never asked about, with all kinds of entries.
+/// Packets of generations that were never announced, with all kinds of entries.
 #[test]
 fn packets_of_nobodys_trunk_end_no_trunk() {
     let (world, made) = attack(20, |n| {
@@ -130,7 +131,7 @@ fn packets_of_nobodys_trunk_end_no_trunk() {
     assert_eq!((outcome.lost, outcome.late), (0, 0));
 }
 
-/// Answers and reports to the honest sender, as from its far end.
+/// Answers and reports to the honest sender, apparently from its far end.
 #[test]
 fn answers_and_reports_by_others_stop_nothing() {
     let (world, made) = attack(20, |n| {
@@ -148,13 +149,13 @@ fn answers_and_reports_by_others_stop_nothing() {
     let outcome = outcome(&world, &made);
     let trunk = trunk(&world);
     assert_eq!((outcome.lost, outcome.late), (0, 0));
-    // One of 65,536 guesses is right, which costs a second at most.
+    // One in 65,536 guesses is right, and costs at most a second.
     assert!(trunk.stats.unanswered < 4 * 1_100, "{trunk:?}");
     assert_eq!(made.iter().map(|c| world.app(c.0).refused()).sum::<u64>(), 0);
 }
 
-/// Questions in the name of an honest sender, of whose packets the far end would know
-/// nothing any more.
+/// Requests in the name of an honest sender, which would make the far end forget that sender's
+/// trunk.
 #[test]
 fn questions_in_the_name_of_an_honest_node_end_no_trunk() {
     for every in [1u64, 100, 310] {
@@ -169,11 +170,11 @@ fn questions_in_the_name_of_an_honest_node_end_no_trunk() {
     }
 }
 
-/// Packets in the name of the honest sender, of each generation once, whose number is far
-/// ahead: the reports of what is lost go on, and new calls are admitted, once the liar is silent.
+/// Packets in the name of the honest sender, one for each generation, with numbers far ahead: once
+/// the liar is silent, losses are reported again and new calls are admitted.
 #[test]
 fn numbers_far_ahead_stop_no_reports() {
-    // Of the world's 13 s the liar is there from the fifth on, for 65,536 packets.
+    // The liar is active for 65,536 packets from 5 s on.
     let (mut world, made) = attack(20, |n| {
         let lies = n <= 65_536;
         let (number, to) = if lies { (1 << 22, NodeId(3)) } else { (0, NodeId(77)) };

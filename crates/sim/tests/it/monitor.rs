@@ -1,4 +1,4 @@
-//! What the two ends of a link find out about it, and how soon.
+//! Measurements of a link by its two ends, and the time they take.
 
 use crate::common::*;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use trunkline_overlay::monitor::{LinkQuality, Liveness, LossEstimate};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology, WireId, World};
 
-/// Two nodes; what the first sends meets `there`.
+/// Two nodes; `there` is the loss in the direction from the first.
 fn pair(there: Loss, liveness: &Liveness) -> World {
     let mut t = Topology::new();
     let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
@@ -18,7 +18,7 @@ fn pair(there: Loss, liveness: &Liveness) -> World {
     t.build(5).unwrap()
 }
 
-/// `calm` packets pass, then so many of `loss`.
+/// A trace of `calm` packets without loss, followed by `packets` with this loss.
 fn then(calm: usize, loss: Loss, packets: usize) -> Loss {
     let model = LinkModel { loss, ..LinkModel::default() };
     let mut wire = Impairment::new(model, 3, 0).unwrap();
@@ -30,7 +30,7 @@ fn quality(world: &World, host: u32) -> LinkQuality {
     world.node(HostId(host)).links().next().expect("a link").1.monitor().quality()
 }
 
-/// When `done` first holds, to 5 ms.
+/// First time at which `done` holds, to within 5 ms.
 fn until(world: &mut World, limit: Time, done: impl Fn(&World) -> bool) -> Option<Time> {
     while !done(world) {
         if world.now() >= limit {
@@ -54,17 +54,17 @@ fn one_direction_dead_takes_both_ends_down() {
         assert!(quality(&world, 0).up && quality(&world, 1).up);
         let down = |w: &World| !quality(w, 0).up && !quality(w, 1).up;
         let after = until(&mut world, cut + limit, down).map(|at| at.since(cut));
-        // The last that passed went up to an interval before.
+        // The last hello received was sent up to an interval before.
         assert!(after >= Some(liveness.dead_after - liveness.interval), "{after:?}");
-        // And they stay down, though one end still hears the other.
+        // Both stay down, although one end still receives the other's hellos.
         world.run_until(cut + Duration::from_secs(60));
         assert!(down(&world));
         assert_eq!([0, 1].map(|host| quality(&world, host).downs), [1, 1]);
     }
 }
 
-/// "In under 10 seconds" (Amir et al. 2005, III-A): whenever the last hello left, and
-/// even if it is on its way as the link fails.
+/// "In under 10 seconds" (Amir et al. 2005, III-A): at any time since the last hello, and even if a
+/// hello is on its way when the link fails.
 #[test]
 fn the_papers_hellos_find_a_failure_in_under_ten_seconds() {
     let mut longest = Duration::ZERO;
@@ -80,8 +80,8 @@ fn the_papers_hellos_find_a_failure_in_under_ten_seconds() {
     assert!(ms(8_900) < longest && longest < ms(10_000), "{longest:?}");
 }
 
-/// An outage that was a death is not also a loss: traffic would be turned away
-/// again as soon as the link is back.
+/// An outage that took the link down is not also counted as loss: otherwise traffic would avoid the
+/// link again once it is back.
 #[test]
 fn a_link_that_comes_back_is_as_good_as_it_was() {
     let mut world = pair(Loss::None, &Liveness::default());
@@ -128,10 +128,10 @@ fn the_sender_learns_of_thirty_percent_within_a_second_of_a_call() {
     assert!((loss.loss - back.loss_in.unwrap().loss).abs() < 1e-4, "both ends know the same");
     assert_eq!(out.loss_in.unwrap().loss, 0.0, "the other direction loses nothing");
     assert!(out.residual_out.is_some_and(|r| r < 0.1), "{:?}", out.residual_out);
-    // 160-byte packets every 20 ms, with 44 bytes around them.
+    // 160-byte packets every 20 ms, each with 44 bytes of headers.
     let rate = back.rate_out.as_bps() / 8;
     assert!((10_500..14_000).contains(&rate), "{rate}");
-    // Hellos tell time in whole microseconds.
+    // Hellos carry times in whole microseconds.
     let [jitter, rtt] = [out.jitter, out.rtt].map(|d| d.expect("is measured"));
     assert!(jitter < Duration::from_micros(1) && rtt.abs_diff(ms(40)) < Duration::from_micros(1));
 }
@@ -144,8 +144,8 @@ fn an_idle_link_costs_a_hundred_bytes_a_second_at_the_papers_rate() {
     assert!(bytes <= 100 * 100, "{bytes} bytes in 100 s");
 }
 
-/// What passes a link both ways in two minutes of one G.711 conversation over its
-/// packets alone, in percent. The link loses `p`, and did for a minute before.
+/// Bytes on a link in both directions, in two minutes of a G.711 conversation, as a percentage
+/// above its packets alone. The link loses `p`, beginning a minute before.
 fn overhead(p: f64, probes: bool, seed: u64) -> f64 {
     let mut t = Topology::new();
     let (a, b) = (t.host(NodeId(1)), t.host(NodeId(2)));
@@ -160,7 +160,7 @@ fn overhead(p: f64, probes: bool, seed: u64) -> f64 {
     world.run_until(at(60_000));
     let before = bytes(&world);
     world.run_until(at(180_000));
-    // 160 bytes, 12 of RTP, 44 of the overlay, 48 of IPv6 and UDP.
+    // 160 bytes of speech, 12 of RTP, 44 of the overlay, 48 of IPv6 and UDP.
     let alone = 2.0 * 6_000.0 * 264.0;
     100.0 * ((bytes(&world) - before) as f64 / alone - 1.0)
 }
@@ -174,8 +174,8 @@ fn a_steady_loss_is_not_probed_for_ever() {
     }
 }
 
-/// Alone, a hello takes 94 bytes of this link, and beside a packet 22: 940 bytes a
-/// second or about 250.
+/// A hello takes 94 bytes of this link if sent alone, and 22 along with a packet: 940 bytes a
+/// second, or about 250.
 #[test]
 fn hellos_ride_with_voice() {
     let hellos = overhead(0.0, true, 1);

@@ -1,4 +1,4 @@
-//! What an operator does to nodes: ask the way, change settings, drain.
+//! Actions of an operator on nodes: tracing a route, changing settings, draining.
 
 use crate::common::*;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn echo(to: u32, hops: u8, nonce: u64) -> Echo {
     Echo { to: NodeId(to), service: BE, size: 64, hops, nonce }
 }
 
-/// Sends one from the first host and gives its answer a second.
+/// Sends an echo from the first host, and waits a second for its answer.
 fn ask(world: &mut World, echo: Echo) -> Option<EchoAnswer> {
     world.operate(HostId(0), |now, node| node.echo(now, &echo)).unwrap();
     let until = world.now() + Duration::from_secs(1);
@@ -50,7 +50,7 @@ fn a_trace_over_a_chain_names_every_hop_and_its_distance() {
 
 #[test]
 fn only_echoes_learn_where_their_hop_limit_ran_out() {
-    // Two nodes that send to each other what is for a third.
+    // Nodes that forward packets for an unknown node in a circle.
     let mut t = Topology::new();
     let (a, b, c) = (t.host(NodeId(1)), t.host(NodeId(2)), t.host(NodeId(3)));
     for (x, y) in [(a, b), (b, c), (c, a)] {
@@ -71,7 +71,7 @@ fn only_echoes_learn_where_their_hop_limit_ran_out() {
     assert_eq!(stats.iter().map(|s| s.echoes_answered).sum::<u64>(), 1);
 }
 
-/// Ten packets of an application to a node that there is not.
+/// Sends ten packets of an application to a node that doesn't exist.
 fn calls_to(world: &mut World, node: u32) -> u64 {
     use trunkline_sim::voice::VoiceSource;
     let source = VoiceSource::new(NodeId(node), 1, RT, world.now(), 10);
@@ -96,7 +96,7 @@ fn a_flood_of_echoes_is_answered_as_far_as_the_limit_goes() {
             world.operate(HostId(0), |_, node| std::iter::from_fn(|| node.next_echo()).count());
     }
     let stats = world.node(HostId(1)).stats();
-    // A second's worth at once, and a hundred in this second.
+    // A burst of a second's worth, and a hundred more in this second.
     assert!((195..=201).contains(&answers), "{answers}");
     assert_eq!(stats.echoes_answered, answers as u64);
     assert_eq!(stats.drops.get(Drop::EchoLimit), 1_000 - answers as u64);
@@ -135,8 +135,8 @@ fn settings_change_under_a_call_that_notices_nothing() {
     assert_ne!(world.node(HostId(0)).link(LinkId(0)).expect("a link").config().dscp, 46);
 }
 
-/// One end makes a new link of an old one, which numbers its packets anew; the
-/// other, which has still the old one, must not take them for those it had.
+/// One end replaces a link, and numbers its packets from the start. The other end, which has kept
+/// its link, must not take them for earlier ones.
 #[test]
 fn a_link_that_is_replaced_at_one_end_carries_calls_at_once() {
     for sealed in [false, true] {
@@ -218,7 +218,7 @@ fn rules_change_at_once() {
     set(&mut world, Nodes::All);
     world.run_until(at(4_000));
     let forbidden = world.node(HostId(1)).stats().drops.get(Drop::Forbidden);
-    // 25 packets in those 500 ms.
+    // 25 packets are sent in those 500 ms.
     assert!((24..=26).contains(&forbidden), "{forbidden}");
     assert_eq!(outcome(&world, &made).lost, forbidden);
 }

@@ -1,4 +1,4 @@
-//! What an operator adds to a link's cost, so that traffic prefers other ways.
+//! A penalty that an operator adds to a link's cost, so that traffic prefers other paths.
 
 use crate::common::{RT, at, calls, flow, link, ms, outcome, uniform};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology, World};
 
-/// Two ways from node 1 to node 4: 20 ms over node 2, 30 ms over node 3.
+/// Two paths from node 1 to node 4: 20 ms over node 2, 30 ms over node 3.
 fn diamond() -> World {
     let mut t = Topology::new();
     let [a, b, c, d] = [1, 2, 3, 4].map(|id| t.host(NodeId(id)));
@@ -19,7 +19,7 @@ fn diamond() -> World {
     t.build(5).unwrap()
 }
 
-/// As a reload does it.
+/// Sets a link's penalty as a reload does.
 fn penalise(world: &mut World, host: HostId, id: LinkId, penalty: Duration) {
     world.operate(host, |now, node| {
         let config = node.link(id).expect("a link").config();
@@ -31,7 +31,7 @@ fn penalise(world: &mut World, host: HostId, id: LinkId, penalty: Duration) {
     });
 }
 
-/// At the call's own node, and at the relay, whose word has to cross the overlay.
+/// The penalty is set at the call's own node, and at the relay, where it has to be flooded first.
 #[test]
 fn a_call_goes_another_way_while_a_link_has_a_penalty_and_misses_nothing() {
     for (host, id) in [(HostId(0), LinkId(0)), (HostId(1), LinkId(1))] {
@@ -41,7 +41,7 @@ fn a_call_goes_another_way_while_a_link_has_a_penalty_and_misses_nothing() {
         world.run_until(at(6_000));
         penalise(&mut world, host, id, ms(20));
         world.run_until(at(9_000));
-        // Less than the other way takes more.
+        // Less than the difference between the two paths.
         penalise(&mut world, host, id, ms(5));
         world.run_until(at(12_000));
         penalise(&mut world, host, id, Duration::ZERO);
@@ -54,7 +54,7 @@ fn a_call_goes_another_way_while_a_link_has_a_penalty_and_misses_nothing() {
             arrivals.map(|a| a.expect("it came").delay.as_millis() as u64).collect()
         };
         let there = delays(made[0]);
-        // 50 packets a second from 3 s on; what is said takes effect within 0.1 s.
+        // 50 packets a second from 3 s on; a change takes effect within 0.1 s.
         for (packets, delay) in [(0..150, 20), (155..300, 30), (305..600, 20)] {
             assert_eq!(there[packets.clone()], vec![delay; packets.len()], "{packets:?}");
         }
@@ -62,8 +62,7 @@ fn a_call_goes_another_way_while_a_link_has_a_penalty_and_misses_nothing() {
     }
 }
 
-/// Nothing takes as long as a penalty says: what a link before it loses is
-/// recovered as if it were not there.
+/// A penalty is not a delay: losses on a link before it are recovered as if there were no penalty.
 #[test]
 fn the_only_way_recovers_in_spite_of_a_penalty() {
     let missed = |penalty| {

@@ -1,6 +1,5 @@
-//! Any small network with any traffic: whatever else happens, nothing panics,
-//! nothing arrives twice, nothing arrives that was not sent, and nothing piles
-//! up.
+//! Small random networks with random traffic: in no case does anything panic, arrive twice, arrive
+//! without being sent, or pile up.
 
 use crate::common::*;
 use proptest::prelude::*;
@@ -98,7 +97,7 @@ fn case() -> impl Strategy<Value = Case> {
             Just(n),
             prop::collection::vec(some_link(n), 1..10),
             prop::collection::vec(traffic(n), 1..8),
-            // Routes that lead anywhere, in circles too.
+            // Routes that lead anywhere, including in circles.
             prop::collection::vec((0..n, 0..n, 0..n), 0..4),
             prop::collection::vec((0..n, 0u64..2_000), 0..3),
         )
@@ -146,14 +145,14 @@ proptest! {
             world.run_until(at(when));
             world.restart(ids[host as usize]).unwrap();
         }
-        // The flows end after 7 s at most; the fullest queue of 100 packets
-        // takes 19 s at 64 kbit/s, and there may be several on the way.
+        // The flows end after 7 s at most. A full queue of 100 packets takes 19 s at 64 kbit/s, and
+        // there may be several on a path.
         world.run_until(at(120_000));
 
         let o = outcome(&world, &made);
         prop_assert_eq!(o.sent, flows.iter().map(|f| f.count).sum::<u64>());
-        // A node that starts again has forgotten what it delivered before, and
-        // may ask for some of it once more, in one NACK.
+        // A restarted node has forgotten which packets it delivered, and may request some of them
+        // again, in one NACK.
         prop_assert!(o.duplicates <= restarted * 64, "{} duplicates", o.duplicates);
         for &sink in &sinks {
             prop_assert_eq!(world.app(sink).foreign, 0);
@@ -173,8 +172,8 @@ proptest! {
                 prop_assert!(l.marked.packets <= l.delivered.packets + l.lost.packets);
             }
         }
-        // Only hellos are left, every 20 ms where one was lost, both ways on
-        // wires of at most 230 ms; and a few timers of each host.
+        // Only hellos remain, every 20 ms after a loss, in both directions on wires of at most 230
+        // ms; and a few timers per host.
         prop_assert_eq!(world.misdirected(), 0);
         prop_assert!(world.in_flight() <= 24 * links.len(), "{} in flight", world.in_flight());
         let timers = world.scheduled() - world.in_flight();

@@ -1,5 +1,5 @@
-//! The real-time service as the paper has it, on one link of 10 ms that loses
-//! packets in both directions (the setting of Amir et al. 2005, section IV-A).
+//! The real-time service as in the paper, on one link of 10 ms that loses packets in both
+//! directions (the setting of Amir et al. 2005, section IV-A).
 
 use crate::common::*;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn bursts(b: f64) -> Loss {
     Loss::Burst { p: P, b, chain: Chain::PerPacket }
 }
 
-/// Ten calls of `seconds`, a packet every 2 ms, and ten seconds to settle.
+/// Ten calls of `seconds`, with a packet every 2 ms in total, and ten seconds to settle.
 fn ten_calls(
     loss: Loss,
     service: Service,
@@ -37,12 +37,11 @@ fn ten_calls(
     (world, made)
 }
 
-/// What the recovery leaves: a packet is lost, and then the request or the
-/// repetition is too. p (1 - (1-p)²) = 2p² - p³; the paper has 2p² - 3p³,
-/// which is 5 % less at p = 5 %. Under bursts the repetition meets a chain
-/// that was in its good state when the gap was seen, a round trip (ten
-/// packets) before, so that its loss is p (1 - r^10) at least; the difference
-/// is below 3 % and far below what these runs can tell.
+/// Residual loss after recovery: a packet is lost, and then the request or the retransmission, too.
+/// p (1 - (1-p)²) = 2p² - p³; the paper has 2p² - 3p³, which is 5 % less at p = 5 %. With bursts,
+/// the chain was in its good state when the gap was detected, a round trip (ten packets) before the
+/// retransmission, which is therefore lost with a probability of at least p (1 - r^10). The
+/// difference is below 3 %, far below the resolution of these runs.
 fn residual(p: f64) -> f64 {
     2.0 * p * p - p * p * p
 }
@@ -59,7 +58,7 @@ fn both_services_lose_what_theory_says() {
                 (measured - expected).abs() < 4.0 * se,
                 "{service:?} over {loss:?}: {measured} ± {se} instead of {expected}"
             );
-            // Or the line above would pass without any recovery.
+            // Otherwise the assertion above would pass without any recovery.
             assert!(4.0 * se < 0.5 * P, "{service:?} over {loss:?}: ± {se}");
             assert_eq!((o.sent, o.duplicates), (500 * seconds, 0));
             assert_eq!(o.recovered > 0, service == RT);
@@ -82,7 +81,7 @@ fn a_recovered_packet_takes_three_crossings_and_the_time_to_notice() {
         assert!(delays.len() > 300, "{}", delays.len());
         assert_eq!(delays[0], ms(30 + notice), "reorder {reorder}");
         assert_eq!(delays[delays.len() / 2], ms(30 + notice), "reorder {reorder}");
-        // Nothing waits for a repair: all others take 10 ms.
+        // No packet waits for a repair: all others take 10 ms.
         let o = outcome(&world, &made);
         assert!(o.delays[..o.delays.len() - delays.len()].iter().all(|d| *d == ms(10)));
     }
@@ -109,12 +108,14 @@ fn repeats_keep_to_their_share() {
     assert_eq!(tx.originals.envelopes, 10_000);
     assert!((490..=510).contains(&tx.repeats.envelopes), "{}", tx.repeats.envelopes);
     assert!(dropped(&world, 0, 0, Drop::RepeatBudget) > 500);
-    // A fifth lost, a twentieth repeated, of that a fifth lost again.
+    // A fifth is lost, a twentieth of the originals is retransmitted, and a fifth of that is lost
+    // again.
     let lost = outcome(&world, &made).residual.estimate;
     assert!((0.14..0.18).contains(&lost), "{lost}");
 }
 
-/// Both requests must be lost, or the one repetition: p (1 - (1 - p²)(1 - p)).
+/// A packet is missed if both requests are lost, or the one retransmission: p (1 - (1 - p²)(1 -
+/// p)).
 #[test]
 fn two_requests_at_once_leave_what_theory_says() {
     for (p, seed) in [(0.05, 21), (0.1, 22), (0.2, 23)] {
@@ -128,7 +129,7 @@ fn two_requests_at_once_leave_what_theory_says() {
             (measured - expected).abs() < 4.0 * se,
             "{measured} ± {se} instead of {expected} at {p}"
         );
-        // Or one request would do.
+        // Otherwise one request would be enough.
         assert!(measured + 4.0 * se < residual(p), "{measured} ± {se} at {p}");
         let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
         let asked = rx.receiver.unwrap().asked;
@@ -161,9 +162,9 @@ fn numbers_wrap_in_order() {
         world.run_until(at(72_000));
         let o = outcome(&world, &[call]);
         assert_eq!((o.sent, o.late, o.duplicates), (70_000, 0, 0));
-        // 2p² - p³ of 70,000 is 14, with a standard deviation of 4.
+        // 2p² - p³ of 70,000 packets is 14, with a standard deviation of 4.
         assert!(o.lost <= most_lost, "{} lost over {loss:?}", o.lost);
-        // Only what was repeated comes after a later packet.
+        // Only retransmitted packets arrive after a later one.
         assert_eq!(flow(&world, call).out_of_order, o.recovered);
         assert_eq!(stats(&world, 1, 0).of(RT).receiver.unwrap().received, 70_000 - o.lost);
         assert_eq!(o.recovered == 0, loss == Loss::None);

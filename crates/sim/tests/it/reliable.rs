@@ -1,5 +1,5 @@
-//! Reliable links in simulated networks: nothing that a node takes is lost on a link, and
-//! nothing comes twice, whatever the links and the relays do.
+//! Reliable links in simulated networks: no message that a node has accepted is lost on a link or
+//! arrives twice, regardless of faults in links and relays.
 
 use crate::common::{RT, at, calls, dropped, flow, link, ms, outcome, stats, uniform};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 const RELIABLE: Service = Service::Reliable;
 
-/// Messages of 1,000 bytes, every so often.
+/// A stream of messages of 1,000 bytes at this interval.
 fn stream(world: &mut World, to: u32, spacing: Duration, (start, count): (Time, u64)) -> Call {
     let mut source = VoiceSource::new(NodeId(to + 1), 6_000, RELIABLE, start, count);
     (source.spacing, source.bytes, source.deadline_ms) = (spacing, 1_000, 255);
@@ -22,7 +22,7 @@ fn stream(world: &mut World, to: u32, spacing: Duration, (start, count): (Time, 
     (world.attach(HostId(0), 0, source).unwrap(), sink)
 }
 
-/// All came, and each once.
+/// Asserts that all messages arrived exactly once.
 fn all_came(world: &World, call: Call, count: u64) {
     let flow = flow(world, call);
     assert_eq!((flow.received, flow.duplicates), (count, 0));
@@ -51,8 +51,8 @@ fn every_message_comes_once_over_links_that_lose_a_lot() {
     }
 }
 
-/// The middle relay is another start of itself ten times: what it held is lost with it, and
-/// all that its neighbours hold comes, once.
+/// The middle relay restarts ten times: the messages that it held are lost, and all those that its
+/// neighbours hold arrive once.
 #[test]
 fn a_relay_that_starts_anew_loses_only_what_it_held() {
     for seal in [false, true] {
@@ -72,7 +72,7 @@ fn a_relay_that_starts_anew_loses_only_what_it_held() {
         world.run_until(at(70_000));
         let flow = flow(&world, call);
         assert_eq!(flow.duplicates, 0, "sealed {seal}");
-        // Ten times what a relay holds: a round trip of messages.
+        // Ten times the messages that a relay holds, a round trip's worth.
         let lost = 10_000 - flow.received;
         assert!(lost < 10 * 30, "{lost} lost, sealed {seal}");
         let last = flow.arrivals.iter().rev().take(500).filter(|a| a.is_some()).count();
@@ -80,7 +80,7 @@ fn a_relay_that_starts_anew_loses_only_what_it_held() {
     }
 }
 
-/// A cut for five seconds, five times: nothing is lost, and all of it comes soon after.
+/// Five cuts of five seconds each: nothing is lost, and all messages arrive soon after.
 #[test]
 fn an_outage_only_delays() {
     let mut world = Topology::chain([link(ms(10), Loss::None)]).build(3).unwrap();
@@ -97,7 +97,7 @@ fn an_outage_only_delays() {
     assert!(slowest < ms(7_500), "{slowest:?}");
 }
 
-/// A transfer as fast as it can go takes nothing from calls on the same link.
+/// A transfer at full speed takes nothing from calls on the same link.
 #[test]
 fn a_transfer_does_not_go_before_voice() {
     let missed = |with_file: bool| {
@@ -112,7 +112,7 @@ fn a_transfer_does_not_go_before_voice() {
         }
         world.run_until(at(70_000));
         if with_file {
-            // It was more than the link carries, so that the window was all in use.
+            // The transfer exceeded the link, so the window was in full use.
             assert!(dropped(&world, 0, 0, Drop::QueueFull) > 10_000);
             assert!(stats(&world, 0, 0).of(RELIABLE).originals.bytes > 10_000_000);
         }
@@ -122,7 +122,7 @@ fn a_transfer_does_not_go_before_voice() {
     assert!(with < without + 0.001, "{with} with a file, {without} without");
 }
 
-/// Nothing of a node that stopped reading is kept for ever, and others are not held up.
+/// Data for a neighbour that stopped reading are not kept for ever, and don't delay others.
 #[test]
 fn what_a_dead_neighbour_is_sent_is_bounded() {
     let mut world = Topology::chain([link(ms(5), Loss::None)]).build(9).unwrap();
@@ -132,13 +132,13 @@ fn what_a_dead_neighbour_is_sent_is_bounded() {
     world.run_until(at(60_000));
     let full = dropped(&world, 0, 0, Drop::QueueFull);
     assert!((50_000..56_000).contains(&full), "{full}");
-    // Asked after ever less often.
+    // Retransmissions become less and less frequent.
     let repeats = stats(&world, 0, 0).of(RELIABLE).repeats.envelopes;
     assert!(repeats < 200, "{repeats}");
 }
 
-/// A link whose round trip grows to sixty times what it was finds that out, and does not give up
-/// everything that it sends before the acknowledgement can have come.
+/// A link's round trip grows to sixty times its length. The link measures the new time, instead of
+/// giving up all its data before acknowledgements can arrive.
 #[test]
 fn a_far_longer_round_trip_is_learned() {
     let model =

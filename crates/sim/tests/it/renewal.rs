@@ -1,4 +1,4 @@
-//! Certificates that end, and those that take their place.
+//! Certificates that expire, and their replacements.
 
 use crate::common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
@@ -7,10 +7,10 @@ use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, World};
 
-/// A certificate of `host` in a sealed topology that ends at `until` seconds;
-/// the world began at 1970.
+/// A certificate of `host` in a sealed topology that expires at `until` seconds; the world begins
+/// at 1970.
 fn certificate(t: &mut Topology, host: HostId, until: u64) -> Certificate {
-    // As `Topology::seal` has it.
+    // The operator's key, as in `Topology::seal`.
     let overlay = Identity::from_secret(&[0xff; 32]);
     let config = t.config_mut(host);
     let key = config.sealing.as_ref().expect("sealed").identity.public();
@@ -26,15 +26,15 @@ fn renew(world: &mut World, host: HostId, certificate: &Certificate) {
     world.operate(host, |now, node| node.reconfigure(now, &changes));
 }
 
-/// How many nodes `host` knows, and how many of its links are up.
+/// Number of nodes that `host` has records of, and of its links that are up.
 fn sees(world: &World, host: u32) -> (usize, usize) {
     let node = world.node(HostId(host));
     let up = node.links().filter(|(_, link)| link.monitor().is_up()).count();
     (node.router().expect("link state").nodes(), up)
 }
 
-/// Nodes 1 to 4 in a ring; node 2's first certificate ends at 300 s. Its
-/// second, which doesn't.
+/// Nodes 1 to 4 in a ring; node 2's first certificate expires at 300 s. Also returns its second
+/// one, which doesn't expire during the test.
 fn ring() -> (World, Certificate) {
     let mut t = Topology::new();
     let hosts: Vec<HostId> = (1..=4).map(|n| t.host(NodeId(n))).collect();
@@ -50,8 +50,7 @@ fn ring() -> (World, Certificate) {
     (t.build(7).unwrap(), second)
 }
 
-/// Everybody goes on believing node 2, near and far, and a call over it misses
-/// nothing.
+/// All nodes, near and far, continue to trust node 2, and a call over it misses nothing.
 #[test]
 fn a_certificate_is_renewed_under_a_call() {
     let (mut world, second) = ring();
@@ -59,7 +58,7 @@ fn a_certificate_is_renewed_under_a_call() {
     world.run_until(at(200_000));
     renew(&mut world, HostId(1), &second);
     world.run_until(at(597_000));
-    // Node 4 is two links away, and what it was told at first is over.
+    // Node 4 is two links away, and the certificate that it received first has expired.
     assert_eq!([0, 1, 2, 3].map(|h| sees(&world, h)), [(4, 2); 4]);
     assert_eq!(outcome(&world, &made).missed.events, 0);
     for host in 0..4 {
@@ -69,8 +68,8 @@ fn a_certificate_is_renewed_under_a_call() {
     }
 }
 
-/// Links last as long as their sessions, three minutes at most; then calls take
-/// other ways, until the node has another certificate.
+/// Links last as long as their sessions, three minutes at most; then calls take other paths, until
+/// the node has another certificate.
 #[test]
 fn a_node_whose_certificate_is_over_is_left_out_until_it_has_another() {
     let (mut world, second) = ring();
@@ -85,11 +84,11 @@ fn a_node_whose_certificate_is_over_is_left_out_until_it_has_another() {
     assert_eq!([0, 1, 2, 3].map(|h| sees(&world, h)), [(4, 2); 4]);
 }
 
-/// Node 2 has node 1's key in its configuration and needs no certificate; node
-/// 3 knows node 1 by its certificate alone.
+/// Node 2 has node 1's key in its configuration and needs no certificate; node 3 trusts node 1 only
+/// by its certificate.
 #[test]
 fn who_knows_a_node_by_its_certificate_alone_forgets_it_when_that_is_over() {
-    // Before and after node 1 refreshes what it says, at 600 s.
+    // Before and after node 1 refreshes its records, at 600 s.
     for renewed_at in [500, 620] {
         let model = || link(ms(10), Loss::None);
         let mut t = Topology::new();
@@ -113,7 +112,7 @@ fn who_knows_a_node_by_its_certificate_alone_forgets_it_when_that_is_over() {
         world.run_until(at(299_000));
         assert_eq!([0, 1, 2].map(|h| sees(&world, h)), [(3, 1), (3, 2), (3, 1)]);
         assert!(reaches(&world, 2, 1));
-        // Looked for once a minute.
+        // Nodes look for expired certificates once a minute.
         for seconds in [362, renewed_at] {
             world.run_until(at(1_000 * seconds));
             assert_eq!([0, 1, 2].map(|h| sees(&world, h)), [(3, 1), (3, 2), (2, 1)]);

@@ -1,4 +1,4 @@
-//! Nodes that start anew in the middle of calls.
+//! Nodes that restart during calls.
 
 use crate::common::*;
 use trunkline_base::link_model::Loss;
@@ -6,7 +6,7 @@ use trunkline_overlay::counters::Drop;
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 
-/// Five calls over two links, and a restart of `host` two seconds in.
+/// Five calls over two links, with a restart of `host` after two seconds.
 fn restarted(host: u32) -> (World, Vec<Call>) {
     let mut world = Topology::chain(vec![link(ms(10), Loss::None); 2]).build(4).unwrap();
     let made = calls(&mut world, (0, 2), RT, 5_000, 5, (at(1_000), 200));
@@ -20,9 +20,9 @@ fn restarted(host: u32) -> (World, Vec<Call>) {
 fn a_relay_that_restarts_loses_nothing_and_asks_for_nothing() {
     let (world, made) = restarted(1);
     let o = outcome(&world, &made);
-    // What was under way to the old one reaches the new one.
+    // Packets on their way to the old start reach the new one.
     assert_eq!((o.sent, o.lost, o.late, o.duplicates), (1_000, 0, 0, 0));
-    // Its new numbers are not taken for old ones or for a gap.
+    // Its new sequence numbers are not mistaken for old ones or for a gap.
     for (host, link) in [(0, 0), (1, 0), (1, 1), (2, 0)] {
         assert_eq!(
             stats(&world, host, link).of(RT).receiver.unwrap().asked,
@@ -32,7 +32,7 @@ fn a_relay_that_restarts_loses_nothing_and_asks_for_nothing() {
         assert_eq!(dropped(&world, host, link, Drop::Duplicate), 0, "host {host} link {link}");
         assert_eq!(stats(&world, host, link).downs, 0, "host {host} link {link}");
     }
-    // Each neighbour has noticed.
+    // Each neighbour has noticed the restart.
     assert_eq!((stats(&world, 0, 0).restarts, stats(&world, 2, 0).restarts), (1, 1));
 }
 
@@ -44,8 +44,8 @@ fn a_destination_that_restarts_loses_nothing() {
     assert_eq!(stats(&world, 1, 1).of(RT).repeats.envelopes, 0);
 }
 
-/// A new start numbers its flows anew, far from where they were: the first
-/// number far off is doubted, the second believed.
+/// A restarted node numbers its flows from other values, far from the old ones: the first such
+/// number is not trusted, the second is.
 #[test]
 fn a_source_that_restarts_loses_one_packet_of_each_call_at_most() {
     let (world, made) = restarted(0);

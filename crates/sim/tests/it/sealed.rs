@@ -1,5 +1,5 @@
-//! Nodes with keys and certificates, which find each other, seal their links,
-//! and route by link state.
+//! Nodes with keys and certificates that find each other, seal their links, and use link-state
+//! routing.
 
 use crate::common::{RT, at, calls, flow, link, ms, outcome, uniform};
 use trunkline_base::Time;
@@ -10,7 +10,7 @@ use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
-/// Nodes 1 to 4 in a ring, all links alike but for the delay of the last.
+/// Nodes 1 to 4 in a ring, with equal links except for the delay of the last.
 fn ring(model: &LinkModel) -> World {
     let mut t = Topology::new();
     let hosts: Vec<HostId> = (1..=4).map(|n| t.host(NodeId(n))).collect();
@@ -52,9 +52,8 @@ fn certified_nodes_find_each_other_and_call() {
     assert!(missed <= 5, "{missed} of 5000");
 }
 
-/// From node 1 to node 4 one link of 20 ms leads there and three of 10 ms; by
-/// latency of 30 ms that is one and three, by hops too. With 60 ms on the one,
-/// they part.
+/// Node 1 reaches node 4 over one link or over three of 10 ms each. With 60 ms on the single link,
+/// the metrics disagree: latency prefers three links, hops and loss prefer one.
 #[test]
 fn each_flow_chooses_by_its_own_metric() {
     let mut world = ring(&link(ms(10), Loss::None));
@@ -80,8 +79,8 @@ fn each_flow_chooses_by_its_own_metric() {
     assert!((60..65).contains(&delays[2].as_millis()), "no losses, so the fewest: {:?}", delays[2]);
 }
 
-/// Node 1 has but one way, to node 2; there the ways part: one link of 60 ms to
-/// node 4, or two of 10 ms.
+/// Node 1 has only one path, to node 2. From there, one link of 60 ms leads to node 4, or two of 10
+/// ms.
 #[test]
 fn relays_follow_the_metric_of_a_flow() {
     let mut t = Topology::new();
@@ -108,8 +107,8 @@ fn relays_follow_the_metric_of_a_flow() {
     }
 }
 
-/// A relay that is to be emptied, or lets not everybody pass, says so: a call over
-/// it goes another way, and loses nothing by that.
+/// A relay that is being drained, or that doesn't admit all nodes for transit, announces this: a
+/// call takes another path, and loses nothing by draining.
 #[test]
 fn calls_leave_a_relay_that_wants_no_transit() {
     type Act = fn(&mut Node, Time, bool);
@@ -135,12 +134,12 @@ fn calls_leave_a_relay_that_wants_no_transit() {
         world.run_until(at(30_000));
         assert!(passed(&world) > before + 300, "{what}: the way is over node 2 again");
         let lost = outcome(&world, &made).missed.events;
-        // What has been under way when nobody may pass any more is refused.
+        // Packets on their way when transit is forbidden are refused.
         assert!(lost <= if what == "drain" { 0 } else { 3 }, "{what}: {lost} of 1000");
     }
 }
 
-/// The smaller MTU of a link's ends is that of both.
+/// Both ends of a link use the smaller of their MTUs.
 #[test]
 fn neighbours_agree_on_the_smaller_packet() {
     let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
@@ -154,8 +153,8 @@ fn neighbours_agree_on_the_smaller_packet() {
     }
 }
 
-/// Node 2 has forgotten its keys and does not know where node 1 is: that begins
-/// anew as soon as its link is dead, not when its keys are old.
+/// Node 2 has lost its keys and has no address for node 1: the handshake starts again as soon as
+/// the link is dead, and not only when the keys expire.
 #[test]
 fn who_is_silent_is_greeted_again() {
     let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
@@ -171,7 +170,7 @@ fn who_is_silent_is_greeted_again() {
     }
 }
 
-/// What comes of a newcomer whose link is then written into the file.
+/// An unconfigured peer has one link, also after its link is added to the configuration.
 #[test]
 fn a_newcomer_that_is_configured_has_one_link() {
     let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
@@ -193,7 +192,7 @@ fn a_newcomer_that_is_configured_has_one_link() {
     }
 }
 
-/// Keys are replaced every two minutes; nobody hears it.
+/// Keys are replaced every two minutes, and no packet is missed.
 #[test]
 fn new_keys_cost_no_packet() {
     let mut world = ring(&link(ms(10), Loss::None));

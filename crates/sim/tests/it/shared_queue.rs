@@ -1,4 +1,4 @@
-//! Agents of all kinds on two hosts, behind routers, in one queue.
+//! Agents of all kinds on two hosts behind routers, in one queue.
 
 use std::time::Duration;
 use trunkline_base::link_model::{Count, LinkModel, Loss, Queue};
@@ -16,12 +16,12 @@ const PLAIN: Class = Class(2);
 const OVERLAY: Class = Class(3);
 const CLASSES: [Class; 3] = [CBR, PLAIN, OVERLAY];
 
-/// All from the first host to the second: a constant bit rate of TCP's sizes, a
-/// call on plain UDP, and a call over a link of the overlay.
+/// Traffic from the first host to the second: a constant bit rate with TCP's sizes, a call on plain
+/// UDP, and a call over a link of the overlay.
 struct Shared {
     world: World,
     hosts: [HostId; 2],
-    /// From the first host to its router, and from there to the other.
+    /// Wire from the first host to its router; the bottleneck leads to the other router.
     access: WireId,
     bottleneck: WireId,
     cbr: (AgentId<Cbr>, AgentId<Meter>),
@@ -42,7 +42,7 @@ fn link(rate: u64, delay: u64, queue: usize) -> LinkModel {
     LinkModel { rate, queue, delay: ms(delay), loss: Loss::None, ..LinkModel::default() }
 }
 
-/// Everything from 1 s on for `seconds`; the constant bit rate with `spacing`.
+/// Starts all traffic at 1 s for `seconds`; the constant bit rate has this `spacing`.
 fn shared(seconds: u64, spacing: Duration) -> Result<Shared, WorldError> {
     let mut world = World::new(7);
     let config = |own, peer, host| {
@@ -53,11 +53,11 @@ fn shared(seconds: u64, spacing: Duration) -> Result<Shared, WorldError> {
     let a = world.add_host(config(1, 2, 1))?;
     let b = world.add_host(config(2, 1, 0))?;
     let (near, far) = (world.add_router(), world.add_router());
-    // Without jitter a call always or never finds the place free that a packet of the
-    // constant bit rate has just left.
+    // Without jitter, a call would always or never get the slot that a packet of the constant bit
+    // rate has just freed.
     let fast = LinkModel { jitter: ms(2), ..link(100_000_000, 1, 100) };
     let access = world.cable(a, near, fast.clone(), fast.clone())?;
-    // 12 ms: what the overlay asks for again comes within 100.
+    // 12 ms in total, so that retransmissions over the overlay arrive within 100 ms.
     let narrow = link(10_000_000, 10, 10);
     let bottleneck = world.cable(near, far, narrow.clone(), narrow)?;
     world.cable(far, b, fast.clone(), fast)?;
@@ -85,7 +85,7 @@ fn shared(seconds: u64, spacing: Duration) -> Result<Shared, WorldError> {
 }
 
 impl Shared {
-    /// In each bin, what the classes put on the first host's cable.
+    /// Packets of each class on the first host's cable, for each bin.
     fn sent(&self, bins: usize) -> Vec<[u64; 3]> {
         let of = |class, bin: usize| {
             let bins = self.world.bins(self.access, WireEnd::First, class);
@@ -106,7 +106,7 @@ fn adds_up(l: &EdgeLedger) -> bool {
 
 #[test]
 fn three_kinds_of_flows_in_one_queue_add_up() {
-    // 1,500 bytes in 1.2 ms would be all of the 10 Mbit/s.
+    // 1,500 bytes every 1.2 ms would take all of the 10 Mbit/s.
     let mut shared = shared(20, Duration::from_micros(1_130)).unwrap();
     let Shared { bottleneck, cbr, plain, overlay, .. } = shared;
     let world = &mut shared.world;
@@ -119,7 +119,7 @@ fn three_kinds_of_flows_in_one_queue_add_up() {
         assert!(adds_up(&total) && classes.iter().all(adds_up), "{classes:#?}");
         let sum = classes.iter().fold(EdgeLedger::default(), |sum, l| sum.plus(l));
         assert_eq!(sum, total, "at {stop} ms");
-        // What the queue itself counted.
+        // Counters of the queue itself.
         let [model, _] = world.ledgers(bottleneck);
         assert_eq!((total.offered, total.queue_dropped), (model.offered, model.queue_dropped));
     }
@@ -127,24 +127,24 @@ fn three_kinds_of_flows_in_one_queue_add_up() {
     let dropped = ledgers.map(|l| l.queue_dropped.packets);
     assert!(dropped.iter().all(|&n| n > 0), "{dropped:?}");
 
-    // Each is as long as its protocol makes it.
+    // Packets have the length that their protocol requires.
     let sent = world.agent(cbr.0).sent();
     assert_eq!(ledgers[0].offered, Count { packets: sent, bytes: 1_500 * sent });
     let voice = 1_000 * (VOICE_PACKET as u64 + 48);
     assert_eq!(ledgers[1].offered, Count { packets: 1_000, bytes: voice });
-    // From end to end nothing else is lost.
+    // End to end, nothing else is lost.
     let meter = world.agent(cbr.1);
     assert_eq!((meter.received.packets, meter.tos), (ledgers[0].arrived.packets, 0x20));
     let dropped = world.flow(CBR).dropped(DropReason::Queue);
     assert_eq!((dropped, world.flow(CBR).all_dropped()), (ledgers[0].queue_dropped, dropped));
     let [of_plain, of_overlay] = [plain, overlay].map(|call| Outcome::of(world, &[call], ms(100)));
     assert_eq!(of_plain.lost, ledgers[1].queue_dropped.packets);
-    // Who finds the queue full depends on who came just before, so the calls' losses
-    // are not alike; but the overlay's is not what its queue dropped.
+    // Whether a packet finds the queue full depends on those just before it, so the calls' losses
+    // differ. The overlay also recovers most packets that the queue dropped.
     assert!(of_overlay.recovered > of_overlay.lost, "{of_overlay:?}");
     assert!(of_overlay.lost < ledgers[2].queue_dropped.packets);
 
-    // Every second has nearly all that fits into it, and never more.
+    // Every second carries nearly the full capacity, and never more.
     let second = |bin| CLASSES.map(|class| world.bins(bottleneck, WireEnd::First, class)[bin]);
     for bin in 1..20 {
         let bytes: u64 = second(bin).iter().map(|b| b.arrived.bytes).sum();
@@ -164,8 +164,8 @@ fn a_stalled_host_silences_all_its_agents() {
     assert!(sent[15..50].iter().flatten().all(|&n| n > 0), "before: {sent:?}");
     assert!(sent[50..80].iter().flatten().all(|&n| n == 0), "meanwhile: {sent:?}");
     assert!(sent[80].iter().all(|&n| n > 0), "at once after: {sent:?}");
-    // A source of speech sends at once all that it has recorded, which is more than
-    // the queues hold.
+    // A source of speech then sends everything that it has recorded at once, which is more than the
+    // queues hold.
     let outcome = Outcome::of(&shared.world, &[shared.plain], ms(100));
     let dropped = shared.world.flow(PLAIN).dropped(DropReason::Queue).packets;
     assert_eq!((outcome.sent, outcome.lost), (450, dropped));
@@ -195,7 +195,7 @@ fn a_crashed_host_silences_all_its_agents_and_hears_nothing() {
     assert!(sent[85..95].iter().flatten().all(|&n| n > 0), "after: {sent:?}");
     let received = shared.world.agent(meter).received.packets;
     assert_eq!(received, 900 - 300, "what came in 3 s went nowhere");
-    // What the plain call would have sent is lost, and the rest is not.
+    // Only the packets that the plain call would have sent meanwhile are lost.
     let outcome = Outcome::of(&shared.world, &[shared.plain], ms(100));
     assert_eq!((outcome.sent, outcome.lost), (450, 150));
 }

@@ -1,5 +1,5 @@
 //! Streams in networks of any shape in which links lose, delay, reorder, fail and become slow, and
-//! relays crash: what is read is what was written, all of it, and both ends see the end.
+//! relays crash: all data written are read unchanged, and both ends see the end.
 
 use crate::common::{at, link, ms};
 use rand::RngExt;
@@ -12,20 +12,21 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, HostId, Topology, WireEnd, WireId, World};
 
-/// When streams begin, in milliseconds: all have routes by then. What fails does so when
-/// they are open, and is well before [`HEALED`]: in less than an end's patience of a minute.
+/// Start of the streams in ms, when all routes exist. Faults begin once streams are open, and end
+/// by [`HEALED`], within an end's timeout of a minute.
 const BEGIN: u64 = 6_000;
 const FAULTS: u64 = 11_000;
 const HEALED: u64 = 35_000;
 
-/// In seconds: when each stream is to have come to its end, and when it is to be forgotten.
+/// Times in seconds: each stream must have ended by the first, and its state must be forgotten
+/// after the second.
 const DONE: u64 = 300;
 const FORGOTTEN: u64 = 75;
 
 struct Case {
     world: World,
     wires: u32,
-    /// Hosts where streams end, and the others.
+    /// Hosts at which streams end, and all other hosts.
     ends: Vec<u32>,
     relays: Vec<u32>,
 }
@@ -69,16 +70,16 @@ fn case(seed: u64, rng: &mut Rng) -> Case {
     Case { world: t.build(seed).unwrap(), wires, ends, relays }
 }
 
-/// What befalls a network, and passes.
+/// A temporary fault of a network.
 #[derive(Clone, Copy)]
 enum Fault {
     Crash(u32),
     Cut(WireId),
-    /// One way over this wire becomes far slower, and longer.
+    /// One direction of this wire becomes far slower, with a longer delay.
     Slow(WireId, WireEnd),
 }
 
-/// Cuts, crashes and slow links one after another, or some at a time.
+/// Applies cuts, crashes and slow links, one after another or several at a time.
 fn faults(case: &mut Case, rng: &mut Rng) {
     let mut events = Vec::new();
     for _ in 0..rng.random_range(0..6) {
@@ -151,17 +152,17 @@ fn streams(case: &mut Case, rng: &mut Rng) -> Vec<Pair> {
     pairs
 }
 
-/// What came of one world.
+/// Results of one world.
 #[derive(Default)]
 struct Outcome {
-    /// Streams, and those of them that nobody answered in time to open them.
+    /// Number of streams, and of those that got no answer in time to open.
     streams: u64,
     unopened: u64,
-    /// Segments that ends had to send again.
+    /// Number of segments that ends retransmitted.
     repeated: u64,
 }
 
-/// What does not hold in the world of this seed, if anything.
+/// Runs the world of this seed; the error describes a violated requirement.
 fn run(seed: u64) -> Result<Outcome, String> {
     let mut rng = trunkline_base::rng(seed, 77);
     let mut case = case(seed, &mut rng);
@@ -181,7 +182,7 @@ fn run(seed: u64) -> Result<Outcome, String> {
     for &(source, sink, bytes) in &pairs {
         let (source, sink) = (world.app(source), world.app(sink));
         if source.reset == Some(Reset::Timeout) && (source.written(), sink.read) == (0, 0) {
-            // On a link that loses much, until it fails.
+            // Opening failed on a link that loses much and then fails.
             outcome.unopened += 1;
             continue;
         }
@@ -234,7 +235,7 @@ fn run_all(seeds: core::ops::Range<u64>) {
     );
     assert!(failed.is_empty(), "{} of {count}:\n{}", failed.len(), failed.join("\n"));
     assert!(unopened <= streams / 200 + 1, "{unopened} of {streams} were not opened");
-    // Otherwise nothing was put to the test.
+    // Otherwise retransmission was not tested.
     assert!(repeated > count / 10, "ends repeated something in {repeated} worlds only");
 }
 

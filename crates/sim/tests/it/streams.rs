@@ -1,5 +1,5 @@
-//! Streams in simulated networks: what is read is what was written, whatever becomes of the
-//! links and relays between.
+//! Streams in simulated networks: all data written are read unchanged, whatever happens to the
+//! links and relays in between.
 
 use crate::common::{RT, at, calls, link, ms, outcome, stats, uniform};
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
@@ -32,7 +32,7 @@ fn streams(world: &World, host: u32) -> StreamStats {
     world.node(HostId(host)).stats().streams
 }
 
-/// All of it, and nothing else, and both sides have ended.
+/// Asserts that exactly these bytes were read, and that both sides have ended.
 fn is_whole(world: &World, (source, sink): Pair, bytes: u64) {
     let (source, sink) = (world.app(source), world.app(sink));
     assert_eq!((source.reset, &sink.resets), (None, &vec![]));
@@ -65,8 +65,8 @@ fn a_clean_chain_is_filled_and_nothing_is_repeated() {
     }
 }
 
-/// A TCP's share of the middle link alone is 3.9 Mbit/s at 1 %; what of it comes out at the
-/// end of three such links is what the stream's own window makes of it.
+/// A TCP's share of the middle link alone would be 3.9 Mbit/s at 1 % loss; over the three links,
+/// the stream's own window determines the throughput.
 #[test]
 fn loss_on_a_link_costs_what_it_costs_there() {
     let mut world = chain(20_000_000, &[10, 10, 10], &[0.0, 0.01, 0.0]).build(3).unwrap();
@@ -77,12 +77,11 @@ fn loss_on_a_link_costs_what_it_costs_there() {
     assert!(streams(&world, 0).repeated < 100, "{:?}", streams(&world, 0));
 }
 
-/// The relay is another start of itself five times; what it held is lost with it, and sent
-/// again from the end.
+/// The relay restarts five times; the data that it held are lost, and the end retransmits them.
 #[test]
 fn relays_that_crash_and_routes_that_change_lose_nothing() {
     for seal in [false, true] {
-        // A ring of five: two ways from 0 to 2.
+        // A ring of five with two paths from 0 to 2.
         let mut topology = Topology::new();
         for id in 1..=5 {
             topology.host(NodeId(id));
@@ -160,7 +159,7 @@ fn one_that_nobody_takes_is_refused() {
     assert_eq!(why, [NotListening, NotListening, NotListening, NoRoute]);
 }
 
-/// Both ends at one node: no link is needed.
+/// Both ends are at one node, so no link is needed.
 #[test]
 fn a_stream_within_a_node() {
     let mut world = chain(4_000_000, &[10], &[0.0]).build(5).unwrap();
@@ -170,8 +169,7 @@ fn a_stream_within_a_node() {
     assert_eq!(stats(&world, 0, 0).of(Service::Reliable).originals.envelopes, 0);
 }
 
-/// Several streams share a chain evenly, in whatever order they began; and calls don't notice
-/// them.
+/// Several streams share a chain evenly, whatever their order of starting, and don't affect calls.
 #[test]
 fn streams_share_and_voice_goes_first() {
     let missed = |with: bool| {
@@ -196,7 +194,8 @@ fn streams_share_and_voice_goes_first() {
     assert!(with < without + 0.001, "{with} with files, {without} without");
 }
 
-/// Who reads nothing keeps what it may, and the others have all of theirs.
+/// A reader that doesn't read blocks only its own stream, up to its limit; the others get
+/// everything.
 #[test]
 fn one_that_is_not_read_is_nobody_elses_loss() {
     let mut world = chain(8_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
@@ -208,14 +207,14 @@ fn one_that_is_not_read_is_nobody_elses_loss() {
     is_whole(&world, pair, 5_000_000);
     let kept = world.app(source).written();
     assert!(world.app(lazy).read == 256 << 10 && kept < 5 << 20, "{kept}");
-    // Ten minutes are enough.
+    // After ten minutes, the stream is reset.
     assert_eq!(world.app(source).reset, None);
     world.run_until(at(620_000));
     assert_eq!(world.app(source).reset, Some(Reset::Stalled));
 }
 
-/// Both directions have ended long before the last bytes are read, and their node keeps those
-/// for as long as that takes.
+/// Both directions have ended long before the last bytes are read, and the node keeps those until
+/// then.
 #[test]
 fn what_is_read_late_is_all_there() {
     let mut world = chain(8_000_000, &[10, 10], &[0.0, 0.0]).build(5).unwrap();
@@ -232,8 +231,8 @@ fn what_is_read_late_is_all_there() {
     assert_eq!(streams(&world, 2).open, 0);
 }
 
-/// The only relay says goodbye and is back two seconds later. What was written meanwhile, with
-/// nothing under way that would time out, leaves as soon as there is a way.
+/// The only relay says goodbye and is back two seconds later. Data written meanwhile, with nothing
+/// in flight that would time out, leave as soon as there is a route.
 #[test]
 fn what_is_written_without_a_way_leaves_when_there_is_one() {
     let mut topology = chain(8_000_000, &[10, 10], &[0.0, 0.0]);
@@ -254,7 +253,7 @@ fn what_is_written_without_a_way_leaves_when_there_is_one() {
     assert!(*slowest > ms(1_000) && *slowest < ms(4_500), "{slowest:?}");
 }
 
-/// How long, in ms, it takes from when node 0 has a way to node 3 to when more has been read there.
+/// Time in ms from when node 0 has a route to node 3 until more has been read there.
 fn until_read_on(world: &mut World, pair: Pair, mut now: u64) -> u64 {
     let read = world.app(pair.1).read;
     let mut until = |is_so: &dyn Fn(&World) -> bool| {
@@ -271,8 +270,8 @@ fn until_read_on(world: &mut World, pair: Pair, mut now: u64) -> u64 {
     until(&|world| world.app(pair.1).read > read) - back
 }
 
-/// What a link has lost goes again as soon as it is up, however long it was down, and not when a
-/// timer expires that has backed off to seconds.
+/// Data lost on a link are retransmitted as soon as it is up, however long it was down, and not
+/// only when a timer with a backoff of seconds expires.
 #[test]
 fn a_link_that_is_up_again_is_used_at_once() {
     for outage in [3_000, 9_000] {
@@ -291,7 +290,7 @@ fn a_link_that_is_up_again_is_used_at_once() {
     }
 }
 
-/// Nor does a stream whose relay has crashed leave another way unused.
+/// After the crash of its relay, a stream uses another path at once, too.
 #[test]
 fn another_way_is_used_at_once() {
     for outage in [6_000, 9_000, 12_000] {
@@ -319,9 +318,9 @@ fn another_way_is_used_at_once() {
     }
 }
 
-/// A link that is silent for longer than two timeouts, but not for long enough to count as down,
-/// has lost a whole window. All of that is repeated within a few round trips, and not at one
-/// packet in each.
+/// A link that is silent for longer than two timeouts, but not long enough to count as down, has
+/// lost a whole window. All of it is retransmitted within a few round trips, instead of one packet
+/// in each.
 #[test]
 fn a_short_silence_costs_little_more_than_itself() {
     for silence in [150, 300, 450] {
@@ -345,8 +344,8 @@ fn a_short_silence_costs_little_more_than_itself() {
     }
 }
 
-/// What waited in a node because the next link was silent is no queue for which a stream is to
-/// send less for seconds: it carries most of what the link does in between.
+/// Data that waited in a node because the next link was silent don't count as a queue that makes
+/// the stream slow down for seconds: between silences, it uses most of the link.
 #[test]
 fn short_silences_again_and_again_leave_a_stream_most_of_the_rest() {
     for (silence, least) in [(300, 7.0), (500, 5.8), (800, 4.0)] {
@@ -367,8 +366,8 @@ fn short_silences_again_and_again_leave_a_stream_most_of_the_rest() {
     }
 }
 
-/// By the square-root law a TCP from end to end, with segments of 1,448 bytes and a round trip of
-/// 1.2 s, carries 0.12 Mbit/s at 1 % loss.
+/// An end-to-end TCP with segments of 1,448 bytes and a round trip of 1.2 s carries 0.12 Mbit/s at
+/// 1 % loss by the square-root law.
 #[test]
 fn a_stream_over_long_links_that_lose_carries_more_than_a_tcp_from_end_to_end() {
     let mut carried = 0.0;
@@ -383,8 +382,8 @@ fn a_stream_over_long_links_that_lose_carries_more_than_a_tcp_from_end_to_end() 
     assert!(carried > 0.15, "{carried} Mbit/s");
 }
 
-/// A stream that begins while a TCP fills a queue of 1.2 s, far longer than the timer of a link
-/// that has measured an empty one, gets a share all the same.
+/// A stream starts while a TCP fills a queue of 1.2 s, far longer than the timer of a link that has
+/// measured an empty queue. The stream still gets a share.
 #[test]
 fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
     for late in [400, 600, 800] {
@@ -424,9 +423,9 @@ fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
     }
 }
 
-/// A link becomes eighty times slower while a stream has a window full of data on the way: those
-/// that wait are not sent again and again, before or behind that link, so that the application goes
-/// on reading.
+/// A link becomes eighty times slower while a full window of a stream is on its way: waiting data
+/// are not retransmitted again and again, before or behind that link, so that the application keeps
+/// reading.
 #[test]
 fn a_link_that_becomes_far_slower_is_not_filled_with_retransmissions() {
     for slow in [0, 1] {
@@ -457,8 +456,8 @@ fn a_link_that_becomes_far_slower_is_not_filled_with_retransmissions() {
     }
 }
 
-/// Whatever little room a link has goes to all streams of its node in turn: also where they have
-/// large windows, since the link was faster before.
+/// The capacity of a link goes to all streams of its node in turn, even if they have large windows
+/// from when the link was faster.
 #[test]
 fn streams_of_a_node_share_a_link_that_is_full() {
     let model = |bps| LinkModel {
@@ -477,8 +476,9 @@ fn streams_of_a_node_share_a_link_that_is_full() {
     assert!(read.iter().all(|&one| 5 * one > all), "{read:?}");
 }
 
-/// Hundreds of streams wait for a slow link. Others still begin, there and back, before each of
-/// those has had its turn; and what comes back isn't held up by its acknowledgements.
+/// Hundreds of streams wait for a slow link. Others can still open, in both directions, before each
+/// of those has had its turn, and data in the reverse direction aren't delayed by the
+/// acknowledgements.
 #[test]
 fn streams_that_wait_hold_up_neither_requests_nor_acknowledgements() {
     let model = LinkModel {
@@ -510,8 +510,8 @@ fn streams_that_wait_hold_up_neither_requests_nor_acknowledgements() {
     assert!(rate > 0.5 * 256e3, "{rate} bit/s");
 }
 
-/// Far more streams cross a relay than its slow link carries: copies of what waits there don't take
-/// the place of what is new.
+/// Far more streams cross a relay than its slow link can carry: copies of data already waiting
+/// there don't displace new data.
 #[test]
 fn a_relays_queue_is_no_longer_than_the_ends_wait() {
     let model = |bps| LinkModel {

@@ -1,5 +1,5 @@
-//! TCP over the simulated network: goodput on links of known capacity and loss, and
-//! what its agents measure.
+//! TCP over the simulated network: goodput on links of known capacity and loss, and the
+//! measurements of its agents.
 
 use etherparse::{IpNumber, Ipv4Slice, TcpHeader};
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -22,7 +22,7 @@ fn at(n: u64) -> Time {
     Time::from_millis(n)
 }
 
-/// Two hosts and the wire between them.
+/// Two hosts, and the wire between them.
 struct Line {
     world: World,
     hosts: [HostId; 2],
@@ -37,8 +37,8 @@ fn line(seed: u64, there: LinkModel) -> Line {
     Line { world, hosts, wire }
 }
 
-/// A link whose queue has room for as many packets of 1,000 bytes as are under way, and
-/// for 20.
+/// A link with a queue for the bandwidth-delay product in packets of 1,000 bytes, and for
+/// at least 20 packets.
 fn link(rate: u64, delay: u64, loss: f64) -> LinkModel {
     let product = (rate * 2 * delay / 8_000 / 1_000) as usize;
     LinkModel {
@@ -70,7 +70,7 @@ fn windowless() -> [Profile; 4] {
     Profile::all().map(|p| Profile { window_limit: None, ..p })
 }
 
-/// The bytes a second that are read from second `from` to second `to`.
+/// Goodput in bytes a second from second `from` to second `to`, and the sender's statistics.
 fn goodput(line: Line, profile: &Profile, from: usize, to: usize) -> (f64, Stats) {
     let mut line = line;
     let (bulk, sink) = line.bulk(profile, Time::NEVER, u64::MAX);
@@ -84,7 +84,7 @@ fn without_loss_the_link_is_full() {
     for profile in windowless() {
         for (rate, delay) in [(1, 5), (1, 25), (10, 5), (10, 25)] {
             let rate = rate * 1_000_000;
-            // After what slow start costs, which on these links is over by then.
+            // Measured once slow start has ended, which on these links it has by then.
             let (bytes, stats) = goodput(line(1, link(rate, delay, 0.0)), &profile, 10, 40);
             let share = profile.full_segment() as f64 / profile.mtu as f64;
             let of = bytes * 8.0 / (rate as f64 * share);
@@ -99,11 +99,10 @@ fn without_loss_the_link_is_full() {
 
 #[test]
 fn ns2_s_window_is_20_packets_per_round_trip() {
-    // The link takes 20 packets of 1,040 bytes in 16.6 ms.
+    // The link sends 20 packets of 1,040 bytes in 16.6 ms.
     let profile = Profile::ns2_reno();
     let (bytes, stats) = goodput(line(1, link(10_000_000, 50, 0.0)), &profile, 5, 25);
-    // Each round trip has the time of a packet on the link there, and that of an ACK
-    // back.
+    // Each round trip includes the transmission of one packet there and of an ACK back.
     let rtt = 0.1 + (1_040.0 + 40.0) * 8.0 / 10e6;
     let of = bytes / (20_000.0 / rtt);
     assert!((0.99..=1.01).contains(&of), "{of} {stats:?}");
@@ -119,10 +118,10 @@ fn with_random_loss_goodput_follows_the_square_root_law() {
             let full = profile.full_segment() as f64;
             let law = full / 0.1 * (1.5 / p).sqrt();
             let of = bytes / law;
-            // The law takes an ACK for every segment; FreeBSD's window grows by a step
-            // for each ACK of two (b = 2), so its goodput is 1/√2 of it, and so does that
-            // of Linux 2.4. Measured with that: 1.00 to 1.04 at 0.1 %, 0.90 to 0.93 at
-            // 1 %, where the window has 12 segments and what is lost of it counts.
+            // The law assumes an ACK for every segment. FreeBSD's and Linux 2.4's windows grow by
+            // one step per ACK of two segments (b = 2), so their goodput is 1/√2 of it. Measured
+            // with that correction: 1.00 to 1.04 at 0.1 %, and 0.90 to 0.93 at 1 %, where the
+            // window has 12 segments and losses from it matter.
             let b: f64 =
                 if profile.count_acked || profile.delayed_ack.wait.is_zero() { 1.0 } else { 2.0 };
             let of = of * b.sqrt();
@@ -144,7 +143,7 @@ fn segments_are_as_long_as_on_a_real_wire() {
         let [there, back] = world.edge_ledgers(line.wire);
         let stats = world.agent(bulk).stats();
         assert_eq!(stats.retransmitted, 0);
-        // SYN and ACKs beside 100 full segments; the last carries the FIN.
+        // A SYN and ACKs, besides 100 full segments; the last carries the FIN.
         let (options, syn) = if profile.timestamps { (12, 24) } else { (0, 8) };
         let bare = profile.ip_header + 20;
         let segments = stats.segments - 1;
@@ -217,7 +216,7 @@ fn messages_take_the_link_s_delay_and_wait_for_what_was_lost() {
         fine.world.run_until(at(20_000));
         let delays = fine.world.agent(sink).delays();
         assert_eq!((delays.len(), fine.world.agent(source).written()), (500, 500));
-        // 172 bytes behind at most 72 of headers take 0.2 ms; the first wait for the window.
+        // 172 bytes plus at most 72 of headers take 0.2 ms; the first messages wait for the window.
         assert!(delays[20..].iter().all(|&d| d > ms(30) && d < ms(31)), "{}", profile.name);
         assert!(fine.world.agent(sink).is_finished(), "{}", profile.name);
 
@@ -227,14 +226,14 @@ fn messages_take_the_link_s_delay_and_wait_for_what_was_lost() {
         let delays = lossy.world.agent(sink).delays();
         assert_eq!(delays.len(), 2_000, "{}", profile.name);
         let late = delays.iter().filter(|&&d| d > ms(50)).count();
-        // Behind each of some 40 losses wait those of about a round trip and more.
+        // About 40 losses; each delays the messages of a round trip or more.
         assert!((60..1_200).contains(&late), "{}: {late}", profile.name);
     }
 }
 
 #[test]
 fn what_does_not_fit_into_the_socket_waits_in_the_application() {
-    // 16 kbit/s for 172 bytes each 20 ms, which are 69.
+    // A link of 16 kbit/s for 172 bytes every 20 ms, which are 69 kbit/s.
     let profile = Profile { send_buffer: 4_000, ..Profile::freebsd_5_4() };
     let mut line = line(1, link(16_000, 10, 0.0));
     let (source, sink) = speech(&mut line, &profile, schedule(500));
@@ -247,7 +246,7 @@ fn what_does_not_fit_into_the_socket_waits_in_the_application() {
     assert!(delays[499] > ms(20_000) && delays[499] > delays[100], "{:?}", delays[499]);
 }
 
-/// Sends what it was given to a port, one a millisecond.
+/// Sends the given payloads to a port, one per millisecond.
 struct Junk {
     to: trunkline_net::Endpoint,
     payloads: Vec<Vec<u8>>,
@@ -277,7 +276,7 @@ fn another_s_segments_do_not_disturb_a_connection() {
     let mut line = line(1, link(10_000_000, 5, 0.0));
     let (bulk, sink) = line.bulk(&Profile::linux_6(), Time::NEVER, 5_000_000);
     let to = line.world.endpoint(line.hosts[1], 80);
-    // Bytes of a small generator; half of them with a data offset that fits.
+    // Pseudo-random bytes; half of the payloads have a valid data offset.
     let mut state = 1u32;
     let mut byte = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -291,7 +290,7 @@ fn another_s_segments_do_not_disturb_a_connection() {
             }
             bytes
         })
-        // The first to come would be accepted.
+        // SYNs are left out, because the first one to arrive would be accepted.
         .map(|bytes| if bytes.len() > 13 && bytes[13] & 2 != 0 { Vec::new() } else { bytes })
         .collect();
     let junk = Junk { to, payloads, answers: 0 };

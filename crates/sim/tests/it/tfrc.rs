@@ -14,7 +14,7 @@ fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
 }
 
-/// What became of the packets of a flow: at the sender, and when they arrived.
+/// Fate of each packet of a flow at the sender, and its arrival time.
 struct Outcome {
     sent: Vec<Sent>,
     arrived: Vec<Option<Time>>,
@@ -23,13 +23,13 @@ struct Outcome {
     loss: f64,
 }
 
-/// Packets of `bytes` every `spacing_ms` for 60 s over a link of 50 ms each way.
+/// Sends packets of `bytes` every `spacing_ms` for 60 s over a link of 50 ms each way.
 fn outcome(config: Config, bytes: usize, spacing_ms: u64, loss: Loss, seed: u64) -> Outcome {
     let due = (0..60_000 / spacing_ms).map(|n| at(n * spacing_ms)).collect();
     outcome_of(config, bytes, due, loss, seed)
 }
 
-/// Packets of `bytes` that become due at these times over that link.
+/// Sends packets of `bytes` at these due times over that link.
 fn outcome_of(config: Config, bytes: usize, due: Rc<[Time]>, loss: Loss, seed: u64) -> Outcome {
     let end = due[due.len() - 1] + Duration::from_secs(5);
     let flow = Flow { id: 7, due, bytes, tos: 0, config };
@@ -57,8 +57,8 @@ fn outcome_of(config: Config, bytes: usize, due: Rc<[Time]>, loss: Loss, seed: u
     }
 }
 
-/// Half a packet per round trip is less than slow start begins with: all packets leave when
-/// they are due, and arrive 50 ms and their time on the wire later.
+/// Half a packet per round trip is below slow start's initial rate: all packets leave when they are
+/// due, and arrive 50 ms plus their time on the wire later.
 #[test]
 fn a_slow_flow_is_not_held_up() {
     let Outcome { sent, arrived, waiting, .. } =
@@ -72,14 +72,14 @@ fn a_slow_flow_is_not_held_up() {
     }
 }
 
-/// A greedy flow of 1,000 packets/s in a queue of five: what leaves is what the equation
-/// allows at the loss event rate that the receiver finds, and the rest is dropped.
+/// A greedy flow of 1,000 packets/s into a queue of five: packets leave at the rate that the
+/// equation allows for the receiver's loss event rate, and the rest are dropped.
 #[test]
 fn a_fast_flow_is_held_to_the_equation() {
     let loss = Loss::Bernoulli { p: 0.02 };
     let Outcome { sent, arrived, rate, loss, .. } =
         outcome(Config::basic(1_000), 1_000, 1, loss, 2);
-    // The second half, when the rate has settled.
+    // Only the second half counts, when the rate has settled.
     let half = sent.len() / 2;
     let left = sent[half..].iter().filter(|s| matches!(s, Sent::At(_))).count() as f64 / 30.0;
     assert!(sent[half..].contains(&Sent::Dropped));
@@ -103,21 +103,21 @@ fn the_same_seed_gives_the_same() {
     assert_ne!(run(3), run(4));
 }
 
-/// After a loss a long pause takes the rate to 20 bytes in 64 s, less than half a byte per
-/// second. In the whole bytes of the reports that is not nothing, and the rate rises again.
+/// After a loss, a long pause takes the rate down to 20 bytes in 64 s, less than half a byte per
+/// second. Rounded to whole bytes in the reports it must not become zero, and it rises again.
 #[test]
 fn a_flow_of_small_packets_returns_from_a_long_pause() {
     let talk = |from: u64, ms: u64| (0..ms / 200).map(move |n| at(from + 200 * n));
     let due: Rc<[Time]> = talk(0, 60_000).chain(talk(360_000, 240_000)).collect();
     let loss = Loss::Bernoulli { p: 0.03 };
     let Outcome { sent, rate, .. } = outcome_of(Config::basic(20), 20, due, loss, 1);
-    // When the rate has had two minutes to rise.
+    // The rate has had two minutes to rise.
     let left = sent[sent.len() - 600..].iter().filter(|s| matches!(s, Sent::At(_))).count();
     assert!(left > 400, "{left} of the last 600, at {rate}");
 }
 
-/// A path that loses everything from the beginning: one packet each time that the rate, which
-/// is halved again and again, allows.
+/// A path that loses everything from the beginning: one packet leaves whenever the rate allows,
+/// which is halved again and again.
 #[test]
 fn without_reports_the_rate_falls() {
     let Outcome { sent, rate, waiting, .. } =

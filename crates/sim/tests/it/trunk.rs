@@ -1,4 +1,5 @@
-//! Packets of many calls that leave together: the calls notice nothing, the network does.
+//! Packets of many calls in common datagrams: fewer on the network, without any effect on the
+//! calls.
 
 use crate::common::*;
 use trunkline_base::Time;
@@ -12,8 +13,8 @@ use trunkline_sim::{HostId, Topology, World};
 
 const FAR: NodeId = NodeId(3);
 
-/// Three nodes in a row, the first with trunks to the last, and calls of 20 s from 1 s
-/// on, 2 ms after each other.
+/// Three nodes in a row, the first with trunks to the last, and calls of 20 s from 1 s on, starting
+/// 2 ms apart.
 fn world(trunk: Option<Config>, loss: &Loss, n: u16) -> (World, Vec<Call>) {
     let links = [link(ms(10), loss.clone()), link(ms(10), loss.clone())];
     let mut t = Topology::chain(links);
@@ -31,7 +32,7 @@ fn received(world: &World) -> ReceiverStats {
     world.node(HostId(2)).receiving(world.now()).next().expect("a trunk").stats
 }
 
-/// Envelopes and bytes that the first node sends.
+/// Numbers of envelopes and bytes that the first node sends.
 fn traffic(world: &World) -> (u64, u64) {
     let sent = stats(world, 0, 0).sent();
     (sent.envelopes, sent.bytes)
@@ -50,14 +51,14 @@ fn calls_take_a_fraction_of_the_packets_and_wait_no_longer_than_they_may() {
     assert_eq!(before.delay(1.0), Some(ms(20)));
     assert_eq!(after.delay(1.0), Some(ms(22)), "the wait, and not more");
     let ((envelopes, bytes), (fewer, less)) = (traffic(&plain), traffic(&trunked));
-    // Ten calls 2 ms apart: two meet within 2 ms, and have 44 + 8 + 2 · 5 bytes of headers
+    // Ten calls 2 ms apart: two packets meet within 2 ms, and have 44 + 8 + 2 · 5 bytes of headers
     // instead of 2 · 44, and 2 · 1 of RTP instead of 2 · 12.
     assert!(2 * fewer < envelopes + 1_000, "{fewer} of {envelopes}");
     assert!(less < bytes - 23 * 10_000, "{less} of {bytes}");
     let trunk = sent(&trunked);
     assert_eq!(trunk.packets + trunk.alone + trunk.unanswered, 10_000);
     assert_eq!((trunk.unanswered, trunk.dropped), (0, 0));
-    // All but the first five of each call, and one a second.
+    // All but the first five packets of each call, and one a second.
     assert!(trunk.compressed > 10 * (1_000 - 5 - 20 - 1), "{trunk:?}");
     assert_eq!(trunk.header_bytes_saved, 11 * trunk.compressed);
     assert_eq!(received(&trunked).no_template, 0);
@@ -72,7 +73,7 @@ fn the_only_call_doesnt_wait() {
     assert_eq!((trunk.alone, trunk.packets), (1_000, 0));
 }
 
-/// Also where what says what contexts mean is lost: a second later it is said again.
+/// This includes definitions of contexts that are lost: they are sent again a second later.
 #[test]
 fn links_recover_trunk_packets_as_they_do_others() {
     let burst = Loss::Burst { p: 0.05, b: 0.5, chain: Chain::PerPacket };
@@ -88,7 +89,7 @@ fn links_recover_trunk_packets_as_they_do_others() {
         let missed = |o: &trunkline_sim::voice::Outcome| o.lost + o.late;
         assert!(missed(&after) < missed(&before) + 200, "{after:?}");
         assert!(received(&trunked).no_template < 20, "a thousandth: {:?}", received(&trunked));
-        // Each packet is where it belongs.
+        // Each packet reached the right port.
         for &call in &together {
             let flow = flow(&trunked, call);
             assert!(flow.arrivals.iter().flatten().count() > 950);
@@ -111,7 +112,7 @@ fn a_node_that_starts_again_is_told_again() {
     world.run_until(at(25_000));
     let after = world.node(HostId(2)).stats();
     assert!(after.to_sessions >= before + 10 * 700, "{after:?}");
-    // The first node may crash as well: its contexts mean something else then.
+    // The first node's contexts may also have been replaced meanwhile.
     assert!(after.drops.get(Drop::TrunkUnknown) < 300, "{after:?}");
     assert!(made.iter().all(|&call| world.app(call.1).flows.len() == 1));
 }
@@ -128,7 +129,7 @@ fn an_end_that_takes_none_gets_packets_one_by_one() {
     let trunk = world.node(HostId(0)).trunks(world.now()).next().unwrap();
     assert_eq!((trunk.state, trunk.stats.packets), (State::Refused, 0));
     assert_eq!(trunk.stats.unanswered, 500);
-    // By its rules it hears nobody but node 9, with or without trunks.
+    // Its rules admit packets from node 9 only, with or without trunks.
     assert_eq!(world.node(HostId(2)).stats().drops.get(Drop::Forbidden), 500);
 }
 
@@ -148,9 +149,9 @@ fn trunks_come_and_go_while_calls_go_on() {
     assert_eq!((outcome.lost, outcome.late, outcome.duplicates), (0, 0, 0));
 }
 
-/// 200 calls of G.729 over two links that lose 1 % each; what the links repair counts as
-/// lost, too. One by one without loss; with it as many leave together as make the trunk
-/// send no more than a TCP, as far as they come within the wait.
+/// 200 calls of G.729 over two links that lose 1 % each; losses that the links repair count, too.
+/// Without loss, packets leave one by one. With loss, as many leave together as needed for the
+/// trunk to send no more than a TCP, if they arrive within the wait.
 #[test]
 fn a_trunk_of_tfmc_puts_together_what_a_lossy_path_asks_for() {
     let mut seen = Vec::new();
@@ -171,7 +172,7 @@ fn a_trunk_of_tfmc_puts_together_what_a_lossy_path_asks_for() {
     assert!(lossy.stats.packets > lossy.stats.trunk_packets * 3, "{lossy:?}");
 }
 
-/// `n` calls of 20 bytes and an RTP header, the times of their packets evenly spread.
+/// `n` calls of 20 bytes and an RTP header, with their packets evenly spread in time.
 fn g729(world: &mut World, n: u16, start: Time, count: u64) -> Vec<Call> {
     (0..n)
         .map(|k| {
@@ -201,7 +202,7 @@ fn new_calls_are_refused_while_the_trunk_is_over_its_share() {
     assert_eq!(world.node(HostId(0)).stats().drops.get(Drop::OverShare), 1_000);
 }
 
-/// Real time of other sizes, and to ports that nobody has.
+/// Real-time packets of other sizes, and packets to an unbound port.
 #[test]
 fn what_does_not_fit_leaves_by_itself_and_an_unbound_port_is_told() {
     let mut t = Topology::chain([link(ms(10), Loss::None), link(ms(10), Loss::None)]);

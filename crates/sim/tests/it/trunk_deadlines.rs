@@ -1,4 +1,4 @@
-//! Flows whose packets have now this deadline, now that, over links that lose 5 %.
+//! Flows that alternate between two deadlines, over links that lose 5 %.
 
 use crate::common::*;
 use trunkline_overlay::session::wire::{ToClient, ToNode};

@@ -1,4 +1,4 @@
-//! Trunks whose paths, ends, operators and applications do what they shouldn't.
+//! Trunks with misbehaving paths, ends, operators and applications.
 
 use crate::common::*;
 use rand::Rng as _;
@@ -27,7 +27,7 @@ fn trunk(world: &World) -> trunkline_overlay::node::Trunk {
     world.node(HostId(0)).trunks(world.now()).next().expect("a trunk")
 }
 
-/// A call of `bytes` each 20 ms.
+/// A call with `bytes` every 20 ms.
 fn call(world: &mut World, port: u16, bytes: usize, start: Time, count: u64) -> Call {
     let mut source = VoiceSource::new(FAR, port, RT, start, count);
     source.bytes = bytes;
@@ -53,8 +53,8 @@ fn share() -> Config {
     Config { admit_share: true, ..Config::new(FAR) }
 }
 
-/// Too many calls for a lossy path, and all hang up: whoever calls then is not refused
-/// for what others sent, nor while one that nobody shares with goes on.
+/// Too many calls for a lossy path, and all but a few hang up: later calls are not refused because
+/// of the earlier traffic, nor while a single remaining call shares packets with no other.
 #[test]
 fn a_trunk_that_was_over_its_share_takes_calls_when_the_others_have_ended() {
     for (remains, n) in [(0, 450), (0, 451), (0, 452), (0, 453), (0, 454), (1, 453), (2, 454)] {
@@ -69,7 +69,7 @@ fn a_trunk_that_was_over_its_share_takes_calls_when_the_others_have_ended() {
     }
 }
 
-/// Those that are there go on, whatever they send and whoever was silent meanwhile.
+/// Existing calls continue, whatever they send and whichever node was silent meanwhile.
 #[test]
 fn calls_that_are_there_go_on_over_the_share() {
     let mut world = row(share(), &uniform(0.02));
@@ -77,7 +77,7 @@ fn calls_that_are_there_go_on_over_the_share() {
     made.push(call(&mut world, 6_000, 1_180, at(1_000), 1_500));
     world.run_until(at(8_000));
     assert!(trunk(&world).is_over_share, "{:?}", trunk(&world));
-    // The far end is away for so long that its answer counts no more.
+    // The far end is away for so long that its earlier answer has expired.
     world.crash(HostId(2));
     world.run_until(at(15_000));
     world.restart(HostId(2)).unwrap();
@@ -85,8 +85,8 @@ fn calls_that_are_there_go_on_over_the_share() {
     assert_eq!(refused(&world, &made), 0, "{:?}", trunk(&world));
 }
 
-/// Reports come as often as the reloaded trunk asks for, and are missed only if more
-/// are missing.
+/// After a reload, reports are expected at the new trunk's interval, and count as missing only by
+/// that.
 #[test]
 fn a_trunk_that_was_reloaded_knows_how_often_reports_come() {
     let tfmc = Config { multiplex: Multiplex::Tfmc, ..share() };
@@ -107,7 +107,7 @@ fn a_trunk_that_was_reloaded_knows_how_often_reports_come() {
     assert_eq!((refused(&world, &late), refused(&world, &made)), (0, 0));
 }
 
-/// Sends real time to one port of the far node.
+/// Sends real-time packets to one port of the far node.
 struct Sender {
     port: u16,
     deadline_ms: u8,
@@ -132,7 +132,8 @@ impl Application for Sender {
     fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
 }
 
-/// An application that sends to the far node itself, with too little time, or nothing.
+/// An application that sends to the far node itself, with too short a deadline, or without a
+/// payload.
 #[test]
 fn what_one_application_sends_costs_others_nothing() {
     for (port, deadline_ms, len) in [
@@ -156,7 +157,7 @@ fn what_one_application_sends_costs_others_nothing() {
     }
 }
 
-/// Packets that may be recovered are, though others beside them may not.
+/// Packets with time for recovery are recovered, even in one envelope with packets without.
 #[test]
 fn a_short_deadline_is_its_own() {
     let mut missed = Vec::new();
@@ -175,7 +176,7 @@ fn a_short_deadline_is_its_own() {
     assert!(missed[1] < 2 * missed[0] + 50, "{missed:?}");
 }
 
-/// Sends each packet with its ports and its number in its flow.
+/// Sends packets that contain their ports and their number in the flow.
 struct Churner {
     own: u16,
     sent: BTreeMap<u16, u32>,
@@ -207,10 +208,10 @@ impl Application for Churner {
     fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
 }
 
-/// Takes nothing but what is for it.
+/// Asserts that every packet that arrives is addressed to it.
 struct Strict {
     own: u16,
-    /// By source port: the difference of a packet's number and its application's.
+    /// Difference between a packet's flow sequence and its own number, by source port.
     numbers: BTreeMap<u16, u16>,
     heard: u64,
     renumbered: u64,
@@ -250,7 +251,7 @@ fn wrong_numbers(world: &World, sinks: &[AppId<Strict>]) -> u64 {
     sinks.iter().map(|sink| world.app(*sink).renumbered).sum()
 }
 
-/// Over 4,000 flows at a time, every seven seconds others, over wires that lose 35 % and
+/// More than 4,000 flows at a time, replaced every seven seconds, over wires that lose 35 % and
 /// reorder.
 #[test]
 fn contexts_that_change_on_a_bad_path_bring_nothing_to_a_wrong_port() {
@@ -291,7 +292,7 @@ fn reload(world: &mut World, host: HostId, trunks: Vec<Config>) {
     }
 }
 
-/// Whatever wires and nodes do.
+/// Causes a random fault of a wire or node.
 fn fault(world: &mut World, pick: &mut impl FnMut(u32) -> u32) {
     let (wire, end) = (WIRES[pick(2) as usize], ENDS[pick(2) as usize]);
     let host = HOSTS[pick(3) as usize];
@@ -315,7 +316,7 @@ fn fault(world: &mut World, pick: &mut impl FnMut(u32) -> u32) {
     }
 }
 
-/// Whatever operators make of trunks.
+/// Applies a random configuration of trunks.
 fn operate(world: &mut World, pick: &mut impl FnMut(u32) -> u32) {
     let host = HostId(2 * pick(2));
     let all = [Multiplex::Fill, Multiplex::Tfmc, Multiplex::Off];
@@ -325,14 +326,14 @@ fn operate(world: &mut World, pick: &mut impl FnMut(u32) -> u32) {
         admit_share: pick(3) == 0,
         ..Config::new(NodeId(3 - host.0))
     };
-    // To the other end, to the node between, and to nobody.
+    // Trunks to the other end, to the node in between, and to a node that doesn't exist.
     let trunks = [(trunk, 4), (Config::new(NodeId(2)), 2), (Config::new(NodeId(77)), 2)];
     let trunks = trunks.into_iter().filter(|(_, of)| pick(*of) > 0).map(|(trunk, _)| trunk);
     let trunks = trunks.collect();
     reload(world, host, trunks);
 }
 
-/// Wires, nodes and operators do anything; then nothing, and calls lose nothing.
+/// Random faults of wires, nodes and operators; once they have ended, calls lose nothing.
 #[test]
 fn whatever_happens_to_a_trunk_calls_go_on_in_peace() {
     for seed in 0..2u64 {
@@ -359,7 +360,7 @@ fn whatever_happens_to_a_trunk_calls_go_on_in_peace() {
                 _ => fault(&mut world, &mut pick),
             }
         }
-        // Stalls end.
+        // All stalls have ended by then.
         world.run_until(at(39_000));
         start_all(&mut world);
         WIRES.into_iter().for_each(|wire| mend(&mut world, wire));
@@ -377,7 +378,7 @@ fn whatever_happens_to_a_trunk_calls_go_on_in_peace() {
     }
 }
 
-/// A link on the way carries less than the first node's own.
+/// The second link has a smaller MTU than the first node's link.
 #[test]
 fn what_a_link_further_on_does_not_carry() {
     let mut t = Topology::new();
@@ -396,7 +397,7 @@ fn what_a_link_further_on_does_not_carry() {
     assert_eq!((outcome.sent, outcome.lost), (150_000, 0), "{:?}", trunk(&world));
 }
 
-/// Two thousand flows begin in the same 20 ms.
+/// Two thousand flows that begin in the same 20 ms.
 #[test]
 fn many_flows_begin_at_once() {
     let mut world = row(Config::new(FAR), &uniform(0.02));

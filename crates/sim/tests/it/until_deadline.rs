@@ -13,7 +13,7 @@ fn bursts(p: f64, b: f64, chain: Chain) -> Loss {
     Loss::Burst { p, b, chain }
 }
 
-/// `n` calls over a chain of links of 10 ms, of which the middle one loses.
+/// `n` calls over a chain of links of 10 ms with a lossy one in the middle.
 fn chain(
     hops: u32,
     n: u16,
@@ -38,7 +38,7 @@ fn chain(
     (world, made)
 }
 
-/// Bytes on the lossy wire, both ways.
+/// Bytes on the lossy wire in both directions.
 fn bytes(world: &World, hops: u32) -> f64 {
     let offered = |l: &Ledger| l.offered.bytes;
     world.ledgers(WireId(hops / 2)).iter().map(offered).sum::<u64>() as f64
@@ -58,7 +58,7 @@ fn little_is_left_and_it_costs_little() {
     ] {
         let (world, made) = chain(1, 10, &loss, 100, |_| {});
         let o = outcome(&world, &made);
-        // One request each would leave 240 of these 50,000.
+        // One request per loss would leave 240 of these 50,000 packets missing.
         assert!(o.lost <= most, "{} of {} lost over {loss:?}", o.lost, o.sent);
         assert_eq!((o.late, o.duplicates), (0, 0), "{loss:?}");
         let overhead = bytes(&world, 1) / calm - 1.0;
@@ -89,7 +89,7 @@ fn a_lossless_link_pays_nothing() {
     }
 }
 
-/// A call alone: the next packet, which would show a gap, comes 20 ms later.
+/// A single call: the next packet, which would reveal a gap, arrives 20 ms later.
 #[test]
 fn a_silence_is_noticed_before_the_next_packet() {
     let lost_at = |recovery| {
@@ -107,7 +107,7 @@ fn a_silence_is_noticed_before_the_next_packet() {
     assert!(lost <= 2, "{lost}");
 }
 
-/// The last packet of a talkspurt has no successor at all.
+/// The last packet of a talkspurt is followed by no other.
 #[test]
 fn the_end_of_a_talkspurt_is_recovered() {
     let lost_of_last = |recovery| {
@@ -116,7 +116,7 @@ fn the_end_of_a_talkspurt_is_recovered() {
         let model = LinkModel { loss: uniform(0.1), ..link(ms(10), Loss::None) };
         t.link_with(a, b, model.clone(), model, |c| c.realtime.recovery = recovery);
         let mut world = t.build(12).unwrap();
-        // Two seconds of speech, one of silence, 300 times, as calls in a row.
+        // 300 times two seconds of speech and one of silence, as consecutive calls.
         let spurts: Vec<_> = (0..300)
             .map(|k| {
                 let start = at(1_000 + 3_000 * k);
@@ -135,13 +135,13 @@ fn the_end_of_a_talkspurt_is_recovered() {
     assert!(ours <= 4, "{ours} of 300");
 }
 
-/// Half the packets, in both directions.
+/// A loss of half the packets, in both directions.
 #[test]
 fn heavy_loss_costs_no_more_than_the_budget() {
     let (world, _) = chain(1, 10, &uniform(0.5), 60, |_| {});
     let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
     let (originals, repeats) = (tx.originals.envelopes, tx.repeats.envelopes);
     assert!(repeats <= originals / 2 + 256, "{repeats} for {originals}");
-    // Each loss is asked for five times at most, most share a request.
+    // Each loss is requested at most five times, and most losses share a request.
     assert!(rx.requests.envelopes < 2 * originals, "{}", rx.requests.envelopes);
 }

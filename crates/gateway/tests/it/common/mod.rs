@@ -1,4 +1,4 @@
-//! A small world: gateways, and agents that say what a test writes for them.
+//! A small world: gateways, and agents that send messages written by a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// What a gateway has done with its ports.
+/// Records how a gateway uses its ports.
 #[derive(Default, Debug)]
 pub struct Board {
     pub joined: BTreeMap<u16, Option<Relay>>,
@@ -48,7 +48,7 @@ impl Media for Board {
 }
 
 impl Board {
-    /// Where RTP goes that leaves at `port`.
+    /// The remote end that RTP leaving at `port` goes to.
     pub fn sends(&self, port: u16) -> Remote {
         self.joined.get(&port).copied().flatten().map_or(Remote::Nobody, |relay| relay.remote)
     }
@@ -102,7 +102,7 @@ pub fn two_sites() -> World {
 pub struct World {
     pub now: Time,
     pub sites: Vec<Site>,
-    /// What agents have got, and have not read.
+    /// Messages delivered to agents but not read yet.
     pub mail: Vec<(SocketAddr, Message)>,
 }
 
@@ -119,7 +119,7 @@ impl World {
         World { now: Time::from_millis(1_000), sites, mail: Vec::new() }
     }
 
-    /// `from` sends `text` to `to`, and all that follows of it happens.
+    /// Sends `text` from `from` to `to`, and delivers everything that follows from it.
     pub fn send(&mut self, from: &str, to: &str, text: &str) {
         self.deliver(at(from), at(to), text.as_bytes());
         self.run();
@@ -157,7 +157,7 @@ impl World {
         panic!("gateways talk without end");
     }
 
-    /// Lets time pass.
+    /// Advances time by `millis`, handling timeouts on the way.
     pub fn wait(&mut self, millis: u64) {
         let end = self.now + std::time::Duration::from_millis(millis);
         loop {
@@ -174,8 +174,8 @@ impl World {
         self.now = end;
     }
 
-    /// The next message that `agent` has got, with a status code or method of `what`;
-    /// others before it are dropped.
+    /// The next message delivered to `agent` with the status code or method `what`; earlier ones
+    /// are dropped.
     pub fn read(&mut self, agent: &str, what: &str) -> Message {
         let agent = at(agent);
         while let Some(n) = self.mail.iter().position(|(to, _)| *to == agent) {
@@ -188,7 +188,7 @@ impl World {
         panic!("{agent} has got no {what}");
     }
 
-    /// What all have got, in short.
+    /// Methods and status codes of all messages delivered to `agent`.
     pub fn mail_of(&self, agent: &str) -> Vec<String> {
         let agent = at(agent);
         let its = self.mail.iter().filter(|(to, _)| *to == agent);
@@ -196,7 +196,7 @@ impl World {
     }
 }
 
-/// The method, or the code.
+/// The method, or the status code.
 pub fn first_word(message: &Message) -> String {
     let line = String::from_utf8_lossy(message.bytes()).into_owned();
     let words: Vec<_> = line.split(' ').take(2).collect();
@@ -211,7 +211,7 @@ pub fn body(message: &Message) -> String {
     String::from_utf8_lossy(message.body()).into_owned()
 }
 
-/// A description that wants audio at this place.
+/// A description that asks for audio at `place`.
 pub fn sdp(place: &str) -> String {
     let place = at(place);
     format!(
@@ -222,8 +222,7 @@ pub fn sdp(place: &str) -> String {
     )
 }
 
-/// The port that a description wants its first stream at, and whether it tells of the
-/// overlay.
+/// The address that a description gives for its first stream, and its virtual port, if advertised.
 pub fn wanted(message: &Message) -> (SocketAddr, Option<String>) {
     let sdp = trunkline_sip::sdp::Sdp::parse(message.body()).expect("a description");
     let media = sdp.media()[0];
@@ -233,7 +232,7 @@ pub fn wanted(message: &Message) -> (SocketAddr, Option<String>) {
     (SocketAddr::new(ip, media.port), told)
 }
 
-/// An agent of a dialog.
+/// An agent that takes part in a dialog.
 pub struct Agent {
     pub at: &'static str,
     pub tag: &'static str,
@@ -241,7 +240,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A request to `uri`, along `routes`.
+    /// A request to `uri` along `routes`.
     pub fn request(
         &self,
         said: (&str, u32, &str),
@@ -287,13 +286,12 @@ impl Agent {
     }
 }
 
-/// The routes of who is called, from its INVITE; reversed, those of who calls, from its
-/// response.
+/// The callee's routes from its INVITE; reversed, the caller's routes from its response.
 pub fn routes(message: &Message) -> Vec<String> {
     message.list(Name::RecordRoute).map(|r| String::from_utf8_lossy(r).into_owned()).collect()
 }
 
-/// An INVITE of `agent`, sent from `from`: a call of this name whose media are wanted at
+/// Sends an INVITE of `agent` from `from`: a call with this Call-ID that wants its media at
 /// `place`.
 pub fn call_from(world: &mut World, agent: &Agent, from: &str, name: &str, place: &str) {
     let invite = agent.request(("INVITE", 1, "sip:b@10.2.0.9"), "", &[], &sdp(place));

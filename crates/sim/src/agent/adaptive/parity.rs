@@ -1,9 +1,9 @@
-//! Parity of a call's packets (RFC 8627): what its sender writes, and what its receiver puts
-//! together again.
+//! Parity over the packets of a call (RFC 8627): written by the sender, and used by the receiver to
+//! restore packets.
 //!
-//! A packet of the simulated call has its send time where RTP has most of its header. Parity
-//! is of the same speech behind a header as RTP would have it: the sequence is the packet's
-//! number, the timestamp counts 160 ticks to a packet.
+//! A packet of the simulated call has its send time where RTP has most of its header. Parity covers
+//! the same speech behind a regular RTP header: the sequence number is the packet's number, and the
+//! timestamp counts 160 ticks per packet.
 
 use super::{RTP, SPEECH, TICKS};
 use trunkline_base::extend;
@@ -11,16 +11,16 @@ use trunkline_media::parity::{self, Group, MAX_SPAN, ParityError};
 use trunkline_media::rtp::{self, RtpView};
 use trunkline_rate::vegas::Fec;
 
-/// The most bytes of a packet of parity, without the header that all packets have.
+/// Maximum length of a parity packet in bytes, without the header that every packet has.
 pub const MAX_PARITY: usize = parity::HEADER + SPEECH;
-/// Of so many packets before the newest both ends keep the speech: a group that is complete
-/// but for one, and what has come since its first.
+/// Number of newest packets that both ends keep: enough for an incomplete group, and for
+/// the packets that arrived since its first one.
 const KEPT: usize = 2 * MAX_SPAN as usize;
-/// So many packets of parity wait for packets that they overtook.
+/// Maximum number of parity packets that wait for packets they overtook.
 const WAITING: usize = 8;
 const SSRC: u32 = 0;
 
-/// The newest packets of a call, as RTP would have them.
+/// The newest packets of a call, with RTP headers.
 struct Recent(Vec<Slot>);
 
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ impl Recent {
         Recent(vec![Slot { number: None, len: 0, bytes: [0; RTP + SPEECH] }; KEPT])
     }
 
-    /// Keeps a packet in the place of an older one, unless it is longer than speech can be.
+    /// Stores a packet in the slot of an older one, unless it is longer than speech can be.
     fn put(&mut self, number: u32, speech: &[u8]) {
         let slot = &mut self.0[number as usize % KEPT];
         if slot.number.is_some_and(|newer| newer > number) {
@@ -54,8 +54,8 @@ impl Recent {
         }
     }
 
-    /// Those packets of a group that begins with `first` which are kept, at the front, and
-    /// how many they are.
+    /// The packets of the group starting at `first` that are still stored, packed to the front, and
+    /// their number.
     fn of(&self, first: u32, group: &Group) -> ([&[u8]; MAX_SPAN as usize], usize) {
         let (mut packets, mut count) = ([&[][..]; MAX_SPAN as usize], 0);
         for sequence in group.sequences() {
@@ -70,12 +70,12 @@ impl Recent {
     }
 }
 
-/// The number of a packet of the group that begins with `first`.
+/// Full number of a packet in the group that starts at `first`.
 fn numbered(first: u32, sequence: u16) -> u32 {
     first.wrapping_add(u32::from(sequence.wrapping_sub(first as u16)))
 }
 
-/// The columns of a block of packets that have parity, or its only row.
+/// A block of packets to be protected by parity: its columns, or its only row.
 #[derive(Clone, Copy)]
 pub struct Block {
     first: u32,
@@ -84,17 +84,17 @@ pub struct Block {
 }
 
 impl Block {
-    /// The first packet of each group.
+    /// First packet of each column.
     pub fn columns(&self) -> impl Iterator<Item = u32> + use<> {
         let Block { first, depth, .. } = *self;
         (0..depth.into()).map(move |column| first + column)
     }
 }
 
-/// What the sender of a call keeps for its parity. Packets are protected in blocks of
-/// `window` · `depth`, each as the control asks when it begins, and one follows the other
-/// while it asks. Parity is sent behind the last packet of a block, that of all its columns:
-/// whatever run of `depth` packets is lost, of a column it is one, or its parity.
+/// The sender's state for parity. Packets are protected in consecutive blocks of `window` ·
+/// `depth`, with the values that the control requests when a block begins. The parity of all
+/// columns is sent after the last packet of a block, so that a run of `depth` lost packets takes at
+/// most one packet or parity from each column.
 pub struct Sender {
     recent: Recent,
     block: Option<Block>,
@@ -105,12 +105,11 @@ impl Sender {
         Sender { recent: Recent::new(), block: None }
     }
 
-    /// Takes a packet that is sent, the next of the call, and returns the block that is
-    /// complete with it.
+    /// Takes the next packet of the call, and returns the block that it completes, if any.
     pub fn sent(&mut self, number: u32, speech: &[u8], fec: Fec) -> Option<Block> {
         self.recent.put(number, speech);
         let asked = match fec {
-            // A control can be told to span more than is of use to a call: nothing is sent then.
+            // A control may request a span that is too long for a call: then no parity is sent.
             Fec::Parity { window, depth } if Group::new(0, window, depth).is_ok() => {
                 Some(Block { first: number, window, depth })
             }
@@ -131,7 +130,7 @@ impl Sender {
     }
 }
 
-/// What the receiver of a call keeps to put packets together again.
+/// The receiver's state for restoring packets.
 pub struct Receiver {
     recent: Recent,
     waiting: [Option<Waiting>; WAITING],
@@ -149,14 +148,15 @@ impl Receiver {
         Receiver { recent: Recent::new(), waiting: [None; WAITING] }
     }
 
-    /// Keeps a packet of the call that has come.
+    /// Stores a packet of the call that arrived.
     pub fn packet(&mut self, number: u32, speech: &[u8]) {
         self.recent.put(number, speech);
     }
 
-    /// Keeps a packet of parity that has come, and with it what number its first packet has, with
-    /// `near` as the call's newest; none if it is damaged, or of packets so far ahead that it would
-    /// keep its place for long. If all places are taken, that of the oldest packets gives way.
+    /// Stores a parity packet that arrived, with the full number of its first packet, derived from
+    /// `near`, the call's newest. `None` if it is damaged, or covers packets so far ahead that it
+    /// would occupy its slot for long. If all slots are in use, the one with the oldest packets is
+    /// replaced.
     pub fn parity(&mut self, near: u32, payload: &[u8]) -> Option<()> {
         let first = parity::parse(payload).ok()?.group.sequences().next()?;
         let first = u32::try_from(extend(near.into(), first)).ok()?;
@@ -176,8 +176,8 @@ impl Receiver {
         Some(())
     }
 
-    /// The number of a packet that can be put together and its length in bytes, RTP's header
-    /// included, once for each packet of parity that has come.
+    /// Restores a packet, at most one for each parity packet. Returns its number and its length in
+    /// bytes, including the RTP header.
     pub fn recovered(&mut self) -> Option<(u32, usize)> {
         for place in &mut self.waiting {
             let Some(Waiting { first, len, bytes }) = place else { continue };
@@ -205,13 +205,14 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// What a sender puts on the network, in order.
+    /// Datagrams of a sender, in the order of sending.
     enum Sent {
         Packet(u32, usize),
         Parity(Vec<u8>),
     }
 
-    /// Packets of these lengths from number `from` on, and what each of them was asked to have.
+    /// Sends packets of these lengths, numbered from `from` on, each with the given request for
+    /// parity.
     fn sent(from: u32, packets: impl IntoIterator<Item = (usize, Fec)>) -> Vec<Sent> {
         let mut sender = Sender::new();
         let (mut all, mut out) = (Vec::new(), [0; MAX_PARITY]);
@@ -226,8 +227,8 @@ mod tests {
         all
     }
 
-    /// What comes together of packets of which only those come that `comes` says, as (number,
-    /// length of the speech).
+    /// Packets restored if only those arrive for which `comes` is true, as (number, length of the
+    /// speech).
     fn recovered(all: &[Sent], comes: impl Fn(usize) -> bool) -> Vec<(u32, usize)> {
         let Some(&Sent::Packet(mut near, _)) = all.first() else { panic!("a packet is first") };
         let (mut receiver, mut found) = (Receiver::new(), Vec::new());
@@ -254,8 +255,8 @@ mod tests {
         all.iter().enumerate().filter(|(n, _)| !comes(*n)).filter_map(packet).collect()
     }
 
-    /// Of whatever is sent in a row as much as `depth` may be lost, over a turn of sequence
-    /// numbers; but no more.
+    /// Any run of up to `depth` lost datagrams is restored, also where sequence numbers wrap; a
+    /// longer one isn't.
     #[test]
     fn runs_of_depth_come_together() {
         for (window, depth) in [(1, 1), (6, 1), (3, 2), (2, 3), (1, 6), (4, 8)] {
@@ -276,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Row of three, of which the second is lost and the third overtaken by the parity.
+    /// In a row of three, the second packet is lost and the third is overtaken by the parity.
     #[test]
     fn parity_waits_for_what_it_overtook() {
         let all = sent(0, [(160, Fec::Parity { window: 3, depth: 1 }); 3]);
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(receiver.recovered(), None);
     }
 
-    /// What goes together is bounded, and longer packets than speech have no parity.
+    /// The span of parity is bounded, and packets longer than speech are not protected.
     #[test]
     fn too_much_is_not_sent() {
         for (window, depth) in [(0, 1), (1, 0), (33, 1), (255, 255)] {
@@ -312,8 +313,8 @@ mod tests {
     }
 
     proptest! {
-        /// However often the control changes its mind, what comes together is what was lost,
-        /// as long as it was, and once.
+        /// However often the control changes its request, each lost packet is restored at most
+        /// once, at its own length, and no other.
         #[test]
         fn changes_corrupt_nothing(
             from in prop_oneof![Just(0), 0u32..1 << 20],
@@ -357,7 +358,7 @@ mod tests {
         assert_eq!(receiver.recovered(), Some((63, RTP + 160)));
     }
 
-    /// Neither copies nor what comes late take the place of parity that waits.
+    /// Neither copies nor late parity replaces parity that still waits.
     #[test]
     fn late_parity_displaces_none_that_is_newer() {
         let all = sent(0, [(160, Fec::Parity { window: 2, depth: 1 }); 40]);
@@ -395,7 +396,7 @@ mod tests {
         assert_eq!(receiver.recovered(), Some((0, RTP + 160)));
     }
 
-    /// Parity that has done its work leaves its place to others.
+    /// Parity that was used frees its slot for others.
     #[test]
     fn parity_waits_while_there_are_places() {
         let all = sent(0, [(160, Fec::Parity { window: 2, depth: 1 }); 20]);

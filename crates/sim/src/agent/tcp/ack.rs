@@ -1,4 +1,4 @@
-//! What an acknowledgment does to the sender.
+//! Processing of acknowledgments by the sender.
 
 use super::profile::Recovery;
 use super::rack::Rack;
@@ -7,37 +7,36 @@ use super::sent::Sent;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Duplicate ACKs that make a fast retransmit (RFC 5681, section 3.2).
+/// Number of duplicate ACKs that trigger a fast retransmit (RFC 5681, section 3.2).
 const DUP_THRESH: usize = 3;
 
-/// What a segment from the peer acknowledges, by numbers of the stream.
+/// The acknowledgment in a segment from the peer, in stream numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
-    /// The next number that the peer expects.
+    /// Next number that the peer expects.
     pub number: u64,
-    /// Where the peer's window ends.
+    /// End of the peer's window.
     pub window_end: u64,
-    /// The SACK blocks in their order.
+    /// SACK blocks, in the order of the option.
     pub blocks: &'a [(u64, u64)],
-    /// The timestamp that the peer echoes.
+    /// Timestamp echoed by the peer.
     pub echo: Option<u32>,
-    /// Whether the segment carries nothing else.
+    /// Whether the segment contains neither data nor a FIN.
     pub bare: bool,
 }
 
-/// What has been delivered by an ACK.
+/// Data delivered according to one ACK.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
-    /// As the window counts.
+    /// Amount, in the unit of the congestion window.
     cost: u64,
-    /// Whether new data are acknowledged.
+    /// Whether new data were acknowledged.
     advanced: bool,
-    /// Whether a segment is newly SACKed.
+    /// Whether a segment was newly SACKed.
     sacked: bool,
-    /// Whether a segment came of which only the original was sent, before the present
-    /// phase.
+    /// Whether a segment was delivered that was sent only once, before the current phase.
     original: bool,
-    /// Round-trip times: of the first segment, and of the last.
+    /// Round-trip times of the first and the last segment.
     rtt: Option<(Duration, Duration)>,
 }
 
@@ -45,7 +44,7 @@ impl Delivered {
     fn add(&mut self, now: Time, s: &Sent, cost: u64, high: u64) {
         self.cost += cost;
         if !s.repeated {
-            // Karn's rule: only of what was sent once.
+            // Karn's algorithm: only segments sent once give a round-trip time.
             let rtt = now.since(s.at);
             self.rtt = Some((self.rtt.map_or(rtt, |r| r.0), rtt));
             self.original |= s.end <= high;
@@ -54,9 +53,9 @@ impl Delivered {
 }
 
 impl Sender {
-    /// An acknowledgment has come.
+    /// Processes an acknowledgment and its SACK blocks.
     pub fn acknowledge(&mut self, now: Time, ack: &Ack<'_>) {
-        // Of what was never sent, or old (RFC 9293, section 3.10.7.4).
+        // Acknowledges data that were never sent, or is old (RFC 9293, section 3.10.7.4).
         if ack.number > self.nxt || ack.number < self.una {
             return;
         }
@@ -100,14 +99,14 @@ impl Sender {
         }
     }
 
-    /// The block by which the peer reports what came twice (RFC 2883, section 4).
+    /// The block that reports a duplicate, if any (RFC 2883, section 4).
     fn dsack(&self, ack: &Ack<'_>) -> Option<(u64, u64)> {
         let &first = ack.blocks.first()?;
         let inside = ack.blocks.get(1).is_some_and(|b| b.0 <= first.0 && first.1 <= b.1);
         (first.1 <= ack.number || inside).then_some(first)
     }
 
-    /// Takes what the ACK and its SACK blocks report off the scoreboard.
+    /// Removes the segments that the ACK and its SACK blocks report from the scoreboard.
     fn deliver(&mut self, now: Time, ack: &Ack<'_>, dsack: Option<(u64, u64)>) -> Delivered {
         let mut done = Delivered { advanced: ack.number > self.una, ..Delivered::default() };
         let (high, sack) = (self.high, self.profile.sack());
@@ -120,7 +119,7 @@ impl Sender {
         };
         if done.advanced {
             self.board.acknowledge(ack.number, |s| {
-                // What had been SACKed was delivered then.
+                // Segments SACKed before were already counted as delivered.
                 if !s.sacked {
                     note(&mut self.rack, s, ack.echo);
                     done.add(now, s, counting.cost(s.start, s.end), high);
@@ -139,8 +138,8 @@ impl Sender {
         blocks[..count].sort_unstable();
         for &(left, right) in &blocks[..count] {
             self.board.sack(left, right, |s| {
-                // The echo is that of the last segment in order (RFC 7323, section 4.3),
-                // and says nothing of what is SACKed.
+                // The echo belongs to the last segment in order (RFC 7323, section 4.3), and
+                // doesn't apply to SACKed segments.
                 note(&mut self.rack, s, None);
                 done.sacked = true;
                 done.add(now, s, counting.cost(s.start, s.end), high);
@@ -152,10 +151,10 @@ impl Sender {
     fn measure(&mut self, now: Time, ack: &Ack<'_>, done: &Delivered) {
         if let Some((first, last)) = done.rtt {
             self.rtt.sample(first);
-            // Without what a delayed ACK adds.
+            // The last segment's time excludes the delay of a delayed ACK.
             self.rack.min_rtt.sample(now, last);
         } else if let Some(echo) = ack.echo.filter(|_| done.advanced && self.profile.timestamps) {
-            // Timestamps tell which transmission is acknowledged (RFC 7323, section 4).
+            // Timestamps show which transmission was acknowledged (RFC 7323, section 4).
             let ticks = super::connection::timestamp(now).wrapping_sub(echo);
             if ticks < 120_000 {
                 self.rtt.sample(Duration::from_millis(u64::from(ticks)));
@@ -163,7 +162,7 @@ impl Sender {
         }
     }
 
-    /// Ends a phase that is over; whether it did.
+    /// Ends the current phase if it is complete, and returns whether it did.
     fn leave_if_done(&mut self, ack: &Ack<'_>) -> bool {
         // Classic fast recovery ends with the first new ACK (RFC 2581, section 3.2).
         let classic = !self.profile.sack() && self.dupacks == 0;
@@ -183,12 +182,12 @@ impl Sender {
         over
     }
 
-    /// Takes the last reduction back if it turns out that nothing was lost.
+    /// Undoes the last reduction if it turns out that nothing was lost.
     fn try_undo(&mut self, ack: &Ack<'_>, done: &Delivered) {
         let Some(undo) = self.undo else { return };
         let early = done.advanced && ack.echo.zip(undo.first).is_some_and(|(e, f)| is_older(e, f));
         let repeated_in_vain = undo.first.is_some() && undo.open <= 0;
-        // Only the first new ACK after an RTO is clear (RFC 5682, section 3).
+        // Only the first new ACK after an RTO is conclusive (RFC 5682, section 3).
         let doubtful = self.phase == Phase::Loss && self.doubt_rto;
         let spurious = doubtful && done.original && done.advanced;
         if done.advanced {
@@ -206,7 +205,7 @@ impl Sender {
         self.stats.undone += 1;
     }
 
-    /// Finds losses, and lets the window grow or shrink.
+    /// Detects losses, and grows or shrinks the window.
     fn respond(&mut self, now: Time, done: &Delivered, recovered: bool) {
         let lost = self.board.lost();
         self.detect(now, done);
@@ -217,7 +216,7 @@ impl Sender {
         let pipe = self.board.pipe();
         match self.phase {
             Phase::Fast => self.congestion.reduce(done.cost, pipe, done.advanced && !more_lost),
-            // The SYN's ACK is none of data.
+            // The SYN's ACK acknowledges no data.
             _ if done.advanced && self.una > 1 => {
                 let classic = self.profile.recovery == Recovery::Reno;
                 if !recovered || classic {
@@ -245,8 +244,8 @@ impl Sender {
             }
             Recovery::Rack => return self.mark_by_time(now),
         }
-        // What a partial ACK leaves at the front was sent before the recovery and is
-        // lost, too (RFC 6582, section 3.2), even if too little after it was SACKed.
+        // The segment at which a partial ACK stops was sent before the recovery and is lost, too
+        // (RFC 6582, section 3.2), even if too few segments after it were SACKed.
         if recovers && done.advanced && self.una < self.high {
             self.board.lose_first();
         }
@@ -261,7 +260,7 @@ impl Sender {
         }
     }
 
-    /// Fast retransmit, and the beginning of fast recovery.
+    /// Performs a fast retransmit and enters fast recovery.
     pub(super) fn enter_recovery(&mut self, now: Time) {
         self.begin_undo();
         self.stats.fast_recoveries += 1;
@@ -277,7 +276,7 @@ impl Sender {
     }
 }
 
-/// Whether a timestamp is before another (RFC 7323, section 5.2).
+/// Whether timestamp `a` is older than `b` (RFC 7323, section 5.2).
 fn is_older(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).wrapping_sub(1) < (1 << 31) - 1
 }

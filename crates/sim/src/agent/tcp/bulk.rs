@@ -1,4 +1,4 @@
-//! A greedy source.
+//! A source that sends as fast as TCP allows.
 
 use super::connection::Connection;
 use super::driver::{Driver, TIMER};
@@ -10,13 +10,13 @@ use trunkline_net::Endpoint;
 
 const START: u64 = 0;
 const STOP: u64 = 1;
-/// The unsent bytes that it keeps in the socket: more than an ACK lets go at once, and
-/// not all that there is room for, as there may be many sources.
+/// Unsent bytes kept in the socket: more than one ACK releases, but less than the socket has room
+/// for, since there may be many sources.
 const UNSENT: usize = 65_536;
-/// What is written at once.
+/// Data of one write.
 const ZEROS: [u8; 16_384] = [0; 16_384];
 
-/// Connects to a [`Sink`](super::Sink) and sends zeros as fast as TCP lets it.
+/// Connects to a [`Sink`](super::Sink) and sends zeros as fast as TCP allows.
 #[derive(Clone, Debug)]
 pub struct Bulk {
     driver: Driver,
@@ -27,9 +27,8 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// From `port` to `to`, from `start` to `stop` ([`Time::NEVER`] for no end), but at
-    /// most `bytes` ([`u64::MAX`] for any number); then it closes. `iss` is the
-    /// initial sequence number.
+    /// Sends from `port` to `to`, from `start` to `stop` ([`Time::NEVER`] for no end), at most
+    /// `bytes` ([`u64::MAX`] for no limit); then it closes. `iss` is the initial sequence number.
     pub fn new(
         profile: Profile,
         port: u16,
@@ -44,12 +43,12 @@ impl Bulk {
         Bulk { driver, start, stop, left: bytes, started: false }
     }
 
-    /// What it has done and where it stands.
+    /// Statistics of the connection so far.
     pub fn stats(&self) -> Stats {
         self.driver.connection.stats()
     }
 
-    /// Whether all has been sent and acknowledged, and both ends are closed.
+    /// Whether everything was sent and acknowledged, and both ends are closed.
     pub fn is_closed(&self) -> bool {
         self.driver.connection.is_closed()
     }
@@ -91,7 +90,7 @@ impl Agent for Bulk {
     fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {
         match token {
             START => self.started = true,
-            // What was written before is still sent.
+            // Data already written are still sent.
             STOP => self.left = 0,
             TIMER => self.driver.wake(io.now()),
             _ => {}

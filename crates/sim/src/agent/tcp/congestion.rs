@@ -1,44 +1,43 @@
-//! The congestion window: how it grows (RFC 5681, section 3.1), and how it comes
-//! down.
+//! The congestion window: its growth (RFC 5681, section 3.1), and its reduction.
 
 use super::profile::{Counting, Idle, Profile, Reduction};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Above every window: no threshold yet.
+/// Larger than any window: no threshold has been set.
 const INFINITE: u64 = u64::MAX >> 8;
 
-/// cwnd and ssthresh, in bytes or in packets as the profile counts.
+/// cwnd and ssthresh, in bytes or in packets, depending on the profile.
 #[derive(Clone, Debug)]
 pub struct Congestion {
     cwnd: u64,
     ssthresh: u64,
-    /// One segment.
+    /// One segment, in the unit of the window.
     unit: u64,
     initial: u64,
-    /// What has been acknowledged towards the next step of congestion avoidance.
+    /// Amount acknowledged towards the next step of congestion avoidance.
     count: u64,
     reduction: Reduction,
     count_acked: bool,
     grow_if_limited: bool,
     idle: Idle,
-    /// The window when the reduction began, and what has been delivered and sent
-    /// since (RFC 6937, section 3).
+    /// The window at the beginning of the reduction, and the amounts delivered and sent since (RFC
+    /// 6937, section 3).
     prior: u64,
     delivered: u64,
     sent: u64,
-    /// Whether the window has kept something from being sent in this flight, the
-    /// most that was out in it, and where it ends.
+    /// For the current flight: whether the window limited it, the maximum outstanding, and the
+    /// number at which it ends.
     limited: bool,
     most_out: u64,
     flight_end: u64,
-    /// The most that was out since the window was last the limit, and when that was.
+    /// The maximum outstanding since the window was last the limit, and the time of that.
     used: u64,
     stamp: Time,
 }
 
 impl Congestion {
-    /// The initial window for segments of `mss` bytes.
+    /// Starts with the initial window for segments of `mss` bytes.
     pub fn new(profile: &Profile, mss: usize) -> Congestion {
         let unit = match profile.counting {
             Counting::Packets => 1,
@@ -47,7 +46,7 @@ impl Congestion {
         let initial = profile.initial_window.segments(mss).max(1) * unit;
         Congestion {
             cwnd: initial,
-            // As ns-2's begins with its limit.
+            // ns-2 starts with its window limit.
             ssthresh: profile.window_limit.map_or(INFINITE, |limit| limit.max(2) * unit),
             unit,
             initial,
@@ -67,7 +66,7 @@ impl Congestion {
         }
     }
 
-    /// The congestion window.
+    /// The current congestion window, in the profile's unit.
     pub fn cwnd(&self) -> u64 {
         self.cwnd
     }
@@ -77,23 +76,23 @@ impl Congestion {
         (self.ssthresh < INFINITE).then_some(self.ssthresh)
     }
 
-    /// One segment, as the window counts.
+    /// Size of one segment, in the unit of the window.
     pub fn unit(&self) -> u64 {
         self.unit
     }
 
-    /// The window and the threshold, to be put back by [`Congestion::undo`].
+    /// The window and the threshold, for [`Congestion::undo`].
     pub fn state(&self) -> (u64, u64) {
         (self.cwnd, self.ssthresh)
     }
 
-    /// The reduction was not called for.
+    /// Undoes a reduction that turned out to be unnecessary.
     pub fn undo(&mut self, (cwnd, ssthresh): (u64, u64)) {
         self.cwnd = self.cwnd.max(cwnd);
         self.ssthresh = self.ssthresh.max(ssthresh);
     }
 
-    /// One segment, since the SYN had to be repeated (RFC 5681, section 3.1).
+    /// Starts with one segment, because the SYN was retransmitted (RFC 5681, section 3.1).
     pub fn start_small(&mut self) {
         self.cwnd = self.unit;
     }
@@ -103,8 +102,8 @@ impl Congestion {
         (half - half % self.unit).max(2 * self.unit)
     }
 
-    /// Fast recovery begins: ssthresh is half of the window, of which no more than
-    /// `limit` was in use.
+    /// Begins fast recovery: ssthresh becomes half of the window, counting at most `limit` of it as
+    /// used.
     pub fn enter_recovery(&mut self, limit: u64) {
         self.ssthresh = self.halved(limit);
         (self.prior, self.delivered, self.sent, self.count) = (self.cwnd.min(limit), 0, 0, 0);
@@ -113,9 +112,9 @@ impl Congestion {
         }
     }
 
-    /// An ACK in fast recovery: so much has been delivered by it, so much is in the
-    /// network (RFC 6937); `forward` says whether it acknowledges new data and no more
-    /// has been found lost.
+    /// Handles an ACK in fast recovery: `delivered` is the amount it delivered, `pipe` the amount
+    /// in the network (RFC 6937). `forward` is true if it acknowledges new data and revealed no
+    /// further loss.
     pub fn reduce(&mut self, delivered: u64, pipe: u64, forward: bool) {
         match self.reduction {
             Reduction::AtOnce => {}
@@ -131,26 +130,28 @@ impl Congestion {
             Reduction::Proportional => {
                 self.delivered += delivered;
                 let quota = match self.ssthresh.checked_sub(pipe) {
-                    // Still above: as large a share as the threshold is of the window.
+                    // Still above the threshold: send a share equal to the threshold's share of the
+                    // old window.
                     None => {
                         let share = self.ssthresh as u128 * u128::from(self.delivered);
                         let share = share.div_ceil(u128::from(self.prior.max(1))) as u64;
                         share.saturating_sub(self.sent)
                     }
-                    // Below: slow start up to it, as long as nothing more is lost.
+                    // Below the threshold: slow start up to it, as long as there is no further
+                    // loss.
                     Some(room) => {
                         let owed = self.delivered.saturating_sub(self.sent).max(delivered);
                         room.min(owed + if forward { self.unit } else { 0 })
                     }
                 };
-                // The fast retransmit itself always goes.
+                // The fast retransmit itself is always sent.
                 let least = if self.sent == 0 { self.unit } else { 0 };
                 self.cwnd = pipe + quota.max(least);
             }
         }
     }
 
-    /// Fast recovery is over.
+    /// Ends fast recovery: the window becomes the threshold.
     pub fn leave_recovery(&mut self) {
         self.cwnd = match self.reduction {
             Reduction::RateHalving => self.cwnd.min(self.ssthresh),
@@ -159,8 +160,8 @@ impl Congestion {
         self.count = 0;
     }
 
-    /// An RTO has expired while `limit` bounded what was in flight; without `halve`
-    /// the threshold stays. `pipe` is what still counts as in flight.
+    /// Handles an expired RTO. `limit` bounded the amount in flight, and `pipe` still counts as in
+    /// flight. Without `halve`, the threshold stays.
     pub fn collapse(&mut self, limit: u64, halve: bool, pipe: u64) {
         if halve {
             self.ssthresh = self.halved(limit);
@@ -169,7 +170,7 @@ impl Congestion {
         self.count = 0;
     }
 
-    /// An ACK of new data outside fast recovery, which has delivered so much.
+    /// Handles an ACK of new data outside fast recovery that delivered this amount.
     pub fn grow(&mut self, delivered: u64) {
         if self.grow_if_limited {
             let in_slow_start = self.cwnd < self.ssthresh && self.cwnd < 2 * self.most_out;
@@ -182,7 +183,7 @@ impl Congestion {
             let up = step.min(self.ssthresh - self.cwnd);
             self.cwnd += up;
             step -= up;
-            // One step per ACK is one of either kind.
+            // With one step per ACK, the step belongs to one phase only.
             if !self.count_acked || step == 0 {
                 return;
             }
@@ -194,14 +195,13 @@ impl Congestion {
         }
     }
 
-    /// So much has been sent in fast recovery.
+    /// Counts an amount sent in fast recovery.
     pub fn note_sent(&mut self, cost: u64) {
         self.sent += cost;
     }
 
-    /// After sending as much as may be: `out` is unacknowledged, up to number `end`
-    /// of the stream; `blocked` says whether the window holds data back. Numbers up to
-    /// `una` are acknowledged.
+    /// Records the window's use after sending as much as allowed: `out` is unacknowledged, from
+    /// number `una` of the stream up to `end`, and `blocked` is true if the window held data back.
     pub fn note_use(&mut self, now: Time, out: u64, blocked: bool, una: u64, end: u64) {
         if una >= self.flight_end || blocked && !self.limited || out > self.most_out {
             let fresh = una >= self.flight_end;
@@ -216,8 +216,8 @@ impl Congestion {
         }
     }
 
-    /// RFC 2861, section 3.2: while the application is the limit for an RTO, the window
-    /// comes half the way down to what is used.
+    /// Validates the window (RFC 2861, section 3.2): if the application was the limit for an RTO,
+    /// the window drops halfway to the amount used.
     pub fn validate(&mut self, now: Time, rto: Duration) {
         if self.idle != Idle::Decay || self.limited || now.since(self.stamp) < rto {
             return;
@@ -234,7 +234,7 @@ impl Congestion {
         self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
     }
 
-    /// Sending resumes after a pause with nothing in flight.
+    /// Resumes sending after a pause with nothing in flight.
     pub fn resume(&mut self, now: Time, pause: Duration, rto: Duration) {
         if pause <= rto {
             return;
@@ -277,7 +277,7 @@ mod tests {
         (0..5).for_each(|_| packets.grow(2));
         assert_eq!(packets.cwnd(), 11);
 
-        // Without counting what ACKs acknowledge, delayed ones halve the growth.
+        // If ACKs count instead of acknowledged data, delayed ACKs halve the growth.
         let mut bytes = Congestion::new(&Profile::freebsd_5_4(), MSS);
         assert_eq!(bytes.cwnd(), 3 * 1_428);
         (0..3).for_each(|_| bytes.grow(2 * 1_428));
@@ -306,7 +306,7 @@ mod tests {
             c.grow(1);
         });
         c.enter_recovery(INFINITE);
-        // One of 20 lost: each ACK takes one off the pipe, and half of them let one go.
+        // One of 20 is lost: each ACK takes one off the pipe, and every second ACK releases one.
         let (mut pipe, mut sent) = (19, 0);
         for _ in 0..19 {
             pipe -= 1;

@@ -1,4 +1,4 @@
-//! A connection without input and output: handshake, both halves, and the end.
+//! A sans-IO connection: handshake, both halves, and the end.
 
 use super::ack::Ack;
 use super::profile::Profile;
@@ -7,59 +7,59 @@ use super::sender::{Chunk, Sender, Stats};
 use super::wire::{Flags, MAX_SACK, Options, Segment, TIMESTAMPS};
 use trunkline_base::Time;
 
-/// The timestamps' clock (RFC 7323, section 4.1): milliseconds.
+/// Clock of the timestamps (RFC 7323, section 4.1), in milliseconds.
 pub(super) fn timestamp(now: Time) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
-/// Without a window scale and an MSS option, and with the largest scale there is.
+/// MSS assumed without an MSS option.
 const DEFAULT_MSS: usize = 536;
 const MIN_MSS: usize = 64;
 const MAX_SCALE: u8 = 14;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The SYN is on its way.
+    /// The SYN has been sent, or is about to be.
     SynSent,
-    /// It has been answered with one.
+    /// A SYN arrived and is answered with another.
     SynReceived,
     /// Data flow, until both FINs are acknowledged.
     Established,
-    /// Reset.
+    /// The peer reset the connection.
     Reset,
 }
 
-/// One end of a TCP connection. It is handed the time, and segments as they come; it
-/// hands out segments while [`transmit`](Self::transmit) has any, and must be called
-/// again at [`deadline`](Self::deadline).
+/// One end of a TCP connection, sans-IO. It takes the time and the segments that arrive, and
+/// returns segments to send from [`transmit`](Self::transmit) until there are no more. It must be
+/// called again at [`deadline`](Self::deadline).
 ///
-/// Numbers inside count the stream from the SYN, which has 0, in 64 bits; those on the
-/// wire wrap (RFC 9293, section 3.4).
+/// Internal numbers are 64 bits wide and count the stream from the SYN, which is number 0. Numbers
+/// on the wire wrap (RFC 9293, section 3.4).
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The own port and the peer's.
+    /// Local port and remote port.
     ports: (u16, u16),
     state: State,
-    /// The initial sequence numbers: the own and the peer's.
+    /// Initial sequence numbers: local and remote.
     iss: u32,
     irs: u32,
     sender: Sender,
     receiver: Receiver,
-    /// What was agreed on.
+    /// Options that both ends agreed on.
     timestamps: bool,
     sack: bool,
     own_scale: u8,
     peer_scale: u8,
-    /// The timestamp to echo, and up to which number the last ACK went (RFC 7323,
-    /// section 4.3).
+    /// The timestamp to echo, and the number that the last ACK acknowledged (RFC 7323, section
+    /// 4.3).
     recent: u32,
     last_ack: u64,
 }
 
 impl Connection {
-    /// Begins a connection from port `ports.0` to port `ports.1`, with `iss` as its
-    /// initial sequence number. With `nodelay`, short segments don't wait until
-    /// everything before them is acknowledged.
+    /// Opens a connection from port `ports.0` to port `ports.1`, with `iss` as the initial sequence
+    /// number. With `nodelay`, short segments are sent without waiting for earlier ones to be
+    /// acknowledged.
     pub fn connect(profile: Profile, ports: (u16, u16), iss: u32, nodelay: bool) -> Connection {
         let scale = (0..MAX_SCALE).find(|&s| profile.receive_buffer >> s <= 0xffff);
         Connection {
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// Answers `syn`, a segment that asks for a connection. `None` if it doesn't.
+    /// Accepts the connection that the segment `syn` requests; `None` if it doesn't request one.
     pub fn accept(profile: Profile, iss: u32, syn: &Segment<'_>) -> Option<Connection> {
         if !syn.flags.has(Flags::SYN) || syn.flags.has(Flags::ACK) || syn.flags.has(Flags::RST) {
             return None;
@@ -89,7 +89,7 @@ impl Connection {
         Some(connection)
     }
 
-    /// Takes over what the peer's SYN says.
+    /// Adopts the options of the peer's SYN.
     fn agree(&mut self, syn: &Segment<'_>) {
         let Options { mss, window_scale, sack_permitted, timestamps, .. } = syn.options;
         self.irs = syn.seq;
@@ -108,37 +108,37 @@ impl Connection {
         self.sender.establish(mss, self.sack, 1 + u64::from(syn.window));
     }
 
-    /// Takes as much of `bytes` to send as there is room for; how much.
+    /// Queues as much of `bytes` as there is room for, and returns how much.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         self.sender.write(bytes)
     }
 
-    /// How many bytes [`Connection::write`] would take.
+    /// Number of bytes that [`Connection::write`] would accept.
     pub fn room(&self) -> usize {
         self.sender.room()
     }
 
-    /// How many bytes have been written and not been sent.
+    /// Number of bytes written but not sent yet.
     pub fn unsent(&self) -> usize {
         self.sender.unsent()
     }
 
-    /// Nothing more will be written. What has been is still sent, and then a FIN.
+    /// Ends writing. Data already written are still sent, followed by a FIN.
     pub fn close(&mut self) {
         self.sender.close();
     }
 
-    /// Hands over what has come since the last call, in order, if anything has.
+    /// Hands over the data that arrived in order since the last call, if any.
     pub fn read(&mut self, with: impl FnOnce(&[u8])) {
         self.receiver.read(with);
     }
 
-    /// Whether the peer has sent all it will, and all of it has come.
+    /// Whether everything up to the peer's FIN has arrived.
     pub fn is_finished(&self) -> bool {
         self.receiver.is_finished()
     }
 
-    /// Whether the handshake is over and the connection was not reset.
+    /// Whether the handshake is complete and the connection was not reset.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
@@ -148,18 +148,17 @@ impl Connection {
         self.state == State::Reset
     }
 
-    /// Whether both ends have sent all they will and know that it has come, or the
-    /// connection was reset.
+    /// Whether both directions have ended and were acknowledged, or the connection was reset.
     pub fn is_closed(&self) -> bool {
         self.is_reset() || self.sender.is_finished() && self.receiver.is_finished()
     }
 
-    /// What the sending half has done and where it stands.
+    /// Statistics of the sending half.
     pub fn stats(&self) -> Stats {
         self.sender.stats()
     }
 
-    /// The bytes of data in a full segment, as agreed on.
+    /// Number of data bytes in a full segment, as negotiated.
     pub fn full_segment(&self) -> usize {
         self.sender.mss
     }
@@ -169,7 +168,7 @@ impl Connection {
         self.sender.nodelay = nodelay;
     }
 
-    /// Whether the sums of the scoreboard are those of its segments.
+    /// Asserts that the scoreboard's sums match its segments.
     #[cfg(test)]
     pub(super) fn check(&self) {
         assert_eq!(self.sender.board.sums(), self.sender.board.recount());
@@ -179,12 +178,12 @@ impl Connection {
         self.iss.wrapping_add(number as u32)
     }
 
-    /// The number of the peer's stream that `seq` stands for.
+    /// Converts `seq` to the peer's stream number.
     fn peers(&self, seq: u32) -> Option<u64> {
         nearest(self.receiver.next(), self.irs, seq)
     }
 
-    /// A segment has come for this connection's ports.
+    /// Processes a segment for this connection's ports.
     pub fn receive(&mut self, now: Time, segment: &Segment<'_>) {
         match self.state {
             State::Reset => {}
@@ -218,14 +217,14 @@ impl Connection {
     fn receive_later(&mut self, now: Time, segment: &Segment<'_>) {
         let start = self.peers(segment.seq).filter(|&start| start > 0);
         if segment.flags.has(Flags::RST) {
-            // Only at the very number (RFC 5961, section 3.2).
+            // A reset must have exactly the expected number (RFC 5961, section 3.2).
             if start == Some(self.receiver.next()) {
                 self.state = State::Reset;
             }
             return;
         }
         let Some(start) = start.filter(|_| !segment.flags.has(Flags::SYN)) else {
-            // An old SYN, or something from before it (RFC 5961, section 4.2).
+            // A SYN, or a segment from before it, is answered with an ACK (RFC 5961, section 4.2).
             self.receiver.ack_at_once();
             return;
         };
@@ -261,8 +260,7 @@ impl Connection {
         self.receiver.take(now, start, segment.data, fin);
     }
 
-    /// Writes the next segment that is to be sent now into `out`, in place of what is
-    /// there. False if there is none.
+    /// Replaces the contents of `out` with the next segment to send now; false if there is none.
     pub fn transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         if self.state == State::Reset {
             return false;
@@ -320,8 +318,8 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::expire`] is to be called and [`Connection::transmit`]
-    /// asked, if nothing comes before.
+    /// Time of the next calls to [`Connection::expire`] and [`Connection::transmit`], unless a
+    /// segment arrives earlier.
     pub fn deadline(&self) -> Time {
         match self.state {
             State::Reset => Time::NEVER,
@@ -329,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// The time is `now`: does what its deadlines ask for that have passed.
+    /// Handles the deadlines that have passed at `now`.
     pub fn expire(&mut self, now: Time) {
         if self.state != State::Reset {
             self.sender.expire(now);
@@ -337,8 +335,8 @@ impl Connection {
     }
 }
 
-/// The segment that resets the connection of one that came for nobody (RFC 9293,
-/// section 3.10.7.1). None in answer to a reset.
+/// The reset that answers a segment without a connection (RFC 9293, section 3.10.7.1); `None` for a
+/// reset.
 pub fn reset(segment: &Segment<'_>) -> Option<Segment<'static>> {
     if segment.flags.has(Flags::RST) {
         return None;
@@ -355,7 +353,8 @@ pub fn reset(segment: &Segment<'_>) -> Option<Segment<'static>> {
     })
 }
 
-/// The number nearest to `near` that is `seq` on the wire, where 0 is `first` there.
+/// The number nearest to `near` that appears as `seq` on the wire, where number 0 appears as
+/// `first`.
 fn nearest(near: u64, first: u32, seq: u32) -> Option<u64> {
     let distance = seq.wrapping_sub(first).wrapping_sub(near as u32) as i32;
     near.checked_add_signed(i64::from(distance))

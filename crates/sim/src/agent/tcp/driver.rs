@@ -1,4 +1,4 @@
-//! A connection on an agent's port.
+//! A connection bound to an agent's port.
 
 use super::connection::Connection;
 use super::wire::Segment;
@@ -6,17 +6,17 @@ use crate::agent::{AgentIo, Outgoing, Received};
 use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol};
 
-/// The token of a connection's own times.
+/// Wake-up token for the connection's deadlines.
 pub const TIMER: u64 = u64::MAX;
 
-/// A connection, whom it is with, and what it sends through.
+/// A connection, its peer, and its buffer for sending.
 #[derive(Clone, Debug)]
 pub struct Driver {
     pub connection: Connection,
     port: u16,
     to: Endpoint,
     ip_header: usize,
-    /// The earliest time that was asked for and has not come.
+    /// Earliest wake-up that is scheduled.
     armed: Time,
     packet: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Driver {
         Driver { connection, port, to, ip_header, armed: Time::NEVER, packet: Vec::new() }
     }
 
-    /// Takes a datagram if it is a segment from the peer.
+    /// Processes a datagram if it is a segment from the peer.
     pub fn receive(&mut self, datagram: &Received<'_>, now: Time) {
         if datagram.header.from == self.to
             && let Some(segment) = Segment::parse(datagram.payload)
@@ -35,7 +35,7 @@ impl Driver {
         }
     }
 
-    /// The time asked for has come.
+    /// Handles a scheduled wake-up.
     pub fn wake(&mut self, now: Time) {
         self.armed = Time::NEVER;
         if self.connection.deadline() <= now {
@@ -43,13 +43,13 @@ impl Driver {
         }
     }
 
-    /// Sends what is to be sent, and asks for the next time.
+    /// Sends all segments that are due, and schedules the next wake-up.
     pub fn flush(&mut self, io: &mut AgentIo<'_>) {
         let now = io.now();
         while self.connection.transmit(now, &mut self.packet) {
             send(io, self.port, self.to, self.ip_header, &self.packet);
         }
-        // A deadline mostly moves away before it comes: one time at once is enough.
+        // Deadlines mostly move back before they are reached, so one wake-up at a time is enough.
         let deadline = self.connection.deadline();
         if deadline < self.armed {
             self.armed = deadline;
@@ -58,7 +58,7 @@ impl Driver {
     }
 }
 
-/// Sends a segment.
+/// Sends a segment behind an IP header of `ip_header` bytes.
 pub fn send(io: &mut AgentIo<'_>, port: u16, to: Endpoint, ip_header: usize, payload: &[u8]) {
     io.send_behind(&Outgoing { port, to, protocol: Protocol::TCP, tos: 0, payload }, ip_header);
 }

@@ -1,4 +1,4 @@
-//! Messages of one size at given times, as speech has them.
+//! Messages of one size at given times, like speech.
 
 use super::connection::Connection;
 use super::driver::{Driver, TIMER};
@@ -13,39 +13,37 @@ use trunkline_net::Endpoint;
 
 const START: u64 = 0;
 const NEXT: u64 = 1;
-/// The moment of writing.
+/// Length of the time of writing in a message, in bytes.
 pub const STAMP: usize = 8;
 
-/// What is written, and when.
+/// Times and size of the messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// When each message is written, in order.
+    /// Time at which each message is written, in order.
     pub due: Rc<[Time]>,
-    /// How long before the first message the connection begins; without any message it
-    /// never does.
+    /// Time from opening the connection to the first message; without messages, it is never opened.
     pub lead: Duration,
-    /// Bytes of each message, at least 8: it begins with the time at which the
-    /// application wrote it, as nanoseconds in network byte order.
+    /// Length of each message, at least 8 bytes. It begins with the time at which the application
+    /// wrote it, in nanoseconds and network byte order.
     pub bytes: usize,
 }
 
-/// Connects to a [`Sink`](super::Sink) and writes messages to the stream; then it
-/// closes.
+/// Connects to a [`Sink`](super::Sink), writes messages to the stream, and closes it.
 #[derive(Clone, Debug)]
 pub struct Messages {
     driver: Driver,
     schedule: Schedule,
     written: usize,
-    /// When those were written by the application for which the socket has no room.
+    /// Times of the messages that wait for room in the socket.
     waiting: VecDeque<Time>,
     message: Vec<u8>,
     started: bool,
 }
 
 impl Messages {
-    /// From `port` to `to`, with `iss` as the initial sequence number; `nodelay` turns
-    /// Nagle's algorithm off. What doesn't fit into the socket, whose size is the
-    /// profile's [`send_buffer`](Profile::send_buffer), waits in the application.
+    /// Sends from `port` to `to`, with `iss` as the initial sequence number; `nodelay` turns
+    /// Nagle's algorithm off. Messages that don't fit into the socket (see the profile's
+    /// [`send_buffer`](Profile::send_buffer)) wait in the application.
     pub fn new(
         profile: Profile,
         port: u16,
@@ -65,17 +63,17 @@ impl Messages {
         Messages { driver, schedule, written: 0, waiting, message, started: false }
     }
 
-    /// What the connection has done and where it stands.
+    /// Statistics of the connection so far.
     pub fn stats(&self) -> Stats {
         self.driver.connection.stats()
     }
 
-    /// How many messages the application has written.
+    /// Number of messages that the application has written.
     pub fn written(&self) -> usize {
         self.written
     }
 
-    /// How many of them wait for room in the socket.
+    /// Number of messages that wait for room in the socket.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

@@ -1,18 +1,18 @@
-//! The least round-trip time of late, which RACK's reordering window is a quarter of
-//! (RFC 8985, section 6.2, step 1).
+//! The minimum round-trip time of a recent window; RACK's reordering window is a quarter of it (RFC
+//! 8985, section 6.2, step 1).
 
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What is older is forgotten: Linux's `net.ipv4.tcp_min_rtt_wlen`.
+/// Age at which a measurement is forgotten: Linux's `net.ipv4.tcp_min_rtt_wlen`.
 const WINDOW: Duration = Duration::from_secs(300);
 
-/// The minimum of a window in constant memory, as Linux keeps it: the least time, and two
-/// later ones that take its place when it has grown old. None since it was measured is less;
-/// one before it may be, though it is still in the window.
+/// The minimum over a window in constant memory, as in Linux: the minimum, and two later
+/// measurements that replace it when it expires. No measurement after the current minimum is
+/// smaller; an earlier one that is still in the window may be.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct MinRtt {
-    /// Each was measured no earlier than the one before it, and is no less.
+    /// Each was measured no earlier than the one before it, and is no smaller.
     kept: Option<[Measured; 3]>,
 }
 
@@ -28,7 +28,7 @@ impl MinRtt {
         self.kept.map_or(Duration::ZERO, |[least, ..]| least.rtt)
     }
 
-    /// A round trip has taken so long.
+    /// Adds a round-trip time measured at `at`.
     pub fn sample(&mut self, at: Time, rtt: Duration) {
         let new = Measured { at, rtt };
         let kept = self.kept.get_or_insert([new; 3]);
@@ -61,7 +61,7 @@ mod tests {
     fn a_shorter_way_is_forgotten_when_it_is_gone() {
         let mut min = MinRtt::default();
         assert_eq!(min.get(), Duration::ZERO);
-        // Of ten minutes the first two go a way of 20 ms, the others one of 100 ms.
+        // In ten minutes, the first two take a path of 20 ms, the others one of 100 ms.
         let changes = 120;
         for second in 0..600 {
             let rtt = Duration::from_millis(if second < changes { 20 } else { 100 + second % 7 });

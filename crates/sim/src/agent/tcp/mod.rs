@@ -1,8 +1,8 @@
-//! A simulated TCP: one state machine, without input and output, in the manner of
-//! several implementations, and the agents that use it.
+//! A simulated TCP: one sans-IO state machine that behaves like several implementations, and the
+//! agents that use it.
 //!
-//! What a segment carries is a header of RFC 9293 with its options, and data; on the
-//! wire it is as long as with the IP header in front.
+//! A segment carries a header as in RFC 9293 with its options, and data; on the wire its length
+//! includes an IP header.
 //!
 //! ```
 //! use std::time::Duration;

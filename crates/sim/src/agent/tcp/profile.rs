@@ -1,10 +1,10 @@
-//! What one kind of TCP does otherwise than another.
+//! Differences between TCP implementations.
 
 use super::rtt::RtoRules;
 use super::wire;
 use core::time::Duration;
 
-/// What the congestion window counts.
+/// Unit of the congestion window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// Segments, however short (ns-2, Linux).
@@ -14,7 +14,7 @@ pub enum Counting {
 }
 
 impl Counting {
-    /// What a segment with the numbers from `start` to before `end` counts.
+    /// Size of the segment from number `start` to before `end`, in this unit.
     pub fn cost(self, start: u64, end: u64) -> u64 {
         match self {
             Counting::Packets => 1,
@@ -23,58 +23,58 @@ impl Counting {
     }
 }
 
-/// How losses are found and repaired.
+/// Method of detecting and repairing losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
-    /// Fast retransmit after three duplicate ACKs, and fast recovery that the first
-    /// new ACK ends (RFC 2581, section 3.2): without SACK.
+    /// Fast retransmit after three duplicate ACKs, and fast recovery that ends with the first new
+    /// ACK (RFC 2581, section 3.2); no SACK.
     Reno,
-    /// The scoreboard and the pipe of RFC 3517.
+    /// Scoreboard and pipe of RFC 3517.
     Sack,
     /// Forward acknowledgment: a segment is lost once the third after it, or a later
     /// one, has been SACKed.
     Fack,
-    /// RACK-TLP (RFC 8985).
+    /// RACK-TLP: losses detected by time (RFC 8985).
     Rack,
 }
 
-/// How the congestion window comes down to ssthresh in fast recovery.
+/// Reduction of the congestion window to ssthresh in fast recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reduction {
-    /// At once (RFC 5681, RFC 3517).
+    /// In one step (RFC 5681, RFC 3517).
     AtOnce,
-    /// By one segment for every second ACK.
+    /// One segment for every second ACK.
     RateHalving,
     /// Proportionally, with the slow start reduction bound (RFC 6937).
     Proportional,
 }
 
-/// What becomes of the congestion window of a sender that has not sent for longer
-/// than an RTO, or not all that it might.
+/// Treatment of the congestion window after the sender was idle for longer than an RTO, or sent
+/// less than the window allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Idle {
-    /// Nothing.
+    /// The window stays as it is.
     Keep,
-    /// It is one segment when sending resumes.
+    /// The window is one segment when sending resumes.
     OneSegment,
-    /// It is the initial window when sending resumes (RFC 5681, section 4.1).
+    /// The window is the initial window when sending resumes (RFC 5681, section 4.1).
     InitialWindow,
-    /// It is halved for every RTO down to the initial window, and while the
-    /// application is the limit it decays to what is used (RFC 2861).
+    /// The window is halved for every RTO, down to the initial window. While the application is the
+    /// limit, it decays to the amount used (RFC 2861).
     Decay,
 }
 
-/// How many bytes may be sent at the start.
+/// Number of bytes that may be sent at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InitialWindow {
-    /// So many segments.
+    /// A fixed number of segments.
     Segments(u32),
     /// RFC 3390: min(4 MSS, max(2 MSS, 4,380 bytes)).
     Rfc3390,
 }
 
 impl InitialWindow {
-    /// In whole segments of `mss` bytes.
+    /// The window in whole segments of `mss` bytes.
     pub fn segments(self, mss: usize) -> u64 {
         match self {
             InitialWindow::Segments(n) => u64::from(n),
@@ -83,67 +83,65 @@ impl InitialWindow {
     }
 }
 
-/// When data that came in order are acknowledged.
+/// Rules for delaying the ACKs of data that arrived in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayedAck {
-    /// The longest that an ACK waits for another segment or for data to go with;
-    /// zero acknowledges every segment at once.
+    /// Maximum time that an ACK waits for another segment, or for data to be sent along with; zero
+    /// acknowledges every segment at once.
     pub wait: Duration,
-    /// How many segments are acknowledged at once when a connection begins.
+    /// Number of segments acknowledged at once at the beginning of a connection.
     pub quick: u32,
-    /// Whether a second segment is acknowledged at once only if both together have
-    /// more than one MSS (Linux), instead of always (BSD).
+    /// Whether a second segment is acknowledged at once only if both together exceed one MSS
+    /// (Linux), instead of always (BSD).
     pub by_bytes: bool,
 }
 
-/// The parameters of a TCP; the functions give those of known ones, and every field
+/// Parameters of a TCP implementation. The functions return those of known ones, and every field
 /// may be changed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// The profile's name in tables.
     pub name: &'static str,
-    /// The IP header that counts in front of each segment, in bytes: 40 (RFC 8200) or
-    /// 20 (RFC 791).
+    /// Length of the IP header in front of each segment, in bytes: 40 (RFC 8200) or 20 (RFC 791).
     pub ip_header: usize,
-    /// The most bytes of TCP header, without options, and data in a segment, and of
-    /// the IP header.
+    /// Maximum bytes of a segment, including its TCP header without options and its IP header.
     pub mtu: usize,
-    /// Timestamps on every segment (RFC 7323).
+    /// Whether every segment has timestamps (RFC 7323).
     pub timestamps: bool,
-    /// What the congestion window counts.
+    /// Unit of the congestion window.
     pub counting: Counting,
-    /// The first congestion window.
+    /// Congestion window at the start.
     pub initial_window: InitialWindow,
-    /// The most packets in flight, whatever the congestion window is.
+    /// Maximum number of packets in flight, whatever the congestion window is.
     pub window_limit: Option<u64>,
-    /// Whether the window grows by what an ACK acknowledges (RFC 3465, without its
-    /// limit) instead of by one step per ACK.
+    /// Whether the window grows by the data that an ACK acknowledges (RFC 3465, without its limit),
+    /// instead of by one step per ACK.
     pub count_acked: bool,
-    /// Whether the window grows only while it is what limits the sender.
+    /// Whether the window grows only while it limits the sender.
     pub grow_if_limited: bool,
-    /// How losses are found and repaired.
+    /// Method of detecting and repairing losses.
     pub recovery: Recovery,
-    /// How the window is reduced then.
+    /// Method of reducing the window in fast recovery.
     pub reduction: Reduction,
-    /// New data on the first two duplicate ACKs (RFC 3042).
+    /// Whether the first two duplicate ACKs release new data (RFC 3042).
     pub limited_transmit: bool,
-    /// Whether an RTO while an earlier one is being repaired leaves ssthresh as it is
-    /// (RFC 5681, equation 4).
+    /// Whether a second RTO during the repair after an earlier one leaves ssthresh as it is (RFC
+    /// 5681, equation 4).
     pub keep_ssthresh_on_backoff: bool,
-    /// Whether a reduction is taken back if timestamps (RFC 3522), DSACKs (RFC 3708)
-    /// or ACKs of what was not repeated (RFC 5682) show that it was not called for.
+    /// Whether a reduction is undone if timestamps (RFC 3522), DSACKs (RFC 3708) or ACKs of
+    /// segments sent only once (RFC 5682) show that it was unnecessary.
     pub undo: bool,
-    /// Whether short segments are joined when they are sent again.
+    /// Whether short segments are merged when they are retransmitted.
     pub coalesce: bool,
-    /// The retransmission timeout.
+    /// Rules for the retransmission timeout.
     pub rto: RtoRules,
-    /// What a pause does to the window.
+    /// Effect of a pause on the window.
     pub idle: Idle,
-    /// When ACKs are sent.
+    /// Delay of the ACKs that the receiving half sends.
     pub delayed_ack: DelayedAck,
-    /// The receive window, in bytes.
+    /// Receive window, in bytes.
     pub receive_buffer: usize,
-    /// The most bytes that the sender keeps, sent and unsent.
+    /// Maximum number of bytes that the sender buffers, sent and unsent.
     pub send_buffer: usize,
 }
 
@@ -152,10 +150,10 @@ const fn ms(n: u64) -> Duration {
 }
 
 impl Profile {
-    /// ns-2's one-way TCP/Reno: packets of 1,000 bytes behind 40 of headers, a window
-    /// of 20 packets unless [`window_limit`](Self::window_limit) is changed, a clock
-    /// of 100 ms, an initial window of one packet, no delayed ACKs. The window is
-    /// whole packets, and grows as that of ns-2, whose is a real number, does.
+    /// ns-2's one-way TCP/Reno: packets of 1,000 bytes with 40 bytes of headers, a window of 20
+    /// packets unless [`window_limit`](Self::window_limit) is changed, a clock of 100 ms, an
+    /// initial window of one packet, no delayed ACKs. The window is in whole packets, but grows
+    /// like ns-2's, which is a real number.
     pub fn ns2_reno() -> Profile {
         Profile {
             name: "ns2-reno",
@@ -177,7 +175,7 @@ impl Profile {
                 tick: ms(100),
                 initial: ms(3_000),
                 slop: Duration::ZERO,
-                // Two ticks.
+                // Two ticks of the clock.
                 min: ms(200),
                 min_is_of_variance: false,
                 max: ms(100_000),
@@ -189,10 +187,9 @@ impl Profile {
         }
     }
 
-    /// FreeBSD 5.4 (2005): SACK, limited transmit, RFC 3390's initial window, a window
-    /// in bytes that a pause of an RTO brings down to one segment
-    /// ([`idle`](Self::idle)), ACKs delayed by at most 100 ms. That it takes back an RTO
-    /// whose ACK comes within half a round trip is left out.
+    /// FreeBSD 5.4 (2005): SACK, limited transmit, RFC 3390's initial window, a window in bytes
+    /// that drops to one segment after a pause of an RTO ([`idle`](Self::idle)), ACKs delayed by at
+    /// most 100 ms. Undoing an RTO if its ACK arrives within half a round trip is not modelled.
     pub fn freebsd_5_4() -> Profile {
         Profile {
             name: "freebsd-5.4",
@@ -211,11 +208,11 @@ impl Profile {
             undo: false,
             coalesce: true,
             rto: RtoRules {
-                // Its kernel's clock has 100 Hz unless configured otherwise.
+                // The kernel's clock runs at 100 Hz unless configured otherwise.
                 tick: ms(10),
                 initial: ms(3_000),
-                // What it adds against delayed ACKs (tcp_rexmit_slop), and its least
-                // timeout, which is less than that.
+                // The allowance for delayed ACKs (tcp_rexmit_slop), and the minimum timeout, which
+                // is shorter.
                 slop: ms(200),
                 min: ms(30),
                 min_is_of_variance: false,
@@ -228,8 +225,8 @@ impl Profile {
         }
     }
 
-    /// Linux 2.4: SACK with forward acknowledgment, rate halving, congestion window
-    /// validation (RFC 2861), ACKs delayed by 40 ms after a quick beginning.
+    /// Linux 2.4: SACK with forward acknowledgment, rate halving, congestion window validation (RFC
+    /// 2861), ACKs delayed by 40 ms except at the beginning.
     pub fn linux_2_4() -> Profile {
         Profile {
             name: "linux-2.4",
@@ -262,9 +259,8 @@ impl Profile {
         }
     }
 
-    /// Linux 6 with `reno` as congestion control: RACK-TLP, proportional rate
-    /// reduction, an initial window of ten segments (RFC 6928), and neither pacing
-    /// nor segmentation by the interface.
+    /// Linux 6 with `reno` as congestion control: RACK-TLP, proportional rate reduction, an initial
+    /// window of ten segments (RFC 6928), neither pacing nor segmentation offload.
     pub fn linux_6() -> Profile {
         Profile {
             name: "linux-6",
@@ -284,7 +280,7 @@ impl Profile {
         }
     }
 
-    /// All of the above.
+    /// All four predefined profiles.
     pub fn all() -> [Profile; 4] {
         [Self::ns2_reno(), Self::freebsd_5_4(), Self::linux_2_4(), Self::linux_6()]
     }
@@ -294,12 +290,12 @@ impl Profile {
         self.recovery != Recovery::Reno
     }
 
-    /// The MSS that is announced (RFC 9293, section 3.7.1), in bytes.
+    /// Announced MSS (RFC 9293, section 3.7.1), in bytes.
     pub fn mss(&self) -> usize {
         self.mtu.saturating_sub(self.ip_header + wire::HEADER).clamp(64, 65_000)
     }
 
-    /// The bytes of data in a full segment.
+    /// Number of data bytes in a full segment.
     pub fn full_segment(&self) -> usize {
         self.mss() - if self.timestamps { wire::TIMESTAMPS } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! RACK-TLP (RFC 8985): losses found by time, and probes at the tail.
+//! RACK-TLP (RFC 8985): loss detection by time, and tail loss probes.
 
 use super::min_rtt::MinRtt;
 use super::profile::Recovery;
@@ -7,32 +7,33 @@ use super::sent::Sent;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// As many SACKed segments make up for time while no reordering has been seen.
+/// Number of SACKed segments that indicate a loss without waiting, while no reordering has been
+/// seen.
 const DUP_THRESH: u64 = 3;
-/// Recoveries for which a wider reordering window is kept (section 6.2, step 4).
+/// Number of recoveries for which a wider reordering window is kept (section 6.2, step 4).
 const PERSIST: u32 = 16;
-/// What an ACK of a single segment may be delayed by (section 7.2): Linux's RTO_MIN.
+/// Maximum delay expected for the ACK of a single segment (section 7.2): Linux's RTO_MIN.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
-/// Without a round-trip time (section 7.2).
+/// Probe timeout without a measured round-trip time (section 7.2).
 const FIRST_PROBE: Duration = Duration::from_secs(1);
 
-/// The state of section 5.3.
+/// The RACK variables of section 5.3.
 #[derive(Clone, Debug)]
 pub struct Rack {
-    /// Of the transmissions that were delivered, the last to be sent.
+    /// The last transmission that was delivered, in order of sending.
     latest: u64,
     rtt: Duration,
     pub min_rtt: MinRtt,
-    /// The highest number that has come.
+    /// Highest number delivered so far.
     fack: u64,
     reordering_seen: bool,
     multiple: u32,
     persist: u32,
-    /// A DSACK has been answered; none is until this number is acknowledged.
+    /// After responding to a DSACK: the next DSACK counts once this number is acknowledged.
     dsack_round: Option<u64>,
     reorder_at: Time,
     probe_at: Time,
-    /// What was sent when a probe went, and whether that was a repetition.
+    /// Highest number sent when a probe was sent, and whether the probe was a retransmission.
     probe: Option<(u64, bool)>,
 }
 
@@ -55,12 +56,12 @@ impl Default for Rack {
 }
 
 impl Rack {
-    /// When one of the two timers expires.
+    /// Time at which the earlier of the two timers expires.
     pub fn deadline(&self) -> Time {
         self.reorder_at.min(self.probe_at)
     }
 
-    /// Whether the reordering timer has expired; stops it then.
+    /// Whether the reordering timer has expired; if so, stops it.
     pub fn take_reordering_timer(&mut self, now: Time) -> bool {
         let expired = self.reorder_at <= now;
         if expired {
@@ -69,7 +70,7 @@ impl Rack {
         expired
     }
 
-    /// Whether the probe timer has expired; stops it then.
+    /// Whether the probe timer has expired; if so, stops it.
     pub fn take_probe_timer(&mut self, now: Time) -> bool {
         let expired = self.probe_at <= now;
         if expired {
@@ -78,33 +79,33 @@ impl Rack {
         expired
     }
 
-    /// No timer runs, and no probe is waited for.
+    /// Stops both timers and forgets the last probe.
     pub fn stop(&mut self) {
         (self.reorder_at, self.probe_at, self.probe) = (Time::NEVER, Time::NEVER, None);
     }
 
-    /// Something has been SACKed: no probe is sent.
+    /// Stops the probe timer, because a segment was SACKed.
     pub fn stop_probe_timer(&mut self) {
         self.probe_at = Time::NEVER;
     }
 
-    /// Recovery begins: no probe is sent or waited for (section 7.1).
+    /// Stops probing, because recovery begins (section 7.1).
     pub fn stop_probe(&mut self) {
         (self.probe_at, self.probe) = (Time::NEVER, None);
     }
 
-    /// A probe went, with everything up to `end` sent.
+    /// Records a probe, sent when everything up to `end` had been sent.
     pub fn probed(&mut self, end: u64, repeated: bool) {
         self.probe = Some((end, repeated));
     }
 
-    /// What was sent by then is lost unless it has come.
+    /// Segments sent up to this time are lost unless they were delivered.
     pub fn due(&self, now: Time, window: Duration) -> Time {
         now - self.rtt - window
     }
 
-    /// A segment has been delivered (section 6.2, steps 2 and 3). Of one that was sent
-    /// again, `echo_is_older` says that the ACK is for an earlier transmission.
+    /// Processes a delivered segment (section 6.2, steps 2 and 3). If the segment was
+    /// retransmitted, `echo_is_older` is true for the ACK of an earlier transmission.
     pub fn delivered(&mut self, now: Time, s: &Sent, echo_is_older: bool) {
         if s.end > self.fack {
             self.fack = s.end;
@@ -120,8 +121,7 @@ impl Rack {
         }
     }
 
-    /// The reordering window (section 6.2, step 4). `recovers`: in recovery of either
-    /// kind.
+    /// The reordering window (section 6.2, step 4). `recovers` is true in either kind of recovery.
     pub fn window(&self, of: &Sender, recovers: bool) -> Duration {
         if !self.reordering_seen && (recovers || of.board.sacked_segments() >= DUP_THRESH) {
             return Duration::ZERO;
@@ -129,7 +129,7 @@ impl Rack {
         (self.min_rtt.get() * self.multiple / 4).min(of.rtt.srtt().unwrap_or_default())
     }
 
-    /// A DSACK widens the window once per round trip (section 6.2, step 4).
+    /// Widens the window after a DSACK, once per round trip (section 6.2, step 4).
     pub fn adapt(&mut self, una: u64, nxt: u64, dsack: bool, recovered: bool) {
         if self.dsack_round.is_some_and(|round| una >= round) {
             self.dsack_round = None;
@@ -146,8 +146,8 @@ impl Rack {
         }
     }
 
-    /// Whether an ACK shows that the probe repaired a loss that nothing else has
-    /// shown, to which the window must answer (section 7.4).
+    /// Whether an ACK shows that the probe repaired a loss that was not detected otherwise, to
+    /// which the window must respond (section 7.4).
     pub fn probe_repaired(&mut self, ack: u64, dsack: bool, plain_duplicate: bool) -> bool {
         let Some((end, repeated)) = self.probe else { return false };
         if ack < end {
@@ -166,7 +166,7 @@ impl Rack {
 }
 
 impl Sender {
-    /// Starts the probe timer anew (section 7.2).
+    /// Restarts the probe timer (section 7.2).
     pub(super) fn arm_probe(&mut self, now: Time) {
         let waits = self.profile.recovery == Recovery::Rack
             && self.phase == Phase::Open
@@ -186,7 +186,7 @@ impl Sender {
         self.rack.probe_at = (now + pto).min(self.rto_at);
     }
 
-    /// Marks what is lost by time, and sets the reordering timer (section 6.2, step 5).
+    /// Marks segments as lost by time, and sets the reordering timer (section 6.2, step 5).
     pub(super) fn mark_by_time(&mut self, now: Time) {
         let window = self.rack.window(self, self.phase != Phase::Open);
         let due = self.rack.due(now, window);
@@ -200,14 +200,14 @@ impl Sender {
         }
     }
 
-    /// The reordering timer has expired.
+    /// Handles the expiry of the reordering timer.
     pub(super) fn detect_by_time(&mut self, now: Time) {
         self.mark_by_time(now);
         if self.board.lost() > 0 && self.phase == Phase::Open {
             self.enter_recovery(now);
         }
         if self.phase == Phase::Fast {
-            // As if one segment had been delivered, so that the repetition may go.
+            // Counts as if one segment had been delivered, to release the retransmission.
             let (unit, pipe) = (self.congestion.unit(), self.board.pipe());
             self.congestion.reduce(unit, pipe, false);
         }

@@ -1,14 +1,14 @@
-//! Sets of sequence numbers that are mostly runs.
+//! Sets of sequence numbers, stored as ranges.
 
 use std::collections::VecDeque;
 
-/// A set of numbers as ranges, ascending, that neither overlap nor touch; each from
-/// its first number to before its last.
+/// A set of numbers as ascending ranges that neither overlap nor touch, each from its first number
+/// to before its last.
 #[derive(Clone, Debug, Default)]
 pub struct Ranges(VecDeque<(u64, u64)>);
 
 impl Ranges {
-    /// Adds `start..end`; the range of the set that it lies in now.
+    /// Adds `start..end`, and returns the range of the set that contains it now.
     pub fn insert(&mut self, start: u64, end: u64) -> (u64, u64) {
         let from = self.0.partition_point(|r| r.1 < start);
         let to = self.0.partition_point(|r| r.0 <= end);
@@ -30,7 +30,7 @@ impl Ranges {
         self.0.get(at).is_some_and(|r| r.0 <= start && end <= r.1)
     }
 
-    /// Appends to `out` what of `start..end` is not in the set.
+    /// Appends the parts of `start..end` that are not in the set to `out`.
     pub fn gaps(&self, mut start: u64, end: u64, out: &mut Vec<(u64, u64)>) {
         let from = self.0.partition_point(|r| r.1 <= start);
         for &(left, right) in self.0.range(from..) {
@@ -47,7 +47,7 @@ impl Ranges {
         }
     }
 
-    /// Takes everything below `at` out.
+    /// Removes all numbers below `at`.
     pub fn drop_below(&mut self, at: u64) {
         while self.0.front().is_some_and(|r| r.1 <= at) {
             self.0.pop_front();
@@ -57,22 +57,22 @@ impl Ranges {
         }
     }
 
-    /// The ranges, ascending.
+    /// The ranges in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many ranges there are.
+    /// Number of ranges in the set.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes everything out.
+    /// Removes all numbers from the set.
     pub fn clear(&mut self) {
         self.0.clear();
     }

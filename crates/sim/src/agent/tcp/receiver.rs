@@ -1,5 +1,5 @@
-//! The receiving half: reassembly, what is acknowledged (RFC 2018, RFC 2883), and
-//! when (RFC 5681, section 4.2).
+//! The receiving half: reassembly, the contents of ACKs (RFC 2018, RFC 2883), and their timing (RFC
+//! 5681, section 4.2).
 
 use super::profile::{DelayedAck, Profile};
 use super::ranges::Ranges;
@@ -7,39 +7,39 @@ use super::wire::{MAX_SACK, SackBlocks};
 use std::collections::VecDeque;
 use trunkline_base::Time;
 
-/// As many ranges with gaps between them are kept at most; more is not accepted.
+/// Maximum number of separate ranges kept; data that would add another are not accepted.
 const MAX_RANGES: usize = 4_096;
 
-/// What has come, and what is to be said of it.
+/// State of the receiving half: received data, and the next ACK.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// The next number expected. The SYN has number 0.
+    /// Next number expected. The SYN has number 0.
     next: u64,
-    /// The number of the FIN, once it has been seen.
+    /// Number of the FIN, once it has been seen.
     fin: Option<u64>,
     capacity: usize,
-    /// In order, and not read.
+    /// Data received in order but not read yet.
     inbox: Vec<u8>,
-    /// What may lie above `next`: its byte `i` has number `next + i`. Only what
-    /// `held` says is there.
+    /// Data above `next`: byte `i` has number `next + i`, and is valid only if `held` contains that
+    /// number.
     above: VecDeque<u8>,
     held: Ranges,
-    /// Ranges out of order, the last to grow first.
+    /// Ranges out of order, most recently extended first.
     recent: VecDeque<(u64, u64)>,
-    /// What came twice, to be reported once (RFC 2883).
+    /// Data received twice, to be reported once (RFC 2883).
     duplicate: Option<(u64, u64)>,
     sack: bool,
     rules: DelayedAck,
     quick: u32,
     mss: usize,
-    /// Since the last ACK: segments, and bytes.
+    /// Segments and bytes received since the last ACK.
     waiting: (u32, usize),
     ack_by: Time,
     ack_now: bool,
 }
 
 impl Receiver {
-    /// Expects the stream's first byte.
+    /// Creates a receiver that expects the first byte of the stream.
     pub fn new(profile: &Profile) -> Receiver {
         Receiver {
             next: 1,
@@ -60,37 +60,38 @@ impl Receiver {
         }
     }
 
-    /// Whether the peer wants SACK blocks.
+    /// Sets whether the peer accepts SACK blocks.
     pub fn use_sack(&mut self, sack: bool) {
         self.sack = sack;
     }
 
-    /// The next number expected.
+    /// Next number expected from the peer.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether everything up to the peer's FIN has come.
+    /// Whether everything up to the peer's FIN has arrived.
     pub fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin)
     }
 
-    /// The receive window, in bytes.
+    /// Receive window, in bytes.
     pub fn window(&self) -> usize {
         self.capacity.saturating_sub(self.inbox.len())
     }
 
-    /// Hands over what has come in order, and is done with it.
+    /// Hands over the data that arrived in order, and releases their buffer.
     pub fn read(&mut self, with: impl FnOnce(&[u8])) {
         if !self.inbox.is_empty() {
-            // What a closed window kept out need not be asked for by a probe.
+            // A nearly closed window is opening: an ACK announces it, so that the sender need not
+            // probe.
             self.ack_now |= self.window() < 2 * self.mss;
             with(&self.inbox);
             self.inbox.clear();
         }
     }
 
-    /// Data from number `start` on have come, and with `fin` the FIN behind them.
+    /// Processes data from number `start` on, followed by a FIN if `fin` is set.
     pub fn take(&mut self, now: Time, start: u64, data: &[u8], fin: bool) {
         let end = start + data.len() as u64;
         let last = end + u64::from(fin);
@@ -105,7 +106,7 @@ impl Receiver {
         if fin && self.fin.is_none() && end <= window_end {
             self.fin = Some(end);
         }
-        // Nothing is read behind the FIN.
+        // Data behind the FIN are ignored.
         let end = end.min(window_end).min(self.fin.unwrap_or(u64::MAX));
         let from = start.max(self.next);
         if start < self.next {
@@ -124,7 +125,7 @@ impl Receiver {
         }
     }
 
-    /// Old, or beyond the window: only an ACK is due.
+    /// Rejects data that are old or beyond the window: they are only acknowledged.
     fn refuse(&mut self, start: u64, last: u64) {
         if last <= self.next {
             self.duplicate = Some((start, last));
@@ -135,7 +136,7 @@ impl Receiver {
     fn append(&mut self, now: Time, data: &[u8]) {
         self.inbox.extend_from_slice(data);
         self.next += data.len() as u64;
-        // What overlaps is there twice, and the newer copy has been taken.
+        // Overlapping data are duplicates; the newer copy has been taken.
         let passed = data.len().min(self.above.len());
         self.above.drain(..passed);
         if self.held.is_empty() {
@@ -159,7 +160,7 @@ impl Receiver {
         self.recent.retain(|r| r.1 > next);
     }
 
-    /// Keeps what came out of order.
+    /// Stores data that arrived out of order.
     fn hold(&mut self, from: u64, data: &[u8]) {
         self.ack_now = true;
         let end = from + data.len() as u64;
@@ -186,7 +187,7 @@ impl Receiver {
         self.recent.truncate(MAX_SACK);
     }
 
-    /// Data came in order, with nothing behind them: the ACK may wait.
+    /// Schedules the ACK of data that arrived in order with none out of order; it may be delayed.
     fn schedule(&mut self, now: Time, bytes: usize) {
         self.waiting = (self.waiting.0 + 1, self.waiting.1 + bytes);
         let (segments, waiting) = self.waiting;
@@ -199,23 +200,23 @@ impl Receiver {
         }
     }
 
-    /// An ACK is due at once.
+    /// Requests an immediate ACK.
     pub fn ack_at_once(&mut self) {
         self.ack_now = true;
     }
 
-    /// Whether an ACK is due.
+    /// Whether an ACK is due now.
     pub fn ack_is_due(&self, now: Time) -> bool {
         self.ack_now || self.ack_by <= now
     }
 
-    /// When an ACK that waits is due.
+    /// Time at which a delayed ACK is due.
     pub fn ack_deadline(&self) -> Time {
         self.ack_by
     }
 
-    /// An ACK goes; the SACK blocks for it, as ranges of numbers: a duplicate first,
-    /// then what came last.
+    /// Records that an ACK is sent. Returns its SACK blocks: a duplicate first, then the most
+    /// recent ranges.
     pub fn acknowledged(&mut self, most: usize, wire: impl Fn(u64) -> u32) -> SackBlocks {
         (self.ack_now, self.ack_by, self.waiting) = (false, Time::NEVER, (0, 0));
         let mut blocks = SackBlocks::default();
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn acks_wait_as_the_profile_says() {
         let at = Time::from_millis;
-        // At 0 and 10 ms in order, and one at 20 ms behind a gap.
+        // Segments at 0 and 10 ms in order, and one at 20 ms behind a gap.
         for (profile, alone, two_small) in [
             (Profile::ns2_reno(), at(0), true),
             (Profile::freebsd_5_4(), at(100), true),

@@ -2,22 +2,21 @@
 
 use core::time::Duration;
 
-/// What the retransmission timeout (RTO) is computed with.
+/// Parameters of the retransmission timeout (RTO).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RtoRules {
-    /// The clock's granularity: measured times are rounded to its multiples, and one
-    /// of it at least.
+    /// Granularity of the clock: measured times are rounded to its multiples, and are at least one.
     pub tick: Duration,
-    /// Before the first measurement.
+    /// RTO before the first measurement.
     pub initial: Duration,
-    /// Added to what is measured.
+    /// Constant added to the measured value.
     pub slop: Duration,
-    /// Never below.
+    /// Lower bound of the RTO.
     pub min: Duration,
-    /// Whether `min` holds for the part that the variance adds (Linux), so that the
-    /// RTO is at least SRTT + `min`.
+    /// Whether `min` bounds only the variance's part (Linux), so that the RTO is at least SRTT +
+    /// `min`.
     pub min_is_of_variance: bool,
-    /// Never above, backed off or not.
+    /// Upper bound of the RTO, backed off or not.
     pub max: Duration,
 }
 
@@ -31,12 +30,12 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Nothing has been measured.
+    /// Creates an estimator without measurements.
     pub fn new(rules: RtoRules) -> Rtt {
         Rtt { rules, srtt: None, var: Duration::ZERO, backoff: 0 }
     }
 
-    /// A round trip has taken so long; ends the backoff.
+    /// Adds a measured round-trip time, and ends the backoff.
     pub fn sample(&mut self, rtt: Duration) {
         self.backoff = 0;
         let tick = self.rules.tick.max(Duration::from_nanos(1)).as_nanos() as u64;
@@ -51,12 +50,12 @@ impl Rtt {
         }
     }
 
-    /// The smoothed round-trip time, once one has been measured.
+    /// Smoothed round-trip time; `None` before the first measurement.
     pub fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
 
-    /// The retransmission timeout, backed off.
+    /// Retransmission timeout, including backoff.
     pub fn rto(&self) -> Duration {
         let RtoRules { tick, initial, slop, min, min_is_of_variance, max } = self.rules;
         let once = match self.srtt {
@@ -67,12 +66,12 @@ impl Rtt {
         once.saturating_mul(1 << self.backoff).min(max)
     }
 
-    /// The RTO has expired: doubles it until the next measurement.
+    /// Doubles the RTO after it expired, until the next measurement.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(12);
     }
 
-    /// The RTO was early: ends the backoff without a measurement.
+    /// Ends the backoff without a measurement, because the RTO was premature.
     pub fn undo_backoff(&mut self) {
         self.backoff = 0;
     }
@@ -108,7 +107,8 @@ mod tests {
         assert_eq!(rtt.rto(), ms(64_000));
     }
 
-    /// A first sample of 400 ms gives 400 + 4 · 200 ms, and many 400 ms and the clock's 10.
+    /// A first sample of 400 ms gives 400 + 4 · 200 ms; many give 400 ms and the clock's 10 ms. The
+    /// constant is added to both.
     #[test]
     fn what_is_added_is_added_to_what_was_measured() {
         let slop = ms(200);

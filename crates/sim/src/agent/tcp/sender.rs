@@ -1,5 +1,5 @@
-//! The sending half: what may be sent, and what happens when nothing comes back.
-//! What an acknowledgment does is in `ack`, and RACK-TLP's part in `rack`.
+//! The sending half: what may be sent, and the handling of missing ACKs. Acknowledgments are
+//! processed in `ack`, and RACK-TLP is in `rack`.
 
 use super::congestion::Congestion;
 use super::profile::{Profile, Recovery, Reduction};
@@ -10,64 +10,64 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
 
-/// What a sender has done and where it stands.
+/// Statistics of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Segments that carried data, SYN or FIN, repetitions included.
+    /// Segments sent with data, SYN or FIN, including retransmissions.
     pub segments: u64,
-    /// Segments that were sent again, probes included.
+    /// Segments that were retransmitted, including probes.
     pub retransmitted: u64,
-    /// Retransmission timeouts.
+    /// Number of retransmission timeouts (RTOs).
     pub rtos: u64,
-    /// Fast recoveries that were entered.
+    /// Number of fast recoveries entered.
     pub fast_recoveries: u64,
-    /// Tail loss probes (RFC 8985, section 7.3).
+    /// Number of tail loss probes (RFC 8985, section 7.3).
     pub probes: u64,
-    /// Reductions of the window that were taken back.
+    /// Number of window reductions that were undone.
     pub undone: u64,
-    /// The congestion window, in bytes or packets as the profile counts.
+    /// Congestion window, in bytes or packets as the profile counts.
     pub cwnd: u64,
-    /// The slow start threshold likewise; `None` before the first loss.
+    /// Slow start threshold in the same unit; `None` before the first loss.
     pub ssthresh: Option<u64>,
-    /// The smoothed round-trip time, once there is one.
+    /// Smoothed round-trip time; `None` before the first measurement.
     pub srtt: Option<Duration>,
-    /// The retransmission timeout as it is now, backed off.
+    /// Current retransmission timeout, including backoff.
     pub rto: Duration,
-    /// Bytes of data that have been acknowledged.
+    /// Number of data bytes acknowledged.
     pub acknowledged: u64,
 }
 
-/// How it goes.
+/// Phase of loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Nothing is being repaired.
+    /// No loss is being repaired.
     Open,
-    /// Fast recovery, until what was sent before it is acknowledged.
+    /// Fast recovery, until everything sent before it is acknowledged.
     Fast,
-    /// After an RTO, likewise.
+    /// Recovery after an RTO, until everything sent before it is acknowledged.
     Loss,
 }
 
-/// What it takes to take a reduction back.
+/// State needed to undo a reduction.
 #[derive(Clone, Copy, Debug)]
 pub struct Undo {
-    /// cwnd and ssthresh before.
+    /// cwnd and ssthresh before the reduction.
     pub before: (u64, u64),
-    /// Nothing below was sent again for this reduction.
+    /// First number that this reduction may have retransmitted.
     pub from: u64,
-    /// How many segments were sent again, less those that DSACKs report.
+    /// Number of segments retransmitted, less those that DSACKs reported.
     pub open: i64,
-    /// The timestamp on the first of them.
+    /// Timestamp of the first retransmission.
     pub first: Option<u32>,
 }
 
-/// A part of the stream to be sent now, from `start` to before `end`. The SYN has
-/// number 0 and the FIN that after the last byte.
+/// A part of the stream to send now, from `start` to before `end`. The SYN has number 0, and the
+/// FIN the number after the last byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunk {
-    /// Its first number.
+    /// Number of its first byte.
     pub start: u64,
-    /// The number after its last.
+    /// Number after its last byte.
     pub end: u64,
 }
 
@@ -75,44 +75,44 @@ pub struct Chunk {
 #[derive(Clone, Debug)]
 pub struct Sender {
     pub(super) profile: Profile,
-    /// Bytes of data in a full segment.
+    /// Number of data bytes in a full segment.
     pub(super) mss: usize,
-    /// Written and not acknowledged; its first byte has number `buffer_from`.
+    /// Data written but not acknowledged, starting at number `buffer_from`.
     buffer: VecDeque<u8>,
     buffer_from: u64,
-    /// The number of the FIN, once the application is done.
+    /// Number of the FIN, once the application has closed.
     fin: Option<u64>,
     pub(super) nodelay: bool,
     pub(super) una: u64,
     pub(super) nxt: u64,
-    /// The peer takes nothing from here on.
+    /// End of the peer's window.
     pub(super) window_end: u64,
     pub(super) board: Scoreboard,
     pub(super) rtt: Rtt,
     pub(super) congestion: Congestion,
     pub(super) phase: Phase,
-    /// The phase ends when this is acknowledged.
+    /// The phase ends when this number is acknowledged.
     pub(super) high: u64,
     pub(super) dupacks: u64,
-    /// The fast retransmit goes whatever the window is.
+    /// Whether the fast retransmit is sent regardless of the window.
     pub(super) forced: bool,
-    /// One segment goes whatever the window is: a tail loss probe, or into a closed
-    /// window.
+    /// Whether one segment is sent regardless of the window: a tail loss probe, or a probe of a
+    /// closed window.
     pub(super) probe: bool,
     pub(super) undo: Option<Undo>,
-    /// Whether the first new ACK after an RTO can show that it was early (RFC 5682).
+    /// Whether the first new ACK after an RTO can show that it was premature (RFC 5682).
     pub(super) doubt_rto: bool,
     pub(super) rack: Rack,
     pub(super) rto_at: Time,
     last_sent: Time,
-    /// Whether the congestion window held something back.
+    /// Whether the congestion window blocked a segment.
     blocked: bool,
     syn_repeated: bool,
     pub(super) stats: Stats,
 }
 
 impl Sender {
-    /// Nothing has been sent; the first thing will be the SYN.
+    /// Creates a sender; it first sends the SYN.
     pub fn new(profile: Profile, nodelay: bool) -> Sender {
         let mss = profile.full_segment();
         let ordered = profile.recovery == Recovery::Rack;
@@ -124,7 +124,7 @@ impl Sender {
             nodelay,
             una: 0,
             nxt: 0,
-            // The SYN alone.
+            // Only the SYN may be sent.
             window_end: 1,
             board: Scoreboard::new(profile.counting, ordered),
             rtt: Rtt::new(profile.rto),
@@ -146,9 +146,9 @@ impl Sender {
         }
     }
 
-    /// The handshake has agreed on segments of `mss` bytes of data, and on SACK or not;
-    /// the peer's window ends at number `window_end`. Without SACK all recover as Reno
-    /// does.
+    /// Applies the result of the handshake: segments of `mss` bytes of data, SACK or not, and a
+    /// peer's window that ends at number `window_end`. Without SACK, every profile recovers like
+    /// Reno.
     pub fn establish(&mut self, mss: usize, sack: bool, window_end: u64) {
         self.mss = mss.max(1);
         if !sack {
@@ -165,7 +165,7 @@ impl Sender {
         self.undo = None;
     }
 
-    /// How many bytes there is room for.
+    /// Number of bytes that may be written.
     pub fn room(&self) -> usize {
         match self.fin {
             Some(_) => 0,
@@ -173,30 +173,30 @@ impl Sender {
         }
     }
 
-    /// How many bytes have been written and not been sent.
+    /// Number of bytes written but not sent yet.
     pub fn unsent(&self) -> usize {
         self.written().saturating_sub(self.nxt.max(1)) as usize
     }
 
-    /// Takes as much of `bytes` as there is room for; how much.
+    /// Queues as much of `bytes` as there is room for, and returns how much.
     pub fn write(&mut self, bytes: &[u8]) -> usize {
         let taken = &bytes[..bytes.len().min(self.room())];
         self.buffer.extend(taken);
         taken.len()
     }
 
-    /// Nothing more will be written: the FIN follows the last byte.
+    /// Ends writing: the FIN follows the last byte.
     pub fn close(&mut self) {
         let end = self.written();
         self.fin.get_or_insert(end);
     }
 
-    /// The number after the last byte written.
+    /// Number after the last byte written.
     fn written(&self) -> u64 {
         self.buffer_from + self.buffer.len() as u64
     }
 
-    /// The number after the last that can be sent.
+    /// Number after the last byte or FIN that can be sent.
     fn limit(&self) -> u64 {
         match self.fin {
             Some(fin) => fin + 1,
@@ -214,7 +214,7 @@ impl Sender {
         self.fin.is_some_and(|fin| chunk.end > fin)
     }
 
-    /// Appends a chunk's data.
+    /// Appends a chunk's data to `out`.
     pub fn fill(&self, chunk: Chunk, out: &mut Vec<u8>) {
         let at = |number: u64| {
             (number.max(self.buffer_from) - self.buffer_from).min(self.buffer.len() as u64) as usize
@@ -225,7 +225,7 @@ impl Sender {
         out.extend_from_slice(&b[from.saturating_sub(a.len())..to.saturating_sub(a.len())]);
     }
 
-    /// All before `una` has come.
+    /// Drops the data before `una`, which were acknowledged.
     pub(super) fn forget(&mut self, una: u64) {
         let done = una.saturating_sub(self.buffer_from).min(self.buffer.len() as u64);
         self.buffer.drain(..done as usize);
@@ -234,7 +234,7 @@ impl Sender {
         self.una = una;
     }
 
-    /// What has been done, and where it stands.
+    /// Statistics so far, with the current window and timeout.
     pub fn stats(&self) -> Stats {
         Stats {
             cwnd: self.congestion.cwnd(),
@@ -245,17 +245,17 @@ impl Sender {
         }
     }
 
-    /// What the profile allows in flight beside cwnd, as cwnd counts.
+    /// Limit that the profile sets in addition to cwnd, in the same unit.
     pub(super) fn window_limit(&self) -> u64 {
         self.profile.window_limit.map_or(u64::MAX, |limit| limit * self.congestion.unit())
     }
 
-    /// What counts as in the network.
+    /// Amount considered to be in the network.
     pub(super) fn in_flight(&self) -> u64 {
         let recovers = self.phase == Phase::Fast;
         if !self.profile.sack() {
-            // Each duplicate ACK says that a segment has left the network, and inflates
-            // the window (RFC 2581, section 3.2).
+            // Each duplicate ACK means that a segment has left the network, and inflates the window
+            // (RFC 2581, section 3.2).
             let left = if recovers { self.dupacks * self.congestion.unit() } else { 0 };
             self.board.flight().saturating_sub(left)
         } else if self.phase == Phase::Open && !self.profile.limited_transmit {
@@ -271,7 +271,7 @@ impl Sender {
         in_flight + cost <= window || in_flight == 0 && self.board.outstanding() > 0
     }
 
-    /// The next to be sent now, if anything may be.
+    /// The next chunk to send now, if one may be sent.
     pub fn poll(&mut self, now: Time) -> Option<Chunk> {
         if self.probe {
             self.probe = false;
@@ -322,8 +322,8 @@ impl Sender {
         }
         self.count_sent(now, cost);
         if index == 0 {
-            // An RTO from the ACK before it would expire while this is on its way, if
-            // it is the second repetition.
+            // An RTO counted from the last ACK would expire while a second retransmission is on its
+            // way.
             self.rto_at = now + self.rtt.rto();
         }
         Chunk { start: sent.start, end: sent.end }
@@ -347,16 +347,15 @@ impl Sender {
         }
         let end = limit.min(self.window_end).min(self.nxt + self.mss as u64);
         if end <= self.nxt {
-            // Something must ask whether the window has opened (RFC 9293, section
-            // 3.8.6.1).
+            // A timer must probe whether the window has opened (RFC 9293, section 3.8.6.1).
             if self.nxt < limit && self.board.is_empty() && self.una > 0 {
                 self.rto_at = self.rto_at.min(now + self.rtt.rto());
             }
             return None;
         }
         let whole = end - self.nxt >= self.mss as u64;
-        // The window's end cuts off no part of a segment while more is on its way
-        // (RFC 9293, section 3.8.6.2.1); and Nagle's rule (section 3.7.4).
+        // A segment is not cut short at the window's end while others are on their way (RFC 9293,
+        // section 3.8.6.2.1). Nagle's rule is the other condition (section 3.7.4).
         let waits = end < limit || !self.nodelay && self.fin.is_none();
         if !whole && !self.board.is_empty() && waits {
             return None;
@@ -375,7 +374,7 @@ impl Sender {
         chunk
     }
 
-    /// A tail loss probe (RFC 8985, section 7.3), or a byte into a closed window.
+    /// Sends a tail loss probe (RFC 8985, section 7.3), or a byte into a closed window.
     fn send_probe(&mut self, now: Time) -> Option<Chunk> {
         let limit = self.limit();
         if self.board.is_empty() {
@@ -395,19 +394,19 @@ impl Sender {
         Some(chunk)
     }
 
-    /// When something happens without an ACK.
+    /// Time of the next action if no ACK arrives.
     pub fn deadline(&self) -> Time {
         self.rto_at.min(self.rack.deadline())
     }
 
-    /// A deadline has come.
+    /// Handles a deadline that has passed.
     pub fn expire(&mut self, now: Time) {
         if self.rack.take_reordering_timer(now) {
             self.detect_by_time(now);
         }
         if self.rack.take_probe_timer(now) && !self.board.is_empty() {
             self.probe = true;
-            // The probe restarts it.
+            // Sending the probe restarts this timer.
             self.rto_at = Time::NEVER;
         }
         if self.rto_at <= now {
@@ -427,7 +426,7 @@ impl Sender {
         let is_backoff = self.phase == Phase::Loss && self.profile.keep_ssthresh_on_backoff;
         if !is_backoff {
             self.begin_undo();
-            // Without SACK the first ACK may be for what had come long before.
+            // Without SACK, the first ACK may be for data that arrived long before.
             self.doubt_rto = self.profile.undo && self.profile.sack();
         }
         if self.board.first().is_some_and(|s| s.sacked) {
@@ -445,7 +444,7 @@ impl Sender {
         self.rto_at = now + self.rtt.rto();
     }
 
-    /// Notes what it takes to take back the reduction that follows.
+    /// Saves the state needed to undo the reduction that follows.
     pub(super) fn begin_undo(&mut self) {
         let before = self.congestion.state();
         self.undo =

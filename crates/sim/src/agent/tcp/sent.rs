@@ -1,59 +1,59 @@
-//! What has been sent and not yet acknowledged: the queue of segments, and the
-//! scoreboard of what the receiver has reported (RFC 6675, section 2).
+//! Unacknowledged segments: the queue, and the scoreboard of the receiver's reports (RFC 6675,
+//! section 2).
 
 use super::profile::Counting;
 use super::ranges::Ranges;
 use std::collections::VecDeque;
 use trunkline_base::Time;
 
-/// A segment on its way, by its numbers in the stream, from `start` to before `end`.
+/// A segment on its way, with the numbers from `start` to before `end`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sent {
-    /// Its first number.
+    /// Number of its first byte.
     pub start: u64,
-    /// The number after its last.
+    /// Number after its last byte.
     pub end: u64,
-    /// When it was sent last.
+    /// Time of its last transmission.
     pub at: Time,
-    /// Which transmission that was, counted over all segments: RFC 8985 tells those of
-    /// one moment apart by their sequence numbers, which would take a repetition for
-    /// earlier than new data that went before it.
+    /// Ordinal of that transmission over all segments. RFC 8985 orders transmissions of the same
+    /// moment by sequence number, which would place a retransmission before new data that was sent
+    /// earlier.
     pub nth: u64,
     /// Whether it has been SACKed.
     pub sacked: bool,
-    /// Whether it counts as lost.
+    /// Whether it is considered lost.
     pub lost: bool,
-    /// Whether it was lost and is on its way again.
+    /// Whether it was lost and has been retransmitted since.
     pub again: bool,
-    /// Whether it has ever been sent again.
+    /// Whether it was ever retransmitted.
     pub repeated: bool,
 }
 
-/// The queue of segments, ascending and without gaps, and sums over it in what the
-/// congestion window counts.
+/// The queue of segments, ascending and without gaps, with sums in the unit of the congestion
+/// window.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     counting: Counting,
     queue: VecDeque<Sent>,
     sacked_ranges: Ranges,
     gaps: Vec<(u64, u64)>,
-    /// Sums over all, the SACKed, the lost, and those on their way again.
+    /// Sums over all segments, those SACKed, those lost, and those retransmitted since.
     out: u64,
     sacked: u64,
     lost: u64,
     again: u64,
-    /// How many are SACKed.
+    /// Number of SACKed segments.
     sacked_segments: u64,
-    /// Nothing below is lost and not on its way again.
+    /// No segment below this number needs to be retransmitted.
     hint: u64,
     transmissions: u64,
-    /// Every transmission in its order, with the number after the segment; what does
-    /// not agree with the segment any more counts no longer.
+    /// All transmissions in order, each with the number after its segment; entries that no longer
+    /// match their segment are ignored.
     order: Option<VecDeque<(u64, u64)>>,
 }
 
 impl Scoreboard {
-    /// Nothing has been sent; `ordered` keeps the order of time for RACK.
+    /// Creates an empty scoreboard; `ordered` tracks the order of transmissions for RACK.
     pub fn new(counting: Counting, ordered: bool) -> Scoreboard {
         Scoreboard {
             counting,
@@ -71,7 +71,7 @@ impl Scoreboard {
         }
     }
 
-    /// What a segment counts.
+    /// Size of a segment in the unit of the congestion window.
     pub fn cost(&self, start: u64, end: u64) -> u64 {
         self.counting.cost(start, end)
     }
@@ -80,48 +80,48 @@ impl Scoreboard {
         self.cost(s.start, s.end)
     }
 
-    /// Whether all has been acknowledged.
+    /// Whether everything has been acknowledged.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// How many segments are not acknowledged.
+    /// Number of unacknowledged segments.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The oldest.
+    /// The oldest unacknowledged segment.
     pub fn first(&self) -> Option<&Sent> {
         self.queue.front()
     }
 
-    /// How many are SACKed.
+    /// Number of SACKed segments.
     pub fn sacked_segments(&self) -> u64 {
         self.sacked_segments
     }
 
-    /// What is lost, whether on its way again or not.
+    /// Amount lost, retransmitted or not.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// All that is not acknowledged.
+    /// Amount not acknowledged yet.
     pub fn outstanding(&self) -> u64 {
         self.out
     }
 
-    /// RFC 6675's pipe: what is neither SACKed nor lost, and what is on its way again.
+    /// RFC 6675's pipe: the amount neither SACKed nor lost, plus retransmissions on their way.
     pub fn pipe(&self) -> u64 {
         self.out - self.sacked - self.lost + self.again
     }
 
-    /// The same with the SACKed, which a sender without limited transmit does not
-    /// take for received until it is in recovery.
+    /// The pipe plus SACKed segments, which a sender without limited transmit does not count as
+    /// received until it is in recovery.
     pub fn flight(&self) -> u64 {
         self.out - self.lost + self.again
     }
 
-    /// A new segment has been sent.
+    /// Adds a new segment that was sent.
     pub fn push(&mut self, start: u64, end: u64, at: Time) {
         self.transmissions += 1;
         let (nth, no) = (self.transmissions, false);
@@ -133,7 +133,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first that is lost and not on its way again.
+    /// The first lost segment that was not retransmitted yet.
     pub fn next_lost(&mut self) -> Option<(usize, Sent)> {
         if self.lost == self.again {
             return None;
@@ -145,8 +145,8 @@ impl Scoreboard {
         Some((index, self.queue[index]))
     }
 
-    /// Joins the segment at `index`, which is lost, with those after it that are lost,
-    /// too, while they have at most `most` bytes together.
+    /// Merges the lost segment at `index` with the lost segments after it, as long as they total at
+    /// most `most` bytes.
     pub fn join(&mut self, index: usize, most: u64) {
         while let (Some(&here), Some(&next)) = (self.queue.get(index), self.queue.get(index + 1)) {
             if !next.lost || next.again || here.again || next.end - here.start > most {
@@ -161,7 +161,7 @@ impl Scoreboard {
         }
     }
 
-    /// The segment at `index` has been sent again.
+    /// Records a retransmission of the segment at `index`.
     pub fn repeat(&mut self, index: usize, at: Time) -> Sent {
         let cost = self.cost_of(&self.queue[index]);
         self.transmissions += 1;
@@ -178,7 +178,7 @@ impl Scoreboard {
         *s
     }
 
-    /// Marks as lost, anew if it is on its way again.
+    /// Marks a segment as lost, again if it has been retransmitted.
     fn lose(&mut self, index: usize) {
         let s = self.queue[index];
         let cost = self.cost_of(&s);
@@ -194,14 +194,14 @@ impl Scoreboard {
         self.hint = self.hint.min(s.start);
     }
 
-    /// Marks the oldest as lost unless it is already.
+    /// Marks the oldest segment as lost, unless it already is.
     pub fn lose_first(&mut self) {
         if self.queue.front().is_some_and(|s| !s.lost) {
             self.lose(0);
         }
     }
 
-    /// Marks as lost what is not SACKed and for which `is_lost` holds.
+    /// Marks segments as lost if they are not SACKed and `is_lost` holds.
     pub fn lose_if(&mut self, is_lost: impl Fn(usize, &Sent) -> bool) {
         for index in 0..self.queue.len() {
             if is_lost(index, &self.queue[index]) {
@@ -210,8 +210,7 @@ impl Scoreboard {
         }
     }
 
-    /// Marks as lost what lies in `from..to`, as far as it is neither SACKed nor has
-    /// been lost before.
+    /// Marks the segments in `from..to` as lost, unless they are SACKed or were lost before.
     pub fn lose_between(&mut self, from: u64, to: u64) {
         let first = self.queue.partition_point(|s| s.start < from);
         let last = self.queue.partition_point(|s| s.end <= to);
@@ -222,13 +221,13 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing is lost after all.
+    /// Clears all loss marks, because nothing was lost.
     pub fn unlose(&mut self) {
         for s in &mut self.queue {
             (s.lost, s.again) = (false, false);
         }
         (self.lost, self.again) = (0, 0);
-        // What was lost had left the order of time.
+        // Lost segments had been removed from the order of transmissions.
         if let Some(order) = &mut self.order {
             order.clear();
             order.extend(self.queue.iter().filter(|s| !s.sacked).map(|s| (s.nth, s.end)));
@@ -236,7 +235,8 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver has dropped what it had reported (RFC 2018, section 8).
+    /// Forgets all SACKs, because the receiver dropped data that it had reported (RFC 2018, section
+    /// 8).
     pub fn renege(&mut self) {
         for s in &mut self.queue {
             s.sacked = false;
@@ -245,7 +245,7 @@ impl Scoreboard {
         self.sacked_ranges.clear();
     }
 
-    /// All before `una` has come; calls `delivered` for each segment, oldest first.
+    /// Removes everything before `una`, and calls `delivered` for each segment, oldest first.
     pub fn acknowledge(&mut self, una: u64, mut delivered: impl FnMut(&Sent)) {
         while let Some(&s) = self.queue.front() {
             if s.start >= una {
@@ -253,7 +253,7 @@ impl Scoreboard {
             }
             let gone = Sent { end: s.end.min(una), ..s };
             let rest = Sent { start: gone.end, ..s };
-            // A part of a packet leaves the packet where it was.
+            // A partly acknowledged packet stays in the count.
             let cost = match self.counting {
                 Counting::Packets if s.end > una => 0,
                 _ => self.cost_of(&gone),
@@ -278,8 +278,8 @@ impl Scoreboard {
         }
     }
 
-    /// `start..end` has come; calls `delivered` for each segment that is SACKed
-    /// thereby, in the order of their numbers, as it was before.
+    /// Marks `start..end` as SACKed. Calls `delivered` for each segment newly SACKed, in the order
+    /// of their numbers, with its earlier state.
     pub fn sack(&mut self, start: u64, end: u64, mut delivered: impl FnMut(&Sent)) {
         let mut gaps = core::mem::take(&mut self.gaps);
         gaps.clear();
@@ -308,8 +308,8 @@ impl Scoreboard {
         self.gaps = gaps;
     }
 
-    /// Everything below is lost by RFC 6675's IsLost: more than (`dup_thresh` − 1)
-    /// segments of `mss` bytes above it are SACKed, or as many ranges.
+    /// The number below which everything is lost by RFC 6675's IsLost: more than (`dup_thresh` − 1)
+    /// segments of `mss` bytes above it are SACKed, or `dup_thresh` ranges.
     pub fn lost_below(&self, dup_thresh: usize, mss: u64) -> u64 {
         let enough = (dup_thresh as u64 - 1) * mss;
         let mut bytes = 0;
@@ -322,20 +322,20 @@ impl Scoreboard {
         0
     }
 
-    /// How many segments there are up to the highest that is SACKed.
+    /// Number of segments up to the highest SACKed one.
     pub fn forward(&self) -> usize {
         let fack = self.sacked_ranges.iter().next_back().map_or(0, |(_, right)| right);
         self.queue.partition_point(|s| s.end <= fack)
     }
 
-    /// The number behind the segment at `index`, or the beginning of all.
+    /// Number after the segment at `index`; 0 if there is no such segment.
     pub fn end_of(&self, index: usize) -> u64 {
         self.queue.get(index).map_or(0, |s| s.end)
     }
 
-    /// Marks as lost what was sent before the transmission `nth`, the latest that has
-    /// been delivered, and at `due` at the latest (RFC 8985, section 6.2, step 5). When
-    /// the last was sent that was sent before it, too, but later than that.
+    /// Marks segments as lost that were sent before transmission `nth`, the latest one delivered,
+    /// and no later than `due` (RFC 8985, section 6.2, step 5). Returns the send time of the last
+    /// segment that was also sent before `nth`, but after `due`.
     pub fn lose_by_time(&mut self, nth: u64, due: Time) -> Option<Time> {
         let mut order = self.order.take()?;
         while let Some(&(sent, end)) = order.front() {
@@ -354,14 +354,14 @@ impl Scoreboard {
         open.map(|index| self.queue[index].at)
     }
 
-    /// The segment of a transmission, if it is still on its way by it.
+    /// Index of a transmission's segment, if that transmission is still on its way.
     fn find(&self, nth: u64, end: u64) -> Option<usize> {
         let index = self.queue.partition_point(|s| s.end < end);
         let s = self.queue.get(index)?;
         (s.end == end && s.nth == nth && !s.sacked && s.lost == s.again).then_some(index)
     }
 
-    /// The sums, counted anew: out, SACKed, lost, again.
+    /// The sums counted again from the segments: out, SACKed, lost, retransmitted.
     #[cfg(test)]
     pub fn recount(&self) -> [u64; 4] {
         let sum = |holds: fn(&Sent) -> bool| {
@@ -370,7 +370,7 @@ impl Scoreboard {
         [sum(|_| true), sum(|s| s.sacked), sum(|s| s.lost), sum(|s| s.again)]
     }
 
-    /// The sums as they are kept.
+    /// The running sums, in the same order.
     #[cfg(test)]
     pub fn sums(&self) -> [u64; 4] {
         [self.out, self.sacked, self.lost, self.again]

@@ -1,4 +1,4 @@
-//! Who receives.
+//! A receiver for one connection.
 
 use super::connection::{Connection, reset};
 use super::driver::{Driver, TIMER, send};
@@ -10,11 +10,11 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol};
 
-/// As many bins are kept at most; what comes later counts in the last.
+/// Maximum number of bins; later bytes count in the last one.
 const MAX_BINS: usize = 1 << 20;
 
-/// Accepts one connection, reads what comes, and closes when the peer has. Who else
-/// sends to its port is reset.
+/// Accepts one connection, reads its data, and closes when the peer has closed. Other peers that
+/// send to its port get a reset.
 #[derive(Clone, Debug)]
 pub struct Sink {
     profile: Profile,
@@ -24,7 +24,7 @@ pub struct Sink {
     bytes: u64,
     width: Duration,
     bins: Vec<u64>,
-    /// The bytes of a message, and the beginning of one that has not come entirely.
+    /// Length of a message in bytes, and the time stamp of the one being received.
     message: usize,
     stamp: [u8; STAMP],
     at: usize,
@@ -32,7 +32,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// On `port`, with `iss` as its initial sequence number.
+    /// Creates a sink on `port`, with `iss` as its initial sequence number.
     pub fn new(profile: Profile, port: u16, iss: u32) -> Sink {
         Sink {
             profile,
@@ -49,38 +49,38 @@ impl Sink {
         }
     }
 
-    /// Counts bytes in bins of `width`, too, which is not zero; the first begins with
-    /// the world.
+    /// Also counts bytes in bins of `width`, which must not be zero; the first bin begins with the
+    /// world.
     #[must_use]
     pub fn with_bins(self, width: Duration) -> Sink {
         assert!(!width.is_zero(), "a bin has a width");
         Sink { width, ..self }
     }
 
-    /// Expects [`Messages`](super::Messages) of `bytes` each, at least 8, and measures
-    /// how long each is under way.
+    /// Expects [`Messages`](super::Messages) of `bytes` each, at least 8, and measures their
+    /// delays.
     #[must_use]
     pub fn with_messages(self, bytes: usize) -> Sink {
         assert!(bytes >= STAMP, "a message has room for its time");
         Sink { message: bytes, ..self }
     }
 
-    /// Bytes of data that have been read.
+    /// Number of data bytes read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The same by bins of time; bins after the last byte are not there.
+    /// Bytes read in each bin of time, up to the last one with data.
     pub fn bins(&self) -> &[u64] {
         &self.bins
     }
 
-    /// How long each message took from the application to here, in their order.
+    /// Delay of each message from the sending application to this sink, in order.
     pub fn delays(&self) -> &[Duration] {
         &self.delays
     }
 
-    /// Whether the peer has closed and all of its data have come.
+    /// Whether the peer has closed and all its data have arrived.
     pub fn is_finished(&self) -> bool {
         self.driver.as_ref().is_some_and(|(d, _)| d.connection.is_finished())
     }

@@ -1,4 +1,4 @@
-//! Two ends of a connection, with a channel between them that does its worst.
+//! Two ends of a connection, with an adverse channel in between.
 
 mod channel;
 mod hostile;

@@ -1,43 +1,43 @@
-//! Segments as bytes: the header of RFC 9293, section 3.1, and the options of
-//! RFC 7323 and RFC 2018.
+//! The wire format of segments: the header of RFC 9293, section 3.1, and the options of RFC 7323
+//! and RFC 2018.
 
-/// The header without options, in bytes.
+/// Length of the header without options, in bytes.
 pub const HEADER: usize = 20;
-/// The most bytes of options: the data offset has four bits.
+/// Maximum bytes of options: the data offset has four bits.
 const MAX_OPTIONS: usize = 40;
-/// What timestamps take of every segment, with padding.
+/// Length of the timestamps option in every segment, in bytes, with padding.
 pub const TIMESTAMPS: usize = 12;
-/// The most SACK blocks that fit beside nothing else.
+/// Maximum number of SACK blocks, if there are no other options.
 pub const MAX_SACK: usize = 4;
 
-/// The control bits that this TCP knows.
+/// Control bits supported by this TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// No more data from the sender.
+    /// The sender has no more data.
     pub const FIN: Flags = Flags(0x01);
-    /// Sequence numbers begin.
+    /// Synchronizes sequence numbers at the start.
     pub const SYN: Flags = Flags(0x02);
-    /// The connection ends at once.
+    /// Resets the connection at once.
     pub const RST: Flags = Flags(0x04);
-    /// The acknowledgment number counts.
+    /// The acknowledgment number is valid.
     pub const ACK: Flags = Flags(0x10);
     const KNOWN: u8 = 0x17;
 
-    /// Whether all of `other` are set.
+    /// Whether all bits of `other` are set.
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These and `other`.
+    /// Sets the bits of `other` as well.
     #[must_use]
     pub fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 }
 
-/// The blocks of a SACK option, each as (left edge, right edge).
+/// Blocks of a SACK option, each as (left edge, right edge).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlocks {
     blocks: [(u32, u32); MAX_SACK],
@@ -45,7 +45,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds a block, unless there are four.
+    /// Adds a block, unless there are four already.
     pub fn push(&mut self, block: (u32, u32)) {
         if let Some(place) = self.blocks.get_mut(usize::from(self.len)) {
             *place = block;
@@ -53,52 +53,52 @@ impl SackBlocks {
         }
     }
 
-    /// The blocks in their order.
+    /// The blocks in order of insertion.
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.len)]
     }
 }
 
-/// The options of a segment.
+/// Options of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// The largest segment that the sender takes, in bytes (RFC 9293, section 3.7.1).
+    /// Largest segment that the sender accepts, in bytes (RFC 9293, section 3.7.1).
     pub mss: Option<u16>,
-    /// By how many bits windows are shifted (RFC 7323, section 2).
+    /// Number of bits that windows are shifted by (RFC 7323, section 2).
     pub window_scale: Option<u8>,
-    /// SACK may be used (RFC 2018, section 2).
+    /// Whether SACK may be used (RFC 2018, section 2).
     pub sack_permitted: bool,
     /// TSval and TSecr (RFC 7323, section 3).
     pub timestamps: Option<(u32, u32)>,
-    /// What has come out of order (RFC 2018, section 3).
+    /// Ranges received out of order (RFC 2018, section 3).
     pub sack: SackBlocks,
 }
 
-/// A TCP segment.
+/// A TCP segment: header fields, options and data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Segment<'a> {
-    /// The sender's port.
+    /// Port of the sender.
     pub from: u16,
-    /// The receiver's port.
+    /// Port of the receiver.
     pub to: u16,
-    /// The sequence number of the first byte.
+    /// Sequence number of the first byte.
     pub seq: u32,
-    /// The next byte that the sender of the segment expects.
+    /// Next byte that the sender of the segment expects.
     pub ack: u32,
-    /// The control bits.
+    /// Control bits of the segment.
     pub flags: Flags,
-    /// The window, before scaling.
+    /// Receive window of the sender, before scaling.
     pub window: u16,
-    /// The options.
+    /// TCP options of the segment.
     pub options: Options,
-    /// The data.
+    /// Data that the segment carries.
     pub data: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Appends the segment to `out`, but for its data: header and options, padded to
-    /// a multiple of four bytes. SACK blocks for which there is no room are left out.
-    /// The checksum is 0: wires lose packets and don't damage them.
+    /// Appends the segment without its data to `out`: header and options, padded to a multiple of
+    /// four bytes. SACK blocks that don't fit are left out. The checksum is 0, because wires lose
+    /// packets but don't damage them.
     pub fn emit_header(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.from.to_be_bytes());
@@ -113,14 +113,14 @@ impl<'a> Segment<'a> {
         out[start + 12] = (words as u8) << 4;
     }
 
-    /// Appends the segment to `out`; see [`Segment::emit_header`].
+    /// Appends the segment with its data to `out`; see [`Segment::emit_header`].
     pub fn emit(&self, out: &mut Vec<u8>) {
         self.emit_header(out);
         out.extend_from_slice(self.data);
     }
 
-    /// Reads a segment. `None` if the header is cut off or its options are malformed;
-    /// options and control bits that are not known are passed over.
+    /// Parses a segment; `None` if the header is cut off or the options are malformed. Unknown
+    /// options and control bits are ignored.
     pub fn parse(bytes: &'a [u8]) -> Option<Segment<'a>> {
         let header = bytes.first_chunk::<HEADER>()?;
         let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -194,7 +194,7 @@ impl Options {
         }
     }
 
-    /// An option of another length than its kind's is passed over.
+    /// Stores an option, unless its length doesn't match its kind.
     fn note(&mut self, kind: u8, body: &[u8]) {
         let word = |b: &[u8; 4]| u32::from_be_bytes(*b);
         match (kind, body) {

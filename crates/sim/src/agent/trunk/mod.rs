@@ -1,12 +1,11 @@
-//! Two gateways with many calls between them: the one puts packets of several calls into
-//! a UDP datagram, the other takes them apart, as in Trad and Afifi, *Adaptive
-//! Multiplexing Scheme for Voice Flow Transmission Across Best-Effort IP Networks*, INRIA
-//! RR-4929, 2003.
+//! Two gateways with many calls between them: the first puts packets of several calls into a UDP
+//! datagram, and the second takes them apart, as in Trad and Afifi, *Adaptive Multiplexing Scheme
+//! for Voice Flow Transmission Across Best-Effort IP Networks*, INRIA RR-4929, 2003.
 //!
-//! A datagram of m packets is exactly S(m) bytes long on the wire, 28 of IPv4 and UDP and
-//! 12 of RTP for each payload, unless [`Trunk`] says otherwise. The paper has no header of
-//! the trunk's own; what the two ends need of one is written where a real trunk would have
-//! speech, so that it costs nothing.
+//! A datagram of m packets is exactly S(m) bytes long on the wire, with 28 bytes of IPv4 and UDP
+//! and 12 of RTP for each payload, unless [`Trunk`] sets other values. The paper has no trunk
+//! header. The fields that the two ends need are written where a real trunk would have speech, so
+//! that they cost nothing.
 
 mod receiver;
 mod sender;
@@ -21,60 +20,59 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{Config, DATA_BYTES, IP_UDP_BYTES, RTP_BYTES};
 
-/// Bytes of a packet's place in the list of all, in front of it.
+/// Length of the index that precedes a packet, in bytes; it refers to the list of all packets.
 const INDEX: usize = 4;
-/// The fewest bytes of a packet with its RTP header: its place, and in the first of a
-/// datagram what the ends tell each other.
+/// Minimum length of a packet with its RTP header, in bytes: its index, and in the first of a
+/// datagram the fields that the ends exchange.
 pub const MIN_PACKET: usize = INDEX + DATA_BYTES;
 
 /// One packet of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Packet {
-    /// When the call gives it to the gateway.
+    /// Time at which the call hands it to the gateway.
     pub due: Time,
-    /// Which call it belongs to, from 0.
+    /// Index of its call, from 0.
     pub call: u16,
-    /// Which of its call's packets it is, from 0.
+    /// Number of the packet in its call, from 0.
     pub number: u32,
 }
 
-/// How many packets share a datagram.
+/// Number of packets that share a datagram.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Mode {
-    /// Each packet has its own datagram, and leaves when it comes.
+    /// Each packet leaves at once in a datagram of its own.
     Off,
-    /// So many packets share a datagram; 0 is taken as 1.
+    /// A fixed number of packets per datagram; 0 means 1.
     Fixed(usize),
-    /// As many as TFMC chooses.
+    /// The number that TFMC chooses.
     Tfmc,
 }
 
-/// All packets between two gateways, and how they are carried; both ends know it.
+/// All packets between two gateways, and their transport; both ends share these parameters.
 #[derive(Clone, Debug)]
 pub struct Trunk {
-    /// The packets of all calls in the order of their times, and of calls at the same
-    /// time.
+    /// Packets of all calls, ordered by time, then by call.
     pub packets: Rc<[Packet]>,
-    /// Bytes of each payload.
+    /// Length of each payload, in bytes.
     pub payload: usize,
-    /// How many packets share a datagram.
+    /// Number of packets that share a datagram.
     pub mode: Mode,
-    /// How long a packet waits at most for others; then those that are there leave.
+    /// Maximum time that a packet waits for others before those present are sent.
     pub wait: Duration,
-    /// TFMC's parameters; without them nobody reports. With [`Mode::Off`] and
-    /// [`Mode::Fixed`] reports only measure.
+    /// TFMC's parameters; if `None`, no reports are sent. With [`Mode::Off`] and [`Mode::Fixed`],
+    /// reports are only measured.
     pub config: Option<Config>,
-    /// Which call's RTP sequence numbers show losses, where
-    /// [`Config::numbers`] asks for those of one.
+    /// Index of the call whose RTP sequence numbers indicate losses, if [`Config::numbers`] selects
+    /// a single call.
     pub observed: u16,
-    /// Bytes on the wire in front of each datagram: 28.
+    /// Bytes on the wire in front of each datagram: 28 by default.
     pub header: usize,
-    /// Bytes on the wire in front of each payload: 12.
+    /// Bytes on the wire in front of each payload: 12 by default.
     pub per_packet: usize,
 }
 
 impl Trunk {
-    /// Calls with payloads of `payload` bytes, given by the times of their packets, each
+    /// Creates calls with payloads of `payload` bytes from the times of their packets, each packet
     /// in its own datagram.
     ///
     /// # Panics
@@ -103,19 +101,19 @@ impl Trunk {
         }
     }
 
-    /// The same under control of TFMC, with the calls' packets waiting for 5 ms at most.
+    /// Puts the trunk under TFMC's control, with packets waiting for at most 5 ms.
     #[must_use]
     pub fn with_tfmc(self, config: Config) -> Trunk {
         let wait = Duration::from_millis(5);
         Trunk { mode: Mode::Tfmc, wait, config: Some(config), ..self }
     }
 
-    /// Bytes of a packet within a datagram.
+    /// Length of a packet within a datagram, in bytes.
     fn packet_bytes(&self) -> usize {
         self.per_packet + self.payload
     }
 
-    /// The same, checked when an end begins.
+    /// Returns the trunk after checking its parameters.
     fn checked(self) -> Trunk {
         assert!(
             self.packet_bytes() >= MIN_PACKET,

@@ -1,4 +1,4 @@
-//! The gateway that takes datagrams apart.
+//! The receiving gateway, which takes datagrams apart.
 
 use super::{INDEX, MIN_PACKET, Trunk};
 use crate::agent::{Agent, AgentIo, Outgoing, Received};
@@ -18,7 +18,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Expects a trunk on `port`; reports go back to where it comes from.
+    /// Receives a trunk on `port`; reports go back to the address that it comes from.
     ///
     /// # Panics
     ///
@@ -30,30 +30,30 @@ impl Receiver {
         Receiver { port, trunk, tfmc, arrived, first_loss: None, reports: 0 }
     }
 
-    /// When each of the trunk's packets arrived, if it did.
+    /// Arrival time of each of the trunk's packets; `None` if it did not arrive.
     pub fn arrived(&self) -> &[Option<Time>] {
         &self.arrived
     }
 
-    /// How long each packet of a call took from the call to here, waiting included, if it
-    /// arrived; in the order of their times.
+    /// Due time of each packet of a call, and its delay from the call to this gateway, waiting
+    /// included; `None` if it did not arrive.
     pub fn delays(&self, call: u16) -> impl Iterator<Item = (Time, Option<Duration>)> + '_ {
         let of = self.trunk.packets.iter().zip(&self.arrived);
         let of = of.filter(move |(packet, _)| packet.call == call);
         of.map(|(packet, at)| (packet.due, at.map(|at| at.since(packet.due))))
     }
 
-    /// When it knew of a loss event first.
+    /// Time at which the first loss event was detected.
     pub fn first_loss(&self) -> Option<Time> {
         self.first_loss
     }
 
-    /// How many reports it has sent.
+    /// Number of reports sent.
     pub fn reports(&self) -> u64 {
         self.reports
     }
 
-    /// TFMC's receiver, where there is one.
+    /// TFMC's receiver, if TFMC is in use.
     pub fn tfmc(&self) -> Option<&tfmc::Receiver> {
         self.tfmc.as_ref()
     }

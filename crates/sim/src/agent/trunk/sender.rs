@@ -1,4 +1,4 @@
-//! The gateway that packets of many calls come to.
+//! The sending gateway, which multiplexes the packets of many calls.
 
 use super::{INDEX, MIN_PACKET, Mode, Trunk};
 use crate::agent::{Agent, AgentIo, Outgoing, Received};
@@ -7,27 +7,27 @@ use trunkline_base::Time;
 use trunkline_net::{Endpoint, Protocol};
 use trunkline_rate::tfmc::{self, Data, Feedback};
 
-/// The next packet becomes due.
+/// Wake-up for the next packet that becomes due.
 const DUE: u64 = 0;
-/// The first that waits has waited for as long as it may.
+/// Wake-up for when the first waiting packet has waited for the maximum time.
 const FLUSH: u64 = 1;
-/// A report is missing.
+/// Wake-up for missing reports.
 const TIMER: u64 = 2;
 
-/// What a gateway has done.
+/// Statistics of a sending gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Packets that have been sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Datagrams that they were sent in.
+    /// Number of datagrams that contained them.
     pub datagrams: u64,
-    /// Reports that were heard.
+    /// Number of reports received.
     pub reports: u64,
-    /// Reports that were refused.
+    /// Number of reports refused.
     pub refused: u64,
-    /// Reports after which the trunk was over its share.
+    /// Number of reports after which the trunk exceeded its share.
     pub over_share: u64,
-    /// Reports after which another number of packets shared a datagram than before.
+    /// Number of reports that changed how many packets share a datagram.
     pub changes: u64,
 }
 
@@ -37,11 +37,11 @@ pub struct Sender {
     to: Endpoint,
     trunk: Trunk,
     tfmc: Option<tfmc::Sender>,
-    /// How many of the packets have become due.
+    /// Number of packets that have become due.
     next: usize,
-    /// Places of those that wait, in the order of their times.
+    /// Indices of waiting packets, in the order of their times.
     waiting: VecDeque<usize>,
-    /// The pending times for the first that waits and for missing reports.
+    /// Scheduled wake-ups for the first waiting packet and for missing reports.
     flush_at: Time,
     timer_at: Time,
     stats: Stats,
@@ -49,8 +49,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends a trunk from `port` to `to`, where a [`Receiver`](super::Receiver) for the
-    /// same trunk is. It begins `now`.
+    /// Sends a trunk from `port` to the [`Receiver`](super::Receiver) for the same trunk at `to`,
+    /// beginning `now`.
     ///
     /// # Panics
     ///
@@ -70,17 +70,17 @@ impl Sender {
         }
     }
 
-    /// What has been done so far.
+    /// Statistics of the gateway so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// TFMC's sender, where there is one.
+    /// TFMC's sender, if TFMC is in use.
     pub fn tfmc(&self) -> Option<&tfmc::Sender> {
         self.tfmc.as_ref()
     }
 
-    /// How many packets share a datagram now.
+    /// Number of packets that currently share a datagram.
     pub fn multiplex(&self) -> usize {
         match self.trunk.mode {
             Mode::Off => 1,
@@ -89,8 +89,8 @@ impl Sender {
         }
     }
 
-    /// Takes what is due, sends what is complete or has waited long enough, and asks for
-    /// the next times.
+    /// Takes packets that are due, sends datagrams that are full or have waited long enough, and
+    /// schedules the next wake-ups.
     fn go_on(&mut self, io: &mut AgentIo<'_>) {
         let now = io.now();
         while let Some(packet) = self.trunk.packets.get(self.next)
@@ -116,13 +116,13 @@ impl Sender {
         }
     }
 
-    /// When the first that waits has waited for as long as it may.
+    /// Time at which the first waiting packet has waited for the maximum time.
     fn overdue(&self) -> Option<Time> {
         let first = self.waiting.front()?;
         Some(self.trunk.packets[*first].due + self.trunk.wait)
     }
 
-    /// Sends the first that wait, as many as share a datagram; there is one at least.
+    /// Sends a datagram with the first waiting packets; at least one must be waiting.
     fn send(&mut self, io: &mut AgentIo<'_>) {
         let packets = self.waiting.len().min(self.multiplex());
         let bytes = self.trunk.packet_bytes();

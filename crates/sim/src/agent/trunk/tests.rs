@@ -14,7 +14,7 @@ fn at(n: u64) -> Time {
     Time::from_millis(n)
 }
 
-/// Both ends of a trunk over a link of 20 ms.
+/// A finished run over a link of 20 ms, with both ends of the trunk.
 struct Run {
     world: World,
     wire: WireId,
@@ -39,8 +39,8 @@ fn run(trunk: &Trunk, loss: Loss, seconds: u64) -> Run {
     Run { world, wire, sender, receiver }
 }
 
-/// `calls` calls of `seconds` with a packet every 20 ms, the nth `apart` after the one
-/// before.
+/// `calls` calls of `seconds` with a packet every 20 ms, each starting `apart` after the previous
+/// one.
 fn constant(calls: u64, apart: Duration, seconds: u64) -> Trunk {
     let call = |n: u64| {
         let begin = at(1_000) + apart * n as u32;
@@ -49,8 +49,8 @@ fn constant(calls: u64, apart: Duration, seconds: u64) -> Trunk {
     Trunk::new(20, (0..calls).map(call))
 }
 
-/// Ten calls at the same instant, 50 packets each: 500 datagrams of 28 + 32 bytes, and 50
-/// of 28 + 10 · 32 = 348.
+/// Ten simultaneous calls of 50 packets each: 500 datagrams of 28 + 32 bytes, or 50 of 28 + 10 · 32
+/// = 348.
 #[test]
 fn datagrams_have_exactly_the_papers_size() {
     for (mode, datagrams, bytes) in
@@ -63,7 +63,7 @@ fn datagrams_have_exactly_the_papers_size() {
         assert_eq!(back.offered.packets, 0, "nobody reports");
         let stats = world.agent(sender).stats();
         assert_eq!((stats.packets, stats.datagrams), (500, datagrams));
-        // 20 ms on the way, and for each datagram its time at 1 Gbit/s.
+        // 20 ms of delay, plus the time of a datagram at 1 Gbit/s.
         for (due, delay) in world.agent(receiver).delays(3) {
             let delay = delay.unwrap();
             assert!((ms(20)..ms(21)).contains(&delay), "{due:?}: {delay:?}");
@@ -71,8 +71,8 @@ fn datagrams_have_exactly_the_papers_size() {
     }
 }
 
-/// Calls 2 ms after each other, ten in a datagram: the first waits for 5 ms, with two
-/// others that come within that time; the fourth begins anew.
+/// Calls start 2 ms apart, and ten packets share a datagram: the first waits for 5 ms, with two
+/// others that arrive in that time; the fourth starts the next datagram.
 #[test]
 fn nobody_waits_for_longer_than_is_allowed() {
     let trunk = Trunk { mode: Mode::Fixed(10), wait: ms(5), ..constant(10, ms(2), 1) };
@@ -87,8 +87,8 @@ fn nobody_waits_for_longer_than_is_allowed() {
     assert_eq!(world.agent(sender).stats().packets, 500);
 }
 
-/// 200 calls spread over 20 ms, 1 % of the datagrams lost: singly at first, then as many
-/// packets in a datagram as fit, as even the voice is more than TCP's share.
+/// 200 calls spread over 20 ms. Without loss, packets leave one by one. With 5 % loss, as many
+/// share a datagram as fit, because even the voice alone exceeds TCP's share.
 #[test]
 fn tfmc_fills_datagrams_after_a_loss() {
     let trunk = constant(200, Duration::from_micros(100), 4).with_tfmc(tfmc_config());
@@ -117,7 +117,7 @@ fn tfmc_config() -> trunkline_rate::tfmc::Config {
     }
 }
 
-/// When the way back is cut, m rises, and all packets leave nevertheless.
+/// When the return path is cut, m rises, but all packets are still sent.
 #[test]
 fn voice_goes_on_without_reports() {
     let trunk = constant(200, Duration::from_micros(100), 4).with_tfmc(tfmc_config());
@@ -137,12 +137,12 @@ fn voice_goes_on_without_reports() {
     assert!(world.agent(receiver).arrived().iter().all(Option::is_some));
 }
 
-/// By the numbers of a call none of whose packets is lost there is no loss.
+/// A call that loses no packets shows no loss by its numbers.
 #[test]
 fn one_call_sees_its_own_losses_alone() {
     let config = trunkline_rate::tfmc::Config::paper();
     let one_in_100 = Loss::Trace((0..100).map(|n| n == 7).collect());
-    // Four calls at the same instant: a trace of 100 loses packets of the fourth alone.
+    // Four simultaneous calls: in a trace of 100, only packets of the fourth are lost.
     for (observed, seen) in [(3, true), (0, false)] {
         let trunk = Trunk { observed, ..constant(4, Duration::ZERO, 10).with_tfmc(config) };
         let trunk = Trunk { mode: Mode::Off, ..trunk };

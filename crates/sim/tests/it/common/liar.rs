@@ -1,5 +1,5 @@
-//! A neighbour with a certificate of the operator's that says what it likes:
-//! the handshake and the seal are genuine, all that is sealed is the test's.
+//! A neighbour with a genuine certificate of the operator that sends arbitrary content: the
+//! handshake and the seal are genuine, and everything inside the seal comes from the test.
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, NodeId, Seal};
 use trunkline_sim::{HostId, World};
 
-/// No application is at work while the liar speaks.
+/// No application is involved while the liar sends.
 pub struct Nobody;
 
 impl Sink for Nobody {
@@ -25,14 +25,14 @@ impl Sink for Nobody {
     }
 }
 
-/// The key of a node, as [`trunkline_sim::Topology::seal`] gives it.
+/// Key of a node, as [`trunkline_sim::Topology::seal`] derives it.
 pub fn identity(id: NodeId) -> Identity {
     let mut secret = [0; 32];
     secret[..4].copy_from_slice(&id.0.to_be_bytes());
     Identity::from_secret(&secret)
 }
 
-/// The operator, as [`trunkline_sim::Topology::seal`] has it.
+/// Key of the operator in [`trunkline_sim::Topology::seal`].
 pub fn operator() -> Identity {
     Identity::from_secret(&[0xff; 32])
 }
@@ -51,7 +51,7 @@ pub struct Liar {
 }
 
 impl Liar {
-    /// Not a neighbour yet: see [`Liar::greet`].
+    /// Creates a liar that is not a neighbour yet: see [`Liar::greet`].
     pub fn new(id: NodeId, path: &str, victim: (HostId, NodeId)) -> Liar {
         let config = Config {
             node: id,
@@ -69,7 +69,7 @@ impl Liar {
             node: victim.1,
             path: path.into(),
             key: None,
-            // Wherever: its datagrams are handed over.
+            // Any address will do, because its datagrams are injected.
             address: Some(([192, 0, 2, 1], 7_000).into()),
             mtu: 1_280,
         };
@@ -79,13 +79,13 @@ impl Liar {
         Liar { id, address, victim: victim.0, handshakes, seal, hellos: 0 }
     }
 
-    /// Where its datagrams come from.
+    /// Source address of its datagrams.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shakes hands; whether the victim agreed. What the victim has to send to
-    /// others at this moment is lost.
+    /// Performs a handshake, and returns whether the victim agreed. Anything that the victim sends
+    /// to others at this moment is lost.
     pub fn greet(&mut self, world: &mut World) -> bool {
         let victim = self.victim;
         world.operate(victim, |now, node| self.shake(now, node))
@@ -123,7 +123,7 @@ impl Liar {
         agreed
     }
 
-    /// An envelope with these frames.
+    /// Seals an envelope with these frames.
     pub fn seal(&mut self, frames: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; ENVELOPE_OVERHEAD + frames.len()];
         Seal::frames_mut(&mut bytes).copy_from_slice(frames);
@@ -131,13 +131,13 @@ impl Liar {
         bytes
     }
 
-    /// The victim receives these frames, sealed.
+    /// Delivers these frames to the victim, sealed.
     pub fn say(&mut self, world: &mut World, frames: &[u8]) {
         let bytes = self.seal(frames);
         throw(world, self.victim, self.address, &bytes);
     }
 
-    /// "I am here, 2 ms away, and hear you well."
+    /// Sends a hello for a link of 2 ms that receives everything.
     pub fn hello(&mut self, world: &mut World) {
         let now = world.now().as_micros() as u32;
         self.hellos += 1;
@@ -154,7 +154,7 @@ impl Liar {
         self.say(world, w.written());
     }
 
-    /// Tells the victim whose signature to expect under updates.
+    /// Sends the liar's certificate, so that the victim can verify its updates.
     pub fn introduce(&mut self, world: &mut World) {
         let seq = world.now().as_nanos();
         let certificate = certificate(self.id).to_bytes();
@@ -163,18 +163,18 @@ impl Liar {
         self.say(world, &link_state(&whole));
     }
 
-    /// A frame with what it claims of its links, signed by itself.
+    /// An update frame with the links that it claims to have, signed with its own key.
     pub fn update(&self, seq: u64, links: &[NodeId]) -> Vec<u8> {
         link_state(&record(self.id, seq, links, &identity(self.id)))
     }
 }
 
-/// `host` receives `bytes`.
+/// Delivers `bytes` to `host`.
 pub fn throw(world: &mut World, host: HostId, from: SocketAddr, bytes: &[u8]) {
     world.inject(host, from, &mut bytes.to_vec());
 }
 
-/// What `origin` says of its links, with a signature of `by`: 0.1 ms to each.
+/// A record of `origin` with its links, of 0.1 ms each, signed by `by`.
 pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Vec<u8> {
     let cost = LinkCost { latency: 1, ..LinkCost::default() };
     let advert = |&neighbour| Advert { neighbour, path: path_number(""), cost };
@@ -184,7 +184,7 @@ pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Ve
     [&sign(update.emit().unwrap(), by)[..], &[0, 0]].concat()
 }
 
-/// A routing frame around records.
+/// A routing frame that contains records.
 pub fn link_state(records: &[u8]) -> Vec<u8> {
     let len = (records.len() as u16).to_be_bytes();
     [&[ControlKind::LinkState as u8][..], &len, records].concat()

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 pub mod liar;
 
@@ -30,9 +30,8 @@ pub fn uniform(p: f64) -> Loss {
     Loss::Bernoulli { p }
 }
 
-/// `n` calls of `count` packets, the first at `start`, the others 2 ms after
-/// each other. Host `h` of a chain has node `h + 1`. The sinks' ports tell
-/// groups of calls apart.
+/// Starts `n` calls of `count` packets, the first at `start`, the others 2 ms after one another.
+/// Host `h` of a chain has node `h + 1`. The sinks' ports distinguish groups of calls.
 pub fn calls(
     world: &mut World,
     (from, to): (u32, u32),
@@ -55,12 +54,12 @@ pub fn outcome(world: &World, calls: &[Call]) -> Outcome {
     Outcome::of(world, calls, ms(100))
 }
 
-/// What the sink of a call has of it.
+/// The sink's record of a call.
 pub fn flow(world: &World, call: Call) -> &VoiceFlow {
     &world.app(call.1).flows[&world.origin(call.0)]
 }
 
-/// Counters of a host's link.
+/// Counters of one link of a host.
 pub fn stats(world: &World, host: u32, link: usize) -> LinkStats {
     world.node(HostId(host)).links().nth(link).expect("a link").1.stats()
 }

@@ -1,4 +1,4 @@
-//! The channel, and that nothing it does changes what is read.
+//! The channel, and a test that it never changes the data read.
 
 use crate::agent::tcp::{Connection, Profile, Segment};
 use core::time::Duration;
@@ -10,29 +10,28 @@ pub fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// The client, which connects, and the server.
+/// Index of the client, which opens the connection.
 pub const CLIENT: usize = 0;
 pub const SERVER: usize = 1;
 
-/// What a channel does with a segment for the given end: after how long it comes,
-/// as often as it comes.
+/// Decides on a segment for the given end: one delay per copy that arrives.
 pub type Channel<'a> = dyn FnMut(usize, &Segment<'_>) -> Vec<Duration> + 'a;
 
-/// Two ends and what is under way between them.
+/// The two ends, and the segments on their way.
 pub struct Pair {
     pub now: Time,
     pub client: Connection,
     pub server: Option<Connection>,
-    /// The server's profile.
+    /// Profile of the server.
     pub profile: Profile,
     server_iss: u32,
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     count: u64,
-    /// What each end has read.
+    /// Data that each end has read.
     pub read: [Vec<u8>; 2],
-    /// Whether what has come is read at once.
+    /// Whether received data are read at once.
     pub reads: bool,
-    /// When segments went to each end, and how much data they had.
+    /// Time and data length of each segment sent towards each end.
     pub sent: [Vec<(Time, usize)>; 2],
 }
 
@@ -53,7 +52,7 @@ impl Pair {
         }
     }
 
-    /// With the connection established, over a channel of 10 ms.
+    /// Establishes a connection over a channel of 10 ms.
     pub fn established(profile: &Profile) -> Pair {
         let mut pair = Pair::new(profile, [1, 2]);
         pair.run(Time::from_millis(1_000), &mut |_, _| vec![ms(10)]);
@@ -84,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// A segment comes to an end.
+    /// Delivers a segment to an end.
     pub fn deliver(&mut self, end: usize, bytes: &[u8]) {
         let Some(segment) = Segment::parse(bytes) else { return };
         match (end, &mut self.server) {
@@ -97,7 +96,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass until `end`, or until nothing is left to happen.
+    /// Runs until `end`, or until no event is left.
     pub fn run(&mut self, end: Time, channel: &mut Channel<'_>) {
         self.flush(channel);
         for steps in 0.. {
@@ -126,7 +125,7 @@ impl Pair {
     }
 }
 
-/// A channel that loses, repeats and reorders by itself.
+/// A channel with random loss, duplication and reordering.
 fn adverse(seed: u64, loss: f64, twice: f64, spread: u64) -> impl FnMut() -> Vec<Duration> {
     let mut rng = Rng::seed_from_u64(seed);
     move || {
@@ -144,7 +143,7 @@ fn what_is_read_is_what_was_written() {
         profile.window_limit = None;
         profile.receive_buffer = [3_000, 70_000, 6 << 20][rng.random_range(0..3usize)];
         profile.send_buffer = 1 << rng.random_range(11..22u32);
-        // The numbers wrap on the way, on either side.
+        // Sequence numbers wrap during the transfer, on both sides.
         let iss = [0, 0].map(|_| 0u32.wrapping_sub(rng.random_range(0..60_000u32)));
         let text = [0, 0].map(|_| {
             let len = rng.random_range(0..60_000usize);
@@ -154,7 +153,7 @@ fn what_is_read_is_what_was_written() {
         let spread = [0, 1_000, 30_000][rng.random_range(0..3usize)];
         let mut fate = adverse(rng.random(), loss, twice, spread);
         let mut pair = Pair::new(&profile, iss);
-        // Of the server any kind, so that some agree on less than they can do.
+        // The server has any profile, so that some pairs negotiate less than one end supports.
         let kind = Profile::all()[seed as usize / 4 % 4].clone();
         let Profile { window_limit, receive_buffer, send_buffer, .. } = profile;
         pair.profile = Profile { window_limit, receive_buffer, send_buffer, ..kind };
@@ -176,7 +175,7 @@ fn what_is_read_is_what_was_written() {
                     connection.close();
                 }
             }
-            // An application that does not always read closes its window.
+            // An application that does not always read closes the window.
             pair.reads = rng.random_bool(0.7);
             until += ms(rng.random_range(1..60));
             pair.run(until, &mut |_, _| fate());

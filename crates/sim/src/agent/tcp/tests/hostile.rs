@@ -1,4 +1,4 @@
-//! Segments that no honest peer sends.
+//! Segments that no correct peer sends.
 
 use super::channel::{CLIENT, Pair, SERVER, ms};
 use crate::agent::tcp::{
@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use trunkline_base::Time;
 
-/// Near the numbers that are in use, or anywhere.
+/// A number close to those in use, or any other.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..100_000u32, any::<u32>(), (0..70u32).prop_map(|n| n * 1_428)]
 }
@@ -36,7 +36,7 @@ proptest! {
         for ((flags, (seq, ack), window, blocks, timestamps, len), to_client, wait) in segments {
             let mut sack = SackBlocks::default();
             blocks.into_iter().for_each(|b| sack.push(b));
-            // Resets would end it at once.
+            // A reset would end the connection at once.
             let flags = Flags(flags & !Flags::RST.0);
             let options = Options { timestamps, sack, ..Options::default() };
             let data = vec![7; len];
@@ -86,7 +86,7 @@ fn what_comes_for_nobody_is_reset_and_a_reset_ends_a_connection() {
     let answer = reset(&syn).unwrap();
     assert_eq!((answer.ack, answer.from, answer.to), (78, 2, 1));
     assert_eq!(reset(&answer), None);
-    // Of another connection.
+    // The reset belongs to another connection.
     client.receive(Time::ZERO, &Segment { ack: 79, ..answer });
     assert!(!client.is_reset());
     client.receive(Time::ZERO, &answer);

@@ -1,12 +1,12 @@
-//! How losses are repaired, and what the window does.
+//! Repair of losses, and its effect on the window.
 
 use super::channel::{Pair, SERVER, ms};
 use crate::agent::tcp::{Idle, InitialWindow, Profile, Recovery, Stats};
 use trunkline_base::Time;
 
-/// Sends `total` bytes in one go over a channel of 10 ms each way, which loses the data
-/// segments with these numbers, counted as they are sent. What the sender says then,
-/// and how long it took until all was acknowledged.
+/// Sends `total` bytes in one go over a channel of 10 ms each way that loses the data segments with
+/// these indices, in the order of sending. Returns the sender's statistics, and the time in
+/// milliseconds until everything was acknowledged.
 fn lose(profile: &Profile, total: usize, lost: &[usize]) -> (Stats, u64) {
     let mut pair = Pair::established(profile);
     let (begin, mut nth) = (pair.now, 0);
@@ -34,7 +34,7 @@ fn unlimited() -> [Profile; 4] {
 fn a_single_loss_is_repaired_without_a_timeout() {
     for profile in unlimited() {
         let full = profile.full_segment();
-        // When the window has some 16 segments.
+        // The window has about 16 segments at this point.
         let (stats, _) = lose(&profile, 200 * full, &[30]);
         let of = (stats.retransmitted, stats.rtos, stats.fast_recoveries, stats.undone);
         assert_eq!(of, (1, 0, 1, 0), "{}: {stats:?}", profile.name);
@@ -61,8 +61,8 @@ fn a_peer_without_sack_makes_a_reno_of_each() {
 
 #[test]
 fn without_sack_an_ack_past_the_repetition_proves_nothing() {
-    // Of ten the seventh and the ninth are lost: the ACK after the RTO is for the eighth,
-    // too, which was not sent again.
+    // The seventh and the ninth of ten are lost: the ACK after the RTO also covers the eighth,
+    // which was not retransmitted.
     let profile = Profile::linux_6();
     let mut pair = Pair::new(&profile, [1, 2]);
     pair.profile = Profile::ns2_reno();
@@ -78,12 +78,12 @@ fn without_sack_an_ack_past_the_repetition_proves_nothing() {
 
 #[test]
 fn three_sacks_leave_no_room_for_reordering() {
-    // Ten segments, then twenty of which the eleventh is lost: it goes again with the
+    // Ten segments, then twenty, and the eleventh of those is lost: it is retransmitted with the
     // third SACK, and not a quarter of a round trip later (RFC 8985, section 6.2).
     let profile = Profile::linux_6();
     let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[20]);
     assert_eq!((took, stats.fast_recoveries), (60, 1), "{stats:?}");
-    // With two behind it, it waits for that quarter.
+    // With only two segments after it, the retransmission waits for that quarter.
     let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[27]);
     assert_eq!((took, stats.fast_recoveries), (65, 1), "{stats:?}");
 }
@@ -92,7 +92,7 @@ fn three_sacks_leave_no_room_for_reordering() {
 fn two_losses_in_a_window_halve_it_twice_without_sack() {
     for profile in unlimited() {
         let full = profile.full_segment();
-        // The flight is past 40 segments, so that Reno, too, gets enough duplicates.
+        // More than 40 segments are in flight, so that Reno also gets enough duplicates.
         let (stats, _) = lose(&profile, 300 * full, &[80, 84]);
         let halvings = if profile.recovery == Recovery::Reno { 2 } else { 1 };
         assert_eq!(
@@ -143,8 +143,8 @@ fn a_lost_tail_takes_a_probe_with_rack_and_a_timeout_otherwise() {
         let (stats, took) = lose(&profile, 20 * full, &[18, 19]);
         if profile.recovery == Recovery::Rack {
             assert_eq!((stats.rtos, stats.probes), (0, 1), "{stats:?}");
-            // Ten segments, ten more, and a probe after two round trips of 20 ms or a
-            // little more, which an ACK that was delayed has lengthened.
+            // Ten segments, ten more, and a probe after two round trips of 20 ms each, slightly
+            // lengthened by a delayed ACK.
             assert!((80..=150).contains(&took), "{took} ms");
         } else {
             assert_eq!((stats.rtos, stats.probes), (1, 0), "{}: {stats:?}", profile.name);
@@ -160,11 +160,11 @@ fn a_timeout_that_came_early_is_taken_back_by_who_can_tell() {
         let mut pair = Pair::established(&profile);
         pair.client.write(&vec![1; 400 * full]);
         let begin = pair.now;
-        // For a while everything takes a second longer: nothing is lost.
+        // For a while, segments take a second longer, but nothing is lost.
         let end = begin + ms(20_000);
         let mut nth = 0;
         pair.run(end, &mut |to, _| {
-            // More than a window.
+            // A hundred segments, which is more than a window.
             nth += usize::from(to == SERVER);
             if to == SERVER && (60..160).contains(&nth) { vec![ms(1_010)] } else { vec![ms(10)] }
         });
@@ -178,7 +178,7 @@ fn a_timeout_that_came_early_is_taken_back_by_who_can_tell() {
 fn limited_transmit_saves_a_small_window_from_a_timeout() {
     for limited_transmit in [true, false] {
         let profile = Profile { limited_transmit, ..Profile::freebsd_5_4() };
-        // The first of three: two duplicate ACKs, and as many new segments.
+        // The first of three is lost, which gives two duplicate ACKs and two new segments.
         let (stats, _) = lose(&profile, 20 * profile.full_segment(), &[0]);
         let repaired = (stats.fast_recoveries, stats.rtos);
         assert_eq!(repaired, if limited_transmit { (1, 0) } else { (0, 1) }, "{stats:?}");
@@ -187,7 +187,7 @@ fn limited_transmit_saves_a_small_window_from_a_timeout() {
 
 #[test]
 fn forward_acknowledgment_counts_the_gap() {
-    // Of five the last two come, which are too few duplicate ACKs.
+    // Only the last two of five arrive, which is too few duplicate ACKs.
     for (profile, rtos) in [(Profile::linux_2_4(), 0), (Profile::freebsd_5_4(), 1)] {
         let profile = Profile { initial_window: InitialWindow::Segments(5), ..profile };
         let (stats, _) = lose(&profile, 5 * profile.full_segment(), &[0, 1, 2]);
@@ -241,7 +241,7 @@ fn the_window_after_a_pause_is_the_profile_s() {
 
 #[test]
 fn reordering_is_learnt_by_rack() {
-    // Every tenth segment comes 2 ms late, behind up to ten others.
+    // Every tenth segment arrives 2 ms late, after up to ten later ones.
     let of = |profile: Profile| {
         let full = profile.full_segment();
         let mut pair = Pair::established(&profile);

@@ -1,4 +1,4 @@
-//! When ACKs come, and Nagle's algorithm.
+//! Timing of ACKs, and Nagle's algorithm.
 
 use super::channel::{CLIENT, Pair, SERVER, ms};
 use crate::agent::tcp::{DelayedAck, Flags, Options, Profile, Segment};
@@ -72,7 +72,7 @@ fn a_closed_window_is_probed_and_opens() {
     let mut pair = Pair::established(&profile);
     pair.reads = false;
     pair.client.write(&[1; 30_000]);
-    // The segment that reopens the window is lost.
+    // Below, the segment that reopens the window is lost.
     pair.run(Time::from_millis(5_000), &mut |_, _| vec![ms(10)]);
     let filled = pair.client.stats().acknowledged;
     assert!((8_000..=10_000).contains(&filled), "{filled}");
@@ -84,7 +84,7 @@ fn a_closed_window_is_probed_and_opens() {
 
 #[test]
 fn the_echo_is_that_of_the_last_segment_in_order() {
-    // RFC 7323, section 4.3: a segment that fills no gap is not echoed.
+    // RFC 7323, section 4.3: the timestamp of a segment behind a gap is not echoed.
     let mut pair = Pair::established(&Profile::linux_6());
     let server = pair.server.as_mut().unwrap();
     let mut out = Vec::new();
