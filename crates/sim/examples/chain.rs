@@ -259,7 +259,7 @@ fn share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
     match number.trim().parse::<f64>() {
         Ok(x) if (0.0..=1.0).contains(&(x / scale)) => Ok(x / scale),
-        _ => Err("write a share as 5% or 0.05".into()),
+        _ => Err("expected a share such as 5% or 0.05".into()),
     }
 }
 
@@ -272,5 +272,5 @@ fn duration(text: &str) -> Result<Duration, String> {
             let x: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
             Duration::try_from_secs_f64(x * scale).ok()
         })
-        .ok_or_else(|| "write a time as 10ms, 500us or 1s".into())
+        .ok_or_else(|| "expected a duration such as 10ms, 500us or 1s".into())
 }

@@ -43,9 +43,9 @@ struct Args {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     let found = Profile::all().into_iter().find(|p| p.name == args.profile);
-    let profile = found.ok_or_else(|| format!("there is no profile {}", args.profile))?;
+    let profile = found.ok_or_else(|| format!("unknown profile {}", args.profile))?;
     let profile = Profile { window_limit: None, ..profile };
-    println!("rate  RTT   loss  goodput  of rate  segments   lost  again  fast  RTO  TLP  undone");
+    println!("rate  RTT   loss  goodput  of rate  segments   lost rexmit  fast  RTO  TLP  undone");
     for &mbits in &args.rates {
         for &rtt in &args.rtts {
             for &loss in &args.losses {

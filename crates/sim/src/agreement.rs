@@ -16,7 +16,7 @@ pub enum Disagreement {
     #[error("{0} does not compute routes: set `routing` in its configuration")]
     NoRouting(HostId),
     /// The node lacks the newest record of another node that it can reach.
-    #[error("{at} does not have the newest records of {of}")]
+    #[error("{at} lacks the newest records of {of}")]
     Stale {
         /// The node with the stale database.
         at: HostId,
@@ -24,7 +24,7 @@ pub enum Disagreement {
         of: HostId,
     },
     /// The node has no route to another node that it can reach.
-    #[error("{at} knows no way to {to}")]
+    #[error("{at} has no route to {to}")]
     NoWay {
         /// The node that lacks the route.
         at: HostId,
@@ -32,7 +32,7 @@ pub enum Disagreement {
         to: HostId,
     },
     /// The node has a route over a dead host or link.
-    #[error("{at} believes in a way to {to} that does not exist")]
+    #[error("{at} has a route to {to} over a dead host or link")]
     DeadWay {
         /// The node with the dead route.
         at: HostId,

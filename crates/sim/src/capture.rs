@@ -175,7 +175,8 @@ fn put_packet(datagram: &Datagram<'_>, packet: &mut Vec<u8>) -> io::Result<()> {
     let payload = datagram.payload;
     let is_udp = datagram.protocol == Protocol::UDP;
     let length = payload.len() + if is_udp { UdpHeader::LEN } else { 0 };
-    let too_long = || io::Error::other(format!("{} bytes are no UDP datagram", payload.len()));
+    let too_long =
+        || io::Error::other(format!("{} bytes don't fit into a UDP datagram", payload.len()));
     let mut ip = Ipv4Header::new(
         u16::try_from(length).map_err(|_| too_long())?,
         64,

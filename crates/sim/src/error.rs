@@ -27,7 +27,7 @@ pub enum WorldError {
     #[error("the cell: {0}")]
     Cell(#[from] InvalidCell),
     /// A host has no node, but needs one.
-    #[error("{0} has no node: add it by `add_host`")]
+    #[error("{0} has no node: add the host with `add_host`")]
     NoNode(HostId),
     /// No link in the first host's configuration leads to the second, or all such links are
     /// connected.
@@ -35,7 +35,7 @@ pub enum WorldError {
     NoLink(HostId, HostId),
     /// A link's configured address is not that of its other end.
     #[error(
-        "{0}'s link to {1} has another address than its other end: take `address()`, or let `Topology` fill it in"
+        "{0}'s link to {1} is not configured with the address of its other end: use `address()`, or let `Topology` fill it in"
     )]
     Address(HostId, HostId),
     /// A node already has as many sessions as its configuration allows.
@@ -51,7 +51,7 @@ pub enum WorldError {
     #[error("{1} port {2} of {0} is taken")]
     PortTaken(HostId, Protocol, u16),
     /// No agent is bound to this port of a host.
-    #[error("{1} port {2} of {0} is nobody's")]
+    #[error("no agent is bound to {1} port {2} of {0}")]
     NobodyBound(HostId, Protocol, u16),
 }
 

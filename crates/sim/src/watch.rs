@@ -102,7 +102,7 @@ fn comment(fate: Fate, sent_tos: u8) -> Option<&'static str> {
     match fate {
         Fate::Dropped(DropReason::Loss, _) => Some("lost on the wire"),
         Fate::Dropped(DropReason::Queue, _) => Some("dropped by the queue"),
-        Fate::Dropped(..) => Some("dropped: too many packets are under way"),
+        Fate::Dropped(..) => Some("dropped: too many packets in flight"),
         Fate::Arrives(_, tos) if tos != sent_tos => Some("marked by the queue"),
         Fate::Arrives(..) | Fate::Open => None,
     }

@@ -330,7 +330,7 @@ impl OverlayNode {
         self.spins = if self.spins.0 == now { (now, self.spins.1 + 1) } else { (now, 0) };
         assert!(
             self.spins.1 < SPIN_LIMIT,
-            "node {} asks again and again to be woken at {now:?}: {:?}",
+            "node {} keeps requesting a wake-up at {now:?}: {:?}",
             self.config.id,
             self.node.why(now)
         );

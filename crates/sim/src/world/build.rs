@@ -200,7 +200,7 @@ impl World {
         match self.net.connect_streams(a, b, ab, ba, stream) {
             Ok(_) => {}
             Err(NetError::Model(why)) => return Err(why),
-            Err(other) => unreachable!("connecting can't fail so: {other}"),
+            Err(other) => unreachable!("unexpected error when connecting: {other}"),
         }
         self.net.tap_mut().edge(link.is_some());
         self.wires.push(Wire { vertices, originals, stream, link });

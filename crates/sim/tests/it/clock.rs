@@ -72,7 +72,7 @@ fn a_node_whose_clock_went_back_is_routed_to_at_once() {
 }
 
 /// A node that doesn't support challenges is shut out until its clock has caught up, or until the
-/// neighbour that received its newer records restarts.
+/// neighbour that remembers its later start restarts.
 #[test]
 fn an_older_one_waits_as_ever() {
     let mut world = set_back(Some(2));

@@ -117,7 +117,7 @@ fn questions_from_invented_nodes_end_no_trunk() {
     assert!(towards.stats().sent().envelopes < 11 * (130 + 100 + 50), "answers");
 }
 
-/// Packets of generations that were never announced, with all kinds of entries.
+/// Packets of generations without a preceding request, with all kinds of entries.
 #[test]
 fn packets_of_nobodys_trunk_end_no_trunk() {
     let (world, made) = attack(20, |n| {

@@ -31,7 +31,7 @@ fn penalise(world: &mut World, host: HostId, id: LinkId, penalty: Duration) {
     });
 }
 
-/// The penalty is set at the call's own node, and at the relay, where it has to be flooded first.
+/// The penalty is set at the call's own node, and at the relay, from where it has to be flooded.
 #[test]
 fn a_call_goes_another_way_while_a_link_has_a_penalty_and_misses_nothing() {
     for (host, id) in [(HostId(0), LinkId(0)), (HostId(1), LinkId(1))] {

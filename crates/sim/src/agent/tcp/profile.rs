@@ -104,7 +104,7 @@ pub struct Profile {
     pub name: &'static str,
     /// Length of the IP header in front of each segment, in bytes: 40 (RFC 8200) or 20 (RFC 791).
     pub ip_header: usize,
-    /// Maximum bytes of a segment, including its TCP header without options and its IP header.
+    /// Length of a full segment on the wire in bytes, with its IP header, TCP header and timestamps.
     pub mtu: usize,
     /// Whether every segment has timestamps (RFC 7323).
     pub timestamps: bool,

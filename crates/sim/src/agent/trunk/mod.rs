@@ -60,7 +60,7 @@ pub struct Trunk {
     /// Maximum time that a packet waits for others before those present are sent.
     pub wait: Duration,
     /// TFMC's parameters; if `None`, no reports are sent. With [`Mode::Off`] and [`Mode::Fixed`],
-    /// reports are only measured.
+    /// reports only measure the path.
     pub config: Option<Config>,
     /// Index of the call whose RTP sequence numbers indicate losses, if [`Config::numbers`] selects
     /// a single call.
@@ -117,7 +117,7 @@ impl Trunk {
     fn checked(self) -> Trunk {
         assert!(
             self.packet_bytes() >= MIN_PACKET,
-            "a packet has at least {MIN_PACKET} bytes, and not {}",
+            "a packet has at least {MIN_PACKET} bytes, not {}",
             self.packet_bytes()
         );
         assert!(self.config.is_some() || self.mode != Mode::Tfmc, "TFMC needs its parameters");

@@ -50,7 +50,7 @@ fn constant(calls: u64, apart: Duration, seconds: u64) -> Trunk {
 }
 
 /// Ten simultaneous calls of 50 packets each: 500 datagrams of 28 + 32 bytes, or 50 of 28 + 10 · 32
-/// = 348.
+/// bytes, which are 348.
 #[test]
 fn datagrams_have_exactly_the_papers_size() {
     for (mode, datagrams, bytes) in
