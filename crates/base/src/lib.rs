@@ -1,5 +1,5 @@
-//! What every other crate stands on: a clock value, rates, sequence numbers
-//! that wrap, byte readers that cannot overrun, and the impairment model.
+//! The base of every other crate: a clock value, bit rates, wrapping sequence numbers, byte readers
+//! that cannot overrun, and the impairment model.
 //!
 //! Nothing here reads a clock, draws entropy or touches the operating system.
 
@@ -16,12 +16,12 @@ pub use rate::{Bitrate, ParseBitrateError};
 pub use seq::{Place, SeqTracker, SeqWindow, extend, extend48, first};
 pub use time::Time;
 
-/// The generator that drives behaviour (never keys): fast, portable and the
-/// same on every machine for the same seed.
+/// The random generator behind all simulated behaviour, never keys: fast, portable, and identical
+/// on every machine for the same seed.
 pub type Rng = rand_pcg::Pcg64Mcg;
 
-/// An [`Rng`] from a seed and a stream number, so that one seed can feed
-/// several independent processes (one per link direction, say).
+/// Creates an [`Rng`] from a seed and a stream number, so that one seed can feed several
+/// independent processes (for example, one per link direction).
 pub fn rng(seed: u64, stream: u64) -> Rng {
     use rand::SeedableRng;
     // SplitMix64's finaliser keeps neighbouring (seed, stream) pairs apart.

@@ -1,15 +1,13 @@
-//! The impairment model: what a link does to a packet, as a value.
+//! The impairment model: the effect of a link on a packet, as a value.
 //!
-//! A [`LinkModel`] and a seed say everything; [`Impairment`] runs one
-//! direction of one link. The simulator, `trunkline impair` and the testbed
-//! all use this type, so that a loss process measured in one is the loss
-//! process of the others.
+//! A [`LinkModel`] and a seed determine everything; [`Impairment`] runs one direction of one link.
+//! The simulator, `trunkline impair` and the testbed all use this type, so a loss process measured
+//! in one is the loss process of the others.
 //!
-//! A packet meets, in this order: the [`Queue`] (drop tail, or random early
-//! detection that may mark it instead: see [`Impairment::offer_ecn`]), the
-//! transmitter (`rate`), [`Loss`] on the wire, then `delay` and `jitter`. A
-//! lost packet has therefore used the queue and the wire, and a packet that the
-//! queue turned away does not advance the loss process.
+//! A packet passes, in this order, the [`Queue`] (drop tail, or random early detection, which may
+//! mark the packet instead: see [`Impairment::offer_ecn`]), the transmitter (`rate`), [`Loss`] on
+//! the wire, then `delay` and `jitter`. A lost packet has therefore used the queue and the wire,
+//! and a packet that the queue rejects does not advance the loss process.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,33 +46,33 @@ pub use queue::{Queue, Red, Unit};
 use queue::{Refusal, Transmitter};
 pub use trace::{BadTrace, MAX_TRACE, parse_trace};
 
-/// What one direction of a link does to packets. The default is a perfect
-/// wire: no delay, no loss, no rate limit.
+/// The impairments of one direction of a link. The default is a perfect wire: no delay, no loss, no
+/// rate limit.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct LinkModel {
-    /// One-way propagation delay.
+    /// Propagation delay in this direction.
     pub delay: Duration,
     /// Extra delay of each packet, drawn uniformly from `0..=jitter`.
     ///
-    /// It never reorders: a packet that would overtake is held until the one
-    /// before it arrives, as in a queue. Where `jitter` exceeds the distance
-    /// between packets, that raises the mean above `delay + jitter / 2`.
+    /// Jitter never reorders: a packet that would overtake its predecessor is delayed until that
+    /// one arrives, as in a queue. Where `jitter` exceeds the spacing of the packets, this raises
+    /// the mean above `delay + jitter / 2`.
     pub jitter: Duration,
-    /// Which packets are lost on the wire.
+    /// Loss process on the wire.
     pub loss: Loss,
-    /// The transmitter's rate; `None` sends in no time and never queues.
+    /// The transmitter's rate; with `None`, sending takes no time and packets never queue.
     pub rate: Option<Bitrate>,
     /// The buffer before the transmitter. Without a `rate` it stays empty.
     pub queue: Queue,
 }
 
-/// Which packets are lost on the wire.
+/// The loss process on the wire.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Loss {
-    /// None.
+    /// No packet is lost.
     #[default]
     None,
-    /// Each packet by itself ("uniform" loss).
+    /// Independent loss of each packet ("uniform" loss).
     Bernoulli {
         /// Loss probability, 0 to 1.
         p: f64,
@@ -90,102 +88,100 @@ pub enum Loss {
         p: f64,
         /// Burstiness: P(lost | previous lost), at least 0 and below 1.
         b: f64,
-        /// What moves the chain.
+        /// Unit in which the chain advances.
         chain: Chain,
     },
-    /// A recording: entry `k` says whether the `k`-th packet on the wire is
-    /// lost. Starts again from the front when it is used up. [`parse_trace`]
-    /// reads one from text.
+    /// A recorded trace: entry `k` is true if the `k`-th packet on the wire is lost. When it is
+    /// exhausted, it starts again from the front. [`parse_trace`] reads one from text.
     Trace(Arc<[bool]>),
 }
 
 impl Loss {
-    /// Every packet: a cut cable, or a route into nowhere.
+    /// Loss of every packet: a cut cable, or a blackhole route.
     pub const EVERYTHING: Loss = Loss::Bernoulli { p: 1.0 };
 }
 
-/// What moves the chain of [`Loss::Burst`].
+/// Unit in which the chain of [`Loss::Burst`] advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// One step per packet, however far apart packets are: a faster flow sees
-    /// shorter outages.
+    /// One step per packet, regardless of the packet spacing: a faster flow sees shorter outages.
     PerPacket,
-    /// Time. The link is down for exponential times with the packets that are
-    /// on it then, and `b` is P(lost at `t + spacing` | lost at `t`), so
-    /// P(lost at `t + τ` | lost at `t`) is
-    /// `p + (1 - p) ((b - p) / (1 - p)) ^ (τ / spacing)`. Needs `b >= p`.
+    /// Continuous time. The link goes down for exponentially distributed times and loses the
+    /// packets sent meanwhile. `b` is P(lost at `t + spacing` | lost at `t`), so P(lost at `t + τ`
+    /// | lost at `t`) is `p + (1 - p) ((b - p) / (1 - p)) ^ (τ / spacing)`. Requires `b >= p`.
     ///
-    /// When the link is down depends on seed and stream alone, not on the
-    /// packets: two flows, or one flow with and without retransmissions, meet
-    /// the same outages. The process starts at [`Time::ZERO`]; count time from
-    /// the start of the run. At `b = p` it has no memory and becomes Bernoulli.
+    /// The outages depend only on seed and stream, not on the packets: two flows, or one flow with
+    /// and without retransmissions, meet the same outages. The process starts at [`Time::ZERO`], so
+    /// count time from the start of the run. At `b = p` the chain has no memory and becomes
+    /// Bernoulli.
     Continuous {
         /// The packet spacing at which `b` holds; at least 1 µs.
         spacing: Duration,
     },
 }
 
-/// A [`LinkModel`] that describes no process.
+/// Errors returned by [`LinkModel::validate`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidModel {
-    /// Loss outside 0 to 1.
+    /// A loss probability is outside 0 to 1.
     #[error("loss is {0}, and must be a probability from 0 to 1")]
     Loss(f64),
-    /// Burstiness outside 0 to 1.
+    /// A burstiness is negative, or 1 or more.
     #[error("burst is {0}, and must be a probability of at least 0 and below 1")]
     Burst(f64),
     /// No chain has this loss and burstiness: P(lost | received) exceeds 1.
     #[error("loss {p} is more than burst {b} allows: it must be at most {} (1 / (2 - burst))", 1.0 / (2.0 - b))]
     LossTooHigh {
-        /// Loss probability.
+        /// The loss probability that was rejected.
         p: f64,
-        /// Burstiness.
+        /// The burstiness that was rejected.
         b: f64,
     },
-    /// A process in continuous time cannot avoid losing neighbours together.
+    /// Burstiness is below the loss probability, which a continuous-time process cannot produce: it
+    /// loses packets that follow each other closely together.
     #[error("burst is {b}, and a continuous chain needs at least loss, {p}")]
     BurstBelowLoss {
-        /// Loss probability.
+        /// The loss probability that was rejected.
         p: f64,
-        /// Burstiness.
+        /// The burstiness that was rejected.
         b: f64,
     },
     /// The spacing of a continuous chain is too short.
     #[error("spacing is {0:?}, and must be at least 1 µs")]
     Spacing(Duration),
-    /// A trace without entries.
+    /// The trace has no entries.
     #[error("the loss trace is empty, and must have at least one entry")]
     EmptyTrace,
-    /// Thresholds of [`Red`] between which nothing is.
+    /// The thresholds of [`Red`] are not positive, finite and in ascending order.
     #[error(
         "red: min is {min} and max is {max}, and must be above 0, min below max and both finite"
     )]
     RedThresholds {
-        /// The lower one.
+        /// The rejected lower threshold.
         min: f64,
-        /// The upper one.
+        /// The rejected upper threshold.
         max: f64,
     },
-    /// The largest share of [`Red`] outside 0 to 1.
+    /// The maximum share of [`Red`] is outside 0 to 1.
     #[error("red: max_p is {0}, and must be a probability from 0 to 1")]
     RedShare(f64),
-    /// A weight of [`Red`] that is none.
+    /// The averaging weight of [`Red`] is not above 0 and at most 1.
     #[error("red: weight is {0}, and must be above 0 and at most 1")]
     RedWeight(f64),
-    /// Typical packets of [`Red`] without bytes.
+    /// The typical packet size of [`Red`] is 0 bytes.
     #[error("red: packet is 0 bytes, and must be at least 1 byte")]
     RedPacket,
-    /// A rate of 0.
+    /// The bit rate is 0.
     #[error("rate is 0 bit/s, and must be at least 1 bit/s; leave it out for an unlimited link")]
     Rate,
 }
 
 impl LinkModel {
-    /// Whether the model describes a process.
+    /// Checks that the model describes a process.
     ///
     /// # Errors
     ///
-    /// The first field out of its range, with its value.
+    /// Returns the first field that is out of range, with its value.
     pub fn validate(&self) -> Result<(), InvalidModel> {
         if self.rate.is_some_and(|r| r.as_bps() == 0) {
             return Err(InvalidModel::Rate);
@@ -195,62 +191,62 @@ impl LinkModel {
     }
 }
 
-/// What became of an offered packet.
+/// Fate of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It arrives at this time, never before the one delivered before it.
+    /// The packet arrives at this time, never before the one delivered before it.
     Deliver(Time),
-    /// It never arrives.
+    /// The packet never arrives.
     Drop(Cause),
 }
 
-/// Why a packet never arrives.
+/// Reasons for a packet never to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// Lost on the wire.
     Loss,
-    /// Turned away by the queue: no room, or [`Red`].
+    /// Rejected by the queue: no room, or [`Red`].
     Queue,
 }
 
-/// Packets and their bytes.
+/// A number of packets and their total size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Packets.
+    /// Number of packets counted.
     pub packets: u64,
-    /// Bytes, as they were offered.
+    /// Total size in bytes, as offered.
     pub bytes: u64,
 }
 
 impl Count {
-    /// Counts one packet of `bytes`.
+    /// Counts one more packet, of `bytes` bytes.
     pub fn add(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
     }
 }
 
-/// What an [`Impairment`] did: `offered = delivered + lost + queue_dropped`,
-/// in packets and in bytes.
+/// Totals of an [`Impairment`]: `offered = delivered + lost + queue_dropped`, in packets and in
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// Everything that was offered.
+    /// All packets that were offered.
     pub offered: Count,
-    /// Given a delivery time.
+    /// Packets that were given a delivery time.
     pub delivered: Count,
-    /// Lost on the wire.
+    /// Packets lost on the wire.
     pub lost: Count,
-    /// Turned away by the queue.
+    /// Packets rejected by the queue.
     pub queue_dropped: Count,
-    /// Those of `queue_dropped` that [`Red`] chose by chance (early drops). The
-    /// others are forced drops: the buffer was full, or the average too high.
+    /// The part of `queue_dropped` that [`Red`] chose at random (early drops). The others are
+    /// forced drops: the buffer was full, or the average too high.
     pub early_dropped: Count,
-    /// Marked by [`Red`]; each was then delivered or lost.
+    /// Packets marked by [`Red`]; each was then delivered or lost.
     pub marked: Count,
 }
 
 impl Ledger {
-    /// Those of `queue_dropped` that had no chance: all with drop tail.
+    /// Returns the part of `queue_dropped` that was not chosen at random: all of it with drop tail.
     pub fn forced_dropped(&self) -> Count {
         Count {
             packets: self.queue_dropped.packets - self.early_dropped.packets,
@@ -259,34 +255,34 @@ impl Ledger {
     }
 }
 
-/// One direction of a link at work.
+/// One direction of a link in operation.
 ///
-/// The same model, seed and stream give the same verdicts to the same packets
-/// on every machine. Loss, jitter and [`Red`] draw from separate generators, so
-/// adding one does not change what another does to the n-th packet on the wire.
+/// The same model, seed and stream give the same verdicts to the same packets on every machine.
+/// Loss, jitter and [`Red`] draw from separate generators, so adding one does not change what
+/// another does to the n-th packet on the wire.
 #[derive(Clone, Debug)]
 pub struct Impairment {
     model: LinkModel,
     seed: u64,
     stream: u64,
-    /// How often the model has changed.
+    /// Number of model changes so far.
     changes: u64,
     jitter_nanos: u64,
     jitter_rng: Rng,
     loss: LossProcess,
     transmitter: Option<Transmitter>,
-    /// The latest time offered.
+    /// The latest time offered so far.
     now: Time,
     last_arrival: Time,
     ledger: Ledger,
 }
 
-/// Keeps the generators apart from each other, and from whatever else a caller
-/// draws from the same seed and stream.
+/// Salts that keep the generators apart from each other, and from anything else that a caller draws
+/// from the same seed and stream.
 const LOSS_SALT: u64 = 0x6c6f_7373_6c6f_7373;
 const JITTER_SALT: u64 = 0x6a69_7474_6572_6a69;
 const QUEUE_SALT: u64 = 0x7175_6575_6571_7565;
-/// Odd, so that no two changes have the same product.
+/// Odd, so that no two change counts give the same product.
 const CHANGE_SALT: u64 = 0x6368_616e_6765_6421;
 
 fn nanos(duration: Duration) -> u64 {
@@ -294,12 +290,12 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl Impairment {
-    /// A link at rest. `stream` tells links of one run apart; two links with
-    /// the same stream share one loss process.
+    /// Creates an idle link. `stream` distinguishes the links of one run; two links with the same
+    /// stream share one loss process.
     ///
     /// # Errors
     ///
-    /// As [`LinkModel::validate`].
+    /// Fails as [`LinkModel::validate`] does.
     pub fn new(model: LinkModel, seed: u64, stream: u64) -> Result<Impairment, InvalidModel> {
         model.validate()?;
         Ok(Impairment {
@@ -319,20 +315,19 @@ impl Impairment {
         })
     }
 
-    /// What it does now.
+    /// The model in force.
     pub fn model(&self) -> &LinkModel {
         &self.model
     }
 
-    /// Does from now on what `model` says. What was offered before keeps its
-    /// time of arrival, and nothing later overtakes it; counts go on. A loss
-    /// process that stays goes on where it was; another one draws numbers of
-    /// its own, so that a link that is cut and mended again and again does not
-    /// meet the same luck each time.
+    /// Replaces the model from now on. Packets offered before keep their arrival times, nothing
+    /// later overtakes them, and the ledger continues. An unchanged loss process continues from its
+    /// current state; a changed one draws from a fresh generator, so that a link that is repeatedly
+    /// cut and restored does not repeat the same losses.
     ///
     /// # Errors
     ///
-    /// As [`LinkModel::validate`]; then nothing has changed.
+    /// Fails as [`LinkModel::validate`] does, and then changes nothing.
     pub fn change(&mut self, model: LinkModel) -> Result<(), InvalidModel> {
         model.validate()?;
         self.changes += 1;
@@ -353,18 +348,16 @@ impl Impairment {
         Ok(())
     }
 
-    /// Decides about a packet of `bytes` that enters the link at `now` and
-    /// can't be marked. A `now` before that of the packet before it counts as
-    /// the same moment.
+    /// Decides the fate of a packet of `bytes` bytes that enters the link at `now` and cannot be
+    /// marked. A `now` earlier than the previous packet's counts as the same time.
     ///
-    /// `bytes` are those that take time at `rate`: the caller decides which
-    /// headers to include.
+    /// `bytes` are those that take time at `rate`: the caller decides which headers to include.
     pub fn offer(&mut self, now: Time, bytes: usize) -> Verdict {
         self.offer_ecn(now, bytes, &mut Ecn::NotCapable)
     }
 
-    /// As [`Impairment::offer`], of a packet with these bits, which the queue
-    /// may turn to [`Ecn::Marked`] on the way.
+    /// Decides as [`Impairment::offer`] does, for a packet with these ECN bits, which the queue may
+    /// set to [`Ecn::Marked`].
     pub fn offer_ecn(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Verdict {
         self.now = self.now.max(now);
         self.ledger.offered.add(bytes);
@@ -396,7 +389,7 @@ impl Impairment {
         Verdict::Deliver(self.last_arrival)
     }
 
-    /// What was done so far.
+    /// The totals so far.
     pub fn ledger(&self) -> Ledger {
         self.ledger
     }
@@ -405,8 +398,8 @@ impl Impairment {
         if self.jitter_nanos == 0 {
             return Duration::ZERO;
         }
-        // The high half of a 128-bit product: integers only, and ours, so that
-        // no release of a library can change the numbers.
+        // The high half of a 128-bit product: integers only, and computed here, so that no library
+        // release can change the numbers.
         let wide = u128::from(self.jitter_rng.next_u64()) * (u128::from(self.jitter_nanos) + 1);
         Duration::from_nanos((wide >> 64) as u64)
     }

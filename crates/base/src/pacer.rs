@@ -1,39 +1,39 @@
-//! How often something may be done: the generic cell rate algorithm of ITU-T
-//! I.371 (Annex A) and the ATM Forum's Traffic Management 4.1 (4.4.2).
+//! Rate limits: the generic cell rate algorithm of ITU-T I.371 (Annex A) and the ATM Forum's
+//! Traffic Management 4.1 (4.4.2).
 
 use crate::Time;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// How often something may be done.
+/// A rate limit with a burst allowance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// In the long run; 0 is never, not even a first time.
+    /// Long-term events per second; 0 allows none, not even a first.
     pub per_second: u32,
-    /// How many times at once, after a pause; 0 is as good as 1.
+    /// Events at once after a pause; 0 counts as 1.
     pub burst: u32,
 }
 
 impl Rate {
-    /// A rate that never lets anything pass.
+    /// A rate that admits nothing.
     pub const NONE: Rate = Rate { per_second: 0, burst: 0 };
 
-    /// So many per second, and so many at once.
+    /// Creates a limit of `per_second` events per second, and `burst` at once.
     pub const fn new(per_second: u32, burst: u32) -> Rate {
         Rate { per_second, burst }
     }
 }
 
-/// Lets things pass at a rate: GCRA(T, τ) in its form of virtual scheduling. With
-/// *tat*, the theoretical arrival time of the next, one that comes at t
+/// A rate limiter: GCRA(T, τ) in its virtual scheduling form. With *tat*, the theoretical arrival
+/// time of the next event, an event at t
 ///
 /// - conforms if tat ≤ t + τ,
-/// - and if it does, tat becomes max(t, tat) + n·T, where n is what it costs.
+/// - and if it does, tat becomes max(t, tat) + n·T, where n is its cost.
 ///
-/// τ = (N − 1)·T lets N pass at once that cost 1 each. What costs more may pass
-/// where 1 may, and the next waits the longer for it. This is a token bucket that
-/// needs no timer, kept as the one moment at which it is full.
+/// τ = (N − 1)·T admits N events of cost 1 at once. A costlier event is admitted wherever one of
+/// cost 1 would be, and the next one waits correspondingly longer. This is a token bucket without a
+/// timer, stored as the time at which it is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     interval: Duration,
@@ -42,13 +42,13 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// One every `interval` (T), and `burst` (N; 0 is as good as 1) at once.
+    /// Admits one event every `interval` (T), and `burst` (N; 0 counts as 1) at once.
     pub const fn new(interval: Duration, burst: u32) -> Pacer {
         let tolerance = interval.saturating_mul(burst.saturating_sub(1));
         Pacer { interval, tolerance, tat: Time::ZERO }
     }
 
-    /// At this rate.
+    /// Creates a pacer for `rate`.
     pub fn of(rate: Rate) -> Pacer {
         match Duration::from_secs(1).checked_div(rate.per_second) {
             Some(interval) => Pacer::new(interval, rate.burst),
@@ -56,23 +56,23 @@ impl Pacer {
         }
     }
 
-    /// For what costs time, which may pass as long as no more than `tolerance` (τ)
-    /// is owed: see [`Pacer::spend_time`].
+    /// Creates a pacer for events that cost time, which are admitted while no more than `tolerance`
+    /// (τ) is owed: see [`Pacer::spend_time`].
     pub const fn of_time(tolerance: Duration) -> Pacer {
         Pacer { interval: Duration::ZERO, tolerance, tat: Time::ZERO }
     }
 
-    /// Whether something may pass now.
+    /// Whether an event would be admitted now.
     pub fn is_ready(&self, now: Time) -> bool {
         self.tat.since(now) <= self.tolerance
     }
 
-    /// From when on something may.
+    /// The earliest time at which an event is admitted.
     pub fn next(&self) -> Time {
         self.tat - self.tolerance
     }
 
-    /// Lets something pass that costs `cost` (n), if it may.
+    /// Admits an event of cost `cost` (n) if it conforms.
     pub fn admit(&mut self, now: Time, cost: u32) -> bool {
         let may = self.is_ready(now);
         if may {
@@ -81,24 +81,24 @@ impl Pacer {
         may
     }
 
-    /// Reckons with what has passed, whether it might or not.
+    /// Charges an event of cost `cost`, whether or not it conforms.
     pub fn spend(&mut self, now: Time, cost: u32) {
         self.spend_time(now, self.interval.saturating_mul(cost));
     }
 
-    /// The same of something that costs so much time, n·T.
+    /// Charges `time` (n·T), whether or not the event conforms.
     pub fn spend_time(&mut self, now: Time, time: Duration) {
         self.tat = self.tat.max(now) + time;
     }
 
-    /// Whether nothing has passed of late that still counts.
+    /// Whether no past event counts any longer.
     pub fn is_idle(&self, now: Time) -> bool {
         self.tat <= now
     }
 }
 
-/// A pacer for each source address, in a table that does not grow beyond `max`:
-/// no place for addresses that are made up.
+/// A pacer for each source address, in a table of at most `max` entries, so that spoofed addresses
+/// cannot exhaust memory.
 #[derive(Debug)]
 pub struct PerSource {
     pacers: BTreeMap<IpAddr, Pacer>,
@@ -107,17 +107,17 @@ pub struct PerSource {
 }
 
 impl PerSource {
-    /// At most `max` sources at once, each at this rate.
+    /// Creates a table of at most `max` sources, each limited to this rate.
     pub fn new(max: usize, rate: Rate) -> PerSource {
         PerSource { pacers: BTreeMap::new(), rate, max: max.max(1) }
     }
 
-    /// Whether the source that `from` belongs to may once more. It may not if the
-    /// table is full of others.
+    /// Admits one event from the source that `from` belongs to. Rejects it if the table is full of
+    /// other sources.
     pub fn admit(&mut self, now: Time, from: SocketAddr) -> bool {
         let source = network(from.ip());
         if !self.pacers.contains_key(&source) && self.pacers.len() >= self.max {
-            // An idle one says nothing that a new one does not.
+            // An idle pacer carries no more information than a new one.
             self.pacers.retain(|_, pacer| !pacer.is_idle(now));
             if self.pacers.len() >= self.max {
                 return false;
@@ -127,7 +127,7 @@ impl PerSource {
     }
 }
 
-/// One customer has one IPv4 address, or a /64 (RFC 6177).
+/// The unit of one customer: an IPv4 address, or a /64 (RFC 6177).
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
@@ -159,7 +159,7 @@ mod tests {
         let mut pacer = Pacer::new(Duration::from_millis(1), 100);
         assert!(pacer.admit(at(0), 99) && pacer.admit(at(0), 50));
         assert!(!pacer.admit(at(0), 1));
-        // 149 ms are owed, and 99 may be.
+        // 149 ms are owed, and 99 ms are tolerated.
         assert_eq!(pacer.next(), at(50));
         assert!(!pacer.is_ready(at(49)) && pacer.is_ready(at(50)));
         assert!(!pacer.is_idle(at(148)) && pacer.is_idle(at(149)));
@@ -196,9 +196,9 @@ mod tests {
     }
 
     proptest! {
-        /// I.371 gives two forms of the algorithm that must always agree. The other
-        /// is a leaky bucket: X units of time in it, which drain as time passes; one
-        /// that comes conforms if no more than τ is left then, and pours n·T in.
+        /// I.371 gives two forms of the algorithm that must always agree. The other one is a leaky
+        /// bucket: its content X, in units of time, drains as time passes; an arrival conforms if
+        /// no more than τ is left, and pours n·T in.
         #[test]
         fn virtual_scheduling_is_the_leaky_bucket(
             interval in 1u64..1_000,

@@ -10,17 +10,17 @@ use core::time::Duration;
 pub struct Bitrate(u64);
 
 impl Bitrate {
-    /// `bits` per second.
+    /// Creates a rate of `bits` bit/s.
     pub const fn from_bps(bits: u64) -> Bitrate {
         Bitrate(bits)
     }
 
-    /// Bits per second.
+    /// Returns the rate in bit/s.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// How long `bytes` take at this rate, rounded up to a nanosecond;
+    /// Transmission time of `bytes` bytes at this rate, rounded up to a nanosecond;
     /// [`Duration::MAX`] at rate 0.
     pub const fn time_for(self, bytes: usize) -> Duration {
         if self.0 == 0 {
@@ -31,7 +31,7 @@ impl Bitrate {
     }
 }
 
-/// A rate that could not be read; the text says what was expected.
+/// A rate that could not be parsed; the message states the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a rate: write a number and a unit, as in \"10 Mbit/s\"")]
 pub struct ParseBitrateError(String);
@@ -54,7 +54,7 @@ impl FromStr for Bitrate {
             _ => return Err(bad()),
         };
         let bps = libm::round(number * scale);
-        // Above 2^53 a float no longer counts single bits; no link is that fast.
+        // Above 2^53 a float no longer resolves single bits; no link is that fast.
         if (1.0..9e15).contains(&bps) { Ok(Bitrate(bps as u64)) } else { Err(bad()) }
     }
 }

@@ -1,8 +1,8 @@
-/// The 64-bit count that `wire` (its low 16 bits) stands for, taken as the one
-/// nearest to `near`. Serial number arithmetic as in RFC 1982, unwrapped.
+/// The 64-bit count that `wire` (its low 16 bits) stands for: the candidate nearest to `near`.
+/// Serial number arithmetic as in RFC 1982, unwrapped.
 ///
-/// Before the first wrap a number that would lie below zero is read as the
-/// one above instead, so the result is never negative.
+/// Before the first wrap, a number that would lie below zero is read as the next one above instead,
+/// so the result is never negative.
 pub fn extend(near: u64, wire: u16) -> u64 {
     let delta = wire.wrapping_sub(near as u16) as i16;
     match near.checked_add_signed(i64::from(delta)) {
@@ -11,8 +11,8 @@ pub fn extend(near: u64, wire: u16) -> u64 {
     }
 }
 
-/// The 64-bit count that the low 48 bits of `wire` stand for, taken as the one nearest to `near`,
-/// as [`extend`] does for 16 bits.
+/// The 64-bit count that the low 48 bits of `wire` stand for: the candidate nearest to `near`, as
+/// [`extend`] does for 16 bits.
 pub fn extend48(near: u64, wire: u64) -> u64 {
     let delta = wire.wrapping_sub(near) << 16;
     match near.checked_add_signed(delta as i64 >> 16) {
@@ -21,15 +21,14 @@ pub fn extend48(near: u64, wire: u64) -> u64 {
     }
 }
 
-/// The count to start from when the first number seen is `wire`: a whole turn
-/// up, so that numbers before it lie below it.
+/// The count to start from when the first number seen is `wire`: one full turn up, so that earlier
+/// numbers have room below it.
 pub fn first(wire: u16) -> u64 {
     (1 << 16) + u64::from(wire)
 }
 
-/// What has been seen of a numbered stream: the highest number and a bitmap of
-/// the [`size`](SeqWindow::size) numbers up to it, in `S`: words of 64, of which
-/// there is a power of two.
+/// The numbers seen in a stream: the highest one, and a bitmap of the [`size`](SeqWindow::size)
+/// numbers up to it. `S` holds the bitmap in 64-bit words, whose number is a power of two.
 #[derive(Clone, Debug)]
 pub struct SeqWindow<S> {
     highest: u64,
@@ -37,7 +36,7 @@ pub struct SeqWindow<S> {
 }
 
 impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
-    /// A window in `memory` whose first number is `first`, already seen.
+    /// Creates a window in `memory` whose first number is `first`, already seen.
     pub fn starting_at(first: u64, mut memory: S) -> Self {
         debug_assert!(memory.as_ref().len().is_power_of_two());
         memory.as_mut().fill(0);
@@ -46,12 +45,13 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         w
     }
 
-    /// How many numbers back a late arrival can still be told from a duplicate.
+    /// Number of positions below the highest at which a late arrival can still be told from a
+    /// duplicate.
     pub fn size(&self) -> u64 {
         self.seen.as_ref().len() as u64 * 64
     }
 
-    /// The same in other memory; what doesn't fit is forgotten.
+    /// Copies the window into other memory; numbers that don't fit are forgotten.
     pub fn moved<T: AsRef<[u64]> + AsMut<[u64]>>(&self, memory: T) -> SeqWindow<T> {
         let mut w = SeqWindow::starting_at(self.highest, memory);
         let back = self.size().min(w.size()).min(self.highest + 1);
@@ -63,7 +63,7 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         w
     }
 
-    /// The memory, for another window.
+    /// Releases the memory, for another window.
     pub fn into_memory(self) -> S {
         self.seen
     }
@@ -73,7 +73,7 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         self.highest
     }
 
-    /// Marks `n`. False if it was marked before, or is too old to tell.
+    /// Marks `n`. False if it was already marked, or is too old to tell.
     pub fn insert(&mut self, n: u64) -> bool {
         if n > self.highest {
             self.pass(n);
@@ -84,7 +84,7 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         true
     }
 
-    /// Moves the window up to `n`, if that is above, without marking it.
+    /// Advances the window to `n`, if that is above the highest, without marking it.
     pub fn pass(&mut self, n: u64) {
         if n > self.highest {
             self.forget(self.highest + 1, n);
@@ -104,7 +104,7 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         self.seen.as_mut()[word] |= 1 << (n % 64);
     }
 
-    /// Clears `from..=to`, a word at a time: a jump is cheap however far.
+    /// Clears `from..=to` a word at a time, so that a jump is cheap at any distance.
     fn forget(&mut self, from: u64, to: u64) {
         if to - from >= self.size() - 1 {
             self.seen.as_mut().fill(0);
@@ -125,81 +125,75 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
     }
 }
 
-/// Where an arriving number stands among those before it.
+/// Position of an arriving number relative to those before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// The first.
+    /// The first number of the stream.
     Start,
-    /// After all others, and so many between them have not come.
+    /// A new highest number.
     Ahead {
-        /// The number, unwrapped.
+        /// The unwrapped 64-bit number.
         seq: u64,
-        /// How many were passed over.
+        /// Number of skipped numbers that have not arrived.
         missing: u64,
     },
-    /// Behind another, for the first time.
+    /// Below the highest number, and new.
     Behind {
-        /// The number, unwrapped.
+        /// The unwrapped 64-bit number.
         seq: u64,
     },
-    /// Here before, or in an envelope too far behind to tell.
+    /// A duplicate, or in an envelope too far behind to tell.
     Known,
 }
 
-/// Follows a stream of packets by their 16-bit numbers and by the count of the
-/// envelopes that they come in: tells new packets from copies, whatever was
-/// lost before.
+/// Follows a stream of packets by their 16-bit numbers and by the count of the envelopes that carry
+/// them. It tells new packets from copies, whatever was lost before.
 ///
-/// The sender counts its envelopes, of which no two have one count, and which
-/// hold at most one packet each. A packet that goes out for the first time gets
-/// the next number; what is repeated keeps its own. With c(n) for the envelope
-/// in which number n went out first, the numbers obey
+/// The sender counts its envelopes; each count is unique, and an envelope holds at most one packet.
+/// A new packet gets the next number; a retransmission keeps its number. With c(n) for the envelope
+/// that first carried number n, the numbers obey
 ///
 /// 1. c(n + 1) ≥ c(n) + 1, as each has an envelope of its own;
-/// 2. c(n) ≤ C ≤ c(n) + [`REACH`](Self::REACH) for every envelope C with number
-///    n, as that is how long a sender repeats.
+/// 2. c(n) ≤ C ≤ c(n) + [`REACH`](Self::REACH) for every envelope C with number n, as that is how
+///    long a sender retransmits.
 ///
-/// Let a be the number in envelope A, the last with a number so far, and n the
-/// one in envelope C.
+/// Let a be the number in envelope A, the latest with a number so far, and n the one in envelope C.
 ///
-/// - If C − A ≤ REACH, then n lies within REACH of a + (C − A): for n ≥ a, since
-///   n − a ≤ c(n) − c(a) ≤ C − (A − REACH) and n ≥ a ≥ a + (C − A) − REACH; for
-///   n < a, since a − n ≤ c(a) − c(n) ≤ A − (C − REACH), and the same count from
-///   the other side if C < A. REACH is less than half a turn, so the nearest
-///   number with these 16 bits is n.
-/// - If C − A > REACH, then by 2. nothing that came in A or before is repeated in
-///   C or later: n is new, and so is all that follows, whatever number it is
-///   given. It gets the next one that fits, and what was seen before is
-///   forgotten.
+/// - If C − A ≤ REACH, then n lies within REACH of a + (C − A): for n ≥ a, since n − a ≤ c(n) −
+///   c(a) ≤ C − (A − REACH) and n ≥ a ≥ a + (C − A) − REACH; for n < a, since a − n ≤ c(a) − c(n) ≤
+///   A − (C − REACH), and the same count from the other side if C < A. REACH is less than half a
+///   turn, so the nearest number with these 16 bits is n.
+/// - If C − A > REACH, then by 2. no packet of envelope A or before is retransmitted in C or later:
+///   n is new, and so are all that follow, whatever number they are given. n gets the next number
+///   that fits, and everything seen before is forgotten.
 ///
-/// So no packet is taken for another. How far back must be remembered follows,
-/// too: if n was seen, then h − n ≤ c(h) − c(n) ≤ A − C + REACH for the highest
-/// number h, and envelopes that are [`LATE`](Self::LATE) behind are not looked
-/// at; the window has room for the sum. What is `Known` has come before, or in an
-/// envelope that late.
+/// So no packet is mistaken for another. The required memory follows, too: if n was seen, then h −
+/// n ≤ c(h) − c(n) ≤ A − C + REACH for the highest number h, and envelopes that are
+/// [`LATE`](Self::LATE) behind are not considered; the window has room for the sum. A packet is
+/// `Known` if it has arrived before, or is in an envelope that late.
 #[derive(Clone, Debug, Default)]
 pub struct SeqTracker(Option<Heard>);
 
 #[derive(Clone, Debug)]
 struct Heard {
-    /// The highest count of an envelope with a number, and the number.
+    /// The highest count of an envelope with a number, and that number.
     last: (u64, u64),
     window: SeqWindow<[u64; SeqTracker::WORDS]>,
 }
 
 impl SeqTracker {
-    /// Half a turn.
+    /// Half of the 16-bit number space.
     const SIZE: u64 = 1 << 15;
     const WORDS: usize = Self::SIZE as usize / 64;
 
-    /// An envelope that comes when so many later ones have come is too late to
-    /// tell: a sealed one would be refused for a replayed one.
+    /// An envelope with this many later ones ahead of it is too late to tell: if sealed, it would
+    /// be rejected as a replay.
     pub const LATE: u64 = 1 << 11;
 
-    /// The most envelopes by which a repetition may follow the original.
+    /// Maximum distance, in envelopes, from an original to its retransmission.
     pub const REACH: u64 = Self::SIZE - Self::LATE;
 
-    /// Takes note of number `wire` in envelope `count`.
+    /// Records number `wire`, received in envelope `count`.
     pub fn note(&mut self, count: u64, wire: u16) -> Place {
         let Some(heard) = &mut self.0 else {
             let window = SeqWindow::starting_at(first(wire), [0; Self::WORDS]);
@@ -229,17 +223,17 @@ impl SeqTracker {
         }
     }
 
-    /// The highest unwrapped number, once there is one.
+    /// The highest unwrapped number; `None` before the first.
     pub fn highest(&self) -> Option<u64> {
         self.0.as_ref().map(|heard| heard.window.highest())
     }
 
-    /// Whether the unwrapped number `seq` has come.
+    /// Whether the unwrapped number `seq` has arrived.
     pub fn has(&self, seq: u64) -> bool {
         self.0.as_ref().is_some_and(|heard| heard.window.contains(seq))
     }
 
-    /// Whether the sender can still repeat `seq`, for all that is known here.
+    /// Whether the sender may still retransmit `seq`, as far as this side can tell.
     pub fn in_reach(&self, seq: u64) -> bool {
         self.highest().is_none_or(|highest| seq.saturating_add(Self::REACH) > highest)
     }
@@ -285,38 +279,37 @@ mod tests {
         }
     }
 
-    /// A sender and its network: envelopes with their counts, some with a packet.
+    /// A sender and its network: counted envelopes, some with a packet.
     #[derive(Default)]
     struct Sender {
         count: u64,
         next: u64,
-        /// What can be repeated: number, and the envelope it went out in.
+        /// Packets that can be retransmitted: number, and the envelope that first carried it.
         kept: VecDeque<(u64, u64)>,
-        /// What is under way: after how many envelopes it comes, its count and
-        /// number.
+        /// Envelopes in flight: the envelope count at which it arrives, its own count, and the
+        /// packet's number.
         flying: BTreeSet<(u64, u64, u64)>,
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Hellos and best effort.
+        /// Envelopes without a number: hellos and best effort.
         Other(u64),
-        /// A packet for the first time: whether it is lost, and how much later
-        /// it comes.
+        /// A new packet: whether it is lost, and by how many envelopes it is late.
         Original(bool, u64),
-        /// The same, so many times in a row.
+        /// A run of new packets.
         Train(u64),
-        /// A packet again: which, of those that may be.
+        /// A retransmission: the choice of packet, whether it is lost, and by how many envelopes it
+        /// is late.
         Repeat(prop::sample::Index, bool, u64),
-        /// Envelopes that nobody hears, and how many of them are originals, in
-        /// thousandths.
+        /// Envelopes that are all lost, and how many in a thousand of them carry new packets.
         Outage(u64, u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let index = any::<prop::sample::Index>;
         let late = || prop_oneof![3 => Just(0), 1 => 0..SeqTracker::LATE];
-        // Around each bound, and anywhere.
+        // Around each bound, and anywhere else.
         let length = prop_oneof![
             0u64..5_000_000,
             SeqTracker::REACH - 3..SeqTracker::REACH + 3,
@@ -342,11 +335,11 @@ mod tests {
         }
 
         fn originals(&mut self, n: u64, spread: u64) {
-            // Only the last can be repeated; the others need not be made.
+            // Only the last can be retransmitted; the others need not be created.
             let end = self.count + spread;
             let begin = self.next + n;
             for k in (1..=n.min(SeqTracker::REACH)).rev() {
-                // As late as they can have been sent, one in an envelope.
+                // As late as they can have been sent, one per envelope.
                 self.kept.push_back((begin - k, end - k));
             }
             (self.count, self.next) = (end, begin);
@@ -361,8 +354,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(120))]
-        /// Against a set of all that has come: nothing is taken twice, and
-        /// nothing new is refused.
+        /// Compares with a set of all arrivals: nothing is accepted twice, and nothing new is
+        /// rejected.
         #[test]
         fn whatever_is_lost_a_packet_is_new_once(start in any::<u16>(), steps in steps()) {
             let mut sender = Sender { next: 1 << 20 | u64::from(start), ..Sender::default() };
@@ -393,7 +386,7 @@ mod tests {
                     && due < sender.count
                 {
                     sender.flying.pop_first();
-                    // What a longer silence overtook is not heard later.
+                    // An envelope overtaken by a longer silence is dropped as too late.
                     if sender.count - count >= SeqTracker::LATE {
                         continue;
                     }
@@ -414,7 +407,7 @@ mod tests {
         );
         assert_eq!(t.note(10, 12), Place::Behind { seq: first(12) });
         assert_eq!(t.note(11, 12), Place::Known);
-        // Lost: 16,385 numbers after a turn less 10,000; the same bits were here.
+        // 55,000 numbers are lost; the number after them has 16 bits that were seen before.
         for n in 15..20_000 {
             assert_eq!(t.note(u64::from(n), n), ahead(n, 0));
         }
@@ -422,7 +415,7 @@ mod tests {
             t.note(20_000 + 55_000, 9_464),
             Place::Ahead { seq: first(9_464) + (1 << 16), missing: 55_000 }
         );
-        // Best effort alone uses no numbers up.
+        // Best effort alone uses up no numbers.
         let quiet = 1 << 40;
         assert_eq!(
             t.note(quiet, 9_465),

@@ -1,31 +1,31 @@
-//! How sure a measured share is.
+//! Statistics with confidence intervals.
 
-/// The 97.5 % quantile of the normal distribution: half of a 95 % interval, in standard errors.
+/// The 97.5 % quantile of the normal distribution: half the width of a 95 % interval, in standard
+/// errors.
 pub const Z: f64 = 1.959_963_984_540_054;
 
-/// A share of events, measured in clusters whose members may depend on each
-/// other: losses come in bursts, but one second knows little of the next.
+/// A share of events, measured in clusters whose members may depend on each other: losses come in
+/// bursts, but one second has little influence on the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// Events.
+    /// Number of events that happened.
     pub events: u64,
-    /// Cases in which one could have happened.
+    /// Number of cases in which an event could have happened.
     pub cases: u64,
     /// `events / cases`; 0 without cases.
     pub estimate: f64,
-    /// Its standard error, from the differences between clusters; 0 if there
-    /// are fewer than two.
+    /// Standard error of the estimate, from the differences between clusters; 0 with fewer than
+    /// two.
     pub standard_error: f64,
-    /// Its 95 % interval, within 0 to 1.
+    /// 95 % interval of the estimate, within 0 to 1.
     pub interval: (f64, f64),
 }
 
 impl Ratio {
-    /// From `(events, cases)` of each cluster: the ratio estimator of cluster
-    /// sampling with Student's t (Cochran, *Sampling Techniques*, 1977,
-    /// chapter 6). Where no cluster differs, above all where nothing ever
-    /// happened, the interval is Wilson's (1927), as if all cases were
-    /// independent.
+    /// Estimates the share from `(events, cases)` of each cluster: the ratio estimator of cluster
+    /// sampling with Student's t (Cochran, *Sampling Techniques*, 1977, chapter 6). If the clusters
+    /// do not differ, above all if no event happened, the interval is Wilson's (1927), as if all
+    /// cases were independent.
     pub fn of_clusters(clusters: &[(u64, u64)]) -> Ratio {
         let events: u64 = clusters.iter().map(|c| c.0).sum();
         let cases: u64 = clusters.iter().map(|c| c.1).sum();
@@ -47,18 +47,17 @@ impl Ratio {
     }
 }
 
-/// A mean of independent values and how sure it is.
+/// A mean of independent values, with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// The mean; 0 of nothing.
+    /// The mean; 0 without values.
     pub estimate: f64,
-    /// Its 95 % interval by Student's t; of fewer than two values the mean
-    /// itself.
+    /// 95 % interval by Student's t; with fewer than two values, the mean itself.
     pub interval: (f64, f64),
 }
 
 impl Mean {
-    /// Of these values.
+    /// Estimates the mean of `values`.
     pub fn of(values: &[f64]) -> Mean {
         let n = values.len() as f64;
         let estimate = if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / n };
@@ -71,15 +70,15 @@ impl Mean {
     }
 }
 
-/// The exact 95 % interval of a mean number of events of which so many were
-/// counted, if each comes independently of the others (Garwood, *Fiducial limits
-/// for the Poisson distribution*, 1936). Of none it ends at 3.69, about three.
+/// The exact 95 % interval of the mean number of events, given a count of independent ones
+/// (Garwood, *Fiducial limits for the Poisson distribution*, 1936). For a count of 0 it ends at
+/// 3.69.
 pub fn poisson(events: u64) -> (f64, f64) {
     let low = if events == 0 { 0.0 } else { poisson_mean(events - 1, 0.975) };
     (low, poisson_mean(events, 0.025))
 }
 
-/// The mean with which at most `events` come with this probability.
+/// The mean at which P(at most `events` events) is `probability`.
 fn poisson_mean(events: u64, probability: f64) -> f64 {
     let at_most = |mean: f64| {
         let (mut log, mut sum) = (-mean, libm::exp(-mean));
@@ -98,10 +97,10 @@ fn poisson_mean(events: u64, probability: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The 95 % interval of [`quantile`], whatever the distribution: the values
-/// whose ranks are 1.96 standard deviations of the binomial distribution away
-/// (Conover, *Practical Nonparametric Statistics*, 1999, section 3.2). With few
-/// values it ends at the smallest or largest, and covers less than it says.
+/// The 95 % interval of [`quantile`] for any distribution: the values whose ranks are 1.96 standard
+/// deviations of the binomial distribution away (Conover, *Practical Nonparametric Statistics*,
+/// 1999, section 3.2). With few values it ends at the smallest or largest value, and covers less
+/// than 95 %.
 pub fn quantile_interval<T: Copy>(sorted: &[T], share: f64) -> Option<(T, T)> {
     let n = sorted.len() as f64;
     let half = Z * libm::sqrt(n * share * (1.0 - share));
@@ -110,8 +109,8 @@ pub fn quantile_interval<T: Copy>(sorted: &[T], share: f64) -> Option<(T, T)> {
     Some((at(n * share - half)?, at(n * share + half + 1.0)?))
 }
 
-/// Student's 97.5 % quantile for `v` degrees of freedom: from four on within 0.3 %
-/// (Abramowitz and Stegun, 26.7.5), which is too low below.
+/// Student's 97.5 % quantile for `v` degrees of freedom. From four on, the series of Abramowitz and
+/// Stegun (26.7.5) is within 0.3 %; below, it is too low, so those are tabulated.
 fn t_quantile(v: f64) -> f64 {
     const OF_FEW: [f64; 3] = [12.706, 4.303, 3.182];
     if let Some(quantile) = OF_FEW.get((v as usize).saturating_sub(1)) {
@@ -132,14 +131,14 @@ fn wilson(events: f64, cases: f64) -> (f64, f64) {
     let middle = p + z2 / (2.0 * cases);
     let half = Z * libm::sqrt(p * (1.0 - p) / cases + z2 / (4.0 * cases * cases));
     let scale = 1.0 + z2 / cases;
-    // Rounding must not make what never happened certain to happen.
+    // Rounding must not exclude 0 where no event happened, nor 1 where every case was an event.
     let low = if events == 0.0 { 0.0 } else { (middle - half) / scale };
     let high = if events == cases { 1.0 } else { (middle + half) / scale };
     (low, high)
 }
 
-/// The value at `share` (0 to 1) of sorted `values`: the smallest that at least
-/// this share of them do not exceed. `None` if there are none.
+/// The value at `share` (0 to 1) of sorted `values`: the smallest value that at least this share of
+/// them do not exceed. `None` if there are none.
 pub fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = libm::ceil(share * sorted.len() as f64) as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
@@ -162,14 +161,15 @@ mod tests {
         let none = Ratio::of_clusters(&[(0, 50), (0, 50)]);
         assert_eq!((none.estimate, none.interval.0), (0.0, 0.0));
         near(none.interval.1, 0.036_993_5, 1e-7);
-        // Equal clusters: the standard error of a mean. 1, 2, 3 of 10 each.
+        // Clusters of equal size reduce to the standard error of a mean: 1, 2 and 3 events of 10
+        // cases.
         let three = Ratio::of_clusters(&[(1, 10), (2, 10), (3, 10)]);
         near(three.estimate, 0.2, 1e-12);
         near(three.standard_error, 0.1 / 3f64.sqrt(), 1e-12);
         assert_eq!(Ratio::of_clusters(&[]).interval, (0.0, 1.0));
     }
 
-    /// Tables of the Poisson distribution's limits, as in Garwood's paper.
+    /// Limits of the Poisson distribution as tabulated in Garwood's paper.
     #[test]
     fn counts_of_rare_events() {
         for (events, (low, high)) in
@@ -179,7 +179,7 @@ mod tests {
             near(interval.0, low, 1e-4);
             near(interval.1, high, 1e-4);
         }
-        // Of very many it is that of a normal distribution: ±1.96 √n.
+        // For large counts the interval approaches the normal one: ±1.96 √n.
         let (low, high) = poisson(10_000);
         near(low, 9_805.0, 2.0);
         near(high, 10_198.0, 2.0);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn clusters_of_twins_are_half_as_sure() {
-        // Each event counted twice: as wide as with the events alone.
+        // Counting each event twice leaves the interval as wide as before.
         let once: Vec<_> = (0..100).map(|i| (u64::from(i % 7 == 0), 1)).collect();
         let twice: Vec<_> = once.iter().map(|&(e, c)| (2 * e, 2 * c)).collect();
         let (a, b) = (Ratio::of_clusters(&once), Ratio::of_clusters(&twice));

@@ -2,45 +2,45 @@ use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A moment on a monotonic clock, in nanoseconds since an epoch that the
-/// driver chooses (boot for a daemon, the start of the run in a simulator).
+/// A point in time on a monotonic clock, in nanoseconds since an epoch that the driver chooses
+/// (boot for a daemon, the start of the run in a simulator).
 ///
 /// Covers 584 years. Arithmetic saturates: a time never wraps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
-    /// The epoch.
+    /// The driver's epoch, the earliest time.
     pub const ZERO: Time = Time(0);
     /// Later than every event: "no timeout".
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// `nanos` nanoseconds after the epoch.
+    /// Creates the time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// `micros` microseconds after the epoch.
+    /// Creates the time `micros` microseconds after the epoch.
     pub const fn from_micros(micros: u64) -> Time {
         Time(micros.saturating_mul(1_000))
     }
 
-    /// `millis` milliseconds after the epoch.
+    /// Creates the time `millis` milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Microseconds since the epoch, rounded down.
+    /// Returns the microseconds since the epoch, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// How long after `earlier` this is; zero if it is not after.
+    /// Time elapsed since `earlier`; zero if `earlier` is not before this.
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

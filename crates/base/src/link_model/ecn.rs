@@ -1,20 +1,19 @@
-/// The two bits of an IP header by which a router says that it is congested
-/// (RFC 3168, section 5).
+/// The two ECN bits of an IP header, by which a router signals congestion (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Ecn {
-    /// The sender's transport doesn't look at marks: 0b00.
+    /// The sender's transport ignores marks: 0b00.
     #[default]
     NotCapable,
-    /// ECT(1): 0b01.
+    /// ECT(1), rarely used: 0b01.
     Ect1,
-    /// ECT(0), the usual one: 0b10.
+    /// ECT(0), the one in common use: 0b10.
     Ect0,
-    /// Congestion experienced: marked on the way, 0b11.
+    /// Congestion experienced, marked by a router: 0b11.
     Marked,
 }
 
 impl Ecn {
-    /// From the lower two bits of a TOS or traffic class byte.
+    /// Reads the lower two bits of a TOS or traffic class byte.
     pub fn of_tos(tos: u8) -> Ecn {
         match tos & 0b11 {
             0b00 => Ecn::NotCapable,
@@ -24,7 +23,7 @@ impl Ecn {
         }
     }
 
-    /// `tos` with these as its lower two bits.
+    /// Returns `tos` with its lower two bits replaced by these.
     pub fn in_tos(self, tos: u8) -> u8 {
         (tos & !0b11)
             | match self {
@@ -35,7 +34,7 @@ impl Ecn {
             }
     }
 
-    /// Marks the packet, if it can be; whether it is marked now.
+    /// Marks the packet if it is ECN-capable; returns whether it is now marked.
     pub(super) fn mark(&mut self) -> bool {
         if *self != Ecn::NotCapable {
             *self = Ecn::Marked;

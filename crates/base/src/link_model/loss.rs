@@ -1,4 +1,4 @@
-//! Loss processes.
+//! Loss processes with their state.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Loss {
             Loss::Bernoulli { p } => probability(p),
             Loss::Burst { p, b, chain } => {
                 probability(p)?;
-                // Written so that NaN is refused.
+                // Written so that NaN is rejected.
                 if !(0.0..1.0).contains(&b) {
                     return Err(InvalidModel::Burst(b));
                 }
@@ -51,7 +51,7 @@ pub(super) enum LossProcess {
 }
 
 impl LossProcess {
-    /// `loss` must be valid.
+    /// Starts the process; `loss` must be valid.
     pub fn new(loss: Loss, rng: Rng) -> LossProcess {
         match loss {
             Loss::None => LossProcess::None,
@@ -103,8 +103,7 @@ fn happens(p: f64, rng: &mut Rng) -> bool {
     (rng.next_u64() >> 11) as f64 * ULP < p
 }
 
-/// A two-state Markov process in continuous time, followed from change to
-/// change.
+/// A two-state Markov process in continuous time, stepped from one state change to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Outages {
     p: f64,
@@ -112,15 +111,15 @@ pub(super) struct Outages {
     mean_down: f64,
     mean_up: f64,
     down: bool,
-    /// When the state changes next.
+    /// Time of the next state change.
     change: Time,
     rng: Rng,
 }
 
 impl Outages {
     fn new(p: f64, b: f64, spacing: Duration, rng: Rng) -> Outages {
-        // The autocorrelation decays as exp(-rate τ), and is (b-p)/(1-p) at
-        // τ = spacing; rate is the sum of the two rates of change.
+        // The autocorrelation decays as exp(-rate τ), and is (b-p)/(1-p) at τ = spacing; rate is
+        // the sum of the two transition rates.
         let rate = -libm::log((b - p) / (1.0 - p)) / spacing.as_nanos() as f64;
         let mut outages = Outages {
             p,
@@ -135,8 +134,8 @@ impl Outages {
     }
 
     fn down_at(&mut self, t: Time) -> bool {
-        // After this much silence the past has no bearing, and following it
-        // change by change would cost time that grows without bound.
+        // After a gap this long, the past has no bearing, and stepping through every change would
+        // take unbounded time.
         const LONG: f64 = 10_000.0;
         let behind = t.since(self.change).as_nanos() as f64;
         if behind > LONG * (self.mean_down + self.mean_up) {
@@ -162,7 +161,7 @@ impl Outages {
         // In (0, 1], so that the logarithm is finite.
         let u = ((self.rng.next_u64() >> 11) + 1) as f64 * ULP;
         let mean = if self.down { self.mean_down } else { self.mean_up };
-        // No sojourn may be empty, or time would stand still.
+        // A sojourn must not be empty, or time would not advance.
         Duration::from_nanos((libm::round(-libm::log(u) * mean) as u64).max(1))
     }
 }

@@ -1,7 +1,7 @@
-//! The buffer before the transmitter: which packets may wait in it.
+//! The buffer before the transmitter, and the disciplines that admit packets to it.
 //!
-//! A discipline sees each packet once, when it comes; it never takes back one
-//! that it let in, so that the time of its transmission is known at once.
+//! A discipline sees each packet once, on arrival; it never evicts an admitted packet, so the
+//! transmission time is known at once.
 
 mod drop_tail;
 mod red;
@@ -13,34 +13,32 @@ use crate::{Bitrate, Rng, Time};
 pub use red::Red;
 use red::RedState;
 
-/// The buffer before the transmitter: how much may wait, and what happens
-/// before it is full. The packet in transmission does not count, so a limit of
-/// 0 is a link without a buffer.
+/// The buffer before the transmitter: how much may wait, and what happens before it is full. The
+/// packet in transmission does not count, so a limit of 0 is a link without a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
     /// Drop tail: at most this many packets.
     Packets(usize),
     /// Drop tail: at most this many bytes.
     Bytes(usize),
-    /// Random early detection: turns packets away, or marks them, before the
-    /// buffer is full.
+    /// Random early detection: rejects or marks packets before the buffer is full.
     Red(Red),
 }
 
 impl Default for Queue {
-    /// 100 packets.
+    /// Drop tail at 100 packets.
     fn default() -> Queue {
         Queue::Packets(100)
     }
 }
 
-/// What a limit or a threshold of a queue counts.
+/// Unit of a queue's limits and thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Unit {
-    /// Packets.
+    /// Counts packets, regardless of their size.
     #[default]
     Packets,
-    /// Bytes, as they were offered.
+    /// Counts bytes, as offered.
     Bytes,
 }
 
@@ -53,22 +51,22 @@ impl Queue {
     }
 }
 
-/// Why a packet may not wait.
+/// Reasons for rejecting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Chosen by chance, while there was room.
+    /// Chosen at random, while there was room.
     Early,
-    /// No room, or an average above what the discipline bears.
+    /// No room, or an average above what the discipline tolerates.
     Forced,
 }
 
-/// What a discipline knows when a packet comes.
+/// State of the queue when a packet arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backlog {
     pub now: Time,
     pub packets: usize,
     pub bytes: usize,
-    /// Since when nothing waits and nothing is sent, if that is so.
+    /// Time since which the queue and the transmitter have been idle; `None` while busy.
     pub idle_since: Option<Time>,
 }
 
@@ -88,8 +86,8 @@ enum Discipline {
 }
 
 impl Discipline {
-    /// Whether a packet of `bytes` may wait, or be sent at once if nothing is
-    /// being sent; may mark it.
+    /// Decides whether a packet of `bytes` bytes may wait, or be sent at once on an idle
+    /// transmitter; may mark it.
     fn admit(&mut self, bytes: usize, backlog: &Backlog, ecn: &mut Ecn) -> Result<(), Refusal> {
         match self {
             Discipline::DropTail { limit, unit } => {
@@ -106,7 +104,7 @@ pub(super) struct Transmitter {
     rate: Bitrate,
     discipline: Discipline,
     free_at: Time,
-    /// When transmission begins, and bytes, of each packet that waits.
+    /// Start of transmission and size in bytes of each waiting packet.
     waiting: VecDeque<(Time, usize)>,
     waiting_bytes: usize,
 }
@@ -127,13 +125,13 @@ impl Transmitter {
         }
     }
 
-    /// This one, behind what `old` has let in.
+    /// This transmitter, with the packets that `old` has admitted queued ahead.
     pub fn after(self, old: Transmitter) -> Transmitter {
         let Transmitter { free_at, waiting, waiting_bytes, .. } = old;
         Transmitter { free_at, waiting, waiting_bytes, ..self }
     }
 
-    /// When the last bit leaves.
+    /// Admits a packet; returns the time at which its last bit leaves.
     pub fn send(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Result<Time, Refusal> {
         while let Some(&(begins, size)) = self.waiting.front()
             && begins <= now

@@ -13,7 +13,7 @@ fn burst(p: f64, b: f64, chain: Chain) -> LinkModel {
 
 const CONTINUOUS: Chain = Chain::Continuous { spacing: Duration::from_millis(20) };
 
-/// Which of `n` packets, `gap` apart, are lost.
+/// Losses among `n` packets spaced by `gap`.
 fn losses(model: LinkModel, seed: u64, stream: u64, n: u64, gap: Duration) -> Vec<bool> {
     let mut link = Impairment::new(model, seed, stream).unwrap();
     let mut now = Time::ZERO;
@@ -83,7 +83,7 @@ fn every_stream_starts_stationary_and_goes_its_own_way() {
     {
         let first: Vec<bool> =
             (0..STREAMS).map(|stream| losses(model.clone(), 1, stream, 1, MS)[0]).collect();
-        // P(lost | lost in the stream before) is no more than P(lost).
+        // P(lost | lost in the previous stream) is no more than P(lost).
         check_chain(&format!("{:?}", model.loss), &first, p, p);
     }
 }
@@ -158,7 +158,7 @@ fn packets_leave_at_the_rate() {
         let at = Time::from_micros(10_000 + 200 * k);
         assert_eq!(link.offer(Time::ZERO, 250), Verdict::Deliver(at));
     }
-    // The five are gone after 1 ms; an idle transmitter starts at once.
+    // All five have left after 1 ms; an idle transmitter starts at once.
     let late = Time::from_micros(1_500);
     assert_eq!(link.offer(late, 250), Verdict::Deliver(Time::from_micros(11_700)));
 }
@@ -175,7 +175,7 @@ fn a_full_queue_turns_the_newest_away() {
         }
         assert_eq!(link.offer(Time::ZERO, 250), full, "{queue:?}");
         assert_eq!(link.offer(Time::from_nanos(199_999), 250), full, "{queue:?}");
-        // At 200 µs the first is out, the second begins, one waits.
+        // At 200 µs the first has left, the second is in transmission, and one waits.
         let v = link.offer(Time::from_micros(200), 250);
         assert_eq!(v, Verdict::Deliver(Time::from_micros(10_800)), "{queue:?}");
         assert_eq!(link.offer(Time::from_micros(200), 250), full, "{queue:?}");
@@ -206,7 +206,8 @@ fn the_queue_comes_before_the_loss() {
     let mut link = Impairment::new(model, 0, 0).unwrap();
     assert!(matches!(link.offer(Time::ZERO, 250), Verdict::Deliver(_)));
     assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Loss));
-    // Not on the wire: the trace stays where it is. The lost one used the wire.
+    // A rejected packet is not on the wire, so the trace does not advance. The lost one used the
+    // wire.
     assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Queue));
     let third = link.offer(Time::from_micros(200), 250);
     assert_eq!(third, Verdict::Deliver(Time::from_micros(600)));
@@ -218,7 +219,7 @@ fn jitter_is_uniform_and_leaves_the_losses_alone() {
     let shaky = LinkModel { jitter: 10 * MS, ..calm.clone() };
     assert_eq!(losses(calm, 1, 0, 10_000, MS), losses(shaky.clone(), 1, 0, 10_000, MS));
 
-    // Packets further apart than the jitter: nothing is held back.
+    // Packets spaced wider than the jitter: none is delayed by its predecessor.
     let mut link = Impairment::new(shaky, 1, 0).unwrap();
     let (mut sum, mut n, mut least, mut most) = (0.0, 0.0, f64::MAX, 0.0_f64);
     for k in 0..50_000 {
@@ -241,7 +242,7 @@ fn a_change_holds_from_then_on() {
     assert_eq!(link.offer(at(0), 100), Verdict::Deliver(at(10)));
     link.change(cut.clone()).unwrap();
     assert!((0..100).all(|t| link.offer(at(t), 100) == Verdict::Drop(Cause::Loss)));
-    // Shorter than before: nothing overtakes what is on its way.
+    // The new delay is shorter, but nothing overtakes the packets in flight.
     link.change(LinkModel { delay: 30 * MS, ..LinkModel::default() }).unwrap();
     assert_eq!(link.offer(at(100), 100), Verdict::Deliver(at(130)));
     link.change(ten).unwrap();
@@ -249,7 +250,7 @@ fn a_change_holds_from_then_on() {
     assert_eq!(link.offer(at(121), 100), Verdict::Deliver(at(131)));
     let l = link.ledger();
     assert_eq!((l.offered.packets, l.lost.packets, l.delivered.packets), (104, 100, 4));
-    // A bad model changes nothing.
+    // An invalid model changes nothing.
     let bad = lossy(Loss::Bernoulli { p: 2.0 });
     assert_eq!(link.change(bad), Err(InvalidModel::Loss(2.0)));
     assert_eq!(link.model().delay, 10 * MS);
@@ -263,13 +264,13 @@ fn what_waits_is_sent_before_a_new_rate_holds() {
     assert_eq!(sent[2], Verdict::Deliver(Time::from_micros(10_600)));
     let rate = Some(Bitrate::from_bps(100_000_000));
     link.change(LinkModel { rate, ..before }).unwrap();
-    // Two still wait: there is no room, and then there is.
+    // Two packets still wait: there is no room until one is sent.
     assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Queue));
     let now = Time::from_micros(200);
     assert_eq!(link.offer(now, 250), Verdict::Deliver(Time::from_micros(10_620)));
 }
 
-/// Cut and mended: the same process, but not the same losses; and runs repeat.
+/// A link that is cut and restored keeps its loss process but draws other losses; runs repeat.
 #[test]
 fn a_link_that_is_mended_has_other_luck() {
     for chain in [Chain::PerPacket, CONTINUOUS] {
@@ -297,7 +298,7 @@ fn a_link_that_is_mended_has_other_luck() {
     }
 }
 
-/// Only the delay changes: the losses do not notice.
+/// A change of only the delay leaves the losses as they were.
 #[test]
 fn a_loss_process_that_stays_goes_on() {
     let model = burst(0.1, 0.5, Chain::PerPacket);
@@ -373,7 +374,7 @@ fn any_loss() -> impl Strategy<Value = Loss> {
         Just(Loss::None),
         p.clone().prop_map(|p| Loss::Bernoulli { p }),
         (p, 0.0..0.99, 1u64..50).prop_map(|(u, b, ms): (f64, f64, u64)| Loss::Burst {
-            // Scaled into what both chains allow.
+            // Scaled into the range that both chains allow.
             p: u * b.min(1.0 / (2.0 - b)),
             b,
             chain: if ms % 2 == 0 {
@@ -477,7 +478,7 @@ proptest! {
         }
     }
 
-    /// Whatever the queue does, the n-th packet on the wire has its luck.
+    /// The loss of the n-th packet on the wire does not depend on the queue.
     #[test]
     fn a_queue_does_not_change_the_losses(queue in any_queue(), seed in any::<u64>()) {
         let on_the_wire = |queue| {
@@ -487,7 +488,7 @@ proptest! {
                 ..burst(0.2, 0.5, Chain::PerPacket)
             };
             let mut link = Impairment::new(model, seed, 0).unwrap();
-            // 125 bytes take 1 ms: one and a half times the rate.
+            // 125 bytes take 1 ms, so this offers one and a half times the rate.
             let verdicts = (0..300).map(move |k| link.offer(Time::from_micros(667 * k), 125));
             verdicts.filter(|v| *v != Verdict::Drop(Cause::Queue)).map(|v| v == Verdict::Drop(Cause::Loss)).collect::<Vec<_>>()
         };

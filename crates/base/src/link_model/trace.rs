@@ -1,37 +1,37 @@
-//! Recorded losses as text.
+//! Loss traces as text.
 
 use std::sync::Arc;
 
-/// The most packets of a trace: fifteen days of a call.
+/// Maximum length of a trace, in packets: fifteen days of a call.
 pub const MAX_TRACE: usize = 1 << 26;
 
 /// Text that is not a loss trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTrace {
-    /// Something else than 0, 1, white space and comments.
+    /// A character other than 0, 1, white space and comments.
     #[error(
         "line {line}, column {column}: {found:?} is neither 0 (received) nor 1 (lost); \
          a comment is a line that begins with #"
     )]
     Character {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// From 1, in bytes.
+        /// Byte position in the line, from 1.
         column: usize,
-        /// What is there instead.
+        /// The character found there.
         found: char,
     },
-    /// Nobody knows whether packets are lost.
+    /// The text contains no packets.
     #[error("no packets: write a 0 for each that was received and a 1 for each that was lost")]
     Empty,
-    /// More than [`MAX_TRACE`] packets.
+    /// The trace is longer than [`MAX_TRACE`] packets.
     #[error("more than {MAX_TRACE} packets: cut it into pieces")]
     TooLong,
 }
 
-/// Reads a trace for [`Loss::Trace`](super::Loss::Trace): for each packet, in
-/// the order of sending, a 0 if it was received and a 1 if it was lost. White
-/// space anywhere is skipped, and so are lines that begin with #.
+/// Reads a trace for [`Loss::Trace`](super::Loss::Trace): for each packet, in sending order, 0 if
+/// it was received and 1 if it was lost. White space anywhere is skipped, as are lines that begin
+/// with #.
 ///
 /// ```
 /// # use trunkline_base::link_model::parse_trace;
@@ -42,7 +42,7 @@ pub enum BadTrace {
 ///
 /// # Errors
 ///
-/// The first character that does not belong there; no packets; more than
+/// Fails at the first unexpected character, if there are no packets, or if there are more than
 /// [`MAX_TRACE`].
 pub fn parse_trace(text: &[u8]) -> Result<Arc<[bool]>, BadTrace> {
     let mut lost = Vec::new();

@@ -1,8 +1,8 @@
-//! Drop tail: whoever comes when the buffer is full goes away again.
+//! Drop tail: rejects a packet that arrives when the buffer is full.
 
 use super::{Backlog, Unit};
 
-/// Whether a packet of `bytes` is sent at once or has room to wait.
+/// Whether a packet of `bytes` bytes is sent at once or has room to wait.
 pub fn admit(limit: usize, unit: Unit, bytes: usize, backlog: &Backlog) -> bool {
     let takes = match unit {
         Unit::Packets => 1,

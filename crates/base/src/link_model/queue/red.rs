@@ -8,45 +8,42 @@ use crate::link_model::{Ecn, InvalidModel};
 use crate::{Bitrate, Rng};
 use rand::Rng as _;
 
-/// Random early detection: from an average queue of `min` on, packets are
-/// turned away (or marked) by chance, ever more of them, so that senders slow
-/// down before the buffer is full.
+/// Random early detection: once the average queue reaches `min`, packets are rejected (or marked)
+/// at random, in a share that grows with the average, so that senders slow down before the buffer
+/// is full.
 ///
-/// The average is sampled whenever a packet comes, and while a packet is sent
-/// but none waits the sample is 0. Every packet has the same chance, however
-/// long it is: RFC 7141, section 2.3, advises against the paper's option to
-/// weigh it by its size.
+/// The average is sampled at every arrival; while a packet is being sent and none waits, the sample
+/// is 0. Every packet has the same chance regardless of its length: RFC 7141, section 2.3, advises
+/// against the paper's option to weight it by size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Red {
-    /// What `limit`, `min` and `max` count.
+    /// Unit of `limit`, `min` and `max`.
     pub unit: Unit,
-    /// The buffer: the most that may wait, as with drop tail.
+    /// Buffer size: the most that may wait, as with drop tail.
     pub limit: usize,
-    /// The average (min_th) from which on packets are chosen; above 0.
+    /// The average (min_th) from which packets are chosen; above 0.
     pub min: f64,
-    /// The average (max_th) from which on every packet is turned away; above
-    /// `min`.
+    /// The average (max_th) from which every packet is rejected; above `min`.
     pub max: f64,
-    /// The share of packets that is chosen as the average nears `max`, 0 to 1
-    /// (max_p). Choosing them at even distances makes it nearly twice as much.
+    /// The share of packets chosen as the average approaches `max`, 0 to 1 (max_p). Spacing the
+    /// choices evenly makes the actual share nearly twice as large.
     pub max_p: f64,
-    /// How much a new sample counts in the average (w_q), above 0 to 1.
+    /// Weight of a new sample in the average (w_q), above 0 and at most 1.
     pub weight: f64,
-    /// The typical size of a packet in bytes, at least 1: an idle time counts
-    /// as many samples of an empty queue as it could have sent such packets.
+    /// Typical packet size in bytes, at least 1: an idle time counts as many samples of an empty
+    /// queue as packets of this size fit into it.
     pub packet: usize,
-    /// Instead of turning everything away from `max` on, let the share rise
-    /// further, from `max_p` at `max` to 1 at twice `max`.
+    /// Instead of rejecting everything from `max` on, let the share rise further, from `max_p` at
+    /// `max` to 1 at twice `max`.
     pub gentle: bool,
-    /// Mark packets that are chosen below `max` and can be marked. From `max`
-    /// on they are turned away all the same (RFC 3168, section 7).
+    /// Mark the ECN-capable packets that are chosen below `max`. From `max` on they are rejected
+    /// all the same (RFC 3168, section 7).
     pub ecn: bool,
 }
 
 impl Default for Red {
-    /// 5 and 15 of at most 100 packets, w_q = 0.002 and max_p = 1/50 (the
-    /// paper's simulations, section IV), packets of 500 bytes, neither gentle
-    /// nor marking.
+    /// Thresholds of 5 and 15 packets in a buffer of 100, w_q = 0.002 and max_p = 1/50 (the paper's
+    /// simulations, section IV), packets of 500 bytes, neither gentle nor marking.
     fn default() -> Red {
         Red {
             unit: Unit::Packets,
@@ -65,7 +62,7 @@ impl Default for Red {
 impl Red {
     pub(super) fn validate(&self) -> Result<(), InvalidModel> {
         let &Red { min, max, max_p, weight, packet, .. } = self;
-        // Written so that NaN is refused.
+        // Written so that NaN is rejected.
         if !(min > 0.0 && max > min && max.is_finite()) {
             return Err(InvalidModel::RedThresholds { min, max });
         }
@@ -81,8 +78,7 @@ impl Red {
         Ok(())
     }
 
-    /// The share of packets that is to be chosen at this average (p_b); `None`
-    /// if all are turned away.
+    /// The share of packets to choose at this average (p_b); `None` if all are rejected.
     fn share(&self, average: f64) -> Option<f64> {
         let &Red { min, max, max_p, .. } = self;
         match average {
@@ -94,15 +90,14 @@ impl Red {
     }
 }
 
-/// A validated [`Red`] at work.
+/// A validated [`Red`] in operation.
 #[derive(Clone, Debug)]
 pub(super) struct RedState {
     red: Red,
-    /// How long a typical packet takes (s), ns.
+    /// Transmission time of a typical packet (s), ns.
     packet_nanos: f64,
     average: f64,
-    /// Packets since the last that was chosen, or since the average was last
-    /// below `min` (count).
+    /// Packets since the last that was chosen, or since the average was last below `min` (count).
     count: u64,
     rng: Rng,
 }
@@ -132,8 +127,8 @@ impl RedState {
         drop_tail::admit(limit, unit, bytes, backlog).then_some(()).ok_or(Refusal::Forced)
     }
 
-    /// Section IV: a moving average; after an idle time, as if as many small
-    /// packets had found the queue empty as the link could have sent.
+    /// Updates the moving average (section IV). After an idle time, it counts as many samples of an
+    /// empty queue as the link could have sent typical packets.
     fn sample(&mut self, backlog: &Backlog) {
         let weight = self.red.weight;
         match backlog.idle_since {
@@ -148,12 +143,11 @@ impl RedState {
         }
     }
 
-    /// Whether this packet is one of the `share` (p_b). Section VII: with
-    /// p_a = p_b / (1 - count p_b), where `count` packets came since the last
-    /// that was chosen, the distance between two of them is uniform on
-    /// 1 … 1/p_b, instead of geometric with its clusters and long pauses. Its
-    /// mean is 1/(2 p_b) + 1/2. (The paper's figure 2 counts the packet in
-    /// question too, which makes every distance one shorter.)
+    /// Whether this packet is one of the `share` (p_b) to choose. Section VII: with p_a = p_b / (1
+    /// − count · p_b), where `count` packets have arrived since the last choice, the distance
+    /// between two choices is uniform on 1 … 1/p_b, instead of geometric with its clusters and long
+    /// pauses. Its mean is 1/(2 p_b) + 1/2. (The paper's figure 2 counts the packet in question
+    /// too, which makes every distance one shorter.)
     fn chosen(&mut self, share: f64) -> bool {
         const ULP: f64 = 1.0 / (1u64 << 53) as f64;
         let remaining = 1.0 - self.count as f64 * share;

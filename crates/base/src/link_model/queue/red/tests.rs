@@ -17,7 +17,7 @@ fn near(what: &str, measured: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// A queue with this many packets, that is busy.
+/// A busy queue of this many packets.
 fn waiting(packets: usize) -> Backlog {
     Backlog { now: Time::ZERO, packets, bytes: 125 * packets, idle_since: None }
 }
@@ -99,8 +99,8 @@ fn the_share_rises_from_min_to_max_and_beyond_if_gentle() {
     assert_eq!(gentle.share(30.0), None);
 }
 
-/// Equal packets at `load` times the rate for `seconds`: the link afterwards,
-/// and how long packets waited on average, in packets.
+/// Offers equal packets at `load` times the rate for `seconds`; returns the link and the mean
+/// waiting time in packets.
 fn overload(red: Red, load: f64, seconds: u64, ecn: Ecn) -> (Impairment, f64) {
     let model = LinkModel { rate: Some(RATE), queue: Queue::Red(red), ..LinkModel::default() };
     let mut link = Impairment::new(model, 3, 0).unwrap();
@@ -109,7 +109,7 @@ fn overload(red: Red, load: f64, seconds: u64, ecn: Ecn) -> (Impairment, f64) {
     for k in 0..n {
         let now = Time::from_nanos((k as f64 * 1e6 / load) as u64);
         if let Verdict::Deliver(at) = link.offer_ecn(now, 125, &mut ecn.clone()) {
-            // The average takes its time to settle.
+            // The average needs time to settle.
             if k > n / 10 {
                 waited += at.since(now).as_secs_f64() * 1e3 - 1.0;
                 delivered += 1.0;
@@ -121,8 +121,8 @@ fn overload(red: Red, load: f64, seconds: u64, ecn: Ecn) -> (Impairment, f64) {
 
 #[test]
 fn under_steady_overload_the_queue_settles_where_the_formula_says() {
-    // What is too much must go: 1 - 1/load. By the mean distance, RED chooses
-    // 2 p_b / (1 + p_b) of all packets; so p_b and with it the average follow.
+    // The excess must be dropped: 1 - 1/load. By the mean distance, RED chooses 2 p_b / (1 + p_b)
+    // of all packets, which gives p_b and with it the average.
     for load in [1.005, 1.01, 1.02] {
         let red = Red::default();
         let (link, queue) = overload(red, load, 1_000, Ecn::NotCapable);
@@ -137,7 +137,7 @@ fn under_steady_overload_the_queue_settles_where_the_formula_says() {
         assert_eq!(l.forced_dropped().packets, 0, "at {load}");
         let share = excess / (2.0 - excess);
         let average = red.min + (red.max - red.min) * share / red.max_p;
-        // And on average half of the packet that is being sent.
+        // On average, half of the packet in transmission remains to be sent.
         near(&format!("wait at {load}"), queue, average + 0.5, 0.1);
     }
 }
@@ -145,7 +145,7 @@ fn under_steady_overload_the_queue_settles_where_the_formula_says() {
 #[test]
 fn far_too_much_is_dropped_by_force_and_gently_by_chance() {
     let (link, queue) = overload(Red::default(), 1.5, 100, Ecn::NotCapable);
-    // Two out of three fit; at most 2 max_p of them are chosen by chance.
+    // Two packets out of three fit; at most 2 max_p of them are chosen at random.
     let l = link.ledger();
     near("drops", l.queue_dropped.packets as f64 / l.offered.packets as f64, 1.0 / 3.0, 0.01);
     assert!(l.forced_dropped().packets > 8 * l.early_dropped.packets, "{l:?}");
@@ -163,13 +163,13 @@ fn far_too_much_is_dropped_by_force_and_gently_by_chance() {
 fn what_can_be_marked_is_marked_and_stays() {
     let marking = Red { ecn: true, ..Red::default() };
     for ecn in [Ecn::Ect0, Ecn::Ect1] {
-        // Nobody slows down: the average rises to max, where force begins.
+        // No sender slows down, so the average rises to max, where forced drops begin.
         let l = overload(marking, 1.01, 100, ecn).0.ledger();
         assert!(l.marked.packets > 500, "{l:?}");
         assert_eq!(l.early_dropped.packets, 0);
         assert!(l.forced_dropped().packets > 500, "{l:?}");
     }
-    // Marked on the way already: neither dropped nor counted again.
+    // Packets marked upstream are neither dropped nor counted again.
     let l = overload(marking, 1.01, 100, Ecn::Marked).0.ledger();
     assert_eq!((l.marked.packets, l.early_dropped.packets), (0, 0));
     let without = overload(marking, 1.01, 100, Ecn::NotCapable).0.ledger();
@@ -177,7 +177,7 @@ fn what_can_be_marked_is_marked_and_stays() {
     assert_eq!(without.marked.packets, 0);
     assert!(without.early_dropped.packets > 500);
 
-    // From max on chance drops, though it could mark.
+    // From max on, the random choice drops packets although it could mark them.
     let gentle = Red { gentle: true, ..marking };
     let mut red = state(gentle);
     red.average = 29.0;
@@ -190,7 +190,7 @@ fn what_can_be_marked_is_marked_and_stays() {
 
 #[test]
 fn the_buffer_has_an_end_all_the_same() {
-    // A slow average lets a sudden burst of 200 in, as far as there is room.
+    // A slowly moving average admits a sudden burst of 200, as far as there is room.
     let model = LinkModel {
         rate: Some(RATE),
         queue: Queue::Red(Red { limit: 50, ..Red::default() }),
