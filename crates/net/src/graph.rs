@@ -1,4 +1,4 @@
-//! Hosts, routers, edges, and which way leads where.
+//! Hosts, routers, edges, and the routes between them.
 
 use crate::ledger::VertexLedger;
 use crate::network::HOP_LIMIT;
@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trunkline_base::link_model::InvalidModel;
 
-/// Which host or router of a network: an index, in the order of adding.
+/// A host or router of a network: an index, in the order of adding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct VertexId(pub u32);
 
@@ -19,25 +19,23 @@ impl fmt::Display for VertexId {
     }
 }
 
-/// Which edge of a network: an index, in the order of connecting. An edge has
-/// two directions.
+/// An edge of a network: an index, in the order of connecting. An edge has two directions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EdgeId(pub u32);
 
 impl EdgeId {
-    /// From the first end that was named to the second.
+    /// The direction from the first endpoint of the edge to the second.
     pub fn forward(self) -> DirectionId {
         DirectionId(2 * self.0)
     }
 
-    /// From the second end to the first.
+    /// The direction from the second endpoint of the edge to the first.
     pub fn reverse(self) -> DirectionId {
         DirectionId(2 * self.0 + 1)
     }
 }
 
-/// One direction of an edge: twice the edge's number, one more for the
-/// reverse.
+/// One direction of an edge: twice the edge's number, plus one for the reverse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct DirectionId(pub u32);
 
@@ -48,7 +46,7 @@ impl fmt::Display for DirectionId {
 }
 
 impl DirectionId {
-    /// The edge that it is one direction of.
+    /// The edge that this is a direction of.
     pub fn edge(self) -> EdgeId {
         EdgeId(self.0 / 2)
     }
@@ -59,28 +57,28 @@ impl DirectionId {
     }
 }
 
-/// How a network finds its routes.
+/// The method by which a network finds its routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Routing {
-    /// By the least sum of the delays that the edges were connected with; of
-    /// those by the fewest edges, then by the one connected first. A
-    /// [`set_route`](crate::Network::set_route) goes before it.
+    /// The smallest sum of the delays that the edges were connected with; ties go to the fewest
+    /// edges, then to the edge connected first. A [`set_route`](crate::Network::set_route) takes
+    /// precedence.
     #[default]
     ShortestDelay,
-    /// Only by [`set_route`](crate::Network::set_route).
+    /// Only the routes of [`set_route`](crate::Network::set_route).
     Table,
 }
 
-/// What can't be made or changed as asked.
+/// Reasons for rejecting an edge, a model or a route.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum NetError {
-    /// A model that describes no process.
+    /// The link model is not valid.
     #[error("{0}")]
     Model(#[from] InvalidModel),
-    /// Only a direction that is first in, first out has a model.
+    /// The direction has no model, because it is over a medium.
     #[error("{0} is over a medium, which has no link model")]
     NoModel(DirectionId),
-    /// A route that begins somewhere else.
+    /// The direction of the route does not begin at this vertex.
     #[error("{1} does not begin at {0}, which the route is for")]
     NotFromHere(VertexId, DirectionId),
 }
@@ -89,32 +87,31 @@ const NONE: u32 = u32::MAX;
 
 pub(crate) struct Vertex {
     pub router: bool,
-    /// The directions that begin here.
+    /// The directions that begin at this vertex.
     out: Vec<u32>,
     pub ledger: VertexLedger,
 }
 
-/// A direction, as far as routes go.
+/// A direction, as routing sees it.
 struct Arc {
     from: u32,
     delay: u64,
 }
 
-/// Which way leads where.
+/// The topology and its routing tables.
 #[derive(Default)]
 pub(crate) struct Graph {
     pub vertices: Vec<Vertex>,
-    /// By vertex, the only direction that begins at a host, or [`NONE`]: such a host
-    /// needs no table, whoever is at the other end knows. Each packet looks here.
+    /// The only direction that begins at a host, or [`NONE`]; indexed by vertex. Such a host needs
+    /// no table: the vertex at the other end routes. Read for every packet.
     only: Vec<u32>,
     arcs: Vec<Arc>,
-    /// By direction, where it ends; each packet looks here.
+    /// The vertex where a direction ends; indexed by direction. Read for every packet.
     ends: Vec<u32>,
     routing: Routing,
-    /// Routes that were set, by where to and where.
+    /// Routes set by hand, by destination and vertex.
     set: BTreeMap<(u32, u32), u32>,
-    /// For each destination, once it is needed, the direction to take at each
-    /// vertex, or [`NONE`].
+    /// For each destination, built on first use: the direction to take at each vertex, or [`NONE`].
     tables: Vec<Option<Box<[u32]>>>,
 }
 
@@ -132,7 +129,7 @@ impl Graph {
         VertexId(self.vertices.len() as u32 - 1)
     }
 
-    /// Two directions more, there and back.
+    /// Adds two directions, one each way.
     pub fn join(&mut self, a: VertexId, b: VertexId, delays: [Duration; 2]) {
         for ((from, to), delay) in [(a, b), (b, a)].into_iter().zip(delays) {
             let delay = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
@@ -167,7 +164,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The direction to take at `at` on the way to `to`.
+    /// The direction to take at `at` towards `to`.
     #[inline]
     pub fn next_hop(&mut self, at: VertexId, to: VertexId) -> Option<DirectionId> {
         match self.only[at.0 as usize] {
@@ -187,8 +184,8 @@ impl Graph {
         Some(table[at.0 as usize]).filter(|&d| d != NONE).map(DirectionId)
     }
 
-    /// All directions that a packet takes to `to` from each place that is asked for;
-    /// `None` if it doesn't come there.
+    /// Returns a function from a vertex to all directions that a packet takes from there to `to`;
+    /// `None` if it doesn't get there.
     pub fn paths(&self, to: VertexId) -> impl Fn(VertexId) -> Option<Vec<DirectionId>> {
         let kept = self.tables.get(to.0 as usize).and_then(Option::as_deref);
         let table = kept.map_or_else(|| Cow::Owned(self.table(to).into_vec()), Cow::Borrowed);
@@ -221,11 +218,11 @@ impl Graph {
         table
     }
 
-    /// Dijkstra's algorithm from the destination backwards. Hosts pass nothing
-    /// on, so no way leads through one.
+    /// Dijkstra's algorithm, backwards from the destination. Hosts forward nothing, so no route
+    /// leads through one.
     fn shortest(&self, to: VertexId) -> Box<[u32]> {
         let unreached = (u64::MAX, u32::MAX, NONE);
-        // Delay, edges, first direction: the smaller is the better.
+        // Delay, edges, first direction: smaller is better.
         let mut best = vec![unreached; self.vertices.len()];
         let mut queue = BinaryHeap::from([Reverse((0u64, 0u32, to.0))]);
         best[to.0 as usize] = (0, 0, NONE);
@@ -236,7 +233,7 @@ impl Graph {
                 continue;
             }
             for &out in &vertex.out {
-                // The other direction of the same edge leads here.
+                // The other direction of this edge leads to this vertex.
                 let arc = &self.arcs[(out ^ 1) as usize];
                 let found = (delay.saturating_add(arc.delay), edges + 1, out ^ 1);
                 if arc.from != to.0 && found < best[arc.from as usize] {

@@ -1,34 +1,33 @@
-//! What became of whose packets.
+//! Packet counts by direction, vertex and class.
 
 use crate::packet::{Class, DropReason};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::Count;
 
-/// The most bins of a record: a week of seconds.
+/// Maximum number of bins of a record: a week of seconds.
 pub const MAX_BINS: usize = 604_800;
 
-/// What one direction of an edge did, to all packets or to those of one class:
-/// `offered = arrived + lost + queue_dropped + no_room + under way`, in packets
-/// and in bytes.
+/// Totals of one direction of an edge, over all packets or those of one class: `offered = arrived +
+/// lost + queue_dropped + no_room + under way`, in packets and in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EdgeLedger {
-    /// Everything that was to go this way.
+    /// All packets routed to this direction.
     pub offered: Count,
-    /// Has come out at the far end.
+    /// Packets that came out at the far end.
     pub arrived: Count,
-    /// Lost on the wire.
+    /// Packets lost on the wire.
     pub lost: Count,
-    /// Turned away by the queue.
+    /// Packets rejected by the queue.
     pub queue_dropped: Count,
-    /// Dropped because the network holds no more packets.
+    /// Packets dropped because the network had reached its packet limit.
     pub no_room: Count,
-    /// Marked by the queue (RFC 3168) and not dropped by it.
+    /// Packets marked by the queue (RFC 3168) and not dropped by it.
     pub marked: Count,
 }
 
 impl EdgeLedger {
-    /// Neither out nor dropped yet.
+    /// Returns the packets that have neither come out nor been dropped.
     pub fn under_way(&self) -> Count {
         let gone = [self.arrived, self.lost, self.queue_dropped, self.no_room];
         Count {
@@ -37,7 +36,7 @@ impl EdgeLedger {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of both ledgers.
     pub fn plus(&self, other: &EdgeLedger) -> EdgeLedger {
         EdgeLedger {
             offered: sum(self.offered, other.offered),
@@ -54,30 +53,30 @@ fn sum(a: Count, b: Count) -> Count {
     Count { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
 }
 
-/// What a host or router dropped itself.
+/// Packets dropped by a host or router itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VertexLedger {
-    /// For want of a route.
+    /// Packets without a route.
     pub no_route: Count,
-    /// Passed on too often.
+    /// Packets forwarded too often.
     pub hop_limit: Count,
-    /// Came to a host that they were not for.
+    /// Packets that arrived at a host other than their destination.
     pub stray: Count,
 }
 
-/// What became of the packets of a class, from end to end: `sent = delivered +
-/// dropped for each reason + under way`, in packets and in bytes.
+/// End-to-end totals of a class: `sent = delivered + dropped for each reason + under way`, in
+/// packets and in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flow {
-    /// Handed to [`Network::send`](crate::Network::send).
+    /// Packets passed to [`Network::send`](crate::Network::send).
     pub sent: Count,
-    /// Handed out by [`Network::poll`](crate::Network::poll).
+    /// Packets returned by [`Network::poll`](crate::Network::poll).
     pub delivered: Count,
     dropped: [Count; DropReason::ALL.len()],
 }
 
 impl Flow {
-    /// Dropped for this reason, wherever.
+    /// Returns the packets dropped for this reason, anywhere.
     pub fn dropped(&self, why: DropReason) -> Count {
         self.dropped[why as usize]
     }
@@ -86,21 +85,21 @@ impl Flow {
         self.dropped[why as usize].add(bytes);
     }
 
-    /// Dropped for any reason.
+    /// Returns the packets dropped for any reason.
     pub fn all_dropped(&self) -> Count {
         self.dropped.iter().fold(Count::default(), |a, b| sum(a, *b))
     }
 }
 
-/// Which bins of time to keep: `count` of `width` each, the first from `from`
-/// on. What happens before or after them is in the ledgers alone.
+/// The time bins to record: `count` of `width` each, starting at `from`. Events before or after
+/// them are counted in the ledgers only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bins {
-    /// Where the first begins.
+    /// Start of the first bin.
     pub from: Time,
-    /// How long each is; at least 1 ns.
+    /// Width of each bin; at least 1 ns.
     pub width: Duration,
-    /// How many there are, at most [`MAX_BINS`].
+    /// Number of bins, at most [`MAX_BINS`].
     pub count: usize,
 }
 
@@ -114,18 +113,18 @@ impl Bins {
     }
 }
 
-/// What happened to a class in one bin of time.
+/// Packets of a class in one time bin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bin {
-    /// Entered the direction in this time.
+    /// Packets that entered the direction in this bin.
     pub offered: Count,
-    /// Came out in this time.
+    /// Packets that came out in this bin.
     pub arrived: Count,
-    /// Dropped, as was decided in this time.
+    /// Packets whose drop was decided in this bin.
     pub dropped: Count,
 }
 
-/// What a direction keeps for each class, by its number.
+/// Ledgers and bins of a direction, by class number.
 #[derive(Default)]
 pub(crate) struct Ledgers {
     classes: Vec<PerClass>,
@@ -139,7 +138,7 @@ struct PerClass {
 }
 
 impl Ledgers {
-    /// Starts a record anew.
+    /// Starts a new record.
     pub fn record(&mut self, bins: Bins) {
         self.record = Some(bins);
         self.classes.iter_mut().for_each(|c| c.bins.clear());
@@ -171,7 +170,7 @@ impl Ledgers {
         self.classes.resize_with(at + 1, PerClass::default);
     }
 
-    /// Counts in the bin of `now`, if one is kept.
+    /// Counts in the bin that contains `now`, if there is one.
     #[cold]
     fn bin(&mut self, now: Time, class: Class, count: impl FnOnce(&mut Bin)) {
         let Some((bin, all)) = self.record.and_then(|r| Some((r.at(now)?, r.count.min(MAX_BINS))))
@@ -180,7 +179,7 @@ impl Ledgers {
         };
         let bins = &mut self.class(class).bins;
         if bins.is_empty() {
-            // Once for each class, so that no packet later allocates.
+            // Reserved once per class, so that no packet allocates later.
             bins.reserve_exact(all);
         }
         if bin >= bins.len() {
@@ -209,7 +208,7 @@ impl Ledgers {
         }
     }
 
-    /// Counts what an edge drops: a loss, its queue's, or for want of room.
+    /// Counts a drop on an edge: lost, rejected by the queue, or over the packet limit.
     pub fn dropped(&mut self, now: Time, class: Class, why: DropReason, bytes: usize) {
         let ledger = &mut self.class(class).ledger;
         match why {

@@ -1,23 +1,21 @@
-//! A modelled network, for whoever has packets and a clock: a simulator's
-//! virtual one or a relay's real one.
+//! A modelled network, driven by packets and a clock: the virtual clock of a simulator or the real
+//! one of a relay.
 //!
-//! A [`Network`] has hosts, where packets begin and end; routers, which pass
-//! them on; and edges between any two of them. Each direction of an edge is
-//! impaired by itself: by a [`LinkModel`](trunkline_base::link_model::LinkModel),
-//! whose queue is first in, first out, or by a [`Medium`] with time of its own,
-//! which can't say at once when a packet will arrive. A machine with two
-//! network interfaces is two hosts here.
+//! A [`Network`] has hosts, where packets begin and end; routers, which forward them; and edges
+//! between any two of them. Each direction of an edge is impaired independently: by a
+//! [`LinkModel`](trunkline_base::link_model::LinkModel), whose queue is first in, first out, or by
+//! a [`Medium`], which schedules packets itself and cannot tell an arrival time in advance. A
+//! machine with two network interfaces is two hosts here.
 //!
-//! Three verbs: [`send`](Network::send) a packet, ask for the
-//! [`next_timeout`](Network::next_timeout), [`poll`](Network::poll) what has
-//! arrived. What happened to whom is in ledgers: per direction and flow class
-//! ([`Network::ledger_of`]), per class over all ([`Network::flow`]), and, where
-//! asked for, in bins of time ([`Network::record`]). Everything that is sent is
-//! delivered, dropped for a [`DropReason`], or under way.
+//! Three verbs: [`send`](Network::send) a packet, read the [`next_timeout`](Network::next_timeout),
+//! [`poll`](Network::poll) for arrivals. Ledgers count every packet: per direction and flow class
+//! ([`Network::ledger_of`]), per class over the whole network ([`Network::flow`]), and, on request,
+//! in time bins ([`Network::record`]). Every packet sent is delivered, dropped for a
+//! [`DropReason`], or under way.
 //!
-//! Nothing here reads a clock, draws entropy or opens a socket. The same seed
-//! and the same calls give the same deliveries on every machine. What happens
-//! at one time happens in the order in which it was caused: see [`Moment`].
+//! Nothing here reads a clock, draws entropy or opens a socket. The same seed and the same calls
+//! give the same deliveries on every machine. Events at the same time happen in the order in which
+//! they were caused: see [`Moment`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -52,7 +50,7 @@
 //! };
 //! let (header, payload) = net.open(&delivery);
 //! assert_eq!((now, header.to.port, payload.len()), (Time::from_millis(3), 5_000, 77));
-//! // Its memory is used again.
+//! // The network reuses its memory.
 //! net.release(delivery, payload);
 //! assert_eq!(net.ledger_of(bottleneck.forward(), Class(3)).arrived.bytes, 125);
 //! # Ok::<(), trunkline_net::NetError>(())

@@ -1,64 +1,61 @@
-//! Media with time of their own: where when a packet arrives depends on what
-//! comes after it.
+//! Media that schedule packets themselves, where the arrival of a packet may depend on later ones.
 
 use crate::packet::Class;
 use core::any::Any;
 use trunkline_base::Time;
 use trunkline_base::link_model::Cause;
 
-/// Which medium of a network: an index, in the order of adding.
+/// A medium of a network: an index, in the order of adding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MediumId(pub u32);
 
-/// Which packet: a medium gives it back with what became of the packet, and it
-/// has no meaning after that.
+/// Identifies a packet to a medium, which returns the key with the packet's outcome. After that,
+/// the key is meaningless.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PacketKey(pub(crate) u32);
 
 /// A packet, as a medium sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Which packet this is of.
+    /// Key to return with the packet's outcome.
     pub key: PacketKey,
-    /// Which of the directions that share the medium it enters, by the number
-    /// that [`Network::connect_over`](crate::Network::connect_over) was told.
+    /// The lane that the packet enters: one of the directions that share the medium, as numbered in
+    /// [`Network::connect_over`](crate::Network::connect_over).
     pub lane: u32,
-    /// Its length on the wire in bytes, without what the medium itself adds.
+    /// Length on the wire in bytes, without what the medium itself adds.
     pub bytes: u32,
-    /// The TOS byte, by whose DSCP a medium may tell classes of traffic apart.
+    /// The TOS byte, whose DSCP a medium may use to classify traffic.
     pub tos: u8,
-    /// In whose ledgers it counts; no reason to treat it otherwise.
+    /// The class of the ledgers; it must not influence how the packet is treated.
     pub class: Class,
 }
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// Which packet this is of.
+    /// Key of the packet, from its [`Frame`].
     pub key: PacketKey,
-    /// It has arrived, with this TOS byte; or why it never will.
+    /// The TOS byte with which the packet arrived, or the reason why it never will.
     pub outcome: Result<u8, Cause>,
 }
 
-/// A medium that several directions share, and that decides in its own time
-/// which packet goes next: a radio channel, or a scheduler with more than one
-/// queue.
+/// A medium that several directions share, and that decides by its own schedule which packet goes
+/// next: a radio channel, or a scheduler with more than one queue.
 ///
-/// Each packet that it takes it gives back exactly once. It bounds by itself
-/// what waits in it.
+/// It returns each accepted packet exactly once, and bounds its queues itself.
 pub trait Medium: Any {
-    /// Takes a packet at `now`.
+    /// Accepts a packet at `now`.
     ///
     /// # Errors
     ///
-    /// Why it turns the packet away at once; then it has forgotten its key.
+    /// Returns the reason for rejecting the packet at once; its key is then void.
     fn offer(&mut self, now: Time, frame: &Frame) -> Result<(), Cause>;
 
-    /// When it wants to be polled; [`Time::NEVER`] if only after the next
-    /// packet. It may be polled earlier. What has passed means now, and if it
-    /// asks for that again without an outcome, a nanosecond later.
+    /// The time of the next poll; [`Time::NEVER`] if only a further packet can cause one. It may be
+    /// polled earlier. A time in the past means now, and if it is returned again without an
+    /// outcome, a nanosecond later.
     fn next_timeout(&self) -> Time;
 
-    /// An outcome that is certain at `now`; asked until there is no other.
+    /// Returns an outcome that is certain at `now`; called until there is none left.
     fn poll(&mut self, now: Time) -> Option<Done>;
 }

@@ -1,55 +1,54 @@
-//! When something happens, and what of one time happens first.
+//! Event times, and the order of events at the same time.
 
 use core::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use trunkline_base::Time;
 
-/// A time, and the order within it: of what happens at one time, what was
-/// caused first happens first.
+/// A time, and an order within it: events at the same time happen in the order in which they were
+/// caused.
 ///
-/// The order is that in which [`Network::moment`](crate::Network::moment) and
-/// the network itself drew from one counter. So a driver that keeps a queue of
-/// timers of its own beside the network's, with moments that it drew here, has
-/// one total order over both.
+/// The order is that in which [`Network::moment`](crate::Network::moment) and the network itself
+/// drew from one counter. A driver with a timer queue of its own that uses these moments thus has
+/// one total order over its events and the network's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Moment {
-    /// The time, by the clock of whoever drives the network.
+    /// The time, on the clock that drives the network.
     pub at: Time,
     order: u64,
 }
 
 impl Moment {
-    /// After everything.
+    /// The moment after everything.
     pub const NEVER: Moment = Moment::end_of(Time::NEVER);
 
-    /// After everything that happens at `at`, and before what is later.
+    /// The moment after everything at `at`, and before everything later.
     pub const fn end_of(at: Time) -> Moment {
         Moment { at, order: u64::MAX }
     }
 
-    /// The `order`-th moment that is given out, at `at`.
+    /// The `order`-th moment given out, at `at`.
     pub(crate) const fn numbered(at: Time, order: u64) -> Moment {
         Moment { at, order }
     }
 
-    /// As one number, which takes one comparison and no branch.
+    /// Packs the moment into one number, which compares without a branch.
     #[inline]
     fn key(self) -> u128 {
         u128::from(self.at.as_nanos()) << 64 | u128::from(self.order)
     }
 }
 
-/// What is planned, by moment.
+/// A queue of planned events, ordered by moment.
 ///
-/// A driver that has events of its own beside the network's keeps them in one of
-/// these, with moments from [`Network::moment`](crate::Network::moment).
+/// A driver with events of its own besides the network's keeps them in a schedule, with moments
+/// from [`Network::moment`](crate::Network::moment).
 pub struct Schedule<E> {
     heap: BinaryHeap<Planned<E>>,
 }
 
-/// The one of the earliest moment is the greatest, as a heap has it on top. No two
-/// moments are equal, so what is planned never counts.
+/// A planned event. The earliest is the greatest, since a heap has the greatest on top. No two
+/// moments are equal, so the event never takes part in comparisons.
 struct Planned<E> {
     moment: Moment,
     event: E,
@@ -84,32 +83,32 @@ impl<E> Default for Schedule<E> {
 }
 
 impl<E: Copy> Schedule<E> {
-    /// Plans that `event` happens at `moment`.
+    /// Plans `event` for `moment`.
     #[inline]
     pub fn push(&mut self, moment: Moment, event: E) {
         self.heap.push(Planned { moment, event });
     }
 
-    /// When the next event happens; [`Moment::NEVER`] if there is none.
+    /// The moment of the next event; [`Moment::NEVER`] if there is none.
     #[inline]
     pub fn next(&self) -> Moment {
         self.heap.peek().map_or(Moment::NEVER, |next| next.moment)
     }
 
-    /// Takes out the next event.
+    /// Removes and returns the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Moment, E)> {
         self.heap.pop().map(|next| (next.moment, next.event))
     }
 
-    /// The next event, if it happens before `end`; it stays the next.
+    /// The next event, if it happens before `end`; the event stays in the schedule.
     #[inline]
     pub(crate) fn peek_before(&self, end: Moment) -> Option<(Time, E)> {
         let next = self.heap.peek()?;
         (next.moment.key() < end.key()).then_some((next.moment.at, next.event))
     }
 
-    /// Puts off the next event, or removes it.
+    /// Postpones the next event, or removes it.
     #[inline]
     pub(crate) fn put_off(&mut self, until: Option<Moment>) {
         match (until, self.heap.peek_mut()) {
@@ -119,7 +118,7 @@ impl<E: Copy> Schedule<E> {
         }
     }
 
-    /// How many events are planned.
+    /// Number of planned events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }

@@ -1,4 +1,4 @@
-//! The network itself.
+//! Packets on the move: the driver's interface and the event loop.
 
 use crate::graph::{DirectionId, EdgeId, Graph, NetError, Routing, VertexId};
 use crate::ledger::{Bin, Bins, EdgeLedger, Flow, Ledgers, VertexLedger};
@@ -13,18 +13,16 @@ use std::collections::VecDeque;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Cause, Ecn, Impairment, Ledger, LinkModel, Verdict};
 
-/// How many routers pass a packet on before one drops it: the limit that hosts
-/// set by default (RFC 1700).
+/// Number of routers that forward a packet before one drops it: the limit that hosts set by default
+/// (RFC 1700).
 pub const HOP_LIMIT: u8 = 64;
 
-/// How many packets are under way at most, if nothing else is said.
+/// Default limit on the number of packets under way.
 pub const MAX_UNDER_WAY: usize = 1 << 22;
 
-/// Hosts, routers, edges, and the packets on them. The crate's documentation
-/// has an example.
+/// Hosts, routers, edges, and the packets on them. The crate's documentation has an example.
 ///
-/// An id of another network is a mistake in the program: methods panic on one
-/// that is not there.
+/// Using an id of another network is a bug: methods panic on an id that does not exist.
 pub struct Network<T = ()> {
     seed: u64,
     limit: usize,
@@ -33,18 +31,18 @@ pub struct Network<T = ()> {
     media: Vec<Shared>,
     pool: Pool,
     schedule: Schedule<Event>,
-    /// Counts the moments that were given out.
+    /// Number of moments given out so far.
     moments: u64,
     flows: Vec<Flow>,
     tap: T,
 }
 
-/// Something that happens in the network.
+/// A scheduled event of the network.
 #[derive(Clone, Copy)]
 enum Event {
-    /// The first of the packets in this direction comes out of it.
+    /// The first of the packets in this direction comes out.
     Arrival(u32),
-    /// This medium asked to be polled.
+    /// This medium is due to be polled.
     Medium(u32),
 }
 
@@ -52,16 +50,16 @@ enum Event {
 struct Direction {
     carrier: Carrier,
     ledgers: Ledgers,
-    /// When which packet comes out, as far as that is known: in this order, for
-    /// none overtakes another. Only the first is in the schedule.
+    /// Known arrivals in this direction, in order, as no packet overtakes another. Only the first
+    /// is in the schedule.
     coming: VecDeque<(Moment, u32)>,
-    /// Packets that began their way here.
+    /// Number of packets sent by hosts that started in this direction, modulo 65,536.
     begun: u16,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all are, and each packet looks there")]
 enum Carrier {
-    /// First in, first out; the arrival is known at once.
+    /// First in, first out; the arrival time is known at once.
     Fifo(Impairment),
     Medium {
         medium: u32,
@@ -71,21 +69,21 @@ enum Carrier {
 
 struct Shared {
     medium: Box<dyn Medium>,
-    /// When it will be polled, each earlier than the one before. A medium that
-    /// wants that later than the earliest is polled early; so nothing in the
-    /// schedule is ever void, and they can't pile up.
+    /// Scheduled polls, each earlier than the one before. A medium that wants to be polled later
+    /// than the earliest is polled early; so no scheduled poll is ever void, and polls can't pile
+    /// up.
     wakes: Vec<Time>,
 }
 
 impl Network {
-    /// An empty network. Everything random in it follows from `seed`.
+    /// Creates an empty network. All its randomness follows from `seed`.
     pub fn new(seed: u64) -> Network {
         Network::with_tap(seed, ())
     }
 }
 
 impl<T: Tap> Network<T> {
-    /// As [`Network::new`], with somebody who looks on.
+    /// Creates a network as [`Network::new`] does, with an observer.
     pub fn with_tap(seed: u64, tap: T) -> Network<T> {
         Network {
             seed,
@@ -101,39 +99,38 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// How routes are found from now on.
+    /// Sets the method by which routes are found from now on.
     pub fn set_routing(&mut self, routing: Routing) {
         self.graph.set_routing(routing);
     }
 
-    /// Drops what is sent while `packets` are under way.
+    /// Limits the packets under way to `packets`; those sent beyond are dropped.
     pub fn set_limit(&mut self, packets: usize) {
         self.limit = packets;
     }
 
-    /// Takes memory for a payload of `bytes` wherever a packet is the first in its
-    /// place, so that none of at most that length grows it: [`Network::set_limit`]
-    /// bounds bytes then, too.
+    /// Allocates `bytes` of payload memory with each new packet slot, so that a payload of at most
+    /// that length never grows it. [`Network::set_limit`] then bounds the memory in bytes, too.
     pub fn set_payload_memory(&mut self, bytes: usize) {
         self.pool.payload = bytes;
     }
 
-    /// A place where packets begin and end.
+    /// Adds a host, where packets begin and end.
     pub fn host(&mut self) -> VertexId {
         self.graph.add(false)
     }
 
-    /// A place where packets are passed on.
+    /// Adds a router, which forwards packets.
     pub fn router(&mut self) -> VertexId {
         self.graph.add(true)
     }
 
-    /// An edge from `a` to `b` and back, each direction first in, first out, with
-    /// random numbers of its own.
+    /// Adds an edge from `a` to `b` and back. Each direction is first in, first out, and has its
+    /// own random numbers.
     ///
     /// # Errors
     ///
-    /// [`NetError::Model`]; then nothing has changed.
+    /// Returns [`NetError::Model`], and then changes nothing.
     pub fn connect(
         &mut self,
         a: VertexId,
@@ -144,14 +141,13 @@ impl<T: Tap> Network<T> {
         self.connect_streams(a, b, forward, reverse, self.directions.len() as u64)
     }
 
-    /// As [`Network::connect`], with stream `stream` of the seed forward and the
-    /// next one back: directions with one stream meet the same losses and jitter,
-    /// as far as their models are alike. By itself an edge has the numbers of its
-    /// directions.
+    /// Adds an edge as [`Network::connect`] does, with random stream `stream` forward and the next
+    /// one in reverse. Directions with the same stream meet the same losses and jitter, as far as
+    /// their models agree. The default stream is the direction's number.
     ///
     /// # Errors
     ///
-    /// As [`Network::connect`].
+    /// Fails as [`Network::connect`] does.
     pub fn connect_streams(
         &mut self,
         a: VertexId,
@@ -167,14 +163,14 @@ impl<T: Tap> Network<T> {
         Ok(self.join(a, b, delays, carriers))
     }
 
-    /// A medium, for [`Network::connect_over`].
+    /// Adds a medium, for [`Network::connect_over`].
     pub fn medium(&mut self, medium: impl Medium) -> MediumId {
         self.media.push(Shared { medium: Box::new(medium), wakes: Vec::new() });
         MediumId(self.media.len() as u32 - 1)
     }
 
-    /// Looks at a medium or changes it at `now`, and polls it when it wants to be
-    /// after that; `None` if it is of another type.
+    /// Inspects or changes a medium at `now`, and schedules its next poll; `None` if the medium is
+    /// of another type.
     pub fn with_medium<M: Medium, R>(
         &mut self,
         now: Time,
@@ -187,8 +183,8 @@ impl<T: Tap> Network<T> {
         Some(seen)
     }
 
-    /// An edge whose directions are two lanes of a medium, forward and reverse.
-    /// `delay` is what routes reckon with, for each.
+    /// Adds an edge whose directions are two lanes of a medium, forward and reverse. Routing counts
+    /// `delay` for each.
     pub fn connect_over(
         &mut self,
         a: VertexId,
@@ -218,12 +214,12 @@ impl<T: Tap> Network<T> {
         EdgeId(self.directions.len() as u32 / 2 - 1)
     }
 
-    /// Sends what comes to `at` on its way to `to` in this direction, whatever is
-    /// shorter. A host with one edge always sends there.
+    /// Routes packets for `to` at `at` in this direction, even if another is shorter. A host with a
+    /// single edge always uses that one.
     ///
     /// # Errors
     ///
-    /// [`NetError::NotFromHere`].
+    /// Returns [`NetError::NotFromHere`].
     pub fn set_route(
         &mut self,
         at: VertexId,
@@ -233,14 +229,13 @@ impl<T: Tap> Network<T> {
         self.graph.set_route(at, to, direction)
     }
 
-    /// The directions that a packet takes from one host to another, in order; `None`
-    /// if it doesn't come there: for want of a route, or since it goes in circles
-    /// or to another host.
+    /// The directions that a packet takes from one host to another, in order; `None` if it doesn't
+    /// get there: there is no route, or the route is a loop or leads to another host.
     pub fn path(&self, from: VertexId, to: VertexId) -> Option<Vec<DirectionId>> {
         self.graph.paths(to)(from)
     }
 
-    /// As [`Network::path`], from many places to one: routes to there are found once.
+    /// Computes [`Network::path`] from many vertices to one: the routes are found once.
     pub fn paths(&self, to: VertexId) -> impl Fn(VertexId) -> Option<Vec<DirectionId>> {
         self.graph.paths(to)
     }
@@ -250,12 +245,12 @@ impl<T: Tap> Network<T> {
         self.graph.next_hop(at, to)
     }
 
-    /// Gives a direction another model from now on; see [`Impairment::change`].
-    /// Routes stay as they are.
+    /// Replaces the model of a direction from now on; see [`Impairment::change`]. Routes do not
+    /// change.
     ///
     /// # Errors
     ///
-    /// [`NetError::Model`] or [`NetError::NoModel`]; then nothing has changed.
+    /// Returns [`NetError::Model`] or [`NetError::NoModel`], and then changes nothing.
     pub fn change(&mut self, direction: DirectionId, model: LinkModel) -> Result<(), NetError> {
         match &mut self.directions[direction.0 as usize].carrier {
             Carrier::Fifo(fifo) => Ok(fifo.change(model)?),
@@ -270,20 +265,19 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// What a direction does now; `None` if it is over a medium.
+    /// The current model of a direction; `None` if it is over a medium.
     pub fn model(&self, direction: DirectionId) -> Option<&LinkModel> {
         self.fifo(direction).map(Impairment::model)
     }
 
-    /// What the model of a direction has decided, which counts a packet as
-    /// delivered as soon as it is on its way; `None` if it is over a medium.
+    /// The decisions of a direction's model, which counts a packet as delivered once its arrival is
+    /// decided; `None` if the direction is over a medium.
     pub fn decided(&self, direction: DirectionId) -> Option<Ledger> {
         self.fifo(direction).map(Impairment::ledger)
     }
 
-    /// Sends a packet at `now`: puts it on the first edge of its way, or drops
-    /// it. A `now` before what has happened counts as far as queues go as the
-    /// present.
+    /// Sends a packet at `now`: puts it on the first edge of its route, or drops it. For the
+    /// queues, a `now` in the past counts as the present.
     pub fn send(&mut self, now: Time, packet: &Packet<'_>) {
         let flow = flow(&mut self.flows, packet.class);
         flow.sent.add(packet.bytes as usize);
@@ -326,19 +320,19 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// When something happens next; [`Time::NEVER`] if nothing does.
+    /// The time of the next event; [`Time::NEVER`] if there is none.
     pub fn next_timeout(&self) -> Time {
         self.schedule.next().at
     }
 
-    /// What has arrived by `now` and was not handed out yet, one by one: ask
-    /// until there is no more. Each goes back to [`Network::release`].
+    /// Returns the next packet that has arrived by `now`; call it until it returns `None`. Give
+    /// each delivery back to [`Network::release`].
     pub fn poll(&mut self, now: Time) -> Option<Delivery> {
         self.poll_before(Moment::end_of(now))
     }
 
-    /// As [`Network::poll`], of what arrives before `end`; nothing at or after it
-    /// happens yet.
+    /// Polls as [`Network::poll`] does, for arrivals before `end`; nothing at or after it happens
+    /// yet.
     pub fn poll_before(&mut self, end: Moment) -> Option<Delivery> {
         while let Some((now, event)) = self.schedule.peek_before(end) {
             match event {
@@ -361,10 +355,10 @@ impl<T: Tap> Network<T> {
         None
     }
 
-    /// The packet in `slot` will come out of its direction at `at`.
+    /// Schedules the packet in `slot` to come out of its direction at `at`.
     #[inline]
     fn comes_out(&mut self, at: Time, slot: u32) {
-        // Nothing happens at the end of time.
+        // An arrival at the end of time never happens.
         if at == Time::NEVER {
             return;
         }
@@ -377,38 +371,36 @@ impl<T: Tap> Network<T> {
         coming.push_back((moment, slot));
     }
 
-    /// A moment at `at`, after all moments at that time that were asked for
-    /// before, and all that the network has planned.
+    /// Returns a moment at `at`, after all moments at that time that were given out before, and
+    /// after all events that the network has planned.
     #[inline]
     pub fn moment(&mut self, at: Time) -> Moment {
         self.moments += 1;
         Moment::numbered(at, self.moments)
     }
 
-    /// A packet that has arrived: what is known of it, and its payload, which is
-    /// empty from then on.
+    /// Returns the header of an arrived packet and takes its payload, which is empty from then on.
     #[inline]
     pub fn open(&mut self, delivery: &Delivery) -> (Header, Vec<u8>) {
         let slot = &mut self.pool.slots[delivery.slot as usize];
         (slot.header, core::mem::take(&mut slot.payload))
     }
 
-    /// Puts the payload of a packet that has arrived back, for another
-    /// [`Network::open`].
+    /// Puts back the payload of an arrived packet, for another [`Network::open`].
     pub fn close(&mut self, delivery: &Delivery, payload: Vec<u8>) {
         self.pool.slots[delivery.slot as usize].payload = payload;
     }
 
-    /// Takes back the place of a packet that has arrived, and with it memory for
-    /// another payload: best that which the packet had.
+    /// Frees the slot of an arrived packet and takes back memory for another payload: ideally the
+    /// packet's own.
     #[inline]
     pub fn release(&mut self, delivery: Delivery, memory: Vec<u8>) {
         self.pool.slots[delivery.slot as usize].payload = memory;
         self.pool.release(delivery.slot);
     }
 
-    /// A packet enters its header's direction, at a time, and whether there is room
-    /// for it. What the queue does to its TOS byte is in the header after that.
+    /// Enters a packet into its header's direction at a time, given whether the packet limit allows
+    /// it. On return, the header has the TOS byte as the queue left it.
     #[inline]
     fn enter(
         direction: &mut Direction,
@@ -450,8 +442,8 @@ impl<T: Tap> Network<T> {
         fate
     }
 
-    /// The packet in `slot` comes out of its direction: at its host, which it is
-    /// handed to, or at a router.
+    /// Takes the packet in `slot` out of its direction: delivers it at its destination, or forwards
+    /// it at a router.
     #[inline]
     fn arrive(&mut self, now: Time, slot: u32) -> Option<Delivery> {
         let Slot { header, payload, .. } = &self.pool.slots[slot as usize];
@@ -531,7 +523,7 @@ impl<T: Tap> Network<T> {
             let slot = &mut self.pool.slots[key.0 as usize];
             let carrier = &self.directions[slot.header.direction.0 as usize].carrier;
             let its = matches!(*carrier, Carrier::Medium { medium: m, .. } if m == medium);
-            // What it doesn't have it can't give back.
+            // A medium can only return a packet that it has.
             if !(its && slot.in_medium) {
                 continue;
             }
@@ -552,8 +544,7 @@ impl<T: Tap> Network<T> {
         self.arm(now + Duration::from_nanos(1), medium);
     }
 
-    /// Sees to it that a medium is polled when it wants to be, `earliest` at the
-    /// earliest.
+    /// Schedules the next poll of a medium, not before `earliest`.
     fn arm(&mut self, earliest: Time, medium: u32) {
         let shared = &mut self.media[medium as usize];
         let at = shared.medium.next_timeout();
@@ -568,60 +559,58 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// What a direction did to all packets.
+    /// Totals of a direction over all packets.
     pub fn ledger(&self, direction: DirectionId) -> EdgeLedger {
         self.directions[direction.0 as usize].ledgers.total()
     }
 
-    /// What a direction did to packets of a class.
+    /// Totals of a direction over the packets of a class.
     pub fn ledger_of(&self, direction: DirectionId, class: Class) -> EdgeLedger {
         self.directions[direction.0 as usize].ledgers.of(class)
     }
 
-    /// What a host or router dropped itself.
+    /// Packets that a host or router dropped itself.
     pub fn vertex_ledger(&self, vertex: VertexId) -> VertexLedger {
         self.graph.vertices[vertex.0 as usize].ledger
     }
 
-    /// What became of a class from end to end.
+    /// End-to-end totals of a class.
     pub fn flow(&self, class: Class) -> Flow {
         self.flows.get(usize::from(class.0)).copied().unwrap_or_default()
     }
 
-    /// Keeps from now on what a direction does to each class in bins of time; what
-    /// was kept before is forgotten.
+    /// Starts recording each class in a direction in time bins; discards any earlier record.
     pub fn record(&mut self, direction: DirectionId, bins: Bins) {
         self.directions[direction.0 as usize].ledgers.record(bins);
     }
 
-    /// The bins of [`Network::record`], up to the last in which anything happened
-    /// to the class.
+    /// The bins of [`Network::record`], up to the last one with an event of the class.
     pub fn bins(&self, direction: DirectionId, class: Class) -> &[Bin] {
         self.directions[direction.0 as usize].ledgers.bins(class)
     }
 
-    /// How many packets are under way, or delivered and not released yet.
+    /// Number of packets under way, or delivered and not yet released.
     pub fn under_way(&self) -> usize {
         self.pool.under_way()
     }
 
-    /// As [`Network::under_way`], of a class, found by looking at each.
+    /// Number of packets as in [`Network::under_way`], but of one class; visits each packet.
     pub fn under_way_of(&self, class: Class) -> usize {
         self.pool.iter().filter(|slot| slot.header.class == class).count()
     }
 
-    /// How many events are planned: arrivals, and times to poll a medium.
+    /// Number of planned events: arrivals and polls of media.
     pub fn scheduled(&self) -> usize {
         let coming: usize = self.directions.iter().map(|d| d.coming.len().saturating_sub(1)).sum();
         self.schedule.len() + coming
     }
 
-    /// The tap that looks on, as [`Network::with_tap`] was given it.
+    /// The observer, as passed to [`Network::with_tap`].
     pub fn tap(&self) -> &T {
         &self.tap
     }
 
-    /// The tap that looks on, to change it.
+    /// The observer, with mutable access.
     pub fn tap_mut(&mut self) -> &mut T {
         &mut self.tap
     }

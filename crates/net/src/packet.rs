@@ -1,28 +1,27 @@
-//! What travels.
+//! Packets, their addresses, and the reasons to drop them.
 
 use crate::graph::{DirectionId, VertexId};
 use core::fmt;
 use trunkline_base::Time;
 
-/// The most payload that a packet has, in bytes: what fits in an IP packet.
+/// Maximum payload of a packet, in bytes: what fits in an IP packet.
 pub const MAX_PAYLOAD: usize = 65_535;
 
-/// A transport protocol, by the number that IP has for it.
+/// A transport protocol, by its IP protocol number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    /// TCP (RFC 9293).
+    /// Protocol number of TCP (RFC 9293).
     pub const TCP: Protocol = Protocol(6);
-    /// UDP (RFC 768).
+    /// Protocol number of UDP (RFC 768).
     pub const UDP: Protocol = Protocol(17);
-    /// DCCP (RFC 4340).
+    /// Protocol number of DCCP (RFC 4340).
     pub const DCCP: Protocol = Protocol(33);
 
-    /// Bytes of the headers around a payload: IPv6's 40 (RFC 8200), and the
-    /// shortest that the transport has, without options: of TCP 20, of UDP 8, of
-    /// DCCP 16 (with the long sequence numbers of data packets). Of a protocol
-    /// that is not known here IPv6's alone.
+    /// Size of the headers around a payload, in bytes: IPv6's 40 (RFC 8200), plus the shortest
+    /// transport header without options: TCP 20, UDP 8, DCCP 16 (with the long sequence numbers of
+    /// data packets). For any other protocol, IPv6's alone.
     pub const fn headers(self) -> usize {
         40 + match self {
             Protocol::TCP => 20,
@@ -44,12 +43,12 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// To which flows a packet belongs, as far as ledgers go: a small number that
-/// its sender gives. It has no influence on what happens to the packet.
+/// A group of flows for the ledgers: a small number that the sender chooses. It has no influence on
+/// the packet's fate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Class(pub u8);
 
-/// A port of a host.
+/// A transport address: a host and a port on it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Endpoint {
     /// The host where packets begin or end.
@@ -58,7 +57,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// A packet as it is sent.
+/// A packet to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// The sending host and its port.
@@ -69,70 +68,70 @@ pub struct Packet<'a> {
     pub protocol: Protocol,
     /// The TOS byte: DSCP (RFC 2474) and, in its lower two bits, ECN (RFC 3168).
     pub tos: u8,
-    /// In whose ledgers it counts.
+    /// Class of the ledgers in which the packet counts.
     pub class: Class,
-    /// Its length on the wire in bytes, with all headers that take time at an
-    /// edge's rate. The payload may be shorter or longer: it is not looked at.
+    /// Length on the wire in bytes, with all headers that take time at an edge's rate. It need not
+    /// match the payload's length.
     pub bytes: u32,
-    /// What it carries, at most [`MAX_PAYLOAD`] bytes.
+    /// Payload of at most [`MAX_PAYLOAD`] bytes.
     pub payload: &'a [u8],
 }
 
-/// What the network knows of a packet beside its payload.
+/// A packet without its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// The host and port that sent the packet.
     pub from: Endpoint,
     /// The host and port that the packet is for.
     pub to: Endpoint,
-    /// Its length on the wire in bytes.
+    /// Length on the wire in bytes.
     pub bytes: u32,
-    /// The direction that it is in, or came out of last.
+    /// The direction that the packet is in, or came out of last.
     pub direction: DirectionId,
-    /// Which of its sender's packets it is: counts those that began their way
-    /// in the same direction, modulo 65,536, as IPv4's identification field.
+    /// Identification of the packet: the number of packets that started in the same direction
+    /// before it, modulo 65,536, like IPv4's identification field.
     pub number: u16,
     /// The transport protocol, by its IP protocol number.
     pub protocol: Protocol,
-    /// The TOS byte, with a mark if a queue has marked it.
+    /// The TOS byte, including any mark set by a queue.
     pub tos: u8,
-    /// In whose ledgers it counts.
+    /// Class of the ledgers in which the packet counts.
     pub class: Class,
     pub(crate) hops_left: u8,
 }
 
-/// A packet that has arrived: [`Network::open`](crate::Network::open) has the
-/// rest. Its place in the network's memory stays taken, and counts as under way,
-/// until [`Network::release`](crate::Network::release).
+/// A packet that has arrived; [`Network::open`](crate::Network::open) returns its contents. Its
+/// slot stays occupied, and counts as under way, until
+/// [`Network::release`](crate::Network::release).
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "its place stays taken until it is released"]
 pub struct Delivery {
-    /// When the packet came to the host that it is for.
+    /// Arrival time at the packet's destination.
     pub at: Time,
     pub(crate) slot: u32,
 }
 
-/// Why a packet was not delivered.
+/// Reasons for dropping a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DropReason {
     /// Lost on the wire.
     Loss,
-    /// Turned away by a queue.
+    /// Rejected by a queue.
     Queue,
-    /// As many packets are under way as the network holds.
+    /// The network had reached its limit of packets under way.
     NoRoom,
-    /// Nothing leads to where it shall go.
+    /// No route to the destination.
     NoRoute,
-    /// It has passed as many routers as a packet may: they send it in circles.
+    /// Forwarded by [`HOP_LIMIT`](crate::HOP_LIMIT) routers: a routing loop.
     HopLimit,
-    /// A route has led it to a host that it is not for.
+    /// Routed to a host that is not its destination.
     Stray,
-    /// Its payload is longer than [`MAX_PAYLOAD`].
+    /// The payload is longer than [`MAX_PAYLOAD`].
     TooLong,
 }
 
 impl DropReason {
-    /// Every reason, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [DropReason; 7] = [
         DropReason::Loss,
         DropReason::Queue,

@@ -1,15 +1,15 @@
-//! Packets under way, in memory that is used again.
+//! Packets under way, in memory that is reused.
 
 use crate::packet::Header;
 
-/// A packet under way, or a place for one.
-/// As large as a line of most processors' caches, and aligned to one.
+/// A packet under way, or a free slot for one. Its size and alignment are those of a cache line on
+/// most processors.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Slot {
     pub header: Header,
     pub payload: Vec<u8>,
-    /// Whether a medium has it.
+    /// Whether the packet is in a medium.
     pub in_medium: bool,
     used: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Slot {
 pub(crate) struct Pool {
     pub slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Bytes of memory that a new place has for its payload.
+    /// Bytes of payload memory allocated with each new slot.
     pub payload: usize,
 }
 
@@ -28,12 +28,12 @@ impl Pool {
         self.slots.len() - self.free.len()
     }
 
-    /// Everything under way, in no order that means anything.
+    /// All packets under way, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|slot| slot.used)
     }
 
-    /// The place that the next packet would get; nothing is taken yet.
+    /// The slot that the next packet would get; this does not take it.
     #[inline]
     pub fn vacant(&mut self) -> u32 {
         match self.free.last() {
@@ -50,7 +50,7 @@ impl Pool {
         index
     }
 
-    /// Takes the vacant place, whose header is there, for a packet.
+    /// Takes the vacant slot, whose header is set, for a packet.
     #[inline]
     pub fn take(&mut self, vacant: u32, payload: &[u8]) {
         let taken = self.free.pop();
@@ -61,7 +61,7 @@ impl Pool {
         slot.payload.extend_from_slice(payload);
     }
 
-    /// Frees a place, which keeps its memory.
+    /// Frees a slot, which keeps its memory.
     #[inline]
     pub fn release(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];

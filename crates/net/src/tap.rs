@@ -1,30 +1,30 @@
-//! Looking on: captures, digests, counters of one's own.
+//! Observers: captures, digests, additional counters.
 
 use crate::packet::{DropReason, Header};
 use trunkline_base::Time;
 
-/// What becomes of a packet that enters a direction.
+/// Fate of a packet that enters a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It comes out then, with this TOS byte.
+    /// The packet comes out at this time, with this TOS byte.
     Arrives(Time, u8),
-    /// It never comes out; the queue would have sent it with this TOS byte.
+    /// The packet never comes out; the queue would have sent it with this TOS byte.
     Dropped(DropReason, u8),
-    /// Its medium doesn't know yet.
+    /// Not yet decided by the medium.
     Open,
 }
 
-/// Somebody who looks on while packets pass the ends of their header's direction; nothing that it does changes what
-/// happens. `()` looks away.
+/// An observer of packets at both ends of each direction; it cannot change what happens. `()`
+/// ignores everything.
 pub trait Tap {
-    /// A packet enters a direction at `now`.
+    /// A packet enters its header's direction at `now`.
     fn sent(&mut self, _now: Time, _header: &Header, _payload: &[u8], _fate: Fate) {}
 
-    /// A packet comes out of a direction at `now`.
+    /// A packet comes out of its header's direction at `now`.
     fn arrived(&mut self, _now: Time, _header: &Header, _payload: &[u8]) {}
 
-    /// A packet whose fate was [`Fate::Open`] will never come out, as its medium
-    /// knows at `now`.
+    /// At `now`, the medium reports that a packet whose fate was [`Fate::Open`] will never come
+    /// out.
     fn dropped(&mut self, _now: Time, _header: &Header, _payload: &[u8], _why: DropReason) {}
 }
 

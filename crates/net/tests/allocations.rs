@@ -1,10 +1,10 @@
-//! A frame's way through an 802.11e cell allocates nothing, once its queues have been full.
+//! A frame's passage through an 802.11e cell allocates nothing, once the queues have been full.
 
 use trunkline_base::{Bitrate, Time};
 use trunkline_net::wifi::{Cell, Config, Counters, Msdu, Stream, Way, Ways};
 
 const STATIONS: u16 = 4;
-/// One of each category, and those of streams.
+/// A packet of each category, and those of streams.
 const PACKETS: [(Way, u8); 10] = [
     (Way::Down, 0),
     (Way::Down, 1),
@@ -18,8 +18,8 @@ const PACKETS: [(Way, u8); 10] = [
     (Way::Up, 7),
 ];
 
-/// In each millisecond one of each packet for a station in turn, which is more than there is room
-/// for: how many were taken, and how many arrived or were lost.
+/// Offers, in each millisecond, one of each packet for a station in turn, which is more than fits;
+/// returns how many were accepted, and how many arrived or were lost.
 fn play(cell: &mut Cell, ms: core::ops::Range<u64>) -> (u64, u64) {
     let (mut taken, mut ended) = (0, 0);
     for now in ms {
@@ -36,7 +36,7 @@ fn play(cell: &mut Cell, ms: core::ops::Range<u64>) -> (u64, u64) {
     (taken, ended)
 }
 
-/// Each queue to its last place, and all that comes of it to wait at once.
+/// Fills each queue completely, so that all outcomes wait at once.
 fn fill(cell: &mut Cell) {
     for station in 0..STATIONS {
         for (way, priority) in PACKETS {
@@ -69,7 +69,7 @@ fn a_frame_costs_no_allocation() {
     let before = cell.counters();
     let (mut taken, mut ended) = (0, 0);
     let counted = allocation_counter::measure(|| (taken, ended) = play(&mut cell, 6_000..10_000));
-    // Else nothing was measured.
+    // Otherwise nothing was measured.
     let Counters { contended, collisions, internal_collisions, damaged, polled, .. } =
         cell.counters();
     assert!(taken > 5_000 && ended > 5_000, "{taken} taken, {ended} ended");

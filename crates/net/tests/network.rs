@@ -1,4 +1,4 @@
-//! Single properties of the network, each with numbers worked out by hand.
+//! Individual properties of the network, each with numbers worked out by hand.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     net.send(ms(0), &packet(a, b, 1, b"nowhere"));
     assert!(drain(&mut net, ms(10)).is_empty());
     assert_eq!(net.vertex_ledger(r).no_route.packets, 1);
-    // Each believes that the other knows.
+    // Each router takes the other for the next hop.
     net.set_route(r, b, between.forward()).unwrap();
     net.set_route(s, b, between.reverse()).unwrap();
     assert_eq!(net.path(a, b), None, "in circles");
@@ -69,7 +69,7 @@ fn what_leads_nowhere_in_circles_or_astray_is_counted_where_it_ends() {
     assert_eq!(net.vertex_ledger(r).hop_limit.packets, 1);
     let passed = [between.forward(), between.reverse()].map(|d| net.ledger(d).arrived.packets);
     assert_eq!(passed.iter().sum::<u64>(), u64::from(HOP_LIMIT));
-    // A router takes one host for another.
+    // A router sends to the wrong host.
     net.set_route(s, b, to_c.forward()).unwrap();
     assert_eq!(net.path(a, b), None, "astray");
     net.send(ms(1_000), &packet(a, b, 1, b"astray"));
@@ -108,7 +108,7 @@ fn no_more_packets_than_the_limit_and_lost_ones_take_no_room() {
 fn a_medium_decides_in_its_own_time() {
     let mut net = Network::new(1);
     let (a, b) = (net.host(), net.host());
-    // 1,000 bytes take 8 ms.
+    // A packet of 1,000 bytes takes 8 ms.
     let turns = net.medium(Turns::new(Bitrate::from_bps(1_000_000), 2));
     let edge = net.connect_over(a, b, turns, [0, 1], Duration::ZERO);
     let send = |net: &mut Network, from, to, dscp: u8, number: u8, class| {
@@ -119,9 +119,9 @@ fn a_medium_decides_in_its_own_time() {
             &trunkline_net::Packet { tos: dscp << 2, ..packet },
         );
     };
-    // The first begins at once, two wait, the fourth is one too many.
+    // The first begins at once, two wait, and the fourth is rejected.
     (1..=4).for_each(|k| send(&mut net, a, b, 0, k, 1));
-    // One that came last, in the other direction, is served second.
+    // The last to arrive, in the other direction, is served second.
     send(&mut net, b, a, 46, 9, 2);
     assert_eq!(net.under_way(), 4);
     let got: Vec<_> = drain(&mut net, ms(1_000))
@@ -168,7 +168,7 @@ fn memory_is_used_again() {
             net.release(delivery, payload);
         }
     }
-    // 20 ms, a packet each: all that were ever under way.
+    // 20 ms at a packet per ms: all that were ever under way at once.
     assert!((20..=21).contains(&places.len()), "{}", places.len());
 }
 

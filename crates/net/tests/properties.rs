@@ -1,4 +1,4 @@
-//! What holds in every network.
+//! Properties of every network.
 
 mod common;
 
@@ -11,7 +11,7 @@ use trunkline_net::{Bins, Class, DirectionId, DropReason, EdgeLedger, Network, V
 
 const CLASSES: u8 = 3;
 
-/// A network as numbers: how many hosts and routers, and edges between any two.
+/// A network as numbers: hosts, routers, and edges between any two of them.
 #[derive(Clone, Debug)]
 struct Plan {
     hosts: u32,
@@ -70,14 +70,14 @@ impl Plan {
         (0..2 * self.edges.len() as u32).map(DirectionId)
     }
 
-    /// The least delay from each vertex to `to` in ms, by Bellman and Ford.
+    /// The smallest delay from each vertex to `to` in ms, by Bellman and Ford.
     fn distances(&self, to: u32) -> Vec<Option<u64>> {
         let mut best = vec![None; (self.hosts + self.routers) as usize];
         best[to as usize] = Some(0);
         for _ in 0..best.len() {
             for &(a, b, _, [there, back]) in &self.edges {
                 for (from, via, ms) in [(a, b, there), (b, a, back)] {
-                    // Hosts pass nothing on.
+                    // Hosts forward nothing.
                     let passes = via >= self.hosts || via == to;
                     let found = best[via as usize].filter(|_| passes).map(|d: u64| d + ms);
                     if let Some(found) = found {
@@ -91,7 +91,7 @@ impl Plan {
     }
 }
 
-/// Sends, and polls in between; everything delivered up to the end.
+/// Sends, and polls in between; returns every delivery up to the end.
 fn run(net: &mut Network, sends: &[Sent], end: Time) -> Vec<Came> {
     let (mut now, mut got) = (Time::ZERO, Vec::new());
     for &(gap, from, to, class, bytes) in sends {
@@ -135,13 +135,13 @@ proptest! {
             let came = got.iter().filter(|d| d.header.class == class);
             let came = came.fold(Count::default(), |mut c, d| { c.add(d.header.bytes as usize); c });
             prop_assert_eq!(flow.delivered, came);
-            // What is on all edges is what neither came nor was dropped.
+            // Packets on edges are those neither delivered nor dropped.
             let on_edges = plan.directions().map(|d| net.ledger_of(d, class).under_way());
             let on_edges = on_edges.fold(Count::default(), plus);
             prop_assert_eq!(on_edges.packets, net.under_way_of(class) as u64);
             prop_assert_eq!(flow.sent, plus(plus(flow.delivered, flow.all_dropped()), on_edges));
             under_way = plus(under_way, on_edges);
-            // The ledgers of edges and vertices have the same drops.
+            // The ledgers of edges and vertices account for the same drops.
             let (mut lost, mut queue) = (0, 0);
             for ledger in plan.directions().map(|d| net.ledger_of(d, class)) {
                 lost += ledger.lost.packets;
@@ -156,7 +156,7 @@ proptest! {
             let classes = (0..CLASSES).map(|c| net.ledger_of(direction, Class(c)));
             let total = classes.fold(EdgeLedger::default(), |sum, l| sum.plus(&l));
             prop_assert_eq!(total, net.ledger(direction));
-            // The model counts by itself.
+            // The model counts independently.
             if let Some(model) = net.decided(direction) {
                 let decided = (model.offered, model.lost, model.queue_dropped);
                 prop_assert_eq!((total.offered, total.lost, total.queue_dropped), decided);

@@ -1,4 +1,4 @@
-//! The cell: who waits with what, and what happens next.
+//! The cell: its queues, the state of the medium, and the next event.
 
 use super::edca::{Access, AccessCategory, PRIORITIES};
 use super::grid::Grid;
@@ -16,43 +16,43 @@ use trunkline_base::{Rng, Time, rng};
 pub struct Cell {
     pub(super) config: Config,
     rng: Rng,
-    /// By category: the access point's, then the stations'.
+    /// Slot grids by category: the access point's four, then the stations'.
     grids: [Grid; 8],
-    /// Four for the access point, then four for each station.
+    /// Four functions for the access point, then four for each station.
     pub(super) functions: Vec<AccessFunction>,
-    /// Those functions that have a packet.
+    /// The functions that have a packet.
     backlogged: Vec<FunctionId>,
     pub(super) links: Vec<Link>,
     pub(super) polling: Polling,
     pub(super) phase: Phase,
-    /// When the phase ends; of no meaning while idle.
+    /// End of the phase; meaningless while idle.
     pub(super) until: Time,
     idle_since: Time,
     busy_since: Time,
-    /// Who sends now, by contention: more than one if they collide.
+    /// The functions that transmit now, by contention: more than one in a collision.
     pub(super) on_air: Vec<FunctionId>,
-    /// Until when the one that sends may go on.
+    /// Time until which the transmitting function may continue.
     pub(super) txop_end: Time,
-    /// Whose backoff ends now; kept for its memory.
+    /// The functions whose backoff ends now; kept to reuse the memory.
     due: Vec<FunctionId>,
     outcomes: VecDeque<Outcome>,
     pub(super) counters: Counters,
-    /// When the last thing happened, in the cell or to it.
+    /// Time of the last event, in the cell or to it.
     now: Time,
-    /// When the next thing happens.
+    /// Time of the next event.
     pub(super) wake: Time,
 }
 
-/// An enhanced distributed channel access function: a queue that contends.
+/// An enhanced distributed channel access function: a contending queue.
 pub(super) struct AccessFunction {
     pub queue: VecDeque<Waiting>,
-    /// At which boundary of its grid its backoff is over; a passed one if it is.
+    /// Boundary of its grid at which the backoff ends; a past one if it has ended.
     due: u64,
     window: u16,
 }
 
-/// Which access function: four times the node, where 0 is the access point and a
-/// station its number and one, and the category.
+/// Index of an access function: four times the node, plus the category. Node 0 is the access point;
+/// a station's node is its number plus one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct FunctionId(u16);
 
@@ -85,52 +85,51 @@ pub(super) struct Waiting {
     pub bytes: u16,
     pub priority: u8,
     pub attempts: u8,
-    /// It has arrived, but its sender doesn't know.
+    /// Whether the packet has arrived although its sender has no acknowledgement.
     pub received: bool,
 }
 
-/// What is between the access point and a station.
+/// The link between the access point and a station.
 pub(super) struct Link {
     pub present: bool,
     pub bit_error_rate: f64,
     /// Packets that wait for a poll, by [`Way`].
     pub queues: [VecDeque<Waiting>; 2],
-    /// Which user priorities they are of, a bit for each, by [`Way`].
+    /// Bit mask of the user priorities with a stream, by [`Way`].
     pub streams: [u8; 2],
-    /// Turns in a row in which nothing was received from the station: no answer to a poll, no
-    /// acknowledgement.
+    /// Consecutive turns without a frame received from the station: neither an answer to a poll nor
+    /// an acknowledgement.
     pub silent_turns: u8,
-    /// The longest packet of each priority's stream, in bytes.
+    /// Maximum packet size of each priority's stream, in bytes.
     longest: [u32; PRIORITIES as usize],
 }
 
-/// What the medium does.
+/// State of the medium.
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
     Idle,
-    /// A frame is on the air, or several. If broken, none will be received: there are others,
-    /// or its receiver has been away.
+    /// One or more frames are on the air. If `broken`, none will be received: they collide, or the
+    /// receiver has been away.
     Frame {
         broken: bool,
     },
-    /// A frame was received, and is being acknowledged. If broken, that is in vain: the
+    /// A received frame is being acknowledged. If `broken`, the acknowledgement is lost: the
     /// station has been away.
     Ack {
         broken: bool,
     },
     /// A frame was lost, and its sender waits for the acknowledgement.
     Timeout,
-    /// A frame of a turn of [`Polling`] is on the air, or comes after an interframe
-    /// space.
+    /// A frame of a turn of [`Polling`] is on the air, or follows after an interframe space.
     Turn,
 }
 
 impl Cell {
-    /// An idle cell. Everything random in it follows from `seed` and `stream`.
+    /// Creates an idle cell. All its randomness follows from `seed` and `stream`.
     ///
     /// # Errors
     ///
-    /// The first thing in `config` that is out of its range.
+    /// Returns the first setting in `config` that is out of range.
     pub fn new(config: Config, seed: u64, stream: u64) -> Result<Cell, InvalidCell> {
         config.validate()?;
         let tables = [&config.access_point, &config.station];
@@ -171,13 +170,13 @@ impl Cell {
         })
     }
 
-    /// Takes a packet at `now`. What was to happen before that happens first, and what
-    /// is to happen at `now` after it. Here and elsewhere, a `now` before what has happened,
-    /// in the cell or to it, counts as the time of that.
+    /// Accepts a packet at `now`. Events before `now` happen first, those at `now` afterwards. Here
+    /// and in the other methods, a `now` before the latest event, in the cell or to it, counts as
+    /// the time of that event.
     ///
     /// # Errors
     ///
-    /// Why the packet is turned away; then it has no outcome.
+    /// Returns the reason for rejecting the packet; it then has no outcome.
     pub fn enqueue(&mut self, now: Time, msdu: &Msdu) -> Result<(), Refusal> {
         msdu.validate(self.config.stations)?;
         let now = self.run(now);
@@ -206,7 +205,7 @@ impl Cell {
             return Err(Refusal::QueueFull);
         }
         let first = queue.is_empty();
-        // MAX_PACKET fits.
+        // Validated to be at most MAX_PACKET, so it fits.
         let bytes = bytes as u16;
         queue.push_back(Waiting { handle, station, bytes, priority, attempts: 0, received: false });
         if polled {
@@ -220,15 +219,15 @@ impl Cell {
         Ok(())
     }
 
-    /// When to [`advance`](Cell::advance) next; [`Time::NEVER`] if only after the
-    /// next packet.
+    /// The time for the next [`advance`](Cell::advance); [`Time::NEVER`] if nothing happens before
+    /// another packet.
     pub fn next_timeout(&self) -> Time {
         self.outcomes.front().map_or(self.wake, |outcome| outcome.at)
     }
 
-    /// What became of a packet by `now`, in the order of time: ask until there is no
-    /// other. With a stream from a station there is a poll in every service interval, and
-    /// something to do until the end of time: don't ask for that.
+    /// Returns the next outcome by `now`, in order of time; call it until it returns `None`. A
+    /// stream from a station is polled in every service interval, until the end of time: never
+    /// advance to [`Time::NEVER`] with one.
     pub fn advance(&mut self, now: Time) -> Option<Outcome> {
         loop {
             if self.outcomes.front().is_some_and(|outcome| outcome.at <= now) {
@@ -241,15 +240,14 @@ impl Cell {
         }
     }
 
-    /// Lets a stream's packets go by polls from `now` on; those that already wait
-    /// contend as before.
+    /// Sends a stream's packets by polls from `now` on; those already waiting contend as before.
     ///
     /// # Errors
     ///
-    /// Why it isn't admitted; then nothing has changed.
+    /// Returns the reason for not admitting the stream, and then changes nothing.
     pub fn admit(&mut self, now: Time, stream: Stream) -> Result<(), NotAdmitted> {
         stream.validate()?;
-        // A stream that was removed in a turn is there until the turn's end.
+        // A stream that is removed during a turn exists until the turn's end.
         let now = self.run(now);
         let Stream { station, priority, .. } = stream;
         let link = self.links.get(usize::from(station)).ok_or(NotAdmitted::NoStation(station))?;
@@ -275,14 +273,13 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets a station vanish, or come back, at `now`. What it has to send is lost with
-    /// it; what is sent to it runs into the retry limit. Of a frame that is on the air then,
-    /// or comes after an interframe space, nothing arrives, even if the station is back before
-    /// its end.
+    /// Makes a station vanish or return at `now`. The packets that it has to send are lost; packets
+    /// sent to it run into the retry limit. A frame on the air at that time, or due after an
+    /// interframe space, does not arrive, even if the station returns before its end.
     ///
     /// # Errors
     ///
-    /// [`InvalidCell::NoStation`].
+    /// Returns [`InvalidCell::NoStation`].
     pub fn set_present(
         &mut self,
         now: Time,
@@ -313,13 +310,13 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the probability of each bit to be wrong between the access point and a
-    /// station, for frames that end after `now`.
+    /// Sets the bit error probability between the access point and a station, for frames that end
+    /// after `now`.
     ///
     /// # Errors
     ///
-    /// [`InvalidCell::BitErrorRate`] or [`InvalidCell::NoStation`]; then nothing has
-    /// changed.
+    /// Returns [`InvalidCell::BitErrorRate`] or [`InvalidCell::NoStation`], and then changes
+    /// nothing.
     pub fn set_bit_error_rate(
         &mut self,
         now: Time,
@@ -333,7 +330,7 @@ impl Cell {
         Ok(())
     }
 
-    /// How many packets have no outcome yet, found by looking at each queue.
+    /// Number of packets without an outcome; visits each queue.
     pub fn queued(&self) -> usize {
         let contending = self.functions.iter().map(|f| &f.queue);
         let polled = self.links.iter().flat_map(|link| &link.queues);
@@ -341,14 +338,14 @@ impl Cell {
         waiting.filter(|w| !w.received).count()
     }
 
-    /// What has happened so far.
+    /// Totals since the cell was created.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Lets everything before `now` happen: what comes at `now` finds what ends then not
-    /// yet ended, and whose backoff ends then not yet sending. Returns the present, which
-    /// never goes back.
+    /// Processes all events before `now`. A packet that arrives at `now` finds a phase that ends at
+    /// `now` still in progress, and a backoff that ends at `now` not yet transmitting. Returns the
+    /// current time, which never goes back.
     pub(super) fn run(&mut self, now: Time) -> Time {
         while self.wake < now {
             self.step();
@@ -379,7 +376,7 @@ impl Cell {
         contention.unwrap_or(Time::NEVER).min(self.coordinator_begins())
     }
 
-    /// When the access point takes the medium to poll, if nobody takes it before.
+    /// The time at which the access point takes the medium to poll, if it stays idle until then.
     fn coordinator_begins(&self) -> Time {
         self.polling.due().max(self.idle_since + PIFS)
     }
@@ -393,8 +390,8 @@ impl Cell {
         table[id.category()]
     }
 
-    /// A function has got its first packet at `now`. If the medium is idle and no
-    /// backoff is left, it sends at the next boundary; if it is busy, after a backoff.
+    /// Starts contention of a function that got its first packet at `now`. On an idle medium with
+    /// no backoff left, it sends at the next boundary; on a busy one, after a backoff.
     pub(super) fn contends(&mut self, now: Time, id: FunctionId) {
         self.backlogged.push(id);
         let grid = &self.grids[id.grid()];
@@ -406,15 +403,15 @@ impl Cell {
         }
     }
 
-    /// Draws a backoff from the window of a function.
+    /// Draws a backoff from the function's contention window.
     pub(super) fn back_off(&mut self, id: FunctionId) {
         let function = &mut self.functions[id.index()];
-        // One less than a power of two.
+        // The window is one less than a power of two.
         let slots = self.rng.next_u32() as u16 & function.window;
         function.due = self.grids[id.grid()].passed() + u64::from(slots);
     }
 
-    /// Backoffs end, or the access point is due to poll.
+    /// Handles the end of backoffs, or a due poll of the access point.
     fn contend(&mut self, at: Time) {
         let coordinator = self.coordinator_begins() == at;
         let mut due = core::mem::take(&mut self.due);
@@ -423,8 +420,7 @@ impl Cell {
         self.grids.iter_mut().for_each(|grid| grid.busy(at));
         self.busy_since = at;
         self.on_air.clear();
-        // The coordinator is the access point itself: its functions find the medium
-        // taken.
+        // The coordinator is the access point itself, so its functions find the medium taken.
         for &id in due.iter().filter(|id| !(coordinator && id.node() == 0)) {
             let beats =
                 |other: &FunctionId| other.node() == id.node() && other.category() > id.category();
@@ -439,7 +435,7 @@ impl Cell {
         self.begin(at, coordinator);
     }
 
-    /// The medium is idle from `at` on.
+    /// Makes the medium idle from `at` on.
     pub(super) fn idle(&mut self, at: Time) {
         self.phase = Phase::Idle;
         self.idle_since = at;
@@ -448,7 +444,7 @@ impl Cell {
         self.grids.iter_mut().for_each(|grid| grid.idle(at));
     }
 
-    /// A function with no more packets doesn't contend.
+    /// Removes a function without packets from contention.
     pub(super) fn leave_if_empty(&mut self, id: FunctionId) {
         if self.functions[id.index()].queue.is_empty() {
             self.backlogged.retain(|&other| other != id);
@@ -462,12 +458,12 @@ impl Cell {
     pub(super) fn double_window(&mut self, id: FunctionId) {
         let largest = self.access(id).cw_max;
         let window = &mut self.functions[id.index()].window;
-        // At most 2^15 - 1 before, so it fits.
+        // At most 2^15 - 1 before, so the result fits.
         *window = (2 * *window + 1).min(largest);
     }
 
-    /// Whether a frame of `bytes` between the access point and a station arrives, if
-    /// nobody else sends.
+    /// Whether a frame of `bytes` bytes between the access point and a station arrives, if no other
+    /// node sends.
     pub(super) fn arrives(&mut self, station: u16, bytes: u32) -> bool {
         let link = &self.links[usize::from(station)];
         if !link.present {
@@ -486,7 +482,7 @@ impl Cell {
         self.outcomes.push_back(Outcome { at, handle, result: Ok(()) });
     }
 
-    /// A packet is given up. If it has arrived nevertheless, that was its outcome.
+    /// Gives up a packet. If it has arrived nevertheless, that was its outcome.
     pub(super) fn lose(&mut self, at: Time, waiting: &Waiting, why: Lost) {
         if !waiting.received {
             let result = Err(why);
@@ -495,8 +491,8 @@ impl Cell {
     }
 }
 
-/// Counts a failed attempt of the first packet of a queue, and takes the packet out
-/// if it was the last.
+/// Counts a failed attempt of the first packet of a queue, and removes the packet if that was its
+/// last.
 pub(super) fn count_attempt(queue: &mut VecDeque<Waiting>, limit: u8) -> Option<Waiting> {
     let first = queue.front_mut()?;
     first.attempts += 1;

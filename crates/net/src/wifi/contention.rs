@@ -1,5 +1,5 @@
-//! Exchanges that somebody won by contention: a frame, its acknowledgement or the
-//! lack of it, and the next within a TXOP.
+//! Exchanges won by contention: a frame, its acknowledgement or the lack of it, and the next frame
+//! within a TXOP.
 
 use super::cell::{Cell, FunctionId, Phase, count_attempt};
 use super::hcca::exchange;
@@ -9,8 +9,8 @@ use core::time::Duration;
 use trunkline_base::Time;
 
 impl Cell {
-    /// Those whose backoff has ended begin to send at `at`, and the access point to
-    /// poll if it is due.
+    /// Starts the transmissions of the functions whose backoff ended, and the access point's polls
+    /// if they are due.
     pub(super) fn begin(&mut self, at: Time, coordinator: bool) {
         let collided = self.on_air.len() + usize::from(coordinator) > 1;
         self.counters.collisions += u64::from(collided);
@@ -20,7 +20,7 @@ impl Cell {
         if coordinator {
             return self.begin_turns(at, until, collided);
         }
-        // Of no meaning if more than one sends.
+        // Unused if more than one sends.
         let limit = self.on_air.first().map_or(Duration::ZERO, |&id| self.access(id).txop_limit);
         self.txop_end = at + limit;
         (self.phase, self.until) = (Phase::Frame { broken: collided }, until);
@@ -31,7 +31,7 @@ impl Cell {
         first.map_or(Duration::ZERO, |waiting| data_time(u32::from(waiting.bytes)))
     }
 
-    /// The frames on the air have ended.
+    /// Handles the end of the frames on the air.
     pub(super) fn frame_ended(&mut self, at: Time, broken: bool) {
         let alone = self.on_air.first().copied().filter(|_| !broken);
         let received = alone.is_some_and(|id| self.receive(at, id));
@@ -41,7 +41,7 @@ impl Cell {
         };
     }
 
-    /// Whether the first packet of a function arrives; if for the first time, it is
+    /// Whether the first packet of a function arrives; on its first arrival, the packet is
     /// delivered.
     fn receive(&mut self, at: Time, id: FunctionId) -> bool {
         let Some(first) = self.functions[id.index()].queue.front() else { return false };
@@ -58,9 +58,9 @@ impl Cell {
         true
     }
 
-    /// An acknowledgement has ended.
+    /// Handles the end of an acknowledgement.
     pub(super) fn ack_ended(&mut self, at: Time, broken: bool) {
-        // There is no sender if it has vanished.
+        // The sender is missing if it has vanished.
         if let Some(id) = self.on_air.first().copied() {
             let station = self.functions[id.index()].queue.front().map(|first| first.station);
             if station.is_some_and(|station| !broken && self.arrives(station, ACK)) {
@@ -78,8 +78,7 @@ impl Cell {
         self.idle(at);
     }
 
-    /// Whether another packet of the same function fits into its TXOP; then it is
-    /// sent.
+    /// Sends another packet of the same function if it fits into the TXOP; returns whether it did.
     fn goes_on(&mut self, at: Time, id: FunctionId) -> bool {
         let Some(next) = self.functions[id.index()].queue.front() else { return false };
         let bytes = u32::from(next.bytes);
@@ -92,8 +91,8 @@ impl Cell {
         fits
     }
 
-    /// A station vanishes: what was won by contention and is under way to it, or its
-    /// acknowledgement, is in vain.
+    /// Breaks the exchange with a vanishing station: a contention frame on its way to the station,
+    /// or its acknowledgement, is lost.
     pub(super) fn break_exchange(&mut self, station: u16) {
         let Some(id) = self.on_air.first() else { return };
         let first = self.functions[id.index()].queue.front();
@@ -103,7 +102,7 @@ impl Cell {
         }
     }
 
-    /// Nobody has acknowledged what was sent.
+    /// No acknowledgement has arrived in time.
     pub(super) fn timed_out(&mut self, at: Time) {
         self.all_failed(at);
         self.idle(at);
@@ -115,8 +114,8 @@ impl Cell {
         }
     }
 
-    /// An attempt of a function has failed: it tries again with a larger window, or
-    /// gives its first packet up and begins anew with the next.
+    /// Handles a failed attempt: the function retries with a larger window, or gives up its first
+    /// packet and starts over with the next.
     pub(super) fn failed(&mut self, at: Time, id: FunctionId) {
         let limit = self.config.attempts;
         match count_attempt(&mut self.functions[id.index()].queue, limit) {

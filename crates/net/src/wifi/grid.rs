@@ -1,22 +1,21 @@
-//! Slots: when whose backoff ends.
+//! Slot grids: the time at which a backoff ends.
 
 use super::phy::SLOT;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// The slot boundaries of everybody who waits equally long after the medium is busy,
-/// counted since the beginning.
+/// The slot boundaries of all access functions with the same AIFS, counted since the beginning.
 ///
-/// At each boundary an access function either transmits, if its backoff is over, or
-/// takes one from it (IEEE 802.11e-2005, 9.9.1.3): also at the one at which another
-/// begins to transmit. So a backoff drawn while `passed` boundaries have been ends
-/// at boundary `passed` + backoff, and needn't be touched until then.
+/// At each boundary an access function either transmits, if its backoff has ended, or decrements it
+/// (IEEE 802.11e-2005, 9.9.1.3), even at a boundary where another function begins to transmit. So a
+/// backoff drawn after `passed` boundaries ends at boundary `passed` + backoff, and needn't be
+/// updated until then.
 pub struct Grid {
     aifs: Duration,
-    /// When the first boundary of this idle time is: a multiple of slots before or
-    /// after all others' first.
+    /// Time of the first boundary of this idle time; it differs from that of every other grid by a
+    /// whole number of slots.
     first: Time,
-    /// The number of that boundary: so many have passed before.
+    /// Number of that boundary: the count of boundaries passed before.
     passed: u64,
 }
 
@@ -25,8 +24,7 @@ impl Grid {
         Grid { aifs, first: Time::ZERO, passed: 0 }
     }
 
-    /// When a boundary is, if the medium stays idle; of one that has passed, the
-    /// next.
+    /// Time of a boundary if the medium stays idle; for a past one, the time of the next.
     pub fn at(&self, boundary: u64) -> Time {
         let slots = boundary.saturating_sub(self.passed);
         let nanos = slots.saturating_mul(SLOT.as_nanos() as u64);
@@ -38,12 +36,12 @@ impl Grid {
         self.passed + now.since(self.first).as_nanos().div_ceil(SLOT.as_nanos()) as u64
     }
 
-    /// How many boundaries have been, up to when the medium became busy last.
+    /// Number of boundaries passed by the time that the medium last became busy.
     pub fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// The medium becomes busy at `at`: a boundary then is the last to pass.
+    /// Makes the medium busy at `at`: a boundary at that time is the last to pass.
     pub fn busy(&mut self, at: Time) {
         if at >= self.first {
             let slots = at.since(self.first).as_nanos() / SLOT.as_nanos();
@@ -52,7 +50,7 @@ impl Grid {
         self.first = Time::NEVER;
     }
 
-    /// The medium is idle from `at` on.
+    /// Makes the medium idle from `at` on.
     pub fn idle(&mut self, at: Time) {
         self.first = at + self.aifs;
     }
@@ -70,12 +68,12 @@ mod tests {
         assert_eq!((grid.at(0), grid.at(3)), (us(134), us(161)));
         assert_eq!([134, 135, 143, 144].map(|t| grid.from(us(t))), [0, 1, 1, 2]);
         assert_eq!(grid.from(us(90)), 0);
-        // At 152 boundary 2 is: three have passed, so a backoff of 3 is over.
+        // 152 is boundary 2: three have passed, so a backoff of 3 has ended.
         grid.busy(us(152));
         assert_eq!(grid.passed(), 3);
         grid.idle(us(500));
         assert_eq!(grid.at(3), us(534));
-        // Busy again before anything could pass.
+        // Busy again before any boundary passed.
         grid.busy(us(525));
         assert_eq!(grid.passed(), 3);
         grid.idle(us(600));

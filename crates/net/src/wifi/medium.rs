@@ -9,24 +9,23 @@ use trunkline_base::Time;
 use trunkline_base::link_model::Cause;
 
 impl Cell {
-    /// The delay that routes count for a hop within a cell, where they look for the shortest way.
+    /// Routing delay of a hop within a cell, for shortest-delay routes.
     pub const HOP: Duration = Duration::from_millis(1);
 
-    /// The lanes of a station for
-    /// [`Network::connect_over`](crate::Network::connect_over), where the access point
-    /// is the first vertex and the station the second.
+    /// The lanes of a station for [`Network::connect_over`](crate::Network::connect_over), where
+    /// the access point is the first vertex and the station the second.
     pub const fn lanes(station: u16) -> [u32; 2] {
         [2 * station as u32, 2 * station as u32 + 1]
     }
 }
 
-/// A packet's user priority is that of its DSCP ([`priority_of_tos`]). Whatever is turned
-/// away counts as its queue's drop, and all other losses as losses on the wire.
+/// The user priority of a packet is that of its DSCP ([`priority_of_tos`]). Every rejected packet
+/// counts as dropped by its queue, and every other loss as a loss on the wire.
 impl Medium for Cell {
     fn offer(&mut self, now: Time, frame: &Frame) -> Result<(), Cause> {
         let way = if frame.lane.is_multiple_of(2) { Way::Down } else { Way::Up };
         let msdu = Msdu {
-            // No station has the last number.
+            // No station has number 65,535.
             station: u16::try_from(frame.lane / 2).unwrap_or(u16::MAX),
             way,
             priority: priority_of_tos(frame.tos),

@@ -1,5 +1,5 @@
-//! How long what is on the air: OFDM in a 20 MHz channel (IEEE 802.11a-1999),
-//! 36 Mbit/s for data and 24 Mbit/s, the fastest mandatory rate, for control.
+//! Air times: OFDM in a 20 MHz channel (IEEE 802.11a-1999), 36 Mbit/s for data and 24 Mbit/s, the
+//! fastest mandatory rate, for control.
 
 use core::time::Duration;
 
@@ -8,33 +8,32 @@ use core::time::Duration;
 pub const SIFS: Duration = Duration::from_micros(16);
 /// One slot of contention (clause 17, aSlotTime).
 pub const SLOT: Duration = Duration::from_micros(9);
-/// How long the hybrid coordinator finds the medium idle before it takes it.
+/// Time for which the hybrid coordinator finds the medium idle before it takes it.
 pub const PIFS: Duration = Duration::from_micros(16 + 9);
-/// How long after the end of a frame its sender gives up waiting for the
-/// acknowledgement to begin: a SIFS, a slot, and the 25 µs within which a
-/// receiver notices a frame (IEEE 802.11-2007, 9.2.8 and aPHY-RX-START-Delay of
-/// clause 17).
+/// Time after the end of a frame at which its sender stops waiting for the acknowledgement to
+/// begin: a SIFS, a slot, and the 25 µs within which a receiver notices a frame (IEEE 802.11-2007,
+/// 9.2.8 and aPHY-RX-START-Delay of clause 17).
 pub const ACK_TIMEOUT: Duration = Duration::from_micros(16 + 9 + 25);
 
 /// Preamble, 16 µs, and the PLCP's SIGNAL field, 4 µs.
 const PREAMBLE: Duration = Duration::from_micros(20);
 const SYMBOL: Duration = Duration::from_micros(4);
-/// The SERVICE field and the tail of the convolutional code.
+/// Bits of the SERVICE field and the tail of the convolutional code.
 const SERVICE_AND_TAIL: u32 = 16 + 6;
 
-/// The length of an acknowledgement in bytes.
+/// Length of an acknowledgement in bytes.
 pub const ACK: u32 = 14;
-/// The length in bytes of a QoS frame without data: MAC header 24, QoS control 2,
-/// FCS 4. So long are a QoS CF-Poll, a QoS CF-Ack and a QoS Null.
+/// Length in bytes of a QoS frame without data: MAC header 24, QoS control 2, FCS 4. A QoS CF-Poll,
+/// a QoS CF-Ack and a QoS Null have this length.
 pub const EMPTY: u32 = 24 + 2 + 4;
-/// What a data frame has around a packet, in bytes: as [`EMPTY`], and 8 of LLC and
-/// SNAP, by which the receiver knows IP from other protocols.
+/// Overhead of a data frame around its packet, in bytes: [`EMPTY`], plus 8 for LLC and SNAP, which
+/// tell the receiver IP from other protocols.
 pub const OVERHEAD: u32 = EMPTY + 8;
-/// The longest packet in bytes: an MSDU has at most 2,304 (IEEE 802.11-1999, 7.1.2),
-/// LLC and SNAP among them.
+/// Maximum packet length in bytes: an MSDU has at most 2,304 (IEEE 802.11-1999, 7.1.2), including
+/// LLC and SNAP.
 pub const MAX_PACKET: u32 = 2_304 - 8;
 
-/// The two rates of a cell, as data bits in each symbol of 4 µs.
+/// The two rates of a cell, in data bits per symbol of 4 µs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speed {
     /// 36 Mbit/s: 16-QAM, rate 3/4.
@@ -43,27 +42,27 @@ pub enum Speed {
     Control = 96,
 }
 
-/// How long a frame of `bytes`, with its MAC header and FCS, is on the air: whole
-/// symbols after the preamble (IEEE 802.11a-1999, 17.4.3).
+/// Air time of a frame of `bytes` bytes, with its MAC header and FCS: whole symbols after the
+/// preamble (IEEE 802.11a-1999, 17.4.3).
 pub const fn air_time(bytes: u32, speed: Speed) -> Duration {
     let symbols = (SERVICE_AND_TAIL + 8 * bytes).div_ceil(speed as u32);
     Duration::from_micros(PREAMBLE.as_micros() as u64 + symbols as u64 * SYMBOL.as_micros() as u64)
 }
 
-/// How long a data frame with a packet of `bytes` is on the air.
+/// Air time of a data frame with a packet of `bytes` bytes.
 pub const fn data_time(bytes: u32) -> Duration {
     air_time(OVERHEAD + bytes, Speed::Data)
 }
 
-/// How long an acknowledgement is on the air: 28 µs.
+/// Air time of an acknowledgement: 28 µs.
 pub const ACK_TIME: Duration = air_time(ACK, Speed::Control);
 
-/// How long a QoS frame without data is on the air: 32 µs.
+/// Air time of a QoS frame without data: 32 µs.
 pub const EMPTY_TIME: Duration = air_time(EMPTY, Speed::Control);
 
-/// The probability that a frame of `bytes` has no wrong bit, where each bit is
-/// wrong by itself with probability `rate`. By multiplications alone, which give the
-/// same bits on every machine.
+/// The probability that a frame of `bytes` bytes has no bit error, where each bit is wrong
+/// independently with probability `rate`. Uses only multiplications, which give the same bits on
+/// every machine.
 pub fn intact(rate: f64, bytes: u32) -> f64 {
     let (mut power, mut right, mut bits) = (1.0, 1.0 - rate, 8 * bytes);
     while bits > 0 {
@@ -80,7 +79,7 @@ pub fn intact(rate: f64, bytes: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// Times by hand, from the number of bits: 22 and eight for each byte.
+    /// Times worked out by hand from the number of bits: 22, plus eight for each byte.
     #[test]
     fn frames_take_whole_symbols() {
         let us = Duration::from_micros;

@@ -1,12 +1,11 @@
-//! Turns: the access point polls one station after the other, and packets go both
-//! ways with polls and acknowledgements.
+//! Turns: the access point polls one station after the other, and packets travel in both directions
+//! with polls and acknowledgements.
 //!
-//! Frames with data are at 36 Mbit/s, with or without a poll or an acknowledgement;
-//! those without at 24. In a turn the receiver of data answers after a SIFS, with
-//! data if there is more that fits. A frame that isn't received ends the turn: the
-//! access point goes on after a PIFS, and what was not acknowledged waits for the next
-//! service interval. A station that hears no poll keeps what it has until its streams end
-//! ([`SILENT_TURNS`](super::SILENT_TURNS)).
+//! Frames with data are sent at 36 Mbit/s, with or without a poll or an acknowledgement; those
+//! without at 24. In a turn, the receiver of data answers after a SIFS, with data if it has more
+//! that fits. A frame that isn't received ends the turn: the access point continues after a PIFS,
+//! and unacknowledged packets wait for the next service interval. A station that receives no poll
+//! keeps its packets until its streams end ([`SILENT_TURNS`](super::SILENT_TURNS)).
 
 use super::cell::{Cell, Phase, Waiting, count_attempt};
 use super::hcca::{Stream, Ways, exchange};
@@ -16,23 +15,22 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
 
-/// Whom the access point polls, and where it is in that.
+/// The access point's polling list, and its progress through it.
 #[derive(Default)]
 pub struct Polling {
     pub streams: Vec<Stream>,
-    /// Streams that end when the turns under way are over, by station and priority.
+    /// Streams that end with the turns under way, by station and priority.
     pub ending: Vec<(u16, u8)>,
-    /// The stations that have streams, and how long a turn of theirs is, in the order
-    /// of admission.
+    /// Stations with streams, and the length of their turns, in the order of admission.
     stations: Vec<(u16, Duration)>,
-    /// Packets that wait at the access point, for all stations.
+    /// Number of packets waiting at the access point, for all stations.
     pub down_waiting: usize,
-    /// Whether any station is asked what it has.
+    /// Whether any station is polled for uplink packets.
     asks: bool,
     interval: Duration,
-    /// When the next service interval begins.
+    /// Start of the next service interval.
     begins: Time,
-    /// How many of `stations` have had their turn.
+    /// Number of `stations` that have had their turn.
     served: usize,
     turn: Turn,
 }
@@ -41,32 +39,32 @@ pub struct Polling {
 #[derive(Clone, Copy)]
 struct Turn {
     station: u16,
-    /// When the turn is over.
+    /// End of the turn.
     end: Time,
-    /// Whether the station may send packets in it.
+    /// Whether the station may send packets in the turn.
     asked: bool,
-    /// Which way the frame goes.
+    /// Direction of the frame.
     way: Way,
     what: What,
-    /// Its length in bytes with all headers.
+    /// Length of the frame in bytes with all headers.
     bytes: u32,
-    /// Whether it acknowledges the first packet of the other way.
+    /// Whether the frame acknowledges the first packet of the other direction.
     acks: bool,
-    /// Whether it polls the station.
+    /// Whether the frame polls the station.
     polls: bool,
-    /// It can't be received: others send, too, or the station is not the one that
+    /// The frame can't be received: others transmit too, or the station has been away since it
     /// began.
     broken: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The first packet of its way.
+    /// The first packet of the frame's direction.
     Data,
-    /// No data, but a poll, or the answer of a station that has none: QoS CF-Poll,
-    /// QoS Null, QoS CF-Ack.
+    /// No data, but a poll, or the answer of a station that has none: QoS CF-Poll, QoS Null, QoS
+    /// CF-Ack.
     Empty,
-    /// An acknowledgement that carries neither data nor a poll.
+    /// An acknowledgement with neither data nor a poll.
     Ack,
 }
 
@@ -87,8 +85,7 @@ impl Default for Turn {
 }
 
 impl Polling {
-    /// Gives each station the sum of its streams' TXOPs, once in `interval` from `now`
-    /// on.
+    /// Gives each station the sum of its streams' TXOPs, once per `interval` from `now` on.
     pub fn schedule(&mut self, now: Time, interval: Duration) {
         self.stations.clear();
         for stream in &self.streams {
@@ -103,7 +100,7 @@ impl Polling {
         self.begins = self.begins.max(now);
     }
 
-    /// A packet for a station has come at `now`. If there was nothing to do before, that
+    /// Counts a packet for a station that arrived at `now`. If there was nothing to do before, this
     /// is the earliest time to begin.
     pub fn comes_down(&mut self, now: Time) {
         if self.due() == Time::NEVER {
@@ -112,20 +109,19 @@ impl Polling {
         self.down_waiting += 1;
     }
 
-    /// From when on the access point has something to do.
+    /// Time from which the access point has something to do.
     pub fn due(&self) -> Time {
         if self.asks || self.down_waiting > 0 { self.begins } else { Time::NEVER }
     }
 
-    /// What this station had on the air will not be heard, nor hears it.
+    /// Breaks the current frame if it is from or to this station.
     pub fn vanished(&mut self, station: u16) {
         self.turn.broken |= self.turn.station == station;
     }
 }
 
 impl Cell {
-    /// A service interval begins at `at`; `others` send until then as well, if the
-    /// first poll collides.
+    /// Starts a service interval at `at`; if the first poll collides, `others` transmit until then.
     pub(super) fn begin_turns(&mut self, at: Time, others: Time, collided: bool) {
         let polling = &mut self.polling;
         let late = at.since(polling.begins).as_nanos();
@@ -139,8 +135,8 @@ impl Cell {
         self.until = self.until.max(others);
     }
 
-    /// The next station's turn begins `gap` after `at`, when the last frame ended; after
-    /// the last one the medium is idle.
+    /// Starts the next station's turn `gap` after `at`, when the last frame ended; after the last
+    /// turn the medium is idle.
     fn next_turn(&mut self, at: Time, gap: Duration) {
         while let Some(&(station, txop)) = self.polling.stations.get(self.polling.served) {
             self.polling.served += 1;
@@ -166,7 +162,7 @@ impl Cell {
         &mut self.links[usize::from(station)].queues[way as usize]
     }
 
-    /// A frame of a turn begins at `at`.
+    /// Starts a frame of a turn at `at`.
     fn send_in_turn(&mut self, at: Time, mut turn: Turn) {
         let first = self.polled_queue(turn.station, turn.way).front();
         let packet = first.map_or(0, |waiting| u32::from(waiting.bytes));
@@ -184,8 +180,8 @@ impl Cell {
         (self.phase, self.until) = (Phase::Turn, at + air_time(turn.bytes, speed));
     }
 
-    /// A frame of a turn has ended. Who received it answers after a SIFS: with data
-    /// if there is any that fits into the turn, which then acknowledges, too.
+    /// Handles the end of a frame of a turn. Its receiver answers after a SIFS: with data if there
+    /// is any that fits into the turn, which then also acknowledges.
     pub(super) fn turn_frame_ended(&mut self, at: Time) {
         self.all_failed(at);
         let turn = self.polling.turn;
@@ -217,8 +213,8 @@ impl Cell {
             (true, ..) => What::Data,
             (false, true, _) => What::Empty,
             (false, false, true) => What::Ack,
-            // Nothing to say. The access point goes on a SIFS after another's frame, and
-            // a PIFS after one of its own, as by then the station could have begun.
+            // There is nothing to answer. The access point continues a SIFS after the station's
+            // frame, and a PIFS after its own, as by then the station could have begun.
             (false, false, false) => {
                 return self.next_turn(at, if way == Way::Up { SIFS } else { PIFS });
             }
@@ -236,7 +232,7 @@ impl Cell {
         }
     }
 
-    /// The first packet of a way was not acknowledged.
+    /// Handles a missing acknowledgement of the first packet in a direction.
     fn turn_failed(&mut self, at: Time, station: u16, way: Way) {
         let limit = self.config.attempts;
         if let Some(given_up) = count_attempt(self.polled_queue(station, way), limit) {

@@ -1,5 +1,5 @@
-//! Streams that end: removed at the request of the driver that had them admitted, as a DELTS of IEEE 802.11e-2005 does,
-//! or by the access point, as their station is silent.
+//! Streams that end: removed at the driver's request, like a DELTS of IEEE 802.11e-2005, or by the
+//! access point because their station is silent.
 
 use super::cell::{Cell, FunctionId, Phase};
 use super::edca::AccessCategory;
@@ -7,21 +7,21 @@ use super::hcca::service_interval;
 use super::types::{Lost, Way};
 use trunkline_base::Time;
 
-/// After so many turns in a row in which nothing was received from the station, neither an answer
-/// to a poll nor an acknowledgement, its streams end: about a second where they are served each
-/// 20 ms. A stream to a station has turns only while there are packets.
+/// Number of consecutive turns with nothing received from the station, neither an answer to a poll
+/// nor an acknowledgement, after which its streams end: about a second if they are served every 20
+/// ms. A stream to a station has turns only while there are packets.
 ///
-/// The standard leaves to the hybrid coordinator whom it polls, and has a time without packets
-/// after which it may end a stream (the inactivity interval of a TSPEC). Turns are counted here,
-/// since a station without packets answers, too: only one that is out of reach doesn't. Where errors
+/// The standard leaves the choice of stations to the hybrid coordinator, and lets it end a stream
+/// after a time without packets (the inactivity interval of a TSPEC). Turns are counted here, since
+/// a station without packets answers, too: only one that is out of reach doesn't. Where errors
 /// break every other turn, 50 in a row are broken once in 10¹⁵ turns. Where they break nine of ten,
 /// as with the longest frames and one wrong bit in 8,000, it is once in about 1,600 turns.
 pub const SILENT_TURNS: u8 = 50;
 
 impl Cell {
-    /// Ends a stream at `now`, or when the turns that are under way then are over. Its packets
-    /// contend from then on, those that wait among them, which are lost where the queue has no
-    /// room for them. Whether there is such a stream.
+    /// Ends a stream at `now`, or at the end of the turns under way. Its packets contend from then
+    /// on, including those waiting, which are lost if the queue has no room for them. Returns
+    /// whether there is such a stream.
     pub fn remove_stream(&mut self, now: Time, station: u16, priority: u8) -> bool {
         let now = self.run(now);
         let id = (station, priority);
@@ -38,7 +38,7 @@ impl Cell {
         true
     }
 
-    /// Ends what is to end: no turn is under way.
+    /// Ends the streams that are due to end; no turn may be under way.
     pub(super) fn end_streams(&mut self, at: Time) {
         let (links, polling) = (&self.links, &mut self.polling);
         let silent = |station: u16| links[usize::from(station)].silent_turns >= SILENT_TURNS;
@@ -60,14 +60,14 @@ impl Cell {
         self.polling.schedule(at, interval.unwrap_or_default());
     }
 
-    /// Packets of a priority don't wait for turns any longer.
+    /// Moves the packets of a priority from the polled queue to contention.
     fn contend_instead(&mut self, at: Time, station: u16, priority: u8, way: Way) {
         let link = &mut self.links[usize::from(station)];
         link.streams[way as usize] &= !(1 << priority);
         let node = if way == Way::Down { 0 } else { station + 1 };
         let Some(category) = AccessCategory::of_priority(priority) else { return };
         let id = FunctionId::new(node, category);
-        // Once around: those of other streams keep their order.
+        // One pass over the queue: packets of other streams keep their order.
         for _ in 0..link.queues[way as usize].len() {
             let queue = &mut self.links[usize::from(station)].queues[way as usize];
             let Some(waiting) = queue.pop_front() else { break };

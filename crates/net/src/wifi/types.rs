@@ -1,36 +1,36 @@
-//! What goes into a cell and what comes out.
+//! Input and output types of a cell.
 
 use super::edca::{ACCESS_POINT_2005, AccessCategory, AccessTable, PRIORITIES, STATION_2005};
 use super::phy::MAX_PACKET;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// The most stations of a cell: the association identifiers that there are
-/// (IEEE 802.11-1999, 7.3.1.8).
+/// Maximum number of stations in a cell: the number of association identifiers (IEEE 802.11-1999,
+/// 7.3.1.8).
 pub const MAX_STATIONS: u16 = 2_007;
-/// The most packets that a queue can be made to hold.
+/// Maximum configurable queue length, in packets.
 pub const MAX_QUEUE: usize = 1_000;
-/// How many outcomes wait to be fetched before nothing more is taken.
+/// Number of unread outcomes at which further packets are rejected.
 pub const MAX_UNREAD: usize = 65_536;
 
-/// A cell as it begins.
+/// Initial configuration of a cell.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {
-    /// How many stations beside the access point: numbers 0 to `stations` − 1, at
-    /// most [`MAX_STATIONS`].
+    /// Number of stations besides the access point, at most [`MAX_STATIONS`]; they are numbered
+    /// from 0.
     pub stations: u16,
-    /// How the stations' queues contend; [`STATION_2005`] by default.
+    /// Contention parameters of the stations; [`STATION_2005`] by default.
     pub station: AccessTable,
-    /// How the access point's queues contend; [`ACCESS_POINT_2005`] by default.
+    /// Contention parameters of the access point; [`ACCESS_POINT_2005`] by default.
     pub access_point: AccessTable,
-    /// The packets that each queue holds, with the one that is being sent: 1 to
-    /// [`MAX_QUEUE`]; 50 by default.
+    /// Packets that each queue holds, including the one being sent: 1 to [`MAX_QUEUE`]; 50 by
+    /// default.
     pub queue: usize,
-    /// How often a packet is tried before it is dropped, at least once; 7 by
-    /// default (dot11ShortRetryLimit).
+    /// Attempts to send a packet before it is dropped, at least 1; 7 by default
+    /// (dot11ShortRetryLimit).
     pub attempts: u8,
-    /// The probability of each bit to be wrong, between the access point and any
-    /// station, 0 to 1; 0 by default.
+    /// Probability of each bit to be wrong between the access point and any station, 0 to 1; 0 by
+    /// default.
     pub bit_error_rate: f64,
 }
 
@@ -47,28 +47,28 @@ impl Default for Config {
     }
 }
 
-/// A cell that can't be.
+/// Reasons for rejecting a cell's configuration.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum InvalidCell {
-    /// More stations than have identifiers.
+    /// The number of stations exceeds [`MAX_STATIONS`].
     #[error("{0} stations, and at most {MAX_STATIONS} have a place")]
     Stations(u16),
-    /// An access category whose parameters are out of range.
+    /// A parameter of this access category is out of range.
     #[error(
         "{0:?}: AIFSN must be 1 to 15, the windows one less than a power of two and at most \
          32767, the lower first, and the TXOP limit at most 8.16 ms"
     )]
     Access(AccessCategory),
-    /// A queue that holds nothing, or too much.
+    /// The queue length is 0, or above [`MAX_QUEUE`].
     #[error("queues of {0} packets, and they must hold 1 to {MAX_QUEUE}")]
     Queue(usize),
-    /// Packets that would not be tried.
+    /// The number of attempts is 0.
     #[error("0 attempts, and there must be at least 1")]
     Attempts,
     /// The bit error rate is not a probability.
     #[error("bit error rate is {0}, and must be a probability from 0 to 1")]
     BitErrorRate(f64),
-    /// There is no such station.
+    /// The cell has no such station.
     #[error("there is no station {0}")]
     NoStation(u16),
 }
@@ -98,7 +98,7 @@ pub(super) fn valid_rate(rate: f64) -> Result<(), InvalidCell> {
     if (0.0..=1.0).contains(&rate) { Ok(()) } else { Err(InvalidCell::BitErrorRate(rate)) }
 }
 
-/// Which way a packet goes: all packets go by the access point.
+/// Direction of a packet: all packets pass the access point.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Way {
     /// From the access point to a station.
@@ -110,16 +110,15 @@ pub enum Way {
 /// A packet for a cell (a MAC service data unit).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Msdu {
-    /// The station at one end.
+    /// The station at one end; the access point is the other.
     pub station: u16,
-    /// From or to the station.
+    /// Direction, from or to the station.
     pub way: Way,
-    /// The user priority, 0 to 7 (IEEE 802.1D): it decides which queue.
+    /// User priority, 0 to 7 (IEEE 802.1D); it selects the queue.
     pub priority: u8,
-    /// Its length in bytes with IP's header and without the MAC's, 1 to
-    /// [`MAX_PACKET`].
+    /// Length in bytes with IP's header and without the MAC's, 1 to [`MAX_PACKET`].
     pub bytes: u32,
-    /// Comes back with what became of the packet, and means nothing here.
+    /// Caller's identifier, returned with the packet's outcome; it has no meaning here.
     pub handle: u64,
 }
 
@@ -135,76 +134,76 @@ impl Msdu {
     }
 }
 
-/// Why a packet is turned away at once; then nothing of it is kept.
+/// Reasons for rejecting a packet at once; nothing of it is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// There is no such station.
+    /// The cell has no such station.
     #[error("there is no station {0}")]
     NoStation(u16),
-    /// There is no such user priority.
+    /// The user priority is above 7.
     #[error("user priority is {0}, and must be 0 to 7")]
     NoPriority(u8),
-    /// A packet without a byte.
+    /// The packet has a length of 0.
     #[error("the packet is empty")]
     Empty,
-    /// Longer than an MSDU, or than its stream's longest.
+    /// The packet is longer (first value) than an MSDU or its stream allows (second value).
     #[error("the packet has {0} bytes, and at most {1} fit")]
     TooLong(u32, u32),
-    /// Its queue is full.
+    /// The packet's queue is full.
     #[error("the queue is full")]
     QueueFull,
-    /// The station that should send it has vanished.
+    /// The station that should send the packet has vanished.
     #[error("the station has vanished")]
     Gone,
-    /// [`MAX_UNREAD`] outcomes wait to be fetched.
+    /// [`MAX_UNREAD`] outcomes are waiting to be read.
     #[error("{MAX_UNREAD} outcomes wait to be fetched")]
     Unread,
 }
 
-/// Why a packet never arrives.
+/// Reasons for a packet never to arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// None of its attempts was received.
+    /// None of the packet's attempts was received.
     RetryLimit,
-    /// Its sender vanished with it.
+    /// The packet's sender vanished with it.
     Gone,
-    /// It waited for turns of a stream that ended, and its queue has no room.
+    /// The packet waited for turns of a stream that ended, and the contending queue has no room.
     NoRoom,
 }
 
-/// What became of a packet. Each that was taken has exactly one.
+/// Outcome of a packet. Each accepted packet has exactly one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// When it had arrived, whether or not its acknowledgement did after that; or
-    /// when it was given up.
+    /// Time of arrival, whether or not the acknowledgement arrived later; or the time at which the
+    /// packet was given up.
     pub at: Time,
-    /// The packet's, as it was given.
+    /// The packet's handle, as passed in.
     pub handle: u64,
-    /// Whether it has arrived, or why it never will.
+    /// `Ok` if the packet has arrived, or the reason why it never will.
     pub result: Result<(), Lost>,
 }
 
-/// What happened in a cell since it began.
+/// Totals of a cell since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Data frames that were sent after contention or within a TXOP won by it.
+    /// Data frames sent after contention, or within a TXOP won by contention.
     pub contended: u64,
-    /// Times at which more than one began to send.
+    /// Times at which more than one node began to send.
     pub collisions: u64,
-    /// Attempts that lost against a higher category of the same station.
+    /// Attempts lost to a higher category of the same station.
     pub internal_collisions: u64,
-    /// Frames of any kind that arrived with a wrong bit.
+    /// Frames of any kind that arrived with a bit error.
     pub damaged: u64,
     /// Frames that polled a station, with or without data.
     pub polls: u64,
-    /// Data frames that were sent in a polled station's turn, by either side.
+    /// Data frames sent in a polled station's turn, in either direction.
     pub polled: u64,
-    /// Those of `polled` that carried an acknowledgement, too.
+    /// The part of `polled` that also carried an acknowledgement.
     pub piggybacked: u64,
     /// Turns that ended with a frame that wasn't received.
     pub broken_turns: u64,
-    /// Streams that ended since their stations were silent ([`SILENT_TURNS`](super::SILENT_TURNS)).
+    /// Streams ended because their station was silent ([`SILENT_TURNS`](super::SILENT_TURNS)).
     pub silenced: u64,
-    /// How long somebody sent, or waited to within an exchange.
+    /// Time during which a node transmitted, or waited to within an exchange.
     pub busy: Duration,
 }

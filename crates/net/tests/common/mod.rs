@@ -1,4 +1,4 @@
-//! What the tests build networks of.
+//! Building blocks for the test networks.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub fn rate(bps: u64, delay_ms: u64) -> LinkModel {
     LinkModel { rate: Some(Bitrate::from_bps(bps)), ..delay(delay_ms) }
 }
 
-/// A packet without any header, of so many bytes.
+/// A packet without headers, as long as its payload.
 pub fn packet(from: VertexId, to: VertexId, class: u8, payload: &[u8]) -> Packet<'_> {
     Packet {
         from: Endpoint { vertex: from, port: 1 },
@@ -34,7 +34,7 @@ pub fn packet(from: VertexId, to: VertexId, class: u8, payload: &[u8]) -> Packet
     }
 }
 
-/// A packet that has come.
+/// An arrived packet with its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Came {
     pub at: Time,
@@ -42,7 +42,7 @@ pub struct Came {
     pub payload: Vec<u8>,
 }
 
-/// The next that arrives by `end`.
+/// The next packet that arrives by `end`.
 pub fn next(net: &mut Network, end: Time) -> Option<Came> {
     let delivery = net.poll(end)?;
     let (header, payload) = net.open(&delivery);
@@ -51,13 +51,13 @@ pub fn next(net: &mut Network, end: Time) -> Option<Came> {
     Some(came)
 }
 
-/// Everything that arrives by `end`.
+/// All packets that arrive by `end`.
 pub fn drain(net: &mut Network, end: Time) -> Vec<Came> {
     std::iter::from_fn(|| next(net, end)).collect()
 }
 
-/// Serves two queues in turns, each of at most `limit` packets, at one rate: a
-/// packet with a DSCP waits in the first, any other in the second.
+/// Serves two queues in turns, each of at most `limit` packets, at one rate: packets with a DSCP
+/// wait in the first queue, all others in the second.
 pub struct Turns {
     pub rate: Bitrate,
     pub limit: usize,

@@ -1,5 +1,5 @@
-//! Exchanges by hand: what is sent when, with windows of no slots where chance would
-//! move it.
+//! Exchanges worked out by hand, with windows of zero slots wherever randomness would change the
+//! result.
 
 use super::{arrivals, cell, cell_of, down, drain, table, up, us};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use trunkline_base::Time;
 use trunkline_net::wifi::edca::{Access, DRAFT, STATION_2005};
 use trunkline_net::wifi::{Cell, Config, Lost, Outcome};
 
-/// 22 + 8·1,538 bits are 86 symbols: 20 + 86·4 = 364 µs. Then SIFS 16, the
-/// acknowledgement 28, AIFS 16 + 7·9 = 79, and the next frame after no backoff.
+/// 22 + 8·1,538 bits are 86 symbols: 20 + 86·4 = 364 µs. Then SIFS 16, the acknowledgement 28, AIFS
+/// 16 + 7·9 = 79, and the next frame without backoff.
 #[test]
 fn a_frame_of_1500_bytes() {
     let mut cell = cell(1, table(7, 0, 0));
@@ -17,7 +17,7 @@ fn a_frame_of_1500_bytes() {
     let second = 364 + 16 + 28 + 79 + 364;
     assert_eq!(arrivals(&mut cell, us(5_000)), [(1, 364), (2, second)]);
     assert_eq!(cell.queued(), 0);
-    // An exchange is busy for 364 + 16 + 28.
+    // Each exchange keeps the medium busy for 364 + 16 + 28.
     assert_eq!(cell.counters().busy, Duration::from_micros(2 * 408));
     assert_eq!(cell.next_timeout(), Time::NEVER);
 }
@@ -44,7 +44,7 @@ fn a_lost_frame_comes_again_after_the_timeout() {
     assert_eq!((counters.contended, counters.damaged), (2, 1));
 }
 
-/// Seven times the frame and the timeout, with an AIFS between.
+/// Seven frames and timeouts, with an AIFS between them.
 #[test]
 fn the_seventh_attempt_is_the_last() {
     let mut cell = cell(1, table(7, 0, 0));
@@ -55,8 +55,8 @@ fn the_seventh_attempt_is_the_last() {
     assert_eq!(cell.counters().contended, 7);
 }
 
-/// The acknowledgement is damaged: its sender knows when it ends, 408 µs, waits for
-/// an AIFS and repeats what has arrived at 364.
+/// The acknowledgement is damaged: its sender learns of this when it ends, at 408 µs, waits for an
+/// AIFS and retransmits the packet that arrived at 364.
 #[test]
 fn a_lost_acknowledgement_repeats_what_has_arrived() {
     let mut cell = cell(1, table(7, 0, 0));
@@ -70,8 +70,8 @@ fn a_lost_acknowledgement_repeats_what_has_arrived() {
     assert_eq!(arrivals(&mut cell, us(5_000)), [(2, again + 79 + 76)]);
 }
 
-/// What comes while the medium is idle waits for the next multiple of 9 µs; what comes
-/// in the AIFS for its end.
+/// A packet that arrives while the medium is idle waits for the next multiple of 9 µs; one that
+/// arrives in the AIFS waits for its end.
 #[test]
 fn an_idle_medium_is_taken_at_the_next_slot() {
     let mut cell = cell(2, table(2, 0, 0));
@@ -82,8 +82,8 @@ fn an_idle_medium_is_taken_at_the_next_slot() {
     assert_eq!(arrivals(&mut cell, us(1_300)), [(2, 1_128 + 34 + 76)]);
 }
 
-/// When the second of two packets begins: slots after the AIFS of the first exchange,
-/// where the second comes at `second` µs. With CW 15, for 4,000 seeds.
+/// Slots after the AIFS of the first exchange at which the second of two packets is sent, where the
+/// second arrives at `second` µs. With CW 15, for 4,000 seeds.
 fn begins(second: u64, other: u16) -> [u32; 17] {
     let config = Config {
         stations: 2,
@@ -109,8 +109,8 @@ fn is_uniform(slots: &[u32]) -> bool {
     slots.iter().all(|&n| n.abs_diff(250) < 65)
 }
 
-/// Who has sent draws a backoff, and who gets its first packet while another sends; it
-/// runs down whether or not there is a packet.
+/// A sender draws a backoff after its frame, and so does a function that gets its first packet
+/// while another sends; a backoff counts down whether or not there is a packet.
 #[test]
 fn backoffs_are_drawn_after_a_frame_and_when_the_medium_is_busy() {
     for (second, other) in [(0, 0), (100, 0), (100, 1), (400, 1)] {
@@ -119,14 +119,14 @@ fn backoffs_are_drawn_after_a_frame_and_when_the_medium_is_busy() {
     }
     // In the AIFS the medium is idle: station 1 sends at its end.
     assert_eq!(begins(420, 1)[0], 4_000);
-    // At 442 + 5·9 station 0 sends if its backoff was at most 5, or when it is over.
+    // At 442 + 5·9 station 0 sends at once if its backoff was at most 5, or else when it ends.
     let slots = begins(442 + 5 * 9, 0);
     assert_eq!(slots[..5], [0; 5]);
     assert!(slots[5].abs_diff(6 * 250) < 130 && is_uniform(&slots[6..16]), "{slots:?}");
 }
 
-/// A TXOP of 1,504 µs: each exchange takes 408 and a SIFS before the next; the fourth
-/// would end at 4·408 + 3·16 = 1,680.
+/// A TXOP of 1,504 µs: each exchange takes 408 and a SIFS before the next; the fourth would end at
+/// 4·408 + 3·16 = 1,680.
 #[test]
 fn a_txop_is_for_what_fits() {
     let access = Access { txop_limit: Duration::from_micros(1_504), ..table(2, 0, 0)[0] };
@@ -138,8 +138,8 @@ fn a_txop_is_for_what_fits() {
     assert_eq!(third, 1_212);
 }
 
-/// Voice and background begin at one time within the access point: voice goes first,
-/// 0 to 120 µs with its acknowledgement, and background fails without sending.
+/// Voice and background start at the same time within the access point: voice goes first, 0 to 120
+/// µs with its acknowledgement, and background fails without sending.
 #[test]
 fn voice_goes_first_within_a_station() {
     let mut cell = cell(2, table(2, 0, 0));
@@ -151,8 +151,8 @@ fn voice_goes_first_within_a_station() {
     assert_eq!(counters.contended, 2, "the loser didn't send");
 }
 
-/// Against voice that always begins at the same boundary, background loses seven times,
-/// which is the retry limit: at the beginning of the seventh voice frame.
+/// Against voice that always starts at the same boundary, background loses seven times, which is
+/// the retry limit: at the start of the seventh voice frame.
 #[test]
 fn losing_within_a_station_counts_as_an_attempt() {
     let mut cell = cell(1, table(2, 0, 0));
@@ -164,8 +164,8 @@ fn losing_within_a_station_counts_as_an_attempt() {
     assert_eq!(all.iter().filter(|o| o.2.is_ok()).count(), 10);
 }
 
-/// Two stations begin at once: both are lost, and the medium is busy for the longer one
-/// and the timeout.
+/// Two stations start at once: both frames are lost, and the medium is busy for the longer one and
+/// the timeout.
 #[test]
 fn stations_collide() {
     let mut cell = cell(2, table(2, 0, 0));
@@ -178,8 +178,7 @@ fn stations_collide() {
     assert_eq!((cell.counters().collisions, cell.counters().contended), (7, 14));
 }
 
-/// Megabits of packets per second that arrive where the access point always has a
-/// packet of 1,500 bytes.
+/// Throughput in Mbit/s where the access point always has a packet of 1,500 bytes.
 fn alone(access: Access) -> f64 {
     let mut cell = cell(1, [access; 4]);
     let packet = down(0, 1, 1_500, 0);
@@ -192,9 +191,9 @@ fn alone(access: Access) -> f64 {
     f64::from(arrived * 12_000) / 20e6
 }
 
-/// 36 Mbit/s carry: 364 + 16 + 28 + 79 + 7.5·9 = 554.5 µs for 12,000 bits are
-/// 21.64 Mbit/s, and with AIFSN 1 and CW 7 364 + 44 + 25 + 31.5 = 464.5 µs, 25.83.
-/// The mean backoff of 40,000 draws is known to 9·4.6/200 = 0.2 µs.
+/// The capacity of 36 Mbit/s: 364 + 16 + 28 + 79 + 7.5·9 = 554.5 µs for 12,000 bits are 21.64
+/// Mbit/s; with AIFSN 1 and CW 7, 364 + 44 + 25 + 31.5 = 464.5 µs are 25.83 Mbit/s. The mean
+/// backoff of 40,000 draws is known to 9·4.6/200 = 0.2 µs.
 #[test]
 fn what_one_sender_carries() {
     let near = |measured: f64, expected: f64| {
@@ -204,8 +203,8 @@ fn what_one_sender_carries() {
     near(alone(DRAFT[3]), 25.834);
 }
 
-/// With the standard's parameters voice at the access point waits for at most a
-/// background frame that began before, however much background there is.
+/// With the standard's parameters, voice at the access point waits for at most one background frame
+/// that began before, however much background traffic there is.
 #[test]
 fn voice_waits_for_one_background_frame() {
     let mut cell = cell_of(Config { stations: 4, ..Config::default() });
@@ -225,7 +224,7 @@ fn voice_waits_for_one_background_frame() {
         fill(&mut cell, now);
         cell.enqueue(now, &down(2, 6, 200, now.as_micros())).unwrap();
     }
-    // The rest of an exchange, 408, AIFS 25, up to 3 slots, 76.
+    // The rest of an exchange, 408, AIFS 25, up to 3 slots, and the frame, 76.
     assert!(longest <= 408 + 25 + 27 + 76, "{longest} µs");
     assert!(sum / n > 100 && n >= 98, "{} µs of {n}: it does wait", sum / n);
 }

@@ -1,6 +1,5 @@
-//! Contention again, the slow way: slot by slot, each backoff taken down one by one, as
-//! IEEE 802.11e-2005, 9.9.1.3 has it. Draws and their order differ, so that only means
-//! can agree.
+//! A slow reference for contention: slot by slot, each backoff decremented one by one, as in IEEE
+//! 802.11e-2005, 9.9.1.3. Draws and their order differ, so only means can agree.
 
 use super::{cell_of, up};
 use rand::Rng as _;
@@ -16,7 +15,7 @@ struct Function {
     attempts: u32,
 }
 
-/// What came of 20 s: packets per category, collisions between stations and within.
+/// Results of 20 s: packets per category, collisions between stations and within.
 #[derive(Default, Debug)]
 struct Totals {
     arrived: [u32; 4],
@@ -27,7 +26,7 @@ struct Totals {
 
 const END: u64 = 20_000_000;
 const BYTES: [u64; 4] = [1_500, 1_500, 1_000, 200];
-/// 22 + 8·1,038 bits: 57.8 symbols.
+/// Air times of the frames; for the third, 22 + 8·1,038 bits are 57.8 symbols.
 const TIMES: [u64; 4] = [364, 364, 20 + 58 * 4, 76];
 /// One packet at a time, so that the reference stays simple.
 const fn one_at_a_time(mut table: AccessTable) -> AccessTable {
@@ -44,7 +43,7 @@ impl Function {
         self.backoff = rng.next_u32() % (self.window + 1);
     }
 
-    /// Whether the packet was dropped.
+    /// Counts a failed attempt; returns whether the packet was dropped.
     fn failed(&mut self, table: &AccessTable, rng: &mut Rng) -> bool {
         self.attempts += 1;
         let dropped = self.attempts == 7;
@@ -58,7 +57,7 @@ impl Function {
     }
 }
 
-/// `stations`, each with a packet in each of `categories` at all times.
+/// Simulates `stations`, each with a packet in each of `categories` at all times.
 fn slot_by_slot(stations: usize, categories: &[usize], table: &AccessTable) -> Totals {
     let (mut rng, mut totals, mut now) = (rng(7, 7), Totals::default(), 0);
     let each = |station| categories.iter().map(move |&category| (station, category));
@@ -141,7 +140,7 @@ fn by_the_cell(stations: u16, categories: &[usize], table: &AccessTable) -> Tota
     totals
 }
 
-/// Within 3 %, and five standard deviations of a count.
+/// Asserts agreement within 3 %, plus five standard deviations of a count.
 fn agree(stations: u16, categories: &[usize], table: AccessTable) {
     let table = one_at_a_time(table);
     let slow = slot_by_slot(stations.into(), categories, &table);
@@ -162,7 +161,7 @@ fn one_category_agrees_slot_by_slot() {
 
 #[test]
 fn two_categories_agree_slot_by_slot() {
-    // Five stations' voice leaves nothing to background.
+    // Voice from five stations leaves nothing to background.
     agree(5, &[0, 3], STATION_2005);
     agree(4, &[1, 2], STATION_2005);
     agree(3, &[0, 3], DRAFT);

@@ -1,4 +1,4 @@
-//! What holds for any traffic.
+//! Properties for any traffic.
 
 use super::us;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use trunkline_net::wifi::{Cell, Config, Msdu, Outcome, Stream, Way, Ways};
 
 const STATIONS: u16 = 4;
 
-/// Something that a driver does, so many µs after what it did before.
+/// A driver's action, and its delay in µs after the previous one.
 #[derive(Clone, Debug)]
 enum Does {
     Sends { station: u16, up: bool, priority: u8, bytes: u32 },
@@ -61,8 +61,8 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// How many packets were taken, and what became of them until `end`; in between it is
-/// looked whether all are accounted for.
+/// Number of accepted packets, and their outcomes until `end`; checks on the way that every packet
+/// is accounted for.
 fn play(
     cell: &mut Cell,
     script: &[(u64, Does)],
@@ -71,8 +71,8 @@ fn play(
     play_late(cell, script, &[0], end)
 }
 
-/// As [`play`], by a driver whose clock is behind by `lags` in µs, one after the other, when
-/// it does something else than to look.
+/// Plays as [`play`] does, with a driver whose clock lags by `lags` in µs, one after the other, for
+/// every action except looking.
 fn play_late(
     cell: &mut Cell,
     script: &[(u64, Does)],
@@ -92,7 +92,7 @@ fn play_late(
             Does::Present(station, there) => cell.set_present(now, station, there).unwrap(),
             Does::Errors(station, rate) => cell.set_bit_error_rate(now, station, rate).unwrap(),
             Does::Admits { station, priority, ways } => {
-                // What isn't admitted contends.
+                // A stream that isn't admitted contends.
                 let _ = cell.admit(
                     now,
                     Stream {
@@ -115,15 +115,15 @@ fn play_late(
             }
         }
     }
-    // A station that hears no poll keeps what it has for as long as that lasts.
+    // A station that receives no poll keeps its packets for as long as that lasts.
     (0..STATIONS).for_each(|s| cell.set_bit_error_rate(present, s, 0.0).unwrap());
     outcomes.extend(std::iter::from_fn(|| cell.advance(present + end)));
     Ok((taken, outcomes))
 }
 
 proptest! {
-    /// sent = delivered + dropped + queued, each packet once, in the order of time; and
-    /// in the end nothing is stuck, though the driver's clock goes back.
+    /// sent = delivered + dropped + queued, each packet once, in the order of time; and in the end
+    /// nothing is stuck, although the driver's clock goes back.
     #[test]
     fn every_packet_has_one_end(
         config in config(),
@@ -150,9 +150,9 @@ proptest! {
         let mut second = cell();
         prop_assert_eq!(&outcomes, &play(&mut second, &script, Duration::from_secs(1))?.1);
         prop_assert_eq!(first.counters(), second.counters());
-        // How often somebody looks makes no difference.
+        // The number of looks makes no difference.
         let looks: Vec<_> = script.iter().flat_map(|(gap, what)| {
-            // Looking at the same time is looking before what is done then.
+            // Looking at the same time is looking before the action at that time.
             let looks = gap.saturating_sub(1) / step;
             let look = (0..looks).map(move |_| (step, Does::Looks));
             look.chain([(gap - looks * step, what.clone())])
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(&outcomes, &play(&mut third, &looks, Duration::from_secs(1))?.1);
     }
 
-    /// However busy, the medium is never busy for more than the time there is.
+    /// The medium is never busy for longer than the time that has passed.
     #[test]
     fn time_is_spent_once(config in config(), seed in any::<u64>(), script in script()) {
         let mut cell = Cell::new(config, seed, 0).unwrap();
@@ -172,8 +172,8 @@ proptest! {
     }
 }
 
-/// A stream that is removed in a turn can be admitted again after it, whether or not anybody has
-/// looked meanwhile.
+/// A stream that is removed during a turn can be admitted again after it, whether or not the cell
+/// was advanced meanwhile.
 #[test]
 fn what_was_removed_may_be_admitted_again() {
     let stream = Stream {

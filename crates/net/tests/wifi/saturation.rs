@@ -1,8 +1,8 @@
-//! Saturated stations against Bianchi, *Performance analysis of the IEEE 802.11
-//! distributed coordination function* (2000), with a retry limit.
+//! Saturated stations against Bianchi, *Performance analysis of the IEEE 802.11 distributed
+//! coordination function* (2000), with a retry limit.
 //!
-//! EDCA is nearer to the model than the DCF that it was made for: a backoff counts one
-//! slot for each time somebody sends, as the model has it.
+//! EDCA is nearer to the model than the DCF that it was made for: a backoff counts one slot for
+//! each transmission, as in the model.
 
 use super::{cell, table, up};
 use trunkline_base::Time;
@@ -10,8 +10,8 @@ use trunkline_net::wifi::{Counters, Outcome};
 
 const ATTEMPTS: i32 = 7;
 
-/// The probability that a station sends at a boundary, if each attempt collides with
-/// probability `p`: attempts by the slots that they and their backoffs take.
+/// The probability that a station sends at a boundary, if each attempt collides with probability
+/// `p`: the ratio of attempts to the slots that they and their backoffs take.
 fn sends(p: f64, cw_min: f64, cw_max: f64) -> f64 {
     let (mut attempts, mut slots) = (0.0, 0.0);
     for stage in 0..ATTEMPTS {
@@ -22,8 +22,8 @@ fn sends(p: f64, cw_min: f64, cw_max: f64) -> f64 {
     attempts / slots
 }
 
-/// Collision probability and throughput in Mbit/s of `n` stations that always have a
-/// packet of 1,500 bytes.
+/// Collision probability, and throughput in Mbit/s, of `n` stations that always have a packet of
+/// 1,500 bytes.
 fn bianchi(n: i32, aifs: f64, cw_min: f64, cw_max: f64) -> (f64, f64) {
     // p = 1 - (1 - tau)^(n - 1), where tau falls as p grows: one solution.
     let (mut low, mut high) = (0.0, 1.0);
@@ -41,7 +41,7 @@ fn bianchi(n: i32, aifs: f64, cw_min: f64, cw_max: f64) -> (f64, f64) {
     (low, one * 12_000.0 / slot)
 }
 
-/// The same, as it comes out of the cell.
+/// The same two values, measured in the cell.
 fn measured(n: u16, aifsn: u8, cw_min: u16, cw_max: u16) -> (f64, f64) {
     let mut cell = cell(n, table(aifsn, cw_min, cw_max));
     let packet = |station| up(station, 0, 1_500, u64::from(station));
@@ -58,7 +58,7 @@ fn measured(n: u16, aifsn: u8, cw_min: u16, cw_max: u16) -> (f64, f64) {
     (collided, f64::from(arrived) * 12_000.0 / 20e6)
 }
 
-/// Declared before looking: throughput within 5 %.
+/// Asserts that throughput is within 5 %, a bound set before measuring.
 fn agree(aifsn: u8, cw_min: u16, cw_max: u16) {
     let mut worst = 0f64;
     for n in 2..=24 {
@@ -81,7 +81,7 @@ fn best_effort_saturates_as_the_model_does() {
     agree(3, 15, 1_023);
 }
 
-/// Small windows, which stop growing at once: where collisions are most of the time.
+/// Small windows that stop growing at once, so that collisions take most of the time.
 #[test]
 fn video_windows_saturate_as_the_model_does() {
     agree(2, 7, 15);

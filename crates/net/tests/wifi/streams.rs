@@ -1,4 +1,4 @@
-//! Streams that end, and what becomes of their packets.
+//! Streams that end, and the fate of their packets.
 
 use super::polls::{INTERVAL, polled, voice};
 use super::{arrivals, cell, cell_of, down, drain, table, up, us};
@@ -13,7 +13,7 @@ fn packets_of_a_removed_stream_contend() {
     assert!(cell.remove_stream(us(5), 0, 6));
     assert_eq!(arrivals(&mut cell, us(1_000)), [(1, 9 + 76)]);
     assert_eq!((cell.counters().polled, cell.counters().contended), (0, 1));
-    // The other station's stream is still there, and this one's isn't.
+    // The other station's stream still exists, and this one's doesn't.
     cell.enqueue(us(1_000), &down(1, 6, 200, 2)).unwrap();
     assert_eq!(arrivals(&mut cell, us(2_000)).len(), 1);
     assert_eq!((cell.counters().polled, cell.counters().contended), (1, 1));
@@ -22,7 +22,7 @@ fn packets_of_a_removed_stream_contend() {
     }
 }
 
-/// Packets of the station's other stream, among which they were, wait for their turn.
+/// Packets of the station's other stream, queued between them, keep waiting for their turn.
 #[test]
 fn packets_of_other_streams_wait_on() {
     let mut cell = polled(1, Ways::Down);
@@ -39,25 +39,25 @@ fn packets_of_other_streams_wait_on() {
     assert_eq!((cell.counters().polled, cell.counters().contended), (2, 2));
 }
 
-/// The turn goes on as in `one_packet_each_way`, and no other comes.
+/// The turn continues as in `one_packet_each_way`, and no other follows.
 #[test]
 fn a_turn_under_way_ends_first() {
     let mut cell = polled(1, Ways::Both);
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     cell.enqueue(Time::ZERO, &up(0, 6, 200, 2)).unwrap();
     assert_eq!(cell.advance(us(50)), None);
-    // Twice is once.
+    // Removing twice is the same as once.
     assert!(cell.remove_stream(us(50), 0, 6) && cell.remove_stream(us(50), 0, 6));
     assert_eq!(cell.admit(us(50), voice(0, Ways::Up)), Err(NotAdmitted::Twice(0, 6)));
     assert_eq!(arrivals(&mut cell, us(237)), [(1, 101), (2, 193)]);
     assert_eq!((cell.counters().polls, cell.next_timeout()), (1, Time::NEVER));
-    // And what comes then contends: 237 + 34, and 9 µs slots to 300.
+    // A later packet contends: 237 + 34, and 9 µs slots to 300.
     cell.enqueue(us(300), &up(0, 6, 200, 3)).unwrap();
     assert_eq!(arrivals(&mut cell, us(1_000)), [(3, 271 + 4 * 9 + 76)]);
     assert_eq!(cell.admit(us(1_000), voice(0, Ways::Up)), Ok(()));
 }
 
-/// A queue of one packet, in which another contends.
+/// A queue of one packet, occupied by a contending one.
 #[test]
 fn what_has_no_room_is_lost() {
     let mut cell = cell_of(Config {
@@ -74,7 +74,7 @@ fn what_has_no_room_is_lost() {
     assert_eq!(cell.queued(), 0);
 }
 
-/// Its time goes to the next that asks for it.
+/// The time of a removed stream goes to the next one requested.
 #[test]
 fn a_removed_stream_makes_room_for_another() {
     let mut cell = polled(46, Ways::Both);
@@ -86,13 +86,13 @@ fn a_removed_stream_makes_room_for_another() {
     assert_eq!(other(&mut cell), Ok(()));
 }
 
-/// A vanished station is polled 50 times, and another in each interval. When it is back, it
-/// contends.
+/// A vanished station is polled 50 times, while the other one is polled in each interval. When it
+/// returns, it contends.
 #[test]
 fn a_silent_station_is_polled_no_longer() {
     let mut cell = polled(2, Ways::Both);
     cell.set_present(Time::ZERO, 1, false).unwrap();
-    // Down packets that it will never acknowledge contend after that, to their retry limit.
+    // Downlink packets that it never acknowledges contend after that, up to their retry limit.
     for k in 0..3 {
         cell.enqueue(Time::ZERO, &down(1, 6, 200, k)).unwrap();
     }
@@ -109,8 +109,8 @@ fn a_silent_station_is_polled_no_longer() {
     assert_eq!(arrivals(&mut cell, us(INTERVAL * intervals))[0].0, 9);
 }
 
-/// So does a stream to it: 50 turns with packets, of which seven are given up, and the others
-/// contend. Acknowledged turns before that don't count.
+/// A stream to a silent station ends as well: 50 turns with packets, of which seven are given up,
+/// and the others contend. Earlier acknowledged turns don't count.
 #[test]
 fn a_stream_to_a_silent_station_ends() {
     let mut cell = polled(1, Ways::Down);
@@ -133,8 +133,8 @@ fn a_stream_to_a_silent_station_ends() {
     assert_eq!(cell.queued(), 0);
 }
 
-/// 240 bits with one wrong in a thousand arrive with 0.787, so that 38 of 100 polls aren't answered,
-/// and ten in a row before or after an absence of forty once in 16,000.
+/// 240 bits, each wrong with probability 0.001, arrive with 0.787, so 38 of 100 polls aren't
+/// answered, and ten in a row before or after an absence of forty occur once in 16,000.
 #[test]
 fn errors_and_short_absences_end_no_stream() {
     let mut cell = polled(1, Ways::Both);
@@ -151,7 +151,7 @@ fn errors_and_short_absences_end_no_stream() {
     assert_eq!((counters.polls, counters.silenced), (1_000, 0));
 }
 
-/// Nothing is polled where all is silent, and the cell sleeps.
+/// If all stations are silent, nothing is polled and the cell sleeps.
 #[test]
 fn a_cell_of_silent_stations_sleeps() {
     let mut cell = cell(3, table(2, 0, 0));

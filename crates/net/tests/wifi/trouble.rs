@@ -1,4 +1,4 @@
-//! Errors, stations that vanish, and input that nobody should send.
+//! Errors, stations that vanish, and invalid input.
 
 use super::{arrivals, cell, cell_of, down, drain, table, up, us};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use trunkline_net::wifi::{
 };
 use trunkline_net::{Class, Done, Endpoint, Frame, Medium, Network, Packet, Protocol};
 
-/// With a bit in 10,000 wrong a frame of 1,538 bytes arrives with probability
-/// (1 − 10⁻⁴)^12,304 = 0.2922, so a packet is lost with 0.7078⁷ = 0.0890; frames are
-/// damaged with 0.7078 and, of what arrives, the 14 bytes of acknowledgements with
-/// 0.0111: 0.7111 for each data frame. Bounds are four standard deviations.
+/// At a bit error rate of 1 in 10,000, a frame of 1,538 bytes arrives with probability (1 −
+/// 10⁻⁴)^12,304 = 0.2922, so a packet is lost with 0.7078⁷ = 0.0890. Frames are damaged with 0.7078
+/// and, if they arrive, the 14 bytes of their acknowledgement with 0.0111: 0.7111 for each data
+/// frame. Bounds are four standard deviations.
 #[test]
 fn errors_are_per_frame() {
     let mut cell = cell_of(Config { bit_error_rate: 1e-4, ..Config::default() });
@@ -40,9 +40,8 @@ fn errors_are_per_frame() {
     assert!((share - 0.7111).abs() < 4.0 * (0.7111f64 * 0.2889 / sent).sqrt(), "{share}");
 }
 
-/// Station 0 vanishes while the access point sends to it: seven attempts of 76 + 50 µs and
-/// six AIFS of 34; what it has to send is lost with it, and station 1 gets its packet
-/// after that.
+/// Station 0 vanishes while the access point sends to it: seven attempts of 76 + 50 µs and six AIFS
+/// of 34. Its own packets are lost with it, and station 1 gets its packet after that.
 #[test]
 fn others_go_on_when_a_station_vanishes() {
     let mut cell = cell(2, table(2, 0, 0));
@@ -65,8 +64,8 @@ fn others_go_on_when_a_station_vanishes() {
     assert_eq!(arrivals(&mut cell, us(9_500)).len(), 1);
 }
 
-/// What a station has on the air when it vanishes is lost, and it may be back at once with
-/// another packet.
+/// The frame that a station has on the air when it vanishes is lost; the station may return at once
+/// with another packet.
 #[test]
 fn a_frame_dies_with_its_sender() {
     let mut cell = cell(1, table(2, 0, 0));
@@ -79,9 +78,9 @@ fn a_frame_dies_with_its_sender() {
     assert_eq!(drain(&mut cell, us(9_000)), [(1, 100, Err(Lost::Gone)), (2, second, Ok(()))]);
 }
 
-/// Nor does a station receive what it was away from, or get at an acknowledgement that it
-/// broke off: a frame takes 76 µs, its timeout 50; the acknowledgement 44 in the timeout's
-/// place; the next attempt begins an AIFS of 34 later. In a turn it is the same
+/// A station receives no frame during which it was away, and an acknowledgement that it broke off
+/// does not arrive: a frame takes 76 µs, its timeout 50; the acknowledgement takes 44 instead of
+/// the timeout; the next attempt begins an AIFS of 34 later. Turns behave the same
 /// (`a_turn_breaks_when_its_station_is_away`).
 #[test]
 fn a_frame_dies_with_its_receiver() {
@@ -109,7 +108,7 @@ fn absurd_packets_are_refused() {
     for priority in [8, u8::MAX] {
         assert_eq!(offer(down(0, priority, 1, 1)), Err(Refusal::NoPriority(priority)));
     }
-    // 50 fit, of the shortest and the longest.
+    // 50 packets fit, of the shortest and the longest.
     (0..50).for_each(|k| offer(down(1, 0, [1, MAX_PACKET][k % 2], 1)).unwrap());
     assert_eq!(offer(down(1, 0, 1, 1)), Err(Refusal::QueueFull));
     assert_eq!(offer(down(0, 0, 1, 1)), Err(Refusal::QueueFull), "one queue for all stations");
@@ -122,7 +121,7 @@ fn absurd_packets_are_refused() {
     assert_eq!(rate, Err(InvalidCell::NoStation(2)));
 }
 
-/// A driver that fetches no outcome is refused in the end: 65,536 wait at most, and the queue.
+/// A driver that reads no outcomes is eventually rejected: at most 65,536 wait, plus the queue.
 #[test]
 fn outcomes_are_bounded() {
     let mut cell = cell(1, table(2, 0, 0));
@@ -168,7 +167,7 @@ fn cells_that_cannot_be() {
     }
 }
 
-/// The widest cell and times at the end of the clock.
+/// The largest cell, and times at the end of the clock.
 #[test]
 fn extremes() {
     let mut wide = cell_of(Config { stations: MAX_STATIONS, ..Config::default() });
@@ -184,7 +183,7 @@ fn extremes() {
     assert_eq!((late.next_timeout(), late.queued()), (Time::NEVER, 1));
 }
 
-/// A clock that goes back is taken for one that stands still.
+/// A clock that goes back counts as one that is stalled.
 #[test]
 fn time_does_not_go_back() {
     let mut cell = cell(1, table(2, 0, 0));
@@ -195,8 +194,8 @@ fn time_does_not_go_back() {
     assert!(at > us(5_000));
 }
 
-/// Nor does it where nothing has happened since but what was done: station 1 has its packet
-/// when station 0 has lost its own, not before.
+/// Time doesn't go back either if only actions have happened since: station 1 has its packet after
+/// station 0 has lost its own, not before.
 #[test]
 fn outcomes_keep_the_order_of_time() {
     let mut cell = cell(2, table(2, 0, 0));
@@ -209,8 +208,8 @@ fn outcomes_keep_the_order_of_time() {
     assert_eq!(all, [(1, 5_000, Err(Lost::Gone)), (2, second, Ok(()))]);
 }
 
-/// As a medium: EF before what came first, unknown lanes and long packets count as drops of
-/// the queue, and a vanished station's as losses.
+/// As a medium: EF precedes earlier packets; unknown lanes and overlong packets count as queue
+/// drops, and a vanished station's packets as losses.
 #[test]
 fn a_cell_is_a_medium_of_a_network() {
     let config = Config {
@@ -253,15 +252,16 @@ fn a_cell_is_a_medium_of_a_network() {
         got.push((delivery.at.as_micros(), header.bytes, header.tos));
         net.release(delivery, payload);
     }
-    // Background and voice come to the access point at 0, and voice goes first: 0 to 120.
-    // Then voice for the vanished station and background begin at the same boundary,
-    // and background fails seven times in all before that one does.
+    // Background and voice arrive at the access point at 0, and voice goes first: 0 to 120. Then
+    // voice for the vanished station and background begin at the same boundary, and background
+    // fails seven times in all before that voice packet does.
     assert_eq!(got, [(76, 200, 46 << 2)]);
     let ledger = |k: usize| net.ledger(edges[k].forward());
     assert_eq!((ledger(0).lost.packets, ledger(0).queue_dropped.packets), (1, 1));
     assert_eq!((ledger(1).lost.packets, ledger(2).queue_dropped.packets), (1, 1));
     assert_eq!(net.under_way(), 0);
-    // A host sends, and its station vanishes: it is lost at once, and polled for.
+    // A host sends, and its station vanishes: the packet is lost at once, and the network polls for
+    // it.
     let from_host = Packet {
         from: Endpoint { vertex: hosts[0], port: 1 },
         to: Endpoint { vertex: server, port: 2 },
