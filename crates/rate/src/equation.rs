@@ -7,33 +7,33 @@ use core::time::Duration;
 
 use libm::sqrt;
 
-/// The shortest round trip that is reckoned with. A shorter one is taken as
-/// this, so that no rate is divided by zero.
+/// Shortest round-trip time used in computations. A shorter one counts as this, so that no rate is
+/// divided by zero.
 pub const MIN_RTT: Duration = Duration::from_micros(1);
 
-/// The lower end of the loss event rates among which the inverse is found.
+/// Lower end of the search range for the inverse, as a loss event rate.
 const MIN_LOSS: f64 = 1e-12;
 
-/// The equation's parameters that are not measured.
+/// Parameters of the equation that are not measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Throughput {
-    /// b, how many packets TCP acknowledges at once; at least 1.
+    /// b, packets acknowledged by one TCP acknowledgement; at least 1.
     pub b: f64,
     /// t_RTO, TCP's retransmission timeout, in round-trip times.
     pub rto_rtts: f64,
 }
 
 impl Throughput {
-    /// As both RFCs recommend: b = 1 and t_RTO = 4 R.
+    /// The recommendation of both RFCs: b = 1 and t_RTO = 4 R.
     pub const RFC: Throughput = Throughput { b: 1.0, rto_rtts: 4.0 };
 
-    /// X, in bytes per second, of a TCP with segments of `segment` bytes over a
-    /// round trip of `rtt` with a loss event rate of `loss`:
+    /// X, in bytes per second, of a TCP with segments of `segment` bytes over a round trip of `rtt`
+    /// with a loss event rate of `loss`:
     ///
     /// X = s / (R √(2bp/3) + t_RTO · 3 √(3bp/8) · p (1 + 32p²)).
     ///
-    /// Infinite without loss. A rate above 1, or one that is no number, is taken
-    /// as 1; a round trip below [`MIN_RTT`] as that.
+    /// Infinite without loss. A rate above 1 or NaN counts as 1; a round trip below [`MIN_RTT`]
+    /// counts as [`MIN_RTT`].
     pub fn rate(&self, segment: f64, rtt: Duration, loss: f64) -> f64 {
         if loss <= 0.0 {
             return f64::INFINITY;
@@ -45,16 +45,16 @@ impl Throughput {
         segment / (r * (round_trips + self.rto_rtts * timeouts))
     }
 
-    /// p, the loss event rate at which [`rate`](Throughput::rate) is `rate` bytes
-    /// per second: within one part in 10⁹, from 10⁻¹² to 1.
+    /// p, the loss event rate at which [`rate`](Throughput::rate) is `rate` bytes per second:
+    /// within one part in 10⁹, from 10⁻¹² to 1.
     ///
-    /// 1 of a rate that is lower than at p = 1, or is no number.
+    /// Returns 1 for a rate that is lower than at p = 1, or NaN.
     pub fn loss(&self, segment: f64, rtt: Duration, rate: f64) -> f64 {
         if rate.is_nan() || rate <= self.rate(segment, rtt, 1.0) {
             return 1.0;
         }
-        // The rate falls as p rises, so halving the interval finds it. By
-        // ratios, as p may lie anywhere in twelve decades.
+        // The rate falls as p rises, so bisection finds it; on a logarithmic scale, as p spans
+        // twelve decades.
         let (mut low, mut high) = (MIN_LOSS, 1.0);
         while high / low > 1.0 + 1e-9 {
             let middle = sqrt(low * high);
@@ -99,7 +99,7 @@ mod tests {
         near(x(20.0, 0.01), 20.0 / 0.008_902_17, 1e-6);
         near(x(1_460.0, 0.1), 1_460.0 / 0.056_493_9, 1e-6);
         near(x(1_460.0, 1.0), 1_460.0 / 24.331_60, 1e-6);
-        // Twice the round trip, half the rate, since t_RTO follows it.
+        // Twice the round trip gives half the rate, since t_RTO follows it.
         near(Throughput::RFC.rate(20.0, 2 * RTT, 0.01), 20.0 / 0.017_804_34, 1e-6);
         // b = 2: √0.0133333 = 0.115470 → 0.0115470; 3 √0.0075 = 0.259808, times
         // 0.010032 times 0.4 = 0.00104256. Sum 0.0125896.
@@ -107,8 +107,8 @@ mod tests {
         near(delayed.rate(1_460.0, RTT, 0.01), 1_460.0 / 0.012_589_6, 1e-5);
     }
 
-    /// RFC 4828's table of TFRC has, for segments of 1,500 bytes with headers and
-    /// 0.1 s, 168.61 KB/s at 1 % and 26.58 at 10 %.
+    /// RFC 4828's table of TFRC lists, for segments of 1,500 bytes including headers and 0.1 s,
+    /// 168.61 KB/s at 1 % and 26.58 KB/s at 10 %.
     #[test]
     fn as_printed_in_rfc_4828() {
         near(Throughput::RFC.rate(1_500.0, RTT, 0.01), 168_610.0, 2e-3);

@@ -1,21 +1,17 @@
-//! How fast a sender may send, so that it takes from a shared path about what a
-//! TCP would.
+//! Rate control: how fast a sender may send so that it takes about a TCP's share of a path.
 //!
-//! [`equation`] is the throughput that TCP reaches at a loss event rate and a
-//! round-trip time; [`loss_events`] finds that rate in the sequence numbers
-//! that arrive; [`tfrc`] puts both together into a sender and a receiver (TCP
-//! Friendly Rate Control), with the variants for voice. [`tfmc`] does for a trunk of
-//! many calls, whose rate can't be changed: it chooses how many packets share a
-//! datagram. [`window`] is the congestion window of a sender that repeats what is lost.
-//! [`vegas`] chooses among a speech codec's rates by how much longer than its shortest the
-//! round trip is.
+//! [`equation`] is the throughput that TCP reaches at a loss event rate and a round-trip time;
+//! [`loss_events`] derives that rate from the sequence numbers that arrive; [`tfrc`] combines both
+//! into a sender and a receiver (TCP Friendly Rate Control), with the variants for voice. [`tfmc`]
+//! serves a trunk of many calls with fixed rates: it chooses how many packets share a datagram.
+//! [`window`] is the congestion window of a sender that retransmits. [`vegas`] chooses among a
+//! speech codec's rates by how far the round trip exceeds its minimum.
 //!
-//! Pure computation: times, sequence numbers and bytes come in as arguments,
-//! and nothing here reads a clock, opens a socket, draws randomness or
-//! allocates after its construction. What comes from the other end is not
-//! believed: every report is checked, a refused one gives a typed error and
-//! changes nothing, and what is allowed stays within the bounds of
-//! [`tfrc::Config`] and [`tfmc::Config`] whatever arrives.
+//! This is pure computation: times, sequence numbers and bytes come in as arguments, and nothing
+//! here reads a clock, opens a socket, draws randomness or allocates after its construction. Input
+//! from the other end is not trusted: every report is checked, a rejected one returns a typed error
+//! and changes nothing, and the allowed rate stays within the bounds of [`tfrc::Config`] and
+//! [`tfmc::Config`] whatever arrives.
 //!
 //! A sender and a receiver, and a driver that carries their messages:
 //!
@@ -52,7 +48,7 @@ pub mod window;
 
 use core::time::Duration;
 
-/// A duration of so many seconds: at most the 136 years that never come.
+/// Converts seconds to a duration, at most 136 years.
 fn seconds(seconds: f64) -> Duration {
     const MOST: f64 = u32::MAX as f64;
     let seconds = if seconds > 0.0 { seconds.min(MOST) } else { 0.0 };

@@ -1,10 +1,9 @@
-//! From the sequence numbers that arrive to the loss event rate p (RFC 3448,
-//! section 5; RFC 5348, section 5).
+//! The loss event rate p, derived from the sequence numbers that arrive (RFC 3448, section 5; RFC
+//! 5348, section 5).
 //!
-//! A loss event is a lost packet and all others lost within a round trip of it:
-//! TCP, too, halves its window once for them. Between the beginnings of two
-//! events lies a loss interval, counted in packets, and p is the inverse of a
-//! weighted mean of the last eight.
+//! A loss event is a lost packet and all others lost within a round trip of it: TCP, too, halves
+//! its window once for them. A loss interval lies between the beginnings of two events and is
+//! counted in packets; p is the inverse of a weighted mean of the last eight.
 
 #[cfg(test)]
 mod tests;
@@ -14,100 +13,97 @@ use std::collections::VecDeque;
 
 use trunkline_base::Time;
 
-/// A packet is lost once so many with higher numbers have come (section 5.1).
+/// Number of later packets whose arrival makes a missing one count as lost (section 5.1).
 pub const REORDERED: u32 = 3;
 
-/// How many intervals p is the mean of (section 5.4).
+/// Number of intervals in the mean (section 5.4).
 pub const INTERVALS: usize = 8;
 
 /// The weights of section 5.4 for eight intervals, the most recent first:
 /// w_i = 1 for i < 4, then 1 − (i − 3)/5.
 const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// Gaps that are watched at once: more than there can be, as each arrival adds one
-/// at most, and brings all those below it nearer to being lost.
+/// Maximum number of gaps tracked at once: more than can exist, as each arrival adds at most one,
+/// and brings all those below it closer to being lost.
 const MAX_GAPS: usize = 16;
 
-/// What of the rules can be chosen.
+/// Optional rules for counting losses.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Config {
-    /// RFC 4828, section 3: an interval of at most two round trips counts N/K
-    /// packets, where K of its N were lost, and the open interval is left out
-    /// while it is that short.
+    /// RFC 4828, section 3: an interval of at most two round trips counts as N/K packets, where K
+    /// of its N were lost, and the open interval is left out while it is that short.
     pub short_intervals: bool,
-    /// History discounting (section 5.5, optional): the least factor by which a
-    /// long open interval discounts those before it, 0 to 1. RFC 3448 has 0.5,
-    /// RFC 5348 0.25.
+    /// History discounting (section 5.5, optional): the smallest factor by which a long open
+    /// interval discounts those before it, 0 to 1. RFC 3448 has 0.5, RFC 5348 0.25.
     pub discount: Option<f64>,
 }
 
-/// What the arrival of a packet shows.
+/// Result of a packet's arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
     /// The packet completes no loss event.
     None,
-    /// The first loss event. The history wants a first interval:
-    /// [`History::seed`].
+    /// The first loss event. The history needs a first interval: [`History::seed`].
     First,
-    /// One loss event more, or several.
+    /// One or more further loss events.
     Event,
 }
 
-/// Missing numbers and the packets around them.
+/// A run of missing numbers, and the packets around it.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// The numbers that are missing, both included.
+    /// The missing numbers, both inclusive.
     first: u64,
     last: u64,
-    /// The packets around the gap as it was opened: number and time of arrival.
+    /// The packets on either side when the gap opened: number and time of arrival.
     before: (u64, Time),
     after: (u64, Time),
-    /// How many with higher numbers have come.
+    /// Number of packets with higher numbers that have arrived.
     later: u32,
 }
 
-/// A loss interval that a later loss event has ended.
+/// A loss interval that a later loss event has closed.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
     packets: f64,
-    /// DF_i, by which it has been discounted.
+    /// DF_i, the factor by which it has been discounted.
     discount: f64,
 }
 
 /// The open interval, which began with the last loss event.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    /// Its first number, lost, and when that would have come.
+    /// Its first number, which is lost, and the time at which that was due.
     first: u64,
     since: Time,
-    /// How many of its packets are lost.
+    /// Number of lost packets in the interval.
     lost: u32,
 }
 
-/// How many packets there are from `from` to before `end`, as far as can be counted.
+/// Number of packets in `from..end`, saturating.
 fn count(from: u64, end: u64) -> u32 {
     u32::try_from(end - from).unwrap_or(u32::MAX)
 }
 
-/// What has been lost of a stream of numbered packets.
+/// The loss history of a stream of numbered packets.
 ///
-/// Numbers are unwrapped ([`trunkline_base::extend`]). It keeps at most 16 gaps
-/// and nine intervals, and allocates nothing after [`History::new`].
+/// Numbers are unwrapped ([`trunkline_base::extend`]). The history keeps at most 16 gaps and nine
+/// intervals, and allocates nothing after [`History::new`].
 #[derive(Clone, Debug)]
 pub struct History {
     config: Config,
-    /// The highest number that has come, and when.
+    /// The highest number received, and its time of arrival.
     highest: Option<(u64, Time)>,
-    /// In the order of their numbers.
+    /// Gaps sorted by their numbers.
     gaps: VecDeque<Gap>,
-    /// None before the first loss event.
+    /// `None` before the first loss event.
     open: Option<Open>,
-    /// The most recent first.
+    /// Closed intervals, most recent first.
     closed: VecDeque<Interval>,
 }
 
 impl History {
-    /// A history of which no packet has arrived yet.
+    /// Creates an empty history.
     pub fn new(config: Config) -> History {
         History {
             config,
@@ -123,9 +119,8 @@ impl History {
         self.open.is_some()
     }
 
-    /// Packet `number` comes now, for the first time; `rtt` is the sender's
-    /// round-trip time. A packet that comes after it was taken as lost changes
-    /// nothing.
+    /// Records the first arrival of packet `number` at `now`; `rtt` is the sender's round-trip
+    /// time. A packet that arrives after it was counted as lost changes nothing.
     pub fn arrive(&mut self, number: u64, now: Time, rtt: Duration) -> News {
         let had_lost = self.has_lost();
         let Some((highest, at)) = self.highest else {
@@ -159,7 +154,7 @@ impl History {
         }
     }
 
-    /// Takes `number` out of the gap that it is in.
+    /// Removes `number` from its gap.
     fn fill(&mut self, number: u64) {
         let Some(at) = self.gaps.iter().position(|g| (g.first..=g.last).contains(&number)) else {
             return;
@@ -167,7 +162,7 @@ impl History {
         let gap = self.gaps[at];
         let left = Gap { last: number - 1, ..gap };
         let right = Gap { first: number + 1, ..gap };
-        // Without the one number nothing may be left.
+        // Removing the number may leave the gap empty.
         match (gap.first < number, number < gap.last) {
             (false, false) => drop(self.gaps.remove(at)),
             (true, false) => self.gaps[at] = left,
@@ -179,10 +174,10 @@ impl History {
         }
     }
 
-    /// The packets of `gap` are lost; how many loss events begin with that.
+    /// Counts the packets of `gap` as lost; returns the number of new loss events.
     fn lose(&mut self, gap: &Gap, rtt: Duration) -> u32 {
-        // Each is taken to have been due on the straight line between its
-        // neighbours (section 5.2).
+        // Each packet is assumed to have been due on the straight line between its neighbours
+        // (section 5.2).
         let numbers = gap.after.0 - gap.before.0;
         let span = gap.after.1.since(gap.before.1).as_nanos() as f64;
         let spacing = span / numbers as f64;
@@ -190,7 +185,7 @@ impl History {
             let nanos = spacing * (number - gap.before.0) as f64;
             gap.before.1 + Duration::from_nanos(nanos as u64)
         };
-        // The least number of packets that takes more than a round trip.
+        // The smallest number of packets that takes more than a round trip.
         let rtt_nanos = rtt.as_nanos() as f64;
         let step = match rtt_nanos < span {
             true => (rtt_nanos / spacing) as u64 + 1,
@@ -198,7 +193,7 @@ impl History {
         };
         let mut from = gap.first;
         let mut events = 0;
-        // What belongs to the event that is there already.
+        // Packets that belong to the current loss event.
         if let Some(open) = &mut self.open {
             let within = |number: u64| due(number) <= open.since + rtt;
             let end = match (within(gap.first), within(gap.last)) {
@@ -213,8 +208,7 @@ impl History {
             open.lost = open.lost.saturating_add(count(from, end));
             from = end;
         }
-        // Those of the rest that begin no later than the ninth from its end would be
-        // forgotten again.
+        // Skip the events that would be forgotten again: all but the last nine.
         let (left, kept) = ((gap.last + 1).saturating_sub(from), INTERVALS as u64 + 1);
         let more = left.div_ceil(step).saturating_sub(kept);
         from += more.saturating_mul(step);
@@ -227,7 +221,7 @@ impl History {
         events
     }
 
-    /// A loss event begins.
+    /// Starts a loss event, which closes the open interval.
     fn begin(&mut self, event: Open, rtt: Duration) {
         if let Some(open) = self.open {
             let factor = self.discount(&open);
@@ -249,9 +243,8 @@ impl History {
         self.config.short_intervals && until.since(open.since) <= rtt.saturating_mul(2)
     }
 
-    /// Takes `packets` as the length of the interval before the first loss event,
-    /// at least 1: what was counted until then says little, as the rate was still
-    /// rising (section 6.3.1).
+    /// Sets the length of the interval before the first loss event to `packets`, at least 1. The
+    /// packets counted until then say little, as the rate was still rising (section 6.3.1).
     pub fn seed(&mut self, packets: f64) {
         if self.has_lost() && self.closed.len() < INTERVALS {
             let packets = if packets >= 1.0 { packets.min(1e15) } else { 1.0 };
@@ -261,8 +254,8 @@ impl History {
 
     /// p, the loss event rate at `now`, 0 to 1: 0 before the first loss event.
     ///
-    /// While fewer than eight have ended, it is the mean of as many, with the open one in
-    /// place of the oldest or without it, as RFC 5348 has it; RFC 3448 doesn't say.
+    /// While fewer than eight intervals have closed, it is the mean of those, with the open one in
+    /// place of the oldest or without it, as in RFC 5348; RFC 3448 leaves this open.
     pub fn rate(&self, now: Time, rtt: Duration) -> f64 {
         let (Some(open), Some((highest, _))) = (&self.open, self.highest) else { return 0.0 };
         let count = (highest + 1).saturating_sub(open.first).max(1) as f64;
@@ -283,8 +276,8 @@ impl History {
         if self.is_short(open, now, rtt) {
             return closed.min(1.0);
         }
-        // The open interval counts only if it is long enough to make p smaller: a
-        // loss that may come next has not come yet.
+        // The open interval counts only if it is long enough to lower p, as it does not yet end
+        // with a loss.
         closed.min(with.1 / with.0).min(1.0)
     }
 
@@ -300,7 +293,7 @@ impl History {
         }
         let count = (highest + 1).saturating_sub(open.first) as f64;
         let mean = sum / total;
-        // Of no intervals the mean is no number, and nothing is discounted.
+        // Without intervals the mean is NaN, and nothing is discounted.
         if count > 2.0 * mean { (2.0 * mean / count).max(least.clamp(0.0, 1.0)) } else { 1.0 }
     }
 }

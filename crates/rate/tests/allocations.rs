@@ -1,4 +1,4 @@
-//! Neither packets nor reports allocate, with losses among them.
+//! Neither packets nor reports allocate, even with losses.
 
 use std::time::Duration;
 use trunkline_base::Time;
@@ -38,7 +38,7 @@ fn a_packet_costs_no_allocation() {
                 }
             }
         });
-        // Else nothing was measured.
+        // Otherwise nothing was measured.
         assert!(reports > 1_000 && sender.loss() > 0.0, "{reports} reports");
         assert_eq!(counted.count_total, 0, "{config:?}");
     }
@@ -72,7 +72,7 @@ fn a_datagram_of_a_trunk_costs_no_allocation() {
                 }
             }
         });
-        // Else nothing was measured.
+        // Otherwise nothing was measured.
         assert!(reports > 1_000 && sender.loss() > 0.0, "{reports} reports");
         assert_eq!(counted.count_total, 0, "{config:?}");
     }
@@ -98,7 +98,7 @@ fn a_report_on_a_codec_costs_no_allocation() {
                 control.expire(now);
             }
         });
-        // Else nothing was measured.
+        // Otherwise nothing was measured.
         assert!(changes > 100, "{changes} changes");
         assert_eq!(counted.count_total, 0, "{config:?}");
     }

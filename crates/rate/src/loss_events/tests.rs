@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const RTT: Duration = Duration::from_millis(100);
 
-/// Packets of a stream with one every 20 ms come on time, but those that are lost.
+/// A stream with a packet every 20 ms; all but the lost ones arrive on time.
 struct Stream {
     history: History,
     events: Vec<News>,
@@ -52,7 +52,7 @@ fn three_later_packets_make_a_loss() {
     assert!(!s.history.has_lost());
     s.come(1);
     assert_eq!(s.events, [News::First]);
-    // The third with a higher number may itself be late.
+    // The third packet with a higher number may itself be late.
     let mut h = History::new(Config::default());
     let at = Time::from_millis;
     assert_eq!(h.arrive(1, at(0), RTT), News::None);
@@ -63,9 +63,9 @@ fn three_later_packets_make_a_loss() {
     assert_eq!(h.arrive(7, at(120), RTT), News::First, "5, 6 and 7 after 4");
 }
 
-/// Lost are 1010, 1110, 1160 (and 1162, 40 ms later: of the same event), 1360.
-/// The intervals between the beginnings are 100, 50 and 200 packets. After 1360
-/// come 39: the open interval has 40 with the lost one.
+/// Packets 1010, 1110, 1160 and 1360 are lost, and 1162, which is 40 ms after 1160 and in the same
+/// event. The intervals between the events are 100, 50 and 200 packets. After 1360, 39 packets
+/// arrive: with the lost one, the open interval has 40.
 #[test]
 fn intervals_by_hand() {
     let mut s = Stream::new(Config::default());
@@ -73,13 +73,13 @@ fn intervals_by_hand() {
     s.come(39);
     assert_eq!(s.events, [News::First, News::Event, News::Event, News::Event]);
     s.history.seed(30.0);
-    // Closed: 200, 50, 100, 30, all of weight 1: mean 380/4 = 95. With the open one
-    // in place of the oldest: 40, 200, 50, 100, mean 390/4 = 97.5. The larger counts.
+    // Closed: 200, 50, 100, 30, all of weight 1: mean 380/4 = 95. With the open one in place of the
+    // oldest: 40, 200, 50, 100, mean 390/4 = 97.5. The larger mean counts.
     near(s.p(), 4.0 / 390.0);
     // 60 more make it 100: 450/4.
     s.come(60);
     near(s.p(), 4.0 / 450.0);
-    // The first interval alone is 30, until the open one is longer.
+    // The first interval alone gives 30, until the open one is longer.
     let mut s = Stream::new(Config::default());
     s.come(10).lose(1).come(19);
     s.history.seed(30.0);
@@ -88,8 +88,8 @@ fn intervals_by_hand() {
     near(s.p(), 1.0 / 1_000.0);
 }
 
-/// Nine intervals of 10 packets and then the weights 1, 1, 1, 1, 0.8, 0.6, 0.4,
-/// 0.2, whose sum is 6.
+/// Nine intervals of 10 to 90 packets, then the weights 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, whose sum
+/// is 6.
 #[test]
 fn weights_of_eight() {
     let mut s = Stream::new(Config::default());
@@ -103,23 +103,22 @@ fn weights_of_eight() {
     near(s.p(), 6.0 / 380.0);
 }
 
-/// 50 packets in a row are missing, which takes 51 · 20 ms. Due 20 ms apart, the
-/// sixth after one (120 ms) is the first that is more than 100 ms later: events
-/// begin at the 1st, 7th, … 49th, nine of them.
+/// 50 packets in a row are missing, over 51 · 20 ms. Due 20 ms apart, the sixth after any one (120
+/// ms) is the first that is more than 100 ms later: events begin at the 1st, 7th, … 49th, nine of
+/// them.
 #[test]
 fn one_gap_may_be_several_events() {
     let mut s = Stream::new(Config::default());
     s.come(10).lose(50).come(3);
     s.history.seed(6.0);
-    // Open: the 49th and 50th and three that came, 5; closed: eight of 6.
+    // Open: the 49th, the 50th and three that arrived, 5; closed: eight of 6.
     near(s.p(), 1.0 / 6.0);
-    // All before the last nine would be forgotten, so they cost nothing.
+    // All but the last nine events would be forgotten, so they cost nothing.
     let mut far = Stream::new(Config::default());
     far.come(10).lose(6 * 1_000_000_000 + 2).come(3);
     near(far.p(), 1.0 / 6.0);
-    // A gap that begins within the last event goes on with it: 1010 and 1012 to
-    // 1023 are lost. 1012 … 1015 are due within 100 ms of 1010, and the next
-    // events begin with 1016 and 1022.
+    // A gap that begins within the last event continues it: 1010 and 1012 to 1023 are lost. 1012 …
+    // 1015 are due within 100 ms of 1010, and the next events begin with 1016 and 1022.
     let mut s = Stream::new(Config::default());
     s.come(10).lose(1).come(1).lose(12).come(30);
     s.history.seed(6.0);
@@ -127,7 +126,7 @@ fn one_gap_may_be_several_events() {
     near(s.p(), 3.0 / (32.0 + 12.0));
 }
 
-/// RFC 4828: an interval of at most 2 R = 200 ms is ten packets long here.
+/// RFC 4828: an interval of at most 2 R = 200 ms is ten packets here.
 #[test]
 fn short_intervals_count_their_losses() {
     let short = Config { short_intervals: true, ..Config::default() };
@@ -136,20 +135,20 @@ fn short_intervals_count_their_losses() {
     // losses counts 8/3. It takes 160 ms.
     s.come(10).lose(3).come(5).lose(1).come(4);
     s.history.seed(4.0);
-    // The open one, of 80 ms, is left out: (8/3 + 4)/2 = 10/3.
+    // The open interval, of 80 ms, is left out: (8/3 + 4)/2 = 10/3.
     near(s.p(), 0.3);
     // After more than 200 ms it counts: 12 packets, (12 + 8/3)/2 = 22/3.
     s.come(7);
     near(s.p(), 3.0 / 22.0);
-    // Without the rule the first counts as 8, and the open one of 5 at once.
+    // Without the rule, the first counts as 8, and the open one of 5 counts at once.
     let mut plain = Stream::new(Config::default());
     plain.come(10).lose(3).come(5).lose(1).come(4);
     plain.history.seed(4.0);
     near(plain.p(), 2.0 / 13.0);
 }
 
-/// Intervals of 10 packets and then 60 without loss: I_mean = 10, and I_0 = 60 is
-/// more than 20, so DF = 20/60, but at least 0.5.
+/// Intervals of 10 packets, then 60 without loss: I_mean = 10, and I_0 = 60 is more than 20, so DF
+/// = 20/60, but at least 0.5.
 #[test]
 fn a_long_open_interval_discounts_the_others() {
     let discounting = |least| {
@@ -162,13 +161,12 @@ fn a_long_open_interval_discounts_the_others() {
         s.history.seed(10.0);
         s
     };
-    // I_0 = 60 of weight 1, then 10, 10, 10 of weight 1 · DF: W = 1 + 3 DF,
-    // I = 60 + 30 DF.
+    // I_0 = 60 has weight 1, then 10, 10, 10 have weight 1 · DF: W = 1 + 3 DF, I = 60 + 30 DF.
     near(discounting(0.5).p(), 2.5 / 75.0);
     near(discounting(0.25).p(), 2.0 / 70.0);
     near(discounting(1.0).p(), 4.0 / 90.0);
-    // The next loss makes the discount last: closed are 60 of weight 1 and four
-    // of 0.5, 0.5, 0.5 and 0.8 · 0.5.
+    // The next loss makes the discount permanent: the closed intervals are 60 with weight 1 and
+    // four with 0.5, 0.5, 0.5 and 0.8 · 0.5.
     let mut s = discounting(0.5);
     s.lose(1).come(3);
     near(s.p(), 2.9 / 79.0);
@@ -195,7 +193,7 @@ proptest! {
         }
     }
 
-    /// The events of one gap against a walk over its packets.
+    /// Compares the events of one gap with a walk over its packets.
     #[test]
     fn events_of_a_gap_as_one_by_one(
         lost in 1u64..400, spacing_us in 1u64..50_000, rtt_us in 1u64..500_000, lead in 0u64..12,
@@ -204,7 +202,7 @@ proptest! {
         let at = |n: u64| Time::from_micros(n * spacing_us);
         let mut h = History::new(Config::default());
         h.arrive(10, at(10), rtt);
-        // A single loss before, and `lead` packets between.
+        // A single earlier loss, and `lead` packets in between.
         for n in (12..12 + lead + 1).chain(12 + lead + 1 + lost..12 + lead + lost + 8) {
             h.arrive(n, at(n), rtt);
         }

@@ -1,39 +1,39 @@
-//! What sender and receiver of a trunk tell each other, and a form of it in bytes.
+//! Messages between the two ends of a trunk, and their byte format.
 
 use super::Malformed;
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short};
 
-/// The bytes of a [`Data`].
+/// Size of a [`Data`] on the wire, in bytes.
 pub const DATA_BYTES: usize = 8;
-/// The bytes of a [`Feedback`].
+/// Size of a [`Feedback`] on the wire, in bytes.
 pub const FEEDBACK_BYTES: usize = 12;
 
-/// What goes with each datagram of a trunk.
+/// Header of each datagram of a trunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data {
-    /// The datagram's number, one more than that of the datagram before; it wraps.
+    /// Number of the datagram, one more than that of the datagram before; it wraps.
     pub number: u32,
-    /// The sender's round-trip time; none before the first report. On the wire in
-    /// microseconds, up to 71 minutes.
+    /// The sender's round-trip time; `None` before the first report. On the wire in microseconds,
+    /// up to 71 minutes.
     pub rtt: Option<Duration>,
 }
 
 /// A report of the receiver.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Feedback {
-    /// The highest number that has come.
+    /// The highest number received.
     pub number: u32,
-    /// How long ago that datagram came. On the wire in microseconds, rounded down, up
-    /// to 71 minutes.
+    /// Time since that datagram arrived. On the wire in microseconds, rounded down, up to 71
+    /// minutes.
     pub elapsed: Duration,
-    /// p, the loss event rate, 0 to 1. On the wire in parts of 2³² − 1, rounded up, so
-    /// that only 0 is 0.
+    /// p, the loss event rate, 0 to 1. On the wire in units of 1/(2³² − 1), rounded up, so that
+    /// only 0 is 0.
     pub loss: f64,
 }
 
 impl Data {
-    /// As bytes, big-endian: number 4, round trip 4 (0 for none).
+    /// Encodes the header, big-endian: number 4 bytes, round trip 4 (0 for `None`).
     pub fn emit(&self) -> [u8; DATA_BYTES] {
         let mut out = [0; DATA_BYTES];
         out[..4].copy_from_slice(&self.number.to_be_bytes());
@@ -41,11 +41,11 @@ impl Data {
         out
     }
 
-    /// Reads exactly what [`emit`](Data::emit) writes.
+    /// Parses exactly the output of [`emit`](Data::emit).
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless there are [`DATA_BYTES`].
+    /// Returns [`Malformed`] unless there are [`DATA_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Data, Malformed> {
         let read = |mut r: Reader<'_>| Ok::<_, Short>((r.u32()?, r.u32()?, r.is_empty()));
         let Ok((number, rtt, true)) = read(Reader::new(bytes)) else {
@@ -56,9 +56,9 @@ impl Data {
 }
 
 impl Feedback {
-    /// As bytes, big-endian: number 4, elapsed 4, loss 4.
+    /// Encodes the report, big-endian: number 4 bytes, elapsed 4, loss 4.
     pub fn emit(&self) -> [u8; FEEDBACK_BYTES] {
-        // A cast of a float saturates, and makes 0 of what is no number.
+        // A float cast saturates, and converts NaN to 0.
         let loss = libm::ceil(self.loss * f64::from(u32::MAX)) as u32;
         let mut out = [0; FEEDBACK_BYTES];
         out[..4].copy_from_slice(&self.number.to_be_bytes());
@@ -67,11 +67,11 @@ impl Feedback {
         out
     }
 
-    /// Reads exactly what [`emit`](Feedback::emit) writes.
+    /// Parses exactly the output of [`emit`](Feedback::emit).
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless there are [`FEEDBACK_BYTES`].
+    /// Returns [`Malformed`] unless there are [`FEEDBACK_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Feedback, Malformed> {
         let read = |mut r: Reader<'_>| Ok::<_, Short>((r.u32()?, r.u32()?, r.u32()?, r.is_empty()));
         let Ok((number, elapsed, loss, true)) = read(Reader::new(bytes)) else {

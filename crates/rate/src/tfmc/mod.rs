@@ -1,24 +1,23 @@
-//! TCP-friendly multiplexing control: how many voice packets of different calls
-//! share a datagram, so that a trunk of many calls sends no more than a TCP would.
+//! TCP-friendly multiplexing control: chooses how many voice packets of different calls share a
+//! datagram, so that a trunk of many calls sends no more than a TCP would.
 //!
-//! After Trad and Afifi, *Adaptive Multiplexing Scheme for Voice Flow Transmission
-//! Across Best-Effort IP Networks*, INRIA RR-4929, 2003. The codecs' rate can't be
-//! changed, but the number of headers can: more packets per datagram make the same
-//! voice cost fewer bytes and far fewer datagrams. A receiver reports the loss event
-//! rate every few milliseconds, and the sender chooses the number of packets at which
-//! its rate is the one that TCP's throughput equation allows.
+//! After Trad and Afifi, *Adaptive Multiplexing Scheme for Voice Flow Transmission Across
+//! Best-Effort IP Networks*, INRIA RR-4929, 2003. The codecs' rate can't be changed, but the number
+//! of headers can: with more packets per datagram, the same voice costs fewer bytes and far fewer
+//! datagrams. A receiver reports the loss event rate every few milliseconds, and the sender chooses
+//! the number of packets at which its rate is the one that TCP's throughput equation allows.
 //!
 //! | | |
 //! |---|---|
 //! | [`multiplex`] | bytes of a datagram, what multiplexing saves, and how many packets meet a rate |
 //! | [`Sender`] | round-trip time, rate of packets, mean payload, and the number of packets per datagram |
 //! | [`Receiver`] | loss events, and when a report is due |
-//! | [`Data`], [`Feedback`] | what the two tell each other |
+//! | [`Data`], [`Feedback`] | the messages between the two |
 //!
-//! Without a loss event a datagram holds one packet, as the paper has it, and nothing
-//! is saved. Where even the voice without headers is more than the share of a TCP, no
-//! number of packets is enough: the sender then takes as many as fit and says so
-//! ([`Sender::over_share`]). Nothing here ever stops voice.
+//! Without a loss event a datagram holds one packet, as in the paper, and nothing is saved. If even
+//! the voice without headers exceeds the share of a TCP, no number of packets is enough: the sender
+//! then takes as many as fit and reports this ([`Sender::over_share`]). Nothing here ever stops
+//! voice.
 //!
 //! A rate is in bytes per second with all headers that a [`Config`] counts.
 //!
@@ -32,7 +31,7 @@
 //! let mut sender = Sender::new(config, now);
 //! let mut receiver = Receiver::new(config);
 //! for n in 0..1_000 {
-//!     // A packet of G.729 in each datagram, 1,000 in a second; one in fifty is lost.
+//!     // One packet of G.729 per datagram, 1,000 a second; one in fifty is lost.
 //!     let number = sender.sent(now, 1, 20);
 //!     if n % 50 != 49 && receiver.receive(now + Duration::from_millis(10), number)? {
 //!         let report = receiver.report(now + Duration::from_millis(10)).expect("it is due");
@@ -63,72 +62,70 @@ use crate::equation::Throughput;
 use crate::loss_events;
 use core::time::Duration;
 
-/// IPv4's 20 bytes and UDP's 8, in front of each datagram.
+/// Headers in front of each datagram: 20 bytes of IPv4 and 8 of UDP.
 pub const IP_UDP_BYTES: usize = 28;
-/// The bytes of an RTP header, in front of each packet's payload.
+/// Size of an RTP header in front of each packet's payload, in bytes.
 pub const RTP_BYTES: usize = 12;
 
-/// Whose segment the throughput equation reckons with.
+/// The segment size that the throughput equation uses.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Segment {
-    /// A datagram of the present number of packets, S(m₁), as the paper is written. A
-    /// larger number then raises the rate that is allowed, and so lowers itself: the
-    /// number may swing between its bounds with every report.
+    /// A datagram with the current number of packets, S(m₁), as in the paper. A larger number then
+    /// raises the allowed rate and so lowers itself: the number may swing between its bounds with
+    /// every report.
     Datagram,
-    /// A datagram of the number that is to be chosen, S(m₂), which solves equations 2 and
-    /// 4 at once: as many datagrams in a second as TCP would send segments.
+    /// A datagram with the number to be chosen, S(m₂), which solves equations 2 and 4 at once: as
+    /// many datagrams per second as TCP would send segments.
     Chosen,
-    /// So many bytes, whatever the datagrams have: a TCP's on the same path.
+    /// A fixed number of bytes, independent of the datagrams: a TCP's segment on the same path.
     Nominal(f64),
 }
 
-/// Whose numbers show which packets are lost.
+/// The sequence numbers that reveal losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Numbers {
-    /// Those of the trunk's datagrams.
+    /// The numbers of the trunk's datagrams.
     Trunk,
     /// The RTP sequence numbers of one of the calls, as in the paper (section 5.1.2):
-    /// [`Receiver::receive_of_flow`]. Losses of all datagrams without a packet of that
-    /// call go unseen.
+    /// [`Receiver::receive_of_flow`]. Lost datagrams without a packet of that call go unseen.
     OneFlow,
 }
 
 /// The parameters of a sender and its receiver; both ends need the same.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {
-    /// h, bytes of headers in front of each datagram: 28 of IPv4 and UDP in the paper.
+    /// h, bytes of headers in front of each datagram: 28 for IPv4 and UDP in the paper.
     pub header: usize,
-    /// Bytes in front of each packet's payload within a datagram: 12 of RTP in the
-    /// paper.
+    /// Bytes in front of each packet's payload within a datagram: 12 for RTP in the paper.
     pub per_packet: usize,
-    /// The most bytes of a datagram with its headers, which bound the number of
-    /// packets; one packet always fits.
+    /// Maximum size of a datagram in bytes, with its headers, which bounds the number of packets;
+    /// one packet always fits.
     pub mtu: usize,
-    /// Whose segment the throughput equation reckons with.
+    /// Segment size that the throughput equation uses.
     pub segment: Segment,
-    /// The throughput equation's parameters.
+    /// Parameters of the throughput equation.
     pub equation: Throughput,
-    /// Whose numbers show which packets are lost.
+    /// Sequence numbers that reveal losses.
     pub numbers: Numbers,
-    /// How loss events are counted.
+    /// Rules for counting loss events.
     pub loss: loss_events::Config,
-    /// The least time between two reports; 5 ms in the paper (section 5.1.2).
+    /// Minimum interval between two reports; 5 ms in the paper (section 5.1.2).
     pub feedback_interval: Duration,
-    /// At most one report for so many datagrams; 0 is taken as 1.
+    /// Minimum number of datagrams per report; 0 counts as 1.
     pub datagrams_per_feedback: u32,
-    /// q, how much of the round-trip time's estimate each sample leaves, 0 to 1 (RFC
-    /// 3448, section 4.3).
+    /// q, the weight that the round-trip estimate keeps at each sample, 0 to 1 (RFC 3448, section
+    /// 4.3).
     pub rtt_keeps: f64,
-    /// Of how many datagrams the sender keeps the time of sending: more than are under
-    /// way at once. 0 is taken as 1.
+    /// Number of datagrams whose send time is remembered: more than are in flight at once. 0 counts
+    /// as 1.
     pub remembered: u16,
 }
 
 impl Default for Config {
-    /// As in the paper, but for the numbers, which are the trunk's own.
+    /// The paper's parameters, except that losses are found by the trunk's own numbers.
     ///
-    /// Of what the paper leaves open: datagrams of at most 1,500 bytes, one report for
-    /// four datagrams at most, and RFC 3448's q = 0.9.
+    /// Where the paper leaves a choice: datagrams of at most 1,500 bytes, at most one report per
+    /// four datagrams, and RFC 3448's q = 0.9.
     fn default() -> Config {
         Config {
             header: IP_UDP_BYTES,
@@ -147,12 +144,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// As in the paper, with the loss of one call's packets taken for the trunk's.
+    /// The paper's parameters, which take the losses of one call's packets for those of the trunk.
     pub fn paper() -> Config {
         Config { numbers: Numbers::OneFlow, ..Config::default() }
     }
 
-    /// The bytes of datagrams whose packets have `payload` bytes on average.
+    /// Sizes of datagrams whose packets have `payload` bytes on average.
     pub fn packing(&self, payload: f64) -> Packing {
         Packing::new(self.header, self.per_packet as f64 + payload)
     }
@@ -162,15 +159,15 @@ impl Config {
     }
 }
 
-/// The 64-bit count that `wire` (its low 32 bits) stands for, taken as the one nearest
-/// to `near`, which is at least 2³²: see [`begin`].
+/// The 64-bit count that `wire` (its low 32 bits) stands for: the candidate nearest to `near`,
+/// which is at least 2³²: see [`begin`].
 fn extend(near: u64, wire: u32) -> u64 {
     let delta = wire.wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(delta))
 }
 
-/// The count to start from when the first number is `wire`: a whole turn up, so that
-/// numbers before it lie below it.
+/// The count to start from when the first number is `wire`: one full turn up, so that earlier
+/// numbers have room below it.
 fn begin(wire: u32) -> u64 {
     (1 << 32) + u64::from(wire)
 }

@@ -1,43 +1,42 @@
-//! How many bytes m packets in a datagram take, what that saves, and how many packets
-//! meet a rate (Trad and Afifi, equations 4, 5 and 8).
+//! The size of datagrams with m packets, the saving, and the number of packets that meets a rate
+//! (Trad and Afifi, equations 4, 5 and 8).
 
-/// The bytes of a trunk's datagrams.
+/// Sizes of a trunk's datagrams.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Packing {
     header: f64,
     packet: f64,
 }
 
-/// How many packets share a datagram.
+/// A chosen number of packets per datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
     /// m, at least 1.
     pub packets: usize,
-    /// Whether the trunk sends more than its share even with so many.
+    /// Whether the trunk exceeds its share even with this many.
     pub over_share: bool,
 }
 
 impl Choice {
-    /// Each packet in a datagram of its own.
+    /// A separate datagram for each packet.
     pub const SINGLY: Choice = Choice { packets: 1, over_share: false };
 }
 
 impl Packing {
-    /// Datagrams with `header` bytes of headers, h, and packets of `packet` bytes each,
-    /// with what is in front of their payload: 28 and 12 + payload in the paper. What is
-    /// negative or no number is taken as 0.
+    /// Creates datagrams with `header` bytes of headers, h, and packets of `packet` bytes each,
+    /// including what precedes their payload: 28 and 12 + payload in the paper. A negative or NaN
+    /// `packet` counts as 0.
     pub fn new(header: usize, packet: f64) -> Packing {
         Packing { header: header as f64, packet: packet.max(0.0) }
     }
 
-    /// S(m), bytes of a datagram with `packets` packets: h + m (12 + payload) (equation
-    /// 5).
+    /// S(m), size in bytes of a datagram with `packets` packets: h + m (12 + payload) (equation 5).
     pub fn size(&self, packets: usize) -> f64 {
         self.header + packets as f64 * self.packet
     }
 
-    /// The share of bytes that datagrams of `packets` packets save against one packet in
-    /// each, 0 to 1: (1 − 1/m) h / (h + 12 + payload) (equation 8). 0 for none.
+    /// The share of bytes that datagrams of `packets` packets save over single packets, 0 to 1: (1
+    /// − 1/m) h / (h + 12 + payload) (equation 8). 0 for 0 packets.
     pub fn saving(&self, packets: usize) -> f64 {
         let single = self.size(1);
         if packets == 0 || single <= 0.0 {
@@ -46,29 +45,28 @@ impl Packing {
         (1.0 - 1.0 / packets as f64) * self.header / single
     }
 
-    /// The most packets in a datagram of at most `mtu` bytes, at least 1.
+    /// Maximum number of packets in a datagram of at most `mtu` bytes, at least 1.
     pub fn most(&self, mtu: usize) -> usize {
         let room = mtu as f64 - self.header;
-        // A cast of a float saturates.
+        // A float cast saturates.
         let most = if self.packet > 0.0 { (room / self.packet) as usize } else { mtu };
         most.max(1)
     }
 
-    /// Bytes per second of `rate` packets per second, `packets` in each datagram; 0
-    /// packets are taken as 1.
+    /// Bytes per second for `rate` packets per second, with `packets` in each datagram; 0 packets
+    /// count as 1.
     pub fn bytes_per_s(&self, rate: f64, packets: usize) -> f64 {
         let packets = packets.max(1);
         rate * self.size(packets) / packets as f64
     }
 
-    /// m₂, the fewest packets per datagram with which `rate` packets per second, K,
-    /// take at most `share` bytes per second, T₂, with `most` as bound.
+    /// m₂, the smallest number of packets per datagram with which `rate` packets per second, K,
+    /// take at most `share` bytes per second, T₂; bounded by `most`.
     ///
-    /// Equation 4 says K = m₂ T₂ / S(m₂), so that m₂ = K h / (T₂ − K (12 + payload)),
-    /// rounded up. When the packets without any header take the share or more there is
-    /// no such number; then, or where it is above `most`, `most` is taken, and the
-    /// trunk is over its share. A rate that is no number or not positive sends nothing,
-    /// singly.
+    /// Equation 4 states K = m₂ T₂ / S(m₂), so that m₂ = K h / (T₂ − K (12 + payload)), rounded up.
+    /// If the packets without any header reach the share, there is no such number; then, or if it
+    /// is above `most`, `most` is returned and the trunk is over its share. A rate that is NaN or
+    /// not positive sends nothing, and gives single packets.
     pub fn choose(&self, rate: f64, share: f64, most: usize) -> Choice {
         let most = most.max(1);
         if rate.is_nan() || rate <= 0.0 {
@@ -81,9 +79,9 @@ impl Packing {
         within(rate * self.header / left, most)
     }
 
-    /// m₂, the fewest packets per datagram with which `rate` packets per second make at
-    /// most `segments` datagrams per second, with `most` as bound: K over T₂ / S(m₂). As
-    /// [`choose`](Packing::choose) does where the segment is the datagram itself.
+    /// m₂, the smallest number of packets per datagram with which `rate` packets per second make at
+    /// most `segments` datagrams per second; bounded by `most`. This is K over T₂ / S(m₂), that is,
+    /// [`choose`](Packing::choose) with the datagram itself as the segment.
     pub fn choose_datagrams(&self, rate: f64, segments: f64, most: usize) -> Choice {
         let most = most.max(1);
         if rate.is_nan() || rate <= 0.0 {
@@ -93,7 +91,7 @@ impl Packing {
     }
 }
 
-/// So many packets, rounded up, but at most `most`: then the trunk is over its share.
+/// Rounds up to a number of packets, at most `most`: beyond that, the trunk is over its share.
 fn within(wanted: f64, most: usize) -> Choice {
     let wanted = libm::ceil(wanted);
     let over_share = wanted.is_nan() || wanted > most as f64;
@@ -106,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// G.729A over IPv4, UDP and RTP.
+    /// G.729A packets over IPv4, UDP and RTP.
     fn g729() -> Packing {
         Packing::new(28, 32.0)
     }
@@ -117,7 +115,7 @@ mod tests {
         assert_eq!([1, 10, 46].map(|m| g729().size(m)), [60.0, 348.0, 1_500.0]);
         assert_eq!(g729().most(1_500), 46);
         assert_eq!(g729().most(1_499), 45);
-        // (1,500 − 28) / 172 = 8.56; a packet that doesn't fit is sent all the same.
+        // (1,500 − 28) / 172 = 8.56; a packet that doesn't fit is sent anyway.
         assert_eq!(Packing::new(28, 172.0).most(1_500), 8);
         assert_eq!(Packing::new(28, 9_000.0).most(1_500), 1);
         assert_eq!(Packing::new(2_000, 20.0).most(1_500), 1);
@@ -136,9 +134,9 @@ mod tests {
 
     /// K = 10,000 packets/s of 32 bytes are 320,000 bytes/s without headers.
     ///
-    /// T₂ = 600,000: 280,000 / 280,000 = 1. T₂ = 599,999 needs a little more: 2.
-    /// T₂ = 348,000: 280,000 / 28,000 = 10. T₂ = 350,000: 280,000 / 30,000 = 9.33: 10.
-    /// T₂ = 326,086.96 is 46 packets' 10,000/46 · 1,500; a little less needs 47.
+    /// T₂ = 600,000: 280,000 / 280,000 = 1. T₂ = 599,999 needs slightly more: 2. T₂ = 348,000:
+    /// 280,000 / 28,000 = 10. T₂ = 350,000: 280,000 / 30,000 = 9.33: 10. T₂ = 326,086.96 is
+    /// 10,000/46 · 1,500 for 46 packets; slightly less needs 47.
     #[test]
     fn packets_by_hand() {
         let choose = |share| g729().choose(1e4, share, 46);
@@ -160,8 +158,8 @@ mod tests {
         assert_eq!(g729().choose(1e4, 0.0, 0).packets, 1);
     }
 
-    /// 10,000 packets/s in at most 1,000 datagrams are 10 each, in 999 11, and in 217 are
-    /// 46.08, of which 46 fit.
+    /// 10,000 packets/s in at most 1,000 datagrams are 10 each, in 999 they are 11, and in 217 they
+    /// are 46.08, while only 46 fit.
     #[test]
     fn datagrams_by_hand() {
         let choose = |segments| g729().choose_datagrams(1e4, segments, 46);
@@ -173,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// The chosen number meets the share, and one packet less doesn't.
+        /// The chosen number meets the share, and one packet fewer doesn't.
         #[test]
         fn the_fewest_that_meet_the_share(
             header in 1usize..200, packet in 1.0..1_500.0f64, rate in 0.1..1e6f64, part in 0.01..3.0f64,

@@ -7,41 +7,41 @@ use crate::tfrc::MAX_BACKOFF;
 use core::time::Duration;
 use trunkline_base::{SeqWindow, Time};
 
-/// A datagram that was refused; nothing has changed.
+/// Reasons for rejecting a datagram; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DataError {
-    /// A datagram with this number has come, or the number lies more than 1,024 behind
+    /// A datagram with this number has already arrived, or the number lies more than 1,024 behind
     /// the highest.
     #[error("datagram {0} has come before, or comes too late to tell")]
     Known(u32),
 }
 
-/// The receiving end of a trunk: it is handed each datagram's number as it comes, and
-/// says when a report is due.
+/// The receiving end of a trunk: it is given each datagram's number on arrival, and decides when a
+/// report is due.
 ///
-/// A report is due with the first datagram that comes an interval after the last report
-/// or later, and never for fewer than [`Config::datagrams_per_feedback`]. None comes by a
-/// timer, so that the last datagrams before a pause go unreported until others follow.
+/// A report is due with the first datagram that arrives at least an interval after the last report,
+/// and never for fewer than [`Config::datagrams_per_feedback`]. No timer makes a report due, so the
+/// last datagrams before a pause go unreported until others follow.
 ///
-/// A sender that begins again, with another number, needs a new receiver.
+/// If the sender restarts with another number, it needs a new receiver.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     config: Config,
     numbers: Option<SeqWindow<[u64; 16]>>,
     history: History,
-    /// The first number that the history has seen, and the highest.
+    /// The first and the highest number in the history.
     seen: Option<(u64, u64)>,
     /// The sender's round-trip time; zero until it is known.
     rtt: Duration,
-    /// When the datagram with the highest number came.
+    /// Arrival time of the datagram with the highest number.
     highest_at: Time,
-    /// How many have come since the last report, and when that was made.
+    /// Datagrams received since the last report, and the time of that report.
     since_report: u32,
     reported: Option<Time>,
 }
 
 impl Receiver {
-    /// A receiver to which nothing has come. `config` is the sender's.
+    /// Creates a receiver to which nothing has arrived. `config` is the sender's.
     pub fn new(config: Config) -> Receiver {
         Receiver {
             config,
@@ -55,19 +55,18 @@ impl Receiver {
         }
     }
 
-    /// Takes over the sender's round-trip time, which tells how far the losses of one
-    /// event may be apart. Until then each lost datagram is an event of its own. It is
-    /// bounded to 1 µs and 64 s.
+    /// Sets the sender's round-trip time, which is the longest time between losses of one event.
+    /// Until then, each lost datagram is an event of its own. It is clamped to 1 µs to 64 s.
     pub fn set_rtt(&mut self, rtt: Duration) {
         self.rtt = rtt.clamp(MIN_RTT, MAX_BACKOFF);
     }
 
-    /// The datagram with this number comes. Whether a report is due now, which
-    /// [`report`](Receiver::report) gives.
+    /// Records the arrival of a datagram. Returns whether a report is due now, to be fetched from
+    /// [`report`](Receiver::report).
     ///
     /// # Errors
     ///
-    /// [`DataError`] for a datagram that has come before.
+    /// Returns [`DataError`] for a datagram that has arrived before.
     pub fn receive(&mut self, now: Time, number: u32) -> Result<bool, DataError> {
         let (number, is_highest) = match &mut self.numbers {
             None => {
@@ -94,9 +93,8 @@ impl Receiver {
         Ok(self.is_due(now))
     }
 
-    /// A packet of the one call whose RTP sequence numbers show losses comes: only with
-    /// [`Numbers::OneFlow`] does it mean anything. One that comes twice counts twice, as
-    /// the paper knows no duplicates.
+    /// Records a packet of the one call whose RTP sequence numbers reveal losses; only used with
+    /// [`Numbers::OneFlow`]. A duplicate counts twice, as the paper does not consider duplicates.
     pub fn receive_of_flow(&mut self, now: Time, sequence: u16) {
         if self.config.numbers == Numbers::OneFlow {
             let number = match self.seen {
@@ -111,8 +109,8 @@ impl Receiver {
         let (first, highest) = self.seen.unwrap_or((number, number));
         self.seen = Some((first, highest.max(number)));
         if self.history.arrive(number, now, self.rtt) == News::First {
-            // A trunk has sent at the calls' rate from the beginning, so that what came
-            // before the first loss is an interval like any other.
+            // A trunk sends at the calls' rate from the start, so the packets before the first loss
+            // are an interval like any other.
             self.history.seed(highest.saturating_sub(first) as f64);
         }
     }
@@ -123,7 +121,7 @@ impl Receiver {
             && self.reported.is_none_or(|at| now.since(at) >= interval)
     }
 
-    /// The report that is due; none if none is.
+    /// Returns the report if one is due.
     pub fn report(&mut self, now: Time) -> Option<Feedback> {
         let numbers = self.numbers.as_ref().filter(|_| self.is_due(now))?;
         let number = numbers.highest() as u32;

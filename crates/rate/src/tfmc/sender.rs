@@ -8,75 +8,75 @@ use crate::tfrc::MAX_BACKOFF;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How long the sender waits for the first report (RFC 3448, section 4.2).
+/// Time that the sender waits for the first report (RFC 3448, section 4.2).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Over which time K is counted: five packets of each call that has one every 20 ms,
-/// however their times are spread. The paper counts between two reports, in which calls
-/// that begin together have all their packets or none.
+/// Time over which K is counted: five packets of each call with one every 20 ms, however they are
+/// spread. The paper counts between two reports, an interval in which calls that start together
+/// have all their packets or none.
 const SPAN: Duration = Duration::from_millis(100);
 
-/// A report that was refused; nothing has changed.
+/// Reasons for rejecting a report; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The report acknowledges a datagram that has not been sent.
     #[error("datagram {0} is acknowledged, and has not been sent")]
     Future(u32),
-    /// The report acknowledges nothing beyond what another has acknowledged before: a
-    /// copy, or overtaken.
+    /// The report acknowledges nothing beyond an earlier acknowledgement: a duplicate, or
+    /// overtaken.
     #[error("datagram {0} is acknowledged, and a later or the same one was before")]
     Stale(u32),
-    /// The report acknowledges a datagram whose time of sending is forgotten.
+    /// The report acknowledges a datagram whose send time is forgotten.
     #[error("datagram {0} is acknowledged, and as many as are remembered were sent after it")]
     Forgotten(u32),
-    /// The loss event rate is no share.
+    /// The loss event rate is not within 0 to 1.
     #[error("the loss event rate is {0}, and must be a number from 0 to 1")]
     Loss(f64),
-    /// The receiver says that it held the datagram for longer than it has been sent, or
-    /// so long that less than 1 µs or more than 64 s is left for the way.
+    /// The receiver claims to have held the datagram for longer than since it was sent, or for so
+    /// long that less than 1 µs or more than 64 s is left for the path.
     #[error(
         "the report comes {since:?} after the datagram, of which the receiver claims {elapsed:?}"
     )]
     RoundTrip {
-        /// Since the datagram was sent.
+        /// Time since the datagram was sent.
         since: Duration,
-        /// What the receiver says.
+        /// Holding time that the receiver claims.
         elapsed: Duration,
     },
 }
 
-/// The sending end of a trunk: how many packets share a datagram.
+/// The sending end of a trunk: it decides how many packets share a datagram.
 ///
-/// A driver gathers [`multiplex`](Sender::multiplex) packets, tells
-/// [`sent`](Sender::sent) of each datagram, hands over each report, and calls
-/// [`expire`](Sender::expire) at [`next_timeout`](Sender::next_timeout). Time must not go
-/// back; if it does, the number of packets stays within its bounds.
+/// A driver collects [`multiplex`](Sender::multiplex) packets, reports each datagram with
+/// [`sent`](Sender::sent), passes in each report, and calls [`expire`](Sender::expire) at
+/// [`next_timeout`](Sender::next_timeout). Time must not go back; if it does, the number of packets
+/// stays within its bounds.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     /// The number of the next datagram, unwrapped.
     next: u64,
-    /// When the last datagrams were sent, each at its number's place.
+    /// Send times of the last datagrams, indexed by number.
     sent: Box<[Time]>,
-    /// The highest number that was acknowledged.
+    /// The highest number acknowledged.
     acknowledged: Option<u64>,
-    /// R, seconds; none before the first report.
+    /// R, in seconds; `None` before the first report.
     rtt: Option<f64>,
     /// p, the loss event rate of the last report, 0 to 1.
     loss: f64,
-    /// T₂, bytes per second; none while there is no limit.
+    /// T₂, in bytes per second; `None` while there is no limit.
     share: Option<f64>,
     choice: Choice,
     packets: PacketRate,
     payload: MeanPayload,
-    /// Datagrams since the last report or timeout, and when a report is missing, if there
-    /// have been enough for one.
+    /// Datagrams since the last report or timeout, and, once there are enough for a report, the
+    /// time at which it is overdue.
     unreported: u32,
     timer: Time,
 }
 
 impl Sender {
-    /// A trunk begins now, with one packet in each datagram.
+    /// Starts a trunk at `now`, with one packet in each datagram.
     pub fn new(config: Config, now: Time) -> Sender {
         Sender {
             config,
@@ -99,34 +99,34 @@ impl Sender {
         &self.config
     }
 
-    /// m, how many packets share a datagram, from 1 to what the MTU allows.
+    /// m, the number of packets that share a datagram, from 1 to what the MTU allows.
     pub fn multiplex(&self) -> usize {
         self.choice.packets
     }
 
-    /// Whether the trunk sends more than its share, however many packets share a
-    /// datagram.
+    /// Whether the trunk exceeds its share at any allowed number of packets.
     pub fn over_share(&self) -> bool {
         self.choice.over_share
     }
 
-    /// The same at `now`: a trunk that has sent nothing for a while is over no share.
+    /// Whether the trunk exceeds its share at `now`: one that has sent nothing for a while does
+    /// not.
     pub fn over_share_at(&self, now: Time) -> bool {
         self.choice.over_share && self.packets.per_s(now) > 0.0
     }
 
-    /// Reports come at this interval from now on.
+    /// Sets the interval at which reports arrive from now on.
     pub fn set_feedback_interval(&mut self, interval: Duration) {
         self.config.feedback_interval = interval;
     }
 
-    /// T₂, the bytes per second that a TCP would send on this path; none before the first
-    /// loss event, when there is no limit.
+    /// T₂, the bytes per second that a TCP would send on this path; `None` before the first loss
+    /// event, when there is no limit.
     pub fn share(&self) -> Option<f64> {
         self.share
     }
 
-    /// R, the round-trip time; none before the first report.
+    /// R, the round-trip time; `None` before the first report.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt.map(seconds)
     }
@@ -136,14 +136,14 @@ impl Sender {
         self.loss
     }
 
-    /// A datagram with `packets` packets and `payload_bytes` bytes of payload in all,
-    /// without what is in front of each, is sent now; its number.
+    /// Records a datagram sent at `now`, with `packets` packets and `payload_bytes` bytes of
+    /// payload in total, without the bytes in front of each. Returns its number.
     pub fn sent(&mut self, now: Time, packets: usize, payload_bytes: usize) -> u32 {
         let number = self.next;
         let place = (number % self.sent.len() as u64) as usize;
         self.sent[place] = now;
         self.next += 1;
-        // What begins after a pause is judged by the next report.
+        // Traffic that starts after a pause is judged by the next report.
         self.choice.over_share &= self.packets.per_s(now) > 0.0;
         self.packets.add(now, packets);
         self.payload.add(packets, payload_bytes);
@@ -154,12 +154,11 @@ impl Sender {
         number as u32
     }
 
-    /// A report has come: the round-trip time, the share and the number of packets follow
-    /// it.
+    /// Processes a report, which updates the round-trip time, the share and the number of packets.
     ///
     /// # Errors
     ///
-    /// [`FeedbackError`] for a report that an honest receiver of this trunk can't have
+    /// Returns [`FeedbackError`] for a report that an honest receiver of this trunk can't have
     /// sent, or that was overtaken.
     pub fn feedback(&mut self, now: Time, report: &Feedback) -> Result<(), FeedbackError> {
         let (number, sample) = self.check(now, report)?;
@@ -175,7 +174,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The unwrapped number that is acknowledged, and how long datagram and report took.
+    /// Returns the unwrapped number that is acknowledged, and the round-trip sample.
     fn check(&self, now: Time, report: &Feedback) -> Result<(u64, Duration), FeedbackError> {
         if !(0.0..=1.0).contains(&report.loss) {
             return Err(FeedbackError::Loss(report.loss));
@@ -200,14 +199,14 @@ impl Sender {
         }
     }
 
-    /// T₂ by equation 2, and m₂ by equation 4.
+    /// Computes T₂ by equation 2, and m₂ by equation 4.
     fn adapt(&mut self, now: Time, rtt: Duration) {
         if self.loss <= 0.0 {
             (self.share, self.choice) = (None, Choice::SINGLY);
             return;
         }
         let packing = self.packing();
-        // What TCP sends in a second whose segment has one byte: a segment of any size.
+        // TCP's rate with a segment of one byte is its segments per second, of any size.
         let segments = self.config.equation.rate(1.0, rtt, self.loss);
         let segment = match self.config.segment {
             Segment::Datagram => packing.size(self.choice.packets),
@@ -228,22 +227,21 @@ impl Sender {
         self.config.packing(self.payload.mean())
     }
 
-    /// m₂ by equation 4 for a share of so many bytes per second.
+    /// Chooses m₂ by equation 4 for a share in bytes per second.
     fn choose(&mut self, now: Time, share: f64) {
         let packing = self.packing();
         let most = packing.most(self.config.mtu);
         self.choice = packing.choose(self.packets.per_s(now), share, most);
     }
 
-    /// When [`expire`](Sender::expire) is to be called; never while too little was sent
-    /// for a report.
+    /// The time for [`expire`](Sender::expire); never while too little was sent for a report.
     pub fn next_timeout(&self) -> Time {
         if self.unreported >= self.reportable() { self.timer } else { Time::NEVER }
     }
 
-    /// No report has come until [`next_timeout`](Sender::next_timeout): the path is taken
-    /// for worse than it was, and the share is halved, as that of RFC 3448 is (section
-    /// 4.4). Before that time it does nothing.
+    /// Handles a report that is overdue at [`next_timeout`](Sender::next_timeout): the path is
+    /// assumed to have become worse, and the share is halved, as in RFC 3448 (section 4.4). Does
+    /// nothing before that time.
     pub fn expire(&mut self, now: Time) {
         if now < self.next_timeout() {
             return;
@@ -255,14 +253,14 @@ impl Sender {
         self.unreported = 0;
     }
 
-    /// How many datagrams make sure that there is a report if all is well: as many as two
+    /// Number of datagrams that are certain to cause a report if all is well: as many as two
     /// reports need.
     fn reportable(&self) -> u32 {
         self.config.per_feedback().saturating_mul(2)
     }
 
-    /// How long a report may be missing: four round trips, as for TCP's t_RTO, or four
-    /// intervals between reports if those are longer.
+    /// Time for which a report may be missing: four round trips, as for TCP's t_RTO, or four report
+    /// intervals if those are longer.
     fn patience(&self) -> Duration {
         let Some(rtt) = self.rtt() else { return FIRST_TIMEOUT };
         let four = rtt.max(self.config.feedback_interval).saturating_mul(4);
@@ -270,13 +268,13 @@ impl Sender {
     }
 }
 
-/// K, packets per second.
+/// K, packet rate in packets per second.
 #[derive(Clone, Copy, Debug)]
 struct PacketRate {
-    /// When the present span began, and the packets since then.
+    /// Start of the current span, and the packets since then.
     since: Time,
     count: u64,
-    /// Packets per second in the span before.
+    /// Packets per second in the previous span.
     before: f64,
 }
 
@@ -284,7 +282,7 @@ impl PacketRate {
     fn add(&mut self, now: Time, packets: usize) {
         let passed = now.since(self.since);
         if passed >= SPAN {
-            // After a pause of a span there is none before.
+            // After a pause of a full span, there is no previous span.
             let is_next = passed < 2 * SPAN;
             self.before = if is_next { self.count as f64 / passed.as_secs_f64() } else { 0.0 };
             (self.since, self.count) = (now, 0);
@@ -292,7 +290,7 @@ impl PacketRate {
         self.count = self.count.saturating_add(packets as u64);
     }
 
-    /// What the present span has already, as if nothing came in the rest of it.
+    /// The rate of the current span, as if no further packets arrived in it.
     fn rate(&self) -> f64 {
         self.count as f64 / SPAN.as_secs_f64()
     }
@@ -307,7 +305,8 @@ impl PacketRate {
     }
 }
 
-/// The mean payload of the packets since the last report, or before it if there were none.
+/// The mean payload of the packets since the last report, or of those before it if there were none
+/// since.
 #[derive(Clone, Copy, Default, Debug)]
 struct MeanPayload {
     packets: u64,

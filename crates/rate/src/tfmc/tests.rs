@@ -12,13 +12,13 @@ fn at(n: u64) -> Time {
     Time::from_millis(n)
 }
 
-/// A sender of 200 calls of G.729, whose reports are made up, on a path of 40 ms.
+/// A sender of 200 calls of G.729 with synthetic reports, on a path of 40 ms.
 struct Trunk {
     sender: Sender,
     now: Time,
 }
 
-/// K is 200 · 50 = 10,000 packets/s: ten in each millisecond.
+/// K is 200 · 50 = 10,000 packets/s: ten per millisecond.
 const PER_MS: usize = 10;
 const RTT: Duration = Duration::from_millis(40);
 
@@ -27,8 +27,8 @@ impl Trunk {
         Trunk { sender: Sender::new(config, Time::ZERO), now: Time::ZERO }
     }
 
-    /// All packets of so many milliseconds, each millisecond's in one datagram; the
-    /// number of the last.
+    /// Sends all packets of `millis` milliseconds, one datagram per millisecond; returns the number
+    /// of the last.
     fn send(&mut self, millis: u64) -> u32 {
         let one = |_| {
             self.now += ms(1);
@@ -37,7 +37,7 @@ impl Trunk {
         (0..millis).map(one).last().expect("some time passes")
     }
 
-    /// A report about all but the last 40 ms, 200 ms after the last; m then.
+    /// Reports on all but the last 40 ms, 200 ms after the previous report; returns m.
     fn report(&mut self, loss: f64) -> usize {
         let number = self.send(200) - RTT.as_millis() as u32;
         self.hear(number, loss).unwrap();
@@ -53,7 +53,7 @@ fn nominal() -> Config {
     Config { segment: Segment::Nominal(1_460.0), ..Config::default() }
 }
 
-/// One packet each before the first loss, whatever the rate.
+/// Before the first loss a datagram holds one packet, at any rate.
 #[test]
 fn without_loss_packets_go_singly() {
     let mut trunk = Trunk::new(Config::default());
@@ -62,18 +62,18 @@ fn without_loss_packets_go_singly() {
     assert_eq!((trunk.sender.rtt(), trunk.sender.over_share()), (Some(RTT), false));
 }
 
-/// R = 0.04 s, t_RTO = 0.16 s, p = 0.001: √(2p/3) = √0.00066667 = 0.02581989, times R
-/// 0.001032796. 3 √(3p/8) = 3 √0.000375 = 0.05809475, times p (1 + 32p²) = 0.001000032:
-/// 0.0000580966, times 0.16: 0.00000929546. Sum f = 0.001042091 s a segment.
+/// R = 0.04 s, t_RTO = 0.16 s, p = 0.001: √(2p/3) = √0.00066667 = 0.02581989, times R 0.001032796.
+/// 3 √(3p/8) = 3 √0.000375 = 0.05809475, times p (1 + 32p²) = 0.001000032: 0.0000580966, times
+/// 0.16: 0.00000929546. Sum f = 0.001042091 s per segment.
 ///
-/// With segments of 1,460 bytes T₂ = 1,401,029 bytes/s; of those 10,000 packets take
-/// 320,000 without headers, and 280,000 / 1,081,029 = 0.26: one packet a datagram.
+/// With segments of 1,460 bytes T₂ = 1,401,029 bytes/s; 10,000 packets take 320,000 without
+/// headers, and 280,000 / 1,081,029 = 0.26: one packet per datagram.
 ///
-/// p = 0.01, of which `equation` has f = 0.00890217 s for R = 0.1: 0.4 of it is
+/// p = 0.01, for which the test of `equation` has f = 0.00890217 s at R = 0.1: 0.4 of it is
 /// 0.003560868. T₂ = 1,460 / 0.003560868 = 410,013, and 280,000 / 90,013 = 3.11: four.
 ///
-/// p = 0.1: f = 0.4 · 0.0564939 = 0.02259756, T₂ = 64,609 < 320,000: over its share, and
-/// as many as fit, (1,500 − 28) / 32 = 46.
+/// p = 0.1: f = 0.4 · 0.0564939 = 0.02259756, T₂ = 64,609 < 320,000: over its share, and as many as
+/// fit, (1,500 − 28) / 32 = 46.
 #[test]
 fn packets_for_a_nominal_segment_by_hand() {
     let mut trunk = Trunk::new(nominal());
@@ -89,9 +89,9 @@ fn packets_for_a_nominal_segment_by_hand() {
     assert_eq!((trunk.sender.share(), trunk.sender.over_share()), (None, false));
 }
 
-/// p = 0.001 again, with f = 0.001042091 s. Singly S = 60 and T₂ = 57,577 < 320,000: as
-/// many as fit. Then S = 1,500 and T₂ = 1,439,414, where 280,000 / 1,119,414 is less than
-/// 1: singly again. What the paper's segment allows rises with m.
+/// p = 0.001 again, with f = 0.001042091 s. For single packets S = 60 and T₂ = 57,577 < 320,000: as
+/// many as fit. Then S = 1,500 and T₂ = 1,439,414, where 280,000 / 1,119,414 is less than 1: single
+/// packets again. The rate allowed for the paper's segment rises with m.
 #[test]
 fn the_papers_segment_swings() {
     let mut trunk = Trunk::new(Config::default());
@@ -99,10 +99,10 @@ fn the_papers_segment_swings() {
     assert_eq!(swings, [46, 1, 46, 1, 46, 1]);
 }
 
-/// With the datagram to come for a segment the same f of 0.001042091 s is 959.6 datagrams
-/// a second, and 10,000 / 959.6 = 10.4: eleven, and no swing. T₂ = 959.6 (28 + 11 · 32) =
-/// 364,651. At 1 % f is 0.003560868: 280.8 datagrams and 35.6, so 36; at 10 % 0.02259756:
-/// 226 are wanted, and 46 fit.
+/// With the chosen datagram as the segment, the same f of 0.001042091 s allows 959.6 datagrams/s,
+/// and 10,000 / 959.6 = 10.4: eleven, and no swing. T₂ = 959.6 (28 + 11 · 32) = 364,651. At 1 %, f
+/// is 0.003560868: 280.8 datagrams/s and 35.6, so 36. At 10 %, f is 0.02259756: 226 are needed, and
+/// 46 fit.
 #[test]
 fn packets_for_the_datagram_to_come_by_hand() {
     let mut trunk = Trunk::new(Config { segment: Segment::Chosen, ..Config::default() });
@@ -115,8 +115,8 @@ fn packets_for_the_datagram_to_come_by_hand() {
     assert_eq!(trunk.report(0.0), 1);
 }
 
-/// The payload is the mean since the last report: (20 + 160) / 2 = 90 bytes. With
-/// 12 of RTP 14 packets of 102 fit: (1,500 − 28) / 102 = 14.4.
+/// The payload is the mean since the last report: (20 + 160) / 2 = 90 bytes. With 12 of RTP, 14
+/// packets of 102 bytes fit: (1,500 − 28) / 102 = 14.4.
 #[test]
 fn the_payload_is_the_mean_of_what_was_sent() {
     let mut trunk = Trunk::new(nominal());
@@ -126,12 +126,12 @@ fn the_payload_is_the_mean_of_what_was_sent() {
         trunk.sender.sent(trunk.now, PER_MS, 20 * PER_MS);
         trunk.sender.sent(trunk.now, PER_MS, 160 * PER_MS);
     }
-    // 200 + 100 datagrams so far; the one 80 before the last left 40 ms ago.
+    // 200 + 100 datagrams so far; the one 80 before the last was sent 40 ms ago.
     trunk.hear(299 - 80, 0.5).unwrap();
     assert_eq!((trunk.sender.multiplex(), trunk.sender.over_share()), (14, true));
 }
 
-/// Reports are missing: after 4 R m rises, and rises on, and a report brings it down.
+/// Without reports, m rises after 4 R and keeps rising, until a report lowers it.
 #[test]
 fn without_reports_m_rises_and_nothing_stops() {
     let mut trunk = Trunk::new(nominal());
@@ -144,16 +144,16 @@ fn without_reports_m_rises_and_nothing_stops() {
             seen.push(trunk.sender.multiplex());
         }
     }
-    // K is 10,000, so that 600,000 bytes/s are halved: 300,000 are less than 320,000.
+    // K is 10,000, so 600,000 bytes/s are halved: 300,000 are less than 320,000.
     assert_eq!(seen[..2], [1, 46]);
-    // Eight datagrams, then four round trips: 168 ms each.
+    // Each takes eight datagrams and then four round trips: 168 ms.
     assert_eq!(seen.len(), 1 + 3_000 / 168);
     assert!(trunk.sender.over_share() && trunk.sender.share().unwrap() > 0.0);
     assert_eq!(trunk.report(0.0), 1);
 }
 
-/// Before the first report the sender waits for 2 s, and a trunk that sends nothing, or
-/// too little for a report, waits for none.
+/// Before the first report the sender waits for 2 s; a trunk that sends nothing, or too little for
+/// a report, does not wait.
 #[test]
 fn only_what_was_sent_can_go_unreported() {
     let mut trunk = Trunk::new(Config::default());
@@ -170,11 +170,11 @@ fn only_what_was_sent_can_go_unreported() {
     assert!(trunk.sender.multiplex() > 1);
 }
 
-/// K follows the calls: after a pause there are none, and half of them count as half.
+/// K follows the calls: it is 0 after a pause, and half as large with half of the calls.
 #[test]
 fn the_rate_of_packets_is_that_of_the_last_tenth_of_a_second() {
     let mut trunk = Trunk::new(nominal());
-    // T₂ = 410,013 at 1 %: with K = 10,000 m is 4.
+    // T₂ = 410,013 at 1 %: with K = 10,000, m is 4.
     assert_eq!(trunk.report(0.01), 4);
     // With K = 5,000, 140,000 / 250,013 is less than 1.
     for n in 0..300u64 {
@@ -183,7 +183,7 @@ fn the_rate_of_packets_is_that_of_the_last_tenth_of_a_second() {
     }
     trunk.hear(499 - 40, 0.01).unwrap();
     assert_eq!(trunk.sender.multiplex(), 1);
-    // Calls with packets at the same instant every 20 ms are 10,000 a second, too.
+    // Calls whose packets coincide every 20 ms are 10,000 packets/s, too.
     for _ in 0..15 {
         trunk.now += ms(20);
         trunk.sender.sent(trunk.now, 20 * PER_MS, 20 * 20 * PER_MS);
@@ -192,7 +192,7 @@ fn the_rate_of_packets_is_that_of_the_last_tenth_of_a_second() {
     assert_eq!(trunk.sender.multiplex(), 4);
 }
 
-/// Reports come every 5 ms, but not for fewer than four datagrams.
+/// Reports are due every 5 ms, but not for fewer than four datagrams.
 #[test]
 fn reports_have_their_distance() {
     for (spacing, every) in [(1u64, 5usize), (2, 4), (20, 4)] {
@@ -210,10 +210,10 @@ fn reports_have_their_distance() {
     }
 }
 
-/// The sender's own path: one datagram in 50 is lost, 1,000 a second, 20 ms each way. In
-/// a round trip of 40 ms there are 40 datagrams, fewer than between two losses, so that
-/// each is an event: p = 1/50. By one call of 50, which is in every twentieth datagram,
-/// the 50th among them, no loss is seen, or every loss is.
+/// The trunk's own path: of 1,000 datagrams a second, one in 50 is lost, 20 ms each way. A round
+/// trip of 40 ms has 40 datagrams, fewer than lie between two losses, so each loss is an event: p =
+/// 1/50. By the numbers of one call of 50, which is in every twentieth datagram, either no loss is
+/// seen, or far too many.
 #[test]
 fn the_loss_of_one_call_is_not_the_trunks() {
     let run = |config: Config, of_call: u32| {
@@ -245,8 +245,8 @@ fn the_loss_of_one_call_is_not_the_trunks() {
     let own = run(Config::default(), 10);
     assert!((own - 0.02).abs() < 1e-3, "{own}");
     assert_eq!(run(Config::paper(), 11), 0.0, "none of its packets is lost");
-    // n = 10 modulo 50 and 20 is every 100th datagram: one in five of the call's. The open
-    // interval has up to nine until the next loss is known.
+    // n = 10 modulo both 50 and 20 is every 100th datagram: one in five of the call's. The open
+    // interval has up to nine until the next loss is detected.
     let of_one = run(Config::paper(), 10);
     assert!((0.16..=0.2).contains(&of_one), "{of_one}");
 }

@@ -1,42 +1,41 @@
-//! What sender and receiver tell each other (RFC 3448, section 3.2), and a form of
-//! it in bytes.
+//! Messages between sender and receiver (RFC 3448, section 3.2), and their byte format.
 
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short};
 
-/// The bytes of a [`Data`].
+/// Size of a [`Data`] on the wire, in bytes.
 pub const DATA_BYTES: usize = 10;
-/// The bytes of a [`Feedback`].
+/// Size of a [`Feedback`] on the wire, in bytes.
 pub const FEEDBACK_BYTES: usize = 18;
 
-/// What goes with each packet.
+/// Header of each packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data {
-    /// Which flow the packet belongs to.
+    /// Flow that the packet belongs to.
     pub flow: u32,
-    /// Its number, one more than that of the packet before; it wraps.
+    /// Number of the packet, one more than that of the packet before; it wraps.
     pub number: u16,
-    /// The sender's round-trip time; none before the first report. On the wire in
-    /// microseconds, up to 71 minutes.
+    /// The sender's round-trip time; `None` before the first report. On the wire in microseconds,
+    /// up to 71 minutes.
     pub rtt: Option<Duration>,
 }
 
 /// A report of the receiver.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Feedback {
-    /// Which flow it is about.
+    /// Flow that the report is about.
     pub flow: u32,
-    /// The highest number that has come.
+    /// The highest number received.
     pub acknowledged: u16,
-    /// t_delay, how long ago that packet came. On the wire in microseconds, rounded
-    /// down, up to 71 minutes.
+    /// t_delay, time since that packet arrived. On the wire in microseconds, rounded down, up to 71
+    /// minutes.
     pub elapsed: Duration,
-    /// X_recv, bytes of payload per second. On the wire a whole number of 32 bits, the
-    /// nearest one but that only 0 is 0: a sender that hears 0 is left with one segment in
-    /// 64 s, and of less than 32 bytes that is a rate below one half.
+    /// X_recv, bytes of payload per second. On the wire a 32-bit integer, the nearest one except
+    /// that only 0 is 0: a sender that receives 0 falls to one segment in 64 s, which for segments
+    /// of less than 32 bytes is a rate below one half.
     pub receive_rate: f64,
-    /// p, the loss event rate, 0 to 1. On the wire in parts of 2³² − 1, rounded up,
-    /// so that only 0 is 0.
+    /// p, the loss event rate, 0 to 1. On the wire in units of 1/(2³² − 1), rounded up, so that
+    /// only 0 is 0.
     pub loss: f64,
 }
 
@@ -44,14 +43,14 @@ pub struct Feedback {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{len} bytes, where a message of this kind has {expected}")]
 pub struct Malformed {
-    /// The bytes that there are.
+    /// Length of the message, in bytes.
     pub len: usize,
-    /// The bytes that there should be.
+    /// Required length, in bytes.
     pub expected: usize,
 }
 
 impl Data {
-    /// As bytes, big-endian: flow 4, number 2, round trip 4 (0 for none).
+    /// Encodes the header, big-endian: flow 4 bytes, number 2, round trip 4 (0 for `None`).
     pub fn emit(&self) -> [u8; DATA_BYTES] {
         let rtt = self.rtt.map_or(0, |rtt| micros(rtt).max(1));
         let mut out = [0; DATA_BYTES];
@@ -61,11 +60,11 @@ impl Data {
         out
     }
 
-    /// Reads exactly what [`emit`](Data::emit) writes.
+    /// Parses exactly the output of [`emit`](Data::emit).
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless there are [`DATA_BYTES`].
+    /// Returns [`Malformed`] unless there are [`DATA_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Data, Malformed> {
         let malformed = Malformed { len: bytes.len(), expected: DATA_BYTES };
         let read = |mut r: Reader<'_>| Ok::<_, Short>((r.u32()?, r.u16()?, r.u32()?, r.is_empty()));
@@ -76,9 +75,10 @@ impl Data {
 }
 
 impl Feedback {
-    /// As bytes, big-endian: flow 4, acknowledged 2, elapsed 4, receive rate 4, loss 4.
+    /// Encodes the report, big-endian: flow 4 bytes, acknowledged 2, elapsed 4, receive rate 4,
+    /// loss 4.
     pub fn emit(&self) -> [u8; FEEDBACK_BYTES] {
-        // A cast of a float saturates, and makes 0 of what is no number.
+        // A float cast saturates, and converts NaN to 0.
         let loss = libm::ceil(self.loss * f64::from(u32::MAX)) as u32;
         let rate = libm::round(self.receive_rate) as u32;
         let rate = if self.receive_rate > 0.0 { rate.max(1) } else { rate };
@@ -91,11 +91,11 @@ impl Feedback {
         out
     }
 
-    /// Reads exactly what [`emit`](Feedback::emit) writes.
+    /// Parses exactly the output of [`emit`](Feedback::emit).
     ///
     /// # Errors
     ///
-    /// [`Malformed`] unless there are [`FEEDBACK_BYTES`].
+    /// Returns [`Malformed`] unless there are [`FEEDBACK_BYTES`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<Feedback, Malformed> {
         let malformed = Malformed { len: bytes.len(), expected: FEEDBACK_BYTES };
         let read = |mut r: Reader<'_>| {

@@ -7,21 +7,20 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqWindow, Time, extend, first};
 
-/// Of how many packets the arrival is remembered for the receive rate. Where more
-/// come in a round trip, the rate is that of the last so many.
+/// Number of packets whose arrival is remembered for the receive rate. If more arrive in a round
+/// trip, the rate is that of this many.
 const ARRIVALS: usize = 1_024;
 
-/// The longest round trip that a sender is believed: as long as the longest
-/// distance of two packets.
+/// Longest accepted round trip of a sender: as long as the maximum time between two packets.
 const MAX_RTT: Duration = super::MAX_BACKOFF;
 
-/// A quiet sender has sent nothing for so long at least (RFC 4342, section 6.4).
+/// Minimum gap between two packets of a quiet sender (RFC 4342, section 6.4).
 const QUIET: Duration = Duration::from_millis(200);
 
-/// A packet that was refused; nothing has changed.
+/// Reasons for rejecting a packet; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DataError {
-    /// It is another flow's.
+    /// The packet belongs to another flow.
     #[error("the packet is of flow {got}, and this is the receiver of flow {expected}")]
     Flow {
         /// The number of the flow that the packet belongs to.
@@ -29,47 +28,46 @@ pub enum DataError {
         /// The number of this receiver's flow.
         expected: u32,
     },
-    /// A packet with this number has come, or the number lies more than 1,024
-    /// behind the highest.
+    /// A packet with this number has already arrived, or the number lies more than 1,024 behind the
+    /// highest.
     #[error("packet {0} has come before, or comes too late to tell")]
     Known(u16),
 }
 
-/// The receiving end of a flow. It is handed each packet's header as it comes, and
-/// says when a report is due.
+/// The receiving end of a flow. It is given each packet's header on arrival, and decides when a
+/// report is due.
 ///
-/// A report is due with the first packet, with one that shows a new loss event if
-/// that raises the loss event rate, and with one that comes a round trip or more after
-/// the last report. None comes by a timer: a window counter would say the same (RFC
-/// 4342, section 10.3). So the last packets before a pause go unreported until the
-/// first after it.
+/// A report is due with the first packet, with one that shows a new loss event if that raises the
+/// loss event rate, and with one that arrives a round trip or more after the last report. No timer
+/// makes a report due: a window counter would give the same result (RFC 4342, section 10.3). So the
+/// last packets before a pause go unreported until the first after it.
 ///
-/// Each report acknowledges a packet that no other has, or the sender would take it for a
-/// copy: what a late packet makes due waits for the next that is not late.
+/// Each report acknowledges a packet that no earlier report has, or the sender would take it for a
+/// duplicate: a report that a late packet makes due is sent with the next packet that is not late.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     config: Config,
     flow: u32,
     numbers: Option<SeqWindow<[u64; 16]>>,
     history: History,
-    /// The sender's round-trip time, as the last packet had it.
+    /// The sender's round-trip time, from the last packet.
     rtt: Option<Duration>,
-    /// When the packet with the highest number came.
+    /// Arrival time of the packet with the highest number.
     highest_at: Time,
-    /// p, as it was last reckoned.
+    /// p, as last computed.
     loss: f64,
     due: bool,
-    /// The number that the last report acknowledged.
+    /// The number acknowledged by the last report.
     acknowledged: Option<u64>,
     arrivals: Arrivals,
-    /// The highest receive rate that was reported.
+    /// The highest receive rate reported.
     highest_rate: f64,
-    /// When the last report was made.
+    /// Time of the last report.
     reported: Option<Time>,
 }
 
 impl Receiver {
-    /// Nothing of flow `flow` has come. `config` is the sender's.
+    /// Creates a receiver for flow `flow`. `config` is the sender's.
     pub fn new(config: Config, flow: u32) -> Receiver {
         Receiver {
             config,
@@ -87,12 +85,12 @@ impl Receiver {
         }
     }
 
-    /// A packet comes with `bytes` of payload; whether a report is due now, which is
-    /// to be fetched by [`report`](Receiver::report) and sent at once.
+    /// Records the arrival of a packet with `bytes` of payload. Returns whether a report is due
+    /// now, to be fetched from [`report`](Receiver::report) and sent at once.
     ///
     /// # Errors
     ///
-    /// [`DataError`] for a packet of another flow, or one that has come before.
+    /// Returns [`DataError`] for a packet of another flow, or one that has arrived before.
     pub fn receive(&mut self, now: Time, data: &Data, bytes: usize) -> Result<bool, DataError> {
         let (got, expected) = (data.flow, self.flow);
         if got != expected {
@@ -106,8 +104,8 @@ impl Receiver {
             }
             Some(numbers) => {
                 let before = numbers.highest();
-                // After so long nothing older is still under way: the number is a later one,
-                // if as many as half of all numbers, or more, have been lost.
+                // After this long no older packet is still in flight, so the number is a later one,
+                // even if half of the number space or more was lost.
                 let late = now.since(self.highest_at) <= MAX_RTT;
                 let near = if late { before } else { before + (1 << 15) };
                 let number = extend(near, data.number);
@@ -131,7 +129,7 @@ impl Receiver {
         if news == News::First {
             self.history.seed(1.0 / self.first_loss(rtt));
         }
-        // p falls with every packet and rises with loss events alone.
+        // p falls with every packet, and rises only with loss events.
         if news != News::None {
             let loss = self.history.rate(now, rtt);
             self.due |= loss > self.loss;
@@ -141,21 +139,21 @@ impl Receiver {
         Ok(self.to_acknowledge().is_some())
     }
 
-    /// The number that a report acknowledges now, if one is due.
+    /// The number that a report would acknowledge now, if one is due.
     fn to_acknowledge(&self) -> Option<u64> {
         let highest = self.numbers.as_ref()?.highest();
         let is_new = self.acknowledged.is_none_or(|last| highest > last);
         (self.due && is_new).then_some(highest)
     }
 
-    /// The report that is due; none if none is.
+    /// Returns the report if one is due.
     pub fn report(&mut self, now: Time) -> Option<Feedback> {
         let number = self.to_acknowledge()?;
         self.acknowledged = Some(number);
         let acknowledged = number as u16;
         let rtt = self.round_trip();
         self.loss = self.history.rate(now, rtt);
-        // The first says nothing of a rate (RFC 3448, section 6.3).
+        // The first report has no receive rate (RFC 3448, section 6.3).
         let receive_rate = match self.config.measure {
             _ if self.reported.is_none() => 0.0,
             Measure::SinceReport | Measure::WithoutIdle => {
@@ -175,13 +173,13 @@ impl Receiver {
         self.history.rate(now, self.round_trip())
     }
 
-    /// R, or none at all: then each packet is reported, and each loss is an event.
+    /// R, or zero before it is known: then each packet is reported, and each loss is an event.
     fn round_trip(&self) -> Duration {
         self.rtt.unwrap_or(Duration::ZERO)
     }
 
-    /// The loss event rate at which the equation gives what has been received: its
-    /// inverse is the first interval (RFC 3448, section 6.3.1).
+    /// The loss event rate at which the equation gives the receive rate: its inverse is the first
+    /// interval (RFC 3448, section 6.3.1).
     fn first_loss(&self, rtt: Duration) -> f64 {
         let rtt = rtt.max(MIN_RTT);
         let received = self.arrivals.rate(rtt);
@@ -189,24 +187,24 @@ impl Receiver {
             FirstInterval::RoundTrip => received,
             FirstInterval::Highest => received.max(self.highest_rate),
         };
-        // Half a packet per round trip at least (RFC 5348, section 6.3.1).
+        // At least half a packet per round trip (RFC 5348, section 6.3.1).
         let least = 0.5 * self.config.segment() / rtt.as_secs_f64();
         self.config.loss_at(rtt, received.max(least))
     }
 }
 
-/// When packets have come, on a clock that may stand still during pauses.
+/// Arrivals of packets, on a clock that may stop during pauses.
 #[derive(Clone, Debug)]
 struct Arrivals {
-    /// The clock's time of each, and its bytes.
+    /// Clock time and bytes of each packet.
     recent: VecDeque<(Duration, usize)>,
-    /// The clock's time of the last that was forgotten.
+    /// Clock time of the last packet that was forgotten.
     forgotten: Option<Duration>,
     clock: Duration,
-    /// When the last came, and how long after the one before.
+    /// Time of the last arrival, and the gap before it.
     last: Option<Time>,
     gap: Duration,
-    /// The clock's time of the last report, and the bytes since then.
+    /// Clock time of the last report, and the bytes since then.
     reported: Duration,
     bytes: u64,
 }
@@ -216,7 +214,7 @@ impl Arrivals {
         Arrivals {
             recent: VecDeque::with_capacity(ARRIVALS),
             forgotten: None,
-            // No span of a round trip reaches back before the beginning.
+            // No span of a round trip reaches back before the start.
             clock: MAX_RTT,
             last: None,
             gap: Duration::ZERO,
@@ -225,7 +223,7 @@ impl Arrivals {
         }
     }
 
-    /// A packet comes. A gap that is longer than `quiet` is a pause.
+    /// Records a packet. A gap longer than `quiet` is a pause.
     fn add(&mut self, now: Time, bytes: usize, quiet: Duration) {
         let gap = self.last.map_or(Duration::ZERO, |last| now.since(last));
         if gap <= quiet {
@@ -248,14 +246,14 @@ impl Arrivals {
         (self.reported, self.bytes) = (self.clock, 0);
     }
 
-    /// Bytes per second over the last `span` until the last packet; 0 over nothing.
+    /// Bytes per second over the last `span` up to the last packet; 0 over an empty span.
     fn rate(&self, span: Duration) -> f64 {
         let (bytes, span) = if span == self.since_report() {
             (self.bytes, span)
         } else {
             let from = self.clock.saturating_sub(span);
             let from = self.forgotten.map_or(from, |at| at.max(from));
-            // The packet at the beginning of a span belongs to the one before.
+            // The packet at the start of a span belongs to the previous one.
             let within = self.recent.iter().rev().take_while(|(at, _)| *at > from);
             (within.map(|(_, bytes)| *bytes as u64).sum(), self.clock - from)
         };

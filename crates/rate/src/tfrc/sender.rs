@@ -11,24 +11,24 @@ use core::time::Duration;
 use libm::sqrt;
 use trunkline_base::{Time, extend, first};
 
-/// How long the sender waits for the first report (RFC 3448, section 4.2).
+/// Time that the sender waits for the first report (RFC 3448, section 4.2).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How far R_sqmean follows the samples (section 4.5): q2.
+/// q2, the weight that R_sqmean keeps at each sample (section 4.5).
 const SQMEAN_KEEPS: f64 = 0.9;
 
-/// A packet that came before [`Sender::next_send`]; nothing has changed.
+/// A packet was sent before [`Sender::next_send`]; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the next packet may be sent at {at:?}, not before")]
 pub struct TooEarly {
-    /// When it may be sent.
+    /// The earliest time for the packet.
     pub at: Time,
 }
 
-/// A report that was refused; nothing has changed.
+/// Reasons for rejecting a report; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum FeedbackError {
-    /// It is about another flow.
+    /// The report is about another flow.
     #[error("the report is about flow {got}, and this is the sender of flow {expected}")]
     Flow {
         /// The number of the flow that the report is about.
@@ -36,71 +36,71 @@ pub enum FeedbackError {
         /// The number of this sender's flow.
         expected: u32,
     },
-    /// It acknowledges a packet that has not been sent.
+    /// The report acknowledges a packet that has not been sent.
     #[error("packet {0} is acknowledged, and has not been sent")]
     Future(u16),
-    /// It acknowledges nothing beyond what another has acknowledged before: a copy, or
+    /// The report acknowledges nothing beyond an earlier acknowledgement: a duplicate, or
     /// overtaken.
     #[error("packet {0} is acknowledged, and a later or the same one was before")]
     Stale(u16),
-    /// It acknowledges a packet whose time of sending is forgotten.
+    /// The report acknowledges a packet whose send time is forgotten.
     #[error("packet {0} is acknowledged, and as many as are remembered were sent after it")]
     Forgotten(u16),
-    /// The receive rate is negative or no number.
+    /// The receive rate is negative or NaN.
     #[error("the receive rate is {0}, and must be a number of bytes per second, 0 or more")]
     ReceiveRate(f64),
-    /// The loss event rate is no share.
+    /// The loss event rate is not within 0 to 1.
     #[error("the loss event rate is {0}, and must be a number from 0 to 1")]
     Loss(f64),
-    /// The receiver says that it held the packet for longer than it has been sent, or
-    /// so long that less than 1 µs or more than 64 s is left for the way.
+    /// The receiver claims to have held the packet for longer than since it was sent, or for so
+    /// long that less than 1 µs or more than 64 s is left for the path.
     #[error(
         "the report comes {since:?} after the packet, of which the receiver claims {elapsed:?}"
     )]
     RoundTrip {
-        /// Since the packet was sent.
+        /// Time since the packet was sent.
         since: Duration,
-        /// What the receiver says.
+        /// Holding time that the receiver claims.
         elapsed: Duration,
     },
 }
 
-/// The sending end of a flow: when the next packet may be sent.
+/// The sending end of a flow: it decides when the next packet may be sent.
 ///
-/// A driver asks [`next_send`](Sender::next_send) when it has a packet, sends it then
-/// with the header that [`send`](Sender::send) gives, hands over each report, and calls
-/// [`expire`](Sender::expire) at [`next_timeout`](Sender::next_timeout). Time must not go
-/// back; if it does, the rate stays within its bounds.
+/// A driver with a packet to send reads [`next_send`](Sender::next_send), sends it then with the
+/// header that [`send`](Sender::send) returns, passes in each report, and calls
+/// [`expire`](Sender::expire) at [`next_timeout`](Sender::next_timeout). Time must not go back; if
+/// it does, the rate stays within its bounds.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     flow: u32,
-    /// The number of the next packet, unwrapped, and of the first.
+    /// The number of the next packet, unwrapped.
     next: u64,
-    /// When the last packets were sent, each at its number's place.
+    /// Send times of the last packets, indexed by number.
     sent: Box<[Time]>,
-    /// The highest number that was acknowledged.
+    /// The highest number acknowledged.
     acknowledged: Option<u64>,
-    /// R, seconds; none before the first report.
+    /// R, in seconds; `None` before the first report.
     rtt: Option<f64>,
-    /// R_sqmean over the square root of the last sample: what the rate is multiplied
-    /// by (section 4.5).
+    /// R_sqmean, and its ratio to the square root of the last sample, by which the rate is
+    /// multiplied (section 4.5).
     sqmean: f64,
     damping: f64,
-    /// X, X_recv and X_calc, bytes per second; X_calc is infinite before a loss event.
+    /// X, X_recv and X_calc, in bytes per second; X_calc is infinite before a loss event.
     rate: f64,
     received: f64,
     calculated: f64,
     /// p, the loss event rate of the last report, 0 to 1.
     loss: f64,
-    /// tld, when X was last doubled.
+    /// tld, the time at which X was last doubled.
     doubled: Option<Time>,
-    /// The nofeedback timer, and whether anything was sent since it was set.
+    /// The nofeedback timer, and whether any packet was sent since it was set.
     timer: Time,
     sent_since: bool,
-    /// The last packet: when it was due, when it was sent, what it used up.
+    /// The last packet: when it was due, when it was sent, and its charge.
     last: Option<Last>,
-    /// The last time at which a report or the timer found that no packet might be sent.
+    /// The last time at which a report or the timer found that no packet was allowed.
     held: Time,
     start: Time,
     active: Active,
@@ -117,8 +117,8 @@ struct Last {
 }
 
 impl Sender {
-    /// Flow `flow` begins now. Until the first report one segment per second is
-    /// allowed (section 4.2).
+    /// Starts flow `flow` at `now`. Until the first report, one segment per second is allowed
+    /// (section 4.2).
     pub fn new(config: Config, flow: u32, now: Time) -> Sender {
         let segment = config.segment();
         Sender {
@@ -157,7 +157,7 @@ impl Sender {
         self.rate
     }
 
-    /// X_calc, what the throughput equation allows, in bytes of payload per second;
+    /// X_calc, the rate that the throughput equation allows, in bytes of payload per second;
     /// infinite before the first loss event.
     pub fn calculated(&self) -> f64 {
         self.calculated
@@ -168,12 +168,12 @@ impl Sender {
         self.loss
     }
 
-    /// R, the round-trip time; none before the first report.
+    /// R, the round-trip time; `None` before the first report.
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt.map(seconds)
     }
 
-    /// When the next packet may be sent: now, if that has passed.
+    /// The earliest time for the next packet; a past time means now.
     pub fn next_send(&self) -> Time {
         let Some(last) = self.last else { return self.start };
         let interval = self.interval(last.charge);
@@ -185,18 +185,18 @@ impl Sender {
         due.max(last.at + self.config.min_interval)
     }
 
-    /// t_ipi after a packet that used up `charge`.
+    /// t_ipi after a packet with this charge.
     fn interval(&self, charge: f64) -> Duration {
         let least = Least::Backoff.rate(self.config.segment(), MIN_RTT);
         let rate = (self.rate * self.damping).max(least).min(self.most());
         seconds(charge / rate)
     }
 
-    /// A packet with `bytes` of payload is sent now; what it carries in front.
+    /// Sends a packet with `bytes` of payload at `now`; returns its header.
     ///
     /// # Errors
     ///
-    /// [`TooEarly`] before [`next_send`](Sender::next_send).
+    /// Returns [`TooEarly`] before [`next_send`](Sender::next_send).
     pub fn send(&mut self, now: Time, bytes: usize) -> Result<Data, TooEarly> {
         let at = self.next_send();
         if now < at {
@@ -205,7 +205,8 @@ impl Sender {
         let number = self.next;
         let mut nominal = now;
         if let Some(last) = self.last {
-            // Who sends as soon as the rate allows makes no pause, however low that is.
+            // A sender that sends as soon as the rate allows makes no pause, however low the rate
+            // is.
             let held = now.since(at.max(self.held)) <= self.config.granularity;
             if let (Some(minimum), Some(rtt), false) = (self.config.minimum, self.rtt(), held)
                 && self.post_idle.send(number, last.at, now, rtt)
@@ -214,7 +215,7 @@ impl Sender {
                 let least = minimum.least.map_or(0.0, |least| self.least(least));
                 self.set_rate(self.rate.min(least.max(self.floor())));
             }
-            // What is late by less than the driver can help is made up for.
+            // A delay within the driver's timer granularity is made up for.
             let due = last.nominal + self.interval(last.charge);
             if due + self.config.granularity >= now {
                 nominal = due;
@@ -233,12 +234,12 @@ impl Sender {
         Ok(Data { flow: self.flow, number: number as u16, rtt: self.rtt() })
     }
 
-    /// A report has come (section 4.3).
+    /// Processes a report (section 4.3).
     ///
     /// # Errors
     ///
-    /// [`FeedbackError`] for a report that an honest receiver of this flow can't have
-    /// sent, or that was overtaken.
+    /// Returns [`FeedbackError`] for a report that an honest receiver of this flow can't have sent,
+    /// or that was overtaken.
     pub fn feedback(&mut self, now: Time, report: &Feedback) -> Result<(), FeedbackError> {
         let (number, sample) = self.check(now, report)?;
         self.note_held(now);
@@ -251,11 +252,11 @@ impl Sender {
             Some(rtt) => self.config.calculated(rtt, self.loss),
             None => f64::INFINITY,
         };
-        // An infinite rate would be one, however it came about.
+        // An infinite receive rate passes the check, so it is capped here.
         let received = report.receive_rate.min(self.most());
         match self.config.minimum {
             Some(minimum) if self.post_idle.hear(number) && minimum.discards => {
-                // No increase, but what the losses say holds.
+                // No increase, but the report's losses count.
                 let doubled = minimum.doubles && !lost;
                 let rate = if doubled { 2.0 * self.rate } else { self.rate };
                 self.set_rate(rate.min(self.calculated.max(self.floor())));
@@ -266,7 +267,7 @@ impl Sender {
         Ok(())
     }
 
-    /// The unwrapped number that is acknowledged, and how long packet and report took.
+    /// Returns the unwrapped number that is acknowledged, and the round-trip sample.
     fn check(&self, now: Time, report: &Feedback) -> Result<(u64, Duration), FeedbackError> {
         let (got, expected) = (report.flow, self.flow);
         if got != expected {
@@ -298,14 +299,14 @@ impl Sender {
         }
     }
 
-    /// The rate is about to change: until now it may have held a packet back.
+    /// Records, before the rate changes, whether it delays a packet at `now`.
     fn note_held(&mut self, now: Time) {
         if now < self.next_send() {
             self.held = now;
         }
     }
 
-    /// Steps 1 and 2 of section 4.3, and section 4.5.
+    /// Applies steps 1 and 2 of section 4.3, and section 4.5.
     fn note_sample(&mut self, sample: f64) {
         let root = sqrt(sample);
         match self.rtt {
@@ -319,7 +320,7 @@ impl Sender {
         self.damping = if self.config.damped { self.sqmean / root } else { 1.0 };
     }
 
-    /// Step 4: the report's receive rate counts.
+    /// Step 4: applies the report's receive rate.
     fn believe(&mut self, now: Time, received: f64, lost: bool, number: u64, first: bool) {
         let limit = match self.config.rules {
             Rules::Rfc3448 => {
@@ -350,7 +351,7 @@ impl Sender {
         }
     }
 
-    /// recv_limit of RFC 5348, section 4.3, step 4.
+    /// Computes recv_limit of RFC 5348, section 4.3, step 4.
     fn limit_of_set(
         &mut self,
         now: Time,
@@ -364,7 +365,7 @@ impl Sender {
         let limited = self.not_limited.data_limited(now, sent, rtt);
         let set = &mut self.received_set;
         if first {
-            // The first says nothing of a rate, and the set stays as it is.
+            // The first report has no receive rate, and the set stays as it is.
             return f64::INFINITY;
         }
         match (limited, lost) {
@@ -379,13 +380,13 @@ impl Sender {
         2.0 * set.max()
     }
 
-    /// The nofeedback timer: when [`expire`](Sender::expire) is to be called.
+    /// The nofeedback timer: the time for [`expire`](Sender::expire).
     pub fn next_timeout(&self) -> Time {
         self.timer
     }
 
-    /// No report has come until [`next_timeout`](Sender::next_timeout): halves the
-    /// rate, but not for a pause alone (section 4.4). Before that time it does nothing.
+    /// Handles a missing report at [`next_timeout`](Sender::next_timeout): halves the rate, but not
+    /// for a pause alone (section 4.4). Does nothing before that time.
     pub fn expire(&mut self, now: Time) {
         if now < self.timer {
             return;
@@ -405,16 +406,16 @@ impl Sender {
         let segment = self.config.segment();
         let halved = without_feedback(self.received, self.calculated, segment);
         let recover = self.config.recover_least(self.loss > 0.0).rate(segment, rtt);
-        // A pause leaves as much as a flow begins with, if there was as much.
+        // A pause leaves as much as a flow starts with, if there was as much before.
         let kept = if idle { self.received.min(recover / 2.0) } else { 0.0 };
         self.received = halved.max(kept);
         let limited = avoidance(self.calculated, 2.0 * self.received, self.floor());
         let least = if idle { recover } else { 0.0 };
-        // Step 4 could also raise the rate. No report is no reason for that.
+        // Step 4 could also raise the rate, which a missing report doesn't justify.
         self.set_rate(self.rate.min(limited.max(least)));
     }
 
-    /// RFC 5348, section 4.4.
+    /// Applies RFC 5348, section 4.4, to the receive rate set.
     fn halve_set(&mut self, now: Time, idle: bool, rtt: Duration) {
         let received = self.received_set.max();
         let recover = self.config.recover.rate(self.config.segment(), rtt);
@@ -432,7 +433,7 @@ impl Sender {
         self.set_rate(avoidance(self.calculated, limit, self.floor()));
     }
 
-    /// Step 5 of section 4.3.
+    /// Restarts the nofeedback timer (step 5 of section 4.3).
     fn restart_timer(&mut self, now: Time) {
         let rtt = self.rtt.unwrap_or(FIRST_TIMEOUT.as_secs_f64() / 4.0);
         let wait = (4.0 * rtt).max(2.0 * self.config.segment() / self.rate);
@@ -447,7 +448,7 @@ impl Sender {
         }
     }
 
-    /// What the allowed rate does not fall below by what reports say.
+    /// The rate below which reports do not reduce the allowed rate.
     fn floor(&self) -> f64 {
         let lost = self.loss > 0.0;
         self.least(if lost { self.config.avoidance } else { self.config.slow_start })
@@ -458,7 +459,7 @@ impl Sender {
         if most >= 1.0 { most.min(f64::MAX / 4.0) } else { 1.0 }
     }
 
-    /// Within its bounds, whatever it is.
+    /// Sets the rate, clamped to its bounds; NaN becomes the lower bound.
     fn set_rate(&mut self, rate: f64) {
         let backoff = Least::Backoff.rate(self.config.segment(), MIN_RTT);
         let minimum = self.config.minimum.and_then(|minimum| minimum.least);

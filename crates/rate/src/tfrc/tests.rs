@@ -7,7 +7,7 @@ use super::*;
 use trunkline_base::Time;
 
 const FLOW: u32 = 7;
-/// The round trip of [`Path`].
+/// Round-trip time of [`Path`].
 const RTT: Duration = Duration::from_millis(100);
 
 #[track_caller]
@@ -23,7 +23,7 @@ fn at(n: u64) -> Time {
     Time::from_millis(n)
 }
 
-/// A sender whose reports are made up, on a path of [`RTT`].
+/// A sender with synthetic reports, on a path of [`RTT`].
 struct Reports {
     sender: Sender,
     now: Time,
@@ -34,14 +34,14 @@ impl Reports {
         Reports { sender: Sender::new(config, FLOW, Time::ZERO), now: Time::ZERO }
     }
 
-    /// One that has heard its first report, of nothing.
+    /// Starts with a first report, of a receive rate of 0 and no loss.
     fn begun(config: Config) -> Reports {
         let mut r = Reports::new(config);
         r.round(0.0, 0.0);
         r
     }
 
-    /// Sends a packet when it may be sent, and no earlier than now.
+    /// Sends a packet as soon as it is allowed, and no earlier than now.
     fn send(&mut self) -> u16 {
         self.now = self.now.max(self.sender.next_send());
         let bytes = usize::from(self.sender_segment());
@@ -52,7 +52,7 @@ impl Reports {
         self.sender.config().segment
     }
 
-    /// A packet and, a round trip later, a report about it; the rate then.
+    /// Sends a packet and, a round trip later, reports on it; returns the rate.
     fn round(&mut self, receive_rate: f64, loss: f64) -> f64 {
         let acknowledged = self.send();
         self.now += RTT;
@@ -66,7 +66,7 @@ impl Reports {
         self.sender.rate()
     }
 
-    /// Nothing is sent until the nofeedback timer has expired so often; the rate then.
+    /// Sends nothing until the nofeedback timer has expired `expiries` times; returns the rate.
     fn wait(&mut self, expiries: u32) -> f64 {
         for _ in 0..expiries {
             self.now = self.sender.next_timeout();
@@ -76,11 +76,11 @@ impl Reports {
     }
 }
 
-/// Sender and receiver on a path that loses nothing unless told to.
+/// Sender and receiver on a path that loses only selected packets.
 struct Path {
     sender: Sender,
     receiver: Receiver,
-    /// Reports under way, and when they come.
+    /// Reports in flight, and their arrival times.
     reports: std::collections::VecDeque<(Time, Feedback)>,
 }
 
@@ -93,7 +93,7 @@ impl Path {
         }
     }
 
-    /// All that happens at the sender until `until`: reports and the nofeedback timer.
+    /// Processes everything at the sender until `until`: reports and the nofeedback timer.
     fn listen(&mut self, until: Time) {
         loop {
             let report = self.reports.front().map_or(Time::NEVER, |r| r.0);
@@ -109,8 +109,8 @@ impl Path {
         }
     }
 
-    /// Packets are sent as soon as they may be from `from` until `until`; those that
-    /// `lost` says by their count are lost. How many there were.
+    /// Sends packets as soon as they are allowed, from `from` until `until`; `lost` selects by
+    /// their count those that are lost. Returns the number of packets.
     fn send(&mut self, from: Time, until: Time, mut lost: impl FnMut(u64) -> bool) -> u64 {
         let mut now = from;
         let mut count = 0;

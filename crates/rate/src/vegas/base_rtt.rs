@@ -1,45 +1,45 @@
-//! The shortest round trip, of late.
+//! BaseRTT, the shortest recent round trip.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How long the lowest rate is held in a probe: a queue of a flow's own at 64 kbit/s has
-/// gone by then, unless it was of half a second.
+/// Time for which a probe holds the lowest rate: by then, a queue that the flow built at 64 kbit/s
+/// has drained, unless it was half a second long.
 const HOLD: Duration = Duration::from_millis(500);
 
 /// The shortest round trip, until it has not been seen again for a window.
 ///
-/// Just to forget it then would let a flow's own queue pass for an empty hop: between the
-/// ratios at which it lowers and raises, the rate can stand for long with a queue of a
-/// whole BaseRTT, which would be the next BaseRTT, and so on. So the flow has to take its
-/// own queue out first, at the lowest rate (as BBR's ProbeRTT does), and what is left is
-/// the new base. A probe runs to its end even if the old base is seen meanwhile: that may be
-/// the flow's own queue, half gone, and to stop there would keep the rest of it.
+/// If the base were forgotten then, a flow's own queue could pass for an empty hop: between the
+/// ratios at which the control lowers and raises, the rate can stay for long with a queue of a
+/// whole BaseRTT, which would become the next BaseRTT, and so on. So the flow must first drain its
+/// own queue at the lowest rate (like BBR's ProbeRTT), and the remaining round trip is the new
+/// base. A probe runs to its end even if the old base is seen meanwhile: that may be the flow's own
+/// queue, half drained, and stopping there would keep the rest of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BaseRtt {
     window: Duration,
     floor: Duration,
     least: Option<Duration>,
-    /// When a round trip was last within an eighth of the base.
+    /// Last time at which a round trip was within an eighth of the base.
     seen: Time,
     probe: Option<Probe>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Probe {
-    /// Since when the rate is the lowest.
+    /// Time since which the rate is the lowest.
     lowest: Option<Time>,
     least: Option<Duration>,
 }
 
 impl BaseRtt {
-    /// A base that isn't known yet, at least `floor`, and ages after `window`.
+    /// Starts without a base; the base is at least `floor`, and ages after `window`.
     pub fn new(window: Duration, floor: Duration, now: Time) -> BaseRtt {
         BaseRtt { window, floor, least: None, seen: now, probe: None }
     }
 
-    /// Takes in a round trip of a packet at the lowest rate, or at another, and returns the
-    /// base.
+    /// Records a round trip; `lowest` is whether the packet was sent at the lowest rate. Returns
+    /// the base.
     pub fn sample(&mut self, now: Time, rtt: Duration, lowest: bool) -> Duration {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         self.least = Some(least);
@@ -53,7 +53,7 @@ impl BaseRtt {
         self.least.unwrap_or(rtt).max(self.floor)
     }
 
-    /// Whether the rate has to be the lowest, step by step.
+    /// Whether the rate must step down to the lowest.
     pub fn is_probing(&self) -> bool {
         self.probe.is_some()
     }
@@ -63,7 +63,7 @@ impl BaseRtt {
         if !lowest {
             return;
         }
-        // The first round trip at the lowest rate may be of a packet before.
+        // The first round trip at the lowest rate may belong to an earlier packet.
         let Some(since) = probe.lowest else {
             probe.lowest = Some(now);
             return;

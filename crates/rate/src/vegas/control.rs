@@ -1,4 +1,4 @@
-//! One flow's rate, report by report.
+//! Rate control of one flow, report by report.
 
 use super::base_rtt::BaseRtt;
 use super::fec::Losses;
@@ -6,39 +6,38 @@ use super::{CodecRate, Config, Fec, Report, ReportError};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What a loss is put down to (section 4.2).
+/// The cause to which a loss is attributed (section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Queues that overflow: the rate falls, and nothing is added.
+    /// Queues overflow: the rate falls, and no redundancy is added.
     Congestion,
-    /// Errors of the channel: the rate stays, and [`Fec`] is added.
+    /// The channel has errors: the rate stays, and [`Fec`] is added.
     Wireless,
 }
 
-/// What a report leads to.
+/// The outcome of a report.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// The rate to code at from now on.
+    /// Codec rate from now on.
     pub rate: CodecRate,
-    /// What to add from now on.
+    /// Redundancy to add from now on.
     pub fec: Fec,
-    /// What the report's losses are put down to; none without losses.
+    /// Cause of the report's losses; `None` without losses.
     pub verdict: Option<Verdict>,
-    /// What the round trip says at the rate before the decision; none if the report
-    /// has no round trip.
+    /// Measurements at the rate before the decision; `None` if the report has no round trip.
     pub measure: Option<Measure>,
 }
 
 /// The quantities of the paper's section 4.2, for one report.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measure {
-    /// BaseRTT, with the floor.
+    /// BaseRTT, including the floor.
     pub base_rtt: Duration,
     /// Diff, in bytes; 0 or more.
     pub diff: f64,
-    /// α of this round trip, in bytes.
+    /// α for this round trip, in bytes.
     pub alpha: f64,
-    /// β of this round trip, in bytes.
+    /// β for this round trip, in bytes.
     pub beta: f64,
     /// LP, in bytes per second; 0 or more.
     pub predictor: f64,
@@ -52,24 +51,22 @@ enum Advice {
     Raise,
 }
 
-/// The control of one flow. It is asked on each report, and when time has passed without
-/// one.
+/// The control of one flow. It runs at each report, and when time has passed without one.
 #[derive(Clone, Debug)]
 pub struct Control {
     config: Config,
     rate: CodecRate,
     pub(super) base: BaseRtt,
     losses: Losses,
-    /// How far a report with losses may raise the rate: to where it was before a probe of
-    /// BaseRTT, which lowers it for no fault of the path.
+    /// The rate up to which a report with losses may raise: the one before a probe of BaseRTT,
+    /// which lowers the rate for no fault of the path.
     ceiling: CodecRate,
-    /// When the last report came, or the rate fell for want of one.
+    /// Time of the last report, or of the last decrease for lack of one.
     heard: Time,
 }
 
 impl Control {
-    /// A flow that begins at `rate`. Parameters out of their range are taken for the
-    /// nearest in it.
+    /// Starts a flow at `rate`. Parameters out of range are clamped.
     pub fn new(config: Config, rate: CodecRate, now: Time) -> Control {
         let config = config.bounded();
         let base = BaseRtt::new(config.window, config.floor, now);
@@ -77,27 +74,27 @@ impl Control {
         Control { config, rate, base, losses, ceiling: rate, heard: now }
     }
 
-    /// The rate to code at.
+    /// The current codec rate.
     pub fn rate(&self) -> CodecRate {
         self.rate
     }
 
-    /// What the sender is to add to the flow against losses of the channel.
+    /// The redundancy to add to the flow against channel losses.
     pub fn fec(&self) -> Fec {
         self.losses.fec()
     }
 
-    /// A report comes. The rate changes by one at most. If the report has losses it rises
-    /// at most to where it was before a probe of BaseRTT. Losses without a round trip
-    /// count as congestion: nothing speaks against it. A report at [`Time::NEVER`] counts as
-    /// one at the time of the last.
+    /// Processes a report. The rate changes by at most one step. If the report has losses, the rate
+    /// rises at most to what it was before a probe of BaseRTT. Losses without a round trip count as
+    /// congestion, as there is no evidence against it. A report at [`Time::NEVER`] counts as one at
+    /// the time of the last.
     ///
     /// # Errors
     ///
-    /// [`ReportError`] for what can't be; nothing has changed then.
+    /// Returns [`ReportError`] for impossible values, and then changes nothing.
     pub fn report(&mut self, now: Time, report: &Report) -> Result<Decision, ReportError> {
         report.check()?;
-        // No silence would ever be long after the end of time.
+        // After the end of time, no silence could ever be detected.
         let now = if now == Time::NEVER { self.heard } else { now };
         self.heard = now;
         let weighed = report.rtt.map(|rtt| self.weigh(now, rtt));
@@ -122,7 +119,7 @@ impl Control {
         Ok(Decision { rate: self.rate, fec: self.fec(), verdict, measure })
     }
 
-    /// When [`expire`](Control::expire) is to be called if no report comes.
+    /// The time for [`expire`](Control::expire) if no report arrives.
     pub fn next_timeout(&self) -> Time {
         match self.rate.lower() {
             Some(_) => self.heard + self.config.silence,
@@ -130,8 +127,8 @@ impl Control {
         }
     }
 
-    /// Lowers the rate by one for each [`Config::silence`] without a report. If `now` is before
-    /// the last report, silence is counted from `now` on.
+    /// Lowers the rate by one step for each [`Config::silence`] without a report. If `now` is
+    /// before the last report, silence is counted from `now` on.
     pub fn expire(&mut self, now: Time) {
         if self.config.silence == Duration::MAX {
             return;
@@ -149,8 +146,8 @@ impl Control {
         let rate = self.rate.bytes_per_second();
         let extra = rtt.saturating_sub(base);
 
-        // Bytes times seconds times seconds, so that nothing is rounded: all factors are
-        // bounded, the product of both times by 10^20 square nanoseconds.
+        // In bytes times seconds squared, so that nothing is rounded: all factors are bounded, the
+        // product of both times by 10^20 square nanoseconds.
         let diff = u128::from(rate) * extra.as_nanos() * self.config.packet.as_nanos();
         let bytes = |threshold: u32| u128::from(threshold) * rtt.as_nanos() * 1_000_000_000;
         let advice = if diff > bytes(self.config.beta) {
@@ -173,7 +170,7 @@ impl Control {
         (measure, advice)
     }
 
-    /// Whether the predictor puts a loss down to congestion.
+    /// Whether the predictor attributes a loss to congestion.
     fn is_congestion(&self, advice: Advice) -> bool {
         let lowest = self.rate.lower().is_none();
         advice == Advice::Lower || (lowest && self.config.alpha_at_lowest && advice == Advice::Keep)

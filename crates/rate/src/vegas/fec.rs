@@ -1,58 +1,57 @@
-//! How much to add against the losses of a channel.
+//! The amount of redundancy against channel losses.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
 use super::Loss;
 
-/// What a sender adds to a flow, so that its receiver can put lost packets together
-/// again. A decision alone: packets are the sender's.
+/// Redundancy that a sender adds to a flow, so that its receiver can recover lost packets. This is
+/// only the decision: the sender builds the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Fec {
-    /// Nothing is added to the flow: the channel has lost nothing of late, or too little.
+    /// No redundancy: the channel has lost nothing recently, or too little.
     #[default]
     Off,
-    /// Each packet carries the payloads of the packets before it as well (RFC 2198): of a
-    /// run of losses, the last `count` come with the packet after it.
+    /// Each packet also carries the payloads of the packets before it (RFC 2198): of a run of
+    /// losses, the packet after it recovers the last `count`.
     Copies {
-        /// Of how many packets, at least 1; each costs the codec's rate once more.
+        /// Number of copied packets, at least 1; each costs the codec's rate once more.
         count: u8,
     },
-    /// A packet that is the exclusive or of `window` others (RFC 8627), which lie `depth`
-    /// apart: one of them may be lost, and so may a run of `depth`.
+    /// A packet that is the exclusive or of `window` others (RFC 8627), which lie `depth` apart:
+    /// one of them may be lost, and so may a run of `depth`.
     Parity {
-        /// Packets to each that is added, at least 1; it costs the codec's rate over
-        /// `window` once more.
+        /// Packets per parity packet, at least 1; the cost is the codec's rate divided by `window`.
         window: u8,
-        /// Distance of the packets that go together, at least 1. A lost packet is put
-        /// together after `window` · `depth` more at the latest.
+        /// Distance of the packets in a group, at least 1. A lost packet is recovered after at most
+        /// `window` · `depth` more packets.
         depth: u8,
     },
 }
 
-/// Which of the two forms of [`Fec`].
+/// The forms of [`Fec`] to choose from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FecKind {
-    /// [`Fec::Copies`]: soon there, and dear.
+    /// [`Fec::Copies`]: early recovery, at a high cost.
     #[default]
     Copies,
-    /// [`Fec::Parity`]: cheap, and late.
+    /// [`Fec::Parity`]: late recovery, at a low cost.
     Parity,
 }
 
-/// Limits of what is added to a flow against losses of the channel.
+/// Limits of the redundancy added against channel losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FecConfig {
-    /// The form of what is added.
+    /// Form of the redundancy.
     pub kind: FecKind,
-    /// Of so many packets one may stay lost: 100. No more is added than that takes, and
-    /// no more than the next two allow.
+    /// One packet in this many may remain lost, 100 by default. No more redundancy is added than
+    /// that takes, and no more than the next two limits allow.
     pub residual: u32,
-    /// The most copies, 2; at least 1.
+    /// Maximum number of copies: at least 1, 2 by default.
     pub max_copies: u8,
-    /// The most packets that `window` · `depth` of parity may span, 6; at least 1.
+    /// Maximum span of parity, `window` · `depth`, in packets: at least 1, 6 by default.
     pub max_span: u8,
-    /// After so long without a loss nothing is added any more: 5 s.
+    /// Time without a loss after which redundancy ends, 5 s by default.
     pub clean: Duration,
 }
 
@@ -68,11 +67,11 @@ impl Default for FecConfig {
     }
 }
 
-/// Once so many packets are counted, older ones count half: 10 s of packets of 20 ms.
+/// Number of packets beyond which older counts are halved: 10 s of packets of 20 ms.
 const MEMORY: f64 = 500.0;
 
-/// What the channel has lost of late. Counts are halved exactly, so that runs never outnumber
-/// losses, nor losses packets, and what is rare stays rare.
+/// Recent channel losses. Counts are halved exactly, so that runs never outnumber losses, nor
+/// losses packets, and rare losses stay rare.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Losses {
     config: FecConfig,
@@ -87,7 +86,7 @@ impl Losses {
         Losses { config, expected: 0.0, lost: 0.0, runs: 0.0, last: Time::ZERO }
     }
 
-    /// A report that blames the channel, if anybody, for its losses.
+    /// Adds a report whose losses, if any, are attributed to the channel.
     pub fn add(&mut self, now: Time, loss: Loss) {
         if loss.lost > 0 {
             self.last = now;
@@ -107,12 +106,12 @@ impl Losses {
         }
     }
 
-    /// Nothing is known of the channel.
+    /// Discards everything known of the channel.
     pub fn forget(&mut self) {
         *self = Losses::new(self.config);
     }
 
-    /// What is to be added after the losses seen so far: nothing for less than half a packet.
+    /// The redundancy for the losses so far: none for less than half a packet.
     pub fn fec(&self) -> Fec {
         if self.lost < 0.5 {
             return Fec::Off;
@@ -121,7 +120,7 @@ impl Losses {
             FecKind::Copies => Fec::Copies { count: self.copies() },
             FecKind::Parity => {
                 let span = self.config.max_span.max(1);
-                // What doesn't fit a byte is the largest that does.
+                // A float cast saturates at 255.
                 let depth = ((self.lost / self.runs).ceil() as u8).min(span);
                 let window = (self.window() as u8).clamp(1, span / depth);
                 Fec::Parity { window, depth }
@@ -129,8 +128,9 @@ impl Losses {
         }
     }
 
-    /// The fewest copies that leave one packet in `residual`. Runs of a mean length m end
-    /// with a chance of 1/m at each packet; k copies then leave (1 − 1/m)^k of all losses.
+    /// The smallest number of copies that leaves one packet in `residual` lost. Runs of a mean
+    /// length m end with probability 1/m at each packet; k copies then leave (1 − 1/m)^k of all
+    /// losses.
     fn copies(&self) -> u8 {
         let goes_on = 1.0 - self.runs / self.lost;
         let share = self.lost / self.expected;
@@ -142,8 +142,8 @@ impl Losses {
         count
     }
 
-    /// The longest window that leaves one packet in `residual`. Of w + 1 packets that are
-    /// lost with chance p, one is lost and not alone in about w · p² of all cases.
+    /// The longest window that leaves one packet in `residual` lost. If w + 1 packets are lost with
+    /// probability p each, one is lost but not alone in about w · p² of all cases.
     fn window(&self) -> f64 {
         let (of, lost) = (self.expected * self.expected, self.lost * self.lost);
         of / (lost * f64::from(self.config.residual.max(1)))
@@ -160,8 +160,8 @@ mod tests {
         losses.fec()
     }
 
-    /// 5 % in single losses: each copy comes. 5 % in runs of 1.5, 2 and 4 leave a third,
-    /// a half, three quarters of 5 % behind the first copy.
+    /// 5 % in single losses: each copy arrives. 5 % in runs of 1.5, 2 and 4 leaves a third, a half,
+    /// and three quarters of 5 % after the first copy.
     #[test]
     fn copies_follow_the_length_of_runs() {
         for (lost, runs, count) in [(20, 20, 1), (4, 1, 1), (21, 14, 2), (20, 10, 2), (20, 5, 2)] {
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(losses.fec(), Fec::Off);
     }
 
-    /// One of 501 to 1,000 is half a packet, and one of 1,001 a quarter.
+    /// One loss in 501 to 1,000 packets counts as half a packet, and one in 1,001 as a quarter.
     #[test]
     fn what_is_rare_needs_nothing() {
         for kind in [FecKind::Copies, FecKind::Parity] {

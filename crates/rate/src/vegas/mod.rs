@@ -1,17 +1,17 @@
-//! Which rate a call's speech codec may have over a wireless hop, by how much of it
-//! waits in queues there: TCP Vegas's congestion avoidance, turned on the codec.
+//! Codec rate control of a call over a wireless hop, driven by how much of the call waits in queues
+//! there: TCP Vegas's congestion avoidance, applied to the codec.
 //!
-//! After Trad, Ni and Afifi, *Adaptive VoIP Transmission over Heterogeneous
-//! Wired/Wireless Networks*, section 4.2. For each flow, on each report from its
-//! receiver, with R the codec's rate in payload bytes per second:
+//! After Trad, Ni and Afifi, *Adaptive VoIP Transmission over Heterogeneous Wired/Wireless
+//! Networks*, section 4.2. For each flow, on each report from its receiver, with R the codec's rate
+//! in payload bytes per second:
 //!
-//! - BaseRTT is the shortest round trip seen (of late: see [`Config::window`]);
-//! - Diff = R · (RTT − BaseRTT): bytes that are under way without need (2), (3);
+//! - BaseRTT is the shortest recent round trip (see [`Config::window`]);
+//! - Diff = R · (RTT − BaseRTT): bytes that are in flight unnecessarily (2), (3);
 //! - α = 30 and β = 50 bytes for each 20 ms of RTT (section 5);
 //! - Diff > β lowers the codec by one of its five rates, Diff < α raises it by one.
 //!
-//! Since α and β grow with RTT as Diff does, only the ratio of RTT and BaseRTT counts:
-//! Diff > β is RTT/BaseRTT > R / (R − β/20 ms).
+//! Since α and β grow with RTT as Diff does, only the ratio of RTT and BaseRTT matters: Diff > β is
+//! RTT/BaseRTT > R / (R − β/20 ms).
 //!
 //! | kbit/s | lower above | raise below |
 //! |---:|---:|---:|
@@ -21,17 +21,16 @@
 //! | 24 | 6.0 | 2.0 |
 //! | 16 | – | 4.0 |
 //!
-//! So what counts as congestion depends on how fast the hop is when idle. Within a cell
-//! of 0.2 ms a single frame of 1,500 bytes ahead (0.5 ms) is a ratio of 3.5, and the codec
-//! falls to 24 kbit/s for a delay that nobody hears. [`Config::floor`] is a lower bound of
-//! BaseRTT against that; the paper has none.
+//! So congestion is judged relative to how fast the idle hop is. Within a cell of 0.2 ms, a single
+//! frame of 1,500 bytes ahead (0.5 ms) is a ratio of 3.5, and the codec falls to 24 kbit/s for an
+//! inaudible delay. [`Config::floor`] is a lower bound of BaseRTT against that; the paper has none.
 //!
-//! **Loss.** The predictor LP = Diff/BaseRTT (4) tells two causes apart: where the control
-//! would lower, a loss is congestion's, and it lowers; else the channel's, and [`Fec`] is
-//! added, whose form and amount the paper leaves open. A report of loss raises the rate only
-//! to where it was before BaseRTT was probed for. At 16 kbit/s Diff can't exceed β, so that by
-//! the paper every loss there is the channel's, and what is added makes a congested cell
-//! worse: see [`Config::alpha_at_lowest`].
+//! **Loss.** The predictor LP = Diff/BaseRTT (4) separates two causes. Where the control would
+//! lower the rate, a loss is due to congestion, and the rate falls; otherwise it is due to the
+//! channel, and [`Fec`] is added, whose form and amount the paper leaves open. A report with losses
+//! raises the rate only to where it was before BaseRTT was probed. At 16 kbit/s Diff can't exceed
+//! β, so the paper attributes every loss there to the channel, and the added redundancy makes a
+//! congested cell worse: see [`Config::alpha_at_lowest`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -60,28 +59,28 @@ pub use fec::{Fec, FecConfig, FecKind};
 use core::time::Duration;
 use trunkline_base::Bitrate;
 
-/// The longest round trip that a report is believed. Nobody goes on with a call of such
-/// delay, and what a wrong clock makes of a round trip is mostly longer.
+/// Longest accepted round trip of a report. A call with a longer delay would not be continued, and
+/// most round trips measured with a wrong clock are longer.
 pub const MAX_RTT: Duration = Duration::from_secs(10);
 
-/// The rates of speech, in packets of 20 ms: G.711 at 64 kbit/s and the four of G.726
-/// (the paper's Table 1).
+/// The speech rates, for packets of 20 ms: G.711 at 64 kbit/s and the four of G.726 (the paper's
+/// Table 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CodecRate {
-    /// G.726 at 16 kbit/s, 40 bytes a packet.
+    /// G.726 at 16 kbit/s, 40 bytes per packet.
     Kbps16,
-    /// G.726 at 24 kbit/s, 60 bytes a packet.
+    /// G.726 at 24 kbit/s, 60 bytes per packet.
     Kbps24,
-    /// G.726 at 32 kbit/s, 80 bytes a packet.
+    /// G.726 at 32 kbit/s, 80 bytes per packet.
     Kbps32,
-    /// G.726 at 40 kbit/s, 100 bytes a packet.
+    /// G.726 at 40 kbit/s, 100 bytes per packet.
     Kbps40,
-    /// G.711, 160 bytes a packet.
+    /// G.711 at 64 kbit/s, 160 bytes per packet.
     Kbps64,
 }
 
 impl CodecRate {
-    /// All, from the lowest.
+    /// All rates in ascending order.
     pub const ALL: [CodecRate; 5] = [
         CodecRate::Kbps16,
         CodecRate::Kbps24,
@@ -90,7 +89,7 @@ impl CodecRate {
         CodecRate::Kbps64,
     ];
 
-    /// Of the payload, without headers.
+    /// Bit rate of the payload, without headers.
     pub const fn bitrate(self) -> Bitrate {
         Bitrate::from_bps(8 * self.bytes_per_second())
     }
@@ -106,18 +105,18 @@ impl CodecRate {
         }
     }
 
-    /// Payload bytes of a packet of so much speech: 40 to 160 for 20 ms. Headers of IPv4,
-    /// UDP and RTP are 40 more.
+    /// Payload size of a packet of this much speech, in bytes: 40 to 160 for 20 ms. Headers of
+    /// IPv4, UDP and RTP add 40.
     pub const fn payload_bytes(self, speech: Duration) -> usize {
         (self.bytes_per_second() as u128 * speech.as_nanos() / 1_000_000_000) as usize
     }
 
-    /// The next rate below, if there is one.
+    /// The next lower rate, if there is one.
     pub fn lower(self) -> Option<CodecRate> {
         CodecRate::ALL.into_iter().rev().find(|rate| *rate < self)
     }
 
-    /// The next rate above, if there is one.
+    /// The next higher rate, if there is one.
     pub fn higher(self) -> Option<CodecRate> {
         CodecRate::ALL.into_iter().find(|rate| *rate > self)
     }
@@ -126,43 +125,42 @@ impl CodecRate {
 /// Parameters of a [`Control`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The time that [`alpha`](Config::alpha) and [`beta`](Config::beta) are given for: a
-    /// packet, 20 ms. At least 1 ms.
+    /// Time for which [`alpha`](Config::alpha) and [`beta`](Config::beta) are given: one packet, 20
+    /// ms. At least 1 ms.
     pub packet: Duration,
-    /// α in bytes for each `packet` of the round trip, 30: with less under way, the rate
-    /// rises. At most β.
+    /// α in bytes for each `packet` of the round trip, 30 by default: the rate rises if less is in
+    /// flight. At most β.
     pub alpha: u32,
-    /// β in bytes for each `packet` of the round trip, 50: with more under way, the rate
-    /// falls.
+    /// β in bytes for each `packet` of the round trip, 50 by default: the rate falls if more is in
+    /// flight.
     pub beta: u32,
-    /// The least that BaseRTT is taken for. A ratio of round trips says little where both
-    /// are too short to be heard. None in the paper.
+    /// Lower bound of BaseRTT. A ratio of round trips is meaningless if both are inaudibly short.
+    /// None in the paper.
     pub floor: Duration,
-    /// When no round trip has been within an eighth of BaseRTT for so long, the route may
-    /// have become longer: the rate falls to the lowest, a step at each report, and after
-    /// half a second there the shortest round trip is the new BaseRTT, even if the old one
-    /// is seen again before. The other side of that: what others' traffic has filled for as
-    /// long counts as empty. BaseRTT never ages with [`Duration::MAX`], as in the paper. At
-    /// least 1 ms.
+    /// Time without a round trip within an eighth of BaseRTT after which the route may have become
+    /// longer. The rate then falls to the lowest, one step per report, and after half a second
+    /// there the shortest round trip is the new BaseRTT, even if the old one is seen again before.
+    /// The downside is that a queue which other traffic fills for as long counts as empty. BaseRTT
+    /// never ages with [`Duration::MAX`], as in the paper. At least 1 ms.
     pub window: Duration,
-    /// How often the receiver is asked to report: 100 ms. Nothing but silence is measured
-    /// by it.
+    /// Interval at which the receiver is asked to report, 100 ms by default. It only affects the
+    /// detection of silence.
     pub interval: Duration,
-    /// After so long without a report, and then each time again, the rate falls by one:
-    /// reports are lost in the same queues. Three times `interval` where that is longer: one
-    /// report or two that are lost, or late, are no silence. Never with [`Duration::MAX`], as
-    /// in the paper. At least 1 ms.
+    /// Time without a report after which the rate falls by one step, and again each time it passes:
+    /// reports are lost in the same queues. Raised to three times `interval` if that is longer, so
+    /// that one or two lost or late reports are not silence. Never with [`Duration::MAX`], as in
+    /// the paper. At least 1 ms.
     pub silence: Duration,
-    /// At 16 kbit/s, a loss with Diff not below α is congestion's, too: where the rate can't
-    /// fall, at least nothing is added. Not so in the paper.
+    /// Whether, at 16 kbit/s, a loss with Diff not below α also counts as congestion: if the rate
+    /// can't fall, at least no redundancy is added. Off in the paper.
     pub alpha_at_lowest: bool,
-    /// What is added against the losses of the channel.
+    /// Limits of the redundancy against channel losses.
     pub fec: FecConfig,
 }
 
 impl Default for Config {
-    /// The paper's thresholds; a floor of 10 ms, half a packet; a window of 10 s; a step
-    /// down after 1 s without a report. None of the three is tuned.
+    /// The paper's thresholds; a floor of 10 ms, half a packet; a window of 10 s; a step down after
+    /// 1 s without a report. None of the last three is tuned.
     fn default() -> Config {
         Config {
             floor: Duration::from_millis(10),
@@ -175,8 +173,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// As the paper has it: no floor, a BaseRTT that is the shortest ever, nothing without
-    /// a report, and every loss at 16 kbit/s the channel's.
+    /// The paper's parameters: no floor, a BaseRTT that is the all-time minimum, no reaction to
+    /// silence, and every loss at 16 kbit/s attributed to the channel.
     pub fn paper() -> Config {
         Config {
             packet: Duration::from_millis(20),
@@ -191,7 +189,7 @@ impl Config {
         }
     }
 
-    /// Within the ranges above, whatever was asked for.
+    /// Clamps all parameters to the ranges above.
     fn bounded(self) -> Config {
         const LEAST: Duration = Duration::from_millis(1);
         let reports = self.interval.saturating_mul(3);
@@ -206,19 +204,18 @@ impl Config {
     }
 }
 
-/// What a flow's receiver says from time to time, as an RTCP receiver report does, or what
+/// A report that a flow's receiver sends from time to time, like an RTCP receiver report, or that
 /// the sender measures itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Report {
-    /// The round trip to the receiver and back, if one was measured: above zero, at most
-    /// [`MAX_RTT`].
+    /// Round trip to the receiver and back, if one was measured: above zero, at most [`MAX_RTT`].
     pub rtt: Option<Duration>,
-    /// What was lost since the report before.
+    /// Losses since the previous report.
     pub loss: Loss,
 }
 
 impl Report {
-    /// A report of a round trip, and no loss.
+    /// Creates a report of a round trip without loss.
     pub fn of_rtt(rtt: Duration) -> Report {
         Report { rtt: Some(rtt), loss: Loss::default() }
     }
@@ -235,27 +232,27 @@ impl Report {
     }
 }
 
-/// How many packets were lost, and how they lay.
+/// The number and pattern of lost packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loss {
-    /// Packets that should have come.
+    /// Packets that should have arrived.
     pub expected: u32,
-    /// Of those, packets that didn't come; at most `expected`.
+    /// Packets that didn't arrive; at most `expected`.
     pub lost: u32,
-    /// In how many runs of consecutive packets; 1 to `lost`, and 0 if nothing was lost.
+    /// Number of runs of consecutive lost packets; 1 to `lost`, and 0 without losses.
     pub runs: u32,
 }
 
-/// A report that was refused; nothing has changed.
+/// Reasons for rejecting a report; nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A BaseRTT of nothing could never be believed again to be longer.
+    /// The round trip is zero, which as BaseRTT could never grow again.
     #[error("a round trip of no time")]
     NoTime,
     /// The round trip is above [`MAX_RTT`].
     #[error("a round trip of {0:?}: more than {MAX_RTT:?} is not believed")]
     TooLong(Duration),
-    /// More was lost than was expected, or in more runs than there were packets.
+    /// More packets were lost than expected, or the runs don't match the losses.
     #[error("{} of {} packets can't be lost in {} runs", .0.lost, .0.expected, .0.runs)]
     Loss(Loss),
 }

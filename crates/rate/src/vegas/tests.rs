@@ -9,12 +9,12 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Of 50 packets, `lost` in `runs`.
+/// `lost` of 50 packets, in `runs`.
 fn loss(lost: u32, runs: u32) -> Loss {
     Loss { expected: 50, lost, runs }
 }
 
-/// A control at `rate` that has seen a round trip of `base`.
+/// A control at `rate` that has recorded a round trip of `base`.
 fn at(config: Config, rate: CodecRate, base: Duration) -> Control {
     let mut control = Control::new(config, rate, Time::ZERO);
     control.base.sample(Time::ZERO, base, false);
@@ -32,18 +32,18 @@ fn after(config: Config, rate: CodecRate, base: Duration, rtt: Duration) -> Code
 fn packets_are_as_long_as_table_1_has_them() {
     for (rate, total) in [(Kbps64, 200), (Kbps40, 140), (Kbps32, 120), (Kbps24, 100), (Kbps16, 80)]
     {
-        // With IPv4, UDP and RTP.
+        // Total with IPv4, UDP and RTP headers.
         assert_eq!(rate.payload_bytes(Config::paper().packet) + 20 + 8 + 12, total);
     }
 }
 
-/// The paper's thresholds as ratios of RTT and BaseRTT, R / (R − 2,500) and
-/// R / (R − 1,500), whatever the base. At the ratio itself the rate stays.
+/// The paper's thresholds as ratios of RTT and BaseRTT, R / (R − 2,500) and R / (R − 1,500), for
+/// any base. At the exact ratio the rate stays.
 #[test]
 fn only_the_ratio_of_round_trips_counts() {
     let lowers = [(Kbps64, 16, 11), (Kbps40, 2, 1), (Kbps32, 8, 3), (Kbps24, 6, 1)];
     let raises = [(Kbps40, 10, 7), (Kbps32, 8, 5), (Kbps24, 2, 1), (Kbps16, 4, 1)];
-    // All are multiples of 3 · 5 · 7 · 11 ns, so that the edges are whole.
+    // All bases are multiples of 3 · 5 · 7 · 11 ns, so that the edges are whole.
     for base in [micros(231), micros(11_550), micros(231_000)] {
         for (rate, times, of) in lowers {
             let (config, edge) = (Config::paper(), base * times / of);
@@ -58,7 +58,7 @@ fn only_the_ratio_of_round_trips_counts() {
     }
 }
 
-/// The same as the paper's readers would reckon it, rounded.
+/// The same ratios as rounded in the table.
 #[test]
 fn the_ratios_are_those_of_the_table() {
     let base = Duration::from_millis(20);
@@ -78,7 +78,7 @@ fn the_ratios_are_those_of_the_table() {
     assert_eq!(after(Config::paper(), Kbps64, base, base), Kbps64);
 }
 
-/// What the paper calls its quantities, by hand: 40 ms over a base of 25.
+/// The paper's quantities by hand: 40 ms over a base of 25.
 #[test]
 fn quantities_are_the_papers() {
     let mut control = at(Config::paper(), Kbps64, Duration::from_millis(25));
@@ -96,7 +96,7 @@ fn quantities_are_the_papers() {
     }
 }
 
-/// One frame of 1,500 bytes before each packet takes 0.5 ms of the cell.
+/// One frame of 1,500 bytes ahead of each packet takes 0.5 ms of the cell.
 #[test]
 fn a_base_of_a_fifth_of_a_millisecond_makes_everything_congestion() {
     let (idle, busy) = (micros(200), micros(700));
@@ -111,12 +111,12 @@ fn a_base_of_a_fifth_of_a_millisecond_makes_everything_congestion() {
     assert_eq!(settle(Config::paper()), Kbps24);
     assert_eq!(settle(Config { floor: Duration::from_millis(1), ..Config::paper() }), Kbps64);
     assert_eq!(settle(Config::default()), Kbps64);
-    // And the floor doesn't hide what can be heard.
+    // The floor doesn't hide an audible delay.
     assert_eq!(after(Config::default(), Kbps64, idle, micros(14_600)), Kbps40);
 }
 
-/// Round trips of 0.2 to 2 ms, the shortest of them once in 20 s: below the floor all are
-/// the base, and nothing is probed for.
+/// Round trips of 0.2 to 2 ms, the shortest once in 20 s: all are below the floor and count as the
+/// base, and there is no probe.
 #[test]
 fn no_base_below_the_floor_ages() {
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
@@ -174,8 +174,7 @@ fn losses_without_a_round_trip_are_congestion() {
     assert_eq!((decision.rate, decision.verdict), (Kbps40, Some(Verdict::Congestion)));
 }
 
-/// A longer route looks like congestion for a window, then it is probed, and looks like
-/// itself.
+/// A longer route looks like congestion for a window; then it is probed and recognised.
 #[test]
 fn the_base_follows_a_route_that_has_become_longer() {
     for (config, last) in [(Config::default(), Kbps64), (Config::paper(), Kbps24)] {
@@ -193,8 +192,8 @@ fn the_base_follows_a_route_that_has_become_longer() {
     }
 }
 
-/// The same where each report has a loss of the channel's: 70 ms are 1.75 times 40, at which
-/// 40 kbit/s stays and losses don't count as congestion.
+/// The same where each report has a channel loss: 70 ms are 1.75 times 40, at which 40 kbit/s stays
+/// and losses don't count as congestion.
 #[test]
 fn the_base_follows_a_route_that_loses_all_the_time() {
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
@@ -206,14 +205,14 @@ fn the_base_follows_a_route_that_loses_all_the_time() {
         let base = decision.measure.map(|measure| measure.base_rtt.as_millis());
         answers.push((decision.rate, base));
     }
-    // Probed for after 10 s: three steps down, half a second, and back.
+    // Probed after 10 s: three steps down, half a second, and back.
     assert_eq!((answers[140], answers[152]), ((Kbps40, Some(40)), (Kbps16, Some(40))));
     assert_eq!(answers[299], (Kbps40, Some(70)));
     assert_eq!(answers.iter().filter(|answer| answer.0 < Kbps40).count(), 10);
 }
 
-/// It lowers by a step at a time, and goes on although the base is seen: an old base may
-/// have been a queue, too.
+/// The rate falls by one step at a time, and the probe continues although the base is seen: an old
+/// base may have been a queue, too.
 #[test]
 fn a_probe_finds_a_base_that_was_never_seen() {
     let mut control = at(Config::default(), Kbps64, Duration::from_millis(40));
@@ -238,7 +237,7 @@ fn a_probe_finds_a_base_that_was_never_seen() {
     }
 }
 
-/// A clock that was ahead, or at its end, puts nothing off for good.
+/// A clock that was ahead, or at its end, doesn't delay anything for ever.
 #[test]
 fn silence_is_noticed_whenever_the_last_report_was() {
     let report = Report::of_rtt(Duration::from_millis(20));
@@ -265,7 +264,7 @@ fn a_station_that_vanishes_falls_step_by_step() {
     }
     assert_eq!(control.next_timeout(), Time::NEVER);
 
-    // A late look finds it as low.
+    // A late call has the same effect.
     let mut late = Control::new(Config::default(), Kbps64, Time::ZERO);
     late.expire(Time::from_millis(2_999));
     assert_eq!((late.rate(), late.next_timeout()), (Kbps32, Time::from_millis(3_000)));
@@ -278,8 +277,8 @@ fn a_station_that_vanishes_falls_step_by_step() {
     assert_eq!(paper.rate(), Kbps64);
 }
 
-/// Reports each 5 s are no silence, nor is one of them that is lost; three are, and no
-/// report at all is.
+/// Reports every 5 s are not silence, nor is losing one of them; losing three is, and so is no
+/// report at all.
 #[test]
 fn silence_is_as_long_as_three_reports() {
     for (millis, silence) in [(20, 1_000), (333, 1_000), (500, 1_500), (5_000, 15_000)] {
@@ -321,9 +320,9 @@ fn what_cannot_be_changes_nothing() {
     }
 }
 
-/// A hop that carries 36 kbit/s of payload and queues the rest, with reports each 100 ms.
-/// The flow begins with a queue of its own in its BaseRTT; from the first probe on, bounds
-/// are a queue of 100 ms, and at least three quarters of what the hop carries.
+/// A hop that carries 36 kbit/s of payload and queues the rest, with reports every 100 ms. The flow
+/// starts with its own queue in its BaseRTT; from the first probe on, the bounds are a queue of 100
+/// ms, and at least three quarters of the hop's capacity.
 #[test]
 fn a_bottleneck_is_used_and_its_queue_stays_short() {
     const CARRIES: f64 = 4_500.0;
@@ -394,8 +393,8 @@ fn place(rate: CodecRate) -> usize {
 }
 
 proptest! {
-    /// Whatever is reported, in whatever order of time: one step at a time, no rise with a
-    /// loss but after a probe, finite quantities, and what is added stays within its bounds.
+    /// For any reports, in any order of time: one step at a time, no rise with a loss except after
+    /// a probe, finite quantities, and redundancy within its bounds.
     #[test]
     fn any_reports_are_answered_within_bounds(
         config in any_config(),

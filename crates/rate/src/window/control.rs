@@ -1,36 +1,36 @@
-//! When a sender's window grows or comes down, and how far its retransmission timer has backed off.
+//! The window's growth and reduction, and the back-off of the retransmission timer.
 
 use super::{Config, Progress, RoundTrip, Window};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How far a sender has got.
+/// A sender's progress in its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
-    /// All before this position was sent.
+    /// Everything before this position was sent.
     pub next: u64,
-    /// How many transmissions there were, retransmissions too.
+    /// Number of transmissions, including retransmissions.
     pub transmissions: u64,
 }
 
-/// The congestion control of one sender: its [`Window`], its [`RoundTrip`], and what it has to know
-/// to adjust them once for each loss event. Positions are the sender's, in any unit.
+/// The congestion control of one sender: its [`Window`], its [`RoundTrip`], and the state needed to
+/// adjust them once per loss event. Positions are the sender's, in any unit.
 #[derive(Clone, Debug)]
 pub struct Control {
     window: Window,
     rtt: RoundTrip,
-    /// The window before its last reduction for a loss, in case that was none.
+    /// The window before its last reduction for a loss, in case the loss was spurious.
     before: Option<Window>,
-    /// Until all before this position is acknowledged, losses are being recovered.
+    /// Position up to which everything must be acknowledged before loss recovery ends.
     recovery: Option<u64>,
-    /// The number of the last transmission before the window was last reduced.
+    /// Number of the last transmission before the last reduction of the window.
     reduced: u64,
     timeouts: u32,
     held_back: bool,
 }
 
 impl Control {
-    /// For a sender that has sent nothing.
+    /// Creates the control for a sender that has sent nothing.
     pub fn new(config: Config) -> Control {
         Control {
             window: Window::new(config),
@@ -43,12 +43,12 @@ impl Control {
         }
     }
 
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     pub fn size(&self) -> u64 {
         self.window.size()
     }
 
-    /// How long `bytes` take at the window's pace.
+    /// Time that `bytes` take at the window's pace.
     pub fn pace(&self, bytes: usize) -> Duration {
         self.window.pace(bytes, self.rtt.smoothed().unwrap_or_default())
     }
@@ -58,26 +58,26 @@ impl Control {
         &self.rtt
     }
 
-    /// Takes a round trip that was measured with one of the sender's own packets.
+    /// Records a round trip measured with the sender's own packets.
     pub fn on_round_trip(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
         self.end_backoff();
     }
 
-    /// Takes a round trip that something else has measured, until the sender knows one itself.
+    /// Uses a round trip measured elsewhere, until the sender has measured one itself.
     pub fn presume_round_trip(&mut self, rtt: Duration) {
         if self.rtt.smoothed().is_none() && !rtt.is_zero() {
             self.rtt.sample(rtt);
         }
     }
 
-    /// Window or pace hold something back.
+    /// Records that the window or the pace delays data.
     pub fn hold_back(&mut self) {
         self.held_back = true;
     }
 
-    /// Adjusts the window after an acknowledgement: `acknowledged` is how many of the `in_flight`
-    /// bytes before it are acknowledged, and all before position `first` has been received.
+    /// Adjusts the window after an acknowledgement: `acknowledged` of the `in_flight` bytes are
+    /// newly acknowledged, and everything before position `first` has been received.
     pub fn on_progress(&mut self, now: Time, first: u64, acknowledged: u64, in_flight: u64) {
         if self.recovery.is_some_and(|until| first >= until) {
             self.recovery = None;
@@ -92,9 +92,9 @@ impl Control {
         self.window.on_progress(now, &progress);
     }
 
-    /// Transmission number `lost` is lost, and maybe others before. That is a loss event of its own
-    /// if it was made after the last reduction; so the loss of a retransmission is one more (RFC
-    /// 5681, section 4.3).
+    /// Handles the loss of transmission number `lost`, and maybe of earlier ones. It is a new loss
+    /// event if it was sent after the last reduction; so the loss of a retransmission is one as
+    /// well (RFC 5681, section 4.3).
     pub fn on_loss(&mut self, lost: u64, sent: Extent) {
         if lost > self.reduced {
             self.reduce(sent);
@@ -103,9 +103,9 @@ impl Control {
         }
     }
 
-    /// Something was received with a congestion mark, and all before position `first`. Reduces the
-    /// window, unless losses are being recovered or the last mark has been answered since less than
-    /// a window.
+    /// Handles a congestion mark on received data, with everything before position `first`
+    /// received. Reduces the window, unless losses are being recovered or the last mark was
+    /// answered less than a window ago.
     pub fn on_mark(&mut self, first: u64, sent: Extent) {
         if self.recovery.is_none_or(|until| first >= until) {
             self.reduce(sent);
@@ -114,15 +114,15 @@ impl Control {
         }
     }
 
-    /// The retransmission timer has expired. Returns how many times in a row it has: after the
-    /// first a probe is sent, after the others all that is under way is lost
+    /// Counts an expiry of the retransmission timer. Returns the number of consecutive ones: the
+    /// first sends a probe, and after the others everything in flight is lost
     /// ([`Control::on_timeout`]).
     pub fn expire(&mut self) -> u32 {
         self.timeouts = self.timeouts.saturating_add(1);
         self.timeouts
     }
 
-    /// All that was under way is lost.
+    /// Handles the loss of everything in flight.
     pub fn on_timeout(&mut self, sent: Extent) {
         self.reduce(sent);
         let is_first = self.timeouts == 2;
@@ -136,8 +136,8 @@ impl Control {
         (self.recovery, self.reduced) = (Some(sent.next), sent.transmissions);
     }
 
-    /// What was taken for lost has been received: undoes the last reduction, if it was for a loss
-    /// (RFC 4015).
+    /// Undoes the last reduction, if it was for a loss, because data that counted as lost has been
+    /// received (RFC 4015).
     pub fn undo(&mut self) {
         if let Some(before) = self.before.take() {
             self.window.undo(&before);
@@ -145,30 +145,29 @@ impl Control {
         }
     }
 
-    /// How many times in a row the retransmission timer has expired, by which it backs off. By
-    /// Karn's rule an acknowledgement alone doesn't end that, but a round trip that is measured:
-    /// otherwise a timer that is shorter than the queue would repeat all packets, and never measure
-    /// any.
+    /// Number of consecutive expiries of the retransmission timer, by which it backs off. By Karn's
+    /// rule an acknowledgement alone doesn't reset it, but a measured round trip does: otherwise a
+    /// timer shorter than the queueing delay would retransmit all packets, and never measure any.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// Ends the timer's back-off, for a reason beside a measured round trip.
+    /// Ends the timer's back-off, for another reason than a measured round trip.
     pub fn end_backoff(&mut self) {
         self.timeouts = 0;
     }
 
-    /// Lets the timer back off anew, from where it stood after `timeouts`.
+    /// Limits the timer's back-off to `timeouts` expiries, from where it continues.
     pub fn ease_backoff(&mut self, timeouts: u32) {
         self.timeouts = self.timeouts.min(timeouts);
     }
 
-    /// The sender was silent for longer than a timeout.
+    /// Handles a pause of the sender that was longer than a timeout.
     pub fn on_idle(&mut self) {
         self.window.on_idle();
     }
 
-    /// The receiver has started anew, and knows of nothing that was sent.
+    /// Handles a restart of the receiver, which has no record of anything sent.
     pub fn begin_anew(&mut self) {
         (self.before, self.recovery, self.timeouts) = (None, None, 0);
         self.window.on_idle();

@@ -5,9 +5,9 @@ use trunkline_base::Time;
 
 /// C, in segments per second cubed (section 5).
 const C: f64 = 0.4;
-/// The window after a loss, as a share of the one before (section 4.6).
+/// Window after a loss, as a share of the one before (section 4.6).
 const BETA: f64 = 0.7;
-/// What Reno would add in each round trip if it came down to the same share (section 4.3).
+/// Growth of Reno per round trip, in segments, if it decreased to the same share (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// An epoch of congestion avoidance. Windows are in segments here.
@@ -15,20 +15,20 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 pub(super) struct Cubic {
     /// The window at the last loss.
     w_max: f64,
-    /// Since when the window has grown undisturbed; pauses push it on.
+    /// Start of undisturbed growth; pauses move it forward.
     began: Option<Time>,
-    /// When the window was last not used up.
+    /// Time since which the window has not been used up.
     paused: Option<Time>,
-    /// How long it takes to be at `w_max` again, in seconds.
+    /// Time until the window is back at `w_max`, in seconds.
     k: f64,
-    /// The window that Reno would have in its place.
+    /// The window that Reno would have instead.
     w_est: f64,
-    /// Less than a byte that the window has still to grow.
+    /// Growth still to be applied, less than a byte.
     rest: f64,
 }
 
 impl Cubic {
-    /// By how many bytes a window of `cwnd` grows as `acked` bytes were acknowledged.
+    /// Growth in bytes of a window of `cwnd` when `acked` bytes are acknowledged.
     pub fn grow(&mut self, now: Time, cwnd: u64, acked: u64, rtt: Duration, segment: u64) -> u64 {
         let in_segments = |bytes: u64| bytes as f64 / segment as f64;
         let window = in_segments(cwnd);
@@ -44,7 +44,7 @@ impl Cubic {
         self.w_est += ALPHA * in_segments(acked) / window;
         let t = (now.since(began) + rtt).as_secs_f64();
         let cubic = C * (t - self.k).powi(3) + self.w_max;
-        // At most half as much again in a round trip (section 4.2).
+        // At most half as much again per round trip (section 4.2).
         let target = cubic.clamp(window, 1.5 * window);
         let step = (target - window) / window * in_segments(acked);
         let step = step.max(self.w_est - window).max(0.0);
@@ -54,7 +54,7 @@ impl Cubic {
         whole as u64
     }
 
-    /// The window was not used up just now: time in which it isn't doesn't count.
+    /// Records that the window is not used up at `now`: such time doesn't count.
     pub fn pause(&mut self, now: Time) {
         self.paused.get_or_insert(now);
     }
@@ -62,7 +62,7 @@ impl Cubic {
     /// The window after a loss, in bytes.
     pub fn on_loss(&mut self, cwnd: u64, segment: u64) -> u64 {
         let window = cwnd as f64 / segment as f64;
-        // Section 4.7: who has less than before leaves room for newcomers.
+        // Section 4.7: a flow whose window is smaller than before makes room for new flows.
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
         (self.began, self.paused, self.rest) = (None, None, 0.0);
         (cwnd as f64 * BETA) as u64

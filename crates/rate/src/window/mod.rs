@@ -1,11 +1,10 @@
-//! A congestion window with pacing: what a sender that hears of every packet may have
-//! under way, and how fast it may send it.
+//! A congestion window with pacing: how much a sender with per-packet acknowledgements may have in
+//! flight, and how fast it may send it.
 //!
-//! [`Window`] is the share of one TCP: it grows and comes down as RFC 5681 has it
-//! ([`Algorithm::Reno`]), or RFC 9438 ([`Algorithm::Cubic`]). It counts bytes, and grows
-//! by the bytes that were acknowledged (RFC 3465). [`RoundTrip`] is the estimate that
-//! timeouts and pacing go by (RFC 6298). [`Control`] has both, and adjusts them once for
-//! each loss event. Which packets are lost is for the caller to find out.
+//! [`Window`] is the share of one TCP: it grows and shrinks by RFC 5681 ([`Algorithm::Reno`]) or
+//! RFC 9438 ([`Algorithm::Cubic`]). It counts bytes, and grows by the bytes acknowledged (RFC
+//! 3465). [`RoundTrip`] is the estimate for timeouts and pacing (RFC 6298). [`Control`] combines
+//! both, and adjusts them once per loss event. The caller detects which packets are lost.
 
 mod control;
 mod cubic;
@@ -22,10 +21,10 @@ use core::time::Duration;
 use cubic::Cubic;
 use trunkline_base::Time;
 
-/// How the window grows without loss, and comes down with it.
+/// The rules by which the window grows without loss and shrinks with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// One segment more in each round trip, and half at a loss (RFC 5681).
+    /// One segment more per round trip, and half at a loss (RFC 5681).
     #[default]
     Reno,
     /// The cubic function of the time since the last loss (RFC 9438): more than Reno on
@@ -34,10 +33,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// The names of both.
+    /// Configuration names of all algorithms.
     pub const NAMES: [&'static str; 2] = ["reno", "cubic"];
 
-    /// Its name in configuration.
+    /// The algorithm's name in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Reno => "reno",
@@ -52,7 +51,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A name that no [`Algorithm`] has.
+/// The name is not that of an [`Algorithm`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no such congestion control: use {}", Algorithm::NAMES.join(" or "))]
 pub struct UnknownAlgorithm;
@@ -69,39 +68,39 @@ impl FromStr for Algorithm {
 /// Parameters of a [`Window`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// One segment, in bytes: the largest packet with all its headers; 1 to 65,535.
+    /// Segment size in bytes: the largest packet with all its headers; 1 to 65,535.
     pub segment: usize,
-    /// The first window, in segments: 10 by default (RFC 6928).
+    /// Initial window, in segments: 10 by default (RFC 6928).
     pub initial: u32,
-    /// The largest window, in bytes; at least two segments.
+    /// Maximum window, in bytes; at least two segments.
     pub max: u64,
-    /// How it grows and comes down.
+    /// Rules for growth and reduction.
     pub algorithm: Algorithm,
 }
 
 impl Config {
-    /// Ten segments of `segment` bytes to begin with and 16 MiB at most, as Reno.
+    /// Starts with ten segments of `segment` bytes, at most 16 MiB, with Reno.
     pub fn new(segment: usize) -> Config {
         Config { segment, initial: 10, max: 16 << 20, algorithm: Algorithm::Reno }
     }
 }
 
-/// What a sender learns from one acknowledgement.
+/// Contents of an acknowledgement.
 struct Progress {
-    /// The bytes that it acknowledges for the first time.
+    /// Bytes acknowledged for the first time.
     acknowledged: u64,
-    /// The bytes that were under way before it came.
+    /// Bytes in flight before the acknowledgement.
     in_flight: u64,
-    /// Whether not everything sent before the last loss event has been acknowledged.
+    /// Whether data sent before the last loss event is still unacknowledged.
     recovering: bool,
-    /// Whether window or pace have held anything back since the acknowledgement before.
+    /// Whether the window or the pace has delayed data since the previous acknowledgement.
     held_back: bool,
-    /// The smoothed round trip; zero if none was measured.
+    /// Smoothed round trip; zero if none was measured.
     rtt: Duration,
 }
 
-/// Pacing sends a window in less than a round trip, so that it isn't what limits: 6/5 of
-/// the window, and twice the window in slow start, in which it doubles (as Linux does).
+/// Pacing sends a window in less than a round trip, so that the pace isn't the limit: at 6/5 of the
+/// window, and at twice the window in slow start, where it doubles (as Linux does).
 const PACING_GAIN: (u32, u32) = (6, 5);
 const PACING_GAIN_SLOW_START: (u32, u32) = (2, 1);
 
@@ -110,7 +109,7 @@ const PACING_GAIN_SLOW_START: (u32, u32) = (2, 1);
 pub struct Window {
     config: Config,
     cwnd: u64,
-    /// Slow start below it; none before the first loss.
+    /// Slow start threshold in bytes; unlimited before the first loss.
     ssthresh: u64,
     /// Bytes acknowledged towards the next segment of congestion avoidance.
     acked: u64,
@@ -118,7 +117,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window before anything was sent.
+    /// Creates the window before anything was sent.
     pub fn new(config: Config) -> Window {
         let config = Config { segment: config.segment.clamp(1, 65_535), ..config };
         let segment = config.segment as u64;
@@ -127,7 +126,7 @@ impl Window {
         Window { config, cwnd, ssthresh: u64::MAX, acked: 0, cubic: Cubic::default() }
     }
 
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     pub fn size(&self) -> u64 {
         self.cwnd
     }
@@ -137,7 +136,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// How long `bytes` take at the window's pace over a path with this round trip.
+    /// Time that `bytes` take at the window's pace over a path with this round trip.
     pub fn pace(&self, bytes: usize, rtt: Duration) -> Duration {
         let (times, of) =
             if self.is_in_slow_start() { PACING_GAIN_SLOW_START } else { PACING_GAIN };
@@ -146,9 +145,9 @@ impl Window {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// An acknowledgement has come. In the recovery of a loss the window stays as it is; but after a
-    /// timeout it grows while what was lost is repeated (RFC 5681, section 3.1), or else a whole
-    /// window would be repeated at one packet in a round trip.
+    /// Handles an acknowledgement. In loss recovery the window stays unchanged; but after a timeout
+    /// it grows while the lost data is retransmitted (RFC 5681, section 3.1), or else a whole
+    /// window would be retransmitted at one packet per round trip.
     fn on_progress(&mut self, now: Time, progress: &Progress) {
         let Progress { acknowledged, in_flight, recovering, held_back, rtt } = *progress;
         if recovering && !self.is_in_slow_start() {
@@ -159,8 +158,8 @@ impl Window {
         self.on_ack(now, acknowledged, rtt, full || half_full || held_back);
     }
 
-    /// So many bytes were acknowledged. A window that was not used up doesn't grow (RFC 7661):
-    /// `limited` says whether it was.
+    /// Grows the window for `bytes` acknowledged bytes, unless it was not used up (RFC 7661):
+    /// `limited` is whether it was.
     fn on_ack(&mut self, now: Time, bytes: u64, rtt: Duration, limited: bool) {
         if !limited {
             self.cubic.pause(now);
@@ -190,8 +189,8 @@ impl Window {
         self.cwnd = self.cwnd.min(self.config.max);
     }
 
-    /// Packets were lost of what was under way; once for all that were sent before the
-    /// sender heard of it, which is a loss event.
+    /// Handles the loss of packets in flight; called once for all that were sent before the sender
+    /// detected it, which is a loss event.
     pub fn on_loss(&mut self) {
         let segment = self.config.segment as u64;
         self.ssthresh = match self.config.algorithm {
@@ -203,9 +202,9 @@ impl Window {
         self.acked = 0;
     }
 
-    /// A packet was marked by a queue on the path, instead of being dropped; to be called at most
-    /// once in a round trip, as for losses. A queue that marks is short, so it empties with a
-    /// smaller reduction than by half: to 0.8 of the window, and with CUBIC to 0.85 (RFC 8511).
+    /// Handles a packet that a queue on the path marked instead of dropping it; called at most once
+    /// per round trip, as for losses. A queue that marks is short, so a smaller reduction than by
+    /// half drains it: to 0.8 of the window, and with CUBIC to 0.85 (RFC 8511).
     pub fn on_mark(&mut self) {
         let segment = self.config.segment as u64;
         let stays = match self.config.algorithm {
@@ -220,8 +219,8 @@ impl Window {
         self.acked = 0;
     }
 
-    /// Undoes a reduction for a loss that was none, since the packet has arrived: the window is
-    /// at least what it was `before` that, but no longer in slow start (RFC 4015).
+    /// Undoes a reduction for a spurious loss, as the packet has arrived: the window is at least
+    /// what it was `before`, but no longer in slow start (RFC 4015).
     pub fn undo(&mut self, before: &Window) {
         if before.cwnd > self.cwnd {
             *self = before.clone();
@@ -229,9 +228,8 @@ impl Window {
         }
     }
 
-    /// Nothing was heard until the retransmission timer expired (RFC 5681, section 3.1);
-    /// `first` says whether this is the first time in a row, since later ones only wait
-    /// longer.
+    /// Handles an expiry of the retransmission timer without an acknowledgement (RFC 5681, section
+    /// 3.1); `first` is whether this is the first in a row, since later ones only wait longer.
     pub fn on_timeout(&mut self, first: bool) {
         if first {
             self.on_loss();
@@ -240,8 +238,8 @@ impl Window {
         self.acked = 0;
     }
 
-    /// The sender was silent for longer than a timeout, so that nobody knows what the path
-    /// carries now: it begins with the first window (RFC 5681, section 4.1).
+    /// Handles a pause longer than a timeout, after which the path's capacity is unknown: the
+    /// window falls to the initial one (RFC 5681, section 4.1).
     pub fn on_idle(&mut self) {
         let initial = self.config.segment as u64 * u64::from(self.config.initial.max(1));
         self.cwnd = self.cwnd.min(initial);

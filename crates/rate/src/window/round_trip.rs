@@ -1,8 +1,8 @@
-//! The round-trip time and what it varies by.
+//! Estimate of the round-trip time and its variation.
 
 use core::time::Duration;
 
-/// The estimate of a round trip (RFC 6298), and the shortest that was seen.
+/// The round-trip estimate (RFC 6298), and the minimum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundTrip {
     estimate: Option<Estimate>,
@@ -16,10 +16,10 @@ struct Estimate {
     shortest: Duration,
 }
 
-/// What a timeout is before anything was measured (RFC 6298, 2.1).
+/// Timeout before anything was measured (RFC 6298, 2.1).
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The finest variation that counts: less than a scheduler's delay is chance.
+/// Smallest variation that counts: below a scheduler's delay it is noise.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 impl RoundTrip {
@@ -41,18 +41,18 @@ impl RoundTrip {
         self.estimate.map(|e| e.smoothed)
     }
 
-    /// The round trip that was measured last.
+    /// The latest measured round trip.
     pub fn latest(&self) -> Option<Duration> {
         self.estimate.map(|e| e.latest)
     }
 
-    /// The shortest round trip that was measured.
+    /// The shortest measured round trip.
     pub fn shortest(&self) -> Option<Duration> {
         self.estimate.map(|e| e.shortest)
     }
 
-    /// After how long nothing will come any more (RFC 6298, 2.3), without the minimum of
-    /// a second there: that suits delayed acknowledgements which nobody has promised.
+    /// Time after which nothing more is expected (RFC 6298, 2.3). It lacks the minimum of one
+    /// second there, which is meant for delayed acknowledgements.
     pub fn timeout(&self) -> Duration {
         self.estimate.map_or(FIRST_TIMEOUT, |e| e.smoothed + (4 * e.variation).max(GRANULARITY))
     }

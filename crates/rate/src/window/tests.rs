@@ -8,7 +8,7 @@ fn window(algorithm: Algorithm) -> Window {
     Window::new(Config { algorithm, ..Config::new(SEGMENT) })
 }
 
-/// A round trip in which the whole window is acknowledged, segment by segment.
+/// Acknowledges the whole window, segment by segment, in one round trip.
 fn round(window: &mut Window, now: &mut Time) {
     for _ in 0..window.size() / SEGMENT as u64 {
         window.on_ack(*now, SEGMENT as u64, RTT, true);
@@ -39,7 +39,7 @@ fn reno_doubles_then_adds_one_and_halves() {
     assert_eq!(w.size(), 3_750, "only the first of a row halves");
 }
 
-/// A mark costs less than a loss, and what was no loss costs nothing.
+/// A mark reduces the window less than a loss, and a spurious loss not at all.
 #[test]
 fn marks_leave_more_than_losses_and_wrong_suspicions_all() {
     for (algorithm, marked, lost) in
@@ -57,7 +57,7 @@ fn marks_leave_more_than_losses_and_wrong_suspicions_all() {
         losses.undo(&w);
         assert_eq!(losses.size(), 200_000);
         assert!(w.is_in_slow_start() && !losses.is_in_slow_start(), "but no doubling goes on");
-        // What has grown beyond since stays.
+        // Growth beyond the earlier window stays.
         let before = marks.clone();
         round(&mut marks, &mut now);
         let grown = marks.size();
@@ -153,7 +153,7 @@ fn names_come_back() {
 }
 
 proptest! {
-    /// Whatever happens in whatever order.
+    /// Any events in any order keep the window within its bounds.
     #[test]
     fn the_window_stays_within_its_bounds(
         algorithm in prop::sample::select(vec![Algorithm::Reno, Algorithm::Cubic]),
@@ -179,8 +179,8 @@ proptest! {
     }
 }
 
-/// While what a timeout took for lost is repeated, the window doubles; while what a loss event left
-/// out is, it stays.
+/// The window doubles while data lost by a timeout is retransmitted; it stays while the gaps of a
+/// loss event are.
 #[test]
 fn a_window_grows_in_the_recovery_of_a_timeout_only() {
     let progress = |window: &Window| Progress {
@@ -202,8 +202,8 @@ fn a_window_grows_in_the_recovery_of_a_timeout_only() {
     }
 }
 
-/// What was sent before a reduction reduces the window no further, whether it was lost or marked;
-/// what was sent since does, retransmissions too.
+/// Losses or marks of data sent before a reduction reduce the window no further; those of data sent
+/// since do, including retransmissions.
 #[test]
 fn each_loss_event_reduces_once() {
     let mut control = Control::new(Config { initial: 64, ..Config::new(SEGMENT) });
@@ -225,7 +225,7 @@ fn each_loss_event_reduces_once() {
     assert_eq!(control.size(), 12_800);
 }
 
-/// Acknowledgements alone leave the timer backed off (Karn); a measured round trip doesn't.
+/// Acknowledgements alone leave the timer backed off (Karn); a measured round trip resets it.
 #[test]
 fn a_timer_stays_backed_off_until_a_round_trip_is_measured() {
     let mut control = Control::new(Config::new(SEGMENT));

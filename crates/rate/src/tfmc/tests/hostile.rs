@@ -1,4 +1,4 @@
-//! Nothing that the other end says makes a panic, or a number of packets out of bounds.
+//! No input from the other end causes a panic, or a number of packets out of bounds.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn each_mistake_has_its_error_and_changes_nothing() {
         (0, 0.0, E::Stale(0)),
         (200, 1.5, E::Loss(1.5)),
         (200, -0.1, E::Loss(-0.1)),
-        // Sent just now: nothing is left for the way.
+        // Sent just now: no time is left for the path.
         (sent, 0.0, E::RoundTrip { since: Duration::ZERO, elapsed: Duration::ZERO }),
     ] {
         assert_eq!(trunk.hear(number, loss), Err(error));
@@ -31,7 +31,7 @@ fn each_mistake_has_its_error_and_changes_nothing() {
     assert_eq!(trunk.hear(200, 0.0), Ok(()));
     assert_eq!(trunk.hear(200, 0.0), Err(E::Stale(200)), "replayed");
     assert_eq!(trunk.hear(199, 1.0), Err(E::Stale(199)), "overtaken");
-    // Too long ago to be true, and too far behind to be known.
+    // Too long ago to be true, and too far behind to be remembered.
     let late = trunk.now + Duration::from_secs(100);
     let report = Feedback { number: 210, elapsed: Duration::ZERO, loss: 0.0 };
     assert!(matches!(trunk.sender.feedback(late, &report), Err(E::RoundTrip { .. })));
@@ -41,7 +41,7 @@ fn each_mistake_has_its_error_and_changes_nothing() {
     assert_eq!(short.hear(2, 0.0), Ok(()));
 }
 
-/// The worst that an accepted report can claim: everything lost, and nothing.
+/// The extremes that an accepted report can claim: everything lost, and nothing.
 #[test]
 fn a_liar_gets_every_packet_singly_or_as_many_as_fit() {
     let mut trunk = Trunk::new(Config::default());
@@ -66,7 +66,7 @@ fn a_datagram_counts_once() {
     assert_eq!(receiver.report(at(2)), None);
 }
 
-/// Numbers go from 2³² − 1 to 0 without a loss.
+/// Numbers wrap from 2³² − 1 to 0 without a loss.
 #[test]
 fn numbers_wrap() {
     let mut receiver = Receiver::new(Config::default());
@@ -108,7 +108,7 @@ proptest! {
         let mut sender = Sender::new(config, Time::ZERO);
         let (mut now, mut sent) = (Time::ZERO, 0u32);
         for (kind, any, number, float, share, nanos) in script {
-            // Small steps mostly, and at times the clock jumps, back as well.
+            // Mostly small steps; sometimes the clock jumps, also back.
             now = match kind {
                 5 => Time::from_nanos(any),
                 _ => now + Duration::from_nanos(nanos >> 10),
@@ -133,7 +133,7 @@ proptest! {
                     let _ = sender.feedback(now, &made_up);
                 }
                 4 => {
-                    // A time that never comes is none to wait for.
+                    // A timeout that never happens is not waited for.
                     if sender.next_timeout() < Time::NEVER {
                         now = now.max(sender.next_timeout());
                     }
@@ -167,8 +167,8 @@ proptest! {
         }
     }
 
-    /// More loss or a longer round trip never means fewer packets in a datagram, by a
-    /// nominal segment.
+    /// More loss or a longer round trip never means fewer packets per datagram, with a nominal
+    /// segment.
     #[test]
     fn worse_never_means_fewer(loss in 1e-6..1.0f64, more in 0.0..1.0f64) {
         let m = |loss: f64| Trunk::new(nominal()).report(loss.min(1.0));

@@ -1,4 +1,4 @@
-//! Nothing that the other end says makes a panic, or a rate out of bounds.
+//! No input from the other end causes a panic, or a rate out of bounds.
 
 use super::*;
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn each_mistake_has_its_error_and_changes_nothing() {
     assert_eq!(format!("{:?}", r.sender), before);
     assert_eq!(r.sender.feedback(r.now, &good), Ok(()));
     assert_eq!(r.sender.feedback(r.now, &good), Err(E::Stale(2)));
-    // Too long ago to be true, and too far behind to be known.
+    // Too long ago to be true, and too far behind to be remembered.
     r.send();
     let late = r.now + Duration::from_secs(100);
     assert!(matches!(r.sender.feedback(late, &report(3)), Err(E::RoundTrip { .. })));
@@ -80,7 +80,7 @@ fn packets_that_are_not_of_the_flow_are_refused() {
     assert_eq!(receiver.report(at(1)), None);
 }
 
-/// 70,000 packets without a loss: numbers have wrapped, and no loss was seen.
+/// 70,000 packets without a loss: numbers wrap, and no loss is detected.
 #[test]
 fn numbers_wrap() {
     let mut p = Path::new(Config { max_rate: 20_000.0, ..Config::basic(20) });
@@ -89,8 +89,8 @@ fn numbers_wrap() {
     assert_eq!((p.sender.loss(), p.sender.rate()), (0.0, 20_000.0));
 }
 
-/// A sender with a floor goes on while the path is down. When it is back, the numbers may
-/// have come round by more than half of all that there are.
+/// A sender with a minimum rate keeps sending while the path is down. When the path is back, the
+/// numbers may have advanced by more than half of the number space.
 #[test]
 fn however_many_are_lost_the_next_is_heard() {
     for lost in [30_000, 32_768, 40_000, 65_535, 65_536, 200_000u32] {
@@ -102,7 +102,7 @@ fn however_many_are_lost_the_next_is_heard() {
         (0..100).for_each(|n| assert!(come(n).is_ok()));
         assert_eq!(come(99), Err(DataError::Known(99)));
         let heard = (100 + lost..400 + lost).filter(|n| come(*n).is_ok()).count();
-        // The very number that came last, after so long, can't be told from a copy.
+        // After this long, the same number as the last can't be told from a duplicate.
         let expected = if lost == 65_535 { 299 } else { 300 };
         assert_eq!(heard, expected, "{lost}");
     }
@@ -122,7 +122,7 @@ proptest! {
         let (mut now, mut latest) = (Time::ZERO, Time::ZERO);
         let (mut sent, most) = (0u16, config.max_rate);
         for (kind, any, number, float, share, nanos) in script {
-            // Small steps mostly, and at times the clock jumps, back as well.
+            // Mostly small steps; sometimes the clock jumps, also back.
             now = match kind {
                 5 => Time::from_nanos(any),
                 _ => now + Duration::from_nanos(nanos >> 8),
@@ -161,8 +161,8 @@ proptest! {
             let least = config.segment() / 64.0;
             let x = sender.rate();
             prop_assert!(x >= least.min(most) && x <= most, "{} is not within {} and {}", x, least, most);
-            // Nor does it wait for ever: for a packet as long as s/64 s makes it, for a
-            // report four of the longest round trips.
+            // Nor does it wait for ever: at s/64 s for a packet, and four of the longest round
+            // trips for a report.
             latest = latest.max(now);
             let longest = Duration::from_secs_f64(64.0 * 65_535.0 / config.segment());
             prop_assert!(sender.next_send() <= latest + longest + ms(10));

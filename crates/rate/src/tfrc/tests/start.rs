@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// s/R.
+/// One segment per round trip: s/R.
 const ONE: f64 = 200.0;
 
 fn basic() -> Reports {
     Reports::new(Config::basic(20))
 }
 
-/// X = s bytes per second, and a report that says nothing of a rate makes it s/R.
+/// X = s bytes per second, and a report without a receive rate makes it s/R.
 #[test]
 fn one_packet_per_second_then_one_per_round_trip() {
     let mut r = basic();
@@ -44,7 +44,7 @@ fn doubles_once_a_round_trip_up_to_twice_what_is_received() {
     near(r.round(1.1 * ONE, 0.0), 2.2 * ONE);
     near(r.round(0.1 * ONE, 0.0), ONE);
     near(r.round(ONE, 0.0), 2.0 * ONE);
-    // Two reports within a round trip: the second does not double.
+    // The second of two reports within a round trip does not double the rate.
     let (one, two) = (r.send(), r.send());
     r.now += RTT;
     near(r.report(one, 9.0 * ONE, 0.0), 4.0 * ONE);
@@ -52,8 +52,8 @@ fn doubles_once_a_round_trip_up_to_twice_what_is_received() {
     near(r.report(two, 9.0 * ONE, 0.0), 4.0 * ONE);
 }
 
-/// Of p = 0.01 and s = 20 bytes: X_calc = 20/0.00890217 = 2246.643 bytes per second;
-/// see the equation's test.
+/// For p = 0.01 and s = 20 bytes: X_calc = 20/0.00890217 = 2246.643 bytes per second; see the
+/// equation's test.
 #[test]
 fn after_a_loss_the_equation_and_the_receive_rate_bound_the_rate() {
     let mut r = Reports::begun(Config::basic(20));
@@ -61,11 +61,11 @@ fn after_a_loss_the_equation_and_the_receive_rate_bound_the_rate() {
     assert!((x_calc - 2_246.643).abs() < 1e-2, "{x_calc}");
     near(r.sender.calculated(), x_calc);
     near(r.round(500.0, 0.01), 1_000.0);
-    // A first report after a pause: 20 bytes in 1.6 s.
+    // The first report after a pause: 20 bytes in 1.6 s.
     near(r.round(12.5, 0.01), 25.0);
-    // s/64 s.
+    // The lower bound: s/64 s.
     near(r.round(0.0, 0.01), 20.0 / 64.0);
-    // And with one segment per round trip as the least.
+    // The same with one segment per round trip as the lower bound.
     let floor = Config { avoidance: Least::Segments(1.0), ..Config::basic(20) };
     let mut r = Reports::begun(floor);
     near(r.round(12.5, 0.01), ONE);
@@ -78,12 +78,12 @@ fn without_reports_the_rate_is_halved() {
     r.round(500.0, 0.01);
     r.send();
     near(r.wait(1), 500.0);
-    // Limited by X_calc.
+    // Limited by X_calc, beyond twice X_recv.
     let mut r = Reports::begun(Config::basic(20));
     let x = r.round(1e6, 0.01);
     r.send();
     near(r.wait(1), x / 2.0);
-    // By X_calc, too, where it is between X_recv and twice that: 2246 of 1500 and 3000.
+    // Limited by X_calc, too, if it is between X_recv and twice that: 2246 between 1500 and 3000.
     let mut r = Reports::begun(Config::basic(20));
     near(r.round(1_500.0, 0.01), x);
     r.send();
@@ -105,17 +105,17 @@ fn a_pause_leaves_the_initial_window() {
     let mut r = Reports::begun(Config::basic(20));
     let _ = [1.0, 2.0, 4.0, 8.0].map(|n| r.round(n * ONE, 0.0));
     near(r.sender.rate(), 16.0 * ONE);
-    // The first timer was set before the last packet; after that nothing is sent.
+    // The first timer was set before the last packet; after that, nothing is sent.
     near(r.wait(1), 8.0 * ONE);
     near(r.wait(20), 4.0 * ONE);
-    // Only then, with a packet that no report follows, is it halved again.
+    // Only then, after a packet without a report, is it halved again.
     r.send();
     near(r.wait(1), 2.0 * ONE);
-    // What was less before stays as it was.
+    // A rate that was lower before stays unchanged.
     let mut r = Reports::begun(Config::basic(20));
     near(r.round(1.0 * ONE, 0.0), 2.0 * ONE);
     near(r.wait(20), 2.0 * ONE);
-    // RFC 3448 alone: two.
+    // RFC 3448 alone leaves two segments.
     let mut r = Reports::begun(Config { recover: Least::Segments(2.0), ..Config::basic(20) });
     let _ = [1.0, 2.0, 4.0, 8.0].map(|n| r.round(n * ONE, 0.0));
     near(r.wait(20), 2.0 * ONE);
@@ -125,8 +125,8 @@ fn a_pause_leaves_the_initial_window() {
     near(r.wait(20), 4.0 * ONE);
 }
 
-/// A pause of 1.5 s between two talkspurts with 50 packets per second: the first packet
-/// after it is reported at 2 · 20 bytes in 1.54 s, and takes the rate to s/R.
+/// A pause of 1.5 s between two talkspurts of 50 packets per second: the first report after it
+/// covers 2 · 20 bytes in 1.54 s, and takes the rate to s/R.
 #[test]
 fn a_pause_makes_the_first_report_useless() {
     let rate_after = |config: Config| {
@@ -157,10 +157,10 @@ fn a_pause_makes_the_first_report_useless() {
     assert!(rate_after(Config::minimum_delay(20)) >= 8.0 * ONE);
 }
 
-/// Packets 20 ms apart, of which no. 50 is lost; R = 100 ms. At no. 53 the loss is seen.
-/// In the 100 ms until then 49, 51, 52 and 53 came: of 20 bytes each, 800 bytes per
-/// second. X_calc is to be about that. It is not quite: p is the mean of the first
-/// interval and one that has just begun.
+/// Packets are 20 ms apart, and no. 50 is lost; R = 100 ms. The loss is detected at no. 53. In the
+/// 100 ms until then 49, 51, 52 and 53 arrived, of 20 bytes each: 800 bytes per second. X_calc
+/// should be about that. It is not exact, because p is the mean of the first interval and one that
+/// has just begun.
 #[test]
 fn the_first_loss_leaves_the_rate_that_was_received() {
     for config in [Config::basic(20), Config::small_packets(20), Config::basic(160)] {
@@ -183,7 +183,7 @@ fn the_first_loss_leaves_the_rate_that_was_received() {
     }
 }
 
-/// Each report's rate is what came after the one before it, over the time between them.
+/// Each report's rate covers the packets since the previous report, over the time between the two.
 #[test]
 fn the_receive_rate_is_that_since_the_last_report() {
     let mut receiver = Receiver::new(Config::basic(20), FLOW);
@@ -196,10 +196,10 @@ fn the_receive_rate_is_that_since_the_last_report() {
             reports.push((now, receiver.report(now).unwrap().receive_rate));
         }
     };
-    // Without a round-trip time each packet is reported; the first has no rate.
+    // Without a round-trip time each packet is reported; the first report has no rate.
     come(at(0), None);
     come(at(20), None);
-    // Then one packet in 100 ms or more.
+    // Then one packet in every 100 ms or more is reported.
     (2..8).for_each(|n| come(at(20 * n), Some(RTT)));
     // After a pause: 2 of 20 bytes (at 140 and 1620 ms) in 1500 ms.
     come(at(1_620), Some(RTT));
@@ -212,8 +212,8 @@ fn the_receive_rate_is_that_since_the_last_report() {
     near(reports[4].1, 100.0 / 0.1);
 }
 
-/// 4 is lost, which 5 shows, as it comes after 6 and 7. 7 has been acknowledged, so that 8
-/// carries the report.
+/// 4 is lost, which 5 reveals, as it arrives after 6 and 7. 7 has been acknowledged, so 8 carries
+/// the report.
 #[test]
 fn what_a_late_packet_shows_is_reported_with_the_next() {
     let mut receiver = Receiver::new(Config::basic(20), FLOW);
@@ -231,7 +231,7 @@ fn what_a_late_packet_shows_is_reported_with_the_next() {
     assert_eq!(come(100, 7), Some((7, false)));
     assert_eq!(come(105, 5), None);
     assert_eq!(come(120, 8), Some((8, true)));
-    // Nor does a late one bring the report that each round trip has.
+    // Nor does a late packet trigger the report of each round trip.
     assert_eq!(come(140, 10), None);
     assert_eq!(come(210, 11), None);
     assert_eq!(come(220, 12), Some((12, true)));

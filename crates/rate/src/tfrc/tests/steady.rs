@@ -1,13 +1,13 @@
-//! Where a sender with enough to send ends up.
+//! Steady states of a sender with enough data.
 
 use super::*;
 use crate::equation::Throughput;
 use rand::Rng as _;
 use trunkline_base::rng;
 
-/// Packets lost independently of each other: over a long time the rate is about what
-/// the equation gives at the measured loss event rate. The mean of a convex function of
-/// a rate that fluctuates is not that function of the mean: 25 % are allowed.
+/// With independent losses, the long-term rate is about what the equation gives at the measured
+/// loss event rate. The mean of a convex function of a fluctuating rate is not the function of the
+/// mean: 25 % are allowed.
 #[test]
 fn the_rate_is_that_of_the_equation() {
     for (n, p) in [0.002, 0.01, 0.05].into_iter().enumerate() {
