@@ -1,5 +1,5 @@
-//! What a call costs an endpoint: coding, reading a packet, playing a minute; and
-//! what it costs to find the best playout of a call afterwards.
+//! Cost of a call at an endpoint: coding, reading a packet, playing a minute; and of finding the
+//! best playout of a call afterwards.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use trunkline_media::rtp::{self, Packetizer, Stream};
 /// Samples in 20 ms at 8 kHz.
 const FRAME: usize = 160;
 
-/// A minute of samples, of every value and in no order that helps a predictor.
+/// A minute of samples with every value, in an order that no predictor can exploit.
 fn samples() -> Vec<i16> {
     (0..FRAME as i32 * 50 * 60).map(|i| (i * 7_919) as i16).collect()
 }
@@ -90,7 +90,7 @@ fn receive(c: &mut Criterion) {
     c.bench_function("rtp: read a packet", |b| {
         b.iter(|| rtp::parse(black_box(&packets[7])).map(|view| view.sequence));
     });
-    // One packet in twenty lost, one in twenty late.
+    // One packet in twenty is lost, one in twenty late.
     c.bench_function("playout: a call of 60 s", |b| {
         b.iter(|| {
             let mut playout = Playout::new(Config::default());
@@ -118,7 +118,7 @@ fn conceal(c: &mut Criterion) {
             concealer.received(black_box(&mut frame));
         });
     });
-    // Each gap needs a pitch of its own.
+    // The concealer has to find a new pitch for each gap.
     c.bench_function("conceal: 20 ms lost after 20 ms received", |b| {
         b.iter(|| {
             next(&mut frame);
@@ -128,7 +128,7 @@ fn conceal(c: &mut Criterion) {
     });
 }
 
-/// 100 talkspurts of 50 packets: queues that drain, jitter, one packet in 100 lost.
+/// 100 talkspurts of 50 packets: queues that drain, jitter, and one packet in 100 lost.
 fn offline(c: &mut Criterion) {
     let packets: Vec<Packet> = (0..5_000u64)
         .map(|i| {

@@ -1,9 +1,8 @@
-//! What concealment is worth: PESQ of the speech that ships with trunkline,
-//! over G.711 in 20 ms packets of which some are lost, with silence in their
-//! place and with G.711 Appendix I.
+//! The benefit of concealment: PESQ of the speech that ships with trunkline, over G.711 in 20 ms
+//! packets with losses, which are replaced by silence or concealed by G.711 Appendix I.
 //!
-//! `cargo run --release -p trunkline-media --example concealment`, a minute or
-//! two. Scores compare with the speech before coding, by segments of 12 s.
+//! Run `cargo run --release -p trunkline-media --example concealment`; it takes a minute or two.
+//! Scores compare with the speech before coding, in segments of 12 s.
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,13 +22,13 @@ const SPEECH: [(&str, &[u8]); 5] = [
     ("it-carlo", include_bytes!("../../../speech/it-carlo.wav")),
     ("ru-ivrvoice", include_bytes!("../../../speech/ru-ivrvoice.wav")),
 ];
-/// Each recording is lost from in this many ways.
+/// Number of loss patterns per recording.
 const SEEDS: u64 = 4;
 const PACKET: usize = 160;
 
 type Scores = Vec<Option<Score>>;
 
-/// Which packets a loss rate takes from a call.
+/// The losses among `packets` packets at a loss rate of `share`.
 fn lost(share: f64, seed: u64, packets: usize) -> Result<Vec<bool>, Box<dyn Error>> {
     let model = LinkModel { loss: Loss::Bernoulli { p: share }, ..LinkModel::default() };
     let mut path = Impairment::new(model, seed, 0)?;

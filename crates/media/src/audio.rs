@@ -1,4 +1,4 @@
-//! WAV files in and out of telephone speech: 8 kHz, mono, 16 bits.
+//! Reading and writing WAV files of telephone speech: 8 kHz, mono, 16 bits.
 
 use std::io::{self, Read, Seek, Write};
 
@@ -9,20 +9,20 @@ use rubato::{
     WindowFunction, calculate_cutoff,
 };
 
-/// Samples per second of everything in this crate.
+/// Sample rate of everything in this crate, in samples per second.
 pub const RATE: u32 = 8_000;
-/// The longest recording that is read or written.
+/// Maximum length of a recording to read or write, in hours.
 pub const MAX_HOURS: u32 = 4;
 
 const MAX_CHANNELS: u16 = 64;
-/// Below the lowest, one byte of file would swell to many samples; above the
-/// highest, the resampler's filter would. No recorder is beyond either.
+/// Supported sample rates. Below the lowest, one byte of a file would grow to many samples; above
+/// the highest, the resampler's filter would grow. No recorder is outside this range.
 const RATES: core::ops::RangeInclusive<u32> = 1_000..=768_000;
 const MAX_SAMPLES: usize = (MAX_HOURS * 3600 * RATE) as usize;
 /// Frames per call of the resampler.
 const CHUNK: usize = 1024;
 
-/// A WAV file that could not be read or written.
+/// Errors in reading or writing a WAV file.
 #[derive(Debug, thiserror::Error)]
 pub enum WavError {
     /// Reading or writing the bytes failed.
@@ -31,43 +31,43 @@ pub enum WavError {
     /// The bytes are not a WAV file.
     #[error("this is not a valid WAV file: {0}; export it again as 16-bit PCM")]
     Malformed(&'static str),
-    /// The coding is not PCM of 8, 16, 24 or 32 bits or 32-bit floats.
+    /// The samples are not PCM of 8, 16, 24 or 32 bits, or 32-bit floats.
     #[error("this WAV file's samples are {0}; convert it to 16-bit PCM")]
     Unsupported(String),
-    /// The file ends before its header or its samples do.
+    /// The file ends within its header or its samples.
     #[error(
         "this WAV file is cut short: it ends after {seconds:.1} s of sound, before its header says it does; fetch or record it again"
     )]
     Truncated {
-        /// How much sound could be read.
+        /// Sound that could be read, in seconds.
         seconds: f64,
     },
-    /// There is not one sample.
+    /// The file has no samples.
     #[error("this WAV file holds no sound: choose a longer recording")]
     Empty,
-    /// Fewer than 1,000 or more than 768,000 samples per second.
+    /// The sample rate is below 1,000 or above 768,000 samples per second.
     #[error("this WAV file claims {0} samples per second: between 1000 and 768000 can be read")]
     Rate(u32),
-    /// More than 64 channels.
+    /// The file has more than 64 channels.
     #[error("this WAV file claims {0} channels: at most 64 can be mixed to one")]
     Channels(u16),
-    /// Longer than [`MAX_HOURS`].
+    /// The recording is longer than [`MAX_HOURS`].
     #[error(
         "this recording lasts {hours:.1} h by its header: cut it to {MAX_HOURS} h or less (a recorder that was stopped short may have left the length wrong)"
     )]
     TooLong {
-        /// What the header claims.
+        /// Length according to the header, in hours.
         hours: f64,
     },
 }
 
-/// Reads a WAV file of any usual rate and width, mixes its channels down to
-/// their mean and resamples it to [`RATE`].
+/// Reads a WAV file of any common rate and width, mixes its channels down to their mean and
+/// resamples it to [`RATE`].
 ///
-/// A file that is 8 kHz, mono and 16 bits already comes back bit by bit; other
-/// rates pass a filter that is flat to 3.4 kHz. Samples are read one by one:
-/// wrap a file in a [`std::io::BufReader`]. Memory grows with the sound that is
-/// there, never with what a header claims.
+/// A file that is already 8 kHz, mono and 16 bits is returned bit for bit; other rates pass a
+/// filter that is flat to 3.4 kHz. Samples are read one by one, so wrap a file in a
+/// [`std::io::BufReader`]. Memory grows with the sound that is read, never with what a header
+/// claims.
 pub fn read_wav<R: Read>(reader: R) -> Result<Vec<i16>, WavError> {
     let mut ended = false;
     let input = Input { reader, ended: &mut ended };
@@ -147,8 +147,8 @@ fn check(spec: &WavSpec, frames: u32) -> Result<(), WavError> {
     if frames == 0 { Err(WavError::Empty) } else { Ok(()) }
 }
 
-/// Our error for hound's, which does not tell an end of file from other
-/// failures; hence `ended`, and how many `seconds` were read before.
+/// Converts hound's error, which does not distinguish the end of the file from other failures;
+/// hence `ended`, and the number of `seconds` read before.
 fn explain(error: hound::Error, ended: bool, seconds: f64) -> WavError {
     match error {
         hound::Error::IoError(_) if ended => WavError::Truncated { seconds },
@@ -158,7 +158,7 @@ fn explain(error: hound::Error, ended: bool, seconds: f64) -> WavError {
     }
 }
 
-/// A reader that remembers having reached its end.
+/// A reader that records whether it has reached its end.
 struct Input<'a, R> {
     reader: R,
     ended: &'a mut bool,
@@ -168,7 +168,7 @@ impl<R: Read> Read for Input<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.reader.read(buf) {
-                // hound would take it for a failure.
+                // hound would report this as a failure.
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(0) if !buf.is_empty() => {
                     *self.ended = true;
@@ -197,16 +197,16 @@ fn mix(
     Ok(())
 }
 
-/// Takes frames at the file's rate and keeps samples at ours.
+/// Receives frames at the file's rate and stores samples at [`RATE`].
 struct Sink {
-    /// None at our own rate.
+    /// `None` if the file has [`RATE`] already.
     resampler: Option<Async<f64>>,
     rate: u32,
-    /// Frames taken.
+    /// Number of frames received.
     frames: u64,
     chunk: Vec<f64>,
     resampled: Vec<f64>,
-    /// Samples still to be dropped, which the filter put before the first.
+    /// Leading samples still to drop, which the filter adds.
     delay: usize,
     pcm: Vec<i16>,
 }
@@ -232,8 +232,8 @@ impl Sink {
         }
     }
 
-    /// One frame, full scale ±1. What is no number becomes silence; what is
-    /// over full scale is clipped, as a recorder would have.
+    /// Adds one frame, full scale ±1. NaN becomes silence; values beyond full scale are clipped, as
+    /// a recorder would do.
     fn push(&mut self, sample: f64) {
         self.frames += 1;
         let sample = if sample.is_nan() { 0.0 } else { sample.clamp(-1.0, 1.0) };
@@ -247,8 +247,7 @@ impl Sink {
         }
     }
 
-    /// Resamples what is in `chunk`, the rest of it taken as silence, and keeps
-    /// at most `most` samples of the result.
+    /// Resamples `chunk`, padded with silence, and keeps at most `most` samples of the result.
     fn resample(&mut self, most: usize) {
         let Some(resampler) = &mut self.resampler else { return };
         let valid = self.chunk.len();
@@ -269,7 +268,7 @@ impl Sink {
         self.pcm.extend(self.resampled[drop..made].iter().take(most).map(|&s| quantize(s)));
     }
 
-    /// All samples, as many as the file lasts at our rate.
+    /// Returns all samples: as many as the file lasts at [`RATE`].
     fn finish(mut self) -> Vec<i16> {
         let whole = (self.frames * u64::from(RATE)).div_ceil(u64::from(self.rate)) as usize;
         while self.pcm.len() < whole {
@@ -280,24 +279,22 @@ impl Sink {
     }
 }
 
-/// A windowed sinc, flat to 3.4 kHz and 90 dB down from 4 kHz on (for files
-/// slower than ours, the same shares of half their rate). In 64-bit floats, so
-/// that the different sums of differently wide processors round to the same
-/// 16 bits.
+/// A windowed sinc filter, flat to 3.4 kHz and 90 dB down from 4 kHz on (for slower files, the same
+/// fractions of half their rate). It uses 64-bit floats, so that processors with different vector
+/// widths, which sum in different orders, round to the same 16 bits.
 ///
-/// With it comes how many samples it puts before the first: half the filter,
-/// less one, as the first sample is taken one step on (rubato's own
-/// `output_delay` forgets that step).
+/// Also returns the number of samples that the filter puts before the first: half its length, less
+/// one, as the first sample is taken one step ahead (rubato's own `output_delay` misses that step).
 fn resampler(rate: u32) -> (Async<f64>, usize) {
-    /// Taps at the lower of the two rates.
+    /// Number of taps at the lower of the two rates.
     const TAPS: usize = 128;
     const WINDOW: WindowFunction = WindowFunction::Blackman2;
     let ratio = f64::from(RATE) / f64::from(rate);
-    // The filter's width is that of the transition from 3.4 to 4 kHz, hence
-    // measured in samples of ours, however fast the file.
+    // The filter's width follows from the transition from 3.4 to 4 kHz, so it is measured in
+    // samples at our rate, however fast the file.
     let wider = rate.div_ceil(RATE) as usize;
-    // Of the wider filter fewer points between taps are as good: the table
-    // stays at 32,768 numbers, whatever the file claims.
+    // A wider filter needs fewer points between taps: the table stays at 32,768 numbers, whatever
+    // the file claims.
     let points = (256 / wider).max(8);
     let cutoff: f32 = calculate_cutoff(TAPS, WINDOW);
     let parameters = SincInterpolationParameters::new(TAPS * wider, WINDOW)
@@ -324,7 +321,7 @@ mod tests {
 
     const FLOAT: (SampleFormat, u16) = (SampleFormat::Float, 32);
 
-    /// A tone in every channel, `amplitude` of full scale.
+    /// A tone in every channel, at `amplitude` of full scale.
     fn tone(
         (format, bits): (SampleFormat, u16),
         rate: u32,
@@ -352,7 +349,7 @@ mod tests {
         bytes.into_inner()
     }
 
-    /// Away from the ends, where the filter meets silence.
+    /// The samples away from the ends, where the filter meets silence.
     fn middle(pcm: &[i16]) -> &[i16] {
         &pcm[1000..7000]
     }
@@ -361,8 +358,8 @@ mod tests {
         (pcm.iter().map(|&s| f64::from(s).powi(2)).sum::<f64>() / pcm.len() as f64).sqrt()
     }
 
-    /// The tone of `hz` that fits best: its amplitude (full scale 1), how many
-    /// samples late it is, and the RMS of all the rest (in 16-bit units).
+    /// Fits a tone of `hz`: its amplitude (full scale 1), its delay in samples, and the RMS of the
+    /// remainder (in 16-bit units).
     fn fit(pcm: &[i16], hz: f64) -> (f64, f64, f64) {
         let angle = |n: usize| TAU * hz * n as f64 / 8_000.0;
         let part = |f: fn(f64) -> f64| {
@@ -459,7 +456,7 @@ mod tests {
         }
     }
 
-    /// A 16-bit header that claims `data` bytes of samples, and has none.
+    /// A 16-bit header that claims `data` bytes of samples, without any.
     fn header(channels: u16, rate: u32, data: u32) -> Vec<u8> {
         let block = channels.wrapping_mul(2);
         let mut h = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
@@ -487,12 +484,12 @@ mod tests {
             panic!()
         };
         assert!((hours - 74.6).abs() < 0.1);
-        // Three hours claimed, 1,000 samples there: an error, and no 170 MB.
+        // Three hours claimed, 1,000 samples present: an error, without allocating 170 MB.
         let mut cut = header(1, 8_000, 3 * 3600 * 16_000);
         cut.extend([0; 2_000]);
         let Err(WavError::Truncated { seconds }) = read_wav(&cut[..]) else { panic!() };
         assert_eq!(seconds, 0.125);
-        // A-law inside a WAV: known, but not read here.
+        // A-law inside a WAV file: a known format, but not supported here.
         let mut alaw = header(1, 8_000, 100);
         alaw[20] = 6;
         assert!(matches!(read(&alaw), WavError::Unsupported(_)));

@@ -1,50 +1,48 @@
 //! Packet loss concealment for G.711, ITU-T G.711 Appendix I (09/1999).
 //!
-//! A gap is filled with the speech before it: the last pitch period, repeated,
-//! is what a voiced sound would most likely have gone on with. Longer gaps use
-//! two and then three periods, so that the repetition is not heard as a buzz,
-//! and fade to silence within 60 ms. All seams are cross-faded. The one before
-//! the gap changes up to a quarter of a pitch period that would already have
-//! been played, which is why the output lags by [`DELAY`] samples.
+//! A gap is filled with the speech before it: the last pitch period, repeated, is the most likely
+//! continuation of a voiced sound. Longer gaps use two and then three periods, so that the
+//! repetition is not audible as a buzz, and fade to silence within 60 ms. All seams are
+//! cross-faded. The one before the gap changes up to a quarter of a pitch period that would already
+//! have been played, which is why the output lags by [`DELAY`] samples.
 
-/// Samples per second that the constants of the Recommendation are meant for.
+/// Sample rate for which the constants of the Recommendation are meant.
 const RATE: usize = crate::audio::RATE as usize;
-/// Samples of 10 ms: the step in which the Recommendation's algorithm changes
-/// what it does within a gap.
+/// Samples in 10 ms: the step in which the Recommendation's algorithm changes its behaviour within
+/// a gap.
 const STEP: usize = RATE / 100;
-/// Lags of the pitch search: 5 to 15 ms, 200 to 66 Hz.
+/// Lags of the pitch search, in samples: 5 to 15 ms, 200 to 66 Hz.
 const MIN_LAG: usize = RATE / 200;
 const MAX_LAG: usize = 3 * RATE / 200;
-/// A cross-fade takes a quarter of a pitch period.
+/// Longest cross-fade, a quarter of the longest pitch period, in samples.
 const MAX_FADE: usize = MAX_LAG / 4;
-/// Three of the longest pitch periods and the fade before them: 48.75 ms.
+/// Length of the history: three of the longest pitch periods and the fade before them, 48.75 ms.
 const HISTORY: usize = 3 * MAX_LAG + MAX_FADE;
-/// The newest 20 ms are compared with those before.
+/// Length of the pitch correlation: the newest 20 ms.
 const WINDOW: usize = RATE / 50;
 /// Decimation of the coarse pitch search.
 const COARSE: usize = 2;
-/// Energy of the decimated window below which the normalization stays put, lest a
-/// nearly silent lag win by its rounding errors.
+/// Energy of the decimated window below which the normalization stays constant, so that a nearly
+/// silent lag cannot win by its rounding errors.
 const MIN_ENERGY: i64 = 250;
-/// The fade back into received speech grows by 4 ms per erased 10 ms …
+/// Growth of the fade back into received speech: 4 ms per erased 10 ms …
 const FADE_GROWTH: usize = RATE / 250;
-/// … to 10 ms.
+/// … up to 10 ms.
 const MAX_RETURN: usize = STEP;
-/// Erased samples after which there is silence: 60 ms.
+/// Number of erased samples after which there is silence: 60 ms.
 const SILENT: usize = 6 * STEP;
-/// After the first 10 ms the level falls by a fifth every 10 ms, in a line.
+/// Length of the linear decay, by a fifth every 10 ms, which starts after the first 10 ms.
 const DECAY: usize = SILENT - STEP;
 
-/// How many samples the output lags behind the input: 3.75 ms.
+/// Number of samples by which the output lags behind the input: 3.75 ms.
 pub const DELAY: usize = MAX_FADE;
 
 /// Conceals the gaps of one stream of 8 kHz speech.
 ///
-/// Feed it every frame of the stream in order, received or not; each comes
-/// back as what is to be played, [`DELAY`] samples late. A frame may have any
-/// length; the Recommendation describes 10 ms (80 samples), and multiples of it
-/// come to the same. The fade back into received speech ends with its frame, so
-/// that frames shorter than 10 ms make it more abrupt. Nothing allocates.
+/// Pass in every frame of the stream in order, received or not; each is replaced by the samples to
+/// play, [`DELAY`] samples late. A frame may have any length; the Recommendation describes 10 ms
+/// (80 samples), and multiples of it give the same result. The fade back into received speech ends
+/// with its frame, so frames shorter than 10 ms make it more abrupt. Nothing allocates.
 ///
 /// ```
 /// use trunkline_media::conceal::{Concealer, DELAY};
@@ -58,30 +56,29 @@ pub const DELAY: usize = MAX_FADE;
 ///     } else {
 ///         concealer.received(&mut frame);
 ///     }
-///     // `frame` is what to play.
+///     // Play `frame`.
 /// }
 /// let mut tail = [0; DELAY];
 /// concealer.flush(&mut tail); // at the end of the call
 /// ```
 #[derive(Debug, Clone)]
 pub struct Concealer {
-    /// What was received or made up, newest last; its last `DELAY` samples
-    /// have not been played.
+    /// Received or synthesized samples, newest last; the last `DELAY` of them have not been played.
     history: [i16; HISTORY],
-    /// The history as it was at the beginning of the gap, its end cross-faded
-    /// so that the last `repeated` samples can follow themselves.
+    /// The history at the beginning of the gap, its end cross-faded so that the last `repeated`
+    /// samples can follow themselves.
     template: [i16; HISTORY],
-    /// The last samples before the gap, as they were received.
+    /// The last samples before the gap, as received.
     last: [i16; MAX_FADE],
-    /// What would have come next when `repeated` grew.
+    /// The samples that would have followed when `repeated` grew.
     before_growth: [i16; MAX_FADE],
-    /// The pitch period, samples.
+    /// The pitch period, in samples.
     lag: usize,
-    /// How much of the template's end is repeated: one to three lags.
+    /// Number of samples of the template's end that are repeated: one to three lags.
     repeated: usize,
-    /// Place of the next sample within the repeated part.
+    /// Position of the next sample within the repeated part.
     at: usize,
-    /// Samples erased so far; 0 outside of a gap.
+    /// Number of samples erased so far; 0 outside a gap.
     erased: usize,
 }
 
@@ -92,7 +89,7 @@ impl Default for Concealer {
 }
 
 impl Concealer {
-    /// At the beginning of a stream, before which was silence.
+    /// Creates a concealer for the start of a stream, with silence before it.
     pub fn new() -> Concealer {
         Concealer {
             history: [0; HISTORY],
@@ -106,7 +103,7 @@ impl Concealer {
         }
     }
 
-    /// Takes a frame that was received, and replaces it by what to play.
+    /// Replaces a received frame with the samples to play.
     pub fn received(&mut self, frame: &mut [i16]) {
         if self.erased > 0 {
             self.fade_back(frame);
@@ -115,7 +112,7 @@ impl Concealer {
         self.delay(frame);
     }
 
-    /// Fills a frame that was lost with what to play instead.
+    /// Fills a lost frame with the samples to play instead.
     pub fn lost(&mut self, frame: &mut [i16]) {
         if frame.is_empty() {
             return;
@@ -129,9 +126,8 @@ impl Concealer {
         self.delay(frame);
     }
 
-    /// Writes what of the stream is still to be played: `tail` should be
-    /// [`DELAY`] long; of a shorter one the rest is dropped, and a longer one
-    /// ends in silence.
+    /// Writes the samples of the stream that remain to be played. `tail` should be [`DELAY`] long;
+    /// with a shorter one the rest is dropped, and a longer one ends in silence.
     pub fn flush(&self, tail: &mut [i16]) {
         tail.fill(0);
         for (sample, &left) in tail.iter_mut().zip(&self.history[HISTORY - DELAY..]) {
@@ -139,7 +135,7 @@ impl Concealer {
         }
     }
 
-    /// Puts `frame` into the history and takes from it what is `DELAY` older.
+    /// Appends `frame` to the history and replaces it with samples that are `DELAY` older.
     fn delay(&mut self, frame: &mut [i16]) {
         for chunk in frame.chunks_mut(STEP) {
             let n = chunk.len();
@@ -153,20 +149,20 @@ impl Concealer {
         self.lag / 4
     }
 
-    /// Prepares for a gap after the history.
+    /// Prepares for a gap at the end of the history.
     fn begin(&mut self) {
         self.lag = pitch(&self.history);
         self.template = self.history;
         self.last.copy_from_slice(&self.history[HISTORY - MAX_FADE..]);
         self.at = 0;
         self.repeat(self.lag);
-        // The seam's first side is in what has not been played yet.
+        // The first side of the seam is in samples that have not been played yet.
         let fade = HISTORY - self.fade_len()..;
         self.history[fade.clone()].copy_from_slice(&self.template[fade]);
     }
 
-    /// Repeats the last `samples` of the template, and cross-fades its end into
-    /// what stands before them.
+    /// Sets the repeated part to the last `samples` of the template, and cross-fades its end into
+    /// the samples before them.
     fn repeat(&mut self, samples: usize) {
         self.repeated = samples;
         let fade = self.fade_len();
@@ -184,7 +180,7 @@ impl Concealer {
         sample
     }
 
-    /// Repeats one period more, at the same place within the period.
+    /// Repeats one more period, continuing at the same phase.
     fn grow(&mut self) {
         let at = self.at;
         let fade = self.fade_len();
@@ -196,11 +192,11 @@ impl Concealer {
         self.repeat(self.repeated + self.lag);
     }
 
-    /// The next sample of a gap.
+    /// Synthesizes the next sample of a gap.
     fn concealed(&mut self) -> i16 {
         let (step, at) = (self.erased / STEP, self.erased % STEP);
         let level = level(self.erased);
-        // A gap may last for ever.
+        // Saturates, as a gap may last for ever.
         self.erased = (self.erased + 1).min(SILENT + STEP * MAX_RETURN);
         if level == 0 {
             return 0;
@@ -227,17 +223,17 @@ impl Concealer {
     }
 }
 
-/// The level after so many erased samples, in parts of `DECAY`.
+/// The level after `erased` samples, in units of 1/`DECAY`.
 fn level(erased: usize) -> usize {
     SILENT.saturating_sub(erased).min(DECAY)
 }
 
-/// Sample `i` of `len` of a linear cross-fade, which ends wholly in `new`.
+/// Sample `i` of `len` of a linear cross-fade, which ends entirely in `new`.
 fn blend(old: i16, new: i16, i: usize, len: usize) -> i16 {
     fade(old, DECAY, new, i + 1, len)
 }
 
-/// `old` at `level` and `new` at its own, in proportion (len − share) : share.
+/// Mixes `old` at `level` with `new` at full level, in proportion (len − share) : share.
 fn fade(old: i16, level: usize, new: i16, share: usize, len: usize) -> i16 {
     let old = i32::from(old) * (level * (len - share)) as i32;
     let new = i32::from(new) * (DECAY * share) as i32;
@@ -245,9 +241,9 @@ fn fade(old: i16, level: usize, new: i16, share: usize, len: usize) -> i16 {
     ((old + new) / (DECAY * len) as i32) as i16
 }
 
-/// The lag at which the newest 20 ms are most like what was before. Of equals the
-/// Recommendation's code takes the shortest where it looks coarsely, and the
-/// longest where it then looks closely.
+/// The lag at which the newest 20 ms are most similar to the past. Among equal lags, the
+/// Recommendation's code takes the shortest in its coarse search, and the longest in its fine
+/// search.
 fn pitch(history: &[i16; HISTORY]) -> usize {
     let coarse = (MIN_LAG..=MAX_LAG).rev().step_by(COARSE);
     let coarse = best(history, coarse, COARSE, |new, best| new >= best);
@@ -255,8 +251,8 @@ fn pitch(history: &[i16; HISTORY]) -> usize {
     best(history, near.rev(), 1, |new, best| new > best)
 }
 
-/// The lag with the highest normalized cross-correlation, looking at every
-/// `stride`th sample: the last of `lags` that `beats` the best before it.
+/// The lag with the highest normalized cross-correlation, using every `stride`th sample: the last
+/// of `lags` that `beats` the best before it.
 fn best(
     history: &[i16; HISTORY],
     lags: impl Iterator<Item = usize>,
@@ -293,8 +289,8 @@ mod tests {
         (0..samples).map(|n| (AMPLITUDE * libm::sin(step * n as f64)) as i16).collect()
     }
 
-    /// What is played of `speech` if the samples of `gap` are lost, in packets
-    /// of 20 ms, aligned with it.
+    /// The output for `speech` if the samples of `gap` are lost, in packets of 20 ms, aligned with
+    /// it.
     fn played(speech: &[i16], gap: core::ops::Range<usize>) -> Vec<i16> {
         let mut concealer = Concealer::new();
         let mut out = speech.to_vec();
@@ -314,20 +310,20 @@ mod tests {
 
     #[test]
     fn of_two_lags_that_are_equally_like_the_longer_is_repeated() {
-        // A full-scale square wave of 80.5 samples is as much like itself 80 samples
-        // before as 81.
+        // A full-scale square wave of 80.5 samples resembles itself equally well at lags of 80 and
+        // 81 samples.
         let wave: Vec<i16> =
             (0..3_200).map(|n| if n * 4 / 161 % 2 == 0 { i16::MAX } else { -i16::MAX }).collect();
         let (gap, fade) = (2_400, 81 / 4);
         let out = played(&wave, gap..gap + STEP);
         let repeated = |lag: usize| &wave[gap - lag..gap - fade];
         assert_eq!(out[gap..gap + 81 - fade], *repeated(81));
-        // The other one is another sound, as far away as samples can be.
+        // The other lag gives another sound, as different as samples can be.
         let apart = repeated(81).iter().zip(repeated(80)).map(|(&a, &b)| a.abs_diff(b)).max();
         assert_eq!(apart, Some(65_534));
     }
 
-    /// The greatest change of slope between samples: a click is a spike of it.
+    /// The largest change of slope between samples: a click is a spike in it.
     fn roughness(pcm: &[i16]) -> f64 {
         let bend = |w: &[i16]| f64::from(w[0]) - 2.0 * f64::from(w[1]) + f64::from(w[2]);
         pcm.windows(3).map(|w| bend(w).abs()).fold(0.0, f64::max)
@@ -358,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_steady_tone_goes_on_through_a_short_gap() {
-        // 40 samples a period: the repetition is exact.
+        // 40 samples per period: the repetition is exact.
         let speech = tone(200.0, 8_000);
         let out = played(&speech, 2_400..2_480);
         let worst = out.iter().zip(&speech).map(|(a, b)| (a - b).abs()).max();
@@ -369,7 +365,7 @@ mod tests {
     fn a_long_gap_fades_and_then_is_silent() {
         let out = played(&tone(230.0, 8_000), 2_400..4_000);
         let energy = |pcm: &[i16]| pcm.iter().map(|&s| f64::from(s) * f64::from(s)).sum::<f64>();
-        // Longer than 10 ms, so that it holds whole periods.
+        // Longer than 10 ms, so that each chunk holds whole periods.
         let energies: Vec<f64> = out[2_400..4_000].chunks(160).map(energy).collect();
         assert!(energies[0] > 0.7 * energy(&out[2_240..2_400]), "{energies:?}");
         assert!(energies.windows(2).all(|w| w[1] < w[0] || w[0] == 0.0), "{energies:?}");
@@ -409,7 +405,7 @@ mod tests {
             prop_assert_eq!(out.split_off(DELAY), frames.concat());
         }
 
-        /// Whatever the samples, and however a gap is cut into frames.
+        /// For any samples, and any division of a gap into frames.
         #[test]
         fn a_gap_is_the_same_in_pieces(
             before in vec(any::<i16>(), 0..600), pieces in vec(0usize..200, 1..20), after in vec(any::<i16>(), 80),

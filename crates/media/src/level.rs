@@ -1,62 +1,60 @@
-//! Active speech level by ITU-T P.56 (12/2011), method B: how loud the speech in
-//! a recording is, whatever the pauses.
+//! Active speech level by ITU-T P.56 (12/2011), method B: the level of the speech in a recording,
+//! independent of its pauses.
 //!
-//! An envelope tells when somebody speaks: it is above a threshold, or was so in
-//! the last 200 ms. The level is that of all energy over this time only, and the
-//! threshold is 15.9 dB below the level. Out of 15 thresholds 6 dB apart the two
-//! that are nearest give both, by interpolation.
+//! An envelope detects speech: it is above a threshold, or was so in the last 200 ms. The level is
+//! that of all energy over this time only, and the threshold is 15.9 dB below the level. Of 15
+//! thresholds 6 dB apart, the two nearest give both by interpolation.
 
 use crate::audio::RATE;
 
-/// Of the envelope, seconds.
+/// Time constant of the envelope, in seconds.
 const TIME_CONSTANT: f64 = 0.03;
-/// Samples for which speech goes on after the envelope has fallen: 200 ms.
+/// Number of samples for which speech continues after the envelope has fallen: 200 ms.
 const HANGOVER: usize = RATE as usize / 5;
-/// Level over threshold, dB.
+/// Distance from the threshold to the level, in dB.
 const MARGIN: f64 = 15.9;
-/// As many as there are bits to a sample beside the sign: from a step of 16 bits
-/// to half of overload.
+/// Number of thresholds: one per bit of a sample except the sign, from one step of 16 bits to half
+/// of overload.
 const THRESHOLDS: usize = 15;
 
-/// What P.56 says of a recording.
+/// Levels of a recording by P.56.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// Of the speech, dB relative to overload (a square wave of full scale).
+    /// Level of the speech, in dB relative to overload (a full-scale square wave).
     pub active: f64,
-    /// Of everything, pauses too, likewise.
+    /// Level of the whole recording including pauses, in dB relative to overload.
     pub rms: f64,
 }
 
 impl Level {
-    /// The share of the time in which somebody speaks, up to 1.
+    /// The share of the time with speech, up to 1.
     pub fn activity(&self) -> f64 {
         libm::exp10((self.rms - self.active) / 10.0)
     }
 }
 
-/// A recording whose level was changed.
+/// A recording after a change of level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levelled {
     /// The samples at the new level.
     pub pcm: Vec<i16>,
-    /// How many of them were louder than a sample can be, and are as loud as one
-    /// can be.
+    /// Number of samples that exceeded the range and were clipped.
     pub clipped: usize,
 }
 
-/// A sample, full scale ±1.
+/// Converts a sample to full scale ±1.
 pub(crate) fn full_scale(sample: i16) -> f64 {
     f64::from(sample) / 32_768.0
 }
 
-/// The level of 16-bit samples at 8 kHz; `None` if nobody speaks.
+/// Measures the level of 16-bit samples at 8 kHz; `None` without speech.
 pub fn of(pcm: &[i16]) -> Option<Level> {
     measure(pcm.iter().map(|&s| full_scale(s)))
 }
 
-/// `samples` at 8 kHz, full scale ±1, brought to an active level of `dbov`, as
-/// they are measured: measured again, they may be up to 0.1 dB beside it, as they
-/// then lie elsewhere between two thresholds. `None` if nobody speaks in them.
+/// Brings `samples` at 8 kHz, full scale ±1, to an active level of `dbov` by their measured level.
+/// Measured again, the result may deviate by up to 0.1 dB, as it lies elsewhere between two
+/// thresholds. `None` without speech.
 pub fn to(samples: &[f64], dbov: f64) -> Option<Levelled> {
     let gain = libm::exp10((dbov - measure(samples.iter().copied())?.active) / 20.0);
     let mut clipped = 0;
@@ -69,8 +67,8 @@ pub fn to(samples: &[f64], dbov: f64) -> Option<Levelled> {
     Some(Levelled { pcm, clipped })
 }
 
-/// Method B. `None` if the envelope never reaches the lowest threshold, or no
-/// threshold is far enough below the level.
+/// Measures by method B. `None` if the envelope never reaches the lowest threshold, or no threshold
+/// is far enough below the level.
 fn measure(samples: impl Iterator<Item = f64>) -> Option<Level> {
     let keep = libm::exp(-1.0 / (f64::from(RATE) * TIME_CONSTANT));
     let threshold = |n: usize| libm::exp2(n as f64 - THRESHOLDS as f64);
@@ -96,7 +94,7 @@ fn measure(samples: impl Iterator<Item = f64>) -> Option<Level> {
         }
     }
     let db = |time: u64| 10.0 * libm::log10(energy / time as f64);
-    // Level and its distance to the threshold, which falls with each.
+    // The level and its distance to the threshold, which shrinks with each threshold.
     let mut below: Option<(f64, f64)> = None;
     for (time, threshold) in active.into_iter().zip(thresholds).filter(|(time, _)| *time > 0) {
         let level = db(time);
@@ -119,13 +117,13 @@ mod tests {
 
     const SECOND: usize = RATE as usize;
 
-    /// A second of 1 kHz; `peak` 1 is full scale.
+    /// A second of a 1 kHz tone; a `peak` of 1 is full scale.
     fn tone(peak: f64) -> Vec<i16> {
         let sample = |n: usize| libm::round(peak * 32_767.0 * libm::sin(TAU * n as f64 / 8.0));
         (0..SECOND).map(|n| sample(n) as i16).collect()
     }
 
-    /// A sine is 3.01 dB below the square wave of its peak.
+    /// A sine is 3.01 dB below the square wave with the same peak.
     #[test]
     fn a_sine_has_the_level_that_it_has() {
         for db in [-40.0, -26.0, -10.0] {
@@ -140,7 +138,8 @@ mod tests {
     fn pauses_do_not_count_but_200_ms_of_them() {
         let said = tone(0.1);
         let level = of(&[&said[..], &vec![0; 3 * SECOND]].concat().repeat(5)).unwrap();
-        // 1.2 s of 4, and while the envelope falls to the threshold: e-fold in 30 ms.
+        // 1.2 s of 4 s, plus the time in which the envelope falls to the threshold: by a factor of
+        // e in 30 ms.
         assert!((0.30..0.35).contains(&level.activity()), "{level:?}");
         assert!((level.rms - (-23.01 - 6.02)).abs() < 0.01, "{level:?}");
     }
@@ -158,7 +157,7 @@ mod tests {
         let levelled = to(&quiet, -26.0).unwrap();
         let level = of(&levelled.pcm).unwrap();
         assert!((level.active + 26.0).abs() < 0.01 && levelled.clipped == 0, "{level:?}");
-        // The four largest of eight samples, 0.7 and 1 of the peak, which is 6 dB too loud.
+        // At 6 dB too loud, six of eight samples are clipped, those at 0.7 and 1 of the peak.
         let loud = to(&quiet, 3.0).unwrap();
         assert_eq!(loud.clipped, 3 * SECOND * 6 / 8);
         assert_eq!((loud.pcm.iter().max(), loud.pcm.iter().min()), (Some(&32_767), Some(&-32_768)));

@@ -1,9 +1,9 @@
-//! Voice as numbers: everything a call needs between the microphone's samples
-//! and the score its listener would give.
+//! Voice as numbers: everything that a call needs between the microphone's samples and the score
+//! that its listener would give.
 //!
-//! Pure code: bytes, samples and times in, values out. Nothing here opens a
-//! socket or a file, reads a clock or starts a thread, and nothing panics on
-//! bytes from outside. It compiles for `wasm32-unknown-unknown`.
+//! This is pure code: bytes, samples and times go in, values come out. Nothing here opens a socket
+//! or a file, reads a clock or starts a thread, and nothing panics on input from outside. It
+//! compiles for `wasm32-unknown-unknown`.
 //!
 //! A call through this crate, without a network:
 //!
@@ -24,7 +24,7 @@
 //!     Law::Mu.encode_to(frame, &mut payload);
 //!     let len = packetizer.write(&payload, &mut packet)?;
 //!     if i == 3 {
-//!         continue; // lost on the way
+//!         continue; // lost in the network
 //!     }
 //!     let rtp = rtp::parse(&packet[..len])?;
 //!     playout.receive(rtp.sequence, Duration::from_millis(40), false, rtp.payload)?;
@@ -39,7 +39,7 @@
 //!     .with_loss(heard.missed_share(), emodel::burst_ratio(heard.missed()));
 //! assert!(emodel::rate(&call).mos() < 3.5); // one packet in ten is too many
 //!
-//! // And how it sounds, to a model that listens; this is too short for it.
+//! // The same by a perceptual model, for which this speech is too short.
 //! assert!(matches!(pesq::score(&speech, &heard.pcm), Err(pesq::PesqError::TooShort { .. })));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -1,11 +1,11 @@
-//! Parity of RTP packets (RFC 8627, FlexFEC): a packet that is the exclusive or of others of
-//! its stream, so that one of them that is lost can be put together from the rest. It is the
-//! payload of a stream of its own, with a sequence of its own, whose RTP header names the
-//! protected stream's SSRC as its only contributing source (CSRC, 4 bytes). [`rtp`](crate::rtp)
-//! writes no such header, so that the caller has to.
+//! Parity of RTP packets (RFC 8627, FlexFEC): a packet that is the exclusive or of others of its
+//! stream, so that a lost one can be recovered from the rest. It is the payload of a separate
+//! stream with its own sequence numbers, whose RTP header names the protected stream's SSRC as its
+//! only contributing source (CSRC, 4 bytes). [`rtp`](crate::rtp) does not write such a header; the
+//! caller has to.
 //!
-//! Of the RFC's forms this is the one with a fixed block (F = 1, R = 0): packets next to each
-//! other, which it calls a row, or at equal distances, a column. One stream is protected.
+//! Of the RFC's forms, this is the one with a fixed block (F = 1, R = 0): adjacent packets, called
+//! a row, or packets at equal distances, called a column. One stream is protected.
 //!
 //! ```
 //! use trunkline_media::parity::{self, Group};
@@ -30,18 +30,17 @@ use crate::rtp::HEADER_LEN;
 /// Bytes before the repair payload (section 4.2.2.2): the recovery fields, the first sequence
 /// number, L and D.
 pub const HEADER: usize = FIELDS + 4;
-/// The most that the packets of a group times their distance may be: 0.64 s of
-/// packets of 20 ms, since speech that comes later is of no use to a call. The RFC has no such
-/// bound.
+/// Maximum product of a group's size and its distance: 0.64 s for packets of 20 ms, since speech
+/// that arrives later is useless to a call. The RFC has no such bound.
 pub const MAX_SPAN: u8 = 32;
-/// The longest packet in bytes that the 16 bits for its length can tell.
+/// Longest packet, in bytes, whose length fits into 16 bits.
 const MAX_PACKET: usize = HEADER_LEN + u16::MAX as usize;
 /// Bytes of the recovery fields: the first two of a packet, its length, its timestamp.
 const FIELDS: usize = 8;
-/// The two bits where an RTP packet has its version: R, which is 0, and F, which is 1.
+/// The two bits at the position of an RTP packet's version: R, which is 0, and F, which is 1.
 const FIXED: u8 = 0b01;
 
-/// Which packets of a stream a parity packet is of.
+/// The packets of a stream that a parity packet protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
     first: u16,
@@ -50,35 +49,34 @@ pub struct Group {
 }
 
 impl Group {
-    /// The packet with the sequence number `first` and those after it, `count` in all, each
-    /// `step` after the one before.
+    /// Creates a group of `count` packets, from sequence number `first` in steps of `step`.
     ///
     /// # Errors
     ///
-    /// [`ParityError::Group`] without packets or without a step, and for a `count` · `step`
+    /// Returns [`ParityError::Group`] without packets or without a step, and if `count` · `step` is
     /// above [`MAX_SPAN`].
     pub fn new(first: u16, count: u8, step: u8) -> Result<Group, ParityError> {
         let span = u16::from(count) * u16::from(step);
         if span == 0 || span > u16::from(MAX_SPAN) {
             return Err(ParityError::Group { count, step });
         }
-        // One packet is at no distance from another.
+        // The distance of a single packet is meaningless.
         let step = if count == 1 { 1 } else { step };
         Ok(Group { first, count, step })
     }
 
-    /// The sequence numbers of its packets, in order.
+    /// The sequence numbers of the group's packets, in order.
     pub fn sequences(&self) -> impl ExactSizeIterator<Item = u16> {
         let Group { first, count, step } = *self;
         (0..count).map(move |n| first.wrapping_add(u16::from(n) * u16::from(step)))
     }
 
-    /// The sequence number that is in none of these packets.
+    /// The sequence number of the group that is missing in `packets`.
     ///
     /// # Errors
     ///
-    /// [`ParityError::Source`] for what is no packet of the group, or there twice;
-    /// [`ParityError::Missing`] unless one is missing.
+    /// Returns [`ParityError::Source`] for a packet that is not of the group, or a duplicate;
+    /// [`ParityError::Missing`] unless exactly one is missing.
     fn missing(&self, ssrc: u32, packets: &[&[u8]]) -> Result<u16, ParityError> {
         let seen = self.seen(ssrc, packets)?;
         let mut missing = self.sequences().enumerate().filter(|(n, _)| seen & (1 << n) == 0);
@@ -88,7 +86,7 @@ impl Group {
         }
     }
 
-    /// A bit for each packet of the group that is there.
+    /// A bit mask of the group's packets that are present.
     fn seen(&self, ssrc: u32, packets: &[&[u8]]) -> Result<u32, ParityError> {
         let mut seen = 0u32;
         for (index, packet) in packets.iter().enumerate() {
@@ -98,7 +96,7 @@ impl Group {
         Ok(seen)
     }
 
-    /// Which of the group's packets this is; none if it is no packet of it.
+    /// Position of the packet in the group; `None` if it is not of the group.
     fn place(&self, ssrc: u32, packet: &[u8]) -> Option<u32> {
         let header = packet.first_chunk::<HEADER_LEN>()?;
         let fits = header[0] >> 6 == 2 && header[8..] == ssrc.to_be_bytes();
@@ -110,68 +108,70 @@ impl Group {
     }
 }
 
-/// A parity packet that could not be read, written or made use of.
+/// Errors in reading, writing or using a parity packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParityError {
     /// The payload ends within its header.
     #[error("not a parity packet: {have} bytes, but its header alone has {HEADER}")]
     TooShort {
-        /// The bytes there are.
+        /// Size of the payload, in bytes.
         have: usize,
     },
-    /// The first two bits announce a bit mask or a packet that is sent again.
+    /// The first two bits announce a bit mask or a retransmitted packet.
     #[error("parity of a form that is not read: R is {}, F is {}", .0 >> 1, .0 & 1)]
     Form(u8),
-    /// Packets that are none, or too far apart.
-    #[error("{count} packets, one in {step}, can't have a parity packet: 1 to {MAX_SPAN} can")]
+    /// The group is empty, or its packets are too far apart.
+    #[error(
+        "{count} packets, one in {step}, can't have a parity packet: 1 to {MAX_SPAN} can"
+    )]
     Group {
-        /// How many packets were to go together.
+        /// Number of packets in the group.
         count: u8,
-        /// How far apart the sequence numbers of neighbours were to be.
+        /// Distance between the sequence numbers of successive packets.
         step: u8,
     },
-    /// Something among the packets isn't of the group: no RTP packet, another stream's, with
-    /// another sequence number, longer than can be told, or there twice.
+    /// A packet isn't of the group: it is not RTP, of another stream, has another sequence number,
+    /// is too long, or is a duplicate.
     #[error("packet {index} of those given is none of the group, or there twice")]
     Source {
-        /// Which it is of those given, from 0.
+        /// Index of the packet among those given, from 0.
         index: usize,
     },
-    /// Parity needs all packets to be written, and all but one to bring that one back.
+    /// Writing parity needs all packets, and recovery needs all but one.
     #[error("{have} of {of} packets: all are needed, or all but the one that is lost")]
     Missing {
-        /// How many packets there are.
+        /// Number of packets given.
         have: usize,
-        /// How many the group has.
+        /// Number of packets in the group.
         of: u8,
     },
-    /// The repair payload can't be of these packets.
+    /// The repair payload is too short for these packets.
     #[error("a packet with {need} bytes behind its header, but a repair payload of {have}")]
     Length {
-        /// Bytes of a packet that was given, or of the one that is lost, behind 12 of header.
+        /// Bytes of the longest packet, given or lost, after its header of 12.
         need: usize,
-        /// How long the repair payload is.
+        /// Length of the repair payload, in bytes.
         have: usize,
     },
     /// The caller's buffer is too small.
     #[error("cannot write {need} bytes into a buffer of {have}: give a larger one")]
     NoRoom {
-        /// Bytes of what is to be written.
+        /// Number of bytes to be written.
         need: usize,
-        /// How many bytes the caller's buffer has.
+        /// Size of the caller's buffer, in bytes.
         have: usize,
     },
 }
 
 /// Writes the parity of a group's packets, in any order, to the front of `out` and returns its
-/// length: [`HEADER`] and as much as the longest has behind an RTP header's first
-/// [`HEADER_LEN`] bytes. It is the payload of a packet of the repair stream. Does not allocate.
+/// length: [`HEADER`] plus the longest packet's bytes after the first [`HEADER_LEN`]. It is the
+/// payload of a packet of the repair stream. Does not allocate.
 ///
 /// # Errors
 ///
-/// [`ParityError::Source`] for what is no RTP packet of the group, or not of the stream of the
-/// first of them, or there twice; [`ParityError::Missing`]; [`ParityError::NoRoom`]. Nothing is
-/// written then.
+/// Returns [`ParityError::Source`] for a packet that is not RTP, not of the group, of another
+/// stream than the first, or a duplicate; [`ParityError::Missing`]; or [`ParityError::NoRoom`].
+/// Nothing is written then.
 pub fn emit(group: &Group, packets: &[&[u8]], out: &mut [u8]) -> Result<usize, ParityError> {
     let ssrc = packets.first().and_then(|p| p[..].get(8..)?.first_chunk());
     group.seen(ssrc.map_or(0, |b| u32::from_be_bytes(*b)), packets)?;
@@ -192,7 +192,7 @@ pub fn emit(group: &Group, packets: &[&[u8]], out: &mut [u8]) -> Result<usize, P
     Ok(need)
 }
 
-/// Adds a packet to recovery fields and as much of it as there is room for to a payload.
+/// Adds a packet to the recovery fields, and its bytes to the payload as far as they fit.
 fn add(packet: &[u8], fields: &mut [u8], body: &mut [u8]) {
     let (header, rest) = packet.split_at(HEADER_LEN);
     let length = (rest.len() as u16).to_be_bytes();
@@ -200,20 +200,20 @@ fn add(packet: &[u8], fields: &mut [u8], body: &mut [u8]) {
     fields.iter_mut().chain(body).zip(own).for_each(|(sum, byte)| *sum ^= byte);
 }
 
-/// The payload of a packet of the repair stream, as [`parse`] reads it.
+/// The payload of a packet of the repair stream, as read by [`parse`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parity<'a> {
-    /// Which packets it is of.
+    /// The packets that it protects.
     pub group: Group,
     fields: &'a [u8; FIELDS],
     body: &'a [u8],
 }
 
-/// Reads the payload of a packet of the repair stream. Never panics, whatever the bytes.
+/// Reads the payload of a packet of the repair stream. Never panics on any input.
 ///
 /// # Errors
 ///
-/// [`ParityError::TooShort`], [`ParityError::Form`], [`ParityError::Group`].
+/// Returns [`ParityError::TooShort`], [`ParityError::Form`] or [`ParityError::Group`].
 pub fn parse(payload: &[u8]) -> Result<Parity<'_>, ParityError> {
     let short = ParityError::TooShort { have: payload.len() };
     let (fields, rest) = payload.split_first_chunk::<FIELDS>().ok_or(short)?;
@@ -222,24 +222,23 @@ pub fn parse(payload: &[u8]) -> Result<Parity<'_>, ParityError> {
         return Err(ParityError::Form(fields[0] >> 6));
     }
     let [a, b, columns, rows] = *block;
-    // One row is a row whose columns have parity, too.
+    // D = 1 is a row, too: one of a block whose columns have parity as well.
     let (count, step) = if rows > 1 { (rows, columns) } else { (columns, 1) };
     let group = Group::new(u16::from_be_bytes([a, b]), count, step)?;
     Ok(Parity { group, fields, body })
 }
 
 impl Parity<'_> {
-    /// Writes the one packet of the group that isn't among `packets`, which may be in any
-    /// order, to the front of `out` and returns its length. `ssrc` is the stream's, which the parity
-    /// packet's header names as its CSRC. The rest of what is written is only as good as
-    /// the packet that came: read it as one from the network ([`rtp::parse`](crate::rtp::parse)).
-    /// Does not allocate.
+    /// Writes the one packet of the group that isn't among `packets`, which may be in any order, to
+    /// the front of `out` and returns its length. `ssrc` is the stream's, which the parity packet's
+    /// header names as its CSRC. The contents are only as trustworthy as the parity packet: parse
+    /// them like a packet from the network ([`rtp::parse`](crate::rtp::parse)). Does not allocate.
     ///
     /// # Errors
     ///
-    /// [`ParityError::Source`]; [`ParityError::Missing`] if more than one is missing, or none;
-    /// [`ParityError::Length`] if a packet is longer than parity of it can be;
-    /// [`ParityError::NoRoom`]. Nothing is written then.
+    /// Returns [`ParityError::Source`]; [`ParityError::Missing`] unless exactly one is missing;
+    /// [`ParityError::Length`] if a packet is longer than the parity; or [`ParityError::NoRoom`].
+    /// Nothing is written then.
     pub fn recover(
         &self,
         ssrc: u32,
@@ -291,8 +290,8 @@ mod tests {
         out
     }
 
-    /// 0xe0 is the marker and type 96, which only one of three has beside 0 and 8; lengths are
-    /// 3, 1 and 2, and their exclusive or is 0; timestamps are 160, 320 and 480.
+    /// 0xe0 is the marker and type 96, which only one of the three has, while the others have 0 and
+    /// 8; lengths are 3, 1 and 2, and their exclusive or is 0; timestamps are 160, 320 and 480.
     #[test]
     fn a_column_by_hand() {
         let header = |second: u8, sequence: [u8; 2], ticks: u16| {
@@ -322,7 +321,7 @@ mod tests {
         let [a, b] = [7, 8].map(|n| packet(n, 0, &[n as u8]));
         let row = written(&Group::new(7, 2, 1).unwrap(), &[&a, &b]);
         assert_eq!(row[8..], [0, 7, 2, 0, 7 ^ 8]);
-        // L = 1, D = 1 would be a row as well, but with columns to follow.
+        // L = 1, D = 1 would be a row as well, but one whose columns have parity.
         let one = written(&Group::new(7, 1, 6).unwrap(), &[&a]);
         assert_eq!(one[8..], [0, 7, 1, 0, 7]);
         let mut out = [0; 13];
@@ -333,7 +332,7 @@ mod tests {
         assert_eq!(parse(&with_columns).unwrap().group, parse(&row).unwrap().group);
     }
 
-    /// Padding, an extension and sources come back as they were.
+    /// Padding, an extension and contributing sources are recovered unchanged.
     #[test]
     fn what_a_header_announces_comes_back() {
         let plain = packet(1, 3, &[1; 9]);
@@ -379,7 +378,7 @@ mod tests {
         assert_eq!(parity.recover(SSRC + 1, &[&a], &mut out), foreign);
         let small = Err(ParityError::NoRoom { need: 14, have: 13 });
         assert_eq!(parity.recover(SSRC, &[&a], &mut out[..13]), small);
-        // The lost one would be longer than what is there of it, or the other one is.
+        // The lost packet would be longer than its repair payload, or the other one is.
         let cut = parse(&bytes[..bytes.len() - 1]).unwrap();
         let length = Err(ParityError::Length { need: 5, have: 4 });
         assert_eq!(cut.recover(SSRC, &[&b], &mut out), length);
@@ -387,7 +386,7 @@ mod tests {
         assert_eq!(out, [0xee; 40]);
     }
 
-    /// Blocks that may have parity, and where in a turn of sequence numbers they begin.
+    /// Valid groups, starting anywhere in the sequence number space.
     fn any_group() -> impl Strategy<Value = Group> {
         let step = (1..=MAX_SPAN).prop_flat_map(|count| (Just(count), 1..=MAX_SPAN / count));
         (any::<u16>(), step).prop_map(|(first, (count, step))| {
@@ -424,8 +423,8 @@ mod tests {
             }
         }
 
-        /// Any bytes at all, as parity and as packets: an error, or a packet that is as long
-        /// as it is said to be and has the number that was missing.
+        /// Arbitrary bytes, as parity and as packets: an error, or a packet with the announced
+        /// length and the missing number.
         #[test]
         fn any_bytes_are_read_or_refused(
             bytes in vec(any::<u8>(), 0..80), group in any_group(), fitting: bool,
@@ -433,7 +432,7 @@ mod tests {
         ) {
             let mut bytes = bytes;
             if let (true, Some(header)) = (fitting, bytes.first_chunk_mut::<HEADER>()) {
-                // A length of at most 63 and a group that can be, so as to get further.
+                // A length of at most 63 and a valid group, to get further.
                 let Group { first, count, step } = group;
                 header[0] = 0x40 | header[0] & 0x3f;
                 (header[2], header[3]) = (0, header[3] & 0x3f);

@@ -1,9 +1,9 @@
 //! Playout against a fixed deadline.
 //!
-//! A voice packet is of use until it must be played, a fixed time after it was
-//! spoken; one that comes later is as good as lost (Amir, Danilov, Goose,
-//! Hedqvist and Terzis 2005, §II-A). So each packet needs just one number, how
-//! long the network took to deliver it, and the order of arrival is immaterial.
+//! A voice packet is useful until it must be played, a fixed time after it was spoken; a later one
+//! is as good as lost (Amir, Danilov, Goose, Hedqvist and Terzis 2005, §II-A). So each packet needs
+//! only one number, the time that the network took to deliver it, and the order of arrival is
+//! irrelevant.
 
 pub mod adaptive;
 pub mod optimal;
@@ -14,95 +14,94 @@ use std::collections::VecDeque;
 
 use trunkline_base::{Time, extend};
 
-/// The latest useful network delay when nothing else is asked for: 100 ms one
-/// way, as in Amir et al. 2005. With 20 ms to fill a packet it leaves a call
-/// below the 150 ms of ITU-T G.114.
+/// Default for the longest useful network delay: 100 ms one way, as in Amir et al. 2005. With 20 ms
+/// to fill a packet, it leaves a call below the 150 ms of ITU-T G.114.
 pub const DEADLINE: Duration = Duration::from_millis(100);
 
-/// What became of one packet.
+/// Fate of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// It came in time by itself.
+    /// Arrived in time without help from the network.
     Played,
-    /// It came in time because the network repaired its loss.
+    /// Arrived in time because the network repaired its loss.
     Recovered,
-    /// It came after its deadline.
+    /// Arrived after its deadline.
     Late,
-    /// It never came.
+    /// The packet never arrived.
     Lost,
 }
 
 impl Fate {
-    /// Late or lost: the listener did not hear it.
+    /// Whether the packet was late or lost, so the listener did not hear it.
     pub fn missed(self) -> bool {
         matches!(self, Fate::Late | Fate::Lost)
     }
 }
 
-/// How a packet was taken.
+/// Outcome of receiving a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It will be played.
+    /// The packet will be played.
     InTime,
-    /// It came after its deadline.
+    /// The packet arrived after its deadline.
     Late,
-    /// Its number was there already; nothing changes.
+    /// The packet has arrived before; nothing changes.
     Duplicate,
 }
 
-/// A packet that was refused; the playout is as before.
+/// Reasons for rejecting a packet; the playout is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlayoutError {
-    /// The call would grow over [`Config::max_packets`].
+    /// The call would exceed [`Config::max_packets`].
     #[error(
         "packet {sequence} is outside a call of at most {max} packets: raise the maximum, or start a new playout"
     )]
     CallTooLong {
-        /// The RTP sequence number.
+        /// RTP sequence number of the packet.
         sequence: u16,
-        /// [`Config::max_packets`].
+        /// The value of [`Config::max_packets`].
         max: usize,
     },
-    /// The number lies before [`Config::first_sequence`].
+    /// The sequence number lies before [`Config::first_sequence`].
     #[error(
         "packet {sequence} comes before the call's first packet, {first}: it belongs to another stream"
     )]
     BeforeFirst {
-        /// The RTP sequence number.
+        /// RTP sequence number of the packet.
         sequence: u16,
-        /// [`Config::first_sequence`].
+        /// The value of [`Config::first_sequence`].
         first: u16,
     },
-    /// More than two bytes per sample.
+    /// The payload has more than two bytes per sample.
     #[error("packet {sequence} carries {len} bytes where {max} are the most that a frame can need")]
     TooLarge {
-        /// The RTP sequence number.
+        /// RTP sequence number of the packet.
         sequence: u16,
-        /// Bytes of the payload.
+        /// Length of the payload, in bytes.
         len: usize,
-        /// Two bytes per sample of a packet.
+        /// Maximum length: two bytes per sample of a packet.
         max: usize,
     },
 }
 
-/// What a playout has to know of its call.
+/// Parameters of the call to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The latest useful one-way network delay; a packet that took exactly
-    /// this long is still played.
+    /// The longest useful one-way network delay; a packet that took exactly this long is still
+    /// played.
     pub deadline: Duration,
-    /// PCM samples per packet: 160 for 20 ms at 8 kHz.
+    /// Number of PCM samples per packet: 160 for 20 ms at 8 kHz.
     pub samples_per_packet: usize,
-    /// Bounds the memory, at 2 bytes and, when finished, one PCM sample more
-    /// per sample of the call.
+    /// Maximum number of packets. It bounds the memory: 2 bytes and, when finished, one PCM sample
+    /// more per sample of the call.
     pub max_packets: usize,
-    /// The sender's first sequence number, if known. If not, the call begins
-    /// with the lowest number that arrives.
+    /// The sender's first sequence number, if known. Otherwise, the call begins with the lowest
+    /// number that arrives.
     pub first_sequence: Option<u16>,
 }
 
 impl Default for Config {
-    /// 100 ms; 20 ms packets at 8 kHz; at most 4 hours.
+    /// A deadline of 100 ms; 20 ms packets at 8 kHz; at most 4 hours.
     fn default() -> Config {
         Config {
             deadline: DEADLINE,
@@ -113,20 +112,20 @@ impl Default for Config {
     }
 }
 
-/// Turns the packets of a call, in the order in which they were spoken, into
-/// sound, and fills in for those that are missing.
+/// Decodes the packets of a call, in the order in which they were spoken, and conceals the missing
+/// ones.
 pub trait Decoder {
     /// Fills `frame` with the speech in `payload`.
     fn decode(&mut self, payload: &[u8], frame: &mut [i16]);
-    /// Fills `frame` for a packet that was missed.
+    /// Fills `frame` for a missed packet.
     fn conceal(&mut self, frame: &mut [i16]);
-    /// By how many samples the frames lag behind the packets that they were
-    /// filled for. [`Playout::finish`] takes the lag out again.
+    /// Number of samples by which the frames lag behind the packets that they were filled for.
+    /// [`Playout::finish`] removes the lag.
     fn delay(&self) -> usize {
         0
     }
-    /// Fills `tail`, [`Decoder::delay`] samples long, with what is left after
-    /// the last frame.
+    /// Fills `tail`, [`Decoder::delay`] samples long, with the samples that remain after the last
+    /// frame.
     fn flush(&mut self, tail: &mut [i16]) {
         tail.fill(0);
     }
@@ -140,28 +139,28 @@ struct Slot {
 
 const EMPTY: Slot = Slot { fate: Fate::Lost, payload: 0..0 };
 
-/// Collects the packets of one call. See the module's and the crate's docs.
+/// Collects the packets of one call. The documentation of the module and the crate has more.
 #[derive(Debug, Clone)]
 pub struct Playout {
     config: Config,
-    /// Unwrapped number of `slots[0]`; none before the first packet.
+    /// Unwrapped number of `slots[0]`; `None` before the first packet.
     base: Option<u64>,
     slots: VecDeque<Slot>,
     payloads: Vec<u8>,
 }
 
 impl Playout {
-    /// A call of which nothing has arrived.
+    /// Creates a playout to which nothing has arrived.
     pub fn new(config: Config) -> Playout {
         let base = config.first_sequence.map(unwrapped);
         Playout { config, base, slots: VecDeque::new(), payloads: Vec::new() }
     }
 
-    /// Takes a packet: its RTP sequence number, how long the network took to
-    /// deliver it (`arrival.since(sent)`, or from [`RelativeDelay`]), whether
-    /// the network repaired its loss, and its payload.
+    /// Receives a packet: its RTP sequence number, the time that the network took to deliver it
+    /// (`arrival.since(sent)`, or from [`RelativeDelay`]), whether the network repaired its loss,
+    /// and its payload.
     ///
-    /// Of several copies the first that is in time counts.
+    /// Of several copies, the first in time counts.
     pub fn receive(
         &mut self,
         sequence: u16,
@@ -190,9 +189,9 @@ impl Playout {
         Ok(Arrival::InTime)
     }
 
-    /// The whole call, each sample at the place where it was spoken. `sent` is
-    /// how many packets the sender sent, if known; otherwise the call ends with
-    /// the highest number that arrived.
+    /// Decodes the whole call, each sample at the position where it was spoken. `sent` is the
+    /// number of packets sent, if known; otherwise, the call ends with the highest number that
+    /// arrived.
     pub fn finish(self, sent: Option<usize>, decoder: &mut impl Decoder) -> Played {
         let packets = sent.unwrap_or(0).min(self.config.max_packets).max(self.slots.len());
         let samples = packets * self.config.samples_per_packet;
@@ -200,7 +199,7 @@ impl Playout {
         let mut pcm = vec![0; samples + delay];
         let mut fates = Vec::with_capacity(packets);
         let slots = self.slots.iter().chain(core::iter::repeat(&EMPTY));
-        // A frame of no samples would make no chunks, hence the range.
+        // A frame without samples would make no chunks, hence the range.
         for (i, slot) in (0..packets).zip(slots) {
             let at = i * self.config.samples_per_packet;
             let frame = &mut pcm[at..at + self.config.samples_per_packet];
@@ -216,7 +215,7 @@ impl Playout {
         Played { pcm, fates }
     }
 
-    /// Finds the place of `sequence`, growing the call at either end.
+    /// Finds the slot of `sequence`, extending the call at either end.
     fn slot(&mut self, sequence: u16) -> Result<Found, PlayoutError> {
         let max = self.config.max_packets;
         let too_long = PlayoutError::CallTooLong { sequence, max };
@@ -248,63 +247,62 @@ struct Found {
     fate: Fate,
 }
 
-/// Far enough above zero that numbers below the first one exist.
+/// Unwraps a first number, far enough above zero for lower numbers to exist.
 fn unwrapped(sequence: u16) -> u64 {
     0x1_0000 + u64::from(sequence)
 }
 
-/// A call as it was heard.
+/// A call as the listener heard it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Played {
-    /// The sound, gapless from the first packet to the last.
+    /// The sound, without gaps from the first packet to the last.
     pub pcm: Vec<i16>,
-    /// One per packet, in the order in which they were spoken.
+    /// One fate per packet, in the order in which they were spoken.
     pub fates: Vec<Fate>,
 }
 
 impl Played {
-    /// How many packets met this fate.
+    /// Number of packets with this fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.fates.iter().filter(|&&f| f == fate).count()
     }
 
-    /// Per packet, whether it was late or lost.
+    /// For each packet, whether it was late or lost.
     pub fn missed(&self) -> impl Iterator<Item = bool> + '_ {
         self.fates.iter().map(|f| f.missed())
     }
 
-    /// The share of packets that were late or lost, 0 to 1; 0 of an empty call.
+    /// The share of packets that were late or lost, 0 to 1; 0 for an empty call.
     pub fn missed_share(&self) -> f64 {
         let missed = self.missed().filter(|&m| m).count();
         missed as f64 / self.fates.len().max(1) as f64
     }
 }
 
-/// The delay of packets whose send time is known only by their RTP timestamp:
-/// how much longer each took than the fastest one seen so far.
+/// The delay of packets whose send time is known only by their RTP timestamp: how much longer each
+/// took than the fastest one so far.
 ///
-/// The minimum falls as faster packets come, so that of a recorded call a
-/// second pass over the same packets gives delays above the call's own
-/// minimum. The sender's clock is taken to run at its nominal rate: at 50 ppm
-/// off, the delays drift by 3 ms a minute.
+/// The minimum falls as faster packets arrive, so for a recorded call a second pass over the same
+/// packets gives delays above the call's own minimum. The sender's clock is assumed to run at its
+/// nominal rate: at 50 ppm off, the delays drift by 3 ms per minute.
 #[derive(Debug, Clone)]
 pub struct RelativeDelay {
     clock_rate: u32,
-    /// Timestamp of the previous packet, unwrapped: ticks since the first.
+    /// The previous packet's timestamp, as sent and unwrapped: ticks since the first.
     previous: Option<(u32, i64)>,
-    /// Nanoseconds from being spoken to arriving, but for a constant.
+    /// Smallest time from speech to arrival, in nanoseconds, up to a constant.
     fastest: i128,
 }
 
 impl RelativeDelay {
-    /// For timestamps that tick `clock_rate` times a second; 0 is taken as 1.
+    /// Creates the estimator for timestamps with `clock_rate` ticks per second; 0 counts as 1.
     pub fn new(clock_rate: u32) -> RelativeDelay {
         RelativeDelay { clock_rate: clock_rate.max(1), previous: None, fastest: i128::MAX }
     }
 
-    /// The delay of a packet above the least delay so far, itself included.
+    /// The delay of a packet above the smallest delay so far, including its own.
     ///
-    /// Successive timestamps may jump by less than 2^31 ticks either way.
+    /// Successive timestamps may differ by less than 2^31 ticks in either direction.
     pub fn observe(&mut self, timestamp: u32, arrival: Time) -> Duration {
         let ticks = self.previous.map_or(0, |(wire, ticks)| {
             ticks.saturating_add(i64::from(timestamp.wrapping_sub(wire) as i32))
@@ -330,7 +328,7 @@ mod tests {
         Config { samples_per_packet: 2, ..Config::default() }
     }
 
-    /// A payload that decodes to its own number, twice.
+    /// A decoder that fills the frame with the payload's first byte.
     struct Plain;
     impl Decoder for Plain {
         fn decode(&mut self, payload: &[u8], frame: &mut [i16]) {

@@ -1,8 +1,8 @@
-//! What a listener would say of a call.
+//! Quality of a call as a listener would rate it.
 //!
-//! [`emodel`] and [`reduced`] reckon it from the network's delay and loss,
-//! [`pesq`] listens. Both forms of the E-model give a rating R;
-//! [`emodel::mos`] and [`emodel::r`] take it to a mean opinion score and back.
+//! [`emodel`] and [`reduced`] compute it from the network's delay and loss, [`pesq`] from the
+//! sound. Both forms of the E-model give a rating R; [`emodel::mos`] and [`emodel::r`] convert it
+//! to a mean opinion score and back.
 
 pub mod emodel;
 pub mod pesq;

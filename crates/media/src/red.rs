@@ -1,5 +1,5 @@
-//! Redundant audio data (RFC 2198): an RTP payload that carries speech of earlier packets
-//! beside its own, so that what is lost comes again with a packet behind it.
+//! Redundant audio data (RFC 2198): an RTP payload that carries the speech of earlier packets as
+//! well as its own, so that a lost packet is recovered from a later one.
 //!
 //! ```
 //! use trunkline_media::red::{self, Block};
@@ -13,65 +13,66 @@
 //! # Ok::<(), red::RedError>(())
 //! ```
 
-/// Bytes of the header of a block of earlier speech (section 3).
+/// Size of the header of a block of earlier speech, in bytes (section 3).
 pub const BLOCK_HEADER: usize = 4;
-/// Bytes of the header of a packet's own speech (section 3).
+/// Size of the header of a packet's own speech, in bytes (section 3).
 pub const PRIMARY_HEADER: usize = 1;
-/// The most ticks that a block may be older than its packet: 2 s at 8 kHz.
+/// Maximum age of a block relative to its packet, in ticks: 2 s at 8 kHz.
 pub const MAX_OFFSET: u16 = (1 << 14) - 1;
-/// The most bytes of a block of earlier speech.
+/// Maximum size of a block of earlier speech, in bytes.
 pub const MAX_BLOCK: usize = (1 << 10) - 1;
 
-/// Speech of one packet in one coding, the packet's own or an earlier one's.
+/// The speech of one packet in one coding, the packet's own or an earlier one's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block<'a> {
-    /// What the speech is coded as, 0 to 127.
+    /// RTP payload type of the speech, 0 to 127.
     pub payload_type: u8,
-    /// How many ticks of the timestamp before its packet the speech begins; 0 is the
-    /// packet's own, at most [`MAX_OFFSET`].
+    /// Age of the speech relative to its packet, in timestamp ticks; 0 for the packet's own speech,
+    /// at most [`MAX_OFFSET`].
     pub offset: u16,
-    /// The speech; of earlier packets at most [`MAX_BLOCK`] bytes.
+    /// The coded speech; at most [`MAX_BLOCK`] bytes for earlier packets.
     pub data: &'a [u8],
 }
 
-/// A payload that could not be read or written.
+/// Errors in reading or writing a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RedError {
     /// The payload ends within a header, or has less speech than its headers announce.
     #[error("not redundant audio: {have} bytes, but its headers ask for {need}")]
     TooShort {
-        /// The least bytes that the headers announce.
+        /// Minimum size according to the headers, in bytes.
         need: usize,
-        /// How many bytes the payload has.
+        /// Size of the payload, in bytes.
         have: usize,
     },
-    /// A block whose header can't say what it is.
+    /// A block does not fit into a header.
     #[error("no header can announce {bytes} bytes of type {payload_type}, {offset} ticks old")]
     Block {
-        /// What the block's speech was said to be coded as.
+        /// RTP payload type of the block.
         payload_type: u8,
-        /// How many ticks before its packet the block's speech was said to begin.
+        /// Age of the block in ticks.
         offset: u16,
-        /// How many bytes of speech the block has.
+        /// Size of the block's speech, in bytes.
         bytes: usize,
     },
     /// The caller's buffer is too small.
     #[error("cannot write {need} bytes into a buffer of {have}: give a larger one")]
     NoRoom {
-        /// Bytes of the whole payload.
+        /// Size of the whole payload, in bytes.
         need: usize,
-        /// How many bytes the caller's buffer has.
+        /// Size of the caller's buffer, in bytes.
         have: usize,
     },
 }
 
-/// Writes a payload with `earlier` speech, the oldest first, and a packet's own to the front
+/// Writes a payload with `earlier` speech, oldest first, followed by a packet's own, to the front
 /// of `out`, and returns its length. Does not allocate.
 ///
 /// # Errors
 ///
-/// [`RedError::Block`] for earlier speech of no age, too old or too long, a type above 127, and
-/// a packet's own speech with an age; [`RedError::NoRoom`]. Nothing is written then.
+/// Returns [`RedError::Block`] for earlier speech that has no age, is too old or too long, for a
+/// type above 127, and for a packet's own speech with an age; or [`RedError::NoRoom`]. Nothing is
+/// written then.
 pub fn emit(earlier: &[Block<'_>], own: &Block<'_>, out: &mut [u8]) -> Result<usize, RedError> {
     let bad = |b: &Block<'_>| {
         let &Block { payload_type, offset, data } = b;
@@ -106,12 +107,12 @@ pub fn emit(earlier: &[Block<'_>], own: &Block<'_>, out: &mut [u8]) -> Result<us
     Ok(need)
 }
 
-/// Reads a payload: earlier speech in the order of the packet, and the packet's own at last.
-/// Never panics, whatever the bytes; there is at most a block for each four of them.
+/// Reads a payload: earlier speech in the order of the packet, followed by the packet's own. Never
+/// panics on any input; there is at most one block per four bytes.
 ///
 /// # Errors
 ///
-/// [`RedError::TooShort`].
+/// Returns [`RedError::TooShort`].
 pub fn parse(payload: &[u8]) -> Result<Blocks<'_>, RedError> {
     let have = payload.len();
     let (mut headers, mut speech) = (0, 0);
@@ -132,17 +133,17 @@ pub fn parse(payload: &[u8]) -> Result<Blocks<'_>, RedError> {
     Err(RedError::TooShort { need: headers + PRIMARY_HEADER + speech, have })
 }
 
-/// The bytes that the header of earlier speech announces.
+/// Length of earlier speech according to its header, in bytes.
 fn length(header: &[u8; BLOCK_HEADER]) -> usize {
     u32::from_be_bytes(*header) as usize & MAX_BLOCK
 }
 
-/// The blocks of a payload.
+/// Iterator over the blocks of a payload.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a> {
-    /// Headers of the blocks that are left.
+    /// Headers of the remaining blocks.
     head: &'a [u8],
-    /// At least as many bytes as they announce.
+    /// At least as many bytes as the headers announce.
     data: &'a [u8],
 }
 
@@ -229,7 +230,7 @@ mod tests {
             prop_assert_eq!(parse(&out[..len]).unwrap().collect::<Vec<_>>(), all);
         }
 
-        /// Any bytes at all: an error, or blocks that are the whole payload.
+        /// Arbitrary bytes give an error, or blocks that add up to the whole payload.
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             if let Ok(blocks) = parse(&bytes) {

@@ -1,103 +1,101 @@
-//! RTCP (RFC 3550 §6): what the two ends of a stream say to each other.
+//! RTCP (RFC 3550 §6): reports between the two ends of a stream.
 //!
-//! The sender, how many packets there were and whether more will come, which a
-//! receiver cannot know of packets that don't; the receiver, what came, and that it
-//! has heard the sender's report.
+//! The sender reports how many packets it sent and whether it has finished, which a receiver cannot
+//! tell from packets that don't arrive; the receiver reports what arrived, and which sender report
+//! it received last.
 
 use rtcp_types::{
     Bye, Compound, CompoundBuilder, Packet, ReceiverReport, ReportBlock, RtcpPacketWriterExt,
     RtcpWriteError, Sdes, SdesChunk, SdesItem, SenderReport,
 };
 
-/// Bytes of the longest packet that this module writes.
+/// Maximum length of a packet that this module writes, in bytes.
 pub const MAX_LEN: usize = 32 + MAX_SDES + 8;
 
-/// A description's header, source, type, length, text and end, in whole words.
+/// Length of a description: header, source, type, length, text and end, padded to whole words.
 const MAX_SDES: usize = (4 + 4 + 2 + MAX_NAME + 1).next_multiple_of(4);
 
-/// Bytes of the longest canonical name that this module writes.
+/// Maximum length of a canonical name that this module writes, in bytes.
 pub const MAX_NAME: usize = 64;
 
-/// The canonical name (RFC 3550 §6.5.1): one of a short life, which tells
-/// nobody anything (RFC 7022 §4.2).
+/// The canonical name (RFC 3550 §6.5.1): short-lived, and not identifying (RFC 7022 §4.2).
 fn name(ssrc: u32) -> String {
     format!("{ssrc:08x}@trunkline")
 }
 
-/// What a sender says of its stream.
+/// A sender's report of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Who sends.
+    /// SSRC of the sender.
     pub ssrc: u32,
-    /// The time on the wall: seconds since 1900 in the high half, their fraction
-    /// in the low one; 0 if the sender knows none.
+    /// Wall-clock time: seconds since 1900 in the high half, their fraction in the low one; 0 if
+    /// unknown.
     pub ntp: u64,
-    /// The same moment in the payload's clock.
+    /// The same time in the payload's clock.
     pub timestamp: u32,
-    /// Packets sent since the beginning.
+    /// Number of packets sent since the beginning.
     pub packets: u32,
-    /// Bytes of payload in them.
+    /// Bytes of payload sent since the beginning.
     pub octets: u32,
 }
 
-/// What a receiver says of a stream (RFC 3550 §6.4.1).
+/// A receiver's report of a stream (RFC 3550 §6.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reception {
-    /// Who sends it.
+    /// SSRC of the stream's sender.
     pub source: u32,
-    /// The share that was lost since the receiver said so last, in 1/256.
+    /// Share of packets lost since the receiver's previous report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost since the beginning; below zero if more came than were sent.
-    /// 24 bits of it are written.
+    /// Packets lost since the beginning; negative if more arrived than were sent. 24 bits of it are
+    /// written.
     pub lost: i32,
-    /// The highest number that came; the upper 16 bits count how often it wrapped.
+    /// The highest sequence number received; the upper 16 bits count its wraps.
     pub highest: u32,
-    /// How unevenly packets come (§6.4.1), in units of the payload's clock.
+    /// Interarrival jitter (§6.4.1), in units of the payload's clock.
     pub jitter: u32,
-    /// The sender's report that came last, by its [`Report::stamp`]; 0 if none did.
+    /// [`Report::stamp`] of the last sender report received; 0 if there was none.
     pub report: u32,
-    /// How long ago that was, in 1/65,536 s.
+    /// Time since that report arrived, in 1/65,536 s.
     pub since: u32,
 }
 
 /// An RTCP packet, as far as the two ends of a call need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// Who sent it.
+    /// SSRC of the packet's sender.
     pub ssrc: u32,
-    /// What it says of its stream.
+    /// The sender's report of its own stream, if any.
     pub report: Option<Report>,
-    /// What it says first of somebody's stream to it.
+    /// The first report of a stream that the sender receives, if any.
     pub reception: Option<Reception>,
-    /// Whether it leaves: its stream is over, or it listens no more.
+    /// Whether the sender leaves: its stream has ended, or it no longer receives.
     pub bye: bool,
 }
 
-/// A packet that could not be read or written.
+/// Errors in reading or writing a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
-    /// Bytes that make no compound packet, or one without a sender.
+    /// The bytes are not a compound packet, or have no sender.
     #[error("not an RTCP packet with a sender")]
     Malformed,
     /// The caller's buffer is too small.
     #[error("cannot write an RTCP packet of {need} bytes into a buffer of {have}")]
     NoRoom {
-        /// Bytes of the whole packet.
+        /// Size of the whole packet, in bytes.
         need: usize,
-        /// Bytes of the buffer.
+        /// Size of the buffer, in bytes.
         have: usize,
     },
 }
 
-/// Whether `bytes`, which came to a port where RTP and RTCP share one, are RTCP:
-/// its packet types are 192 to 223, where RTP's marker and payload type together
-/// are not allowed to be (RFC 5761 §4).
+/// Whether `bytes`, received on a port that RTP and RTCP share, are RTCP: its packet types are 192
+/// to 223, values that RTP's marker and payload type together may not take (RFC 5761 §4).
 pub fn is_rtcp(bytes: &[u8]) -> bool {
     matches!(bytes, [first, 192..=223, ..] if first >> 6 == 2)
 }
 
-/// Writes the rest of a compound packet (RFC 3550 §6.1) behind `packet`: who speaks
-/// and, if `bye`, that it leaves.
+/// Writes the rest of a compound packet (RFC 3550 §6.1) after `packet`: the sender's description
+/// and, if `bye`, a goodbye.
 fn finish(
     packet: CompoundBuilder<'_>,
     ssrc: u32,
@@ -114,20 +112,19 @@ fn finish(
     };
     written.map_err(|e| match e {
         RtcpWriteError::OutputTooSmall(need) => RtcpError::NoRoom { need, have },
-        // Nothing else can go wrong with one short name and a loss of 24 bits.
+        // No other error is possible with one short name and a loss of 24 bits.
         _ => RtcpError::Malformed,
     })
 }
 
 impl Report {
-    /// By what a receiver names this report: the middle of [`Report::ntp`].
+    /// The identifier of this report in a receiver's report: the middle of [`Report::ntp`].
     pub fn stamp(&self) -> u32 {
         (self.ntp >> 16) as u32
     }
 
-    /// Writes the report, who speaks and, if `bye`, that this was all, as one
-    /// packet (RFC 3550 §6.1) to the front of `out`; returns its length, at most
-    /// [`MAX_LEN`].
+    /// Writes the report, the sender's description and, if `bye`, a goodbye, as one packet (RFC
+    /// 3550 §6.1) to the front of `out`; returns its length, at most [`MAX_LEN`].
     pub fn emit(&self, bye: bool, out: &mut [u8]) -> Result<usize, RtcpError> {
         let &Report { ssrc, ntp, timestamp, packets, octets } = self;
         let report = SenderReport::builder(ssrc)
@@ -139,9 +136,8 @@ impl Report {
     }
 }
 
-/// Writes what the receiver `ssrc` says to a sender, as one packet, to the front of
-/// `out`: `reception` of its stream, if there is something to say, and who speaks; if
-/// `bye`, that it listens no more. Returns its length, at most [`MAX_LEN`].
+/// Writes the report of the receiver `ssrc` as one packet to the front of `out`: `reception`, if
+/// any, its description and, if `bye`, a goodbye. Returns its length, at most [`MAX_LEN`].
 pub fn emit_reception(
     ssrc: u32,
     reception: Option<&Reception>,
@@ -169,7 +165,7 @@ fn read_block(block: &ReportBlock<'_>) -> Reception {
     Reception {
         source: block.ssrc(),
         fraction_lost: block.fraction_lost(),
-        // Its 24 bits are signed, which `rtcp-types` leaves to the reader.
+        // The 24 bits are signed, which `rtcp-types` leaves to the reader.
         lost: (block.cumulative_lost() << 8) as i32 >> 8,
         highest: block.extended_sequence_number(),
         jitter: block.interarrival_jitter(),
@@ -178,7 +174,7 @@ fn read_block(block: &ReportBlock<'_>) -> Reception {
     }
 }
 
-/// Reads one packet. Never panics, whatever the bytes.
+/// Reads one packet. Never panics on any input.
 pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
     let (mut report, mut reception) = (None, None);
     let (mut ssrc, mut bye) = (None, false);
@@ -199,7 +195,7 @@ pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
                 ssrc.get_or_insert(rr.ssrc());
                 reception = reception.or(rr.report_blocks().next().map(|b| read_block(&b)));
             }
-            // A mixer may say it of others.
+            // A mixer may send it for other sources.
             Packet::Bye(packet) => {
                 let first = packet.ssrcs().next();
                 bye |= first.is_some_and(|first| *ssrc.get_or_insert(first) == first);
@@ -253,7 +249,7 @@ mod tests {
         fn any_bytes_are_a_packet_or_an_error(
             mut bytes in vec(any::<u8>(), 0..120), lead: bool, kind in 192u8..224,
         ) {
-            // Half of the time with a head that fits, so as to get past it.
+            // Half of the time with a valid header, to get past it.
             if lead && bytes.len() >= 4 {
                 let words = (bytes.len() / 4 - 1) as u16;
                 (bytes[0], bytes[1]) = (0x80 | bytes[0] & 0x1f, kind);
@@ -266,7 +262,7 @@ mod tests {
             prop_assert_eq!(parse(&out[..len]), Ok(Control { report: None, ..packet }));
         }
 
-        /// Voice is not taken for control, nor the other way round.
+        /// RTP is not taken for RTCP, nor the other way round.
         #[test]
         fn the_two_share_a_port(marker: bool, payload in vec(any::<u8>(), 0..200), first: u8) {
             for payload_type in [crate::rtp::PCMU, crate::rtp::PCMA, 18, 96, 127] {
@@ -281,8 +277,8 @@ mod tests {
         }
     }
 
-    /// As ffmpeg writes it, with `-rtpflags send_bye`: no name beside the end, and
-    /// the end in a packet of its own.
+    /// As ffmpeg writes it with `-rtpflags send_bye`: a goodbye without a name, in a separate
+    /// packet.
     #[test]
     fn others_write_it_otherwise() {
         let bye = [0x81, 203, 0, 1, 0, 0, 0, 7];

@@ -10,27 +10,27 @@ use crate::codec::g711::Law;
 pub const PCMU: u8 = 0;
 /// Payload type of G.711 A-law at 8 kHz (RFC 3551 §6).
 pub const PCMA: u8 = 8;
-/// Bytes before the payload of a packet that this module writes.
+/// Size of the header of a packet that this module writes, in bytes.
 pub const HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
 
-/// A packet that could not be read or written.
+/// Errors in reading or writing a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
-    /// The packet ends inside its header, or its padding is longer than it is.
+    /// The packet ends within its header, or its padding is longer than the packet.
     #[error("not an RTP packet: {have} bytes, but its header asks for {need}")]
     TooShort {
-        /// The bytes that the header announces.
+        /// Size according to the header, in bytes.
         need: usize,
-        /// The bytes there are.
+        /// Size of the packet, in bytes.
         have: usize,
     },
-    /// The first two bits are not 2, the only version of RFC 3550.
+    /// The version is not 2, the only one of RFC 3550.
     #[error("not an RTP packet: version {0} instead of 2")]
     Version(u8),
     /// The padding bit is set, but the count in the last byte is 0.
     #[error("malformed RTP packet: it announces padding of no bytes")]
     Padding,
-    /// Payload types have 7 bits.
+    /// The payload type does not fit into 7 bits.
     #[error("cannot write an RTP packet of payload type {0}: use 0 to 127")]
     PayloadType(u8),
     /// The caller's buffer is too small.
@@ -38,33 +38,32 @@ pub enum RtpError {
         "cannot write an RTP packet of {need} bytes into a buffer of {have}: give a larger one"
     )]
     NoRoom {
-        /// Bytes of the whole packet.
+        /// Size of the whole packet, in bytes.
         need: usize,
-        /// Bytes of the buffer.
+        /// Size of the buffer, in bytes.
         have: usize,
     },
 }
 
-/// What a voice receiver needs of one packet. The payload is borrowed, without
-/// padding; contributing sources and the header extension are checked and
-/// passed over.
+/// The parts of a packet that a voice receiver needs. The payload is borrowed, without padding;
+/// contributing sources and the header extension are checked and skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtpView<'a> {
-    /// What the payload is, 0 to 127: [`PCMU`], [`PCMA`], or as signalled.
+    /// Payload type, 0 to 127: [`PCMU`], [`PCMA`], or as signalled.
     pub payload_type: u8,
-    /// The first packet after silence (RFC 3551 §4.1).
+    /// Whether this is the first packet after silence (RFC 3551 §4.1).
     pub marker: bool,
-    /// One more than the packet before, modulo 2^16.
+    /// Sequence number: one more than that of the packet before, modulo 2^16.
     pub sequence: u16,
-    /// Of the first sample, in the payload's clock (8 kHz for G.711).
+    /// Time of the first sample, in the payload's clock (8 kHz for G.711).
     pub timestamp: u32,
-    /// Who sends.
+    /// SSRC of the sender.
     pub ssrc: u32,
-    /// The coded speech.
+    /// The coded speech, without padding.
     pub payload: &'a [u8],
 }
 
-/// Reads one packet. Never panics, whatever the bytes.
+/// Reads one packet. Never panics on any input.
 pub fn parse(bytes: &[u8]) -> Result<RtpView<'_>, RtpError> {
     let packet = RtpPacket::parse(bytes).map_err(|e| match e {
         RtpParseError::UnsupportedVersion(v) => RtpError::Version(v),
@@ -85,8 +84,8 @@ pub fn parse(bytes: &[u8]) -> Result<RtpView<'_>, RtpError> {
 }
 
 impl RtpView<'_> {
-    /// Writes the packet to the front of `out` and returns its length,
-    /// [`HEADER_LEN`] and the payload. Does not allocate.
+    /// Writes the packet to the front of `out` and returns its length, [`HEADER_LEN`] plus the
+    /// payload. Does not allocate.
     pub fn emit(&self, out: &mut [u8]) -> Result<usize, RtpError> {
         let have = out.len();
         RtpPacketBuilder::<&[u8], &[u8]>::new()
@@ -99,7 +98,7 @@ impl RtpView<'_> {
             .write_into(out)
             .map_err(|e| match e {
                 RtpWriteError::InvalidPayloadType(t) => RtpError::PayloadType(t),
-                // Nothing else can go wrong without extension, padding and sources.
+                // No other error is possible without extension, padding and sources.
                 _ => RtpError::NoRoom { need: HEADER_LEN + self.payload.len(), have },
             })
     }
@@ -108,17 +107,17 @@ impl RtpView<'_> {
 /// The constants of one outgoing stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// Who sends; random on a real network (RFC 3550 §8).
+    /// SSRC of the sender; random on a real network (RFC 3550 §8).
     pub ssrc: u32,
-    /// What the payload is, 0 to 127.
+    /// Payload type, 0 to 127.
     pub payload_type: u8,
     /// Timestamp ticks per second.
     pub clock_rate: u32,
     /// Timestamp ticks per packet.
     pub samples_per_packet: u32,
-    /// Random on a real network (RFC 3550 §5.1).
+    /// Sequence number of the first packet; random on a real network (RFC 3550 §5.1).
     pub first_sequence: u16,
-    /// Random on a real network (RFC 3550 §5.1).
+    /// Timestamp of the first packet; random on a real network (RFC 3550 §5.1).
     pub first_timestamp: u32,
 }
 
@@ -136,7 +135,7 @@ impl Stream {
     }
 }
 
-/// Puts headers before the payloads of one stream.
+/// Writes the packets of one stream.
 #[derive(Debug, Clone)]
 pub struct Packetizer {
     stream: Stream,
@@ -144,14 +143,13 @@ pub struct Packetizer {
 }
 
 impl Packetizer {
-    /// The stream's first packet comes next.
+    /// Creates a packetizer at the stream's first packet.
     pub fn new(stream: Stream) -> Packetizer {
         Packetizer { stream, written: 0 }
     }
 
-    /// Writes the next packet to the front of `out` and returns its length.
-    /// The first carries the marker. After an error the stream stands where it
-    /// stood before.
+    /// Writes the next packet to the front of `out` and returns its length. The first carries the
+    /// marker. After an error, the stream's position is unchanged.
     pub fn write(&mut self, payload: &[u8], out: &mut [u8]) -> Result<usize, RtpError> {
         let len = RtpView {
             payload_type: self.stream.payload_type,
@@ -177,12 +175,12 @@ impl Packetizer {
         self.stream.first_timestamp.wrapping_add(ticks)
     }
 
-    /// Packets written so far, modulo 2^32.
+    /// Number of packets written so far, modulo 2^32.
     pub fn packets(&self) -> u32 {
         self.written as u32
     }
 
-    /// The time from one packet to the next; zero if the clock rate is zero.
+    /// Time between two packets; zero if the clock rate is zero.
     pub fn interval(&self) -> Duration {
         let nanos = u64::from(self.stream.samples_per_packet) * 1_000_000_000;
         Duration::from_nanos(nanos.checked_div(u64::from(self.stream.clock_rate)).unwrap_or(0))
@@ -212,7 +210,7 @@ mod tests {
         fn any_bytes_are_a_packet_or_an_error(
             bytes in vec(any::<u8>(), 0..80), first in 0x80u8..0xc0, lead: bool,
         ) {
-            // Half of the time with the right version, so as to get past it.
+            // Half of the time with the right version, to get past it.
             let bytes = if lead { [&[first], &bytes[..]].concat() } else { bytes };
             if let Ok(view) = parse(&bytes) {
                 prop_assert!(view.payload.len() <= bytes.len() - HEADER_LEN);
@@ -233,7 +231,7 @@ mod tests {
             let bytes = builder.maybe_padding(padding).write_vec().unwrap();
             let view = parse(&bytes).unwrap();
             prop_assert_eq!((view.sequence, view.payload), (9, &payload[..]));
-            // Every shorter piece is refused or yields a shorter payload.
+            // Every shorter part is rejected or yields a shorter payload.
             for cut in 0..bytes.len() {
                 if let Ok(v) = parse(&bytes[..cut]) {
                     prop_assert!(v.payload.len() < payload.len() + usize::from(padding.unwrap_or(0)));
@@ -276,11 +274,11 @@ mod tests {
     fn errors_say_what_is_wrong() {
         assert_eq!(parse(&[]), Err(RtpError::TooShort { need: 12, have: 0 }));
         assert_eq!(parse(&[0x40; 12]), Err(RtpError::Version(1)));
-        // Three sources announced, none there.
+        // Three sources announced, none present.
         let mut short = [0; 12];
         short[0] = 0x83;
         assert_eq!(parse(&short), Err(RtpError::TooShort { need: 24, have: 12 }));
-        // Padding bit, count 0.
+        // The padding bit is set, with a count of 0.
         let mut padded = [0; 13];
         padded[0] = 0xa0;
         assert_eq!(parse(&padded), Err(RtpError::Padding));

@@ -1,9 +1,9 @@
-//! When one side of a call speaks, and the packets that its speech makes.
+//! A model of conversational speech, and of the packets that it makes on one side of a call.
 //!
-//! The source of Balan, Eggert, Niccolini and Brunner, *An Experimental
-//! Evaluation of Voice Quality over the Datagram Congestion Control Protocol*
-//! (2007), §III-A and §III-B, after Sriram and Whitt (1986): talkspurts and
-//! pauses of exponential length, and a codec that sends nothing during pauses.
+//! The source of Balan, Eggert, Niccolini and Brunner, *An Experimental Evaluation of Voice Quality
+//! over the Datagram Congestion Control Protocol* (2007), §III-A and §III-B, after Sriram and Whitt
+//! (1986): talkspurts and pauses of exponential length, and a codec that sends nothing during
+//! pauses.
 
 use core::iter::FusedIterator;
 use core::time::Duration;
@@ -11,18 +11,18 @@ use core::time::Duration;
 use rand::Rng as _;
 use trunkline_base::{Bitrate, Rng, Time};
 
-/// IPv4, UDP, RTP and the link layer per packet, as counted in Table I of
-/// Balan et al. 2007, bytes.
+/// Headers of IPv4, UDP, RTP and the link layer per packet, in bytes, as counted in Table I of
+/// Balan et al. 2007.
 pub const TABLE_I_HEADERS: usize = 78;
 
-/// How long talkspurts and pauses last, and how many there are.
+/// Lengths and number of talkspurts and pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Model {
     /// Mean length of a talkspurt.
     pub mean_talkspurt: Duration,
     /// Mean length of the pause after each talkspurt.
     pub mean_pause: Duration,
-    /// Talkspurts in the call, each followed by a pause.
+    /// Number of talkspurts in the call, each followed by a pause.
     pub cycles: u32,
 }
 
@@ -38,8 +38,8 @@ impl Default for Model {
 }
 
 impl Model {
-    /// The talkspurts of one call, drawn from `rng`: two draws for each, so
-    /// that the same generator gives the same call whatever the framing.
+    /// The talkspurts of one call, drawn from `rng`: two draws for each, so that the same generator
+    /// gives the same call with any framing.
     pub fn talkspurts(self, rng: Rng) -> Talkspurts {
         Talkspurts { model: self, rng, start: Time::ZERO, drawn: 0 }
     }
@@ -56,14 +56,14 @@ impl Model {
     }
 }
 
-/// One uninterrupted piece of speech and the silence after it.
+/// An uninterrupted stretch of speech, and the silence after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Talkspurt {
-    /// When it begins; the first of a call at [`Time::ZERO`].
+    /// Start of the talkspurt; [`Time::ZERO`] for the first of a call.
     pub start: Time,
-    /// How long it lasts, at least 1 ns.
+    /// Length of the talkspurt, at least 1 ns.
     pub length: Duration,
-    /// How long it is silent afterwards, at least 1 ns.
+    /// Length of the pause after it, at least 1 ns.
     pub pause: Duration,
 }
 
@@ -100,8 +100,8 @@ impl Iterator for Talkspurts {
 impl ExactSizeIterator for Talkspurts {}
 impl FusedIterator for Talkspurts {}
 
-/// An exponentially distributed length of this mean; at most 36.7 times it,
-/// since the draw has 53 bits.
+/// An exponentially distributed length with this mean; at most 36.7 times the mean, since the draw
+/// has 53 bits.
 fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
     const ULP: f64 = 1.0 / (1u64 << 53) as f64;
     // In (0, 1], so that the logarithm is finite.
@@ -110,14 +110,14 @@ fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
     Duration::from_nanos((libm::round(nanos) as u64).max(1))
 }
 
-/// How a codec's frames fill packets.
+/// Assignment of a codec's frames to packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// Speech in one frame; zero is taken as 1 ns.
+    /// Duration of one frame; zero counts as 1 ns.
     pub frame: Duration,
-    /// Bytes of one encoded frame.
+    /// Size of one encoded frame, in bytes.
     pub frame_bytes: usize,
-    /// Frames in one packet; zero is taken as one.
+    /// Number of frames in one packet; zero counts as one.
     pub frames_per_packet: u32,
 }
 
@@ -129,19 +129,19 @@ impl Framing {
     pub const G729: Framing =
         Framing { frame: Duration::from_millis(10), frame_bytes: 10, frames_per_packet: 2 };
 
-    /// Speech in one packet, and so the time between two packets.
+    /// Duration of the speech in one packet, and so the time between two packets.
     pub fn interval(self) -> Duration {
         let frame = self.frame.max(Duration::from_nanos(1));
         frame.saturating_mul(self.frames_per_packet.max(1))
     }
 
-    /// Bytes of encoded speech in one packet.
+    /// Size of the encoded speech in one packet, in bytes.
     pub fn payload(self) -> usize {
         self.frame_bytes.saturating_mul(self.frames_per_packet.max(1) as usize)
     }
 
-    /// The rate on the wire during a talkspurt, rounded down to 1 bit/s, with
-    /// this many bytes of headers on each packet.
+    /// The rate on the wire during a talkspurt, rounded down to 1 bit/s, with this many bytes of
+    /// headers per packet.
     pub fn bitrate(self, headers: usize) -> Bitrate {
         let bits = (self.payload() as u128 + headers as u128) * 8;
         let bps = bits.saturating_mul(1_000_000_000) / self.interval().as_nanos();
@@ -152,27 +152,27 @@ impl Framing {
 /// One packet of speech, ready to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// When the last of its speech has been spoken, so that it can be sent:
-    /// one [`Framing::interval`] after the first of it.
+    /// Time at which the last of its speech has been spoken, so that it can be sent: one
+    /// [`Framing::interval`] after the first of it.
     pub time: Time,
-    /// Which talkspurt it belongs to, from 0.
+    /// Number of the talkspurt that it belongs to, from 0.
     pub talkspurt: u32,
-    /// Bytes of encoded speech, without headers.
+    /// Size of the encoded speech in bytes, without headers.
     pub bytes: usize,
 }
 
 /// The packets of one call in the order of their times, from [`Model::packets`].
 ///
-/// The codec begins to count frames where the talkspurt begins. Its last
-/// packet is filled up with silence, so every packet has the same size; a
-/// talkspurt that would begin before that packet is full begins after it.
+/// The codec's frames start with the talkspurt. Its last packet is padded with silence, so every
+/// packet has the same size; a talkspurt that would begin before that packet is full begins after
+/// it.
 #[derive(Debug, Clone)]
 pub struct Packets {
     talkspurts: Talkspurts,
     framing: Framing,
-    /// End of the packet that was filled last.
+    /// End of the last filled packet.
     next: Time,
-    /// Packets that the current talkspurt still has.
+    /// Number of packets left in the current talkspurt.
     left: u64,
     talkspurt: u32,
 }
@@ -224,7 +224,7 @@ mod tests {
         let talk = seconds(all.iter().map(|t| t.length));
         near(&talk, 1.0);
         near(&seconds(all.iter().map(|t| t.pause)), 1.5);
-        // Of an exponential distribution, exp(-2) = 13.5 % is beyond twice the mean.
+        // In an exponential distribution, exp(-2) = 13.5 % is beyond twice the mean.
         let long = talk.iter().filter(|&&t| t > 2.0).count() as f64 / 20_000.0;
         assert!((long - 0.1353).abs() < 0.01, "{long}");
     }

@@ -1,20 +1,20 @@
-//! Speech as a telephone sends it: through the send side of the modified IRS,
-//! ITU-T P.830 (02/96) annex D, and at the level at which networks are tested.
+//! Speech as a telephone sends it: through the send side of the modified IRS, ITU-T P.830 (02/96)
+//! annex D, and at the level at which networks are tested.
 //!
-//! PESQ (P.862) was made for recordings that are filtered so: a handset's
-//! microphone hardly takes up what is below 200 Hz and lifts what is above 1 kHz.
+//! PESQ (P.862) was made for recordings with this filter: a handset's microphone hardly picks up
+//! frequencies below 200 Hz and boosts those above 1 kHz.
 
 use core::f64::consts::TAU;
 
 use crate::audio::RATE;
 use crate::level::{self, Levelled};
 
-/// What speech is levelled to, dB relative to overload: the middle one of the
-/// levels that P.830 tests a codec with.
+/// Target level of speech, in dB relative to overload: the middle one of the levels at which P.830
+/// tests a codec.
 pub const LEVEL: f64 = -26.0;
 
-/// The response by frequency in Hz, dB relative to that at 1 kHz: measured by
-/// us on the Recommendation's filter for 16 kHz.
+/// The response by frequency in Hz, in dB relative to that at 1 kHz: our measurement of the
+/// Recommendation's filter for 16 kHz.
 pub const RESPONSE: [(f64, f64); 25] = [
     (50.0, -45.60),
     (80.0, -34.84),
@@ -43,8 +43,8 @@ pub const RESPONSE: [(f64, f64); 25] = [
     (4_000.0, 0.20),
 ];
 
-/// [`RESPONSE`] at `hz`, 50 Hz to 4 kHz: straight lines between its points in
-/// dB over the logarithm of the frequency. Nothing below 50 Hz: −∞.
+/// [`RESPONSE`] at `hz`, 50 Hz to 4 kHz: linear between its points in dB over the logarithm of the
+/// frequency. Below 50 Hz it is −∞.
 pub fn response(hz: f64) -> f64 {
     let Some(n) = RESPONSE.iter().rposition(|&(f, _)| f <= hz) else { return f64::NEG_INFINITY };
     let (low, from) = RESPONSE[n];
@@ -52,16 +52,16 @@ pub fn response(hz: f64) -> f64 {
     from + (to - from) * libm::log(hz / low) / libm::log(high / low)
 }
 
-/// Coefficients to either side of the middle one: 16 ms.
+/// Number of coefficients on either side of the middle one: 16 ms.
 const HALF: usize = 127;
-/// Steps of the sampled response from 0 Hz to half of [`RATE`].
+/// Number of steps of the sampled response from 0 Hz to half of [`RATE`].
 const STEPS: usize = 1_000;
 
 /// The modified IRS send filter at 8 kHz, with 0 dB at 1 kHz.
 ///
-/// A FIR filter of 255 coefficients and linear phase: the inverse Fourier
-/// transform of [`response`] in a Hann window. Its 16 ms of delay are taken
-/// out, so that what goes in at a time comes out at that time.
+/// An FIR filter of 255 coefficients with linear phase: the inverse Fourier transform of
+/// [`response`] in a Hann window. Its delay of 16 ms is removed, so the output is aligned with the
+/// input.
 #[derive(Debug, Clone)]
 pub struct SendFilter {
     /// The middle coefficient, and those after it; those before are the same.
@@ -75,11 +75,11 @@ impl Default for SendFilter {
 }
 
 impl SendFilter {
-    /// Designs it: 128,000 cosines.
+    /// Designs the filter, which takes 128,000 cosines.
     pub fn new() -> SendFilter {
         let amplitude = |step: usize| {
             let hz = step as f64 * f64::from(RATE / 2) / STEPS as f64;
-            // Half of the spectrum; its two ends have no twin in the other half.
+            // Half of the spectrum; its two ends have no counterpart in the other half.
             let twin = if step == 0 || step == STEPS { 1.0 } else { 2.0 };
             twin * libm::exp10(response(hz) / 20.0)
         };
@@ -96,8 +96,7 @@ impl SendFilter {
         SendFilter { half: core::array::from_fn(coefficient) }
     }
 
-    /// What comes out of `pcm`, as many samples, full scale ±1: silence is taken
-    /// to be before and after.
+    /// Filters `pcm` to as many samples, full scale ±1, with silence assumed before and after.
     pub fn apply(&self, pcm: &[i16]) -> Vec<f64> {
         let mut padded = vec![0.0; pcm.len() + 2 * HALF];
         for (to, &from) in padded[HALF..].iter_mut().zip(pcm) {
@@ -111,7 +110,7 @@ impl SendFilter {
         padded.windows(2 * HALF + 1).map(at).collect()
     }
 
-    /// Its gain at `hz`, dB; −∞ where nothing passes.
+    /// The filter's gain at `hz`, in dB; −∞ where nothing passes.
     pub fn gain(&self, hz: f64) -> f64 {
         let wave = |n: usize| libm::cos(TAU * hz * n as f64 / f64::from(RATE));
         let sides: f64 = (1..=HALF).map(|n| 2.0 * self.half[n] * wave(n)).sum();
@@ -119,8 +118,8 @@ impl SendFilter {
     }
 }
 
-/// `pcm` through the [`SendFilter`] and then at an active speech level of
-/// [`LEVEL`]; `None` if nobody speaks in it.
+/// Applies the [`SendFilter`] to `pcm` and sets its active speech level to [`LEVEL`]; `None`
+/// without speech.
 pub fn sent(pcm: &[i16]) -> Option<Levelled> {
     level::to(&SendFilter::new().apply(pcm), LEVEL)
 }
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// From 200 to 3,400 Hz in steps of 5 Hz, and at every point of the table.
+    /// Frequencies from 200 to 3,400 Hz in steps of 5 Hz, and every point of the table.
     fn band() -> impl Iterator<Item = f64> {
         let points = RESPONSE.iter().map(|&(hz, _)| hz);
         let steps = (40..=680).map(|n| f64::from(n * 5));
@@ -143,7 +142,7 @@ mod tests {
         let off = |hz: f64| (filter.gain(hz) - response(hz)).abs();
         let worst = band().map(off).fold(0.0, f64::max);
         assert!(worst < 0.2, "{worst} dB");
-        // Above the telephone band likewise; below it, the slope is what counts.
+        // Above the telephone band likewise; below it, the slope matters.
         assert!(off(3_600.0) < 0.5 && off(4_000.0) < 0.5);
         assert!(filter.gain(100.0) < -25.0 && filter.gain(50.0) < -40.0);
     }
@@ -153,13 +152,13 @@ mod tests {
         for (hz, db) in RESPONSE {
             assert!((response(hz) - db).abs() < 1e-9, "{hz} Hz");
         }
-        // The middle of an octave of frequency is the middle of its dB.
+        // The geometric mean of two frequencies has the arithmetic mean of their dB.
         let middle = libm::sqrt(100.0 * 125.0);
         assert!((response(middle) - (-28.07 - 21.00) / 2.0).abs() < 1e-9);
         assert_eq!(response(49.9), f64::NEG_INFINITY);
     }
 
-    /// Whole periods of 1 kHz, where its gain is 0 dB, come out as they went in.
+    /// Whole periods of 1 kHz, where the gain is 0 dB, pass unchanged.
     #[test]
     fn nothing_is_delayed() {
         let tone = |n: usize| libm::round(8_000.0 * libm::sin(TAU * n as f64 / 8.0)) as i16;
@@ -173,13 +172,13 @@ mod tests {
     }
 
     proptest! {
-        // Each designs a filter.
+        // Each case designs a filter.
         #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
         fn any_samples_are_filtered(pcm in prop::collection::vec(any::<i16>(), 0..600)) {
             let out = SendFilter::new().apply(&pcm);
             prop_assert_eq!(out.len(), pcm.len());
-            // No coefficient is larger than their sum, which 6 dB of gain allow.
+            // No sample exceeds the sum of the coefficients, which 6 dB of gain allow.
             prop_assert!(out.iter().all(|s| s.abs() < 8.0));
         }
     }

@@ -1,5 +1,4 @@
-//! A frame of G.726 allocates nothing, whatever becomes of the rate, and parity of packets
-//! allocates nothing, either.
+//! Neither a frame of G.726, at any change of rate, nor parity of packets allocates.
 
 use trunkline_media::codec::g711::Law;
 use trunkline_media::codec::g726::{Decoder, Encoder, Packing, Rate};
@@ -26,7 +25,7 @@ fn a_frame_costs_no_allocation() {
             bytes += payload.len();
         }
     });
-    // Else nothing was measured.
+    // Otherwise nothing was measured.
     assert_eq!(bytes, 70_000);
     assert_eq!(counted.count_total, 0);
 }
@@ -54,7 +53,7 @@ fn parity_costs_no_allocation() {
             bytes += parity.recover(7, &[&a], &mut lost).unwrap();
         }
     });
-    // Else nothing was measured.
+    // Otherwise nothing was measured.
     assert_eq!(bytes, 92_000);
     assert_eq!(counted.count_total, 0);
 }

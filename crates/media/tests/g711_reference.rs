@@ -1,8 +1,8 @@
-//! G.711 against the test sequences of the ITU-T Software Tool Library
-//! (G.191): a sweep of all 16-bit values, its codes, and those decoded.
+//! G.711 against the test sequences of the ITU-T Software Tool Library (G.191): a sweep of all
+//! 16-bit values, its codes, and those decoded.
 //!
-//! The sequences are not part of this project. They are looked for in
-//! `$TRUNKLINE_DATA`, or else in `shared/data` beside the workspace.
+//! The sequences are not part of this project. They are read from `$TRUNKLINE_DATA`, or else from
+//! `shared/data` next to the workspace.
 
 use std::path::{Path, PathBuf};
 

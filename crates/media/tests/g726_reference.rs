@@ -1,9 +1,9 @@
-//! G.726 against the test sequences of the ITU-T Software Tool Library (G.191): an input
-//! of normal level in each law, its codes at each rate, and those decoded; and what
-//! changes of the rate do to speech.
+//! G.726 against the test sequences of the ITU-T Software Tool Library (G.191): an input of normal
+//! level in each law, its codes at each rate, and those decoded; and the effect of rate changes on
+//! speech.
 //!
-//! Neither is part of this project. They are looked for in
-//! `$TRUNKLINE_DATA`, or else in `shared/data` beside the workspace.
+//! Neither the sequences nor the speech are part of this project. They are read from
+//! `$TRUNKLINE_DATA`, or else from `shared/data` next to the workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn reference() -> Option<PathBuf> {
     None
 }
 
-/// One code in the low byte of each word.
+/// Reads one code from the low byte of each word.
 fn codes(path: PathBuf) -> Vec<u8> {
     let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     bytes.chunks_exact(2).map(|word| word[0]).collect()
@@ -60,25 +60,25 @@ fn all_codes_are_the_itus() {
         }
     }
 }
-/// Samples in 2.5 ms.
+/// Samples in 2.5 ms at 8 kHz.
 const BLOCK: usize = 20;
-/// Blocks in 20 ms.
+/// Number of blocks in 20 ms.
 const BLOCKS: usize = 8;
-/// By how much, in dB, a block after a change of rate may be worse than the same block
-/// at the lower of both rates all along. Segmental, as codecs are compared: the mean of
-/// each block's own noise in dB, so that no loud block hides the others.
+/// Maximum excess noise, in dB, of a block after a rate change over the same block at the lower of
+/// both rates throughout. It is segmental, as codecs are compared: the mean of each block's own
+/// noise in dB, so that no loud block hides the others.
 const WORSE: f64 = 0.5;
-/// Noise that no block is below, the least step of A-law: what is nearly exact doesn't
-/// count as very good.
+/// Lower limit of a block's noise, the smallest step of A-law, so that nearly exact blocks don't
+/// dominate.
 const FLOOR: f64 = 8.0 * 8.0 * BLOCK as f64;
-/// What is quieter than this RMS is a pause.
+/// Blocks below this RMS are pauses.
 const PAUSE: f64 = 250.0;
 
 fn energy(samples: &[f64]) -> f64 {
     samples.iter().map(|s| s * s).sum()
 }
 
-/// What is heard less what was said, where `rate_at` says at what rate each sample goes.
+/// The decoding errors; `rate_at` gives the rate of each sample.
 fn errors(pcm: &[u8], rate_at: impl Fn(usize) -> Rate) -> Vec<f64> {
     let law = Law::A;
     let mut encoder = Encoder::new(law, rate_at(0), Packing::Rtp);
@@ -92,7 +92,7 @@ fn errors(pcm: &[u8], rate_at: impl Fn(usize) -> Rate) -> Vec<f64> {
     pcm.iter().enumerate().map(error).collect()
 }
 
-/// 40 s of speech, in which the rate changes by one step for 20 ms of each 100.
+/// 40 s of speech, in which the rate changes by one step for 20 ms of every 100.
 #[test]
 fn speech_is_no_worse_after_a_change_of_rate() {
     let Some(folder) = reference() else { return };

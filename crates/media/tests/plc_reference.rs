@@ -1,15 +1,15 @@
-//! Concealment against the output of the ITU-T Software Tool Library's program
-//! for G.711 Appendix I, on speech with three patterns of erased frames.
+//! Concealment against the output of the ITU-T Software Tool Library's program for G.711 Appendix
+//! I, on speech with three patterns of erased frames.
 //!
-//! The recordings are not part of this project. They are looked for in
-//! `$TRUNKLINE_DATA`, or else in `shared/data` beside the workspace.
+//! The recordings are not part of this project. They are read from `$TRUNKLINE_DATA`, or else from
+//! `shared/data` next to the workspace.
 
 use std::path::{Path, PathBuf};
 
 use trunkline_media::audio::read_wav;
 use trunkline_media::conceal::{Concealer, DELAY};
 
-/// 10 ms.
+/// Samples in 10 ms at 8 kHz.
 const FRAME: usize = 80;
 
 #[expect(clippy::disallowed_methods, reason = "a test has to find its data")]
@@ -31,7 +31,7 @@ fn wav(folder: &Path, name: &str) -> Vec<i16> {
     read_wav(&bytes[..]).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// What is played of `speech`, without the delay.
+/// The output for `speech`, without the delay.
 fn conceal(speech: &[i16], lost: &[bool]) -> Vec<i16> {
     let mut concealer = Concealer::new();
     let mut out = speech.to_vec();
@@ -49,12 +49,12 @@ fn conceal(speech: &[i16], lost: &[bool]) -> Vec<i16> {
     out.split_off(DELAY)
 }
 
-/// The reference seems to fade in floating point and to round when it plays (a
-/// trial of that came closer still); ours rounds
-/// to 16 bits after each fade, and its quotients are exact where the sum of
-/// binary fractions falls just short of a whole number. Both choices can cost 1.
+/// Largest difference of a sample. The reference seems to fade in floating point and to round when
+/// it plays (a trial of that came closer still); this implementation rounds to 16 bits after each
+/// fade, and its quotients are exact where the sum of binary fractions falls just short of a whole
+/// number. Each can cost 1.
 const WORST: f64 = 1.0;
-/// Of the difference, over the whole recording, in steps of 16-bit samples.
+/// RMS difference over the whole recording, in steps of 16-bit samples.
 const RMS: f64 = 0.04;
 
 #[test]

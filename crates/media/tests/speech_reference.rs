@@ -1,9 +1,9 @@
-//! The send filter and the level meter against measurements made elsewhere: the
-//! response of the Recommendation's own filter, and what the ITU-T Software Tool
-//! Library's meter says of 22 recordings.
+//! The send filter and the level meter against independent measurements: the response of the
+//! Recommendation's own filter, and the results of the ITU-T Software Tool Library's meter for 22
+//! recordings.
 //!
-//! Neither is part of this project. They are looked for in `$TRUNKLINE_DATA`, or
-//! else in `shared/data` beside the workspace.
+//! Neither is part of this project. They are read from `$TRUNKLINE_DATA`, or else from
+//! `shared/data` next to the workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn reference() -> Option<PathBuf> {
     None
 }
 
-/// The lines of a table but the first, by field.
+/// Reads the lines of a table except the first, by field.
 fn table(folder: &Path, name: &str) -> Vec<Vec<String>> {
     let text = fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
     text.lines().skip(1).map(|line| line.split(',').map(String::from).collect()).collect()
@@ -67,7 +67,7 @@ fn the_meter_says_what_the_itus_says() {
         let level = level::of(&pcm[offset..offset + samples]).expect("speech");
         let off = [
             (level.rms - number(&row[8]), 0.01),
-            // The ITU's stops interpolating within half a dB of the margin.
+            // The ITU's meter stops interpolating within half a dB of the margin.
             (level.active - number(&row[9]), 0.05),
             (100.0 * level.activity() - number(&row[10]), 0.5),
         ];
@@ -76,7 +76,7 @@ fn the_meter_says_what_the_itus_says() {
     }
 }
 
-/// As speech/README.md says.
+/// Four samples of one recording are clipped, as speech/README.md states.
 #[test]
 fn of_the_recordings_only_one_is_clipped() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech/librispeech");

@@ -1,9 +1,9 @@
 //! G.711: 8 kHz speech at 64 kbit/s, one byte per sample.
 //!
-//! Samples are 16-bit, left-justified, as in the ITU-T Software Tool Library:
-//! A-law takes the 13 high bits, µ-law the 14 high ones. The arithmetic is that
-//! of crate `audio-codec-algorithms`, which equals the Library (G.191) on all
-//! 65,536 inputs of both laws; common tables and other encoders do not.
+//! Samples are 16-bit, left-justified, as in the ITU-T Software Tool Library: A-law uses the 13
+//! high bits, µ-law the 14 high ones. The arithmetic is that of crate `audio-codec-algorithms`,
+//! which equals the Library (G.191) on all 65,536 inputs of both laws; common tables and other
+//! encoders do not.
 
 use audio_codec_algorithms::{decode_alaw, decode_ulaw, encode_alaw, encode_ulaw};
 
@@ -11,7 +11,7 @@ use crate::conceal::{Concealer, DELAY};
 use crate::playout::Decoder;
 use crate::rtp;
 
-/// Which of the two companding laws.
+/// The two companding laws.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Law {
     /// µ-law (North America, Japan), PCMU.
@@ -29,7 +29,7 @@ impl Law {
         }
     }
 
-    /// The code of one sample.
+    /// Encodes one 16-bit sample.
     pub fn encode(self, sample: i16) -> u8 {
         match self {
             Law::Mu => encode_ulaw(sample),
@@ -37,7 +37,7 @@ impl Law {
         }
     }
 
-    /// The sample of one code.
+    /// Decodes one code to a 16-bit sample.
     pub fn decode(self, code: u8) -> i16 {
         match self {
             Law::Mu => decode_ulaw(code),
@@ -56,7 +56,7 @@ impl Law {
     }
 }
 
-/// Without concealment: a missing frame is silence.
+/// Decodes without concealment: a missing frame is silence.
 impl Decoder for Law {
     fn decode(&mut self, payload: &[u8], frame: &mut [i16]) {
         frame.fill(0);
@@ -70,7 +70,7 @@ impl Decoder for Law {
     }
 }
 
-/// With the concealment of Appendix I: a missing frame sounds like the speech
+/// A G.711 decoder with the concealment of Appendix I: a missing frame sounds like the speech
 /// before it.
 ///
 /// ```
@@ -92,7 +92,7 @@ pub struct Concealing {
 }
 
 impl Concealing {
-    /// For one stream, from its beginning.
+    /// Creates a decoder for the start of a stream.
     pub fn new(law: Law) -> Concealing {
         Concealing { law, concealer: Concealer::new() }
     }
@@ -126,7 +126,7 @@ mod tests {
         for law in [Law::Mu, Law::A] {
             for code in 0..=255 {
                 let again = law.encode(law.decode(code));
-                // µ-law has two zeros, and the positive one is chosen.
+                // µ-law has two zeros, and the encoder uses the positive one.
                 let want = if law == Law::Mu && code == 0x7f { 0xff } else { code };
                 assert_eq!(again, want, "{law:?}");
             }
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn error_grows_with_the_level() {
-        // Half a step of the segment: 1/32 of the sample, and the laws' own
-        // smallest steps (16 and 8 in 16-bit units) below the first segment.
+        // Half a step of the segment: 1/32 of the sample, plus the laws' smallest steps (16 and 8
+        // in 16-bit units) below the first segment.
         for (law, least) in [(Law::A, 16), (Law::Mu, 8)] {
             for s in -32_000i32..=32_000 {
                 let error = (i32::from(law.decode(law.encode(s as i16))) - s).abs();

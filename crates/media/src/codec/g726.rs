@@ -1,33 +1,30 @@
-//! G.726: 8 kHz speech at 40, 32, 24 or 16 kbit/s, by predicting each sample and coding
-//! what the prediction misses (ADPCM).
+//! G.726: 8 kHz speech at 40, 32, 24 or 16 kbit/s, by predicting each sample and coding the
+//! prediction error (ADPCM).
 //!
-//! It goes from G.711 to G.711, as a gateway does between two legs of a call: what comes
-//! in and out are codes of either law. Exact in every bit against the normal test
-//! sequences of the ITU-T Software Tool Library (G.191), all rates and both laws.
+//! It converts from G.711 to G.711, as a gateway does between two legs of a call: input and output
+//! are codes of either law. It is bit-exact against the normal test sequences of the ITU-T Software
+//! Tool Library (G.191), at all rates and in both laws.
 //!
-//! Encoder and decoder keep the same state, each derived from the codes alone, and stay
-//! in step as long as all codes arrive. After a loss they differ until the state has
-//! leaked away. In speech that takes long: with 20 ms lost, the next 20 ms are heard at a
-//! signal-to-noise ratio of 1 dB, and the usual ratio is back within 1 dB after 120 ms at
-//! 16 kbit/s, 160 ms at 24, 220 ms at 32 and 380 ms at 40, whose zeros leak half as fast
-//! (means over 648 losses in 324 s of speech). To have a decoder follow the concealed
-//! speech meanwhile was of no use.
+//! Encoder and decoder keep the same state, each derived from the codes alone, and stay in step as
+//! long as all codes arrive. After a loss they differ until the state has leaked away. In speech
+//! that takes long: with 20 ms lost, the next 20 ms have a signal-to-noise ratio of 1 dB, and the
+//! usual ratio is back within 1 dB after 120 ms at 16 kbit/s, 160 ms at 24, 220 ms at 32 and 380 ms
+//! at 40, whose zeros leak half as fast (means over 648 losses in 324 s of speech). Letting the
+//! decoder follow the concealed speech meanwhile did not help.
 //!
-//! **Changing the rate.** The predictor and the averages mean the same at every rate, so
-//! that a change carries all state over and resets nothing, between one code and the
-//! next; if encoder and decoder change at the same code they stay in step. G.726 is made
-//! for that: circuit multiplication takes bits from calls that go on. One thing doesn't
-//! fit at once: a finer quantizer reaches further beyond its scale, so that the scale is
-//! small for the next lower rate, and large for the next higher. It is adapted after 1 or
-//! 2 ms. In the 2.5 ms after a step, speech has within 0.2 dB the noise of the lower rate
-//! or less, as a mean over all places in dB; the loudest places have 2 dB more after a
-//! step from 40 to 32 kbit/s.
+//! **Changing the rate.** The predictor and the averages have the same meaning at every rate, so a
+//! change carries all state over from one code to the next and resets nothing; if encoder and
+//! decoder change at the same code, they stay in step. G.726 is designed for that: circuit
+//! multiplication takes bits from calls in progress. One thing doesn't fit at once: a finer
+//! quantizer reaches further beyond its scale, so the scale is too small for the next lower rate,
+//! and too large for the next higher. It adapts within 1 or 2 ms. In the 2.5 ms after a step,
+//! speech has at most 0.2 dB more noise than at the lower rate, as a mean in dB over all positions;
+//! the loudest positions have 2 dB more after a step from 40 to 32 kbit/s.
 //!
-//! G.711 has no state, and a codec that begins with none has 15 dB more noise than usual
-//! for the first 2.5 ms. So both ends [`follow`](Encoder::follow) what passes at 64
-//! kbit/s, and when the call comes down to G.726, it goes on as if it had never been at
-//! anything else. Where the other end begins from a reset, so must this one:
-//! [`Encoder::reset`].
+//! G.711 has no state, and a codec that starts from a reset has 15 dB more noise than usual for the
+//! first 2.5 ms. So both ends [`follow`](Encoder::follow) the speech at 64 kbit/s, and when the
+//! call changes to G.726, it continues as if it had never used anything else. If the other end
+//! starts from a reset, so must this one: [`Encoder::reset`].
 //!
 //! ```
 //! use trunkline_media::codec::g711::Law;
@@ -61,24 +58,24 @@ use quantizer::Quantizer;
 use state::State;
 use trunkline_base::Bitrate;
 
-/// The four rates, at two to five bits a sample.
+/// The four rates, at two to five bits per sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rate {
-    /// 16 kbit/s, two bits a sample: 40 bytes in 20 ms.
+    /// 16 kbit/s, two bits per sample: 40 bytes in 20 ms.
     Kbps16,
-    /// 24 kbit/s, three bits a sample: 60 bytes in 20 ms.
+    /// 24 kbit/s, three bits per sample: 60 bytes in 20 ms.
     Kbps24,
-    /// 32 kbit/s, four bits a sample: 80 bytes in 20 ms.
+    /// 32 kbit/s, four bits per sample: 80 bytes in 20 ms.
     Kbps32,
-    /// 40 kbit/s, five bits a sample: 100 bytes in 20 ms.
+    /// 40 kbit/s, five bits per sample: 100 bytes in 20 ms.
     Kbps40,
 }
 
 impl Rate {
-    /// All, from the lowest.
+    /// All rates in ascending order.
     pub const ALL: [Rate; 4] = [Rate::Kbps16, Rate::Kbps24, Rate::Kbps32, Rate::Kbps40];
 
-    /// Bits of one code, 2 to 5.
+    /// Number of bits per code, 2 to 5.
     pub const fn bits(self) -> u32 {
         match self {
             Rate::Kbps16 => 2,
@@ -88,20 +85,19 @@ impl Rate {
         }
     }
 
-    /// Of the codes, without any header.
+    /// Bit rate of the codes, without any header.
     pub const fn bitrate(self) -> Bitrate {
         Bitrate::from_bps(8_000 * self.bits() as u64)
     }
 
-    /// Bytes that the codes of so many samples take. RFC 3551 asks for whole groups of
-    /// eight samples (four at 16 kbit/s, two at 32), which fill their bytes.
+    /// Size of `samples` codes in bytes. RFC 3551 requires whole groups of eight samples (four at
+    /// 16 kbit/s, two at 32), which fill their bytes.
     pub const fn payload_len(self, samples: usize) -> usize {
         (samples * self.bits() as usize).div_ceil(8)
     }
 
-    /// The name in session descriptions (RFC 3551, section 4.5.4). All have dynamic
-    /// payload types: the static 2 has been given up, since both packings were sent under
-    /// it.
+    /// The encoding name in session descriptions (RFC 3551, section 4.5.4). All have dynamic
+    /// payload types: the static type 2 was abandoned, since both packings were sent under it.
     pub const fn encoding_name(self, packing: Packing) -> &'static str {
         match (packing, self) {
             (Packing::Rtp, Rate::Kbps16) => "G726-16",
@@ -116,7 +112,7 @@ impl Rate {
     }
 }
 
-/// Turns G.711 into G.726. See the module's docs for what a change of rate keeps.
+/// Encodes G.711 as G.726. The module's documentation describes what a rate change preserves.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     law: Law,
@@ -126,12 +122,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For one stream, from its beginning.
+    /// Creates an encoder for the start of a stream.
     pub fn new(law: Law, rate: Rate, packing: Packing) -> Encoder {
         Encoder { law, rate, packing, state: State::RESET }
     }
 
-    /// The rate of what is encoded next.
+    /// The rate of the next code.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -141,27 +137,27 @@ impl Encoder {
         self.rate = rate;
     }
 
-    /// Forgets what has been encoded, as G.726 defines its reset; the rate stays.
+    /// Resets the state as defined by G.726; the rate stays.
     pub fn reset(&mut self) {
         self.state = State::RESET;
     }
 
-    /// The code, of [`Rate::bits`] bits, of one G.711 code.
+    /// Encodes one G.711 code; the result has [`Rate::bits`] bits.
     pub fn encode(&mut self, pcm: u8) -> u8 {
         encode(&mut self.state, self.law, self.rate, pcm)
     }
 
-    /// Appends the payload of the G.711 codes `pcm` to `out`: [`Rate::payload_len`] bytes.
-    /// Of a length that doesn't fill its last byte, the remaining bits are zero, and a
-    /// decoder may take them for samples.
+    /// Appends the payload for the G.711 codes `pcm` to `out`: [`Rate::payload_len`] bytes. If the
+    /// codes don't fill the last byte, its remaining bits are zero, and a decoder may take them for
+    /// samples.
     pub fn encode_to(&mut self, pcm: &[u8], out: &mut Vec<u8>) {
         let (packing, bits) = (self.packing, self.rate.bits());
         packing.pack(bits, pcm.iter().map(|&code| self.encode(code)), out);
     }
 
-    /// Takes in what is sent as G.711 itself, so that a later change to G.726 has all
-    /// state. The decoder has to do the same, at the same [`rate`](Encoder::rate): that to
-    /// which the call would change, 40 kbit/s.
+    /// Updates the state with speech that is sent as G.711, so that a later change to G.726 has all
+    /// state. The decoder must do the same at the same [`rate`](Encoder::rate): the one that the
+    /// call would change to, 40 kbit/s.
     pub fn follow(&mut self, pcm: &[u8]) {
         for &code in pcm {
             self.encode(code);
@@ -169,8 +165,8 @@ impl Encoder {
     }
 }
 
-/// Turns G.726 back into G.711. As a [`playout::Decoder`] it gives samples, and silence
-/// for what is missing.
+/// Decodes G.726 to G.711. As a [`playout::Decoder`] it outputs samples, and silence for missing
+/// packets.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     law: Law,
@@ -180,12 +176,12 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For one stream, from its beginning.
+    /// Creates a decoder for the start of a stream.
     pub fn new(law: Law, rate: Rate, packing: Packing) -> Decoder {
         Decoder { law, rate, packing, state: State::RESET }
     }
 
-    /// The rate of what is decoded next.
+    /// The rate of the next code.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -195,16 +191,16 @@ impl Decoder {
         self.rate = rate;
     }
 
-    /// Forgets what has been decoded, as G.726 defines its reset; the rate stays.
+    /// Resets the state as defined by G.726; the rate stays.
     pub fn reset(&mut self) {
         self.state = State::RESET;
     }
 
-    /// The G.711 code of one code. Bits above [`Rate::bits`] are passed over.
+    /// Decodes one code to G.711. Bits above [`Rate::bits`] are ignored.
     ///
-    /// It is the one that an encoder of the same state would give this code again, where
-    /// there is one: so a call that goes through several pairs of G.711 and G.726 loses no
-    /// more than it does through the first (G.726's synchronous coding adjustment).
+    /// The result is the G.711 code that an encoder in the same state would turn into this code
+    /// again, if there is one: so a call that passes several pairs of G.711 and G.726 loses no more
+    /// than in the first (G.726's synchronous coding adjustment).
     pub fn decode(&mut self, code: u8) -> u8 {
         let quantizer = Quantizer::of(self.rate);
         let code = code & ((1 << quantizer.bits) - 1);
@@ -221,14 +217,14 @@ impl Decoder {
         }
     }
 
-    /// Appends the G.711 codes of a payload to `out`: as many as there are whole codes,
-    /// which is at most four for a byte.
+    /// Appends the G.711 codes of a payload to `out`: one for each whole code, at most four per
+    /// byte.
     pub fn decode_to(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         let codes = self.packing.unpack(self.rate.bits(), payload);
         out.extend(codes.map(|code| self.decode(code)));
     }
 
-    /// Takes in what has come as G.711 itself: see [`Encoder::follow`].
+    /// Updates the state with speech received as G.711: see [`Encoder::follow`].
     pub fn follow(&mut self, pcm: &[u8]) {
         for &code in pcm {
             encode(&mut self.state, self.law, self.rate, code);
@@ -236,7 +232,7 @@ impl Decoder {
     }
 }
 
-/// Without concealment: a missing frame is silence, and the state waits.
+/// Decodes without concealment: a missing frame is silence, and the state stays as it is.
 impl playout::Decoder for Decoder {
     fn decode(&mut self, payload: &[u8], frame: &mut [i16]) {
         frame.fill(0);
@@ -259,14 +255,14 @@ fn encode(state: &mut State, law: Law, rate: Rate, pcm: u8) -> u8 {
     code
 }
 
-/// A G.711 code as a sample of 14 bits (EXPAND).
+/// Expands a G.711 code to a 14-bit sample (EXPAND).
 fn expand(law: Law, pcm: u8) -> i32 {
     i32::from(law.decode(pcm) >> 2)
 }
 
-/// The G.711 code of a sample of a 14-bit scale (COMPRESS). G.726 cuts magnitudes off,
-/// where G.711's µ-law encoder has one's complements; and it keeps 15 bits of them, so
-/// that −32,768, which only senseless codes lead to, has none.
+/// Compresses a sample on a 14-bit scale to G.711 (COMPRESS). G.726 truncates magnitudes, where
+/// G.711's µ-law encoder uses one's complements; and it keeps 15 bits of them, so −32,768, which
+/// only invalid codes lead to, has no magnitude.
 fn compress(law: Law, sample: i16) -> u8 {
     let loud = sample.saturating_mul(4);
     match (law, sample) {
@@ -277,7 +273,8 @@ fn compress(law: Law, sample: i16) -> u8 {
     }
 }
 
-/// Splits a G.711 code into whether it is negative and its magnitude, 0 to 127; and back.
+/// Splits a G.711 code into its sign (true if negative) and magnitude, 0 to 127; `join` is the
+/// inverse.
 fn split(law: Law, pcm: u8) -> (bool, u8) {
     let plain = match law {
         Law::A => pcm ^ 0xd5,
@@ -294,12 +291,12 @@ fn join(law: Law, negative: bool, magnitude: u8) -> u8 {
     }
 }
 
-/// The next code upwards, or the same at the upper end.
+/// The next higher code, or the same at the upper end.
 fn next_higher(law: Law, pcm: u8) -> u8 {
     step(law, pcm, false)
 }
 
-/// The next code downwards, or the same at the lower end.
+/// The next lower code, or the same at the lower end.
 fn next_lower(law: Law, pcm: u8) -> u8 {
     step(law, pcm, true)
 }
@@ -308,7 +305,7 @@ fn step(law: Law, pcm: u8, down: bool) -> u8 {
     match split(law, pcm) {
         (negative, magnitude) if negative == down => join(law, negative, (magnitude + 1).min(0x7f)),
         (_, 0) => {
-            // µ-law has two zeros: beyond one is what is beyond the other.
+            // µ-law has two zeros: stepping past one skips the other.
             let magnitude = if law == Law::Mu { 1 } else { 0 };
             join(law, down, magnitude)
         }

@@ -1,11 +1,11 @@
-//! Playout whose delay follows the network, for a call that is going on.
+//! Playout with a delay that follows the network, for a call in progress.
 //!
-//! Each talkspurt is played at the delay in which a given share of the packets
-//! before it came: the quantile of a histogram, as Moon, Kurose and Towsley,
-//! *Packet audio playout delay adjustment: performance bounds and algorithms*,
-//! Multimedia Systems 6(1), 1998, without their detection of delay spikes.
+//! Each talkspurt is played at the delay within which a given share of the packets before it
+//! arrived: the quantile of a histogram, as in Moon, Kurose and Towsley, *Packet audio playout
+//! delay adjustment: performance bounds and algorithms*, Multimedia Systems 6(1), 1998, without
+//! their detection of delay spikes.
 //!
-//! How far it is from the best that could have been:
+//! The distance to the best possible playout:
 //!
 //! ```
 //! use core::time::Duration;
@@ -36,23 +36,22 @@ use trunkline_base::Time;
 
 use super::optimal::Packet;
 
-/// What an adaptive playout aims at.
+/// Target of an adaptive playout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// The share of packets that are to come in time, 0 to 1; a value outside
-    /// is taken as the nearer end, NaN as 1.
+    /// The share of packets that should arrive in time, 0 to 1; other values are clamped, NaN
+    /// counts as 1.
     pub quantile: f64,
-    /// How many of the latest packets count, at least 1. Memory is 32 bytes
-    /// for each.
+    /// Number of latest packets that count, at least 1. Each takes 32 bytes of memory.
     pub window: usize,
-    /// The least delay while too few packets have come to know the quantile,
-    /// 1 / (1 − quantile) or a full window.
+    /// Minimum delay until enough packets have arrived to know the quantile: 1 / (1 − quantile), or
+    /// a full window.
     pub initial: Duration,
 }
 
 impl Default for Config {
-    /// 99 % of the latest 10,000 packets, 200 s of speech in packets of 20 ms;
-    /// 100 ms to begin with.
+    /// 99 % of the latest 10,000 packets, 200 s of speech in packets of 20 ms; an initial delay of
+    /// 100 ms.
     fn default() -> Config {
         Config { quantile: 0.99, window: 10_000, initial: super::DEADLINE }
     }
@@ -62,13 +61,13 @@ impl Default for Config {
 #[derive(Debug, Clone)]
 pub struct Adaptive {
     config: Config,
-    /// Delays of the latest packets, the oldest first.
+    /// Delays of the latest packets, oldest first.
     delays: VecDeque<Duration>,
     scratch: Vec<Duration>,
 }
 
 impl Adaptive {
-    /// A call of which nothing has arrived.
+    /// Creates a playout for a call to which nothing has arrived.
     pub fn new(config: Config) -> Adaptive {
         let share = config.quantile;
         let quantile = if share.is_nan() { 1.0 } else { share.clamp(0.0, 1.0) };
@@ -76,9 +75,8 @@ impl Adaptive {
         Adaptive { config, delays: VecDeque::new(), scratch: Vec::new() }
     }
 
-    /// Takes the delay of a packet that has arrived, in time or not, from when
-    /// it was ready to be sent; if the clocks differ, see
-    /// [`RelativeDelay`](super::RelativeDelay).
+    /// Records the delay of an arrived packet, in time or not, measured from when it was ready to
+    /// be sent; if the clocks differ, see [`RelativeDelay`](super::RelativeDelay).
     pub fn observe(&mut self, delay: Duration) {
         if self.delays.len() == self.config.window {
             self.delays.pop_front();
@@ -86,8 +84,8 @@ impl Adaptive {
         self.delays.push_back(delay);
     }
 
-    /// The delay for a talkspurt that begins now, network and wait together:
-    /// each packet is played this long after it was ready to be sent.
+    /// The delay for a talkspurt that begins now, in the network and the buffer together: each
+    /// packet is played this long after it was ready to be sent.
     pub fn delay(&mut self) -> Duration {
         let Config { quantile, window, initial } = self.config;
         let known = self.delays.len();
@@ -103,12 +101,12 @@ impl Adaptive {
     }
 }
 
-/// The delays that an adaptive playout would have chosen for a call, one for
-/// each talkspurt of which a packet came.
+/// The delays that an adaptive playout would have chosen for a call, one for each talkspurt with an
+/// arrived packet.
 ///
-/// Takes each packet and when it was ready to be sent, in any order. A
-/// talkspurt's delay is settled when the first of its packets arrives, from
-/// what has arrived by then, that packet included.
+/// Takes each packet with the time at which it was ready to be sent, in any order. A talkspurt's
+/// delay is chosen when the first of its packets arrives, from the arrivals up to then, including
+/// that packet.
 pub fn replay(
     packets: impl IntoIterator<Item = (Time, Packet)>,
     config: Config,
@@ -140,7 +138,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Packets of these delays, 20 ms apart, 10 in each talkspurt.
+    /// Packets with these delays, 20 ms apart, 10 in each talkspurt.
     fn sent(delays: &[Option<u64>]) -> Vec<(Time, Packet)> {
         let packet = |(i, delay): (u32, &Option<u64>)| {
             let packet = Packet { talkspurt: i / 10, delay: delay.map(ms) };
@@ -230,7 +228,7 @@ mod tests {
             let all = sent(&delays);
             let cut = cut.min(all.len() - 1);
             let now = all[cut].0;
-            // What arrives before a later packet is even sent cannot depend on it.
+            // Arrivals before a later packet is even sent cannot depend on it.
             let settled = replay(all[..cut].iter().copied(), config);
             let whole = replay(all.iter().copied(), config);
             for (talkspurt, delay) in settled {

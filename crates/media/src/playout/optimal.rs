@@ -1,24 +1,21 @@
 //! The best playout that a call could have had.
 //!
-//! A receiver that adapts may change its delay between talkspurts, when nobody
-//! hears it, so that a call has one delay per talkspurt. [`optimal`] chooses
-//! all of them together, knowing the whole call, such that the reduced
-//! E-model's R is greatest: no playout does better, and what is left is the
-//! network's doing. Balan, Eggert, Niccolini and Brunner 2007, §III-E, judge
-//! transports by it, after Moon, Kurose and Towsley, *Packet audio playout
-//! delay adjustment: performance bounds and algorithms*, Multimedia Systems
-//! 6(1), 1998. Those find the least mean delay for each number of drops by
-//! dynamic programming; R alone is found sooner, as `corners.rs` proves, and
-//! the tests compare both.
+//! An adaptive receiver may change its delay between talkspurts, where the change is inaudible, so
+//! a call has one delay per talkspurt. [`optimal`] chooses all of them together, with knowledge of
+//! the whole call, so as to maximise R of the reduced E-model: no playout does better, and any
+//! remaining impairment is due to the network. Balan, Eggert, Niccolini and Brunner 2007, §III-E,
+//! judge transports by it, after Moon, Kurose and Towsley, *Packet audio playout delay adjustment:
+//! performance bounds and algorithms*, Multimedia Systems 6(1), 1998. They find the smallest mean
+//! delay for each number of drops by dynamic programming; R alone is found faster, as `corners.rs`
+//! proves, and the tests compare both.
 //!
-//! Id is the mean over the packets that are played, each at the mouth-to-ear
-//! delay of its talkspurt; the share missed, which gives Ie, counts packets
-//! that never came and packets dropped because they came too late.
+//! Id is the mean over the played packets, each at the mouth-to-ear delay of its talkspurt; the
+//! share missed, which gives Ie, counts lost packets and packets dropped because they arrived too
+//! late.
 //!
-//! Where the delay falls from one talkspurt to the next by more than the pause
-//! between them, the two overlap, which no receiver could play. That is not
-//! forbidden here, so R is an upper bound and not always one that can be
-//! reached.
+//! If the delay falls from one talkspurt to the next by more than the pause between them, the two
+//! overlap, which no receiver could play. That is not forbidden here, so R is an upper bound and
+//! not always reachable.
 
 mod corners;
 #[cfg(test)]
@@ -30,71 +27,68 @@ use std::collections::BTreeMap;
 use crate::quality::reduced::{self, Codec, Rating};
 use corners::Choice;
 
-/// What became of one packet on its way to the receiver.
+/// Arrival of one packet at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// The talkspurt it belongs to.
+    /// The talkspurt that the packet belongs to.
     pub talkspurt: u32,
-    /// From when it was ready to be sent to its arrival, time in the sender's
-    /// buffer included; none if it never came, be it lost by the network or
-    /// refused by the sender's buffer.
+    /// Time from when the packet was ready to be sent to its arrival, including time in the
+    /// sender's buffer; `None` if it never arrived, because the network lost it or the sender's
+    /// buffer rejected it.
     pub delay: Option<Duration>,
 }
 
-/// How one talkspurt is played.
+/// Playout of one talkspurt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Played {
     /// The number of the talkspurt.
     pub talkspurt: u32,
-    /// From when a packet was ready to be sent to its playout: the network's
-    /// delay and the wait in the playout buffer together. A packet that took
-    /// exactly this long is still played. None if no packet of it is played.
+    /// Time from when a packet was ready to be sent to its playout: the network's delay and the
+    /// wait in the playout buffer together. A packet that took exactly this long is still played.
+    /// `None` if none of its packets is played.
     pub delay: Option<Duration>,
-    /// How many of its packets are played.
+    /// Number of packets played.
     pub played: usize,
-    /// Packets that came, but too late.
+    /// Packets that arrived too late.
     pub dropped: usize,
-    /// Packets that never came.
+    /// Packets that never arrived.
     pub lost: usize,
 }
 
-/// How a call is played, and what a listener would say of it.
+/// Playout of a call, and its rating.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// R and the shares that delay and loss have in it. Id is 0 if nothing is
-    /// played.
+    /// R, and the impairments by delay and loss in it. Id is 0 if nothing is played.
     pub rating: Rating,
     /// The talkspurts, in the order of their numbers.
     pub talkspurts: Vec<Played>,
 }
 
 impl Outcome {
-    /// How many packets of the call are played.
+    /// Number of packets of the call that are played.
     pub fn played(&self) -> usize {
         self.talkspurts.iter().map(|t| t.played).sum()
     }
 
-    /// Packets that came, but too late.
+    /// Number of packets that arrived too late.
     pub fn dropped(&self) -> usize {
         self.talkspurts.iter().map(|t| t.dropped).sum()
     }
 
-    /// Packets that never came.
+    /// Number of packets that never arrived.
     pub fn lost(&self) -> usize {
         self.talkspurts.iter().map(|t| t.lost).sum()
     }
 }
 
-/// Plays the call with the best delay for each talkspurt. `fixed` is what the
-/// mouth-to-ear delay has on top of network and playout, such as filling a
-/// packet. None for a call without packets.
+/// Plays the call with the best delay for each talkspurt. `fixed` is the mouth-to-ear delay in
+/// addition to network and playout, such as filling a packet. `None` for a call without packets.
 ///
-/// The order of the packets does not matter. γ2 and γ3 of the codec must not
-/// be negative. Where several playouts are equally good, any of them.
+/// The order of the packets does not matter. γ2 and γ3 of the codec must not be negative. If
+/// several playouts are equally good, any of them may be returned.
 ///
-/// R is never less than that of silence, 94.2 − γ1 − γ2 ln(1 + γ3), because
-/// dropping everything is a playout too and has no delay: 11.0 with
-/// [`Codec::G711`], less than 0 with [`Codec::G729`].
+/// R is never less than that of silence, 94.2 − γ1 − γ2 ln(1 + γ3), because dropping everything is
+/// a playout too and has no delay: 11.0 with [`Codec::G711`], less than 0 with [`Codec::G729`].
 ///
 /// Takes time proportional to n log n for n packets.
 pub fn optimal(
@@ -109,9 +103,9 @@ pub fn optimal(
     outcome(&talkspurts, |_| delays.next().flatten(), fixed, codec)
 }
 
-/// Plays the call with these delays, one for each talkspurt, counted as in
-/// [`Played::delay`]; none plays no packet of the talkspurt. `fixed` is what
-/// the mouth-to-ear delay has on top of them. None for a call without packets.
+/// Plays the call with these delays, one for each talkspurt, measured as in [`Played::delay`];
+/// `None` plays no packet of the talkspurt. `fixed` is the mouth-to-ear delay in addition to them.
+/// `None` for a call without packets.
 ///
 /// The order of the packets does not matter.
 pub fn play(
@@ -126,7 +120,7 @@ pub fn play(
 /// The packets of one talkspurt.
 #[derive(Debug, Default)]
 struct Arrivals {
-    /// Of those that came, shortest first.
+    /// Delays of the packets that arrived, shortest first.
     delays: Vec<Duration>,
     lost: usize,
 }
@@ -147,9 +141,8 @@ impl Arrivals {
         talkspurts
     }
 
-    /// All delays worth a thought, those that play fewest packets first: none,
-    /// and the delays of its packets, since between two of them a shorter delay
-    /// plays the same packets.
+    /// All delays worth considering, in ascending order of packets played: none, and the delays of
+    /// its packets, since between two of them a shorter delay plays the same packets.
     fn choices(&self, fixed: Duration) -> Vec<Choice> {
         let mut choices = vec![Choice::SILENCE];
         for (i, &delay) in self.delays.iter().enumerate() {
@@ -163,7 +156,7 @@ impl Arrivals {
     }
 }
 
-/// Asks for the delays in the order of the talkspurts.
+/// Plays the call; requests the delays in the order of the talkspurts.
 fn outcome(
     talkspurts: &BTreeMap<u32, Arrivals>,
     mut delay: impl FnMut(u32) -> Option<Duration>,

@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use libm::{atan2, cos, exp, log2, log10, pow, sqrt};
 
-/// The input parameters, G.107 Table 2. Outside their permitted ranges the
-/// formulas still give a number, but nobody has tested what it means.
+/// The input parameters, G.107 Table 2. Outside their permitted ranges the formulas still give a
+/// number, but its meaning is untested.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
     /// SLR, send loudness rating: 0 to 18 dB.
@@ -87,19 +87,19 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// With this mouth-to-ear delay, the same both ways: T = Ta = Tr/2, as
-    /// holds for packet networks without echo on the way.
+    /// Sets this mouth-to-ear delay, the same in both directions: T = Ta = Tr/2, as holds for
+    /// packet networks without echo in between.
     pub fn with_delay(self, one_way: Duration) -> Parameters {
         let ms = one_way.as_secs_f64() * 1e3;
         Parameters { t: ms, ta: ms, tr: 2.0 * ms, ..self }
     }
 
-    /// With this codec's impairment.
+    /// Sets this codec's impairment.
     pub fn with_codec(self, codec: Codec) -> Parameters {
         Parameters { ie: codec.ie, bpl: codec.bpl, ..self }
     }
 
-    /// With this share of packets missed, 0 to 1, in bursts of this ratio.
+    /// Sets the share of packets missed, 0 to 1, and their burst ratio.
     pub fn with_loss(self, share: f64, burst_r: f64) -> Parameters {
         Parameters { ppl: 100.0 * share, burst_r, ..self }
     }
@@ -123,7 +123,7 @@ impl Codec {
     pub const G711_PLC: Codec = Codec { ie: 0.0, bpl: 25.1 };
 }
 
-/// A rating and what it is made of: R = Ro − Is − Id − Ie,eff + A (7-1).
+/// A rating and its components: R = Ro − Is − Id − Ie,eff + A (7-1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rating {
     /// Ro, basic signal-to-noise ratio.
@@ -134,9 +134,9 @@ pub struct Rating {
     pub id: f64,
     /// Ie,eff, impairment by codec and packet loss.
     pub ie_eff: f64,
-    /// A, advantage.
+    /// A, the advantage factor.
     pub a: f64,
-    /// R.
+    /// R, the resulting rating.
     pub r: f64,
 }
 
@@ -147,7 +147,7 @@ impl Rating {
     }
 }
 
-/// Rates a connection.
+/// Rates a connection from its parameters.
 pub fn rate(p: &Parameters) -> Rating {
     let no = noise(p);
     let ro = 15.0 - 1.5 * (p.slr + no); // (7-2)
@@ -168,13 +168,13 @@ fn noise(p: &Parameters) -> f64 {
     10.0 * log10([p.nc, nos, nor, nfo].iter().map(|n| pow(10.0, n / 10.0)).sum())
 }
 
-/// Iolr, too quiet a connection (7-9, 7-10).
+/// Iolr, impairment by too quiet a connection (7-9, 7-10).
 fn loudness(p: &Parameters, no: f64) -> f64 {
     let x = (p.slr + p.rlr + 0.2 * (64.0 + no - p.rlr)) / 8.0;
     20.0 * (root_one_plus(x, 8.0) - x)
 }
 
-/// Ist, sidetone that is not the best (7-11, 7-12).
+/// Ist, impairment by a non-optimal sidetone (7-11, 7-12).
 fn sidetone(p: &Parameters) -> f64 {
     let stmro =
         -10.0 * log10(pow(10.0, -p.stmr / 10.0) + exp(-p.t / 4.0) * pow(10.0, -p.telr / 10.0));
@@ -184,7 +184,7 @@ fn sidetone(p: &Parameters) -> f64 {
         + 29.0
 }
 
-/// Iq, quantizing distortion (7-13 to 7-16).
+/// Iq, impairment by quantizing distortion (7-13 to 7-16).
 fn quantizing(p: &Parameters, ro: f64) -> f64 {
     let q = 37.0 - 15.0 * log10(p.qdu);
     let g = 1.07 + 0.258 * q + 0.0602 * sq(q);
@@ -193,7 +193,7 @@ fn quantizing(p: &Parameters, ro: f64) -> f64 {
     15.0 * log10(1.0 + pow(10.0, y) + pow(10.0, z))
 }
 
-/// Idte, talker echo (7-18 to 7-24).
+/// Idte, impairment by talker echo (7-18 to 7-24).
 fn talker_echo(p: &Parameters, no: f64, ist: f64) -> f64 {
     let mut terv =
         p.telr - 40.0 * log10((1.0 + p.t / 10.0) / (1.0 + p.t / 150.0)) + 6.0 * exp(-0.3 * sq(p.t));
@@ -208,15 +208,15 @@ fn talker_echo(p: &Parameters, no: f64, ist: f64) -> f64 {
     if p.stmr > 20.0 { sqrt(sq(idte) + sq(ist)) } else { idte }
 }
 
-/// Idle, listener echo (7-25, 7-26).
+/// Idle, impairment by listener echo (7-25, 7-26).
 fn listener_echo(p: &Parameters, ro: f64) -> f64 {
     let rle = 10.5 * (p.wepl + 7.0) * pow(p.tr + 1.0, -0.25);
     let half = (ro - rle) / 2.0;
     half + sqrt(sq(half) + 169.0)
 }
 
-/// Idd, too long a delay even without echo (7-27, 7-28), with the default
-/// delay sensitivity: sT = 1, mT = 100 ms.
+/// Idd, impairment by too long a delay even without echo (7-27, 7-28), with the default delay
+/// sensitivity: sT = 1, mT = 100 ms.
 fn absolute_delay(ta: f64) -> f64 {
     if ta <= 100.0 {
         return 0.0;
@@ -225,7 +225,7 @@ fn absolute_delay(ta: f64) -> f64 {
     25.0 * (root_one_plus(x, 6.0) - 3.0 * root_one_plus(x / 3.0, 6.0) + 2.0)
 }
 
-/// Ie,eff, codec and packet loss (7-29).
+/// Ie,eff, impairment by codec and packet loss (7-29).
 fn equipment(p: &Parameters) -> f64 {
     if p.ppl <= 0.0 {
         return p.ie;
@@ -233,7 +233,7 @@ fn equipment(p: &Parameters) -> f64 {
     p.ie + (95.0 - p.ie) * p.ppl / (p.ppl / p.burst_r + p.bpl)
 }
 
-/// (1 + x^n)^(1/n).
+/// Computes (1 + x^n)^(1/n).
 fn root_one_plus(x: f64, n: f64) -> f64 {
     pow(1.0 + pow(x, n), 1.0 / n)
 }
@@ -244,8 +244,8 @@ fn sq(x: f64) -> f64 {
 
 /// The mean opinion score of a rating, 1 to 4.5 (B-4).
 ///
-/// Below R = 6.5 the Recommendation's cubic dips under 1, the lowest score
-/// there is; it is held at 1.
+/// Below R = 6.5 the Recommendation's cubic falls below 1, the lowest possible score; the result is
+/// clamped to 1.
 pub fn mos(r: f64) -> f64 {
     if r <= 0.0 {
         return 1.0;
@@ -256,8 +256,8 @@ pub fn mos(r: f64) -> f64 {
     (1.0 + 0.035 * r + r * (r - 60.0) * (100.0 - r) * 7e-6).max(1.0)
 }
 
-/// The rating of a mean opinion score: 6.5 to 100 (G.107 Appendix I). Scores
-/// outside 1 to 4.5 are taken as the nearer end.
+/// The rating of a mean opinion score: 6.5 to 100 (G.107 Appendix I). Scores outside 1 to 4.5 are
+/// clamped.
 pub fn r(mos: f64) -> f64 {
     let m = mos.clamp(1.0, 4.5);
     let h = atan2(
@@ -267,10 +267,9 @@ pub fn r(mos: f64) -> f64 {
     20.0 / 3.0 * (8.0 - sqrt(226.0) * cos(h + core::f64::consts::FRAC_PI_3))
 }
 
-/// BurstR of a call, one flag per packet, true if missed: the mean length of
-/// the bursts over 1/(1−p), their mean length if the same share p were lost
-/// independently (G.107 §7.5). About 1 for independent loss; 1 if nothing was
-/// lost, or everything.
+/// BurstR of a call, from one flag per packet, true if missed: the mean length of the bursts over
+/// 1/(1−p), their mean length if the same share p were lost independently (G.107 §7.5). About 1 for
+/// independent loss; 1 if nothing was lost, or everything.
 pub fn burst_ratio(lost: impl IntoIterator<Item = bool>) -> f64 {
     let (mut packets, mut missed, mut bursts) = (0u64, 0u64, 0u64);
     let mut before = false;
@@ -283,8 +282,8 @@ pub fn burst_ratio(lost: impl IntoIterator<Item = bool>) -> f64 {
     burst_ratio_of(packets, missed, bursts)
 }
 
-/// BurstR of `packets` of which so many were missed, in so many runs; 1 where
-/// none or all were.
+/// BurstR of `packets` packets, of which `missed` were missed in `bursts` runs; 1 if none or all
+/// were missed.
 pub fn burst_ratio_of(packets: u64, missed: u64, bursts: u64) -> f64 {
     if missed == 0 || missed >= packets || bursts == 0 {
         return 1.0;
@@ -325,9 +324,8 @@ mod tests {
         assert_eq!(loss(Codec { ie: 11.0, bpl: 0.0 }, 0.0, 1.0), 11.0);
     }
 
-    /// Cole and Rosenbluth fitted Id over the same defaults by two straight
-    /// lines (2001, "Voice over IP performance monitoring"): an
-    /// independent reading of the delay formulas.
+    /// Cole and Rosenbluth fitted Id over the same defaults by two straight lines (2001, "Voice
+    /// over IP performance monitoring"): an independent check of the delay formulas.
     #[test]
     fn delay_follows_the_published_fit() {
         for ms in (0..=400).step_by(10) {
@@ -401,7 +399,7 @@ mod tests {
         // 10 % lost, in runs of four: 4 × 0.9.
         let runs = (0..400).map(|i| i % 40 < 4);
         near(burst_ratio(runs), 3.6, 1e-9);
-        // Every tenth: more regular than chance.
+        // Every tenth packet: more regular than independent loss.
         near(burst_ratio((0..400).map(|i| i % 10 == 0)), 0.9, 1e-9);
         assert_eq!(burst_ratio([]), 1.0);
         assert_eq!(burst_ratio([false; 9]), 1.0);

@@ -1,14 +1,13 @@
-//! PESQ, ITU-T P.862 (02/2001): how much worse a recording sounds than its
-//! original, and P.862.1 (11/2003), which puts that on the scale of a mean
-//! opinion score.
+//! PESQ, ITU-T P.862 (02/2001): how much worse a recording sounds than its original, and P.862.1
+//! (11/2003), which maps that to the scale of a mean opinion score.
 //!
-//! The model itself is crate `pesq`, at 8 kHz. What it is not made for is
-//! refused here: handed silence, it would find nothing wrong (4.5). Level and
-//! delay don't count: it evens them out. It was validated on 8 to 20 seconds of
-//! speech with pauses; use [`segments`] for more.
+//! The model itself is crate `pesq`, at 8 kHz. Input that it is not made for is rejected here: for
+//! silence, it would find nothing wrong (4.5). Level and delay have no influence, as the model
+//! evens them out. It was validated on 8 to 20 seconds of speech with pauses; use [`segments`] for
+//! longer recordings.
 //!
-//! The last digits may differ between machines, since its Fourier transform
-//! uses whatever instructions there are.
+//! The last digits may differ between machines, since its Fourier transform uses the available
+//! instructions.
 
 use core::fmt;
 use core::ops::Range;
@@ -18,23 +17,23 @@ use trunkline_base::stats::quantile;
 
 use crate::audio::RATE;
 
-/// The segment of Amir et al. 2005, §II-C: about a sentence.
+/// Segment length of Amir et al. 2005, §II-C: about a sentence.
 pub const SEGMENT: Duration = Duration::from_secs(12);
-/// What the model needs at least: 250 ms.
+/// Minimum length that the model needs, in samples: 250 ms.
 pub const MIN_SAMPLES: usize = RATE as usize / 4;
 
-/// What PESQ says of a recording.
+/// PESQ scores of a recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// The raw score of P.862: −0.5 (worst) to 4.5 (no difference). This is
-    /// the scale of Amir et al. 2005; 4.0 is the quality of a telephone network.
+    /// The raw score of P.862: −0.5 (worst) to 4.5 (no difference). This is the scale of Amir et
+    /// al. 2005; 4.0 is the quality of a telephone network.
     pub raw: f64,
     /// MOS-LQO, the listening quality that P.862.1 maps it to: 1.0 to 4.55.
     pub mos_lqo: f64,
 }
 
 impl Score {
-    /// For speech of which nothing arrived, where the model has no answer.
+    /// The score for speech that is lost completely, for which the model has no result.
     pub const LOWEST: Score = Score { raw: -0.5, mos_lqo: 1.016_844 };
 
     fn new(raw: f64) -> Score {
@@ -42,17 +41,17 @@ impl Score {
     }
 }
 
-/// P.862.1, equation 1, which is fitted to raw scores of −0.5 to 4.5.
+/// Maps a raw score by P.862.1, equation 1, which is fitted to raw scores of −0.5 to 4.5.
 pub fn mos_lqo(raw: f64) -> f64 {
     0.999 + (4.999 - 0.999) / (1.0 + libm::exp(-1.4945 * raw + 4.6607))
 }
 
-/// One of the two recordings.
+/// The two recordings of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The original.
+    /// The recording before transmission.
     Reference,
-    /// What was heard of it.
+    /// The recording as heard.
     Degraded,
 }
 
@@ -65,38 +64,38 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Recordings that PESQ cannot compare.
+/// Reasons why PESQ cannot compare two recordings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PesqError {
-    /// Not of equal length, so not aligned by construction either.
+    /// The lengths differ, so the recordings cannot be aligned.
     #[error(
         "the reference has {reference} samples and the degraded recording {degraded}: cut both to the same length, beginning with the same word"
     )]
     Length {
-        /// Samples.
+        /// Length of the reference, in samples.
         reference: usize,
-        /// Samples.
+        /// Length of the degraded recording, in samples.
         degraded: usize,
     },
-    /// Shorter than 250 ms.
+    /// The recordings are shorter than 250 ms.
     #[error(
         "{samples} samples are too short for PESQ, which needs {MIN_SAMPLES} at the least and 8 s to be trusted: take a longer recording"
     )]
     TooShort {
-        /// What there is.
+        /// Length of the recordings, in samples.
         samples: usize,
     },
-    /// All samples are 0.
+    /// All samples of this recording are 0.
     #[error("the {0} recording is silent: PESQ can only compare speech; is it the right file?")]
     Silent(Signal),
-    /// Too little speech to find: less than about 300 ms.
+    /// Too little speech was found: less than about 300 ms.
     #[error(
         "there is no speech to be found in the recordings: take a part in which someone speaks for a second or more"
     )]
     NoSpeech,
 }
 
-/// Compares 8 kHz recordings of the same length.
+/// Compares two 8 kHz recordings of the same length.
 pub fn score(reference: &[i16], degraded: &[i16]) -> Result<Score, PesqError> {
     check(reference, degraded)?;
     for (signal, pcm) in [(Signal::Reference, reference), (Signal::Degraded, degraded)] {
@@ -119,15 +118,13 @@ fn check(reference: &[i16], degraded: &[i16]) -> Result<(), PesqError> {
     if samples < MIN_SAMPLES { Err(PesqError::TooShort { samples }) } else { Ok(()) }
 }
 
-/// Compares long 8 kHz recordings piece by piece: equal pieces whose length is
-/// as near to `length` as a whole number of them allows; one if they are
-/// shorter.
+/// Compares long 8 kHz recordings in pieces: equal pieces whose length is as near to `length` as a
+/// whole number of them allows; a single one for shorter recordings.
 ///
-/// A piece in which the reference is silent has no score. One in which nothing
-/// is heard of its speech has the lowest, [`Score::LOWEST`]: an outage must not
-/// raise the average. Pauses within a piece hardly matter, as PESQ weighs
-/// frames by their loudness, but a piece of little speech in much silence
-/// stands or falls with few packets.
+/// A piece with a silent reference has no score. One whose speech is lost completely has the
+/// lowest, [`Score::LOWEST`]: an outage must not raise the average. Pauses within a piece hardly
+/// matter, as PESQ weights frames by their loudness, but the score of a piece with little speech in
+/// much silence depends on a few packets.
 pub fn segments(
     reference: &[i16],
     degraded: &[i16],
@@ -139,7 +136,7 @@ pub fn segments(
         .collect()
 }
 
-/// Ranges of samples, each about `length` long and of [`MIN_SAMPLES`] at least.
+/// Ranges of samples, each about `length` long and at least [`MIN_SAMPLES`].
 fn pieces(samples: usize, length: Duration) -> impl Iterator<Item = Range<usize>> {
     let length = (length.as_secs_f64() * f64::from(RATE)).max(MIN_SAMPLES as f64);
     let most = (samples / MIN_SAMPLES).max(1);
@@ -151,7 +148,7 @@ fn segment(reference: &[i16], degraded: &[i16]) -> Result<Option<Score>, PesqErr
     match score(reference, degraded) {
         Ok(score) => Ok(Some(score)),
         Err(PesqError::Silent(Signal::Reference)) => Ok(None),
-        // Whose fault is it? A reference with speech resembles itself.
+        // A reference with speech resembles itself; if it doesn't, the reference is at fault.
         Err(PesqError::Silent(Signal::Degraded) | PesqError::NoSpeech) => {
             match score(reference, reference) {
                 Err(PesqError::NoSpeech) => Ok(None),
@@ -162,19 +159,18 @@ fn segment(reference: &[i16], degraded: &[i16]) -> Result<Option<Score>, PesqErr
     }
 }
 
-/// The pieces of one or more calls, in figures.
+/// Statistics over the pieces of one or more calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many pieces had a score.
+    /// Number of pieces with a score.
     pub segments: usize,
-    /// Their mean, each scale by itself.
+    /// Their mean, on each scale separately.
     pub mean: Score,
-    /// Their 5th percentile: the smallest score that at least one in twenty
-    /// does not exceed.
+    /// Their 5th percentile: the smallest score that at least one in twenty does not exceed.
     pub p5: Score,
 }
 
-/// Sums up scores; none if there is none.
+/// Summarizes scores; `None` if there are none.
 pub fn summarize(scores: impl IntoIterator<Item = Option<Score>>) -> Option<Summary> {
     let mut scores: Vec<Score> = scores.into_iter().flatten().collect();
     scores.sort_by(|a, b| a.raw.total_cmp(&b.raw));
@@ -191,7 +187,7 @@ pub fn summarize(scores: impl IntoIterator<Item = Option<Score>>) -> Option<Summ
 mod tests {
     use super::*;
 
-    /// Two seconds: syllables of a buzzing voice and pauses between them.
+    /// Two seconds of synthetic speech: syllables of a buzzing voice, with pauses between them.
     fn speech() -> Vec<i16> {
         let voice = |n: usize| {
             let harmonics =
@@ -292,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_mapping_is_p_862_1s() {
-        // By hand: e^4.6607 = 105.71; e^−2.06455 = 0.12687; e^0.1772 = 1.1939.
+        // Worked out by hand: e^4.6607 = 105.71; e^−2.06455 = 0.12687; e^0.1772 = 1.1939.
         for (raw, mos) in [(0.0, 1.036), (4.5, 4.549), (3.0, 2.822)] {
             assert!((mos_lqo(raw) - mos).abs() < 1e-3, "{raw}: {}", mos_lqo(raw));
         }

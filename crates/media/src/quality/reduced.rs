@@ -1,10 +1,9 @@
-//! The E-model reduced to what a packet network does: delay and loss.
+//! The E-model reduced to the effects of a packet network: delay and loss.
 //!
-//! Cole and Rosenbluth, *Voice over IP Performance Monitoring*, ACM SIGCOMM
-//! Computer Communication Review 31(2), 2001, pp. 9–24: G.107 at its default
-//! values, with straight lines and a logarithm fitted to what depends on the
-//! network. Use it to compare with papers that do; [`super::emodel`] is the
-//! Recommendation itself, in its later edition, and knows burstiness.
+//! Cole and Rosenbluth, *Voice over IP Performance Monitoring*, ACM SIGCOMM Computer Communication
+//! Review 31(2), 2001, pp. 9–24: G.107 at its default values, with straight lines and a logarithm
+//! fitted to the terms that depend on the network. Use it to compare with papers that do;
+//! [`super::emodel`] is the Recommendation itself, in its later edition, and includes burstiness.
 
 use core::time::Duration;
 
@@ -12,23 +11,24 @@ use libm::log;
 
 use super::emodel;
 
-/// G.107 (1998) at its default values, without delay and loss.
+/// R of G.107 (1998) at its default values, without delay and loss.
 const BASE: f64 = 94.2;
-/// Per millisecond of one-way delay.
+/// Id per millisecond of one-way delay.
 const SLOPE: f64 = 0.024;
-/// Per millisecond more, beyond the knee.
+/// Additional Id per millisecond beyond the knee.
 const STEEP: f64 = 0.11;
 /// Delay at which conversation begins to suffer, milliseconds.
 const KNEE_MS: f64 = 177.3;
 
-/// Ie = γ1 + γ2 ln(1 + γ3 e), where e is the share of packets missed.
+/// The loss parameters of a codec: Ie = γ1 + γ2 ln(1 + γ3 e), where e is the share of packets
+/// missed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Codec {
     /// γ1, impairment without loss.
     pub gamma1: f64,
-    /// γ2, how much loss impairs.
+    /// γ2, the scale of the impairment by loss.
     pub gamma2: f64,
-    /// γ3, how soon.
+    /// γ3, how steeply the impairment rises at small losses.
     pub gamma3: f64,
 }
 
@@ -40,33 +40,32 @@ impl Codec {
     /// Extended E-Model*, GLOBECOM 2003).
     pub const G729: Codec = Codec { gamma1: 10.0, gamma2: 47.82, gamma3: 18.0 };
 
-    /// Ie of this codec when this share of the packets, 0 to 1, is missed. A
-    /// share outside is taken as the nearer end.
+    /// Ie of this codec if this share of the packets, 0 to 1, is missed. Other values are clamped.
     pub fn impairment(self, missed: f64) -> f64 {
         self.gamma1 + self.gamma2 * log(1.0 + self.gamma3 * missed.clamp(0.0, 1.0))
     }
 }
 
-/// Id of this mouth-to-ear delay: 0.024 a millisecond, and 0.11 more for each
-/// beyond 177.3 ms.
+/// Id for this mouth-to-ear delay: 0.024 per millisecond, plus 0.11 for each millisecond beyond
+/// 177.3 ms.
 pub fn delay_impairment(one_way: Duration) -> f64 {
     let d = one_way.as_secs_f64() * 1e3;
     SLOPE * d + STEEP * (d - KNEE_MS).max(0.0)
 }
 
-/// A rating and what it is made of: R = 94.2 − Id − Ie.
+/// A rating and its components: R = 94.2 − Id − Ie.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rating {
     /// Id, impairment by delay.
     pub id: f64,
     /// Ie, impairment by codec and loss.
     pub ie: f64,
-    /// R, at most 94.2; below 0 it means no more than 0 does.
+    /// R, at most 94.2; values below 0 mean the same as 0.
     pub r: f64,
 }
 
 impl Rating {
-    /// From Id and Ie, points each.
+    /// Computes the rating from Id and Ie, in points.
     pub fn of(id: f64, ie: f64) -> Rating {
         Rating { id, ie, r: BASE - id - ie }
     }
@@ -83,8 +82,8 @@ impl Rating {
     }
 }
 
-/// Rates a call of this mouth-to-ear delay, of whose packets this share, 0 to
-/// 1, was lost or came too late. A share outside is taken as the nearer end.
+/// Rates a call with this mouth-to-ear delay, where this share of the packets, 0 to 1, was lost or
+/// late. Other shares are clamped.
 pub fn rate(one_way: Duration, missed: f64, codec: Codec) -> Rating {
     Rating::of(delay_impairment(one_way), codec.impairment(missed))
 }

@@ -1,15 +1,14 @@
-//! Codes of two to five bits in bytes.
+//! Packing codes of two to five bits into bytes.
 
-/// In which order a byte holds the codes of G.726. The two sound alike in session
-/// descriptions, and each decoded as the other is noise.
+/// The order in which a byte holds the codes of G.726. The two look alike in session descriptions,
+/// and each decoded as the other is noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Packing {
-    /// From the least significant bit on: the `G726-16` … `G726-40` of RFC 3551, section
-    /// 4.5.4.
+    /// Least significant bit first: the `G726-16` … `G726-40` of RFC 3551, section 4.5.4.
     #[default]
     Rtp,
-    /// From the most significant bit on, as in ITU-T I.366.2, Annex E: the
-    /// `AAL2-G726-16` … `AAL2-G726-40` of RFC 3551, section 4.5.4.
+    /// Most significant bit first, as in ITU-T I.366.2, Annex E: the `AAL2-G726-16` …
+    /// `AAL2-G726-40` of RFC 3551, section 4.5.4.
     Aal2,
 }
 
@@ -43,7 +42,7 @@ impl Packing {
         }
     }
 
-    /// The whole codes of `bits` bits in `bytes`; bits that are left over are passed over.
+    /// Unpacks the whole codes of `bits` bits in `bytes`; remaining bits are ignored.
     pub(super) fn unpack(self, bits: u32, bytes: &[u8]) -> impl Iterator<Item = u8> {
         let (mut bytes, mut held, mut n) = (bytes.iter(), 0u32, 0);
         core::iter::from_fn(move || {
@@ -74,7 +73,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Worked by hand: the first code in the low bits of the first byte, or in its high ones.
+    /// Worked out by hand: the first code is in the low bits of the first byte, or in its high
+    /// ones.
     #[test]
     fn codes_lie_where_rfc_3551_has_them() {
         for (bits, codes, rtp, aal2) in [

@@ -1,28 +1,28 @@
-//! What differs between the four rates: how many bits a code has, what its
-//! magnitude stands for, and how strongly it moves the scale.
+//! The differences between the four rates: the number of bits per code, the values of its
+//! magnitudes, and their effect on the scale.
 
 use super::Rate;
 
-/// The tables of one rate. Those by magnitude are for |I|, the code without its sign.
+/// The tables of one rate. Tables by magnitude are indexed by |I|, the code without its sign.
 #[derive(Debug)]
 pub(super) struct Quantizer {
-    /// Bits of a code, sign and magnitude.
+    /// Number of bits per code, sign and magnitude.
     pub bits: u32,
-    /// Where one magnitude ends and the next begins: the difference's logarithm less
-    /// the scale, in 1/128 (Tables 7 to 10 of G.726).
+    /// Boundaries between magnitudes: the logarithm of the difference minus the scale, in 1/128
+    /// (Tables 7 to 10 of G.726).
     decisions: &'static [i32],
-    /// What is decoded for each magnitude, in the same units.
+    /// Decoded value of each magnitude, in the same units.
     levels: &'static [i32],
-    /// W(I), what the scale tends to with this magnitude, in 1/16.
+    /// W(I), the value towards which this magnitude moves the scale, in 1/16.
     multipliers: &'static [i32],
-    /// F(I), the weight of this magnitude in the two averages that tell a steady
-    /// signal from a varying one.
+    /// F(I), the weight of this magnitude in the two averages that distinguish a steady signal from
+    /// a varying one.
     weights: &'static [i32],
-    /// By how many bits the zero predictor's coefficients are shifted to leak.
+    /// Number of bits by which the zero predictor's coefficients are shifted to leak.
     pub leak: u32,
 }
 
-/// A level below all that can be quantized: it decodes to a difference of zero.
+/// A level below everything that can be quantized: it decodes to a difference of zero.
 const NOTHING: i32 = -2048;
 
 const BITS_5: Quantizer = Quantizer {
@@ -52,7 +52,7 @@ const BITS_3: Quantizer = Quantizer {
     leak: 8,
 };
 
-/// Without a level for nothing: of four codes none can be spared for it.
+/// Has no level for zero: none of the four codes can be spared for it.
 const BITS_2: Quantizer = Quantizer {
     bits: 2,
     decisions: &[261],
@@ -76,7 +76,7 @@ impl Quantizer {
         (1 << self.bits) - 1
     }
 
-    /// Whether a code is of a negative difference.
+    /// Whether a code stands for a negative difference.
     pub fn is_negative(&self, code: u8) -> bool {
         code >> (self.bits - 1) & 1 == 1
     }
@@ -86,18 +86,18 @@ impl Quantizer {
         usize::from(code & (self.mask() >> 1))
     }
 
-    /// The code of a difference, at scale `y` (LOG, SUBTB and QUAN).
+    /// Quantizes a difference at scale `y` (LOG, SUBTB and QUAN).
     pub fn quantize(&self, difference: i32, y: i32) -> u8 {
         let log = logarithm(difference.unsigned_abs()) - (y >> 2);
         let magnitude = self.decisions.iter().take_while(|&&d| log >= d).count() as u8;
-        // All bits zero would be a positive nothing, which is never sent: a line needs
-        // ones to keep its clock. The 16 kbit/s codes have no nothing.
+        // All bits zero would be a positive zero, which is never sent: a line needs ones to keep
+        // its clock. The 16 kbit/s codes have no zero.
         let nothing = magnitude == 0 && self.levels[0] == NOTHING;
         if difference < 0 || nothing { !magnitude & self.mask() } else { magnitude }
     }
 
-    /// The magnitude of the difference that a code stands for, at scale `y`
-    /// (RECONST, ADDA and ANTILOG): at most 32,640.
+    /// The magnitude of the difference that a code stands for, at scale `y` (RECONST, ADDA and
+    /// ANTILOG): at most 32,640.
     pub fn reconstruct(&self, code: u8, y: i32) -> i32 {
         let log = self.levels[self.magnitude(code)] + (y >> 2);
         if log < 0 {
@@ -116,14 +116,14 @@ impl Quantizer {
         self.weights[self.magnitude(code)]
     }
 
-    /// The place of a code among all of its rate, from the most negative difference to
-    /// the most positive.
+    /// Rank of a code among all codes of its rate, from the most negative difference to the most
+    /// positive.
     pub fn rank(&self, code: u8) -> u8 {
         code ^ (1 << (self.bits - 1))
     }
 }
 
-/// The logarithm to base 2 in 1/128, with a straight line between powers of two (LOG).
+/// The logarithm to base 2 in 1/128, linear between powers of two (LOG).
 fn logarithm(magnitude: u32) -> i32 {
     let exponent = magnitude.checked_ilog2().unwrap_or(0);
     let mantissa = (magnitude << 7 >> exponent) & 127;
@@ -134,8 +134,8 @@ fn logarithm(magnitude: u32) -> i32 {
 mod tests {
     use super::*;
 
-    /// A code decodes to a difference that has the same code, at every scale that
-    /// leaves room for it to be told from its neighbours.
+    /// A code decodes to a difference that quantizes to the same code, at every scale fine enough
+    /// to distinguish its neighbours.
     #[test]
     fn a_reconstructed_difference_is_its_own_code() {
         for rate in Rate::ALL {

@@ -1,26 +1,26 @@
-//! What encoder and decoder keep alike: the predictor, the quantizer's scale, and how
-//! fast that follows the signal. Names and fixed-point formats are those of G.726,
-//! section 4; all arithmetic is on integers.
+//! The state that encoder and decoder share: the predictor, the quantizer's scale, and the speed at
+//! which that follows the signal. Names and fixed-point formats are those of G.726, section 4; all
+//! arithmetic is on integers.
 
 use super::quantizer::Quantizer;
 
-/// The state of one direction of a call, 14-bit samples in two's complement.
+/// The state of one direction of a call, with 14-bit samples in two's complement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
-    /// The scale that follows at once (YU), a logarithm in 1/512.
+    /// The fast scale (YU), a logarithm in 1/512.
     yu: i32,
-    /// The scale that follows slowly (YL), a logarithm in 1/32,768.
+    /// The slow scale (YL), a logarithm in 1/32,768.
     yl: i32,
-    /// Short and long average of the codes' weights (DMS, DML).
+    /// Short-term and long-term average of the codes' weights (DMS, DML).
     dms: i32,
     dml: i32,
-    /// Which of the two scales counts for how much (AP).
+    /// Weight of the fast scale over the slow one (AP).
     ap: i32,
-    /// A narrow-band signal, such as a modem's tones (TD).
+    /// Whether the signal is narrow-band, such as a modem's tones (TD).
     td: bool,
     /// Coefficients of the predictor's two poles, in 1/16,384.
     a: [i16; 2],
-    /// Coefficients of its six zeros, in 1/16,384.
+    /// Coefficients of the predictor's six zeros, in 1/16,384.
     b: [i16; 6],
     /// The last two reconstructed samples, newest first.
     sr: [Float; 2],
@@ -30,19 +30,19 @@ pub(super) struct State {
     pk: [bool; 2],
 }
 
-/// What is known of a sample before its code.
+/// The prediction of a sample before its code.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
-    /// The sample as predicted (SE).
+    /// The predicted sample (SE).
     pub se: i32,
-    /// The part of it that comes of the zeros (SEZ).
+    /// The part of the prediction due to the zeros (SEZ).
     sez: i32,
     /// The scale (Y), a logarithm in 1/512.
     pub y: i32,
 }
 
-/// Sign, exponent and six bits of mantissa, the highest of them one: the form in which
-/// samples are multiplied by coefficients.
+/// Sign, exponent and six bits of mantissa with the highest one set: the form in which samples are
+/// multiplied by coefficients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Float {
     negative: bool,
@@ -53,19 +53,19 @@ struct Float {
 impl Float {
     const ZERO: Float = Float { negative: false, exponent: 0, mantissa: 32 };
 
-    /// Of a magnitude of at most 15 bits (FLOATA).
+    /// Converts a magnitude of at most 15 bits (FLOATA).
     fn new(negative: bool, magnitude: u32) -> Float {
         let exponent = u32::BITS - magnitude.leading_zeros();
         let mantissa = if magnitude == 0 { 32 } else { magnitude << 6 >> exponent };
         Float { negative, exponent: exponent as u8, mantissa: mantissa as u8 }
     }
 
-    /// Of a sample in two's complement (FLOATB).
+    /// Converts a sample in two's complement (FLOATB).
     fn of(sample: i16) -> Float {
         Float::new(sample < 0, u32::from(sample.unsigned_abs()) & 0x7fff)
     }
 
-    /// Times a coefficient in 1/16,384 (FMULT); half of the product counts.
+    /// Multiplies by a coefficient in 1/16,384 (FMULT); the result is twice the product.
     fn times(self, coefficient: i16) -> i32 {
         let quarter = i32::from(coefficient) >> 2;
         let other = Float::new(coefficient < 0, quarter.unsigned_abs() & 0x1fff);
@@ -80,11 +80,11 @@ impl Float {
     }
 }
 
-/// The least and the most that the scale can be, in 1/512 (LIMB): 1.06 and 10.
+/// Minimum and maximum of the scale, in 1/512 (LIMB): 1.06 and 10.
 const SCALE: (i32, i32) = (544, 5_120);
 
 impl State {
-    /// As after a reset (the values in brackets in G.726, section 4).
+    /// The state after a reset (the values in brackets in G.726, section 4).
     pub const RESET: State = State {
         yu: SCALE.0,
         yl: SCALE.0 << 6,
@@ -103,7 +103,7 @@ impl State {
     pub fn estimate(&self) -> Estimate {
         let zeros: i32 = self.dq.iter().zip(self.b).map(|(dq, b)| dq.times(b)).sum();
         let poles: i32 = self.sr.iter().zip(self.a).map(|(sr, a)| sr.times(a)).sum();
-        // Sums wrap at 16 bits, in the encoder as in the decoder.
+        // Sums wrap at 16 bits, in the encoder and in the decoder alike.
         let halved = |sum: i32| i32::from(sum as i16 >> 1);
 
         let slow = self.yl >> 6;
@@ -113,8 +113,8 @@ impl State {
         Estimate { se: halved(zeros + poles), sez: halved(zeros), y }
     }
 
-    /// Takes in the code that was sent for the sample, and returns the sample as a
-    /// decoder hears it (SR), 16 bits of a 14-bit scale.
+    /// Updates the state with the code sent for the sample, and returns the sample as decoded (SR),
+    /// 16 bits on a 14-bit scale.
     pub fn update(&mut self, quantizer: &Quantizer, estimate: Estimate, code: u8) -> i16 {
         let magnitude = quantizer.reconstruct(code, estimate.y);
         let negative = quantizer.is_negative(code);
@@ -141,27 +141,27 @@ impl State {
         sr
     }
 
-    /// Whether a narrow-band signal gave way to another (TRANS): the difference is more
-    /// than 3/4 of what the slow scale stands for.
+    /// Whether a narrow-band signal gave way to another (TRANS): the difference is more than 3/4 of
+    /// the magnitude that the slow scale represents.
     fn is_transition(&self, magnitude: i32) -> bool {
         let (whole, fraction) = (self.yl >> 15, self.yl >> 10 & 31);
         let threshold = if whole > 9 { 31 << 10 } else { (32 + fraction) << whole };
         self.td && magnitude > (threshold + (threshold >> 1)) >> 1
     }
 
-    /// Moves both scales (FILTD, LIMB and FILTE).
+    /// Updates both scales (FILTD, LIMB and FILTE).
     fn follow_scale(&mut self, multiplier: i32, y: i32) {
         self.yu = (y + (((multiplier << 5) - y) >> 5)).clamp(SCALE.0, SCALE.1);
         self.yl += self.yu + (-self.yl >> 6);
     }
 
-    /// Moves both averages of weights (FILTA and FILTB).
+    /// Updates both averages of weights (FILTA and FILTB).
     fn average(&mut self, weight: i32) {
         self.dms += ((weight << 9) - self.dms) >> 5;
         self.dml += ((weight << 11) - self.dml) >> 7;
     }
 
-    /// Which scale is to count: the fast one for speech, the slow one for modems (SUBTC,
+    /// Updates the balance of the scales: the fast one for speech, the slow one for modems (SUBTC,
     /// FILTC and TRIGA).
     fn follow_speed(&mut self, y: i32, transition: bool) {
         let apart = ((self.dms << 2) - self.dml).abs();
@@ -170,8 +170,7 @@ impl State {
         self.ap = if transition { 256 } else { self.ap + ((target - self.ap) >> 4) };
     }
 
-    /// Moves the zeros towards what the difference has in common with those before it
-    /// (XOR and UPB).
+    /// Adapts the zeros to the correlation of the difference with those before it (XOR and UPB).
     fn follow_zeros(&mut self, negative: bool, magnitude: i32, leak: u32) {
         for (b, dq) in self.b.iter_mut().zip(&self.dq) {
             let step = match magnitude {
@@ -183,8 +182,7 @@ impl State {
         }
     }
 
-    /// Moves the poles, and keeps them where the predictor is stable (UPA1, UPA2, LIMC
-    /// and LIMD).
+    /// Adapts the poles, and keeps them where the predictor is stable (UPA1, UPA2, LIMC and LIMD).
     fn follow_poles(&mut self, p: i16) {
         let (a1, a2) = (i32::from(self.a[0]), i32::from(self.a[1]));
         let sign = |same: bool| if same { 1 } else { -1 };

@@ -1,11 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Samples in 20 ms.
+/// Samples in 20 ms at 8 kHz.
 const FRAME: usize = 160;
 
-/// A voice's likeness in G.711: twelve harmonics of a pitch that wanders around 140 Hz,
-/// under two slow formants, in syllables of a quarter of a second. `seconds` of it.
+/// `seconds` of a synthetic voice in G.711: twelve harmonics of a pitch that wanders around 140 Hz,
+/// under two slow formants, in syllables of a quarter of a second.
 fn voice(law: Law, seconds: usize) -> Vec<u8> {
     use core::f64::consts::TAU;
     let mut phase = 0.0;
@@ -30,8 +30,7 @@ fn pair(law: Law, rate: Rate) -> (Encoder, Decoder) {
     (Encoder::new(law, rate, Packing::Rtp), Decoder::new(law, rate, Packing::Rtp))
 }
 
-/// By how much what is heard is off at each sample, if `rate_at` says at what rate each
-/// is sent.
+/// The decoding error of each sample; `rate_at` gives the rate at which each is sent.
 fn errors(law: Law, pcm: &[u8], rate_at: impl Fn(usize) -> Rate) -> Vec<f64> {
     let (mut encoder, mut decoder) = pair(law, rate_at(0));
     let error = |(n, &code): (usize, &u8)| {
@@ -76,8 +75,8 @@ fn noise_falls_with_the_rate() {
     }
 }
 
-/// Where the ITU's vectors aren't at hand, this notices a changed bit: a checksum (FNV-1a)
-/// of what came when they passed, at all rates in both laws, for codes in no order.
+/// Detects a changed bit even without the ITU's vectors: a checksum (FNV-1a) of the output at the
+/// time when they passed, at all rates in both laws, for codes in arbitrary order.
 #[test]
 fn no_bit_has_changed_since_the_vectors_passed() {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
@@ -95,7 +94,7 @@ fn no_bit_has_changed_since_the_vectors_passed() {
     assert_eq!(sum, 0x0182_13fc_3176_1d9f);
 }
 
-/// What is decoded is coded alike again: a second pair changes nothing.
+/// Decoded speech is coded to the same codes again: a second pair changes nothing.
 #[test]
 fn a_second_pair_of_codecs_adds_nothing() {
     for law in [Law::A, Law::Mu] {
@@ -128,11 +127,11 @@ fn a_change_of_rate_keeps_encoder_and_decoder_in_step() {
     }
 }
 
-/// A click would be an error that stands out from those of the lower rate: by how much
-/// one may be larger, 2 dB. Beginning from a reset costs ten times that (see below).
+/// Largest allowed ratio of an error to those of the lower rate, 2 dB: a click would stand out.
+/// Starting from a reset costs ten times that (see below).
 const LARGER: f64 = 1.26;
 
-/// Changes by one step, for 20 ms of each 120.
+/// Changes by one step, for 20 ms of every 120.
 #[test]
 fn a_change_of_rate_is_no_click() {
     for law in [Law::A, Law::Mu] {
@@ -156,8 +155,8 @@ fn a_change_of_rate_is_no_click() {
     }
 }
 
-/// A call that comes down from 64 kbit/s sounds as if it had been at 40 all along, if both
-/// ends followed; without, the first samples are overloaded.
+/// A call that changes from 64 kbit/s sounds as if it had been at 40 all along, if both ends
+/// followed; otherwise, the first samples are overloaded.
 #[test]
 fn who_follows_g711_goes_on_without_a_seam() {
     for law in [Law::A, Law::Mu] {
@@ -217,7 +216,7 @@ fn payloads_of_any_length_fill_the_frame() {
     }
 }
 
-/// Each step goes to the next sample that there is, but for the second zero of µ-law.
+/// Each step goes to the next existing sample, except for the second zero of µ-law.
 #[test]
 fn codes_are_ordered_as_their_samples_are() {
     for law in [Law::A, Law::Mu] {
@@ -237,7 +236,7 @@ fn codes_are_ordered_as_their_samples_are() {
 }
 
 proptest! {
-    /// Whatever comes, both ends stay in step, and nothing overflows.
+    /// For any input, both ends stay in step, and nothing overflows.
     #[test]
     fn any_codes_keep_both_ends_in_step(
         mu: bool,
@@ -257,7 +256,7 @@ proptest! {
         }
     }
 
-    /// Nor do codes that no encoder sends overflow anything.
+    /// Codes that no encoder sends don't overflow anything either.
     #[test]
     fn any_payload_is_decoded(
         aal2: bool,

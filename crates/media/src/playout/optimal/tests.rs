@@ -23,7 +23,7 @@ fn r(packets: &[Packet], fixed: u64, codec: Codec) -> f64 {
     optimal(packets.iter().copied(), ms(fixed), codec).unwrap().rating.r
 }
 
-/// Tries every combination of the packets' delays, and none, as playout delays.
+/// Tries every combination of the packets' delays, and `None`, as playout delays.
 fn brute_force(packets: &[Packet], fixed: u64, codec: Codec) -> f64 {
     let mut options = BTreeMap::<u32, Vec<Option<Duration>>>::new();
     for p in packets {
@@ -46,9 +46,9 @@ fn brute_force(packets: &[Packet], fixed: u64, codec: Codec) -> f64 {
 
 #[test]
 fn by_hand() {
-    // If the second talkspurt waits for its last packet, Id is half of 2.4 and
-    // of 0.024 · 900 + 0.11 · 722.7, together 51.7, and there is no loss. If
-    // not, Id is 2.4 and Ie 30 ln(1 + 15 / 6) = 37.6.
+    // If the second talkspurt waits for its last packet, Id is half of 2.4 and half of 0.024 · 900
+    // + 0.11 · 722.7, together 51.7, and there is no loss. If not, Id is 2.4 and Ie 30 ln(1 + 15 /
+    // 6) = 37.6.
     let packets = call(&[vec![Some(100); 3], vec![Some(100), Some(100), Some(900)]]);
     let best = optimal(packets, ms(0), Codec::G711).unwrap();
     assert!((best.rating.id - 2.4).abs() < 1e-12);
@@ -57,7 +57,7 @@ fn by_hand() {
     assert_eq!(best.talkspurts[1], second);
     assert_eq!((best.played(), best.dropped(), best.lost()), (5, 1, 0));
 
-    // At 110 ms it is cheaper to wait.
+    // At 110 ms, waiting is cheaper.
     let packets = call(&[vec![Some(100); 3], vec![Some(100), Some(110), None]]);
     let best = optimal(packets, ms(38), Codec::G729).unwrap();
     let (id, ie) = (0.024 * (3.0 * 138.0 + 2.0 * 148.0) / 5.0, 10.0 + 47.82 * 4f64.ln());
@@ -109,15 +109,15 @@ fn one_talkspurt() {
             reduced::rate(ms(d + 10), 0.0, Codec::G711)
         );
     }
-    // To drop 1 packet of 20 costs 30 ln 1.75 = 16.8, to wait for it
-    // 0.024 · 680 + 0.11 · (700 − 177.3) = 73.8.
+    // Dropping 1 packet of 20 costs 30 ln 1.75 = 16.8, waiting for it 0.024 · 680 + 0.11 · (700 −
+    // 177.3) = 73.8.
     let mut delays = vec![Some(20); 19];
     delays.push(Some(700));
     assert_eq!(optimal(call(&[delays]), ms(0), Codec::G711).unwrap().dropped(), 1);
 }
 
-/// A call of a transport that builds queues at the start of talkspurts:
-/// `packets` packets in each, some of whose delays decay, with jitter and loss.
+/// A call over a transport that builds queues at the start of talkspurts: `packets` packets in
+/// each, with decaying delays in some, jitter and loss.
 fn queueing(seed: u64, talkspurts: u32, packets: u32) -> Vec<Packet> {
     let mut rng = rng(seed, 0);
     let mut below = move |n: u64| rng.next_u64() % n;
@@ -133,9 +133,8 @@ fn queueing(seed: u64, talkspurts: u32, packets: u32) -> Vec<Packet> {
     all
 }
 
-/// The least sum of Id for each number of packets played, by dynamic
-/// programming over talkspurts as Moon, Kurose and Towsley do, and the best R
-/// that follows.
+/// The smallest sum of Id for each number of packets played, by dynamic programming over talkspurts
+/// as in Moon, Kurose and Towsley, and the best R that results.
 fn dynamic_programme(packets: &[Packet], fixed: u64, codec: Codec) -> f64 {
     let mut least = vec![0.0];
     for talkspurt in Arrivals::collect(packets.iter().copied()).values() {
@@ -159,7 +158,7 @@ fn dynamic_programming_finds_nothing_better() {
     let calls = (0..60).map(|seed| queueing(seed, 20, 12)).chain([queueing(60, 100, 50)]);
     let mut dropped = [0, 0];
     for packets in calls {
-        // The third is hardly impaired by loss, so that many drops are worthwhile.
+        // The third is hardly impaired by loss, so many drops are worthwhile.
         let lenient = Codec { gamma1: 0.0, gamma2: 10.0, gamma3: 2.0 };
         for codec in [Codec::G711, Codec::G729, lenient] {
             let best = optimal(packets.iter().copied(), ms(38), codec).unwrap();
@@ -172,7 +171,7 @@ fn dynamic_programming_finds_nothing_better() {
 }
 
 fn calls() -> impl Strategy<Value = Vec<Vec<Option<u64>>>> {
-    // Coarse, so that some delays are equal, and wide, so that drops pay.
+    // Coarse, so that some delays are equal, and wide, so that drops are worthwhile.
     let delay = prop_oneof![
         4 => (0u64..30).prop_map(|d| Some(d * 10)),
         4 => (0u64..30).prop_map(|d| Some(d * 50)),
@@ -186,7 +185,7 @@ fn codecs() -> impl Strategy<Value = Codec> {
     prop_oneof![
         Just(Codec::G711),
         Just(Codec::G729),
-        // Loss that hardly hurts makes many drops worthwhile.
+        // With a small impairment by loss, many drops are worthwhile.
         (0.0f64..20.0, 0.0f64..30.0).prop_map(|(gamma2, gamma3)| Codec {
             gamma1: 0.0,
             gamma2,
