@@ -1,26 +1,26 @@
-//! What a message carries: one body, or several in one (RFC 2046, 5.1; RFC 5621).
+//! Message bodies: a single one, or several in one (RFC 2046, 5.1; RFC 5621).
 
 use crate::lex::{find, is_space, param, split, trim};
 use crate::message::Message;
 use crate::name::Name;
 
-/// The most parts of a body that are looked at.
+/// Maximum number of body parts that are searched.
 const MAX_PARTS: usize = 32;
-/// The longest boundary between parts (RFC 2046, 5.1.1).
+/// Maximum length of a boundary between parts, in bytes (RFC 2046, 5.1.1).
 const MAX_BOUNDARY: usize = 70;
 
-/// A body of the media type that was asked for.
+/// A body of the requested media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// Itself, in the message's own bytes.
+    /// The body, as a slice of the message's bytes.
     pub bytes: &'a [u8],
-    /// Whether it is alone of its type, and as it is: neither compressed nor encoded.
+    /// Whether it is the only body of its type, and neither compressed nor encoded.
     pub is_readable: bool,
 }
 
 impl Message {
-    /// The body of the media type `kind`, such as `application/sdp`: the message's own, or
-    /// the first that is one of several in it. `None` if there is none, or nothing in it.
+    /// The body of the media type `kind`, such as `application/sdp`: the message's own, or the
+    /// first of several in it. `None` if there is none, or it is empty.
     pub fn part(&self, kind: &str) -> Option<Part<'_>> {
         let of_message = self.first(Name::ContentType)?;
         let is_plain = !self.is_encoded();
@@ -38,8 +38,8 @@ impl Message {
 }
 
 impl Message {
-    /// Whether it has a body in which there may be what [`Message::part`] doesn't see:
-    /// compressed or encoded, in parts of parts, behind too many, or in one without an end.
+    /// Whether the body may contain something that [`Message::part`] doesn't see: it is compressed
+    /// or encoded, has nested parts or too many of them, or is a multipart body without an end.
     pub fn hides(&self) -> bool {
         let Some(kind) = self.first(Name::ContentType).filter(|_| !self.body().is_empty()) else {
             return self.is_encoded();
@@ -63,7 +63,7 @@ fn begins(value: &[u8], with: &[u8]) -> bool {
     value.get(..with.len()).is_some_and(|first| first.eq_ignore_ascii_case(with))
 }
 
-/// Whether a media type is `kind`: there may be space around its slash (RFC 3261, 25.1).
+/// Whether a media type is `kind`, allowing for space around its slash (RFC 3261, 25.1).
 fn is_kind(value: &[u8], kind: &str) -> bool {
     let mut words = value.splitn(2, |&b| b == b'/').map(trim);
     let mut wanted = kind.split('/').map(str::as_bytes);
@@ -73,12 +73,12 @@ fn is_kind(value: &[u8], kind: &str) -> bool {
     })
 }
 
-/// The value of a `Content-Type`, without its parameters.
+/// The value of a `Content-Type` without its parameters.
 fn media_type(value: &[u8]) -> &[u8] {
     split(value, b';').next().unwrap_or_default()
 }
 
-/// A part of a body, and what its own header says.
+/// A body part with the properties from its own header.
 struct Whole<'a> {
     kind: &'a [u8],
     is_encoded: bool,
@@ -86,13 +86,13 @@ struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// `text` begins after the line that is the boundary.
+    /// Parses a part; `text` begins after the boundary line.
     fn parse(text: &'a [u8]) -> Whole<'a> {
         let mut whole = Whole { kind: b"text/plain", is_encoded: false, bytes: &[] };
         let mut at = 0;
         while let Some(end) = text[at..].iter().position(|&b| b == b'\n').map(|n| at + n + 1) {
             let mut end = end;
-            // A line that begins with white space goes on with the one before it.
+            // A line that begins with white space continues the previous one.
             while let Some(b' ' | b'\t') =
                 text.get(end).filter(|_| !trim(&text[at..end]).is_empty())
             {
@@ -122,11 +122,11 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// The parts of a `multipart` body, one after the other.
+/// Iterator over the parts of a `multipart` body.
 struct Parts<'a> {
     boundary: &'a [u8],
     rest: &'a [u8],
-    /// Whether the last boundary has come.
+    /// Whether the last boundary has been read.
     is_ended: bool,
 }
 
@@ -143,13 +143,13 @@ impl<'a> Parts<'a> {
             return None;
         }
         let mut parts = Parts { boundary, rest: body, is_ended: false };
-        // What is before the first is nobody's.
+        // Text before the first boundary belongs to no part.
         parts.take_to_boundary()?;
         Some(parts)
     }
 
-    /// What comes before the next boundary; `rest` is what comes after that line, and
-    /// nothing behind the last.
+    /// Takes the text before the next boundary; `rest` becomes the text after that line, and is
+    /// empty after the last boundary.
     fn take_to_boundary(&mut self) -> Option<&'a [u8]> {
         let (all, mut at) = (self.rest, 0);
         while at < all.len() {
@@ -160,7 +160,7 @@ impl<'a> Parts<'a> {
             if is_last || after.is_some_and(|after| after.iter().all(|&b| is_space(b))) {
                 self.is_ended |= is_last;
                 self.rest = if is_last { &[] } else { &all[end..] };
-                // The end of the line before it is the boundary's.
+                // The preceding line end belongs to the boundary.
                 let part = &all[..at];
                 let part = part.strip_suffix(b"\n").unwrap_or(part);
                 return Some(part.strip_suffix(b"\r").unwrap_or(part));
@@ -241,7 +241,7 @@ mod tests {
             let coded = part.replace("\r\n\r\n", &format!("\r\n{coding}\r\n\r\n"));
             assert_eq!(of(&format!("{coded}--b--")), Some(false), "{coding}");
         }
-        // Of a part that doesn't end nobody knows how long it is.
+        // The length of an unterminated part is unknown.
         for none in ["", "--b", part, "--b--\r\n", "--b\r\n--b--", "--c\r\n\r\n--c--"] {
             assert_eq!(of(none), None, "{none}");
         }

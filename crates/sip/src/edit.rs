@@ -1,4 +1,4 @@
-//! Changes to a message: what they don't touch stays byte for byte.
+//! Changes to a message; everything that they don't touch stays byte for byte.
 
 use crate::lex::split;
 use crate::message::{Message, Start};
@@ -6,39 +6,38 @@ use crate::name::Name;
 use crate::reply::line;
 use core::ops::Range;
 
-/// Changes to a message, put together by [`Edit::finish`].
+/// Changes to a message, applied by [`Edit::finish`].
 #[derive(Debug)]
 pub struct Edit<'a> {
     message: &'a Message,
-    /// What comes in the place of what; insertions are in the place of nothing.
+    /// Replaced ranges and their new bytes; an insertion replaces an empty range.
     changes: Vec<(Range<usize>, Vec<u8>)>,
 }
 
 impl<'a> Edit<'a> {
-    /// Nothing is changed yet.
+    /// Starts an edit without changes.
     pub fn new(message: &'a Message) -> Edit<'a> {
         Edit { message, changes: Vec::new() }
     }
 
-    /// As it came.
+    /// The message before the changes.
     pub fn message(&self) -> &'a Message {
         self.message
     }
 
-    /// Puts `with` in the place of `part`, which must be of the message's own bytes,
-    /// such as a field's value.
+    /// Replaces `part`, which must be a slice of the message's bytes, such as a field's value.
     pub fn replace(&mut self, part: &[u8], with: &[u8]) {
         let place = self.message.place_of(part);
         self.changes.push((place, with.to_vec()));
     }
 
-    /// Puts `more` behind `part`, which must be of the message's own bytes.
+    /// Inserts `more` after `part`, which must be a slice of the message's bytes.
     pub fn append(&mut self, part: &[u8], more: &[u8]) {
         let end = self.message.place_of(part).end;
         self.insert(end, more);
     }
 
-    /// What is inserted later at the same place comes before what was.
+    /// Inserts `bytes` at `at`. Of several insertions at the same position, the last comes first.
     fn insert(&mut self, at: usize, bytes: &[u8]) {
         match self.changes.iter_mut().find(|(place, _)| *place == (at..at)) {
             Some((_, already)) => {
@@ -48,14 +47,14 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Asks for `uri` instead; nothing happens to a response.
+    /// Replaces the Request-URI; does nothing to a response.
     pub fn set_uri(&mut self, uri: &[u8]) {
         if let Start::Request { uri: old, .. } = self.message.start() {
             self.replace(old, uri);
         }
     }
 
-    /// Puts a field before all of its name; before all others if there is none.
+    /// Inserts a field before all others of its name, or before all fields if there are none.
     pub fn push_front(&mut self, name: Name, value: &[u8]) {
         let first = self.message.fields().find(|field| field.name == name);
         let at = match first {
@@ -65,8 +64,7 @@ impl<'a> Edit<'a> {
         self.insert(at, &field(name, value));
     }
 
-    /// Takes the first `count` values of a list away, with the fields in which nothing
-    /// is left.
+    /// Removes the first `count` values of a list, with the fields that become empty.
     pub fn pop(&mut self, name: Name, mut count: usize) {
         for field in self.message.fields().filter(|field| field.name == name) {
             let values: Vec<&[u8]> = split(field.value, b',').collect();
@@ -85,8 +83,8 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Gives the first field of this name another value and removes the others of it;
-    /// without one, it is added behind all fields.
+    /// Sets the first field of this name to `value` and removes the others; without one, adds it
+    /// after all fields.
     pub fn set(&mut self, name: Name, value: &[u8]) {
         let mut fields = self.message.fields().filter(|field| field.name == name);
         match fields.next() {
@@ -108,18 +106,17 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Puts `with` in the place of the body, or of a part of it (see [`Message::part`]),
-    /// and says how long the body is then.
+    /// Replaces the body, or a part of it (see [`Message::part`]), and updates Content-Length.
     pub fn set_part(&mut self, part: &[u8], with: &[u8]) {
         self.replace(part, with);
         let length = self.message.body().len() - part.len() + with.len();
         self.set(Name::ContentLength, length.to_string().as_bytes());
     }
 
-    /// The changed message.
+    /// Returns the changed message.
     pub fn finish(mut self) -> Vec<u8> {
         let bytes = self.message.bytes();
-        // What is inserted before a part comes before what replaces it.
+        // An insertion before a part precedes the part's replacement.
         self.changes.sort_by_key(|(place, _)| (place.start, place.end));
         let mut out = Vec::with_capacity(bytes.len() + 512);
         let mut at = 0;
@@ -164,7 +161,7 @@ mod tests {
         bytes.iter().map(|&b| char::from(b)).collect()
     }
 
-    /// What the request is with `from` replaced by `to`, once.
+    /// The request with `from` replaced by `to`, once.
     fn with(from: &str, to: &str) -> String {
         let text: String = REQUEST[..REQUEST.len() - 9].iter().map(|&b| char::from(b)).collect();
         assert!(text.contains(from), "{from}");
@@ -195,7 +192,7 @@ mod tests {
         };
         let vias =
             "Record-Route: <sip:me;lr>\r\nVia: SIP/2.0/UDP d\r\nVia: SIP/2.0/UDP c   ;x\r\nv: ";
-        // Both begin where the first line ends: the later one comes first.
+        // Both insertions are at the end of the first line: the later one comes first.
         assert_eq!(edited(both), with("v: ", vias));
     }
 

@@ -1,58 +1,58 @@
-//! Messages out of a stream, as of TCP or TLS, where only Content-Length says where
-//! one ends (RFC 3261, 18.3).
+//! Extracts messages from a stream, such as TCP or TLS, where only Content-Length marks the end of
+//! one (RFC 3261, 18.3).
 
 use crate::lex::number;
 use crate::message::{MAX_MESSAGE, Message, ParseError};
 use crate::name::Name;
 
-/// The most bytes before the empty line of a message in a stream.
+/// Maximum number of bytes before the empty line of a message in a stream.
 const MAX_HEAD: usize = 32 << 10;
 
-/// What comes next in a stream.
+/// The next element of a stream.
 #[derive(Debug)]
 pub enum Frame {
-    /// A message. If Content-Length is bad or missing, nobody knows where the next
-    /// begins: [`Framer::is_lost`] says so.
+    /// A message. If its Content-Length is bad or missing, the start of the next message is
+    /// unknown, and [`Framer::is_lost`] returns true.
     Message(Message),
     /// Two empty lines, to be answered by one (RFC 5626, 3.5.1).
     Ping,
 }
 
-/// Cuts a stream into messages. It never holds more than one of the longest.
+/// Splits a stream into messages. It never holds more than one message of maximum length.
 #[derive(Debug, Default)]
 pub struct Framer {
     bytes: Vec<u8>,
-    /// How far no end of the header fields has been seen.
+    /// Number of bytes already searched for the end of the header fields.
     looked: usize,
-    /// Where the message ends whose header fields have come.
+    /// End of the current message, once its header fields are complete.
     end: Option<usize>,
     is_lost: bool,
 }
 
 impl Framer {
-    /// How many more bytes it takes now.
+    /// Number of bytes that can be pushed now.
     pub fn room(&self) -> usize {
         (MAX_HEAD + MAX_MESSAGE).saturating_sub(self.bytes.len())
     }
 
-    /// Takes what has been read, as much of it as there is [`room`](Framer::room) for;
-    /// how much that was.
+    /// Appends bytes read from the stream, as far as there is [`room`](Framer::room); returns the
+    /// number taken.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.room());
         self.bytes.extend_from_slice(&bytes[..taken]);
         taken
     }
 
-    /// Whether the stream can't be understood any more: close it.
+    /// Whether the stream can no longer be parsed and must be closed.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// What is next, if it has all come.
+    /// Returns the next element, if it is complete.
     ///
     /// # Errors
     ///
-    /// What is no message; the stream is then lost.
+    /// Fails if the bytes are not a message; the stream is then lost.
     pub fn poll(&mut self) -> Option<Result<Frame, ParseError>> {
         if self.is_lost {
             return None;
@@ -63,7 +63,7 @@ impl Framer {
     }
 
     fn cut(&mut self) -> Option<Result<Frame, ParseError>> {
-        // Empty lines before a message are ignored (RFC 3261, 7.5), but two at once.
+        // Empty lines before a message are ignored (RFC 3261, 7.5), except for two at once.
         let mut empty = 0;
         loop {
             match &self.bytes[empty..] {
@@ -71,7 +71,7 @@ impl Framer {
                     self.drop_front(empty + 4);
                     return Some(Ok(Frame::Ping));
                 }
-                // Nobody knows yet.
+                // Needs more bytes to decide.
                 [] | [b'\r'] | [b'\r', b'\n'] | [b'\r', b'\n', b'\r'] => {
                     self.drop_front(empty);
                     return None;
@@ -102,7 +102,7 @@ impl Framer {
     }
 
     fn end_of_message(&mut self, head: usize, message: &Message) -> usize {
-        // Of two that differ, others on the way may go by the other.
+        // If two lengths differ, other hops may use the other one.
         let mut all = message.list(Name::ContentLength);
         let first = all.next().filter(|first| all.all(|other| number(other) == number(first)));
         let length = first.and_then(number);
@@ -117,8 +117,8 @@ impl Framer {
         (self.looked, self.end) = (0, None);
     }
 
-    /// Behind the empty line. What has been looked at is not looked at again, or many
-    /// small pieces of a long message would take long.
+    /// Finds the position after the empty line. Bytes are searched only once, or many small pieces
+    /// of a long message would take quadratic time.
     fn end_of_head(&mut self) -> Option<usize> {
         let from = self.looked.saturating_sub(3);
         let rest = &self.bytes[from..];
@@ -143,7 +143,7 @@ mod tests {
         From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\
         Content-Length: 5\r\n\r\na\r\nbc";
 
-    /// What comes out of `bytes` in pieces of `size`: lengths of messages, 0 for pings.
+    /// Feeds `bytes` in pieces of `size`; returns the lengths of the messages, and 0 for pings.
     fn frames(bytes: &[u8], size: usize) -> Result<Vec<usize>, ParseError> {
         let (mut framer, mut out) = (Framer::default(), Vec::new());
         for piece in bytes.chunks(size) {

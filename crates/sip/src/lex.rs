@@ -1,35 +1,35 @@
-//! What values of header fields are made of (RFC 3261, 25.1): white space that may
-//! fold lines, quoted strings, and lists behind commas and semicolons. Everything is
-//! found as a part of the message's own bytes.
+//! Lexical elements of header field values (RFC 3261, 25.1): white space that may fold lines,
+//! quoted strings, and lists separated by commas and semicolons. All results are slices of the
+//! message's bytes.
 
-/// Space, tab, and the end of a folded line.
+/// Whether a byte is a space, a tab, or the end of a folded line.
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Whether `bytes` are a token: a name of the protocol's.
+/// Whether `bytes` are a token, such as a method or a parameter name.
 pub fn is_token(bytes: &[u8]) -> bool {
     let one = |b: &u8| b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(b);
     !bytes.is_empty() && bytes.iter().all(one)
 }
 
-/// Without white space on either side.
+/// Removes white space from both ends.
 pub fn trim(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&b| !is_space(b)).map_or(0, |last| last + 1);
     let start = bytes.iter().position(|&b| !is_space(b)).unwrap_or(end);
     &bytes[start..end]
 }
 
-/// A decimal number of digits alone; `None` also if it is too large for `u64`.
+/// Parses a decimal number of only digits; `None` also if it is too large for `u64`.
 pub fn number(bytes: &[u8]) -> Option<u64> {
     let digits = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
     let digit = |sum: Option<u64>, b: &u8| sum?.checked_mul(10)?.checked_add(u64::from(b - b'0'));
     digits.then(|| bytes.iter().fold(Some(0), digit)).flatten()
 }
 
-/// The first place of one of `ends` that is neither in a quoted string nor between
-/// angle brackets; the length of `bytes` if there is none. `None` if a string or a
-/// bracket doesn't end.
+/// The position of the first of `ends` that is neither in a quoted string nor between angle
+/// brackets; the length of `bytes` if there is none. `None` if a string or a bracket is
+/// unterminated.
 pub fn find(bytes: &[u8], ends: &[u8]) -> Option<usize> {
     let (mut quoted, mut escaped, mut bracket) = (false, false, false);
     for (i, &byte) in bytes.iter().enumerate() {
@@ -47,8 +47,8 @@ pub fn find(bytes: &[u8], ends: &[u8]) -> Option<usize> {
     (!quoted && !bracket).then_some(bytes.len())
 }
 
-/// The parts of `bytes` between `separator`s, without white space around them. What
-/// follows a string or bracket that doesn't end is one part.
+/// The parts of `bytes` between `separator`s, without surrounding white space. Everything after an
+/// unterminated string or bracket is one part.
 pub fn split(bytes: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(bytes);
     std::iter::from_fn(move || {
@@ -60,10 +60,10 @@ pub fn split(bytes: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The parameters behind a value: `bytes` begin after it, and are empty or begin with
-/// a semicolon. Each has a name and perhaps a value.
+/// The parameters after a value: `bytes` start after it, and are empty or start with a semicolon.
+/// Each has a name and an optional value.
 pub fn params(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-    // Before the first semicolon is nothing.
+    // There is nothing before the first semicolon.
     split(bytes, b';').skip(1).map(|param| {
         let at = find(param, b"=").filter(|&at| at < param.len());
         match at {
@@ -73,21 +73,19 @@ pub fn params(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     })
 }
 
-/// Whether what is behind a value is nothing but parameters with names.
+/// Whether the text after a value consists only of parameters with valid names.
 pub fn are_params(bytes: &[u8]) -> bool {
     let bytes = trim(bytes);
     let begins = bytes.is_empty() || bytes[0] == b';';
     begins && find(bytes, b"").is_some() && params(bytes).all(|(name, _)| is_token(name))
 }
 
-/// The value of the parameter of this name, without regard to case; `Some(None)` if
-/// it has none.
+/// The value of the named parameter, ignoring case; `Some(None)` if it has no value.
 pub fn param<'a>(bytes: &'a [u8], name: &str) -> Option<Option<&'a [u8]>> {
     params(bytes).find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }
 
-/// A host, as a name, an IPv4 address or an IPv6 address in brackets, and the port
-/// after it, if there is one.
+/// Parses a host (a name, an IPv4 address, or an IPv6 address in brackets) and an optional port.
 pub fn host_port(bytes: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let end = match bytes {
         [b'[', ..] => bytes.iter().position(|&b| b == b']')? + 1,

@@ -1,11 +1,12 @@
-//! SIP (RFC 3261) as a proxy needs it: messages without loss.
+//! SIP (RFC 3261) as a proxy needs it: lossless message processing.
 //!
-//! A proxy must pass on what it doesn't know, and phones say much that no parser
-//! knows: a message is kept as the bytes that came, what a proxy reads in it is found
-//! there, and changes are made there. What they don't touch stays byte for byte.
+//! A proxy must pass on what it doesn't understand, and phones send much that no parser
+//! understands. So a message is kept as the received bytes; the values that a proxy reads are
+//! slices of them, and changes are made to them. Everything that the changes don't touch stays byte
+//! for byte.
 //!
-//! Pure code: bytes in, bytes out. Nothing panics on bytes from outside, and what one
-//! message may cost is bounded.
+//! This is pure code: bytes in, bytes out. Nothing panics on input from outside, and the cost of a
+//! message is bounded.
 //!
 //! ```
 //! use trunkline_sip::{Edit, Message, Name, Start};

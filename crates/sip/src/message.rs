@@ -1,19 +1,19 @@
-//! A message as it came, and where in it what is.
+//! A received message, and the positions of its elements.
 
 use crate::lex::{self, is_space, is_token, number, trim};
 use crate::name::Name;
 use crate::value::{Address, CSeq, Uri, Via, scheme};
 use core::ops::Range;
 
-/// The most bytes of a message: what a UDP datagram can carry.
+/// Maximum size of a message in bytes: what a UDP datagram can carry.
 pub const MAX_MESSAGE: usize = 65_535;
-/// The most header fields of a message.
+/// Maximum number of header fields in a message.
 pub const MAX_FIELDS: usize = 256;
 
-/// Bytes that are no SIP message: there is nobody to tell.
+/// Reasons why bytes are not a SIP message; they cannot be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// More than any datagram has.
+    /// The message is longer than any datagram.
     #[error("a message of more than {MAX_MESSAGE} bytes")]
     TooLong,
     /// The first line is neither a request's nor a response's.
@@ -22,49 +22,49 @@ pub enum ParseError {
     /// No empty line ends the header fields.
     #[error("no empty line ends the header fields")]
     NoEnd,
-    /// More than a message has.
+    /// There are more than [`MAX_FIELDS`] header fields.
     #[error("more than {MAX_FIELDS} header fields")]
     TooManyFields,
 }
 
-/// What is wrong with a message that can be answered: with a response of this
-/// [`code`](Fault::code), if it is a request; a response with a fault is dropped.
+/// A defect of a message that still allows an answer: a request gets a response with this
+/// [`code`](Fault::code); a response with a fault is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Another protocol version than 2.0.
+    /// The protocol version is not 2.0.
     #[error("Version Not Supported")]
     Version,
-    /// The request's method is no token.
+    /// The request's method is not a token.
     #[error("Bad Method")]
     Method,
     /// The Request-URI is malformed.
     #[error("Bad Request-URI")]
     RequestUri,
-    /// A response's code is not of three digits from 100 to 699.
+    /// A response's code is not three digits from 100 to 699.
     #[error("Bad Status Code")]
     Status,
-    /// A line among the header fields has no name.
+    /// A header line has no field name.
     #[error("Bad Header Line")]
     Line,
-    /// A field that must be there isn't.
+    /// A mandatory field is missing.
     #[error("Missing {} Header", .0.text())]
     Missing(Name),
-    /// A field is there twice that may be there once.
+    /// A field that may occur once occurs more often.
     #[error("More Than One {} Header", .0.text())]
     Repeated(Name),
     /// A field's value is malformed, or out of range.
     #[error("Bad {} Header", .0.text())]
     Value(Name),
-    /// CSeq names another method than the first line.
+    /// CSeq and the first line name different methods.
     #[error("Method Not As In CSeq")]
     Mismatch,
-    /// The body is shorter than Content-Length says.
+    /// The body is shorter than Content-Length.
     #[error("Body Shorter Than Content-Length")]
     Short,
 }
 
 impl Fault {
-    /// The status code of the response that says so.
+    /// The status code of the response to this fault.
     pub fn code(self) -> u16 {
         match self {
             Fault::Version => 505,
@@ -73,70 +73,70 @@ impl Fault {
     }
 }
 
-/// What the first line says.
+/// The first line of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'a> {
-    /// A request.
+    /// A request line, with its method and URI.
     Request {
-        /// `INVITE`, `ACK` …; case counts.
+        /// The method: `INVITE`, `ACK` …; case-sensitive.
         method: &'a [u8],
-        /// Whom it is for.
+        /// The Request-URI, the target of the request.
         uri: &'a [u8],
     },
-    /// A response.
+    /// A status line, with its code and reason.
     Response {
-        /// From 100 to 699 if the message has no fault.
+        /// Status code, from 100 to 699 if the message has no fault.
         code: u16,
-        /// What a user may be shown, in any encoding.
+        /// Reason phrase for display, in any encoding.
         reason: &'a [u8],
     },
 }
 
-/// A header field.
+/// One header field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// What it is.
+    /// Name of the field.
     pub name: Name,
-    /// Without white space around it; folds of its lines are in it as they came.
+    /// Value without surrounding white space; folded lines are kept as received.
     pub value: &'a [u8],
-    /// All of it, with the end of its last line.
+    /// The whole field, including its last line end.
     pub line: &'a [u8],
 }
 
 #[derive(Clone, Debug)]
 struct Place {
     name: Name,
-    /// Whether the line has no name at all.
+    /// Whether the line has no field name.
     is_bad: bool,
     value: Range<usize>,
     line: Range<usize>,
 }
 
-/// A SIP message as it came.
+/// A SIP message as received.
 #[derive(Clone, Debug)]
 pub struct Message {
     bytes: Vec<u8>,
-    /// Without the end of the line.
+    /// Excludes the line end.
     first_line: Range<usize>,
     places: Vec<Place>,
-    /// After the empty line, and as long as Content-Length says, if that fits.
+    /// Starts after the empty line and is as long as Content-Length, if that fits.
     body: Range<usize>,
 }
 
 impl Message {
-    /// Finds out what is where in a datagram. What [`Message::fault`] finds can then be
-    /// answered.
+    /// Locates the elements of a message in a datagram. A message in which [`Message::fault`] finds
+    /// a defect can still be answered.
     ///
     /// # Errors
     ///
-    /// [`ParseError`], for what can't be.
+    /// Returns [`ParseError`] for bytes that can't be answered.
     pub fn parse(bytes: &[u8]) -> Result<Message, ParseError> {
         if bytes.len() > MAX_MESSAGE {
             return Err(ParseError::TooLong);
         }
         let first = line(bytes, 0).ok_or(ParseError::NoEnd)?;
         let first_line = content(bytes, &first);
-        // A line that goes on with the first would go on with what is put between them.
+        // A line that continues the first one would continue a field inserted between the two.
         let goes_on = matches!(bytes.get(first.end), Some(b' ' | b'\t'));
         if goes_on || start(&bytes[first_line.clone()]).is_none() {
             return Err(ParseError::FirstLine);
@@ -147,7 +147,7 @@ impl Message {
             if content(bytes, &here).is_empty() {
                 break here.end;
             }
-            // A line that begins with white space goes on with the one before it.
+            // A line that begins with white space continues the previous one.
             while let Some(b' ' | b'\t') = bytes.get(here.end) {
                 here.end = line(bytes, here.end).ok_or(ParseError::NoEnd)?.end;
             }
@@ -166,18 +166,18 @@ impl Message {
         Ok(message)
     }
 
-    /// All of it; what followed the body in the datagram is gone (RFC 3261, 18.3).
+    /// The whole message; bytes after its body in the datagram have been dropped (RFC 3261, 18.3).
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The first line.
+    /// The parsed first line.
     pub fn start(&self) -> Start<'_> {
         let line = &self.bytes[self.first_line.clone()];
         start(line).map_or(Start::Response { code: 0, reason: &[] }, |(start, _)| start)
     }
 
-    /// The header fields in their order, unknown ones among them.
+    /// The header fields in order, including unknown ones.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         self.places.iter().map(|place| Field {
             name: place.name,
@@ -186,7 +186,7 @@ impl Message {
         })
     }
 
-    /// The values of all fields of this name, each as it is in its field.
+    /// The values of all fields of this name, one per field.
     pub fn all(&self, name: Name) -> impl Iterator<Item = &[u8]> {
         self.fields().filter(move |field| field.name == name).map(|field| field.value)
     }
@@ -196,56 +196,56 @@ impl Message {
         self.all(name).next()
     }
 
-    /// The values of a name whose fields are lists, one after the other, whether they
-    /// have a field each or share one (RFC 3261, 7.3.1).
+    /// The values of all list fields of this name, in order, whether in separate fields or in one
+    /// (RFC 3261, 7.3.1).
     pub fn list(&self, name: Name) -> impl Iterator<Item = &[u8]> {
         self.all(name).flat_map(|value| lex::split(value, b','))
     }
 
-    /// The hop that sent it, or that a response goes to.
+    /// The topmost Via: the hop that sent the request, or that the response goes to.
     pub fn via(&self) -> Option<Via<'_>> {
         Via::parse(self.list(Name::Via).next()?)
     }
 
-    /// Which request of its dialog it is, or answers.
+    /// The CSeq: the request of the dialog that this message is, or answers.
     pub fn cseq(&self) -> Option<CSeq<'_>> {
         CSeq::parse(self.first(Name::CSeq)?)
     }
 
-    /// Who asks.
+    /// The From address, the originator of the request.
     pub fn from(&self) -> Option<Address<'_>> {
         Address::parse(self.first(Name::From)?)
     }
 
-    /// Who is asked.
+    /// The To address, the recipient of the request.
     pub fn to(&self) -> Option<Address<'_>> {
         Address::parse(self.first(Name::To)?)
     }
 
-    /// The name of the call.
+    /// The Call-ID, which identifies the call.
     pub fn call_id(&self) -> Option<&[u8]> {
         self.first(Name::CallId)
     }
 
-    /// How many more hops a request may take; `None` if it isn't said, or nonsense
-    /// (RFC 4475, 3.1.2.4).
+    /// Number of hops that the request may still take; `None` if missing or invalid (RFC 4475,
+    /// 3.1.2.4).
     pub fn max_forwards(&self) -> Option<u8> {
         u8::try_from(number(self.first(Name::MaxForwards)?)?).ok()
     }
 
-    /// What comes after the header fields.
+    /// The bytes after the header fields.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body.clone()]
     }
 
-    /// `Some(None)` if it is nonsense.
+    /// The Content-Length; `Some(None)` if it is invalid.
     fn content_length(&self) -> Option<Option<usize>> {
         let value = self.first(Name::ContentLength)?;
         Some(number(value).and_then(|n| usize::try_from(n).ok()))
     }
 
-    /// What makes a request refused or a response dropped, in what a proxy has to
-    /// read; what it only passes on is not looked at (RFC 3261, 16.3).
+    /// The defect for which a request is rejected or a response dropped, among the elements that a
+    /// proxy reads; elements that it only passes on are not checked (RFC 3261, 16.3).
     pub fn fault(&self) -> Option<Fault> {
         self.check().err()
     }
@@ -278,7 +278,7 @@ impl Message {
         self.check_length()
     }
 
-    /// The method, if it is a request.
+    /// Checks the first line; returns the method of a request.
     fn check_first_line(&self) -> Result<Option<&[u8]>, Fault> {
         let line = &self.bytes[self.first_line.clone()];
         let (start, version) = start(line).ok_or(Fault::Method)?;
@@ -299,8 +299,8 @@ impl Message {
         }
     }
 
-    /// Whether a line has within it what others might take for its end: a carriage
-    /// return alone, or a zero that isn't escaped in a string.
+    /// Whether a line contains a byte that others might take for its end: a carriage return without
+    /// a newline, or a zero byte that isn't escaped in a string.
     fn has_stray_ends(&self) -> bool {
         let head = &self.bytes[..self.end_of_fields()];
         head.iter().enumerate().any(|(at, byte)| match byte {
@@ -310,7 +310,7 @@ impl Message {
         })
     }
 
-    /// That there is one field of this name, and something in it.
+    /// Checks that there is exactly one field of this name, and that it isn't empty.
     fn single(&self, name: Name) -> Result<&[u8], Fault> {
         let mut all = self.all(name);
         let value = all.next().ok_or(Fault::Missing(name))?;
@@ -335,7 +335,7 @@ impl Message {
         if (self.body.len() as u64) < length { Err(Fault::Short) } else { Ok(()) }
     }
 
-    /// Where `part`, which is of this message's own bytes, is in them.
+    /// Position of `part`, which is a slice of this message's bytes.
     pub(crate) fn place_of(&self, part: &[u8]) -> Range<usize> {
         let start = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
         let end = start.saturating_add(part.len());
@@ -343,7 +343,7 @@ impl Message {
         start..end
     }
 
-    /// Where the first line and all header fields end, before the empty line.
+    /// End of the first line and all header fields, before the empty line.
     pub(crate) fn end_of_fields(&self) -> usize {
         self.places.last().map_or(self.end_of_first_line(), |place| place.line.end)
     }
@@ -353,7 +353,7 @@ impl Message {
     }
 }
 
-/// The line that begins at `at`, with its end.
+/// The line that begins at `at`, including its end.
 fn line(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let length = bytes.get(at..)?.iter().position(|&b| b == b'\n')?;
     Some(at..at + length + 1)
@@ -374,7 +374,7 @@ fn place(bytes: &[u8], line: Range<usize>) -> Place {
     let rest = &text[after..];
     let before = rest.iter().take_while(|&&b| is_space(b)).count();
     let value = trim(rest);
-    // Of nothing but white space, what is left of it is at its end.
+    // If there is only white space, `before` counts all of it.
     let start = line.start + after + if value.is_empty() { 0 } else { before };
     Place {
         name: Name::parse(name),
@@ -384,7 +384,7 @@ fn place(bytes: &[u8], line: Range<usize>) -> Place {
     }
 }
 
-/// What a first line says, and of which version of the protocol.
+/// Parses a first line, and returns the protocol version.
 fn start(line: &[u8]) -> Option<(Start<'_>, &[u8])> {
     let is_version = |word: &[u8]| word.len() > 4 && word[..4].eq_ignore_ascii_case(b"SIP/");
     let space = line.iter().position(|&b| b == b' ')?;
@@ -402,8 +402,8 @@ fn start(line: &[u8]) -> Option<(Start<'_>, &[u8])> {
     Some((Start::Request { method: first, uri }, version))
 }
 
-/// White space behind the version makes the URI, of which the version then is a part,
-/// a bad one, and the request one that can be answered.
+/// Accepts white space after the version. The URI then includes the version and is invalid, so the
+/// request can be answered.
 fn ends_in_space(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let all = trim(rest);
     let word = all.iter().rposition(|&b| b == b' ')? + 1;

@@ -1,17 +1,17 @@
-//! The names of header fields that a proxy works with; others pass it unread.
+//! The names of header fields that a proxy uses; others pass unread.
 
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident $full:literal $($compact:literal)?,)*) => {
-        /// A header field's name.
+        /// The name of a header field.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Name {
             $($(#[$doc])* $name,)*
-            /// Any other: it passes as it is.
+            /// Any other name; the field passes unchanged.
             Other,
         }
 
         impl Name {
-            /// Reads a name of any case, or its compact form.
+            /// Parses a name in any case, or its compact form.
             pub fn parse(bytes: &[u8]) -> Name {
                 $(if bytes.eq_ignore_ascii_case($full.as_bytes())
                     $(|| bytes.eq_ignore_ascii_case($compact.as_bytes()))? {
@@ -20,7 +20,7 @@ macro_rules! names {
                 Name::Other
             }
 
-            /// As it is written in a new line; of [`Name::Other`] nothing.
+            /// The name as written in a new line; empty for [`Name::Other`].
             pub fn text(self) -> &'static str {
                 match self {
                     $(Name::$name => $full,)*
@@ -32,40 +32,40 @@ macro_rules! names {
 }
 
 names! {
-    /// RFC 3261, 20.8.
+    /// Call-ID, which identifies a call (RFC 3261, 20.8).
     CallId "Call-ID" "i",
-    /// RFC 3261, 20.10.
+    /// Contact, a URI for direct requests (RFC 3261, 20.10).
     Contact "Contact" "m",
-    /// RFC 3261, 20.12.
+    /// Content-Encoding, the compression of the body (RFC 3261, 20.12).
     ContentEncoding "Content-Encoding" "e",
-    /// RFC 3261, 20.14.
+    /// Content-Length, the size of the body in bytes (RFC 3261, 20.14).
     ContentLength "Content-Length" "l",
-    /// RFC 3261, 20.15.
+    /// Content-Type, the media type of the body (RFC 3261, 20.15).
     ContentType "Content-Type" "c",
-    /// RFC 3261, 20.16.
+    /// CSeq, the number and method of a request (RFC 3261, 20.16).
     CSeq "CSeq",
-    /// RFC 3261, 20.20.
+    /// From, the originator of a request (RFC 3261, 20.20).
     From "From" "f",
-    /// RFC 3261, 20.22.
+    /// Max-Forwards, the remaining number of hops (RFC 3261, 20.22).
     MaxForwards "Max-Forwards",
-    /// RFC 3327.
+    /// Path, the proxies towards a registered phone (RFC 3327).
     Path "Path",
-    /// RFC 3261, 20.29.
+    /// Proxy-Require, extensions that proxies must support (RFC 3261, 20.29).
     ProxyRequire "Proxy-Require",
-    /// RFC 3261, 20.30.
+    /// Record-Route, proxies that stay in the path of a call (RFC 3261, 20.30).
     RecordRoute "Record-Route",
-    /// RFC 3261, 20.32.
+    /// Require, extensions that the recipient must support (RFC 3261, 20.32).
     Require "Require",
-    /// RFC 3261, 20.34.
+    /// Route, the proxies that a request must pass (RFC 3261, 20.34).
     Route "Route",
-    /// RFC 3261, 20.37.
+    /// Supported, the extensions that the sender supports (RFC 3261, 20.37).
     Supported "Supported" "k",
-    /// RFC 3261, 20.39.
+    /// To, the recipient of a request (RFC 3261, 20.39).
     To "To" "t",
-    /// RFC 3261, 20.40.
+    /// Unsupported, extensions that the recipient doesn't support (RFC 3261, 20.40).
     Unsupported "Unsupported",
-    /// RFC 3261, 20.42.
+    /// Via, the hops that a request has passed (RFC 3261, 20.42).
     Via "Via" "v",
-    /// RFC 3261, 20.43.
+    /// Warning, further information about a response (RFC 3261, 20.43).
     Warning "Warning",
 }

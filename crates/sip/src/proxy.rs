@@ -1,26 +1,27 @@
-//! Where a proxy sends a request (RFC 3261, 16.3 to 16.6): along the routes in it, or
-//! to the one it is for.
+//! Request routing of a proxy (RFC 3261, 16.3 to 16.6): along the routes in a request, or to its
+//! target.
 
 use crate::edit::Edit;
 use crate::message::{Fault, Message, Start};
 use crate::name::Name;
 use crate::value::{Address, Uri};
 
-/// Why a request goes nowhere; its response has this [`code`](Refusal::code).
+/// Reasons for not forwarding a request; its response has this [`code`](Refusal::code).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is malformed.
+    /// The request is malformed.
     Fault(Fault),
-    /// It has gone over too many hops.
+    /// The request has passed too many hops.
     TooManyHops,
-    /// It needs of proxies what this one doesn't do: these words.
+    /// The request requires extensions that this proxy doesn't support: these words.
     Extension(Vec<u8>),
-    /// It is for a URI that only others understand, and no route leads to them.
+    /// The Request-URI has another scheme than SIP, and no route leads to a proxy that might
+    /// support it.
     Scheme,
 }
 
 impl Refusal {
-    /// The status code.
+    /// Status code of the response.
     pub fn code(&self) -> u16 {
         match self {
             Refusal::Fault(fault) => fault.code(),
@@ -30,7 +31,7 @@ impl Refusal {
         }
     }
 
-    /// What goes with the code.
+    /// Reason phrase of the response.
     pub fn reason(&self) -> String {
         match self {
             Refusal::Fault(fault) => fault.to_string(),
@@ -40,7 +41,7 @@ impl Refusal {
         }
     }
 
-    /// Lines that the response has besides.
+    /// Additional header lines of the response.
     pub fn lines(&self) -> Vec<u8> {
         match self {
             Refusal::Extension(words) => [b"Unsupported: ", &words[..], b"\r\n"].concat(),
@@ -49,31 +50,31 @@ impl Refusal {
     }
 }
 
-/// Where a request goes, and how its routes change by that.
+/// The next hop of a request, and the resulting changes to its routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routed {
-    /// The SIP URI of the next hop, or, without routes, of whom it is for.
+    /// SIP URI of the next hop, or without routes of the request's target.
     pub next: Vec<u8>,
-    /// Whether routes named this proxy: the request belongs to a call of which it has
-    /// made itself a part, or it was told to go through here.
+    /// Whether routes named this proxy: the request belongs to a call in which the proxy has
+    /// recorded itself, or it was explicitly routed through here.
     pub by_route: bool,
-    /// What in the request named this proxy: its routes, in their order.
+    /// The routes that named this proxy, in order.
     pub own: Vec<Vec<u8>>,
-    /// How many of the first routes these were.
+    /// Number of leading routes that named this proxy.
     first: usize,
-    /// Another Request-URI, if what is in its place was a route.
+    /// The actual Request-URI, if a route was in its place.
     uri: Option<Vec<u8>>,
-    /// How many routes are taken from the end.
+    /// Number of routes removed from the end.
     last: usize,
-    /// Whether the next hop wants to find itself in the Request-URI, as before RFC 3261.
+    /// Whether the next hop expects its own URI as the Request-URI, as before RFC 3261.
     is_strict: bool,
 }
 
-/// Finds the next hop of a request; `is_own` knows this proxy's URIs.
+/// Finds the next hop of a request; `is_own` identifies this proxy's URIs.
 ///
 /// # Errors
 ///
-/// [`Refusal`], if it goes nowhere.
+/// Returns [`Refusal`] if the request is not to be forwarded.
 pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Routed, Refusal> {
     if let Some(fault) = request.fault() {
         return Err(Refusal::Fault(fault));
@@ -91,8 +92,8 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
     let mut routes: Vec<&[u8]> =
         request.list(Name::Route).filter_map(|value| Some(Address::parse(value)?.uri)).collect();
     let names_own = |uri: &[u8]| Uri::parse(uri).is_some_and(|uri| is_own(&uri));
-    // A hop of before RFC 3261 has put this proxy's route in the place of the URI, and
-    // that behind the routes (16.4).
+    // A hop older than RFC 3261 has replaced the Request-URI with this proxy's route, and appended
+    // the URI to the routes (16.4).
     let is_displaced = Uri::parse(uri).is_some_and(|u| u.param("lr").is_some() && is_own(&u));
     let displaced = if is_displaced { routes.pop() } else { None };
     let first = routes.iter().take_while(|route| names_own(route)).count();
@@ -119,15 +120,15 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
 }
 
 impl Routed {
-    /// Whether the request is to be encrypted on every hop: so says the URI of whom it is
-    /// for, or of its next hop (RFC 3261, 16.6 and 26.2.2).
+    /// Whether the request must be encrypted on every hop, because its target or its next hop is a
+    /// SIPS URI (RFC 3261, 16.6 and 26.2.2).
     pub fn is_secure(&self, request: &Message) -> bool {
         let Start::Request { uri, .. } = request.start() else { return false };
         let target = self.uri.as_deref().unwrap_or(uri);
         [target, &self.next].into_iter().filter_map(Uri::parse).any(|uri| uri.secure)
     }
 
-    /// Changes the routes of the request accordingly.
+    /// Updates the routes of the request.
     pub fn apply(&self, edit: &mut Edit<'_>) {
         let request = edit.message();
         let Start::Request { uri, .. } = request.start() else { return };
@@ -153,25 +154,25 @@ impl Routed {
     }
 }
 
-/// How the next hop is reached, as far as its URI says (RFC 3263, 4).
+/// Address of the next hop, as far as its URI specifies it (RFC 3263, 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A name or an address; one of IPv6 has its brackets.
+    /// A name or an address; IPv6 addresses are in brackets.
     pub host: Vec<u8>,
-    /// If it isn't said, names of services are looked up.
+    /// Port; without one, service names are looked up.
     pub port: Option<u16>,
-    /// `udp`, `tcp`, `tls` …, in small letters; `None` leaves the choice.
+    /// Transport in lower case, `udp`, `tcp`, `tls` …; `None` leaves the choice.
     pub transport: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// Reads it from a SIP URI.
+    /// Reads the target of a SIP URI.
     pub fn of(uri: &[u8]) -> Option<Target> {
         let uri = Uri::parse(uri)?;
         let value = |name| uri.param(name).flatten();
         let said = value("transport").map(<[u8]>::to_ascii_lowercase);
         let transport = match said.as_deref() {
-            // Of every hop.
+            // SIPS requires TLS on every hop.
             None | Some(b"tcp") if uri.secure => Some(b"tls".to_vec()),
             _ => said,
         };
@@ -184,7 +185,7 @@ impl Target {
 mod tests {
     use super::*;
 
-    /// What becomes of a request with this URI and these further fields, here at `me`.
+    /// Routes a request with this URI and these additional fields, at `me`.
     fn routed(uri: &str, fields: &str) -> Result<(Routed, Vec<String>, String), Refusal> {
         let text = format!(
             "OPTIONS {uri} SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
@@ -207,7 +208,7 @@ mod tests {
             ("sip:b@h", "", "sip:b@h", &[][..], "sip:b@h"),
             ("sip:b@h", "Route: <sip:r;lr>\r\n", "sip:r;lr", &["<sip:r;lr>"], "sip:b@h"),
             ("sip:b@h", "Route: <sip:me;lr>\r\n", "sip:b@h", &[], "sip:b@h"),
-            // Twice, as for two transports, and then on.
+            // Two routes of this proxy, as for two transports, and then another.
             (
                 "sip:b@h",
                 "Route: <sip:me;lr>, <sip:me;transport=tcp;lr>\r\nRoute: <sip:r;lr>\r\n",
@@ -216,7 +217,7 @@ mod tests {
                 "sip:b@h",
             ),
             ("tel:1", "Route: <sip:r;lr>\r\n", "sip:r;lr", &["<sip:r;lr>"], "tel:1"),
-            // The next hop is of before RFC 3261.
+            // The next hop is older than RFC 3261.
             (
                 "sip:b@h",
                 "Route: <sip:me;lr>, <sip:r>, <sip:s;lr>\r\n",
@@ -225,7 +226,7 @@ mod tests {
                 "sip:r",
             ),
             ("sip:b@h", "Route: <sip:r>\r\n", "sip:r", &["<sip:b@h>"], "sip:r"),
-            // The one before is.
+            // The previous hop is older than RFC 3261.
             ("sip:me;lr", "Route: <sip:b@h>\r\n", "sip:b@h", &[], "sip:b@h"),
             (
                 "sip:me;lr",
@@ -255,7 +256,7 @@ mod tests {
             ("sips:b@h", "Route: <sip:r;lr>\r\n", true),
             ("sip:b@h", "Route: <sips:r;lr>\r\n", true),
             ("sip:b@h", "Route: <sips:me;lr>, <sip:r;lr>\r\n", false),
-            // The one before is of before RFC 3261.
+            // The previous hop is older than RFC 3261.
             ("sip:me;lr", "Route: <sip:r;lr>, <sips:b@h>\r\n", true),
         ] {
             let text = format!(

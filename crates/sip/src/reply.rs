@@ -1,5 +1,5 @@
-//! What a proxy says by itself: responses to requests, and the ACK and CANCEL that go
-//! with a request it has forwarded.
+//! Messages that a proxy creates: responses to requests, and the ACK and CANCEL for a request that
+//! it has forwarded.
 
 use crate::lex::params;
 use crate::message::{Message, Start};
@@ -7,8 +7,8 @@ use crate::name::Name;
 use crate::value::{Via, host_address};
 use core::net::{IpAddr, SocketAddr};
 
-/// A response of this proxy's own to `request`, which came from `source`. More than
-/// 100 has a tag if `to_tag` isn't empty; `more` are whole lines to add.
+/// Creates a response of this proxy to `request`, which came from `source`. Codes above 100 get a
+/// To tag if `to_tag` isn't empty; `more` are whole header lines to add.
 pub fn response(
     request: &Message,
     source: SocketAddr,
@@ -39,9 +39,8 @@ pub fn response(
     out
 }
 
-/// The topmost Via of a request from `source`, as those behind it and the response
-/// shall have it: with the address that it came from, and the port if that was asked
-/// for (RFC 3261, 18.2.1; RFC 3581, 4).
+/// The topmost Via of a request from `source`, for the response and the following hops: with the
+/// source address, and with the source port if requested (RFC 3261, 18.2.1; RFC 3581, 4).
 pub fn received(via: &[u8], source: SocketAddr) -> Vec<u8> {
     let Some(view) = Via::parse(via) else { return via.to_vec() };
     let asks = view.param("rport").is_some();
@@ -51,7 +50,7 @@ pub fn received(via: &[u8], source: SocketAddr) -> Vec<u8> {
     }
     let end = crate::lex::find(via, b";").unwrap_or(via.len());
     let mut out = via[..end].to_vec();
-    // Whoever sent it can't say what is seen here.
+    // Values that the sender wrote itself are not trusted.
     for (name, value) in params(&via[end..]) {
         if [&b"received"[..], b"rport"].iter().any(|own| name.eq_ignore_ascii_case(own)) {
             continue;
@@ -70,13 +69,12 @@ pub fn received(via: &[u8], source: SocketAddr) -> Vec<u8> {
     out
 }
 
-/// The CANCEL of a request as it was forwarded (RFC 3261, 9.1).
+/// The CANCEL for a request as forwarded (RFC 3261, 9.1).
 pub fn cancel(forwarded: &Message) -> Vec<u8> {
     hop_by_hop(forwarded, b"CANCEL", forwarded.first(Name::To))
 }
 
-/// The ACK of a final response other than 2xx to a request as it was forwarded
-/// (RFC 3261, 17.1.1.3).
+/// The ACK for a final response other than 2xx, to a request as forwarded (RFC 3261, 17.1.1.3).
 pub fn ack(forwarded: &Message, response: &Message) -> Vec<u8> {
     hop_by_hop(forwarded, b"ACK", response.first(Name::To))
 }
@@ -103,7 +101,7 @@ fn hop_by_hop(forwarded: &Message, method: &[u8], to: Option<&[u8]>) -> Vec<u8> 
     out
 }
 
-/// A field on a line of its own. A value that came folded is written in one line.
+/// Appends a field as one line. A folded value is unfolded.
 pub(crate) fn line(out: &mut Vec<u8>, name: Name, value: &[u8]) {
     out.extend_from_slice(name.text().as_bytes());
     out.extend_from_slice(b": ");

@@ -1,5 +1,5 @@
-//! Session descriptions (RFC 8866) as a media relay needs them: where each stream is
-//! wanted is read and changed in place, all else stays byte for byte.
+//! Session descriptions (RFC 8866) as a media relay needs them: the address of each stream is read
+//! and changed in place, and everything else stays byte for byte.
 
 mod edit;
 
@@ -9,54 +9,54 @@ use crate::lex::number;
 use core::net::IpAddr;
 use core::ops::Range;
 
-/// The most lines of a description.
+/// Maximum number of lines in a description.
 pub const MAX_LINES: usize = 2_000;
-/// The most streams of a description.
+/// Maximum number of streams in a description.
 pub const MAX_MEDIA: usize = 32;
 
-/// Why a description can't be changed.
+/// Reasons why a description can't be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SdpError {
-    /// A line isn't a letter, an equals sign and a value; or the first isn't `v=0`.
+    /// This line isn't a letter, an equals sign and a value; or the first line isn't `v=0`.
     #[error("line {0} of the session description is malformed")]
     Line(usize),
-    /// A stream's kind, port, protocol or format is malformed or missing.
+    /// On this line, a stream's kind, port, protocol or format is malformed or missing.
     #[error("line {0} of the session description has no stream that can be understood")]
     Media(usize),
-    /// A network address is malformed, or there is none for a stream.
+    /// On this line, a network address is malformed, or missing for a stream.
     #[error("line {0} of the session description has no address that can be understood")]
     Connection(usize),
-    /// More lines than a description has.
+    /// There are more than [`MAX_LINES`] lines.
     #[error("a session description of more than {MAX_LINES} lines")]
     TooLong,
-    /// More streams than a description has.
+    /// There are more than [`MAX_MEDIA`] streams.
     #[error("a session description of more than {MAX_MEDIA} streams")]
     TooManyMedia,
 }
 
-/// Where a stream is wanted.
+/// Destination host of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host<'a> {
-    /// An address; unspecified while a caller of before RFC 3264 is on hold.
+    /// An IP address; unspecified if a caller older than RFC 3264 is on hold.
     Address(IpAddr),
-    /// A name.
+    /// A domain name, as in the description.
     Name(&'a [u8]),
 }
 
-/// How a stream's packets travel.
+/// Transport protocol of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// RTP and RTCP as they are: `RTP/AVP`, `RTP/AVPF`.
+    /// Plain RTP and RTCP: `RTP/AVP`, `RTP/AVPF`.
     Rtp,
-    /// Encrypted by keys in the description (RFC 4568), or elsewhere: `RTP/SAVP`,
+    /// Encrypted with keys in the description (RFC 4568) or from elsewhere: `RTP/SAVP`,
     /// `RTP/SAVPF`.
     Srtp,
-    /// Encrypted by keys agreed on in the stream (RFC 5764): `UDP/TLS/RTP/SAVP`,
+    /// Encrypted with keys negotiated in the stream (RFC 5764): `UDP/TLS/RTP/SAVP`,
     /// `UDP/TLS/RTP/SAVPF`.
     DtlsSrtp,
     /// Other datagrams, such as those of a fax (T.38): `udptl`, `UDP/…`, `udp`.
     Datagrams,
-    /// Anything else, such as `TCP/MSRP`: no relay of datagrams can take it.
+    /// Anything else, such as `TCP/MSRP`, which a relay of datagrams can't carry.
     Other,
 }
 
@@ -76,44 +76,44 @@ impl Transport {
     }
 }
 
-/// Who sends (RFC 3264, 5.1).
+/// Direction of a stream (RFC 3264, 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Both ends.
+    /// Both ends send media.
     SendRecv,
-    /// Who says so.
+    /// Only the describing end sends media.
     SendOnly,
-    /// The other end.
+    /// Only the other end sends media.
     RecvOnly,
-    /// Nobody.
+    /// Neither end sends media.
     Inactive,
 }
 
-/// One stream that is offered or accepted.
+/// An offered or accepted stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media<'a> {
-    /// `audio`, `video`, `image` …
+    /// Media type: `audio`, `video`, `image` …
     pub kind: &'a [u8],
-    /// Where it is wanted; 0 if it isn't (RFC 3264, 6).
+    /// Destination port; 0 if the stream is rejected (RFC 3264, 6).
     pub port: u16,
-    /// How many ports it has, one after the other or, with RTCP, every second.
+    /// Number of ports: consecutive ones or, with RTCP, every second.
     pub ports: u16,
-    /// How it travels.
+    /// Transport protocol of the stream.
     pub transport: Transport,
-    /// What it consists of, as payload types of RTP.
+    /// Format list, for RTP the payload types.
     pub formats: &'a [u8],
-    /// Where it is wanted.
+    /// Destination host of the stream.
     pub host: Host<'a>,
-    /// Who sends.
+    /// Direction of the stream.
     pub direction: Direction,
-    /// Where RTCP is wanted, if that is said (RFC 3605) and isn't the port after `port`.
+    /// Destination of RTCP, if stated (RFC 3605) because it isn't the port after `port`.
     pub rtcp: Option<(u16, Option<Host<'a>>)>,
-    /// Whether RTCP may come to `port`, too (RFC 5761).
+    /// Whether RTCP may also be sent to `port` (RFC 5761).
     pub rtcp_mux: bool,
 }
 
 impl Media<'_> {
-    /// Whether it is on hold as before RFC 3264: wanted at no address.
+    /// Whether the stream is on hold by an unspecified address, as before RFC 3264.
     pub fn is_held_by_address(&self) -> bool {
         matches!(self.host, Host::Address(host) if host.is_unspecified())
     }
@@ -121,29 +121,29 @@ impl Media<'_> {
 
 #[derive(Clone, Debug)]
 struct Section {
-    /// Lines, by their number; the first of a stream is its `m=`.
+    /// Line numbers; the first line of a stream is its `m=`.
     lines: Range<usize>,
 }
 
-/// A session description as it came.
+/// A session description as received.
 #[derive(Clone, Debug)]
 pub struct Sdp<'a> {
     text: &'a [u8],
-    /// With their ends.
+    /// Each line includes its end.
     lines: Vec<Range<usize>>,
-    /// The session's own lines, then those of each stream.
+    /// The session's own section, then one per stream.
     sections: Vec<Section>,
     media: Vec<Media<'a>>,
 }
 
 impl<'a> Sdp<'a> {
-    /// Finds out what is where.
+    /// Locates the elements of a description.
     ///
     /// # Errors
     ///
-    /// [`SdpError`], with the line, counted from 1. What a relay doesn't need to
-    /// understand is not looked at. Blank lines at the end, which some telephones write,
-    /// don't belong to the description.
+    /// Returns [`SdpError`] with the line, counted from 1. Elements that a relay doesn't need are
+    /// not checked. Blank lines at the end, which some phones write, are not part of the
+    /// description.
     pub fn parse(text: &'a [u8]) -> Result<Sdp<'a>, SdpError> {
         let text = without_blank_end(text);
         let mut sdp = Sdp { text, lines: Vec::new(), sections: Vec::new(), media: Vec::new() };
@@ -175,13 +175,13 @@ impl<'a> Sdp<'a> {
         Ok(sdp)
     }
 
-    /// The streams, in their order, those that are refused among them.
+    /// The streams in order, including rejected ones.
     pub fn media(&self) -> &[Media<'a>] {
         &self.media
     }
 
-    /// The values of an attribute of stream `media`, or of the session: empty if it is
-    /// a mere name.
+    /// The values of an attribute of stream `media`, or of the session; empty for an attribute
+    /// without a value.
     pub fn attributes(&self, media: Option<usize>, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let lines = self.section(media).map_or(0..0, |section| section.lines.clone());
         lines.filter_map(move |n| self.attribute(n, name))
@@ -192,20 +192,20 @@ impl<'a> Sdp<'a> {
         self.sections.get(media.map_or(0, |n| n.saturating_add(1)))
     }
 
-    /// Line `n`, from 0: its letter and its value.
+    /// Letter and value of line `n`, from 0.
     fn line(&self, n: usize) -> Option<(u8, &'a [u8])> {
         let line = &self.text[self.lines.get(n)?.clone()];
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match line {
-            // What others might take for the end of a line is in none (RFC 8866, 9).
+            // No line contains bytes that others might take for its end (RFC 8866, 9).
             [_, _, value @ ..] if value.contains(&b'\r') || value.contains(&0) => None,
             [kind, b'=', value @ ..] if kind.is_ascii_lowercase() => Some((*kind, value)),
             _ => None,
         }
     }
 
-    /// The value of attribute `name`, if line `n` is one.
+    /// The value of attribute `name`, if line `n` has it.
     fn attribute(&self, n: usize, name: &str) -> Option<&'a [u8]> {
         let (b'a', value) = self.line(n)? else { return None };
         match value.strip_prefix(name.as_bytes())? {
@@ -215,7 +215,7 @@ impl<'a> Sdp<'a> {
         }
     }
 
-    /// The number of the section's `c=` line.
+    /// Number of the section's `c=` line.
     fn connection(&self, section: &Section) -> Option<usize> {
         section.lines.clone().find(|&n| matches!(self.line(n), Some((b'c', _))))
     }
@@ -228,7 +228,7 @@ impl<'a> Sdp<'a> {
             Some(n) => {
                 self.line(n).and_then(|(_, v)| host(v)).ok_or(SdpError::Connection(n + 1))?
             }
-            // What isn't wanted is wanted nowhere.
+            // A rejected stream needs no address.
             None if wanted.port == 0 => Host::Name(&[]),
             None => return Err(SdpError::Connection(first + 1)),
         };
@@ -250,7 +250,7 @@ impl<'a> Sdp<'a> {
         })
     }
 
-    /// As the stream says, or else the session.
+    /// The direction of a stream, by default that of the session.
     fn direction(&self, section: &Section) -> Direction {
         let of = |section: &Section| {
             section.lines.clone().find_map(|n| match self.line(n)? {
@@ -265,14 +265,14 @@ impl<'a> Sdp<'a> {
     }
 }
 
-/// The text up to the end of its last line that isn't blank.
+/// The text up to the end of its last non-blank line.
 fn without_blank_end(text: &[u8]) -> &[u8] {
     let Some(last) = text.iter().rposition(|b| !b"\r\n".contains(b)) else { return text };
     let end = text[last..].iter().position(|&b| b == b'\n').map_or(text.len(), |n| last + n + 1);
     &text[..end]
 }
 
-/// The words between spaces.
+/// The words separated by spaces.
 fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|&b| b == b' ').filter(|word| !word.is_empty())
 }
@@ -281,7 +281,7 @@ fn port(bytes: &[u8]) -> Option<u16> {
     u16::try_from(number(bytes)?).ok()
 }
 
-/// What an `m=` line has.
+/// The contents of an `m=` line.
 struct Wanted<'a> {
     kind: &'a [u8],
     port: u16,
@@ -303,12 +303,12 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// How many bytes of `all` there are from `part` of it on.
+/// Number of bytes of `all` from its slice `part` on.
 fn from(all: &[u8], part: &[u8]) -> usize {
     all.len() - (part.as_ptr() as usize - all.as_ptr() as usize)
 }
 
-/// What a `c=` line has, without how far multicast reaches.
+/// Parses a `c=` line, ignoring the multicast scope.
 fn host(value: &[u8]) -> Option<Host<'_>> {
     let mut all = words(value);
     let (b"IN", version, host) = (all.next()?, all.next()?, all.next()?) else { return None };
@@ -325,7 +325,7 @@ fn host(value: &[u8]) -> Option<Host<'_>> {
     })
 }
 
-/// What `a=rtcp` has: `None` if it isn't understood.
+/// Parses `a=rtcp`; `None` if it is malformed.
 fn rtcp(value: &[u8]) -> Option<(u16, Option<Host<'_>>)> {
     let end = value.iter().position(|&b| b == b' ').unwrap_or(value.len());
     let port = port(&value[..end])?;

@@ -1,10 +1,9 @@
-//! A proxy's transactions (RFC 3261, 16 and 17, with the corrections of RFC 6026): a
-//! request that is forwarded once, its responses, and what each side repeats until it
-//! has heard of the other.
+//! A proxy's transactions (RFC 3261, 16 and 17, with the corrections of RFC 6026): a request that
+//! is forwarded once, its responses, and the retransmissions in both directions.
 //!
-//! The caller decides where a request goes and what is changed in it and in its
-//! responses; here is decided what is sent again, what is absorbed, and when to give
-//! up. Of every hop that is forked beyond this one all responses pass.
+//! The caller decides where a request goes, and what is changed in it and in its responses. This
+//! module decides what is retransmitted, what is absorbed, and when to give up. If a later hop
+//! forks a request, all responses pass.
 
 mod key;
 mod timer;
@@ -22,74 +21,72 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timer::Timers;
 use trunkline_base::Time;
 
-/// An estimate of the round trip, and the first interval of repetitions (RFC 3261,
-/// 17.1.1.1).
+/// Estimate of the round trip, and the first retransmission interval (RFC 3261, 17.1.1.1).
 pub const T1: Duration = Duration::from_millis(500);
-/// The longest interval of repetitions, but of INVITE.
+/// Maximum retransmission interval, except for INVITE.
 pub const T2: Duration = Duration::from_secs(4);
-/// How long a packet may be under way.
+/// Maximum time that a packet may be in flight.
 pub const T4: Duration = Duration::from_secs(5);
-/// How long a request may be without a final response after a provisional one (timer C,
-/// RFC 3261, 16.6).
+/// Time that a request may be without a final response after a provisional one (timer C, RFC 3261,
+/// 16.6).
 pub const TIMER_C: Duration = Duration::from_secs(181);
 
-/// Bytes of the messages that a transaction keeps, on average: one of 1,300 bytes that
-/// is kept as it came and as it went, and its response.
+/// Bytes of messages that a transaction keeps on average: one of 1,300 bytes as received and as
+/// forwarded, and its response.
 pub const USUAL: usize = 4_096;
 
-/// Where a message came from, or goes to.
+/// Source or destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Which of the driver's sockets.
+    /// Number of the driver's socket.
     pub socket: u32,
-    /// The other end.
+    /// Address of the other end.
     pub remote: SocketAddr,
-    /// The connection, if there is one: then nothing is sent again, since it delivers.
+    /// The connection, if there is one; it delivers reliably, so nothing is retransmitted.
     pub connection: Option<u64>,
 }
 
-/// A transaction of this proxy's; never used twice.
+/// Identifies a transaction of this proxy; ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionId(u64);
 
-/// What a message that came means to the caller.
+/// The consequence of a received message for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// A new request: forward it or answer it.
+    /// A new request, to be forwarded or answered.
     Request(TransactionId),
-    /// The ACK of a 2xx, which has no transaction: send it on, by
-    /// [`Transactions::stamp_ack`] and [`Transactions::send`].
+    /// The ACK of a 2xx, which has no transaction: forward it with [`Transactions::stamp_ack`] and
+    /// [`Transactions::send`].
     Ack,
-    /// A response to pass on to who asked, by [`Transactions::respond`].
+    /// A response, to be passed on to the requester with [`Transactions::respond`].
     Response(TransactionId),
-    /// Nothing: it belongs to what is known already, or to nothing.
+    /// Nothing to do: the message belongs to a known transaction, or to none.
     Absorbed,
-    /// A new request for which there is no room. Who sent it has been told, or will ask
-    /// again.
+    /// A new request without room for it. The sender has been notified, or will retransmit.
     Refused,
 }
 
-/// Something to send.
+/// A message to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Where to.
+    /// Destination of the message.
     pub to: Hop,
-    /// The message.
+    /// Bytes of the message.
     pub bytes: Vec<u8>,
 }
 
-/// How far a transaction has come.
+/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The caller has not said what to do.
+    /// The caller has not decided yet.
     New,
-    /// It has been forwarded.
+    /// The request has been forwarded.
     Calling,
-    /// A provisional response has come.
+    /// A provisional response has arrived.
     Proceeding,
-    /// An INVITE has had a 2xx: more may come, of other branches beyond.
+    /// An INVITE has received a 2xx: more may arrive from other branches.
     Accepted,
-    /// It has had its final response.
+    /// The request has received its final response.
     Completed,
     /// An INVITE's final response has been acknowledged.
     Confirmed,
@@ -100,43 +97,43 @@ struct Transaction {
     phase: Phase,
     is_invite: bool,
     key: Key,
-    /// As it came, for responses.
+    /// The request as received, for responses.
     request: Message,
-    /// Where responses go.
+    /// The hop that responses are sent to.
     upstream: Hop,
-    /// Where it was forwarded, and as what.
+    /// Destination of the forwarded request, and the request as forwarded.
     downstream: Option<(Hop, Message)>,
-    /// What names it downstream.
+    /// Branch that identifies the transaction downstream.
     branch: Vec<u8>,
-    /// The last response that was sent.
+    /// The last response sent.
     response: Vec<u8>,
     /// Whether the caller has given up.
     is_cancelled: bool,
-    /// Whether it has rung for too long.
+    /// Whether the call has rung for too long.
     has_expired: bool,
-    /// Whether downstream has been told so.
+    /// The CANCEL sent downstream, if any.
     cancel: Option<Vec<u8>>,
     timers: Timers,
 }
 
 impl Transaction {
-    /// What its messages take, but for a CANCEL.
+    /// Size of the kept messages in bytes, except for a CANCEL.
     fn bytes(&self) -> usize {
         let forwarded = self.downstream.as_ref().map_or(0, |(_, message)| message.bytes().len());
         self.request.bytes().len() + forwarded + self.response.len()
     }
 }
 
-/// How much room transactions take.
+/// Room that transactions take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
     transactions: usize,
-    /// What the messages that are kept take, about.
+    /// Approximate size of the kept messages, in bytes.
     bytes: usize,
 }
 
 impl Taken {
-    /// Whether one more is too many, where `most` may be.
+    /// Whether one more would exceed the room for `most` transactions.
     fn is_all(self, most: usize) -> bool {
         self.transactions >= most || self.bytes >= most.saturating_mul(USUAL)
     }
@@ -151,17 +148,17 @@ pub struct Transactions {
     due: BTreeSet<(Time, TransactionId)>,
     next: u64,
     most: usize,
-    /// How much of that is whose.
+    /// Room taken per source address.
     by_source: BTreeMap<IpAddr, Taken>,
-    /// How much there is of all.
+    /// Room taken in total.
     taken: Taken,
     rng: ChaCha20Rng,
     outputs: VecDeque<Output>,
 }
 
 impl Transactions {
-    /// At most `most` at a time, and fewer if their messages are longer than
-    /// [`USUAL`]; `seed` makes their names hard to guess.
+    /// Creates a set of at most `most` transactions at a time, and fewer if their messages are
+    /// longer than [`USUAL`]; `seed` makes their branches unpredictable.
     pub fn new(most: usize, seed: [u8; 32]) -> Transactions {
         Transactions {
             all: BTreeMap::new(),
@@ -177,17 +174,17 @@ impl Transactions {
         }
     }
 
-    /// How many there are.
+    /// Number of current transactions.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no transactions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether the caller of an INVITE has given up.
+    /// Whether the caller has given up an INVITE.
     pub fn is_cancelled(&self, id: TransactionId) -> bool {
         self.all.get(&id).is_some_and(|t| t.is_cancelled && !t.has_expired)
     }
@@ -197,18 +194,18 @@ impl Transactions {
         self.all.get(&id).is_some_and(|t| t.has_expired)
     }
 
-    /// Whether there is still one of this name.
+    /// Whether the transaction still exists.
     pub fn has(&self, id: TransactionId) -> bool {
         self.all.contains_key(&id)
     }
 
-    /// Whether one has come and neither been forwarded nor answered.
+    /// Whether a request has been neither forwarded nor answered.
     pub fn is_new(&self, id: TransactionId) -> bool {
         self.all.get(&id).is_some_and(|t| t.phase == Phase::New)
     }
 
-    /// Takes back that a request has been forwarded, to forward it otherwise: the request
-    /// as it came. `None` if it has had a response, or its caller has given up.
+    /// Reverts the forwarding of a request, so that it can be forwarded elsewhere; returns the
+    /// request as received. `None` if it has had a response, or its caller has given up.
     pub fn take_back(&mut self, id: TransactionId) -> Option<Message> {
         let t = self.all.get_mut(&id)?;
         if t.phase != Phase::Calling || t.is_cancelled {
@@ -222,7 +219,7 @@ impl Transactions {
         Some(request)
     }
 
-    /// The requests that went over a connection and have had no final response.
+    /// The requests sent over a connection that have no final response yet.
     pub fn by_connection(&self, connection: u64) -> Vec<TransactionId> {
         let waits = |t: &Transaction| {
             let is_it =
@@ -232,8 +229,8 @@ impl Transactions {
         self.all.iter().filter(|(_, t)| waits(t)).map(|(id, _)| *id).collect()
     }
 
-    /// Takes a message without a fault that came from `from`. For requests of calls that
-    /// are up some room is kept: `is_of_call` is asked where there is no other.
+    /// Processes a message without a fault that came from `from`. Some room is reserved for
+    /// requests of established calls: `is_of_call` is called if there is no other room.
     pub fn receive(
         &mut self,
         now: Time,
@@ -279,15 +276,15 @@ impl Transactions {
         }
     }
 
-    /// Whether there is room for a request: a quarter is for those of calls that are up,
-    /// which end them; and of what a request may have, half for those of one host.
+    /// Whether there is room for a request. A quarter is reserved for requests of established
+    /// calls, which may end them; and one host may take at most half of the room.
     fn has_room(&self, from: Hop, is_of_call: impl FnOnce() -> bool) -> bool {
         let its = self.by_source.get(&from.remote.ip()).copied().unwrap_or_default();
         let fits = |most: usize| !self.taken.is_all(most) && !its.is_all(most.div_ceil(2));
         fits(self.most - self.most / 4) || fits(self.most) && is_of_call()
     }
 
-    /// Counts what the messages of a transaction take, which took `before`.
+    /// Updates the size of a transaction's messages, which was `before`.
     fn weigh(&mut self, id: TransactionId, before: usize) {
         let Some(t) = self.all.get(&id) else { return };
         let (source, now) = (t.upstream.remote.ip(), t.bytes());
@@ -325,7 +322,7 @@ impl Transactions {
         self.all.insert(id, transaction);
         self.weigh(id, 0);
         if is_invite {
-            // At once, so that it isn't sent again while downstream thinks.
+            // Sent at once, so that the request isn't retransmitted while downstream is busy.
             let bytes = reply::response(message, from.remote, (100, "Trying"), b"", b"");
             self.send_back(id, bytes);
         }
@@ -333,12 +330,12 @@ impl Transactions {
         id
     }
 
-    /// The ACK of a final response that was not a 2xx.
+    /// Handles the ACK of a final response other than 2xx.
     fn on_ack(&mut self, now: Time, id: TransactionId) -> Incoming {
         let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
         match t.phase {
-            // Its 2xx has a transaction here for as long as others may come; its ACK has
-            // a branch of its own, but with agents of before RFC 3261.
+            // A 2xx keeps its transaction for as long as others may arrive; its ACK has its own
+            // branch, except from agents older than RFC 3261.
             Phase::Accepted => return Incoming::Ack,
             Phase::Completed => {
                 t.phase = Phase::Confirmed;
@@ -352,7 +349,7 @@ impl Transactions {
     }
 
     fn on_cancel(&mut self, now: Time, from: Hop, message: &Message, known: Option<TransactionId>) {
-        // Who asked gives up, not whoever has read what it asked.
+        // Only the requester may cancel, not just anyone who has read the request.
         let source = back(from, message).remote.ip();
         let is_its =
             |id: &TransactionId| self.all.get(id).is_some_and(|t| t.upstream.remote.ip() == source);
@@ -367,10 +364,10 @@ impl Transactions {
         }
     }
 
-    /// A request that has come before gets the response that it has had before.
+    /// Answers a retransmitted request with the previous response.
     fn on_repeated(&mut self, id: TransactionId) {
         let Some(t) = self.all.get(&id) else { return };
-        // A 2xx is repeated by who said it, and its ACK ends that (RFC 6026, 7.1).
+        // A 2xx is retransmitted by its sender until its ACK arrives (RFC 6026, 7.1).
         let silent = matches!(t.phase, Phase::Accepted | Phase::Confirmed) || t.response.is_empty();
         if !silent {
             self.outputs.push_back(Output { to: t.upstream, bytes: t.response.clone() });
@@ -387,7 +384,7 @@ impl Transactions {
         let to = *to;
         let asked = forwarded.cseq().map(|cseq| (cseq.number, cseq.method));
         if asked != Some((cseq.number, cseq.method)) {
-            // Of the CANCEL, for one.
+            // It may be the response to the CANCEL.
             if cseq.method == b"CANCEL" {
                 t.timers.cancel_heard();
                 self.arm(id);
@@ -423,16 +420,16 @@ impl Transactions {
         if passes { Incoming::Response(id) } else { Incoming::Absorbed }
     }
 
-    /// Puts this proxy's hop on a request that is to be forwarded, and on the hop before
-    /// it what is known of that. `own` is the hop but for its branch: the transport and
-    /// where responses shall come, as in `SIP/2.0/UDP 192.0.2.9:5060`.
+    /// Adds this proxy's Via to a request that is to be forwarded, and the observed source to the
+    /// Via before it. `own` is the Via except for its branch: the transport and the address for
+    /// responses, as in `SIP/2.0/UDP 192.0.2.9:5060`.
     pub fn stamp(&self, edit: &mut Edit<'_>, id: TransactionId, own: &str) {
         let Some(t) = self.all.get(&id) else { return };
         stamp(edit, t.upstream.remote, own, &t.branch);
     }
 
-    /// As [`Transactions::stamp`], of the ACK of a 2xx from `source`, which has no
-    /// transaction.
+    /// Stamps the ACK of a 2xx from `source`, which has no transaction, as [`Transactions::stamp`]
+    /// does.
     pub fn stamp_ack(&mut self, edit: &mut Edit<'_>, source: SocketAddr, own: &str) {
         let branch = self.branch();
         stamp(edit, source, own, &branch);
@@ -448,14 +445,13 @@ impl Transactions {
         self.outputs.push_back(Output { to: back(from, request), bytes });
     }
 
-    /// Sends what has no transaction.
+    /// Sends a message that has no transaction.
     pub fn send(&mut self, to: Hop, bytes: Vec<u8>) {
         self.outputs.push_back(Output { to, bytes });
     }
 
-    /// Forwards a new request to `to`, as `bytes`, which have been stamped. Nothing
-    /// happens if it has been answered or cancelled meanwhile; false if what was added to
-    /// it makes it too long.
+    /// Forwards a new request to `to` as `bytes`, which have been stamped. Does nothing if it has
+    /// been answered or cancelled meanwhile; returns false if the additions made it too long.
     pub fn forward(&mut self, now: Time, id: TransactionId, to: Hop, bytes: Vec<u8>) -> bool {
         let Ok(message) = Message::parse(&bytes) else { return false };
         let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return true };
@@ -469,7 +465,7 @@ impl Transactions {
         true
     }
 
-    /// Answers a request by itself.
+    /// Answers a request with a response of this proxy.
     pub fn refuse(&mut self, now: Time, id: TransactionId, said: (u16, &str), more: &[u8]) {
         let tag = format!("{:016x}", self.rng.next_u64());
         let Some(t) = self.all.get(&id) else { return };
@@ -477,7 +473,7 @@ impl Transactions {
         self.respond(now, id, said.0, bytes);
     }
 
-    /// Sends a response of this code to who asked, its topmost Via taken away.
+    /// Sends a response with this code to the requester; its topmost Via has been removed.
     pub fn respond(&mut self, now: Time, id: TransactionId, code: u16, bytes: Vec<u8>) {
         let Some(t) = self.all.get_mut(&id) else { return };
         let is_final = matches!(t.phase, Phase::Completed | Phase::Confirmed);
@@ -508,8 +504,8 @@ impl Transactions {
         self.weigh(id, before);
     }
 
-    /// Tells downstream that nobody waits any more, once it has said something; if it
-    /// hasn't been asked, it never will be.
+    /// Cancels the request downstream once a provisional response has arrived; if it hasn't been
+    /// forwarded, it never will be.
     fn cancel(&mut self, now: Time, id: TransactionId) {
         let Some(t) = self.all.get_mut(&id) else { return };
         match (&t.downstream, t.phase) {
@@ -525,13 +521,14 @@ impl Transactions {
         }
     }
 
-    /// When [`Transactions::handle_timeout`] has something to do.
+    /// The time of the next [`Transactions::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
         self.due.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    /// Repeats what has not been heard, and gives up. Who asked is told 408 where that
-    /// helps: of an INVITE (RFC 4320, 4.2). Requests that end so are returned.
+    /// Retransmits unanswered messages, and gives up overdue ones. Only the requester of an INVITE
+    /// receives a 408, as it doesn't help others (RFC 4320, 4.2). Returns the requests that were
+    /// given up.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<TransactionId> {
         let mut given_up = Vec::new();
         while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
@@ -563,7 +560,7 @@ impl Transactions {
 
     fn give_up(&mut self, now: Time, id: TransactionId, given_up: &mut Vec<TransactionId>) {
         let Some(t) = self.all.get_mut(&id) else { return };
-        // It rings and rings: whoever is called is told to stop, and has time to.
+        // A call that rings for too long is cancelled, and downstream gets time to answer that.
         if t.phase == Phase::Proceeding && t.is_invite && !t.is_cancelled {
             (t.is_cancelled, t.has_expired) = (true, true);
             return self.cancel(now, id);
@@ -610,14 +607,14 @@ impl Transactions {
         }
     }
 
-    /// The next message to send; ask after each call until there is none.
+    /// Returns the next message to send; call it after every other call until it returns `None`.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 }
 
-/// Where responses to a request go (RFC 3261, 18.2.2; RFC 3581, 4): the way it came, to
-/// the port that it names, unless it asks for the one that it came from.
+/// Destination of the responses to a request (RFC 3261, 18.2.2; RFC 3581, 4): the address it came
+/// from, at the port in its Via, or at the source port if requested.
 fn back(from: Hop, request: &Message) -> Hop {
     let named = request.via().filter(|via| via.param("rport").is_none());
     let port = match (from.connection, named) {

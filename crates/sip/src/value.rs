@@ -1,33 +1,32 @@
-//! The values that a proxy reads: URIs, addresses, Via and CSeq (RFC 3261, 20 and
-//! 25.1). Each is a view of the message's own bytes.
+//! Field values that a proxy reads: URIs, addresses, Via and CSeq (RFC 3261, 20 and 25.1). Each is
+//! a view of the message's bytes.
 
 use crate::lex::{are_params, find, host_port, is_space, is_token, number, param, trim};
 use core::net::IpAddr;
 
-/// A SIP or SIPS URI (RFC 3261, 19.1).
+/// A view of a SIP or SIPS URI (RFC 3261, 19.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uri<'a> {
-    /// Whether it is `sips:`, which asks for TLS on every hop.
+    /// Whether it is `sips:`, which requires TLS on every hop.
     pub secure: bool,
-    /// What is before the `@`, password included, escapes as they are.
+    /// The part before the `@`, including a password, with escapes as they are.
     pub user: Option<&'a [u8]>,
-    /// A name or an address; one of IPv6 has its brackets.
+    /// A name or an address; IPv6 addresses are in brackets.
     pub host: &'a [u8],
-    /// `None` if it isn't said; never 0.
+    /// Port, never 0; `None` if not specified.
     pub port: Option<u16>,
     params: &'a [u8],
-    /// What is behind the question mark: fields for the request that it asks for.
+    /// The part after the question mark: header fields for a request to this URI.
     pub headers: Option<&'a [u8]>,
 }
 
-/// The address that a URI's or Via's host is, if it isn't a name; one of IPv6 has its
-/// brackets.
+/// The address in a URI's or Via's host, unless it is a name; IPv6 addresses are in brackets.
 pub fn host_address(host: &[u8]) -> Option<IpAddr> {
     core::str::from_utf8(host).ok()?.trim_matches(['[', ']']).parse().ok()
 }
 
 impl<'a> Uri<'a> {
-    /// `None` for another scheme, or if it isn't well-formed as far as this view goes.
+    /// Parses a URI; `None` for another scheme, or if it is malformed as far as this view goes.
     pub fn parse(uri: &'a [u8]) -> Option<Uri<'a>> {
         let colon = uri.iter().position(|&b| b == b':')?;
         let (scheme, rest) = (&uri[..colon], &uri[colon + 1..]);
@@ -35,7 +34,7 @@ impl<'a> Uri<'a> {
         if !secure && !scheme.eq_ignore_ascii_case(b"sip") || rest.iter().any(|&b| is_space(b)) {
             return None;
         }
-        // A user may hold semicolons and question marks, but no second @.
+        // The user part may contain semicolons and question marks, but no second @.
         let (user, rest) = match rest.iter().position(|&b| b == b'@') {
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
             None => (None, rest),
@@ -58,7 +57,7 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// The scheme of a URI, if it has one that is well-formed, and something behind it.
+/// The scheme of a URI, if it is well-formed and followed by something.
 pub fn scheme(uri: &[u8]) -> Option<&[u8]> {
     let colon = uri.iter().position(|&b| b == b':')?;
     let one = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
@@ -67,17 +66,17 @@ pub fn scheme(uri: &[u8]) -> Option<&[u8]> {
     (good && !rest.is_empty()).then_some(scheme)
 }
 
-/// What From, To, Contact, Route and Record-Route hold: a URI, perhaps with a name
-/// before it and parameters behind it (RFC 3261, 20.10).
+/// The value of From, To, Contact, Route or Record-Route: a URI with an optional name before it and
+/// parameters after it (RFC 3261, 20.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address<'a> {
-    /// The URI, of any scheme, without its angle brackets.
+    /// The URI without its angle brackets, of any scheme.
     pub uri: &'a [u8],
     params: &'a [u8],
 }
 
 impl<'a> Address<'a> {
-    /// `None` if it isn't well-formed.
+    /// Parses an address; `None` if it is malformed.
     pub fn parse(value: &'a [u8]) -> Option<Address<'a>> {
         let value = trim(value);
         let (uri, params) = match open_bracket(value)? {
@@ -86,8 +85,8 @@ impl<'a> Address<'a> {
                 let (uri, rest) = value[open + 1..].split_at(length);
                 (uri, &rest[1..])
             }
-            // Without brackets, what is behind a semicolon is not the URI's, and a
-            // question mark or a comma would need them (RFC 3261, 20).
+            // Without brackets, parameters don't belong to the URI, and a question mark or a comma
+            // would require brackets (RFC 3261, 20).
             None => {
                 let end = value.iter().position(|&b| b == b';' || is_space(b));
                 let (uri, rest) = value.split_at(end.unwrap_or(value.len()));
@@ -102,19 +101,19 @@ impl<'a> Address<'a> {
         good.then_some(Address { uri, params })
     }
 
-    /// The value of a parameter behind the URI; `Some(None)` if it has none.
+    /// The value of a parameter after the URI; `Some(None)` if it has none.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         param(self.params, name)
     }
 
-    /// Which end of a dialog it is (RFC 3261, 12).
+    /// The tag, which identifies one end of a dialog (RFC 3261, 12).
     pub fn tag(&self) -> Option<&'a [u8]> {
         self.param("tag").flatten()
     }
 }
 
-/// Where the bracket of `name <uri>` opens; `Some(None)` if there is none. `None` if
-/// what is before it is neither a quoted string nor tokens.
+/// Position of the opening bracket in `name <uri>`; `Some(None)` if there is none. `None` if the
+/// part before it is neither a quoted string nor tokens.
 fn open_bracket(value: &[u8]) -> Option<Option<usize>> {
     let at = match value {
         [b'"', ..] => Some(find(value, b"<").filter(|&at| at < value.len())?),
@@ -129,7 +128,7 @@ fn open_bracket(value: &[u8]) -> Option<Option<usize>> {
     good.then_some(Some(at))
 }
 
-/// Whether the string that has been opened ends where `rest` does.
+/// Whether the open string ends exactly at the end of `rest`.
 fn ends_at_quote(rest: &[u8]) -> bool {
     let mut escaped = false;
     for (i, &byte) in rest.iter().enumerate() {
@@ -143,23 +142,23 @@ fn ends_at_quote(rest: &[u8]) -> bool {
     false
 }
 
-/// One hop of a request's way, and the way back of its responses (RFC 3261, 20.42).
+/// One hop of a request's path, which its responses return along (RFC 3261, 20.42).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Via<'a> {
-    /// `UDP`, `TCP`, `TLS` …, in the sender's letters.
+    /// Transport, `UDP`, `TCP`, `TLS` …, in the sender's case.
     pub transport: &'a [u8],
-    /// Where responses are wanted; an address of IPv6 has its brackets.
+    /// Destination host for responses; IPv6 addresses are in brackets.
     pub host: &'a [u8],
-    /// `None` if it isn't said; never 0.
+    /// Port, never 0; `None` if not specified.
     pub port: Option<u16>,
     params: &'a [u8],
 }
 
-/// What a branch of RFC 3261 begins with; others are from before it.
+/// Prefix of the branches of RFC 3261; branches without it are older.
 pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
 
 impl<'a> Via<'a> {
-    /// `None` if it isn't well-formed, or not of SIP 2.0.
+    /// Parses a Via; `None` if it is malformed, or not of SIP 2.0.
     pub fn parse(value: &'a [u8]) -> Option<Via<'a>> {
         let slash = |bytes: &'a [u8]| {
             let at = bytes.iter().position(|&b| b == b'/')?;
@@ -179,13 +178,13 @@ impl<'a> Via<'a> {
         good.then_some(Via { transport, host, port, params })
     }
 
-    /// The value of a parameter; `Some(None)` if it has none, as an empty `rport`.
+    /// The value of a parameter; `Some(None)` if it has none, like an empty `rport`.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         param(self.params, name)
     }
 
-    /// What names the transaction, if its sender follows RFC 3261 (17.2.3): more than
-    /// the cookie alone.
+    /// The branch, which identifies the transaction if its sender follows RFC 3261 (17.2.3): it
+    /// must be more than the cookie alone.
     pub fn branch(&self) -> Option<&'a [u8]> {
         let branch = self.param("branch").flatten()?;
         let (cookie, rest) = branch.split_at_checked(MAGIC_COOKIE.len())?;
@@ -193,17 +192,17 @@ impl<'a> Via<'a> {
     }
 }
 
-/// Which request of a dialog it is, and its method (RFC 3261, 20.16).
+/// Number of a request in its dialog, and its method (RFC 3261, 20.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CSeq<'a> {
-    /// Below 2³¹.
+    /// Sequence number, below 2³¹.
     pub number: u32,
-    /// As in the request's first line.
+    /// Method, as in the request's first line.
     pub method: &'a [u8],
 }
 
 impl<'a> CSeq<'a> {
-    /// `None` if it isn't well-formed.
+    /// Parses a CSeq; `None` if it is malformed.
     pub fn parse(value: &'a [u8]) -> Option<CSeq<'a>> {
         let value = trim(value);
         let end = value.iter().position(|&b| is_space(b))?;

@@ -1,8 +1,8 @@
-//! The messages of RFC 4475, bit for bit as in its appendix A: each is passed on
-//! undamaged, or refused as the RFC says.
+//! The messages of RFC 4475, bit for bit as in its appendix A: each is passed on undamaged, or
+//! rejected as the RFC requires.
 //!
-//! The RFC's text is not part of this project. It is looked for in `$TRUNKLINE_DATA`,
-//! or else in `shared/data` beside the workspace.
+//! The RFC's text is not part of this project. It is read from `$TRUNKLINE_DATA`, or else from
+//! `shared/data` next to the workspace.
 
 use base64::Engine as _;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use std::io::Read as _;
 use std::path::Path;
 use trunkline_sip::{Edit, Message, Name, Start};
 
-/// What becomes of a message that is malformed: the code of the answer, or 0 where it
-/// is dropped because it is a response. Section 3.1.2 and 3.3 of the RFC.
+/// Results for malformed messages: the code of the answer, or 0 for a response, which is dropped.
+/// Sections 3.1.2 and 3.3 of the RFC.
 const REFUSED: &[(&str, u16)] = &[
     ("badaspec", 400),
     ("baddn", 400),
@@ -44,7 +44,7 @@ fn messages() -> Option<BTreeMap<String, Vec<u8>>> {
     let text = std::fs::read_to_string(root.join("rfc/rfc4475.txt")).ok()?;
     let (_, archive) = text.rsplit_once("-- BEGIN MESSAGE ARCHIVE --")?;
     let (archive, _) = archive.split_once("-- END MESSAGE ARCHIVE --")?;
-    // Lines of one word; those of page breaks have more.
+    // Lines of one word; page breaks have more.
     let words = archive.lines().map(str::trim).filter(|line| !line.contains(' '));
     let packed = base64::engine::general_purpose::STANDARD.decode(words.collect::<String>());
     let packed = packed.expect("the archive is base64");
@@ -58,7 +58,7 @@ fn messages() -> Option<BTreeMap<String, Vec<u8>>> {
         entry.read_to_end(&mut bytes).expect("its bytes");
         all.insert(name.into_string().expect("plain letters"), bytes);
     }
-    // The text has no such message, and an empty line at the end of this one.
+    // The RFC's text has no such message, and has an empty line at the end of this one.
     all.remove("test");
     all.get_mut("baddn")?.extend_from_slice(b"\r\n");
     Some(all)
@@ -86,7 +86,7 @@ fn each_passes_undamaged_or_is_refused_as_the_rfc_says() {
     assert_eq!(refused, REFUSED);
 }
 
-/// What a proxy adds is there, and all else as it came, byte for byte.
+/// Asserts that a proxy's additions are present, and everything else is unchanged byte for byte.
 fn passes(name: &str, message: &Message) {
     let mut edit = Edit::new(message);
     edit.push_front(Name::Via, b"SIP/2.0/UDP me;branch=z9hG4bKme");

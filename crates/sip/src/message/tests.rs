@@ -11,7 +11,7 @@ fn parse(text: &str) -> Message {
     Message::parse(text.as_bytes()).unwrap_or_else(|why| panic!("{why}: {text}"))
 }
 
-/// What is wrong once `from` is `to`.
+/// The fault after replacing `from` with `to`.
 fn fault(from: &str, to: &str) -> Option<Fault> {
     assert!(REQUEST.contains(from), "{from}");
     parse(&REQUEST.replacen(from, to, 1)).fault()
@@ -119,7 +119,7 @@ fn what_is_no_message_is_refused() {
     );
 }
 
-/// Pieces of which messages are made, good and bad.
+/// Fragments of messages, valid and invalid.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         &b"Via: SIP/2.0/UDP a;branch=z9hG4bK1"[..],
@@ -146,8 +146,8 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever comes, what is found is in it, and what a proxy does to all that comes
-    /// changes nothing else.
+    /// For any input, all elements are slices of it, and a proxy's changes leave the rest
+    /// unchanged.
     #[test]
     fn any_bytes_are_kept(pieces in vec(piece(), 0..40), first: bool) {
         let start: &[u8] = if first { b"INVITE sip:b@h SIP/2.0\r\n" } else { b"SIP/2.0 180 R\r\n" };
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(Edit::new(&m).finish(), m.bytes());
         let _ = (m.fault(), m.via(), m.from(), m.to(), m.cseq(), m.max_forwards());
 
-        // A hop more and a hop less is as before.
+        // Adding and removing a hop restores the message.
         let mut edit = Edit::new(&m);
         edit.push_front(Name::Via, b"SIP/2.0/UDP me;branch=z9hG4bKme");
         let more = Message::parse(&edit.finish()).unwrap();

@@ -4,8 +4,8 @@ use super::{Sdp, Section, from, words};
 use core::net::IpAddr;
 use core::ops::Range;
 
-/// What a relay that has ICE's place takes away (RFC 8839, 5): candidates that it
-/// isn't, and the word that there are some.
+/// Attributes that a relay removes, as it replaces ICE (RFC 8839, 5): candidates other than itself,
+/// and the attributes that announce them.
 const ICE: [&str; 9] = [
     "candidate",
     "remote-candidates",
@@ -18,40 +18,40 @@ const ICE: [&str; 9] = [
     "end-of-candidates",
 ];
 
-/// What names other places for a stream, to be taken instead (RFC 6947, RFC 5939 and
-/// 6871): a relay is the only one.
+/// Attributes with alternative addresses for a stream (RFC 6947, RFC 5939 and 6871): a relay is the
+/// only one.
 const ALTERNATIVES: [&str; 3] = ["altc", "alt", "ccap"];
 
-/// Changes to a description, put together by [`SdpEdit::finish`].
+/// Changes to a description, applied by [`SdpEdit::finish`].
 #[derive(Debug)]
 pub struct SdpEdit<'s, 'a> {
     sdp: &'s Sdp<'a>,
-    /// By line.
+    /// One change per line.
     changes: Vec<Change>,
-    /// By stream: where it is wanted now, if that isn't where it was.
+    /// New destination host per stream; `None` if unchanged.
     hosts: Vec<Option<IpAddr>>,
 }
 
-/// What becomes of a line.
+/// The change of a line.
 #[derive(Clone, Debug, Default)]
 struct Change {
     is_removed: bool,
-    /// What is behind the letter and the equals sign now.
+    /// New text after the letter and the equals sign.
     value: Option<Vec<u8>>,
-    /// Lines that follow it, without their ends.
+    /// Lines to add after this one, without line ends.
     after: Vec<Vec<u8>>,
 }
 
 impl<'s, 'a> SdpEdit<'s, 'a> {
-    /// Nothing is changed yet.
+    /// Starts an edit without changes.
     pub fn new(sdp: &'s Sdp<'a>) -> SdpEdit<'s, 'a> {
         let changes = vec![Change::default(); sdp.lines.len()];
         SdpEdit { sdp, changes, hosts: vec![None; sdp.media.len()] }
     }
 
-    /// Wants stream `media` at this address and port, its RTCP at the port after it, and
-    /// neither anywhere else: what ICE would find other ways with goes, and so do further
-    /// ports for its layers (`4000/2`). A stream on hold by an unspecified address stays so.
+    /// Redirects stream `media` to this address and port, and its RTCP to the port after it (to
+    /// `port` itself if multiplexed). Alternative addresses for ICE are removed, as are the ports
+    /// of further layers (`4000/2`). A stream on hold by an unspecified address stays on hold.
     pub fn redirect(&mut self, media: usize, host: IpAddr, port: u16) {
         let Some(stream) = self.sdp.media.get(media) else { return };
         let Some(section) = self.sdp.section(Some(media)) else { return };
@@ -67,14 +67,14 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         ALTERNATIVES.iter().for_each(|name| self.remove_attribute(Some(media), name));
         for n in section.lines.clone() {
             let capability = self.sdp.attribute(n, "acap").unwrap_or_default();
-            // Behind its number: an attribute that might be there.
+            // The attribute follows a number: it is one that the peer may use.
             let name = words(capability).nth(1).and_then(|name| name.split(|&b| b == b':').next());
             let names_places = name.is_some_and(|name| name == b"candidate" || name == b"rtcp");
             self.changes[n].is_removed |= names_places;
         }
     }
 
-    /// Refuses stream `media` (RFC 3264, 6).
+    /// Rejects stream `media` (RFC 3264, 6).
     pub fn decline(&mut self, media: usize) {
         self.set_port(media, 0);
     }
@@ -83,8 +83,8 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         ICE.iter().for_each(|name| self.remove_attribute(media, name));
     }
 
-    /// Each stream has a port of its own now: none can share that of another (RFC 9143),
-    /// and those that are offered as sharing one, or not at all, are refused.
+    /// Removes bundles, as each stream now has its own port: none can share another's (RFC 9143),
+    /// and those offered only as sharing a port are rejected.
     fn remove_bundles(&mut self) {
         let Some(session) = self.sdp.section(None) else { return };
         for n in session.lines.clone() {
@@ -96,7 +96,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         }
     }
 
-    /// Takes an attribute away from stream `media`, or from the session.
+    /// Removes an attribute from stream `media`, or from the session.
     pub fn remove_attribute(&mut self, media: Option<usize>, name: &str) {
         let Some(section) = self.sdp.section(media) else { return };
         for n in section.lines.clone() {
@@ -106,14 +106,14 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         }
     }
 
-    /// Adds an attribute to the end of stream `media`; its value has no line break.
+    /// Adds an attribute at the end of stream `media`; the value must not contain a line break.
     pub fn add_attribute(&mut self, media: usize, name: &str, value: &str) {
         let Some(section) = self.sdp.section(Some(media)) else { return };
         let last = section.lines.end - 1;
         self.changes[last].after.push(format!("a={name}:{value}").into_bytes());
     }
 
-    /// The changed description.
+    /// Returns the changed description.
     pub fn finish(mut self) -> Vec<u8> {
         if self.hosts.iter().any(Option::is_some) {
             self.remove_ice(None);
@@ -132,7 +132,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
                 out.extend(end);
             }
             for line in &change.after {
-                // The last line of all may lack its end, or half of it.
+                // The very last line may lack its end, or half of it.
                 match out.last() {
                     Some(b'\n') | None => {}
                     Some(b'\r') => out.push(b'\n'),
@@ -144,16 +144,15 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         out
     }
 
-    /// A line, and its end.
+    /// The text of a line, and its end.
     fn text_of(&self, n: usize) -> (&'a [u8], &'a [u8]) {
         let line = self.sdp.lines.get(n).map_or(&[][..], |line| &self.sdp.text[line.clone()]);
         let length = self.sdp.line(n).map_or(0, |(_, value)| 2 + value.len());
         line.split_at(length)
     }
 
-    /// Says at which addresses the streams are wanted now. The session's own line is
-    /// changed if that is right for all that go by it, since there are agents that look
-    /// at no other.
+    /// Writes the new addresses of the streams. The session's own line is changed if all streams
+    /// that use it agree, since some agents read no other.
     fn connect(&mut self) {
         let mut by_session = Vec::new();
         for (media, (section, stream)) in
@@ -181,7 +180,7 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         }
     }
 
-    /// Line `n` is a section's only `c=` now; a stream of several layers has more.
+    /// Makes line `n` the only `c=` of a section; a stream of several layers has more.
     fn set_connection(&mut self, section: &Section, n: usize, host: IpAddr) {
         self.set_value(n, connection(host));
         for other in n + 1..section.lines.end {
@@ -201,12 +200,12 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         self.set_value(first, value);
     }
 
-    /// Gives line `n` another value; its letter and its end stay.
+    /// Replaces the value of line `n`; its letter and its end stay.
     fn set_value(&mut self, n: usize, value: Vec<u8>) {
         self.changes[n].value = Some(value);
     }
 
-    /// After `m=` and `i=`, before all else (RFC 8866, 5).
+    /// Inserts a `c=` line after `m=` and `i=`, before everything else (RFC 8866, 5).
     fn insert_connection(&mut self, lines: Range<usize>, value: &[u8]) {
         let title = lines.start + 1;
         let has_title = lines.contains(&title) && matches!(self.sdp.line(title), Some((b'i', _)));

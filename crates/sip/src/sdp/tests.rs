@@ -3,7 +3,7 @@ use core::net::Ipv4Addr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// As a phone with ICE says it, with a fax and a chat beside.
+/// An offer of a phone with ICE, with additional fax and chat streams.
 const OFFER: &str = "v=0\r\no=alice 1 1 IN IP4 10.0.0.1\r\ns=caf\u{e9}\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\n\
     a=ice-lite\r\na=group:BUNDLE 1 2\r\na=group:LS 1 2\r\na=sendonly\r\n\
     m=audio 4000/1 RTP/AVP 0 8 101\r\ni=title\r\na=rtpmap:101 telephone-event/8000\r\na=rtcp:4001\r\n\
@@ -151,7 +151,7 @@ fn what_is_malformed_has_a_line() {
     assert!(Sdp::parse(b"v=0\nm=audio 0 RTP/AVP 0\n").is_ok(), "refused, it needs no address");
 }
 
-/// Lines of which descriptions are made, good and bad.
+/// Lines of descriptions, valid and invalid.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(vec![
         "c=IN IP4 10.0.0.1",

@@ -6,7 +6,7 @@ fn at(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// The phone that asks, at `connection` or by UDP; and whom it asks.
+/// The calling phone or the called peer by its port, over `connection` or UDP.
 fn hop(port: u16, connection: Option<u64>) -> Hop {
     let remote = SocketAddr::new([192, 0, 2, 1].into(), port);
     Hop { socket: 0, remote, connection }
@@ -25,7 +25,7 @@ fn request(method: &str, branch: &str) -> Message {
     Message::parse(text.as_bytes()).unwrap()
 }
 
-/// A response to what was sent downstream last.
+/// A response to the last message sent downstream.
 fn answer(forwarded: &Message, code: u16) -> Message {
     let source = hop(PEER, None).remote;
     Message::parse(&reply::response(forwarded, source, (code, "X"), b"peer", b"")).unwrap()
@@ -33,7 +33,7 @@ fn answer(forwarded: &Message, code: u16) -> Message {
 
 struct Proxy {
     t: Transactions,
-    /// By UDP, or each side by a connection.
+    /// `None` for UDP; otherwise both sides use a connection.
     connection: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Proxy {
         Proxy { t: Transactions::new(3, [7; 32]), connection }
     }
 
-    /// What it sends: the port, and the first line.
+    /// Drains the output: port and first line of each message.
     fn sent(&mut self) -> Vec<(u16, String)> {
         self.outputs().iter().map(|(port, m)| (*port, first_line(m))).collect()
     }
@@ -58,7 +58,7 @@ impl Proxy {
         self.t.receive(at(ms), hop(from, self.connection), message, || false)
     }
 
-    /// Takes a request and forwards it; how it went on.
+    /// Receives and forwards a request; returns it as forwarded.
     fn forward(&mut self, ms: u64, message: &Message) -> (TransactionId, Message) {
         let Incoming::Request(id) = self.receive(ms, message) else { panic!("not new") };
         let mut edit = Edit::new(message);
@@ -68,7 +68,7 @@ impl Proxy {
         (id, Message::parse(&bytes).unwrap())
     }
 
-    /// Takes a response and passes it on, if it is to be.
+    /// Receives a response and passes it on, if it should; returns whether it did.
     fn pass(&mut self, ms: u64, message: &Message) -> bool {
         let Incoming::Response(id) = self.receive(ms, message) else { return false };
         let mut edit = Edit::new(message);
@@ -78,7 +78,7 @@ impl Proxy {
         true
     }
 
-    /// What is sent when, until `ms`.
+    /// The messages sent until `ms`, with their times.
     fn until(&mut self, ms: u64) -> Vec<(u64, u16, String)> {
         let mut all = Vec::new();
         while self.t.next_timeout() <= at(ms) {
@@ -101,7 +101,7 @@ fn first_line(message: &Message) -> String {
 fn long_messages_take_more_room() {
     let mut p = Proxy::new(None);
     p.t = Transactions::new(400, [7; 32]);
-    // Half of three quarters.
+    // A host has half of three quarters.
     let room = 150 * USUAL / 60_000;
     for n in 0..=room + 1 {
         let long = format!("X-Long: {}\r\n\r\n", "x".repeat(60_000));
@@ -270,7 +270,7 @@ fn responses_go_where_the_request_asks() {
 fn what_has_no_room_is_told_to_come_later() {
     let mut p = Proxy::new(None);
     p.t = Transactions::new(8, [7; 32]);
-    // One host may have half of what there is for requests of no dialog.
+    // One host may take half of the room for requests outside calls.
     for n in 0..3 {
         p.forward(0, &request("OPTIONS", &format!("z9hG4bK{n}")));
     }
@@ -287,12 +287,12 @@ fn what_has_no_room_is_told_to_come_later() {
     for n in 0..4 {
         assert_eq!(of_other(&mut p, &format!("z9hG4bKo{n}")), n < 3);
     }
-    // Those of calls have the rest, of which this host has no more than half of all.
+    // Requests of calls get the rest, but one host gets at most half of everything.
     for n in 0..3 {
         let text = String::from_utf8(request("BYE", &format!("z9hG4bKd{n}")).bytes().to_vec());
         let text = text.unwrap().replace("To: <sip:b@h>", "To: <sip:b@h>;tag=2");
         let message = Message::parse(text.as_bytes()).unwrap();
-        // A tag alone, which anyone can write, makes none of them.
+        // A tag alone, which anyone can write, doesn't make it one of a call.
         assert_eq!(p.receive(1, &message), Incoming::Refused);
         let taken = p.t.receive(at(1), hop(PHONE, None), &message, || true);
         assert_eq!(matches!(taken, Incoming::Request(_)), n < 1);
@@ -302,8 +302,8 @@ fn what_has_no_room_is_told_to_come_later() {
 }
 
 proptest! {
-    /// Whatever each side says and whatever is lost, all ends, and the memory with it;
-    /// an INVITE has had one final response by then, or several 2xx.
+    /// For any messages and losses, all transactions end and release their memory; by then, an
+    /// INVITE has had one final response, or several 2xx.
     #[test]
     fn all_ends(
         events in vec((0u64..20_000, 0usize..10), 0..40), udp: bool, acts: bool,
@@ -328,7 +328,7 @@ proptest! {
                 note(&mut p);
             }
             match (event, &forwarded) {
-                // Once it is over it would be another.
+                // After its end, it would be a new one.
                 (0, _) if begun && p.t.is_empty() => {}
                 (0, None) if acts && !begun => forwarded = Some(p.forward(now, &invite).1),
                 (0, _) => prop_assert_eq!(p.receive(now, &invite) == Incoming::Absorbed, begun),

@@ -1,13 +1,13 @@
-//! When a transaction does something by itself (RFC 3261, table 4).
+//! Timers of a transaction (RFC 3261, table 4).
 
 use super::{T1, T2, TIMER_C};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How long each side tries: timers B, F, H, J, L and M.
+/// Time that each side tries: timers B, F, H, J, L and M.
 const TRY: Duration = Duration::from_secs(32);
 
-/// Something that is sent again and again, ever more slowly.
+/// A retransmission with exponential back-off.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     at: Time,
@@ -19,7 +19,7 @@ impl Repeat {
         Repeat { at: now + T1, interval: T1 }
     }
 
-    /// Whether it is due; then the next is at twice the interval, but of `most`.
+    /// Whether it is due; if so, doubles the interval up to `most`.
     fn fires(this: &mut Option<Repeat>, now: Time, most: Duration) -> bool {
         let Some(repeat) = this.as_mut().filter(|repeat| repeat.at <= now) else { return false };
         repeat.interval = (2 * repeat.interval).min(most);
@@ -30,40 +30,39 @@ impl Repeat {
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// A, E: the request is sent again.
+    /// Timers A and E: retransmit the request.
     ask: Option<Repeat>,
-    /// The same of its CANCEL.
+    /// Retransmits the request's CANCEL.
     cancel: Option<Repeat>,
-    /// G: the response is sent again.
+    /// Timer G: retransmit the response.
     answer: Option<Repeat>,
-    /// B, C, F: nobody answers.
+    /// Timers B, C and F: no answer.
     give_up: Option<Time>,
-    /// D, H, I, J, K, L, M: the transaction is forgotten.
+    /// Timers D, H, I, J, K, L and M: forget the transaction.
     end: Option<Time>,
     /// Whether an INVITE has had a provisional response.
     rings: bool,
-    /// Whether it has been cancelled, after which nothing gives it more time.
+    /// Whether it has been cancelled, after which nothing extends its time.
     is_cancelled: bool,
-    /// When it is known to have something to do.
+    /// The time at which it is scheduled.
     pub armed: Option<Time>,
 }
 
 impl Timers {
-    /// A request came, and the caller knows what to do with it, or has this long to find
-    /// out.
+    /// Timers for a new request, which the caller must handle within [`TRY`].
     pub fn new(now: Time) -> Timers {
         Timers { give_up: Some(now + TRY), ..Timers::default() }
     }
 
-    /// A request has been forwarded, by a transport that may lose it or not.
+    /// Timers for a forwarded request; `repeats` is set if the transport is unreliable.
     pub fn calling(now: Time, repeats: bool) -> Timers {
         Timers { ask: repeats.then(|| Repeat::from(now)), ..Timers::new(now) }
     }
 
-    /// A provisional response came.
+    /// Handles a provisional response.
     pub fn provisional(&mut self, now: Time, is_invite: bool, code: u16) {
         if !is_invite {
-            // It may have been the last that is heard: less often, but on.
+            // It may be the last response to arrive, so retransmissions continue, at a lower rate.
             self.ask.iter_mut().for_each(|ask| ask.interval = T2);
             return;
         }
@@ -74,12 +73,12 @@ impl Timers {
         }
     }
 
-    /// A final response came, and the caller passes it on, or has this long to.
+    /// Handles a final response, which the caller must pass on within [`TRY`].
     pub fn answered(&mut self, now: Time) {
         (self.ask, self.cancel, self.give_up) = (None, None, Some(now + TRY));
     }
 
-    /// A 2xx of an INVITE is passed on, the first or another.
+    /// Handles a 2xx of an INVITE that is passed on, the first or a further one.
     pub fn accepted(&mut self, now: Time, is_first: bool) {
         self.stop();
         if is_first {
@@ -87,7 +86,8 @@ impl Timers {
         }
     }
 
-    /// Another final response is sent, by a transport that may lose it or not.
+    /// Handles another final response that is sent; `repeats` is set if the transport is
+    /// unreliable.
     pub fn completed(&mut self, now: Time, is_invite: bool, repeats: bool) {
         self.stop();
         self.answer = (is_invite && repeats).then(|| Repeat::from(now));
@@ -95,7 +95,7 @@ impl Timers {
         self.end = Some(if at_once { now } else { now + TRY });
     }
 
-    /// It has been acknowledged.
+    /// Handles the acknowledgement of the final response.
     pub fn confirmed(&mut self, end: Time) {
         (self.answer, self.end) = (None, Some(end));
     }
@@ -104,13 +104,13 @@ impl Timers {
         (self.ask, self.cancel, self.give_up) = (None, None, None);
     }
 
-    /// The request has been cancelled: whoever it is for has this long to say so.
+    /// Handles the cancellation of the request, whose recipient must answer within [`TRY`].
     pub fn cancelling(&mut self, now: Time, repeats: bool) {
         self.cancel = repeats.then(|| Repeat::from(now));
         (self.give_up, self.is_cancelled) = (Some(now + TRY), true);
     }
 
-    /// The CANCEL has been answered.
+    /// Handles the response to the CANCEL.
     pub fn cancel_heard(&mut self) {
         self.cancel = None;
     }
