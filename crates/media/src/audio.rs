@@ -36,7 +36,7 @@ pub enum WavError {
     Unsupported(String),
     /// The file ends within its header or its samples.
     #[error(
-        "this WAV file is cut short: it ends after {seconds:.1} s of sound, before its header says it does; fetch or record it again"
+        "this WAV file is cut short: it ends after {seconds:.1} s of sound, earlier than its header states; fetch or record it again"
     )]
     Truncated {
         /// Sound that could be read, in seconds.
@@ -154,7 +154,7 @@ fn explain(error: hound::Error, ended: bool, seconds: f64) -> WavError {
         hound::Error::IoError(_) if ended => WavError::Truncated { seconds },
         hound::Error::IoError(e) => WavError::Io(e),
         hound::Error::FormatError(what) => WavError::Malformed(what),
-        _ => WavError::Unsupported("coded in a way that is not plain PCM".to_owned()),
+        _ => WavError::Unsupported("not plain PCM".to_owned()),
     }
 }
 

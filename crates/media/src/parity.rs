@@ -112,17 +112,17 @@ impl Group {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParityError {
     /// The payload ends within its header.
-    #[error("not a parity packet: {have} bytes, but its header alone has {HEADER}")]
+    #[error("not a parity packet: it has {have} bytes, but its header alone needs {HEADER}")]
     TooShort {
         /// Size of the payload, in bytes.
         have: usize,
     },
     /// The first two bits announce a bit mask or a retransmitted packet.
-    #[error("parity of a form that is not read: R is {}, F is {}", .0 >> 1, .0 & 1)]
+    #[error("unsupported form of parity: R is {}, F is {}", .0 >> 1, .0 & 1)]
     Form(u8),
     /// The group is empty, or its packets are too far apart.
     #[error(
-        "{count} packets, one in {step}, can't have a parity packet: 1 to {MAX_SPAN} can"
+        "{count} packets at distance {step} can't be protected: count times distance must be 1 to {MAX_SPAN}"
     )]
     Group {
         /// Number of packets in the group.
@@ -132,13 +132,13 @@ pub enum ParityError {
     },
     /// A packet isn't of the group: it is not RTP, of another stream, has another sequence number,
     /// is too long, or is a duplicate.
-    #[error("packet {index} of those given is none of the group, or there twice")]
+    #[error("packet {index} of those given is not of the group, or a duplicate")]
     Source {
         /// Index of the packet among those given, from 0.
         index: usize,
     },
     /// Writing parity needs all packets, and recovery needs all but one.
-    #[error("{have} of {of} packets: all are needed, or all but the one that is lost")]
+    #[error("{have} of {of} packets: writing parity needs all, recovery all but one")]
     Missing {
         /// Number of packets given.
         have: usize,
@@ -146,7 +146,7 @@ pub enum ParityError {
         of: u8,
     },
     /// The repair payload is too short for these packets.
-    #[error("a packet with {need} bytes behind its header, but a repair payload of {have}")]
+    #[error("a packet has {need} bytes after its header, but the repair payload only {have}")]
     Length {
         /// Bytes of the longest packet, given or lost, after its header of 12.
         need: usize,

@@ -64,7 +64,7 @@ pub enum PlayoutError {
     },
     /// The sequence number lies before [`Config::first_sequence`].
     #[error(
-        "packet {sequence} comes before the call's first packet, {first}: it belongs to another stream"
+        "packet {sequence} is before the call's first packet, {first}: it belongs to another stream"
     )]
     BeforeFirst {
         /// RTP sequence number of the packet.
@@ -73,7 +73,7 @@ pub enum PlayoutError {
         first: u16,
     },
     /// The payload has more than two bytes per sample.
-    #[error("packet {sequence} carries {len} bytes where {max} are the most that a frame can need")]
+    #[error("packet {sequence} carries {len} bytes, but a frame needs at most {max}")]
     TooLarge {
         /// RTP sequence number of the packet.
         sequence: u16,

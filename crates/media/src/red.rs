@@ -38,7 +38,7 @@ pub struct Block<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RedError {
     /// The payload ends within a header, or has less speech than its headers announce.
-    #[error("not redundant audio: {have} bytes, but its headers ask for {need}")]
+    #[error("not redundant audio: it has {have} bytes, but its headers require {need}")]
     TooShort {
         /// Minimum size according to the headers, in bytes.
         need: usize,
@@ -46,7 +46,7 @@ pub enum RedError {
         have: usize,
     },
     /// A block does not fit into a header.
-    #[error("no header can announce {bytes} bytes of type {payload_type}, {offset} ticks old")]
+    #[error("no header can describe {bytes} bytes of type {payload_type}, {offset} ticks old")]
     Block {
         /// RTP payload type of the block.
         payload_type: u8,

@@ -17,7 +17,7 @@ pub const HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RtpError {
     /// The packet ends within its header, or its padding is longer than the packet.
-    #[error("not an RTP packet: {have} bytes, but its header asks for {need}")]
+    #[error("not an RTP packet: it has {have} bytes, but its header requires {need}")]
     TooShort {
         /// Size according to the header, in bytes.
         need: usize,
@@ -28,7 +28,7 @@ pub enum RtpError {
     #[error("not an RTP packet: version {0} instead of 2")]
     Version(u8),
     /// The padding bit is set, but the count in the last byte is 0.
-    #[error("malformed RTP packet: it announces padding of no bytes")]
+    #[error("malformed RTP packet: it announces padding of 0 bytes")]
     Padding,
     /// The payload type does not fit into 7 bits.
     #[error("cannot write an RTP packet of payload type {0}: use 0 to 127")]

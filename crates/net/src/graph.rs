@@ -79,7 +79,7 @@ pub enum NetError {
     #[error("{0} is over a medium, which has no link model")]
     NoModel(DirectionId),
     /// The direction of the route does not begin at this vertex.
-    #[error("{1} does not begin at {0}, which the route is for")]
+    #[error("{1} does not begin at {0}, so it cannot be a route there")]
     NotFromHere(VertexId, DirectionId),
 }
 

@@ -21,10 +21,10 @@ pub enum SdpError {
     #[error("line {0} of the session description is malformed")]
     Line(usize),
     /// On this line, a stream's kind, port, protocol or format is malformed or missing.
-    #[error("line {0} of the session description has no stream that can be understood")]
+    #[error("line {0} of the session description has a malformed stream")]
     Media(usize),
     /// On this line, a network address is malformed, or missing for a stream.
-    #[error("line {0} of the session description has no address that can be understood")]
+    #[error("line {0} of the session description has no valid address")]
     Connection(usize),
     /// There are more than [`MAX_LINES`] lines.
     #[error("a session description of more than {MAX_LINES} lines")]

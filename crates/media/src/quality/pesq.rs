@@ -79,7 +79,7 @@ pub enum PesqError {
     },
     /// The recordings are shorter than 250 ms.
     #[error(
-        "{samples} samples are too short for PESQ, which needs {MIN_SAMPLES} at the least and 8 s to be trusted: take a longer recording"
+        "{samples} samples are too short for PESQ, which needs at least {MIN_SAMPLES}, and 8 s for a reliable score: use a longer recording"
     )]
     TooShort {
         /// Length of the recordings, in samples.
@@ -90,7 +90,7 @@ pub enum PesqError {
     Silent(Signal),
     /// Too little speech was found: less than about 300 ms.
     #[error(
-        "there is no speech to be found in the recordings: take a part in which someone speaks for a second or more"
+        "no speech was found in the recordings: use a part in which someone speaks for a second or more"
     )]
     NoSpeech,
 }

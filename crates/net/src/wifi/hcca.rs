@@ -58,7 +58,7 @@ pub enum NotAdmitted {
     Twice(u16, u8),
     /// A packet size is out of range.
     #[error(
-        "packets of {nominal} and at most {maximum} bytes: sizes must be 1 to {MAX_PACKET}, the nominal one the smaller"
+        "the packet size is nominally {nominal} and at most {maximum} bytes: both must be 1 to {MAX_PACKET}, and the nominal size must not exceed the maximum"
     )]
     Size {
         /// The rejected nominal packet size, in bytes.
@@ -74,7 +74,7 @@ pub enum NotAdmitted {
     Interval(Duration),
     /// With this stream, too little time would be left for contention.
     #[error(
-        "polls would take {polls:?} of each {interval:?}, and leave too little to contention"
+        "polls would take {polls:?} of each {interval:?}, and leave too little time for contention"
     )]
     NoTime {
         /// Time that all streams need in each service interval.

@@ -51,7 +51,7 @@ impl Default for Config {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum InvalidCell {
     /// The number of stations exceeds [`MAX_STATIONS`].
-    #[error("{0} stations, and at most {MAX_STATIONS} have a place")]
+    #[error("{0} stations are too many: a cell has at most {MAX_STATIONS}")]
     Stations(u16),
     /// A parameter of this access category is out of range.
     #[error(
@@ -60,10 +60,10 @@ pub enum InvalidCell {
     )]
     Access(AccessCategory),
     /// The queue length is 0, or above [`MAX_QUEUE`].
-    #[error("queues of {0} packets, and they must hold 1 to {MAX_QUEUE}")]
+    #[error("the queue length is {0} packets, and must be 1 to {MAX_QUEUE}")]
     Queue(usize),
     /// The number of attempts is 0.
-    #[error("0 attempts, and there must be at least 1")]
+    #[error("the number of attempts is 0, and must be at least 1")]
     Attempts,
     /// The bit error rate is not a probability.
     #[error("bit error rate is {0}, and must be a probability from 0 to 1")]
@@ -156,7 +156,7 @@ pub enum Refusal {
     #[error("the station has vanished")]
     Gone,
     /// [`MAX_UNREAD`] outcomes are waiting to be read.
-    #[error("{MAX_UNREAD} outcomes wait to be fetched")]
+    #[error("{MAX_UNREAD} outcomes are unread: read them before sending more")]
     Unread,
 }
 

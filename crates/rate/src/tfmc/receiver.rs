@@ -12,7 +12,7 @@ use trunkline_base::{SeqWindow, Time};
 pub enum DataError {
     /// A datagram with this number has already arrived, or the number lies more than 1,024 behind
     /// the highest.
-    #[error("datagram {0} has come before, or comes too late to tell")]
+    #[error("datagram {0} has already arrived, or is too late to tell")]
     Known(u32),
 }
 

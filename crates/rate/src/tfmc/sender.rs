@@ -20,14 +20,14 @@ const SPAN: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The report acknowledges a datagram that has not been sent.
-    #[error("datagram {0} is acknowledged, and has not been sent")]
+    #[error("datagram {0} is acknowledged, but has not been sent")]
     Future(u32),
     /// The report acknowledges nothing beyond an earlier acknowledgement: a duplicate, or
     /// overtaken.
-    #[error("datagram {0} is acknowledged, and a later or the same one was before")]
+    #[error("datagram {0} is acknowledged again, or after a later one")]
     Stale(u32),
     /// The report acknowledges a datagram whose send time is forgotten.
-    #[error("datagram {0} is acknowledged, and as many as are remembered were sent after it")]
+    #[error("datagram {0} is acknowledged, but was sent too long ago to be remembered")]
     Forgotten(u32),
     /// The loss event rate is not within 0 to 1.
     #[error("the loss event rate is {0}, and must be a number from 0 to 1")]
@@ -35,7 +35,7 @@ pub enum FeedbackError {
     /// The receiver claims to have held the datagram for longer than since it was sent, or for so
     /// long that less than 1 µs or more than 64 s is left for the path.
     #[error(
-        "the report comes {since:?} after the datagram, of which the receiver claims {elapsed:?}"
+        "the report arrives {since:?} after the datagram was sent, and the receiver claims to have held it for {elapsed:?}"
     )]
     RoundTrip {
         /// Time since the datagram was sent.

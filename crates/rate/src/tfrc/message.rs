@@ -41,7 +41,7 @@ pub struct Feedback {
 
 /// A message that is too short or too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{len} bytes, where a message of this kind has {expected}")]
+#[error("the message has {len} bytes instead of {expected}")]
 pub struct Malformed {
     /// Length of the message, in bytes.
     pub len: usize,

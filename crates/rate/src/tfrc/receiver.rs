@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DataError {
     /// The packet belongs to another flow.
-    #[error("the packet is of flow {got}, and this is the receiver of flow {expected}")]
+    #[error("the packet belongs to flow {got}, but this is the receiver of flow {expected}")]
     Flow {
         /// The number of the flow that the packet belongs to.
         got: u32,
@@ -30,7 +30,7 @@ pub enum DataError {
     },
     /// A packet with this number has already arrived, or the number lies more than 1,024 behind the
     /// highest.
-    #[error("packet {0} has come before, or comes too late to tell")]
+    #[error("packet {0} has already arrived, or is too late to tell")]
     Known(u16),
 }
 

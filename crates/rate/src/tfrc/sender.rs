@@ -29,7 +29,7 @@ pub struct TooEarly {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The report is about another flow.
-    #[error("the report is about flow {got}, and this is the sender of flow {expected}")]
+    #[error("the report is about flow {got}, but this is the sender of flow {expected}")]
     Flow {
         /// The number of the flow that the report is about.
         got: u32,
@@ -37,14 +37,14 @@ pub enum FeedbackError {
         expected: u32,
     },
     /// The report acknowledges a packet that has not been sent.
-    #[error("packet {0} is acknowledged, and has not been sent")]
+    #[error("packet {0} is acknowledged, but has not been sent")]
     Future(u16),
     /// The report acknowledges nothing beyond an earlier acknowledgement: a duplicate, or
     /// overtaken.
-    #[error("packet {0} is acknowledged, and a later or the same one was before")]
+    #[error("packet {0} is acknowledged again, or after a later one")]
     Stale(u16),
     /// The report acknowledges a packet whose send time is forgotten.
-    #[error("packet {0} is acknowledged, and as many as are remembered were sent after it")]
+    #[error("packet {0} is acknowledged, but was sent too long ago to be remembered")]
     Forgotten(u16),
     /// The receive rate is negative or NaN.
     #[error("the receive rate is {0}, and must be a number of bytes per second, 0 or more")]
@@ -55,7 +55,7 @@ pub enum FeedbackError {
     /// The receiver claims to have held the packet for longer than since it was sent, or for so
     /// long that less than 1 µs or more than 64 s is left for the path.
     #[error(
-        "the report comes {since:?} after the packet, of which the receiver claims {elapsed:?}"
+        "the report arrives {since:?} after the packet was sent, and the receiver claims to have held it for {elapsed:?}"
     )]
     RoundTrip {
         /// Time since the packet was sent.

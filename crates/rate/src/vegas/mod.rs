@@ -247,10 +247,10 @@ pub struct Loss {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReportError {
     /// The round trip is zero, which as BaseRTT could never grow again.
-    #[error("a round trip of no time")]
+    #[error("the round trip is 0, and must be longer")]
     NoTime,
     /// The round trip is above [`MAX_RTT`].
-    #[error("a round trip of {0:?}: more than {MAX_RTT:?} is not believed")]
+    #[error("the round trip is {0:?}, and must be at most {MAX_RTT:?}")]
     TooLong(Duration),
     /// More packets were lost than expected, or the runs don't match the losses.
     #[error("{} of {} packets can't be lost in {} runs", .0.lost, .0.expected, .0.runs)]
