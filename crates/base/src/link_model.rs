@@ -120,7 +120,7 @@ pub enum Chain {
     },
 }
 
-/// Errors of [`LinkModel::validate`].
+/// Errors returned by [`LinkModel::validate`].
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidModel {
     /// A loss probability is outside 0 to 1.
