@@ -17,7 +17,8 @@ use trunkline_overlay::route::update::{
     Introduction, LINK_LEN, MAX_FRAGMENTS, PENALISED_LEN, RouteFrame, UPDATE_OVERHEAD, Update, sign,
 };
 use trunkline_overlay::route::{
-    Config, ForwardingTable, LEAST_ROOM, Limits, Neighbour, Part, Router, StaticRoute, Unsigned,
+    Config, CostModel, ForwardingTable, LEAST_ROOM, Limits, Neighbour, Part, Router, StaticRoute,
+    Unsigned,
 };
 use trunkline_overlay::wire::{ControlKind, Metric, NodeId};
 
@@ -40,14 +41,11 @@ fn whole_frame(bytes: &[u8]) {
                 let again = match record.key.part {
                     Part::Links(fragment) => {
                         let links: Vec<_> = record.links().collect();
-                        // Properties are counted with the links.
-                        let count = usize::from(record.bytes()[13]);
-                        assert!(links.len() <= count);
-                        let length = |link| count * link + UPDATE_OVERHEAD;
+                        let length = |link| links.len() * link + UPDATE_OVERHEAD;
                         let exact = [LINK_LEN, PENALISED_LEN].map(length);
                         assert!(exact.contains(&(record.bytes().len() + 2)));
-                        let formula = record.formula.unwrap_or_default();
-                        Update { origin, seq, fragment, draining, formula, links }.emit()
+                        let digest = record.digest.expect("a record of links has one");
+                        Update { origin, seq, fragment, draining, digest, links }.emit()
                     }
                     Part::Introduction => {
                         let certificate = record.certificate().to_vec();
@@ -59,14 +57,13 @@ fn whole_frame(bytes: &[u8]) {
                 let again =
                     trunkline_overlay::route::update::Record::parse(&mut Reader::new(&again));
                 let again = again.expect("what was written can be read");
-                // What this version doesn't know of properties is not written; the
-                // other freedoms: a residual loss can be written in more than
+                // The bytes may differ: a residual loss can be written in more than
                 // one way where the loss has fewer than 255 steps, and that no
                 // link has a penalty in two.
                 assert!(again.links().eq(record.links()));
                 assert_eq!((again.key, again.seq, again.age), (record.key, seq, record.age));
                 assert_eq!(again.certificate(), record.certificate());
-                assert_eq!(again.formula, record.formula.or(again.formula));
+                assert_eq!(again.digest, record.digest);
             }
             assert!(len <= bytes.len());
         }
@@ -92,8 +89,9 @@ steps! {
         5 Drain { yes: u8 }
         /// A frame of anything.
         6 Raw { link: u8, bytes: Vec<u8> }
-        /// An update that says what it likes; each two bytes are a link.
-        7 Links { link: u8, origin: u8, seq: u16, age: u16, fragment: u8, ends: Vec<u8> }
+        /// An update that says what it likes; each two bytes are a link. The digest is
+        /// the router's own if even.
+        7 Links { link: u8, origin: u8, seq: u16, age: u16, fragment: u8, digest: u8, ends: Vec<u8> }
         /// Somebody is introduced.
         8 Introduce { link: u8, origin: u8, seq: u16, age: u16, certificate: Vec<u8> }
         /// A neighbour acknowledges the last frame sent to it.
@@ -141,14 +139,9 @@ pub fn run(script: &[u8]) {
     }
 }
 
-/// A link by two bytes, or what a node says of itself beside them.
+/// A link by two bytes.
 fn advert(end: &[u8]) -> [u8; LINK_LEN] {
-    let (to, path) = match end[0] {
-        u8::MAX => (u32::MAX, end[1] >> 7),
-        n => (u32::from(n % 32), end[1] % 2),
-    };
-    let [a, b, c, d] = to.to_be_bytes();
-    [a, b, c, d, path, 0, end[1], 0, 0, 0]
+    [0, 0, 0, end[0] % 32, end[1] % 2, 0, end[1], 0, 0, 0]
 }
 
 impl World {
@@ -191,10 +184,12 @@ impl World {
             }
             Step::Drain { yes } => self.each(|r, now| r.drain(now, yes % 2 > 0)),
             Step::Raw { link, ref bytes } => self.recv(link, bytes),
-            Step::Links { link, origin, seq, age, fragment, ref ends } => {
+            Step::Links { link, origin, seq, age, fragment, digest, ref ends } => {
                 let mut signed = vec![fragment % MAX_FRAGMENTS];
                 signed.extend(u32::from(origin % 32).to_be_bytes());
                 signed.extend((WALL + u64::from(seq)).to_be_bytes());
+                let own = CostModel::default().digest();
+                signed.extend((own ^ u32::from(digest % 2)).to_be_bytes());
                 signed.push((ends.len() / 2).min(255) as u8);
                 signed.extend(ends.chunks_exact(2).flat_map(advert));
                 self.record(link, signed, age);
@@ -264,7 +259,7 @@ impl World {
         let router = &self.routers[0];
         let timeout = router.next_timeout();
         assert!(timeout > self.now, "a driver would spin: {timeout:?}, now {:?}", self.now);
-        assert!(router.nodes() <= MAX_NODES);
+        assert!(router.nodes() <= MAX_NODES && router.differing().len() < MAX_NODES);
         assert!(router.records().count() <= MAX_NODES * (usize::from(MAX_FRAGMENTS) + 1));
         // A table may be 20 ms old, and then a link may have died since.
         if self.routers[0].stats().spf_runs > 0 && timeout > self.now + Duration::from_millis(20) {

@@ -185,7 +185,7 @@ pub struct CertifyArgs {
     #[arg(long, value_name = "FILE")]
     overlay_key: PathBuf,
     /// The node's id
-    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     node: u32,
     /// What the node is called, at most 63 bytes
     #[arg(long)]

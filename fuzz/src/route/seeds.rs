@@ -3,7 +3,7 @@
 use super::Step as S;
 use trunkline_overlay::link::LinkCost;
 use trunkline_overlay::route::update::{Introduction, Update, sign};
-use trunkline_overlay::route::{Advert, Formula, Unsigned};
+use trunkline_overlay::route::{Advert, CostModel, Unsigned};
 use trunkline_overlay::wire::{ControlKind, NodeId};
 
 fn record(signed: Vec<u8>) -> Vec<u8> {
@@ -11,15 +11,15 @@ fn record(signed: Vec<u8>) -> Vec<u8> {
 }
 
 fn update(origin: u32, links: u32) -> Vec<u8> {
-    said(origin, links, Formula::Measured)
+    with_digest(origin, links, CostModel::default().digest())
 }
 
-fn said(origin: u32, links: u32, formula: Formula) -> Vec<u8> {
+fn with_digest(origin: u32, links: u32, digest: u32) -> Vec<u8> {
     let cost = LinkCost { latency: 100, loss: 3_277, residual: 320, penalty: 0 };
     let link = |n| Advert { neighbour: NodeId(origin + 1 + n), path: n as u8 % 2, cost };
     let links = (0..links).map(link).collect();
     let (origin, seq) = (NodeId(origin), 1 << 60);
-    let update = Update { origin, seq, fragment: 0, draining: true, formula, links };
+    let update = Update { origin, seq, fragment: 0, draining: true, digest, links };
     record(update.emit().expect("few links"))
 }
 
@@ -33,7 +33,7 @@ pub fn frames() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("records", [&[ControlKind::LinkState as u8][..], &len, &records].concat()),
         ("full_record", update(9, 32)),
-        ("formula", said(9, 3, Formula::Paper)),
+        ("digest", with_digest(9, 3, 7)),
         ("acks", [ack(0x80, 3), ack(0, 3), ack(7, 4)].concat()),
     ]
 }
@@ -45,7 +45,7 @@ fn up(link: u8, neighbour: u8) -> [S; 2] {
 
 fn links(link: u8, origin: u8, seq: u16, ends: &[u8]) -> S {
     let ends = ends.iter().flat_map(|&n| [n, 100]).collect();
-    S::Links { link, origin, seq, age: 0, fragment: 0, ends }
+    S::Links { link, origin, seq, age: 0, fragment: 0, digest: 0, ends }
 }
 
 /// What happens to a router.
@@ -71,7 +71,7 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         S::Wake {},
     ];
     let own = [
-        S::Links { link: 0, origin: 1, seq: 900, age: 5, fragment: 2, ends: vec![9, 9] },
+        S::Links { link: 0, origin: 1, seq: 900, age: 5, fragment: 2, digest: 0, ends: vec![9, 9] },
         ms(60),
         S::Echo { link: 0 },
         S::Introduce { link: 1, origin: 1, seq: 1_000, age: 0, certificate: vec![] },
@@ -82,11 +82,11 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ms(30),
     ];
     let crowd: Vec<S> = (0..32).map(|n| links(0, n, 2, &[n + 1])).collect();
-    let said = |origin, seq, formula| {
-        let ends = vec![1, 100, u8::MAX, formula];
-        S::Links { link: 0, origin, seq, age: 0, fragment: 0, ends }
+    let differ = |origin, seq, digest| {
+        let ends = vec![1, 100];
+        S::Links { link: 0, origin, seq, age: 0, fragment: 0, digest, ends }
     };
-    let formulas = [said(2, 2, 1), said(4, 2, 7), said(4, 3, 0), said(2, 3, 0x80), ms(60)];
+    let digests = [differ(2, 2, 1), differ(4, 2, 1), differ(4, 3, 0), differ(2, 3, 0), ms(60)];
     let mut aged = start.clone();
     for _ in 0..9 {
         aged.extend([S::Sleep { unit: 3, n: 255 }, S::Wake {}, S::Wake {}]);
@@ -96,6 +96,6 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("own_past", script(&[&start[..], &own].concat())),
         ("crowd", script(&[&start[..], &crowd, &[ms(60), S::Wake {}]].concat())),
         ("aged", script(&aged)),
-        ("formulas", script(&[&start[..], &formulas].concat())),
+        ("digests", script(&[&start[..], &digests].concat())),
     ]
 }

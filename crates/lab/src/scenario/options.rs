@@ -140,6 +140,8 @@ section!(
         enabled: bool => enabled,
         metric: MetricName => routing.metric,
         formula: FormulaName => routing.cost.formula,
+        deadline: Span => routing.cost.deadline,
+        detection: Span => routing.cost.detection,
         max_nodes: u16 => max_nodes,
         damping: Span => damping,
     }
@@ -199,6 +201,7 @@ pub fn settings(sections: &[&NodeSections]) -> Result<NodeSettings, &'static str
     if !(2..=10_000).contains(&routing.max_nodes) {
         return Err("[routing] max_nodes: 2 to 10000");
     }
+    routing.routing.cost.check()?;
     routing.routing.limits.max_nodes = routing.max_nodes.into();
     Ok(NodeSettings { link, routing: routing.enabled.then_some(routing.routing) })
 }

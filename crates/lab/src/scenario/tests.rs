@@ -125,6 +125,8 @@ const VALUES: &[(&str, &[&str])] = &[
         &[
             "metric = \"hops\"",
             "formula = \"paper\"",
+            "deadline = \"120000000ns\"",
+            "detection = \"3000000ns\"",
             "max_nodes = 64",
             "damping = \"5000000000ns\"",
         ],

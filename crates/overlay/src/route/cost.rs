@@ -7,6 +7,7 @@ use crate::link::LinkCost;
 use crate::link::cost::{WHOLE, tenths};
 use crate::wire::Metric;
 use core::time::Duration;
+use ring::digest::{SHA256, digest};
 
 /// Which formula stands for the expected latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,7 +23,7 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// Every formula that this version knows.
+    /// Every formula.
     pub const ALL: [Formula; 2] = [Formula::Measured, Formula::Paper];
 
     /// Its name in configuration.
@@ -33,14 +34,12 @@ impl Formula {
         }
     }
 
-    /// In records. That of 0 is never said: older nodes compute by it and say nothing.
-    pub(super) fn to_wire(self) -> u16 {
-        self as u16
-    }
-
-    /// `None` for one that only a later version knows.
-    pub(super) fn from_wire(n: u16) -> Option<Formula> {
-        Formula::ALL.into_iter().find(|formula| formula.to_wire() == n)
+    /// In the [digest](CostModel::digest).
+    fn number(self) -> u8 {
+        match self {
+            Formula::Measured => 0,
+            Formula::Paper => 1,
+        }
     }
 }
 
@@ -49,9 +48,10 @@ impl Formula {
 pub struct CostModel {
     /// Of [`Metric::ExpectedLatency`].
     pub formula: Formula,
-    /// Δ: from a loss to its detection; up to 10 s.
+    /// Δ: from a loss to its detection; up to 10 s, in steps of 0.1 ms, rounded down.
     pub detection: Duration,
-    /// Tmax: what a lost packet counts as; up to 10 s.
+    /// Tmax: the delay that a packet counts with if it stays missing; 1 ms to 10 s, in
+    /// steps of 0.1 ms, rounded down.
     pub deadline: Duration,
 }
 
@@ -68,12 +68,49 @@ impl Default for CostModel {
 
 /// The cost of a link that nothing crosses: taken only where no other way is.
 pub const UNUSABLE: u32 = u32::MAX;
-/// 10 s, as [`CostModel`] says.
-const LONGEST: u64 = 100_000;
+/// The longest detection and deadline.
+const LONGEST: Duration = Duration::from_secs(10);
+/// The shortest deadline.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Precedes the settings in the [digest](CostModel::digest). It changes with every
+/// change of how costs are computed from them.
+const CONTEXT: &[u8] = b"trunkline routing 1\0";
 /// One unit of [`Metric::Loss`]: a loss of 10⁻⁶.
 const LOSS_SCALE: f64 = 1_048_576.0;
 
 impl CostModel {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// The configuration key that is out of its range, and the range.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !(SHORTEST..=LONGEST).contains(&self.deadline) {
+            return Err("[routing] deadline: 1 ms to 10 s");
+        }
+        if self.detection > LONGEST {
+            return Err("[routing] detection: 0 ms to 10 s");
+        }
+        Ok(())
+    }
+
+    /// Identifies all settings that nodes must share: two models with one digest
+    /// compute the same costs. Nodes advertise it, so that a node with other settings
+    /// is noticed.
+    ///
+    /// The first four bytes, as a big-endian number, of the SHA-256 of
+    /// `"trunkline routing 1\0"`, the formula (one byte: 0 for [`Formula::Measured`],
+    /// 1 for [`Formula::Paper`]), the deadline and the detection time (each 32 bits,
+    /// big endian, in 0.1 ms, rounded down). The defaults have 0x459c015f.
+    pub fn digest(&self) -> u32 {
+        let (detection, deadline) = (in_tenths(self.detection), in_tenths(self.deadline));
+        let formula = [self.formula.number()];
+        let (deadline, detection) = (deadline.to_be_bytes(), detection.to_be_bytes());
+        let settings = [CONTEXT, &formula, &deadline, &detection].concat();
+        let hash = digest(&SHA256, &settings);
+        hash.as_ref().first_chunk().copied().map_or(0, u32::from_be_bytes)
+    }
+
     /// What a link costs: at least 1, so that every further link makes a path
     /// longer and no two nodes can each believe the other to be closer.
     /// [`UNUSABLE`] if all is lost (but by [`Formula::Paper`]).
@@ -100,8 +137,8 @@ impl CostModel {
 
     fn times(&self, link: &LinkCost) -> (u64, u64, u64) {
         let t = u64::from(link.latency);
-        let recovered = 3 * t + tenths(self.detection).min(LONGEST);
-        (t, recovered, tenths(self.deadline).min(LONGEST))
+        let recovered = 3 * t + u64::from(in_tenths(self.detection));
+        (t, recovered, u64::from(in_tenths(self.deadline)))
     }
 
     /// In 0.1 ms · 256 / 65,535, about 0.4 µs.
@@ -124,6 +161,11 @@ impl CostModel {
         let sum = (1.0 - p) * t + (p - lost) * recovered + lost * missed;
         (sum * 65_535.0 / 256.0) as u32
     }
+}
+
+/// In 0.1 ms: what costs are computed with, at most 100,000.
+fn in_tenths(setting: Duration) -> u32 {
+    tenths(setting.min(LONGEST)) as u32
 }
 
 impl Metric {
@@ -157,8 +199,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn worse_is_never_cheaper(a in link(), dt: u16, dp: u16, dr: u16, da: u16) {
-            let model = CostModel::default();
+        fn worse_is_never_cheaper(
+            a in link(), dt: u16, dp: u16, dr: u16, da: u16, deadline in 1u64..=10_000, detection in 0u64..=10_000,
+        ) {
+            let [deadline, detection] = [deadline, detection].map(Duration::from_millis);
+            let model = CostModel { deadline, detection, ..CostModel::default() };
             let worse = LinkCost {
                 latency: a.latency.saturating_add(dt),
                 loss: a.loss.saturating_add(dp),
@@ -208,6 +253,48 @@ mod tests {
         let dead = LinkCost { loss: u16::MAX, ..link };
         assert_eq!(paper.cost(Metric::ExpectedLatency, &dead), 1);
         assert_eq!(model.cost(Metric::ExpectedLatency, &dead), UNUSABLE);
+    }
+
+    /// The test vectors of ARCHITECTURE.md.
+    #[test]
+    fn the_digest_is_of_all_settings_as_they_are_computed_with() {
+        let digest = |formula, deadline, detection| {
+            let [deadline, detection] = [deadline, detection].map(Duration::from_micros);
+            CostModel { formula, deadline, detection }.digest()
+        };
+        assert_eq!(CostModel::default().digest(), 0x459c_015f);
+        for (formula, deadline, detection, expected) in [
+            (Formula::Measured, 100_000, 2_000, 0x459c_015f),
+            (Formula::Paper, 100_000, 2_000, 0x588f_9fd3),
+            (Formula::Measured, 120_000, 2_000, 0x35da_aa10),
+            (Formula::Measured, 100_000, 2_100, 0x88e6_acf0),
+            (Formula::Measured, 10_000_000, 0, 0xf535_565a),
+        ] {
+            assert_eq!(digest(formula, deadline, detection), expected);
+        }
+        // Below the precision of costs there is no difference.
+        assert_eq!(digest(Formula::Measured, 100_099, 2_050), 0x459c_015f);
+    }
+
+    #[test]
+    fn a_deadline_moves_the_cost_of_what_stays_missing() {
+        let link = LinkCost::measured(Duration::from_millis(10), 0.1, Some(0.02));
+        let ms = |deadline| {
+            let deadline = Duration::from_millis(deadline);
+            let model = CostModel { deadline, ..CostModel::default() };
+            assert_eq!(model.check(), Ok(()));
+            let cost = model.cost(Metric::ExpectedLatency, &link);
+            Metric::ExpectedLatency.readable(cost.into())
+        };
+        // 20 ms more, for 2 % of the packets.
+        assert!((ms(120) - ms(100) - 0.4).abs() < 0.01, "{} {}", ms(120), ms(100));
+        let wrong = |deadline, detection| {
+            let [deadline, detection] = [deadline, detection].map(Duration::from_micros);
+            CostModel { deadline, detection, ..CostModel::default() }.check().unwrap_err()
+        };
+        assert_eq!(wrong(999, 2_000), "[routing] deadline: 1 ms to 10 s");
+        assert_eq!(wrong(10_000_001, 2_000), "[routing] deadline: 1 ms to 10 s");
+        assert_eq!(wrong(100_000, 10_000_001), "[routing] detection: 0 ms to 10 s");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use super::Limits;
 use super::stats::Refusal;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
-use crate::route::Formula;
 use crate::wire::NodeId;
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -22,7 +21,8 @@ const GRACE: Duration = Duration::from_secs(60);
 pub(super) struct Entry {
     pub seq: u64,
     pub draining: bool,
-    formula: Option<Formula>,
+    /// `None` of an introduction.
+    digest: Option<u32>,
     pub links: Box<[Advert]>,
     /// As it came, but for its age.
     pub bytes: Box<[u8]>,
@@ -142,7 +142,7 @@ impl Database {
         let entry = Entry {
             seq: record.seq,
             draining: record.draining,
-            formula: record.formula,
+            digest: record.digest,
             links,
             bytes: record.bytes().into(),
             came: now,
@@ -166,11 +166,10 @@ impl Database {
         self.entries.range(first..last).map(|(&key, entry)| (key, entry))
     }
 
-    /// By what `origin` says to compute its ways, as of what it has said last; the
-    /// outer `None` is a node of whose links nothing is here.
-    pub fn formula(&self, origin: NodeId) -> Option<Option<Formula>> {
-        let links = self.of(origin).filter(|(key, _)| key.part != Part::Introduction);
-        Some(links.max_by_key(|(_, entry)| entry.seq)?.1.formula)
+    /// The digest in the newest record of `origin` that has one.
+    pub fn digest(&self, origin: NodeId) -> Option<u32> {
+        let digests = self.of(origin).filter_map(|(_, entry)| Some((entry.seq, entry.digest?)));
+        Some(digests.max()?.1)
     }
 
     /// Drops what nobody has refreshed in time; the dropped keys.

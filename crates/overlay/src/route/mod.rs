@@ -7,8 +7,8 @@
 
 mod cost;
 mod database;
+mod differing;
 mod flood;
-mod formulas;
 mod keys;
 mod own;
 mod router;

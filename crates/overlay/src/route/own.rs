@@ -6,11 +6,12 @@ use super::update::{
     Advert, Introduction, Key, LINKS_PER_RECORD, MAX_FRAGMENTS, Part, Update, sign,
 };
 use super::{Config, Limits};
-use crate::route::Formula;
 use crate::wire::NodeId;
 use trunkline_base::Time;
 
 const FRAGMENTS: usize = MAX_FRAGMENTS as usize;
+/// The most links that a node can advertise.
+pub(super) const MAX_LINKS: usize = FRAGMENTS * LINKS_PER_RECORD;
 /// More records than a node signs in a life, and little time (4.3 s) as others see
 /// their numbers.
 const LEAP: u64 = 1 << 32;
@@ -27,7 +28,7 @@ pub(super) struct Own {
     /// How far to go beyond a life before: no two lives go equally far.
     leap: u64,
     pub draining: bool,
-    formula: Formula,
+    digest: u32,
     certificate: Option<Vec<u8>>,
     /// Parts to be signed anew, even if they say the same.
     renew: [bool; FRAGMENTS + 1],
@@ -46,7 +47,7 @@ impl Own {
             seq,
             leap: LEAP + seq % LEAP,
             draining: false,
-            formula: config.cost.formula,
+            digest: config.cost.digest(),
             certificate: config.certificate.clone(),
             renew: [false; FRAGMENTS + 1],
             due: now,
@@ -55,16 +56,6 @@ impl Own {
         };
         own.refresh(now, &config.limits);
         own
-    }
-
-    /// How many links one record holds beside what this node says of itself.
-    fn per_record(&self) -> usize {
-        LINKS_PER_RECORD - usize::from(self.formula != Formula::default())
-    }
-
-    /// The most links that this node can advertise.
-    pub fn max_links(&self) -> usize {
-        FRAGMENTS * self.per_record()
     }
 
     /// Something has changed.
@@ -122,7 +113,7 @@ impl Own {
         if core::mem::take(&mut self.renew[INTRODUCTION]) {
             out.extend(self.introduction(signer));
         }
-        let mut chunks = links.chunks(self.per_record());
+        let mut chunks = links.chunks(LINKS_PER_RECORD);
         // All of a node's records are renewed together.
         let refresh = self.renew[0];
         for fragment in 0..MAX_FRAGMENTS {
@@ -149,8 +140,8 @@ impl Own {
 
     fn update(&mut self, fragment: u8, links: &[Advert], signer: &dyn Signer) -> Option<Box<[u8]>> {
         let (origin, draining, links) = (self.id, self.draining, links.to_vec());
-        let (seq, formula) = (self.next(), self.formula);
-        let update = Update { origin, seq, fragment, draining, formula, links };
+        let (seq, digest) = (self.next(), self.digest);
+        let update = Update { origin, seq, fragment, draining, digest, links };
         Some(sign(update.emit().ok()?, signer))
     }
 

@@ -1,16 +1,15 @@
 use super::Config;
 use super::database::{Database, Entry, Standing};
+use super::differing::Differing;
 use super::flood::Adjacency;
-use super::formulas::Formulas;
 use super::keys::{Keys, Signer};
-use super::own::Own;
+use super::own::{MAX_LINKS, Own};
 use super::spf::{Graph, Tree};
 use super::stats::{Refusal, Refusals, RouteStats};
 use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, Part, Record, RouteFrame};
 use crate::identity::{PublicKey, Trust};
 use crate::link::{LinkCost, LinkId};
-use crate::route::Formula;
 use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -87,7 +86,7 @@ pub struct Router {
     aside: BTreeMap<Key, Entry>,
     /// Who has said something lately, by a key that this node doesn't know.
     strangers: BTreeMap<NodeId, Time>,
-    formulas: Formulas,
+    differing: Differing,
     own: Own,
     check_at: Time,
     /// The link whose records are checked next.
@@ -121,7 +120,7 @@ impl Router {
             db: Database::new(),
             aside: BTreeMap::new(),
             strangers: BTreeMap::new(),
-            formulas: Formulas::new(config.cost.formula),
+            differing: Differing::new(config.cost.digest()),
             own: Own::new(&config, wall_ns, now),
             check_at: now,
             turn: 0,
@@ -270,7 +269,7 @@ impl Router {
             link.adjacency.forget(key);
         }
         let gone = self.db.remove(key);
-        self.formulas.note(key.origin, self.db.formula(key.origin));
+        self.differing.note(key.origin, self.db.digest(key.origin));
         gone
     }
 
@@ -454,7 +453,7 @@ impl Router {
             self.spf_soon(now);
         }
         let origin = record.key.origin;
-        self.formulas.note(origin, self.db.formula(origin));
+        self.differing.note(origin, self.db.digest(origin));
         for (i, link) in self.links.iter_mut().enumerate() {
             match link {
                 Some(link) if Some(i) == from => link.adjacency.heard(record.key, record.seq),
@@ -491,7 +490,7 @@ impl Router {
             .collect();
         adverts.sort_unstable();
         adverts.dedup_by_key(|a| (a.neighbour, a.path));
-        adverts.truncate(self.own.max_links());
+        adverts.truncate(MAX_LINKS);
         adverts
     }
 
@@ -507,7 +506,7 @@ impl Router {
             for link in self.links.iter_mut().flatten() {
                 link.adjacency.forget(key);
             }
-            self.formulas.note(key.origin, self.db.formula(key.origin));
+            self.differing.note(key.origin, self.db.digest(key.origin));
             if !self.db.has(key.origin) {
                 self.keys.forget(key.origin);
             }
@@ -598,20 +597,15 @@ impl Router {
         self.strangers.keys().copied().filter(|origin| !self.keys.knows(*origin))
     }
 
-    /// By what this node computes the expected latency.
-    pub fn formula(&self) -> Formula {
-        self.config.cost.formula
+    /// The nodes whose [digest](super::CostModel::digest) differs from this node's,
+    /// ascending by id: they may compute other costs from the same records.
+    pub fn differing(&self) -> impl ExactSizeIterator<Item = NodeId> {
+        self.differing.nodes()
     }
 
-    /// The nodes that compute it by another formula, ascending; `None` is one that
-    /// this version doesn't know.
-    pub fn other_formulas(&self) -> impl Iterator<Item = (NodeId, Option<Formula>)> {
-        self.formulas.others()
-    }
-
-    /// How often [`Router::other_formulas`] has changed.
-    pub fn formula_changes(&self) -> u64 {
-        self.formulas.changes()
+    /// How often [`Router::differing`] has changed.
+    pub fn differing_changes(&self) -> u64 {
+        self.differing.changes()
     }
 
     /// What was refused of the neighbour at the end of `link`.

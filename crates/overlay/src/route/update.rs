@@ -7,13 +7,11 @@
 use super::keys::{Keys, Signer};
 use super::stats::Refusal;
 use crate::link::LinkCost;
-use crate::route::Formula;
 use crate::wire::{ControlKind, NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most links in one record, a [property](Update::formula) counted as one. A
-/// node with more splits them, so that every record fits the smallest MTU (576
-/// bytes).
+/// The most links in one record. A node with more splits them, so that every record
+/// fits the smallest MTU (576 bytes).
 pub const LINKS_PER_RECORD: usize = 32;
 /// The most records of links that one node has.
 pub const MAX_FRAGMENTS: u8 = 8;
@@ -24,10 +22,12 @@ pub const LINK_LEN: usize = 10;
 /// The same in a record that says what the operator adds to its cost: few do.
 pub const PENALISED_LEN: usize = LINK_LEN + 2;
 /// Bytes of a record of links beside its links.
-pub const UPDATE_OVERHEAD: usize = HEAD + 1 + SIGNATURE + AGE;
+pub const UPDATE_OVERHEAD: usize = HEAD + DIGEST + 1 + SIGNATURE + AGE;
 
 /// Kind, origin, sequence number.
 const HEAD: usize = 1 + 4 + 8;
+/// Bytes of [`Update::digest`].
+const DIGEST: usize = 4;
 const SIGNATURE: usize = 64;
 const AGE: usize = 2;
 /// A frame of this size carries any record: what `poll_frame` must be given.
@@ -41,10 +41,6 @@ const INTRODUCTION: u8 = 0x80;
 const DRAINING: u8 = 0x40;
 const PENALISED: u8 = 0x20;
 const FRAGMENT: u8 = MAX_FRAGMENTS - 1;
-/// What a node says of itself beside its links is a link to [`NodeId::ITSELF`], which
-/// no node has as neighbour: whoever doesn't know the property keeps it, passes it on
-/// and takes no way over it. Its path says which property, its latency which value.
-const FORMULA: u8 = 0;
 /// Before every signed message, lest a signature made for another purpose
 /// count as one of a record.
 const CONTEXT: &[u8] = b"trunkline link state 1\0";
@@ -121,30 +117,30 @@ pub struct Update {
     pub fragment: u8,
     /// Whether the node wants others' traffic to go another way.
     pub draining: bool,
-    /// By what the node computes its ways. A property, unless it is the default.
-    pub formula: Formula,
-    /// Ascending by neighbour and path; at most [`LINKS_PER_RECORD`], properties
-    /// counted.
+    /// The [digest](crate::route::CostModel::digest) of the settings by which the
+    /// node computes costs.
+    pub digest: u32,
+    /// Ascending by neighbour and path; at most [`LINKS_PER_RECORD`].
     pub links: Vec<Advert>,
 }
 
 impl Update {
     /// The signed part; [`Short`] if there are too many links.
     pub fn emit(&self) -> Result<Vec<u8>, Short> {
-        let said = property(self.formula);
-        let count = self.links.len() + usize::from(said.is_some());
+        let count = self.links.len();
         if count > LINKS_PER_RECORD {
             return Err(Short);
         }
         let penalised = self.links.iter().any(|link| link.cost.penalty > 0);
-        let mut out = vec![0; HEAD + 1 + count * link_len(penalised)];
+        let mut out = vec![0; HEAD + DIGEST + 1 + count * link_len(penalised)];
         let mut w = Writer::new(&mut out);
         let key = Key { origin: self.origin, part: Part::Links(self.fragment) };
         let flag = |set, bit| if set { bit } else { 0 };
         let flags = flag(self.draining, DRAINING) | flag(penalised, PENALISED);
         emit_head(key, flags, self.seq, &mut w)?;
+        w.u32(self.digest)?;
         w.u8(count as u8)?;
-        for link in self.links.iter().chain(&said) {
+        for link in &self.links {
             w.u32(link.neighbour.0)?;
             w.u8(link.path)?;
             w.u16(link.cost.latency)?;
@@ -214,8 +210,8 @@ pub struct Record<'a> {
     pub draining: bool,
     /// Seconds since its origin signed it, as far as those it passed know.
     pub age: u16,
-    /// As [`Update::formula`]; `None` is one that this version doesn't know.
-    pub formula: Option<Formula>,
+    /// As [`Update::digest`]; an introduction has none.
+    pub digest: Option<u32>,
     /// Bytes of each link.
     link_len: usize,
     /// Links, or a certificate.
@@ -233,22 +229,16 @@ impl<'a> Record<'a> {
         let flags = if kind & INTRODUCTION == 0 { DRAINING | PENALISED } else { 0 };
         let key = Key::parse(kind & !flags, r.u32()?)?;
         let seq = r.u64()?;
-        let mut formula = Some(Formula::default());
+        let mut digest = None;
         let body = match key.part {
             Part::Links(_) => {
+                digest = Some(r.u32()?);
                 let count = usize::from(r.u8()?);
                 if count > LINKS_PER_RECORD {
                     return Err(WireError::OutOfRange("the number of links in a record"));
                 }
                 let body = r.bytes(count * link_len)?;
                 check_links(key.origin, body, link_len)?;
-                let links = count_links(body, link_len);
-                let (body, properties) = body.split_at(links * link_len);
-                for said in properties.chunks_exact(link_len).map(read_link) {
-                    if said.path == FORMULA {
-                        formula = Formula::from_wire(said.cost.latency);
-                    }
-                }
                 body
             }
             Part::Introduction => {
@@ -262,7 +252,7 @@ impl<'a> Record<'a> {
         r.bytes(SIGNATURE)?;
         let age = r.u16()?;
         let whole = &start[..start.len() - r.rest().len()];
-        Ok(Record { key, seq, draining, age, formula, link_len, body, whole })
+        Ok(Record { key, seq, draining, age, digest, link_len, body, whole })
     }
 
     /// The record as it is kept and passed on: without its age.
@@ -307,19 +297,6 @@ fn read_link(b: &[u8]) -> Advert {
         path: b[4],
         cost: LinkCost::received(u16_at(5), u16_at(7), b[9], penalty),
     }
-}
-
-/// What a record says of it; nothing of the default.
-fn property(formula: Formula) -> Option<Advert> {
-    let cost = LinkCost { latency: formula.to_wire(), ..LinkCost::default() };
-    let said = Advert { neighbour: NodeId::ITSELF, path: FORMULA, cost };
-    (formula != Formula::default()).then_some(said)
-}
-
-/// How many are links: properties come after them, since none has a higher id.
-fn count_links(body: &[u8], link_len: usize) -> usize {
-    let links = body.chunks_exact(link_len).map(read_link);
-    links.take_while(|link| link.neighbour != NodeId::ITSELF).count()
 }
 
 /// Each link once, in order, and none to oneself.
@@ -464,16 +441,19 @@ mod tests {
                 LinkCost { latency, loss, residual, penalty }.as_sent()
             });
         let links =
-            prop::collection::btree_map((1..u32::MAX, any::<u8>()), cost, 0..=LINKS_PER_RECORD);
+            prop::collection::btree_map((1..=u32::MAX, any::<u8>()), cost, 0..=LINKS_PER_RECORD);
         let links = links.prop_map(|links: BTreeMap<_, _>| {
             let advert = |((n, path), cost)| Advert { neighbour: NodeId(n), path, cost };
             links.into_iter().map(advert).collect()
         });
-        let ids = (any::<u64>(), 0..MAX_FRAGMENTS, any::<[bool; 2]>());
-        (ids, links).prop_map(|((seq, fragment, [draining, paper]), mut links): (_, Vec<_>)| {
-            let formula = if paper { Formula::Paper } else { Formula::Measured };
-            links.truncate(LINKS_PER_RECORD - usize::from(paper));
-            Update { origin: NodeId(0), seq, fragment, draining, formula, links }
+        let ids = (any::<u64>(), 0..MAX_FRAGMENTS, any::<bool>(), any::<u32>());
+        (ids, links).prop_map(|((seq, fragment, draining, digest), links)| Update {
+            origin: NodeId(0),
+            seq,
+            fragment,
+            draining,
+            digest,
+            links,
         })
     }
 
@@ -483,8 +463,8 @@ mod tests {
             let intro = Introduction { origin: u.origin, seq: u.seq, certificate: cert };
             let one = sign(u.emit().unwrap(), &Unsigned);
             let penalised = u.links.iter().any(|l| l.cost.penalty > 0);
-            let said = usize::from(u.formula == Formula::Paper);
-            prop_assert_eq!(one.len() + AGE, UPDATE_OVERHEAD + (u.links.len() + said) * link_len(penalised));
+            prop_assert_eq!(one.len() + AGE, UPDATE_OVERHEAD + u.links.len() * link_len(penalised));
+            prop_assert_eq!(&one[HEAD..HEAD + DIGEST], u.digest.to_be_bytes());
             let two = sign(intro.emit().unwrap(), &Unsigned);
             let mut w = FrameWriter::new(ControlKind::LinkState, 2_000);
             prop_assert!(w.fits(one.len() + two.len()));
@@ -497,9 +477,10 @@ mod tests {
             prop_assert_eq!((r.age, r.bytes(), r.certificate()), (age, &one[..], &[][..]));
             let Part::Links(fragment) = r.key.part else { panic!() };
             let (origin, seq, draining) = (r.key.origin, r.seq, r.draining);
-            let (formula, links) = (r.formula.unwrap(), r.links().collect());
-            prop_assert_eq!(&Update { origin, seq, fragment, draining, formula, links }, &u);
+            let (digest, links) = (r.digest.unwrap(), r.links().collect());
+            prop_assert_eq!(&Update { origin, seq, fragment, draining, digest, links }, &u);
             prop_assert_eq!((records[1].key.part, records[1].seq), (Part::Introduction, u.seq));
+            prop_assert_eq!(records[1].digest, None);
             prop_assert_eq!(records[1].certificate(), &intro.certificate[..]);
             prop_assert!(records[1].bytes() == &two[..] && records[1].links().len() == 0);
         }
@@ -533,14 +514,14 @@ mod tests {
     }
 
     /// The paper's packet carries 60 to 90 updates of links, "depending on the
-    /// sparsity of the network" (III-A).
+    /// sparsity of the network" (III-A): here from seven links a node on.
     #[test]
     fn an_ethernet_packet_carries_60_to_90_links() {
         let room = 1_452 - crate::wire::ENVELOPE_OVERHEAD - FRAME_HEAD;
         let carried = |links: usize| room / (UPDATE_OVERHEAD + links * LINK_LEN) * links;
         let all = [2, 4, 6, 7, 8, 9, 10, 11, 12, 16, 20].map(|n| (n, carried(n)));
         println!("links per node, links per packet: {all:?}");
-        assert!((6..=12).all(|n| (60..=90).contains(&carried(n))), "{all:?}");
+        assert!((7..=12).all(|n| (60..=90).contains(&carried(n))), "{all:?}");
     }
 
     #[test]
@@ -554,8 +535,8 @@ mod tests {
     fn links_out_of_order_or_to_oneself_are_refused() {
         let advert = |n| Advert { neighbour: NodeId(n), path: 0, cost: LinkCost::default() };
         let parse = |links: Vec<Advert>| {
-            let (origin, formula) = (NodeId(5), Formula::Measured);
-            let u = Update { origin, seq: 1, fragment: 0, draining: false, formula, links };
+            let (origin, digest) = (NodeId(5), 7);
+            let u = Update { origin, seq: 1, fragment: 0, draining: false, digest, links };
             let bytes = [&sign(u.emit().unwrap(), &Unsigned)[..], &[0, 0]].concat();
             Record::parse(&mut Reader::new(&bytes)).map(|r| r.links().len())
         };
@@ -563,30 +544,5 @@ mod tests {
         for wrong in [[2, 1], [2, 2], [1, 5]] {
             assert!(parse(wrong.map(advert).to_vec()).is_err());
         }
-    }
-
-    /// Who doesn't know a property or its value: an older node, or this one.
-    #[test]
-    fn a_property_is_a_link_to_nobody_and_an_unknown_one_is_passed_over() {
-        let (origin, nobody) = (NodeId(5), NodeId::ITSELF.0.to_be_bytes());
-        let links = vec![Advert { neighbour: NodeId(7), path: 2, cost: LinkCost::default() }];
-        let formula = Formula::Paper;
-        let u = Update { origin, seq: 1, fragment: 0, draining: false, formula, links };
-        let emitted = u.emit().unwrap();
-        let said = HEAD + 1 + LINK_LEN;
-        assert_eq!(emitted[HEAD], 2, "counted as a link");
-        assert_eq!(emitted[said..], [&nobody[..], &[FORMULA, 0, 1, 0, 0, 0]].concat());
-        let read = |path: u8, value: u8| {
-            let mut bytes = emitted.clone();
-            (bytes[said + 4], bytes[said + 6]) = (path, value);
-            let bytes = [&sign(bytes, &Unsigned)[..], &[0, 0]].concat();
-            let record = Record::parse(&mut Reader::new(&bytes)).unwrap();
-            assert!(record.links().eq(u.links.iter().copied()));
-            record.formula
-        };
-        assert_eq!(read(FORMULA, 1), Some(Formula::Paper));
-        assert_eq!(read(FORMULA, 0), Some(Formula::Measured));
-        assert_eq!(read(FORMULA, 2), None);
-        assert_eq!(read(FORMULA + 1, 1), Some(Formula::Measured));
     }
 }

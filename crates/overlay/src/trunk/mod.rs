@@ -106,7 +106,7 @@ pub enum ConfigError {
     #[error("node {0} has a trunk to itself: give the other end's id")]
     ToSelf(NodeId),
     /// An id that no node has.
-    #[error("a trunk leads to {0}, which is no node's id: ids are 1 to 4294967294")]
+    #[error("a trunk leads to {0}, which is no node's id: ids are 1 to 4294967295")]
     ReservedId(NodeId),
     /// Two trunks to one node.
     #[error("two trunks lead to node {0}: keep one")]

@@ -10,13 +10,9 @@ impl NodeId {
     /// No node, where a message has room for one. No node has this id.
     pub const NONE: NodeId = NodeId(0);
 
-    /// The node that speaks, where a record has room for a neighbour: what it says
-    /// there is of itself. No node has this id, either.
-    pub const ITSELF: NodeId = NodeId(u32::MAX);
-
     /// Whether a node may have this id.
     pub fn is_nodes(self) -> bool {
-        self != NodeId::NONE && self != NodeId::ITSELF
+        self != NodeId::NONE
     }
 }
 

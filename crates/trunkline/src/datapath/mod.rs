@@ -3,6 +3,7 @@
 //!
 //! A wake-up takes in everything that is there, then drains the node once.
 
+pub mod differing;
 pub mod media;
 pub mod mmsg;
 pub mod record;

@@ -11,6 +11,7 @@ mod streams;
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
 
+use super::differing::{self, Differing};
 use super::media::{Sender as MediaSender, channel as media_channel};
 use super::mmsg::RxBatch;
 use super::record::{self, Tap};
@@ -42,7 +43,7 @@ use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Drained, ForwarderStats, Receiving, Trunk};
-use trunkline_overlay::route::{Formula, ForwardingTable, Refusals, RouteStats, Router};
+use trunkline_overlay::route::{ForwardingTable, Refusals, RouteStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 use trunkline_overlay::wire::NodeId;
@@ -87,11 +88,8 @@ pub struct Snapshot {
     pub routing: Option<(RouteStats, usize)>,
     /// Nodes that are heard of by a key that this one doesn't know.
     pub unknown_nodes: Vec<NodeId>,
-    /// By what the node computes the expected latency, if it routes by link state.
-    pub formula: Option<Formula>,
-    /// The nodes that do it by another formula; `None` is one that this version
-    /// doesn't know.
-    pub other_formulas: Vec<(NodeId, Option<Formula>)>,
+    /// Nodes that compute costs with other settings than this one.
+    pub differing: Differing,
     /// Its trunks, and those of other nodes that end here.
     pub trunks: (Vec<Trunk>, Vec<Receiving>),
     /// The thread.
@@ -308,7 +306,7 @@ struct PacketThread {
     complaints: Complaints,
     /// About those that show no key.
     strangers: Complaints,
-    formulas: notices::FormulaLog,
+    differing: differing::Log,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
     reopen: Time,
@@ -354,7 +352,7 @@ impl PacketThread {
             stats: ThreadStats::default(),
             complaints: Complaints::default(),
             strangers: Complaints::default(),
-            formulas: notices::FormulaLog::default(),
+            differing: differing::Log::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
             ends: None,
@@ -534,8 +532,7 @@ impl PacketThread {
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
             unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
-            formula: node.router().map(Router::formula),
-            other_formulas: node.router().map_or_else(Vec::new, |r| r.other_formulas().collect()),
+            differing: node.router().map(Differing::of).unwrap_or_default(),
             trunks: (node.trunks(clock::now()).collect(), node.receiving(clock::now()).collect()),
             thread,
         }

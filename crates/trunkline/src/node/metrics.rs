@@ -17,7 +17,6 @@ use trunkline_overlay::counters::{ReceiverStats, Traffic};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LinkQuality;
 use trunkline_overlay::node::{Receiving, Trunk};
-use trunkline_overlay::route::Formula;
 use trunkline_overlay::trunk::{self, State, Stats};
 use trunkline_overlay::wire::Service;
 
@@ -346,12 +345,9 @@ impl Node {
             let denied = std::iter::once((Labels::new(), r.denied as f64));
             let help = "Links that a node advertises and their other end does not";
             f.gauges("routing_links_denied", help, denied)?;
-            let help = "Always 1, for each node that computes ways by another formula";
-            let others = self.0.other_formulas.iter().map(|(node, formula)| {
-                let formula = formula.map_or("unknown", Formula::name).to_owned();
-                (vec![label("node", node.to_string()), label("formula", formula)], 1.0)
-            });
-            f.gauges("routing_other_formula", help, others)?;
+            let differing = std::iter::once((Labels::new(), self.0.differing.count as f64));
+            let help = "Nodes whose routing formula, deadline or detection time differs";
+            f.gauges("routing_differs", help, differing)?;
             let help = "Computations of shortest paths";
             f.counters("routing_spf_runs", help, single(r.spf_runs))?;
         }

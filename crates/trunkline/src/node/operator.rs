@@ -24,7 +24,7 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::monitor::LossEstimate;
 use trunkline_overlay::node as overlay;
-use trunkline_overlay::route::{Formula, ForwardingTable, Hop, Route as Computed};
+use trunkline_overlay::route::{ForwardingTable, Hop, Route as Computed};
 use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -161,8 +161,8 @@ impl Operator {
                 by_reason(r.refused.iter().map(|(why, n)| (why.label(), n)))
             }),
             unknown_nodes: unreachable(&s),
-            formula: s.formula.map(|formula| formula.name().to_owned()),
-            other_formulas: other_formulas(&s),
+            routing_differs: s.differing.nodes.iter().map(|node| node.0).collect(),
+            routing_differ_count: s.differing.count,
             links_denied: s.routing.as_ref().map_or(0, |(r, _)| r.denied),
             trunks: s.trunks.0.iter().map(trunk_view).collect(),
             trunks_in: s.trunks.1.iter().map(trunk_in_view).collect(),
@@ -344,12 +344,6 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
 fn unreachable(s: &Snapshot) -> Vec<u32> {
     let way = |node: &NodeId| s.table.next_hop(*node, Metric::default()).is_some();
     s.unknown_nodes.iter().filter(|node| !way(node)).map(|node| node.0).collect()
-}
-
-/// Who computes ways by another formula, and by which.
-fn other_formulas(s: &Snapshot) -> BTreeMap<u32, String> {
-    let name = |formula: Option<Formula>| formula.map_or("unknown", Formula::name).to_owned();
-    s.other_formulas.iter().map(|(node, formula)| (node.0, name(*formula))).collect()
 }
 
 /// How many links speak which version.

@@ -285,13 +285,13 @@ pub struct Status {
     /// leads there.
     #[serde(default)]
     pub unknown_nodes: Vec<u32>,
-    /// By which formula the node computes the expected latency; `null` without
-    /// link-state routing.
+    /// The first of the nodes whose `[routing]` formula, deadline or detection differs
+    /// from this node's, ascending.
     #[serde(default)]
-    pub formula: Option<String>,
-    /// The nodes that do it by another, with that.
+    pub routing_differs: Vec<u32>,
+    /// How many nodes these are in total.
     #[serde(default)]
-    pub other_formulas: BTreeMap<u32, String>,
+    pub routing_differ_count: usize,
     /// Links that a node advertises now and their other end does not: no way
     /// leads over them.
     #[serde(default)]

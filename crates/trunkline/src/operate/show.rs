@@ -6,7 +6,7 @@ use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
 use crate::node::expiry::Standing;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trunkline_overlay::wire::Metric;
+use trunkline_overlay::wire::NodeId;
 
 /// Runs `trunkline status`.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
@@ -60,7 +60,7 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
     lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
     lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
-    lines.extend(other_formulas(s).into_iter().map(|other| format!("formula   {other}")));
+    lines.extend(differing(s).map(|nodes| format!("routing   {nodes}")));
     lines.extend(s.trunks.iter().map(|t| format!("trunk     {}", trunk(t))));
     lines.extend(s.trunks_in.iter().filter(|t| t.trunk_packets > 0).map(|t| {
         let dropped = t.unknown + t.no_template;
@@ -121,23 +121,10 @@ fn unknown(s: &Status) -> Option<String> {
     })
 }
 
-/// Who computes ways by another formula than this node.
-fn other_formulas(s: &Status) -> Vec<String> {
-    let own = s.formula.as_deref().unwrap_or_default();
-    let mut by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (node, formula) in &s.other_formulas {
-        by.entry(formula).or_default().push(node.to_string());
-    }
-    let line = |(formula, nodes): (&str, Vec<String>)| {
-        let (node, verb) =
-            if nodes.len() == 1 { ("node", "computes") } else { ("nodes", "compute") };
-        format!(
-            "{node} {}: {verb} ways by the formula \"{formula}\", this node by \"{own}\": packets \
-             may take worse ways, or none; give all nodes one [routing] formula",
-            nodes.join(", ")
-        )
-    };
-    by.into_iter().map(line).collect()
+/// The nodes that compute costs with other settings than this node.
+fn differing(s: &Status) -> Option<String> {
+    let nodes: Vec<_> = s.routing_differs.iter().copied().map(NodeId).collect();
+    crate::datapath::differing::line(&nodes, s.routing_differ_count)
 }
 
 /// Counts by reason in a line; `None` if there are none.
@@ -244,15 +231,12 @@ struct Entry<'a> {
     cost: Option<f64>,
     last_resort: Option<bool>,
     onward_ms: Option<f64>,
-    /// By what the destination computes ways, where this node does it otherwise.
-    other_formula: Option<&'a str>,
     /// Why there is no way; `null` where there is one.
     reason: Option<&'static str>,
 }
 
 /// The routes, and after them the nodes that are heard of and that none leads to.
 fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
-    let other = |node: u32| Some(status.other_formulas.get(&node)?.as_str());
     let there = routes.iter().map(|r| Entry {
         destination: r.destination,
         next_hop: Some(r.next_hop),
@@ -261,7 +245,6 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
         cost: r.cost,
         last_resort: Some(r.last_resort),
         onward_ms: Some(r.onward_ms),
-        other_formula: r.destination.and_then(other),
         reason: None,
     });
     let missing = status.unknown_nodes.iter().map(|node| Entry {
@@ -272,7 +255,6 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
         cost: None,
         last_resort: None,
         onward_ms: None,
-        other_formula: None,
         reason: Some("unknown_key"),
     });
     there.chain(missing).collect()
@@ -321,9 +303,5 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     }
     let status: Status = node.ask(&Ask::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));
-    // By loss, latency or hops all reckon alike.
-    if args.metric == Metric::default() {
-        other_formulas(&status).into_iter().for_each(|line| outln!("{line}"));
-    }
     Ok(())
 }

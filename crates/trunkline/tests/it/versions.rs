@@ -268,29 +268,6 @@ fn an_old_node_keeps_the_way_over_a_damped_link() {
     chain.nodes.iter().for_each(understood_all);
 }
 
-/// 2 is of before: it passes on that 3 computes by another formula, and takes ways through it.
-#[test]
-fn an_old_node_passes_on_by_which_formula_a_new_one_computes() {
-    let Some((binary, _)) = previous() else { return };
-    let mut chain = prepare(4, "");
-    chain.nodes[1].program = binary;
-    let text = fs::read_to_string(&chain.nodes[2].config).expect("written before");
-    let text = text.replacen("[node]\n", "[routing]\nformula = \"paper\"\n[node]\n", 1);
-    fs::write(&chain.nodes[2].config, text).expect("written");
-    chain.nodes.iter_mut().for_each(Node::start);
-    wait_for_route(&chain);
-    let [one, two, three, four] = &chain.nodes[..] else { unreachable!("four nodes") };
-    let others = |node: &Node| ask(node, &["status"])["other_formulas"].clone();
-    let named = json!({"3": "paper"});
-    wait_for("its name", || [one, four].map(|n| others(n) == named).eq(&[true; 2]).then_some(()));
-    let rest = json!({"1": "daemon", "2": "daemon", "4": "daemon"});
-    wait_for("the others' names", || (others(three) == rest).then_some(()));
-    wait_for("its name, at the old one", || (others(two) == named).then_some(()));
-    call(&chain);
-    chain.nodes.iter_mut().for_each(Node::assert_healthy);
-    chain.nodes.iter().for_each(understood_all);
-}
-
 /// 3 is of before, when links were not reliable: streams end there, with a reason and in
 /// time, and so do those of its own applications.
 #[test]

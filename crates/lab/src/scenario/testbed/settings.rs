@@ -40,6 +40,8 @@ const HELLO: &[Key<Config>] = &[
 const ROUTING: &[Key<Routing>] = &[
     ("metric", |r| Some(format!("\"{}\"", r.metric))),
     ("formula", |r| Some(format!("\"{}\"", r.cost.formula.name()))),
+    ("deadline", |r| span(r.cost.deadline)),
+    ("detection", |r| span(r.cost.detection)),
     ("max_nodes", |r| Some(r.limits.max_nodes.to_string())),
 ];
 

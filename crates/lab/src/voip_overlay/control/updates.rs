@@ -9,7 +9,7 @@ use trunkline_base::Time;
 use trunkline_base::rng;
 use trunkline_overlay::link::{IP_UDP_HEADERS, LinkCost, LinkId};
 use trunkline_overlay::route::update::{RouteFrame, Update, path_number, sign};
-use trunkline_overlay::route::{Advert, Config, Neighbour, Router, Unsigned};
+use trunkline_overlay::route::{Advert, Config, CostModel, Neighbour, Router, Unsigned};
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, NodeId};
 use trunkline_sim::random::{Graph, Waxman};
 
@@ -91,7 +91,7 @@ impl Teller {
                 seq: self.seq,
                 fragment: 0,
                 draining: false,
-                formula: Default::default(),
+                digest: CostModel::default().digest(),
                 links: links.clone(),
             };
             let Ok(signed) = update.emit() else { continue };

@@ -1,5 +1,5 @@
-//! Nodes of one overlay that compute their ways by different formulas: everybody
-//! learns of it, and what it costs is bounded.
+//! Nodes of one overlay that compute costs with different settings: every node learns
+//! which differ, and the damage is bounded.
 
 use super::agreement::cost;
 use super::net::{Net, id};
@@ -12,57 +12,96 @@ use trunkline_overlay::route::spf::{Graph, Tree};
 use trunkline_overlay::route::{Advert, CostModel, Formula};
 use trunkline_overlay::wire::{Metric, NodeId};
 
-fn others(net: &Net, host: usize) -> Vec<(NodeId, Option<Formula>)> {
-    net.hosts[host].router.other_formulas().collect()
+fn differing(net: &Net, host: usize) -> Vec<NodeId> {
+    net.hosts[host].router.differing().collect()
 }
 
+fn by(formula: Formula) -> CostModel {
+    CostModel { formula, ..CostModel::default() }
+}
+
+/// Each setting by itself makes a node differ.
 #[test]
-fn everybody_learns_who_differs_and_when_that_is_over() {
-    let mut net = Net::mixed(&[Measured, Measured, Paper, Measured], 0.2, 1);
+fn every_node_learns_which_differ_and_when_that_is_over() {
+    let usual = CostModel::default();
+    let [longer, detection] = [120, 5].map(Duration::from_millis);
+    for odd in
+        [by(Paper), CostModel { deadline: longer, ..usual }, CostModel { detection, ..usual }]
+    {
+        learn_which_differ(usual, odd);
+    }
+}
+
+fn learn_which_differ(usual: CostModel, odd: CostModel) {
+    let mut net = Net::mixed(&[usual, usual, odd, usual], 0.2, 1);
     for i in 0..3 {
         net.join(i, i + 1, [cost(5, 0); 2]);
     }
-    let changes = |net: &Net, host: usize| net.hosts[host].router.formula_changes();
+    let changes = |net: &Net, host: usize| net.hosts[host].router.differing_changes();
     net.run(Duration::from_secs(5));
-    for daemon in [0, 1, 3] {
-        assert_eq!(others(&net, daemon), [(id(2), Some(Paper))]);
-        assert_eq!(changes(&net, daemon), 1);
+    for host in [0, 1, 3] {
+        assert_eq!(differing(&net, host), [id(2)]);
+        assert_eq!(changes(&net, host), 1);
     }
-    assert_eq!(others(&net, 2), [0, 1, 3].map(|n| (id(n), Some(Measured))));
-    // What it says of itself is no link: all ways are there, and nobody denies one.
+    assert_eq!(differing(&net, 2), [0, 1, 3].map(id));
+    // Its records count: all routes exist, and no link is denied.
     for host in 0..4 {
         assert_eq!(net.hosts[host].router.stats().denied, 0);
         let ways = (0..4).filter(|&to| net.walk(host, to, Metric::default()).last() == Some(&to));
         assert_eq!(ways.count(), 4);
     }
-    // A change of its links is no news of its formula.
+    // A change of its links is no change of its settings.
     net.cost(2, trunkline_overlay::link::LinkId(0), cost(9, 1));
     net.run(Duration::from_secs(2));
     assert_eq!(changes(&net, 0), 1);
-    net.restart_with(2, 0, Measured);
+    net.restart_with(2, 0, usual);
     net.run(Duration::from_secs(5));
     for host in 0..4 {
-        assert_eq!(others(&net, host), []);
+        assert_eq!(differing(&net, host), []);
     }
     assert_eq!(changes(&net, 0), 2);
 }
 
-/// 40 links need two records; each says it, since each has its own way.
+/// 40 links need two records, and each has the digest.
 #[test]
-fn a_node_with_many_links_says_it_in_every_record() {
-    let mut formulas = vec![Measured; 41];
-    formulas[0] = Paper;
-    let mut net = Net::mixed(&formulas, 0.0, 1);
+fn a_node_with_many_links_differs_in_every_record() {
+    let mut models = vec![by(Measured); 41];
+    models[0] = by(Paper);
+    let mut net = Net::mixed(&models, 0.0, 1);
     for far in 1..41 {
         net.join(0, far, [cost(5, 0); 2]);
     }
     net.run(Duration::from_secs(5));
     let of_hub = net.hosts[7].router.records().filter(|(key, ..)| key.origin == id(0));
     let links: Vec<usize> = of_hub.map(|(_, _, links)| links.len()).collect();
-    assert_eq!(links, [0, 31, 9], "the introduction, and what room is left");
-    assert_eq!(others(&net, 7), [(id(0), Some(Paper))]);
+    assert_eq!(links, [0, 32, 8], "the introduction has none");
+    assert_eq!(differing(&net, 7), [id(0)]);
     assert_eq!(net.hosts[7].router.stats().denied, 0);
     assert_eq!(net.walk(7, 40, Metric::default()), [7, 0, 40]);
+}
+
+/// Between 1 and 3 a lossy link competes with a clean detour, which takes 50 ms. A packet
+/// that stays missing decides by what it counts as.
+#[test]
+fn routes_follow_the_deadline_that_all_nodes_share() {
+    for (deadline, path) in [(100, vec![0, 2]), (120, vec![0, 1, 2])] {
+        let deadline = Duration::from_millis(deadline);
+        let model = CostModel { deadline, ..CostModel::default() };
+        let mut net = Net::mixed(&[model; 3], 0.2, 1);
+        net.join(0, 1, [cost(25, 0); 2]);
+        net.join(1, 2, [cost(25, 0); 2]);
+        // (1−p)·10 ms + (p−r)·32 ms + r·deadline with r = 2p² − p³: 46.5 or 54 ms.
+        net.join(0, 2, [LinkCost::measured(Duration::from_millis(10), 0.5, None); 2]);
+        net.run(Duration::from_secs(5));
+        assert_eq!(net.walk(0, 2, Metric::ExpectedLatency), path);
+        let mut back = path;
+        back.reverse();
+        assert_eq!(net.walk(2, 0, Metric::ExpectedLatency), back);
+        for host in 0..3 {
+            assert_eq!(differing(&net, host), []);
+            assert_eq!(net.hosts[host].router.differing_changes(), 0);
+        }
+    }
 }
 
 /// An overlay as the nodes have it that compute by either formula.
@@ -105,8 +144,7 @@ impl Overlay {
     /// Pairs of nodes between which packets go in a circle if `formulas` are those
     /// of the nodes, and how many pairs there are.
     fn circles(&self, formulas: &[Formula]) -> (usize, usize) {
-        let graph = [Measured, Paper]
-            .map(|formula| Graph::of(&self.links, &CostModel { formula, ..CostModel::default() }));
+        let graph = [Measured, Paper].map(|formula| Graph::of(&self.links, &by(formula)));
         let trees: Vec<Tree> = (0..self.nodes)
             .map(|node| {
                 let mut tree = Tree::default();
@@ -175,7 +213,7 @@ fn a_mixed_overlay_delivers_but_for_few_pairs_at_the_papers_losses() {
 #[test]
 fn what_goes_in_a_circle_ends_with_its_hop_limit() {
     let circle = |formulas: [Formula; 3]| {
-        let mut net = Net::mixed(&formulas, 0.0, 1);
+        let mut net = Net::mixed(&formulas.map(by), 0.0, 1);
         // By the paper's formula a link that loses 90 % is cheap: 2p² − 3p³ < 0.
         net.join(0, 1, [cost(5, 0); 2]);
         net.join(0, 2, [cost(40, 0); 2]);

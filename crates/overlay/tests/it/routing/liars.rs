@@ -6,7 +6,7 @@ use core::time::Duration;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::update::{Introduction, LINKS_PER_RECORD, Update, sign};
 use trunkline_overlay::route::{
-    Advert, Config, Formula, Limits, Neighbour, Refusal, Router, Signer, Unsigned,
+    Advert, Config, CostModel, Limits, Neighbour, Refusal, Router, Signer, Unsigned,
 };
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -23,8 +23,8 @@ fn aged(record: &[u8], age: u16) -> Vec<u8> {
 pub fn update(origin: usize, seq: u64, to: &[usize], signer: &dyn Signer) -> Box<[u8]> {
     let links = to.iter().map(|&n| Advert { neighbour: id(n), path: 0, cost: cost(0, 0) });
     let links = links.collect();
-    let (origin, formula) = (id(origin), Formula::default());
-    let update = Update { origin, seq, fragment: 0, draining: false, formula, links };
+    let (origin, digest) = (id(origin), CostModel::default().digest());
+    let update = Update { origin, seq, fragment: 0, draining: false, digest, links };
     sign(update.emit().unwrap(), signer)
 }
 

@@ -8,7 +8,7 @@ use trunkline_base::{Rng, Time};
 use trunkline_overlay::identity::{PublicKey, Trust};
 use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::route::{
-    Config, Formula, ForwardingTable, Keys, Neighbour, Refusal, Router, Signature, Signer,
+    Config, CostModel, ForwardingTable, Keys, Neighbour, Refusal, Router, Signature, Signer,
 };
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -84,7 +84,7 @@ pub struct Host {
     /// Other end, its link, and this one's cost, of each link.
     pub links: Vec<(usize, LinkId, LinkCost)>,
     lives: u64,
-    formula: Formula,
+    model: CostModel,
 }
 
 /// One cable: hosts, and the number of the link at each.
@@ -113,9 +113,9 @@ pub fn id(host: usize) -> NodeId {
     NodeId(host as u32 + 1)
 }
 
-fn router(host: usize, formula: Formula, wall: u64, now: Time) -> Router {
+fn router(host: usize, model: CostModel, wall: u64, now: Time) -> Router {
     let mut config = Config::new(id(host));
-    config.cost.formula = formula;
+    config.cost = model;
     config.certificate = Some(id(host).0.to_be_bytes().to_vec());
     let keys = ToyKeys([id(host).0].into());
     Router::new(config, Box::new(keys), Box::new(Toy(id(host))), wall, now)
@@ -123,22 +123,22 @@ fn router(host: usize, formula: Formula, wall: u64, now: Time) -> Router {
 
 impl Net {
     pub fn new(hosts: usize, loss: f64, seed: u64) -> Net {
-        Net::mixed(&vec![Formula::default(); hosts], loss, seed)
+        Net::mixed(&vec![CostModel::default(); hosts], loss, seed)
     }
 
-    /// A host for each formula, which computes by it.
-    pub fn mixed(formulas: &[Formula], loss: f64, seed: u64) -> Net {
+    /// A host for each model, which computes costs by it.
+    pub fn mixed(models: &[CostModel], loss: f64, seed: u64) -> Net {
         let now = Time::from_millis(1);
-        let host = |(i, &formula)| Host {
-            router: router(i, formula, WALL, now),
+        let host = |(i, &model)| Host {
+            router: router(i, model, WALL, now),
             table: Arc::default(),
             links: Vec::new(),
             lives: 0,
-            formula,
+            model,
         };
         Net {
             now,
-            hosts: formulas.iter().enumerate().map(host).collect(),
+            hosts: models.iter().enumerate().map(host).collect(),
             cables: Vec::new(),
             loss,
             in_flight: BTreeMap::new(),
@@ -192,16 +192,16 @@ impl Net {
 
     /// A host starts anew, its clock so many nanoseconds after what it was.
     pub fn restart(&mut self, host: usize, clock: i64) {
-        self.restart_with(host, clock, self.hosts[host].formula);
+        self.restart_with(host, clock, self.hosts[host].model);
     }
 
-    /// The same, by another formula from then on.
-    pub fn restart_with(&mut self, host: usize, clock: i64, formula: Formula) {
+    /// The same, with another model from then on.
+    pub fn restart_with(&mut self, host: usize, clock: i64, model: CostModel) {
         let life = &mut self.hosts[host];
-        life.formula = formula;
+        life.model = model;
         life.lives += 1;
         let wall = (WALL + self.now.as_nanos()).saturating_add_signed(clock);
-        life.router = router(host, formula, wall, self.now);
+        life.router = router(host, model, wall, self.now);
         life.table = Arc::default();
         // Envelopes of a life before are not opened any more.
         let links = &self.hosts;

@@ -11,7 +11,7 @@ use trunkline_overlay::identity::{Certificate, Identity, Trust};
 use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::node::{Handover, Node, Sink};
 use trunkline_overlay::route::update::{Introduction, Update, path_number, sign};
-use trunkline_overlay::route::{Advert, Formula, Signer};
+use trunkline_overlay::route::{Advert, CostModel, Signer};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, Hello, Incarnation, NodeId, Seal};
 use trunkline_sim::{HostId, World};
@@ -179,8 +179,8 @@ pub fn record(origin: NodeId, seq: u64, links: &[NodeId], by: &dyn Signer) -> Ve
     let cost = LinkCost { latency: 1, ..LinkCost::default() };
     let advert = |&neighbour| Advert { neighbour, path: path_number(""), cost };
     let links = links.iter().map(advert).collect();
-    let formula = Formula::default();
-    let update = Update { origin, seq, fragment: 0, draining: false, formula, links };
+    let digest = CostModel::default().digest();
+    let update = Update { origin, seq, fragment: 0, draining: false, digest, links };
     [&sign(update.emit().unwrap(), by)[..], &[0, 0]].concat()
 }
 

@@ -53,6 +53,8 @@ pub struct RoutingSection {
     #[serde(with = "crate::names")]
     metric: Metric,
     formula: FormulaName,
+    deadline: Span,
+    detection: Span,
     max_nodes: usize,
     /// Half-life of what is held against a link that fails.
     pub damping: Span,
@@ -60,10 +62,16 @@ pub struct RoutingSection {
 
 impl Default for RoutingSection {
     fn default() -> RoutingSection {
-        let max_nodes = Limits::default().max_nodes;
-        let (metric, damping) = (Metric::ExpectedLatency, Span(HALF_LIFE));
-        let formula = FormulaName::Daemon;
-        RoutingSection { enabled: true, metric, formula, max_nodes, damping }
+        let cost = CostModel::default();
+        RoutingSection {
+            enabled: true,
+            metric: Metric::ExpectedLatency,
+            formula: FormulaName::Daemon,
+            deadline: Span(cost.deadline),
+            detection: Span(cost.detection),
+            max_nodes: Limits::default().max_nodes,
+            damping: Span(HALF_LIFE),
+        }
     }
 }
 
@@ -76,6 +84,10 @@ enum FormulaName {
 
 impl RoutingSection {
     /// The settings, if packets are routed by link state.
+    ///
+    /// # Errors
+    ///
+    /// The key that is out of its range, and the range.
     pub fn settings(&self) -> Result<Option<Routing>, &'static str> {
         if !(2..=10_000).contains(&self.max_nodes) {
             return Err("[routing] max_nodes is out of range (2 to 10000)");
@@ -84,7 +96,9 @@ impl RoutingSection {
             FormulaName::Daemon => Formula::Measured,
             FormulaName::Paper => Formula::Paper,
         };
-        let cost = CostModel { formula, ..CostModel::default() };
+        let (deadline, detection) = (self.deadline.0, self.detection.0);
+        let cost = CostModel { formula, detection, deadline };
+        cost.check()?;
         let limits = Limits { max_nodes: self.max_nodes, ..Limits::default() };
         Ok(self.enabled.then_some(Routing { metric: self.metric, cost, limits }))
     }

@@ -125,6 +125,32 @@ fn ways_are_computed_by_the_daemons_formula_or_the_papers() {
 }
 
 #[test]
+fn costs_have_a_deadline_and_a_detection_time() {
+    let with = |text: &str| GOOD.replace("[hello]", &format!("[routing]\n{text}\n[hello]"));
+    let millis = |text: &str| {
+        let c = parse(Path::new("x.toml"), &with(text)).unwrap();
+        let cost = c.overlay.routing.unwrap().cost;
+        (cost.deadline.as_millis(), cost.detection.as_millis())
+    };
+    assert_eq!(millis(""), (100, 2));
+    assert_eq!(millis("deadline = \"120 ms\"\ndetection = \"0 ms\""), (120, 0));
+    assert_eq!(millis("deadline = \"10 s\"\ndetection = \"10 s\""), (10_000, 10_000));
+    for (line, range) in [
+        ("deadline = \"0.9 ms\"", "deadline: 1 ms to 10 s"),
+        ("deadline = \"10.1 s\"", "deadline: 1 ms to 10 s"),
+        ("detection = \"11 s\"", "detection: 0 ms to 10 s"),
+    ] {
+        let wrong = mistake(&with(line));
+        assert!(wrong.contains(&format!("[routing] {range}")), "{wrong}");
+        assert!(wrong.contains(&format!(" | {line}")), "{wrong}");
+    }
+    let number = mistake(&with("deadline = 120"));
+    assert!(number.contains("write a number and a unit"), "{number}");
+    let typo = mistake(&with("detect = \"2 ms\""));
+    assert!(typo.contains("did you mean `detection`?"), "{typo}");
+}
+
+#[test]
 fn a_recovery_policy_is_named() {
     let with = |name: &str| GOOD.replace("reorder = 3", &format!("recovery = \"{name}\""));
     for policy in Recovery::all() {

@@ -133,55 +133,51 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
 }
 
-/// A node by another formula than the rest is named by all of them, and refused by
-/// none: in the table, in the JSON, in the log and in the metrics.
+/// A node whose deadline alone differs is named by all others and names them, in `status`,
+/// the log and the metrics, until it has the same one. Nodes that agree are not spoken of.
 #[test]
-fn who_computes_ways_by_another_formula_is_named() {
+fn nodes_with_another_deadline_are_named() {
     let mut chain = Chain::prepare(&Setup { nodes: 3, ..Setup::default() });
     for node in &chain.nodes {
         let line = format!("[node]\ncontrol = {:?}", control(node).to_str().expect("text"));
         edit(node, "[node]", &line);
     }
-    edit(&chain.nodes[2], "[node]", "[routing]\nformula = \"paper\"\n[node]");
+    edit(&chain.nodes[2], "[node]", "[routing]\ndeadline = \"120 ms\"\n[node]");
     chain.nodes.iter_mut().for_each(Node::start);
     chain.wait_until_up();
     let first = &chain.nodes[0];
-    let what = "node 3: computes ways by the formula \"paper\", this node by \"daemon\": packets may \
-                take worse ways, or none; give all nodes one [routing] formula";
-    wait_for("the node that differs", || ok(first, &["routes"]).contains(what).then_some(()));
-    assert!(!ok(first, &["routes", "--metric", "hops"]).contains("formula"), "all reckon alike");
-    let status = ok(first, &["status"]);
-    assert!(status.contains(&format!("formula   {what}")), "{status}");
+    let what = "differs from this node in [routing] formula, deadline or detection, so packets may \
+                take worse routes or loop: set the same [routing] formula, deadline and detection \
+                on all nodes";
+    let line = format!("routing   node 3 {what}");
+    wait_for("the node that differs", || ok(first, &["status"]).contains(&line).then_some(()));
     let status = ok_json(first, &["status"]);
-    assert_eq!(status["formula"], "daemon");
-    assert_eq!(status["other_formulas"], json!({"3": "paper"}));
-    // A link counts as denied until the records of both of its ends are there.
-    wait_for("both ends", || (ok_json(first, &["status"])["links_denied"] == 0).then_some(()));
-    let routes = ok_json(first, &["routes"]);
-    let routes = routes.as_array().expect("a list").iter();
-    let named: Vec<_> =
-        routes.map(|r| (r["destination"].clone(), r["other_formula"].clone())).collect();
-    assert_eq!(named, [(json!(2), Value::Null), (json!(3), json!("paper"))]);
+    assert_eq!(status["routing_differs"], json!([3]));
+    assert_eq!(status["routing_differ_count"], 1);
     let (_, metrics) = get(first.http, "/metrics").expect("an answer");
-    let line = "trunkline_routing_other_formula{node=\"3\",formula=\"paper\"} 1.0\n";
-    assert!(metrics.contains(line), "{metrics}");
-    let both = "nodes 1, 2: compute ways by the formula \"daemon\", this node by \"paper\"";
-    wait_for("the others", || ok(&chain.nodes[2], &["routes"]).contains(both).then_some(()));
+    assert!(metrics.contains("trunkline_routing_differs 1.0\n"), "{metrics}");
+    let both = "routing   nodes 1, 2 differ from this node";
+    wait_for("the others", || ok(&chain.nodes[2], &["status"]).contains(both).then_some(()));
     let (far, near) = (chain.nodes[2].bind(5_000), chain.nodes[0].bind(0));
     assert_eq!(stream(&near, &far, 0..50, ms(2)).len(), 50);
+    let told = format!("node 3 {what}");
+    wait_for("a line", || chain.nodes[0].process().stderr().contains(&told).then_some(()));
+    let there = "nodes 1, 2 differ from this node in [routing]";
+    wait_for("a line", || chain.nodes[2].process().stderr().contains(there).then_some(()));
 
-    // Another formula needs a restart; then nobody differs, and that is told once.
-    edit(&chain.nodes[2], "\"paper\"", "\"daemon\"");
+    // Another deadline needs a restart; then no node differs, and the log says so.
+    edit(&chain.nodes[2], "120 ms", "100 ms");
     assert_eq!(ok_json(&chain.nodes[2], &["reload"])["restart"], json!(["[routing]"]));
     chain.nodes[2].crash();
     chain.nodes[2].start();
-    let none = json!({});
-    let others = |node: &Node| ok_json(node, &["status"])["other_formulas"].clone();
-    wait_for("one formula", || chain.nodes.iter().all(|n| others(n) == none).then_some(()));
-    assert!(!ok(&chain.nodes[0], &["routes"]).contains("formula"));
-    let log = chain.first().process().stderr();
-    let told = "node 3 (\\\"paper\\\") computes ways by another formula";
-    let plain = told.replace('\\', "");
-    assert_eq!(log.matches(told).count() + log.matches(&plain).count(), 1, "{log}");
+    let differing = |node: &Node| ok_json(node, &["status"])["routing_differs"].clone();
+    let agree = || chain.nodes.iter().all(|n| differing(n) == json!([]));
+    wait_for("one deadline", || agree().then_some(()));
+    assert!(!ok(&chain.nodes[0], &["status"]).contains("differ"));
+    let again = "all nodes have the same [routing] formula, deadline and detection again";
+    wait_for("a line", || chain.nodes[0].process().stderr().contains(again).then_some(()));
+    let log = chain.nodes[0].process().stderr();
+    assert_eq!(log.matches(&told).count(), 1, "{log}");
+    assert!(!chain.nodes[2].process().stderr().contains("differ"), "it agreed from its start");
     chain.first().assert_healthy();
 }
