@@ -1,5 +1,4 @@
-//! A whole node among hostile neighbours and applications; see
-//! `trunkline_fuzz::node`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::node::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,5 +1,4 @@
-//! A whole sealed node between an honest neighbour, a lying one and strangers;
-//! see `trunkline_fuzz::sealed_node`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::sealed_node::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,4 +1,4 @@
-//! A node and a neighbour that lies about streams; see `trunkline_fuzz::stream_segment`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::stream_segment::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,4 +1,4 @@
-//! Two nodes joined by a hostile network; see `trunkline_fuzz::two_nodes`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::two_nodes::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));
