@@ -5,20 +5,16 @@
 //! hold.
 
 pub mod calls;
-mod driver;
 pub mod handshake;
 pub mod media;
-pub mod node;
 pub mod route;
 pub mod script;
-pub mod sealed_node;
 pub mod seeds;
 pub mod sip;
-pub mod stream_segment;
 pub mod tfmc;
 pub mod tfrc;
-pub mod two_nodes;
 pub mod wire;
+pub mod world;
 
 /// A target's name, which its binary and its folder of seeds have too, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -40,14 +36,11 @@ pub const TARGETS: &[Target] = &[
     ("trunk_message", wire::trunk_message),
     ("wav_read", media::wav),
     ("handshakes", handshake::run),
-    ("node", node::run),
     ("router", route::run),
-    ("sealed_node", sealed_node::run),
     ("sip_calls", calls::run),
-    ("stream_segment", stream_segment::run),
     ("tfmc", tfmc::run),
     ("tfrc", tfrc::run),
-    ("two_nodes", two_nodes::run),
+    ("world", world::run),
 ];
 
 /// Runs the target `name` on one input.
