@@ -16,31 +16,47 @@ pub mod tfrc;
 pub mod wire;
 pub mod world;
 
-/// A target's name, which its binary and its folder of seeds have too, and its function.
-pub type Target = (&'static str, fn(&[u8]));
+/// A fuzz target.
+pub struct Target {
+    /// The name, which its binary and its folder of seeds have too.
+    pub name: &'static str,
+    /// Runs it on one input.
+    pub run: fn(&[u8]),
+    /// How many mutations of each seed tests run it on.
+    pub mutations: u32,
+}
+
+const fn parser(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, mutations: 100 }
+}
+
+/// A script takes up to half a second without optimisation.
+const fn script(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, mutations: 20 }
+}
 
 /// Every target: the parsers of outside bytes, then state machines and whole nodes driven by a
 /// script.
 pub const TARGETS: &[Target] = &[
-    ("echo_message", wire::echo_message),
-    ("envelope", wire::envelope),
-    ("handshake_message", handshake::message),
-    ("remote_message", wire::remote_message),
-    ("route_frame", route::frame),
-    ("rtcp_parse", media::rtcp),
-    ("rtp_parse", media::rtp),
-    ("sdp", sip::sdp),
-    ("session_message", wire::session_message),
-    ("sip_message", sip::message),
-    ("sip_stream", sip::stream),
-    ("trunk_message", wire::trunk_message),
-    ("wav_read", media::wav),
-    ("handshakes", handshake::run),
-    ("router", route::run),
-    ("sip_calls", calls::run),
-    ("tfmc", tfmc::run),
-    ("tfrc", tfrc::run),
-    ("world", world::run),
+    parser("echo_message", wire::echo_message),
+    parser("envelope", wire::envelope),
+    parser("handshake_message", handshake::message),
+    parser("remote_message", wire::remote_message),
+    parser("route_frame", route::frame),
+    parser("rtcp_parse", media::rtcp),
+    parser("rtp_parse", media::rtp),
+    parser("sdp", sip::sdp),
+    parser("session_message", wire::session_message),
+    parser("sip_message", sip::message),
+    parser("sip_stream", sip::stream),
+    parser("trunk_message", wire::trunk_message),
+    parser("wav_read", media::wav),
+    script("handshakes", handshake::run),
+    script("router", route::run),
+    script("sip_calls", calls::run),
+    script("tfmc", tfmc::run),
+    script("tfrc", tfrc::run),
+    script("world", world::run),
 ];
 
 /// Runs the target `name` on one input.
@@ -49,9 +65,9 @@ pub const TARGETS: &[Target] = &[
 ///
 /// If there is no such target, and if an invariant does not hold.
 pub fn run(name: &str, input: &[u8]) {
-    let Some((_, run)) = TARGETS.iter().find(|(target, _)| *target == name) else {
-        let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
+    let Some(target) = TARGETS.iter().find(|target| target.name == name) else {
+        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
         panic!("no fuzz target is called {name}: give one of {}", names.join(", "));
     };
-    run(input);
+    (target.run)(input);
 }

@@ -1,4 +1,5 @@
-//! Every target passes its seeds, and a fixed number of mutations of each.
+//! Every target passes its seeds, and a fixed number of mutations of each. They are the same each
+//! time: `make fuzz` looks for new ones.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,10 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{fs, thread};
 use trunkline_base::{Rng, rng};
-use trunkline_fuzz::{TARGETS, run, seeds};
-
-/// Mutations of each seed. They are the same each time: what is random is `make fuzz`.
-const MUTATIONS: u64 = 64;
+use trunkline_fuzz::{TARGETS, Target, seeds};
 
 #[test]
 fn committed_seeds_are_those_of_the_generator() {
@@ -23,10 +21,10 @@ fn committed_seeds_are_those_of_the_generator() {
 
 #[test]
 fn table_manifest_and_files_agree() {
-    let table: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let table: BTreeSet<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
     assert_eq!(table.len(), TARGETS.len(), "a target is in TARGETS of src/lib.rs twice");
     let manifest = fs::read_to_string("Cargo.toml").expect("fuzz/Cargo.toml");
-    let bins = manifest.split("[[bin]]").skip(1);
+    let bins = manifest.split("\n[[bin]]\n").skip(1);
     let bins = bins.filter_map(|bin| bin.split('"').nth(1)).map(str::to_owned).collect();
     assert_eq!(table, bins, "TARGETS of src/lib.rs and the [[bin]] sections of Cargo.toml differ");
     for folder in ["fuzz_targets", "seeds"] {
@@ -34,9 +32,9 @@ fn table_manifest_and_files_agree() {
         let names = files(Path::new(folder)).iter().filter_map(stem).collect();
         assert_eq!(table, names, "TARGETS of src/lib.rs and what is in {folder}/ differ");
     }
-    let first = fs::read(Path::new("fuzz_targets").join(TARGETS[0].0).with_extension("rs"));
+    let first = fs::read(Path::new("fuzz_targets").join(TARGETS[0].name).with_extension("rs"));
     let first = first.expect("the first target's file");
-    for (name, _) in TARGETS {
+    for Target { name, .. } in TARGETS {
         let path = Path::new("fuzz_targets").join(name).with_extension("rs");
         let same = fs::read(&path).is_ok_and(|bytes| bytes == first);
         assert!(same, "{}: make it a copy of the others, which call run", path.display());
@@ -46,10 +44,10 @@ fn table_manifest_and_files_agree() {
 #[test]
 fn targets_pass_their_seeds_and_mutations() {
     let mut jobs = Vec::new();
-    for (target, _) in TARGETS {
-        let seeds = files(&Path::new("seeds").join(target));
-        assert!(!seeds.is_empty(), "seeds/{target} is empty: add a valid input");
-        jobs.extend(seeds.into_iter().map(|path| (*target, path)));
+    for target in TARGETS {
+        let seeds = files(&Path::new("seeds").join(target.name));
+        assert!(!seeds.is_empty(), "seeds/{} is empty: add a valid input", target.name);
+        jobs.extend(seeds.into_iter().map(|path| (target, path)));
     }
     let (jobs, failures) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     let next = || jobs.lock().expect("no thread panics with it").next();
@@ -75,15 +73,15 @@ fn targets_pass_their_seeds_and_mutations() {
 
 /// Runs a seed and its mutations. The first on which the target panics is written to a file,
 /// whose name this gives.
-fn replay(target: &str, seed: &Path) -> Option<String> {
+fn replay(target: &Target, seed: &Path) -> Option<String> {
     let bytes = fs::read(seed).expect("a seed can be read");
     let name = seed.file_name().expect("a file").to_string_lossy();
     // A number that the file's name gives: seeds that come or go change no other's mutations.
     let number = name.bytes().fold(0, |n: u64, b| n.wrapping_mul(31).wrapping_add(b.into()));
     let mut rng = rng(number, 1);
-    let fails = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| run(target, input))).is_err();
+    let fails = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err();
     let kept = |input: &[u8], what: String| {
-        let folder = Path::new("artifacts").join(target);
+        let folder = Path::new("artifacts").join(target.name);
         let path = folder.join(format!("replay-{name}-{what}"));
         fs::create_dir_all(&folder).expect("artifacts/ can be written");
         fs::write(&path, input).expect("artifacts/ can be written");
@@ -92,7 +90,7 @@ fn replay(target: &str, seed: &Path) -> Option<String> {
     if fails(&bytes) {
         return kept(&bytes, "itself".into());
     }
-    let mutations = (0..MUTATIONS).map(|n| (n, mutated(&bytes, &mut rng)));
+    let mutations = (0..target.mutations).map(|n| (n, mutated(&bytes, &mut rng)));
     let mut bad = mutations.filter(|(_, input)| fails(input));
     let found = bad.next();
     found.and_then(|(n, input)| kept(&input, n.to_string()))

@@ -1,13 +1,14 @@
 //! Two nodes joined by two links through a network that the script controls: it drops, copies,
-//! delays, reorders and, if the first setting says so, alters.
+//! delays, reorders and, if the first setting says so, alters. They are sealed or not.
 //!
 //! What must hold: no packet is handed to an application twice. As long as nothing is
-//! altered, also: what arrives was sent, to that port and with that deadline;
+//! altered, or everything sealed, also: what arrives was sent, to that port and with that deadline;
 //! and once the network behaves, links come up and packets get through, so
 //! nothing that it did before has left a node in a bad state. Of streams: what is
 //! read is what was written, and each comes to an end that both ends hear of.
 
 use super::driver::{Applications, Message, Once, message, settle};
+use super::sealed::{WALL, sealing};
 use super::streams::{self, Streams};
 use super::{Scene, Step};
 use crate::script::micros;
@@ -38,9 +39,14 @@ pub(super) fn id(side: usize) -> NodeId {
     NodeId(side as u32 + 1)
 }
 
+fn is_sealed(settings: &[u8]) -> bool {
+    settings[3] % 2 == 1
+}
+
 /// Link "a" has a rate at node 1, link "b" waits at node 2 to be spoken to.
 fn config(side: usize, settings: &[u8]) -> Config {
     let mut config = Config::new(id(side));
+    config.sealing = is_sealed(settings).then(|| sealing(side + 1));
     config.streams = streams::config(settings[0] / 2);
     for (i, path) in PATHS.into_iter().enumerate() {
         let mut link = link::Config::new(id(1 - side));
@@ -81,8 +87,11 @@ pub(super) struct Side {
 impl Side {
     fn new(side: usize, settings: &[u8], incarnation: u64, now: Time) -> Side {
         let config = config(side, settings);
-        let mut node =
-            Node::new(config, Start::simulated(now, Incarnation(incarnation), 7)).expect("valid");
+        // Sealed, the ends must not make the same keys.
+        let seed = if is_sealed(settings) { side as u64 } else { 7 };
+        let start = Start::simulated(now, Incarnation(incarnation), seed);
+        let start = Start { unix_nanos: WALL, ..start };
+        let mut node = Node::new(config, start).expect("valid");
         let mut applications = Applications::default();
         let bind = |port| {
             let session = node.session_open().expect("there is room");
@@ -137,15 +146,22 @@ impl Scene for World {
     }
 
     fn finish(&mut self) {
-        if !self.alters() {
+        if !self.network_alters() {
             self.check_drops();
+        }
+        if !self.alters() {
             self.calm_down();
         }
     }
 }
 
 impl World {
+    /// What arrives may be other than what was sent.
     pub(super) fn alters(&self) -> bool {
+        self.network_alters() && !is_sealed(&self.settings)
+    }
+
+    fn network_alters(&self) -> bool {
         self.settings[0] % 2 == 1
     }
 
@@ -204,7 +220,7 @@ impl World {
     }
 
     fn one_envelope(&mut self, step: &Step, side: usize, pick: usize) {
-        let altered = self.alters();
+        let alters = self.network_alters();
         let under_way = &mut self.sides[side].under_way;
         match *step {
             Step::Overtake { .. } => {
@@ -217,7 +233,7 @@ impl World {
                 self.receive(side, vec![copy]);
             }
             Step::Lose { .. } => drop(under_way.remove(pick)),
-            Step::Alter { at, xor, .. } if altered => {
+            Step::Alter { at, xor, .. } if alters => {
                 let bytes = &mut under_way[pick].bytes;
                 let at = usize::from(at) % bytes.len();
                 bytes[at] ^= xor;
@@ -331,7 +347,11 @@ impl World {
     /// A network that alters nothing gives a node nothing to find malformed.
     fn check_drops(&self) {
         for Side { node, .. } in &self.sides {
-            let never = [Drop::Malformed, Drop::UnknownReceiver, Drop::WrongSource];
+            let mut never = vec![Drop::Malformed, Drop::WrongSource];
+            if !is_sealed(&self.settings) {
+                // A restart ends sessions, and what was sealed within them is for nobody.
+                never.push(Drop::UnknownReceiver);
+            }
             let all = node.links().map(|(_, l)| l.stats().drops);
             for drops in all.chain([node.stats().drops]) {
                 assert!(never.iter().all(|&why| drops.get(why) == 0), "{drops:?}");
@@ -345,7 +365,9 @@ impl World {
             side.under_way.clear();
             side.applications.full = false;
         }
-        self.run_calmly(Duration::from_secs(3));
+        // A handshake is tried again after some seconds only.
+        let links_up = if is_sealed(&self.settings) { 20 } else { 3 };
+        self.run_calmly(Duration::from_secs(links_up));
         for Side { node, .. } in &self.sides {
             assert!(node.links().all(|(_, l)| l.monitor().is_up()), "a link stays down");
         }

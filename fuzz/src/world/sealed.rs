@@ -35,7 +35,7 @@ const LIAR: usize = 3;
 /// Their keys, and the operator's.
 const OPERATOR: u8 = 200;
 /// On 1 January 2027, at the start.
-const WALL: u64 = 1_798_761_600_000_000_000;
+pub(super) const WALL: u64 = 1_798_761_600_000_000_000;
 const DELAY: Duration = Duration::from_millis(5);
 /// Between two packets of the call, each way.
 const PACKETS: Duration = Duration::from_millis(20);
@@ -72,6 +72,14 @@ fn trust(revoked: bool) -> Trust {
     Trust { overlay_keys: vec![operator().public()], revoked }
 }
 
+/// What node `n` needs to seal: its key, a certificate, and trust in the others'.
+pub(super) fn sealing(n: usize) -> Sealing {
+    let mut sealing = Sealing::new(identity(n));
+    sealing.certificate = Some(certificate(n));
+    sealing.trust = trust(false);
+    sealing
+}
+
 fn link_to(n: usize) -> link::Config {
     let mut link = link::Config::new(id(n));
     link.realtime.bytes = 64 << 10;
@@ -94,9 +102,7 @@ impl Driven {
         let mut link = link_to(other);
         link.address = Some(address(other));
         config.links.push(link);
-        let mut sealing = Sealing::new(identity(n));
-        sealing.certificate = Some(certificate(n));
-        sealing.trust = trust(false);
+        let mut sealing = sealing(n);
         sealing.newcomers = NEWCOMERS;
         sealing.newcomer = link_to(0);
         config.sealing = Some(sealing);

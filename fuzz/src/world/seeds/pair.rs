@@ -65,12 +65,19 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("pair_restart", script([0, 3, 2], &[&hellos[..], &restart].concat())),
         ("pair_outage", script([0, 1, 1], &[&hellos[..], &outage].concat())),
         ("pair_altered", script([1, 1, 0], &[&hellos[..], &altered].concat())),
+        ("pair_sealed_lossy", sealed([0, 1, 0], &[&hellos[..], &lossy].concat())),
+        ("pair_sealed_restart", sealed([0, 3, 2], &[&hellos[..], &restart].concat())),
+        ("pair_sealed_altered", sealed([1, 1, 0], &[&hellos[..], &altered].concat())),
     ]);
     all
 }
 
 fn script(settings: [u8; 3], steps: &[T]) -> Vec<u8> {
     super::script(1, &settings, steps)
+}
+
+fn sealed([a, b, c]: [u8; 3], steps: &[T]) -> Vec<u8> {
+    super::script(1, &[a, b, c, 1], steps)
 }
 
 fn streams(hellos: &[T]) -> Vec<(&'static str, Vec<u8>)> {
@@ -132,5 +139,6 @@ fn streams(hellos: &[T]) -> Vec<(&'static str, Vec<u8>)> {
         ("pair_streams_broken_off", script([2, 1, 0], &[hellos, &opened, &broken_off].concat())),
         ("pair_streams_failed", script([2, 1, 0], &[hellos, &opened, &failed].concat())),
         ("pair_streams_altered", script([1, 1, 0], &[hellos, &opened, &exchange].concat())),
+        ("pair_sealed_streams", sealed([0, 1, 0], &[hellos, &opened, &exchange].concat())),
     ]
 }
