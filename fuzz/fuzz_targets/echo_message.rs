@@ -1,5 +1,4 @@
-//! No packet to a node itself makes its parser panic, and what it accepts is
-//! what the emitter writes.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trunkline_fuzz::wire::echo_message(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,5 +1,4 @@
-//! No datagram makes the envelope and frame parsers panic, and what they accept
-//! is what the emitters write.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trunkline_fuzz::wire::envelope(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

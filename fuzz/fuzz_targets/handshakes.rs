@@ -1,5 +1,4 @@
-//! Two nodes that agree on keys over a network that a script controls, and
-//! that forges, too.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trunkline_fuzz::handshake::run(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,5 +1,4 @@
-//! Nothing that comes from another host makes either end of a remote session
-//! panic, and what an end accepts is what the other writes.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| trunkline_fuzz::wire::remote_message(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,4 +1,4 @@
-//! A router among neighbours that say anything; see `trunkline_fuzz::route`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::route::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

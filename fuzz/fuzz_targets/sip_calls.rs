@@ -1,6 +1,4 @@
-//! See [`trunkline_fuzz::calls`].
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|bytes: &[u8]| trunkline_fuzz::calls::run(bytes));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,5 +1,4 @@
-//! A sender and a receiver of a trunk under TFMC that hear anything, on a clock that jumps; see
-//! `trunkline_fuzz::tfmc`.
+//! The target of this name in `trunkline_fuzz::TARGETS`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|script: &[u8]| trunkline_fuzz::tfmc::run(script));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| trunkline_fuzz::run(env!("CARGO_BIN_NAME"), input));

@@ -1,19 +1,73 @@
-//! What the fuzz targets do with their bytes, apart from libFuzzer: so that
-//! `cargo test` runs the seeds through the same code, and a failing input can
-//! be looked at in a debugger.
+//! What the fuzz targets do with their bytes, without libFuzzer: tests replay the seeds
+//! through the same code, and a failing input can be looked at in a debugger.
 //!
-//! A function here panics when an invariant does not hold.
+//! [`TARGETS`] is the list of targets. A target's function panics when an invariant does not
+//! hold.
 
 pub mod calls;
-mod driver;
 pub mod handshake;
-pub mod node;
+pub mod media;
 pub mod route;
 pub mod script;
-pub mod sealed_node;
 pub mod seeds;
-pub mod stream_segment;
+pub mod sip;
 pub mod tfmc;
 pub mod tfrc;
-pub mod two_nodes;
 pub mod wire;
+pub mod world;
+
+/// A fuzz target.
+pub struct Target {
+    /// The name, which its binary and its folder of seeds have too.
+    pub name: &'static str,
+    /// Runs it on one input.
+    pub run: fn(&[u8]),
+    /// How many mutations of each seed tests run it on.
+    pub mutations: u32,
+}
+
+const fn parser(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, mutations: 100 }
+}
+
+/// A script takes up to half a second without optimisation.
+const fn script(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, mutations: 20 }
+}
+
+/// Every target: the parsers of outside bytes, then state machines and whole nodes driven by a
+/// script.
+pub const TARGETS: &[Target] = &[
+    parser("echo_message", wire::echo_message),
+    parser("envelope", wire::envelope),
+    parser("handshake_message", handshake::message),
+    parser("remote_message", wire::remote_message),
+    parser("route_frame", route::frame),
+    parser("rtcp_parse", media::rtcp),
+    parser("rtp_parse", media::rtp),
+    parser("sdp", sip::sdp),
+    parser("session_message", wire::session_message),
+    parser("sip_message", sip::message),
+    parser("sip_stream", sip::stream),
+    parser("trunk_message", wire::trunk_message),
+    parser("wav_read", media::wav),
+    script("handshakes", handshake::run),
+    script("router", route::run),
+    script("sip_calls", calls::run),
+    script("tfmc", tfmc::run),
+    script("tfrc", tfrc::run),
+    script("world", world::run),
+];
+
+/// Runs the target `name` on one input.
+///
+/// # Panics
+///
+/// If there is no such target, and if an invariant does not hold.
+pub fn run(name: &str, input: &[u8]) {
+    let Some(target) = TARGETS.iter().find(|target| target.name == name) else {
+        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        panic!("no fuzz target is called {name}: give one of {}", names.join(", "));
+    };
+    (target.run)(input);
+}

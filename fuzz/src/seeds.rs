@@ -2,7 +2,6 @@
 //! into `seeds/`: each reaches code that bytes by chance do not.
 
 use crate::handshake::Step as H;
-use crate::node::Step as N;
 use crate::wire;
 use core::time::Duration;
 use trunkline_base::wire::{Short, Writer};
@@ -10,15 +9,15 @@ use trunkline_overlay::handshake::message::{
     Answer, Challenge, Initiation, Payload, Query, Response,
 };
 use trunkline_overlay::identity::{Certificate, Identity, MacKey};
-use trunkline_overlay::node::{EchoKind, EchoMessage, NODE_PORT, PortUnbound};
+use trunkline_overlay::node::{EchoKind, EchoMessage, PortUnbound};
 use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{
-    AckHead, AckRange, ControlKind, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello,
-    HopHeader, Incarnation, Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal,
-    SelectiveAck, Service,
+    AckHead, AckRange, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello, HopHeader,
+    Incarnation, Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal, SelectiveAck,
+    Service,
 };
 
 /// One input of one target.
@@ -44,10 +43,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("remote_message", remote_messages()))
         .chain(named("handshake_message", handshake_messages()))
         .chain(named("handshakes", handshake_scripts()))
-        .chain(named("node", node_scripts()))
-        .chain(named("sealed_node", crate::sealed_node::seeds::scripts()))
-        .chain(named("two_nodes", crate::two_nodes::seeds::scripts()))
-        .chain(named("stream_segment", crate::stream_segment::seeds::scripts()))
+        .chain(named("world", crate::world::seeds::scripts()))
         .chain(named("sip_calls", crate::calls::seeds::scripts()))
         .chain(named("route_frame", crate::route::seeds::frames()))
         .chain(named("router", crate::route::seeds::scripts()))
@@ -56,14 +52,14 @@ pub fn all() -> Vec<Seed> {
         .collect()
 }
 
-fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
+pub(crate) fn written(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
     let mut out = [0; 512];
     let mut w = Writer::new(&mut out);
     write(&mut w).expect("a seed is small");
     w.written().to_vec()
 }
 
-fn data_frame(service: Service) -> Vec<u8> {
+pub(crate) fn data_frame(service: Service) -> Vec<u8> {
     let header = DataHeader {
         flow: FlowHeader {
             service,
@@ -79,7 +75,7 @@ fn data_frame(service: Service) -> Vec<u8> {
     written(|w| header.emit(8, w).and_then(|()| w.bytes(&[0xd5; 8])))
 }
 
-fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
+pub(crate) fn hello_frame(echo: Option<(u32, u32)>) -> Vec<u8> {
     written(|w| {
         Hello { probe: false, seq: 1, sent_us: 1_000_000, echo, ..Hello::default() }.emit(w)
     })
@@ -92,11 +88,11 @@ fn ack_frame() -> Vec<u8> {
     written(|w| SelectiveAck::emit(&head, &ranges, w))
 }
 
-fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
+pub(crate) fn nack_frame(ranges: &[NackRange]) -> Vec<u8> {
     written(|w| Nack::emit(Service::RealTime, ranges, w))
 }
 
-fn echoes() -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn echoes() -> Vec<(&'static str, Vec<u8>)> {
     let echo = |kind| {
         let message = EchoMessage { kind, left: 30, nonce: 0x0123_4567_89ab_cdef };
         written(|w| message.emit(w).and_then(|()| w.bytes(&[0; 6])))
@@ -358,247 +354,4 @@ fn handshake_scripts() -> Vec<(&'static str, Vec<u8>)> {
         ("set_back", script(1, &[&begin, &set_back])),
         ("queries", script(0, &[&flood, &begin])),
     ]
-}
-
-const REAL_TIME: u8 = 0;
-const BEST_EFFORT: u8 = 1;
-/// Indices of `destination` in the node target.
-const SELF: u8 = 0;
-const FIRST: u8 = 1;
-const BEHIND_FIRST: u8 = 4;
-const BEHIND_SECOND: u8 = 5;
-const BY_DEFAULT: u8 = 6;
-
-fn peer_send(link: u8, service: u8, to: u8, len: u16, count: u8) -> N {
-    N::PeerSend { link, service, deadline: 100, to, port: 5, len, count }
-}
-
-fn send(service: u8, to: u8, len: u16, count: u8) -> N {
-    N::Send { session: 0, service, deadline: 200, to, port: 5, len, count }
-}
-
-const SETTLE: N = N::Settle { arena: 3 };
-const ALL: N = N::Arrive { n: 255, age: 0 };
-
-fn ms(n: u8) -> N {
-    N::Sleep { unit: 1, n }
-}
-
-/// Hellos both ways, twice, so that all links are up and measured.
-fn greetings() -> Vec<N> {
-    let quarter = N::Sleep { unit: 2, n: 12 };
-    let round = [quarter, N::PeersHear {}, ALL, SETTLE, ms(5), N::PeersHear {}, ALL, SETTLE];
-    [round.clone(), round].concat()
-}
-
-/// An application of the node on port 5.
-fn application() -> Vec<N> {
-    vec![N::Open {}, N::Bind { session: 0, port: 5 }]
-}
-
-fn node_scripts() -> Vec<(&'static str, Vec<u8>)> {
-    let script = |settings: [u8; 5], parts: &[Vec<N>]| {
-        let mut out = settings.to_vec();
-        parts.iter().flatten().for_each(|step| step.write(&mut out));
-        out
-    };
-    let plain = [1, 1, 0, 2, 0];
-    let lossy_relay = vec![
-        peer_send(0, REAL_TIME, BEHIND_SECOND, 160, 6),
-        N::Lose { pick: 2 },
-        N::Lose { pick: 2 },
-        ALL,
-        SETTLE,
-        ms(10),
-        N::PeersHear {},
-        ALL,
-        SETTLE,
-        N::Nack { link: 1, first: 1, count: 2, n: 0, step: 0 },
-        SETTLE,
-        ms(120),
-        N::Nack { link: 1, first: 1, count: 2, n: 3, step: 2 },
-        N::Wake { arena: 0 },
-    ];
-    let crowded = vec![
-        send(REAL_TIME, BY_DEFAULT, 1_100, 20),
-        send(BEST_EFFORT, BY_DEFAULT, 1_100, 9),
-        send(BEST_EFFORT, FIRST, 200, 9),
-        send(REAL_TIME, BEHIND_FIRST, 900, 20),
-        N::Transmit { bytes: 5, runs: 0 },
-        N::Transmit { bytes: 160, runs: 0 },
-        N::Transmit { bytes: 255, runs: 1 },
-        N::Settle { arena: 1 },
-        N::Wake { arena: 1 },
-        N::Wake { arena: 0 },
-        ms(30),
-        N::Wake { arena: 2 },
-        N::Sleep { unit: 2, n: 20 },
-        SETTLE,
-    ];
-    let dead_and_restarted = vec![
-        N::Sleep { unit: 3, n: 2 },
-        N::Wake { arena: 3 },
-        send(REAL_TIME, BEHIND_FIRST, 160, 3),
-        SETTLE,
-        N::PeerRestart { link: 0 },
-        N::Sleep { unit: 2, n: 12 },
-        N::PeersHear {},
-        ALL,
-        N::Wake { arena: 3 },
-    ];
-    vec![
-        ("greetings", script(plain, &[greetings()])),
-        ("lossy_relay", script(plain, &[greetings(), lossy_relay])),
-        ("delivery", script(plain, &[application(), greetings(), delivery()])),
-        ("crowded", script([2, 1, 1, 0, 3], &[application(), greetings(), crowded])),
-        ("dead_and_restarted", script(plain, &[application(), greetings(), dead_and_restarted])),
-        ("forged", script(plain, &[application(), forged()])),
-        ("forged_echoes", script(plain, &[application(), greetings(), forged_echoes()])),
-        ("applications", script(plain, &[applications()])),
-        ("streams", script(plain, &[streams()])),
-        ("reliable", script(plain, &[application(), reliable(), greetings()])),
-    ]
-}
-
-fn delivery() -> Vec<N> {
-    vec![
-        peer_send(1, BEST_EFFORT, SELF, 100, 4),
-        N::Copy { pick: 1 },
-        N::Overtake { pick: 3, from: 0 },
-        N::Overtake { pick: 0, from: 9 },
-        N::Alter { pick: 0, at: 12, xor: 0x40 },
-        N::Arrive { n: 255, age: 20 },
-        N::Full { yes: 1 },
-        send(REAL_TIME, SELF, 50, 2),
-        N::Full { yes: 0 },
-        send(REAL_TIME, SELF, 50, 2),
-        N::Close { session: 0 },
-        peer_send(1, REAL_TIME, SELF, 100, 2),
-        ALL,
-    ]
-}
-
-fn forged() -> Vec<N> {
-    let packet = |service, seq, to, flow_seq| N::Data {
-        link: 0,
-        first: 10 << 3 | service,
-        seq,
-        from: BEHIND_FIRST,
-        to,
-        port: 5,
-        flow_seq,
-        remaining: 90,
-        len: 30,
-    };
-    let forge = |seq, to, flow_seq| packet(REAL_TIME, seq, to, flow_seq);
-    let request = nack_frame(&[NackRange { first: 0, count: 256 }]);
-    vec![
-        // Numbers about to wrap, out of order.
-        packet(BEST_EFFORT, 0, SELF, 1),
-        packet(BEST_EFFORT, 0, SELF, 65_534),
-        packet(BEST_EFFORT, 0, SELF, 2),
-        packet(BEST_EFFORT, 0, SELF, 65_533),
-        forge(1, SELF, 1),
-        forge(2, SELF, 1),
-        forge(9, SELF, 255),
-        forge(700, SELF, 300),
-        forge(700, SELF, 301),
-        forge(40_000, FIRST, 2),
-        N::Settle { arena: 0 },
-        N::Hello { link: 0, sent: 32_768, echo: 30_000, held: 100 },
-        N::Nack { link: 0, first: 65_530, count: 20, n: 5, step: 3 },
-        N::Frames { link: 2, incarnation: 9, frames: data_frame(Service::BestEffort) },
-        N::Frames { link: 2, incarnation: 8, frames: hello_frame(None) },
-        N::Frames { link: 1, incarnation: 1, frames: [hello_frame(None), request].concat() },
-        N::Frames { link: 1, incarnation: 2, frames: vec![3, 0] },
-        N::Frames { link: 1, incarnation: 2, frames: vec![ControlKind::Goodbye as u8] },
-        N::RawDatagram { from: 1, bytes: vec![0x11; 24] },
-        SETTLE,
-    ]
-}
-
-/// Every kind of echo, to the node and to where its hop limit runs out, then
-/// more than are answered; and a packet after frames that are refused.
-fn forged_echoes() -> Vec<N> {
-    let echo = |(n, (_, payload)): (u16, (&str, Vec<u8>)), to, hop_limit| {
-        let header = DataHeader {
-            flow: FlowHeader {
-                service: Service::BestEffort,
-                metric: trunkline_overlay::wire::Metric::default(),
-                source: NodeId(3),
-                destination: NodeId(to),
-                source_port: NODE_PORT,
-                destination_port: NODE_PORT,
-                flow_seq: n,
-            },
-            hop: HopHeader { recovered: false, hop_limit, link_seq: 300 + n, remaining_ms: 0 },
-        };
-        written(|w| header.emit(payload.len() as u16, w).and_then(|()| w.bytes(&payload)))
-    };
-    let frames = |frames| N::Frames { link: 0, incarnation: 5, frames };
-    let here = (0..).zip(echoes()).map(|e| echo(e, 1, 9));
-    let onward = (10..).zip(echoes()).map(|e| echo(e, 30, 0));
-    let mut steps: Vec<N> = here.chain(onward).map(frames).collect();
-    for n in 20..150 {
-        let to = if n % 2 == 0 { 1 } else { 30 };
-        steps.push(frames(echo((n, echoes().remove(0)), to, 0)));
-    }
-    let goodbye = written(|w| Goodbye.emit(w));
-    steps.push(frames([goodbye, data_frame(Service::BestEffort)].concat()));
-    steps.push(SETTLE);
-    steps
-}
-
-/// A stream within the node, and what a session says that is not open.
-fn streams() -> Vec<N> {
-    let say = |session, request: Request<'_>| {
-        let message = ToNode::Stream(request);
-        let bytes = [written(|w| message.emit_head(w)), message.payload().to_vec()].concat();
-        N::RawMessage { session, bytes }
-    };
-    let (to, port, messages, credit) = (NodeId(1), 5, true, 100);
-    vec![
-        N::Open {},
-        N::Open {},
-        N::Bind { session: 0, port: 5 },
-        N::Bind { session: 1, port: 6 },
-        say(0, Request::Listen { backlog: 1 }),
-        say(1, Request::Connect { to, port, messages, credit }),
-        SETTLE,
-        say(1, Request::Data(&[7; 100])),
-        say(1, Request::Shut),
-        SETTLE,
-        say(3, Request::Shut),
-        N::Close { session: 1 },
-        say(1, Request::Credit(9)),
-        SETTLE,
-    ]
-}
-
-/// A reliable packet to a neighbour that is not there yet.
-fn reliable() -> Vec<N> {
-    let (to, port, payload) = (NodeId(2), 5, &[7; 100]);
-    let message = ToNode::Send { service: Service::Reliable, deadline_ms: 200, to, port, payload };
-    let bytes = [written(|w| message.emit_head(w)), payload.to_vec()].concat();
-    vec![N::RawMessage { session: 0, bytes }, SETTLE]
-}
-
-fn applications() -> Vec<N> {
-    let open = (0..7).map(|_| N::Open {});
-    let bind = (0..7).map(|n| N::Bind { session: n, port: [5, 5, 0, 0, 1, 7, 8][n as usize] });
-    let mut steps: Vec<N> = open.chain(bind).collect();
-    let bind = ToNode::Bind { version: SESSION_VERSION + 1, port: 3 };
-    steps.extend([
-        N::RawMessage { session: 1, bytes: written(|w| bind.emit_head(w)) },
-        N::RawMessage { session: 1, bytes: vec![2, 3, 0] },
-        N::Bind { session: 1, port: 3 },
-        send(REAL_TIME, SELF, 10, 3),
-        send(BEST_EFFORT, BEHIND_SECOND, 1_300, 1),
-        N::Send { session: 1, service: 0, deadline: 0, to: SELF, port: 6, len: 0, count: 1 },
-        N::Close { session: 3 },
-        N::Close { session: 3 },
-        N::Open {},
-        N::Bind { session: 3, port: 0 },
-    ]);
-    steps
 }

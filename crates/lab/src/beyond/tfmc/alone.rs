@@ -29,7 +29,7 @@ pub struct Alone {
     pub length: Duration,
 }
 
-/// Both ends, and the link between them.
+/// The sending gateway and the link to the receiving one.
 pub struct Net {
     /// The world.
     pub world: World,
@@ -37,8 +37,6 @@ pub struct Net {
     pub wire: WireId,
     /// The sending gateway.
     pub sender: AgentId<Sender>,
-    /// The receiving gateway.
-    pub receiver: AgentId<Receiver>,
 }
 
 /// The link's model there, at this loss.
@@ -59,9 +57,9 @@ impl Alone {
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let wire = world.cable(a, b, link(self.loss), link(0.0))?;
         let to = world.endpoint(b, 9);
-        let receiver = world.bind(b, Protocol::UDP, 9, Receiver::new(9, trunk.clone()))?;
+        world.bind(b, Protocol::UDP, 9, Receiver::new(9, trunk.clone()))?;
         let sender = Sender::new(8, to, trunk, Time::ZERO);
         let sender = world.bind(a, Protocol::UDP, 8, sender)?;
-        Ok(Net { world, wire, sender, receiver })
+        Ok(Net { world, wire, sender })
     }
 }

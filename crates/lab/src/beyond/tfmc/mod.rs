@@ -1,17 +1,13 @@
-//! What Trad and Afifi's TFMC does beyond their figures: whose numbers show losses, how many TCPs
-//! are beside the trunk, how often it hears a report, whose segment its equation reckons with, how
-//! long the queue is, and what calls that pause leave to be saved; and of the overlay's own trunks
-//! what a packet costs, how long it waits, how many calls a link carries, and which are refused.
+//! Trad and Afifi's TFMC beyond their figures: how the interval between reports, the segment in the
+//! equation and the length of the queue change it. Of the overlay's own trunks: what a packet costs,
+//! how long it waits, how many calls a link carries, and which are refused.
 
 mod admit;
 mod alone;
 mod feedback;
-mod history;
 mod load;
 mod queue;
 mod segment;
-mod talkspurts;
-mod tcps;
 mod wait;
 
 use super::PAPER;
@@ -26,12 +22,9 @@ const BEFORE: &str = "set before anything was measured";
 /// Every experiment on TFMC that the paper doesn't have.
 pub fn experiments() -> Vec<Experiment> {
     vec![
-        history::experiment(),
-        tcps::experiment(),
         feedback::experiment(),
         segment::experiment(),
         queue::experiment(),
-        talkspurts::experiment(),
         wait::experiment(),
         admit::experiment(),
         load::experiment(),

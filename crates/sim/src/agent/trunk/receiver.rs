@@ -13,7 +13,6 @@ pub struct Receiver {
     trunk: Trunk,
     tfmc: Option<tfmc::Receiver>,
     arrived: Vec<Option<Time>>,
-    first_loss: Option<Time>,
     reports: u64,
 }
 
@@ -27,7 +26,7 @@ impl Receiver {
         let trunk = trunk.checked();
         let tfmc = trunk.config.map(tfmc::Receiver::new);
         let arrived = vec![None; trunk.packets.len()];
-        Receiver { port, trunk, tfmc, arrived, first_loss: None, reports: 0 }
+        Receiver { port, trunk, tfmc, arrived, reports: 0 }
     }
 
     /// Arrival time of each of the trunk's packets; `None` if it did not arrive.
@@ -41,11 +40,6 @@ impl Receiver {
         let of = self.trunk.packets.iter().zip(&self.arrived);
         let of = of.filter(move |(packet, _)| packet.call == call);
         of.map(|(packet, at)| (packet.due, at.map(|at| at.since(packet.due))))
-    }
-
-    /// Time at which the first loss event was detected.
-    pub fn first_loss(&self) -> Option<Time> {
-        self.first_loss
     }
 
     /// Number of reports sent.
@@ -80,9 +74,6 @@ impl Agent for Receiver {
             tfmc.set_rtt(rtt);
         }
         let is_due = tfmc.receive(at, number) == Ok(true);
-        if tfmc.loss(at) > 0.0 {
-            self.first_loss.get_or_insert(at);
-        }
         let report = if is_due { tfmc.report(io.now()) } else { None };
         if let Some(report) = report {
             self.reports += 1;

@@ -1,0 +1,89 @@
+//! The parsers of SIP messages and session descriptions, and what edits leave of them.
+
+use core::net::{IpAddr, Ipv4Addr};
+use trunkline_sip::sdp::{Host, Sdp, SdpEdit};
+use trunkline_sip::{Edit, Frame, Framer, Message, Name};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+
+/// Reads `datagram` as a SIP message. What a proxy adds to it is there, what the proxy takes
+/// away is gone, and all else stays byte for byte.
+pub fn message(datagram: &[u8]) {
+    let Ok(message) = Message::parse(datagram) else { return };
+    assert!(datagram.starts_with(message.bytes()));
+    assert_eq!(Edit::new(&message).finish(), message.bytes());
+    let _ = (message.via(), message.from(), message.to(), message.cseq());
+
+    let mut edit = Edit::new(&message);
+    edit.push_front(Name::Via, b"SIP/2.0/UDP me;branch=z9hG4bKme");
+    let more = Message::parse(&edit.finish()).expect("a message stays one");
+    // What is wrong with it is as wrong afterwards, but that a hop may have been missing.
+    let hopless = message.list(Name::Via).next().is_none();
+    assert!(hopless || more.fault() == message.fault());
+    let mut edit = Edit::new(&more);
+    edit.pop(Name::Via, 1);
+    assert_eq!(edit.finish(), message.bytes());
+
+    let mut edit = Edit::new(&message);
+    edit.set(Name::MaxForwards, b"7");
+    edit.pop(Name::Route, 1);
+    let part = message.part("application/sdp").map_or(message.body(), |part| part.bytes);
+    edit.set_part(part, b"new");
+    let changed = Message::parse(&edit.finish()).expect("a message stays one");
+    let length = message.body().len() - part.len() + 3;
+    assert_eq!((changed.max_forwards(), changed.body().len()), (Some(7), length));
+    let routes = message.list(Name::Route).count();
+    assert_eq!(changed.list(Name::Route).count(), routes.saturating_sub(1));
+}
+
+/// All that comes out, and whether the stream is lost then.
+fn frames(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
+    let (mut framer, mut out) = (Framer::default(), Vec::new());
+    for piece in stream.chunks(piece) {
+        framer.push(piece);
+        while let Some(Ok(frame)) = framer.poll() {
+            out.push(match frame {
+                Frame::Message(message) => message.bytes().to_vec(),
+                Frame::Ping => Vec::new(),
+            });
+        }
+    }
+    (out, framer.is_lost())
+}
+
+/// Reads `input` as a stream of SIP messages after one byte, the size of the pieces that the
+/// stream comes in: the same messages come out whatever that size.
+pub fn stream(input: &[u8]) {
+    let Some((&piece, stream)) = input.split_first() else { return };
+    assert_eq!(frames(stream, usize::from(piece).max(1)), frames(stream, stream.len().max(1)));
+}
+
+/// Reads `text` as a session description. After an edit every stream that is wanted is wanted
+/// where the relay says, and is otherwise what it was.
+pub fn sdp(text: &[u8]) {
+    let Ok(sdp) = Sdp::parse(text) else { return };
+    let unchanged = SdpEdit::new(&sdp).finish();
+    let blank = text.strip_prefix(&unchanged[..]).expect("what isn't edited stays as it was");
+    assert!(blank.iter().all(|byte| b"\r\n".contains(byte)), "only blank lines are left away");
+    let mut edit = SdpEdit::new(&sdp);
+    for (n, media) in sdp.media().iter().enumerate() {
+        if media.port != 0 {
+            edit.redirect(n, HERE, 5_000);
+            edit.remove_attribute(Some(n), "x-here");
+            edit.add_attribute(n, "x-here", "y");
+        }
+    }
+    let changed = edit.finish();
+    let after = Sdp::parse(&changed).expect("a description stays one");
+    assert_eq!(after.media().len(), sdp.media().len());
+    for (n, (old, new)) in sdp.media().iter().zip(after.media()).enumerate() {
+        let same = |m: &trunkline_sip::sdp::Media<'_>| (m.transport, m.direction);
+        assert_eq!((old.kind, old.formats, same(old)), (new.kind, new.formats, same(new)));
+        assert_eq!(new.ports, if old.port == 0 { old.ports } else { 1 });
+        if old.port != 0 {
+            assert_eq!(new.port, 5_000);
+            assert!(new.host == Host::Address(HERE) || old.is_held_by_address());
+            assert_eq!(after.attributes(Some(n), "x-here").count(), 1);
+        }
+    }
+}
