@@ -21,7 +21,7 @@ pub trait Application: Any {
     /// The time asked for by [`Io::wake_at`] has come.
     fn wake(&mut self, _io: &mut Io<'_>) {}
 
-    /// A message of the node: a packet, or a refusal.
+    /// A message of the node: a packet, a refusal, or what becomes of packets.
     fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>);
 
     /// Whether it takes another message now; otherwise the node is told that it

@@ -78,7 +78,7 @@ impl VoiceSource {
         self.sent
     }
 
-    /// How many of them its node refused.
+    /// How many of them its node refused; those without a way are not among them.
     pub fn refused(&self) -> u64 {
         self.refused
     }

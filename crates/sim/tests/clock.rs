@@ -5,7 +5,6 @@ mod common;
 
 use common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::handshake::Offer;
 use trunkline_overlay::node::{Notice, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
@@ -14,15 +13,11 @@ const FAR: HostId = HostId(2);
 const HOUR: core::time::Duration = core::time::Duration::from_secs(3_600);
 
 /// Nodes 1, 2 and 3 in a row. Node 3 dials.
-fn row(newest: Option<u8>) -> World {
+fn row() -> World {
     let mut t = Topology::chain(vec![link(ms(20), Loss::None); 2]);
     t.seal();
     t.link_state(&Routing::default());
     t.config_mut(HostId(1)).links[1].address = None;
-    if let Some(newest) = newest {
-        let sealing = t.config_mut(FAR).sealing.as_mut().unwrap();
-        sealing.offer = Offer { newest, ..sealing.offer };
-    }
     t.build(1).unwrap()
 }
 
@@ -41,8 +36,8 @@ fn back_up_after(world: &mut World) -> Option<u64> {
 }
 
 /// Its records of an hour ahead are in the others' databases.
-fn set_back(newest: Option<u8>) -> World {
-    let mut world = row(newest);
+fn set_back() -> World {
+    let mut world = row();
     world.restart_ahead(FAR, HOUR).unwrap();
     world.run_until(at(10_000));
     assert!(reaches(&world, 0, 2) && reaches(&world, 2, 0));
@@ -56,7 +51,7 @@ fn set_back(newest: Option<u8>) -> World {
 
 #[test]
 fn a_node_whose_clock_went_back_is_routed_to_at_once() {
-    let mut world = set_back(None);
+    let mut world = set_back();
     let after = back_up_after(&mut world).expect("within 20 s");
     println!("routed to after {after} ms");
     assert!(after <= 2_000, "{after} ms");
@@ -73,20 +68,10 @@ fn a_node_whose_clock_went_back_is_routed_to_at_once() {
     }
 }
 
-/// One that does not know what a challenge is, is what it was: shut out until its
-/// clock is where it was, or who has heard it starts anew.
-#[test]
-fn an_older_one_waits_as_ever() {
-    let mut world = set_back(Some(2));
-    assert_eq!(back_up_after(&mut world), None);
-    world.restart(HostId(1)).unwrap();
-    assert!(back_up_after(&mut world).is_some());
-}
-
 /// A relay's neighbour is given another port in the middle of calls.
 #[test]
 fn a_new_mapping_under_calls_costs_them_next_to_nothing() {
-    let mut world = row(None);
+    let mut world = row();
     world.run_until(at(5_000));
     let forth = calls(&mut world, (0, 2), RT, 5_000, 5, (at(5_000), 500));
     let back = calls(&mut world, (2, 0), RT, 6_000, 5, (at(5_000), 500));

@@ -126,9 +126,6 @@ pub enum Reset {
     /// The node has no route to the destination.
     #[error("the node has no route to the destination")]
     NoRoute = 9,
-    /// The next hop is a neighbour of a version without reliable links.
-    #[error("the next hop is a node of a version without reliable links")]
-    OldNeighbour = 10,
     /// The application at the other end has closed the stream, and doesn't read what is sent.
     #[error("the application at the other end has closed the stream")]
     Closed = 11,
@@ -143,7 +140,7 @@ pub enum Reset {
 
 impl Reset {
     /// All reasons, in the order of their numbers on the wire.
-    pub const ALL: [Reset; 13] = [
+    pub const ALL: [Reset; 12] = [
         Reset::NotListening,
         Reset::Full,
         Reset::Forbidden,
@@ -153,7 +150,6 @@ impl Reset {
         Reset::Protocol,
         Reset::Stalled,
         Reset::NoRoute,
-        Reset::OldNeighbour,
         Reset::Closed,
         Reset::NoRoom,
         Reset::Misuse,
