@@ -503,12 +503,12 @@ mod tests {
         #[test]
         fn to_client_round_trip(
             service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
-            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=9,
+            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(),
+            refusal in (1u8..=16).prop_filter_map("none has this number", Refusal::from_wire),
             ago in (0u32..=0xff_ffff).prop_map(|ms| Duration::from_millis(ms.into())),
             payload in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let node = NodeId(node);
-            let refusal = Refusal::from_wire(code).unwrap();
             for message in [
                 ToClient::Received {
                     service, recovered, remaining_ms, flow_seq, from: node, port, payload: &payload,

@@ -307,15 +307,16 @@ mod tests {
         #[test]
         fn round_trip(
             node in any::<u32>(), port in any::<u16>(), token in any::<u64>(),
-            messages in any::<bool>(), credit in any::<u32>(), code in 1u8..=13,
+            messages in any::<bool>(), credit in any::<u32>(), version in any::<u8>(),
+            why in prop::sample::select(&Reset::ALL[..]),
             bytes in prop::collection::vec(any::<u8>(), 0..200),
         ) {
-            let (to, why) = (NodeId(node), Reset::from_wire(code));
-            prop_assert_eq!(why as u8, code);
+            let to = NodeId(node);
+            prop_assert_eq!(Reset::from_wire(why as u8), why);
             for request in [
                 Request::Connect { to, port, messages, credit },
                 Request::Listen { backlog: port },
-                Request::Accept { version: code, token, credit },
+                Request::Accept { version, token, credit },
                 Request::Data(&bytes),
                 Request::Credit(credit),
                 Request::Shut,
