@@ -75,9 +75,8 @@ lint: ## clippy, all targets, warnings are errors
 	@$(STEP) "clippy" cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
 
 .PHONY: unit
-unit: ## Unit, property, snapshot and doc tests only, some beside the previous version's binary
+unit: ## Unit, property, snapshot and doc tests only
 	@$(STEP) "build of the tests" cargo test --quiet $(LOCKED) --workspace --no-run
-	@$(STEP) "previous version's binary" scripts/previous-binary.sh
 	@$(STEP) "tests" scripts/tests.sh $(LOCKED)
 
 .PHONY: miri

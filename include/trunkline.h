@@ -73,17 +73,11 @@ struct tl_addr {
  * TL_MAX_PAYLOAD  read only: the largest packet in bytes that tl_sendto takes;
  *                 0 before tl_bind
  * TL_METRIC       by what the ways of packets sent from now on are chosen; 0, the
- *                 default, leaves it to the node. A node before 0.2 refuses any
- *                 other.
- * TL_STATUS       1: the node tells what becomes of packets to a destination when
- *                 that changes, also of ports at other nodes, and tl_status says
- *                 of which. 0, the default: it tells of each packet that it could
- *                 not send itself. Only before tl_bind; then it counts for good.
+ *                 default, leaves it to the node.
  * TL_LATE         not 0: receive real-time packets too whose deadline passed while
  *                 they waited to be received, because the node had no time to run
  *                 or this program did not receive for longer than any deadline,
- *                 255 ms; 0, the default, drops them. A node before 0.2 refuses
- *                 any other, once, with EPROTO.
+ *                 255 ms; 0, the default, drops them.
  * TL_WAIT         not 0: best-effort and reliable packets that come faster than the link on
  *                 which they leave the node takes them wait for room, and tl_sendto
  *                 with them, as send does on TCP; 0, the default, drops them. What
@@ -95,8 +89,7 @@ struct tl_addr {
  *                 They wait for nothing else: not for an application that doesn't
  *                 read, not on the links behind the first; without a route they
  *                 are dropped. Use another socket for real time, which would be
- *                 behind them here. A node before 0.2 refuses any other than 0,
- *                 once, with EPROTO, and drops.
+ *                 behind them here.
  *
  * Of streams, which know TL_NONBLOCK and TL_RCVTIMEO_MS, too:
  *
@@ -116,10 +109,9 @@ struct tl_addr {
 #define TL_RCVTIMEO_MS 4
 #define TL_MAX_PAYLOAD 5
 #define TL_METRIC 6
-#define TL_STATUS 7
-#define TL_LATE 8
-#define TL_WAIT 9
-#define TL_MESSAGES 10
+#define TL_LATE 7
+#define TL_WAIT 8
+#define TL_MESSAGES 9
 
 /* Values of TL_SERVICE. */
 #define TL_BEST_EFFORT 1
@@ -179,8 +171,7 @@ int tl_bind(int fd, uint16_t port);
  * Errors; the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the
  * node does not keep up; with TL_WAIT the descriptor becomes readable when it is
  * worth another try: call tl_recvfrom, too), ENOTCONN (the node is away; the socket connects again
- * by itself), EOPNOTSUPP (TL_RELIABLE, and the node is too old for it), EINVAL (not
- * bound). If news about an earlier packet (see tl_recvfrom) are the next thing to receive, they are returned here instead.
+ * by itself), EINVAL (not bound). If news about an earlier packet (see tl_recvfrom) are the next thing to receive, they are returned here instead.
  */
 ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct tl_addr *to);
 
@@ -198,12 +189,12 @@ ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct t
  * News, each told once:
  *   ECONNRESET    the connection to the node was lost and is back, with the same
  *                 virtual port. Packets in between are lost. Go on.
- *   EHOSTUNREACH  a packet sent earlier was dropped: the node knows no route to
- *                 where it was to go
- *   ECONNREFUSED  a packet sent earlier was dropped: no application has that
- *                 port there
- *   EREMCHG       with TL_STATUS: packets get to a destination again, of which
- *                 EHOSTUNREACH or ECONNREFUSED was told
+ *   EHOSTUNREACH  packets to a destination are dropped from now on: the node knows
+ *                 no route there
+ *   ECONNREFUSED  packets to a destination are dropped from now on: no application
+ *                 has that port there
+ *   EREMCHG       packets get to a destination again, of which EHOSTUNREACH or
+ *                 ECONNREFUSED was told
  *   EPERM         a packet sent earlier was dropped: the node's rules don't let
  *                 this application send there
  *   EDQUOT        a packet sent earlier was dropped: it began a new flow, and the
@@ -250,12 +241,11 @@ struct tl_status {
  * about; of several of them, of the earliest first, each once. At most 256 are
  * kept. Returns 0.
  *
- * With TL_STATUS each change is told once. That a route is back is told by
- * itself; that a port is bound at once when a packet comes from there, else only
- * while packets are sent to it, after four to five seconds in which nobody denied it.
- * Of ports at other nodes nothing is told about packets of less
- * than 5 bytes, to which an answer would be larger. A node before 0.2 tells as
- * without TL_STATUS.
+ * Each change is told once. That a route is back is told unasked; that a port is
+ * bound, at once when a packet comes from there, else only while packets are sent to
+ * it, after four to five seconds in which nobody denied it. Of ports at other nodes
+ * nothing is told about packets of less than 5 bytes, to which an answer would be
+ * larger.
  *
  * Errors: ENOMSG (none is left).
  */
@@ -312,8 +302,7 @@ int tl_stream_socket(const char *attachment);
  * ECONNREFUSED (no node runs there, or no application listens there for streams), EBUSY
  * (the other end takes no more streams), EPERM (a node's rules forbid it), ETIMEDOUT
  * (the node, or the other end, does not answer), EHOSTUNREACH (there is no route),
- * ENOBUFS (the node has no room for another), EOPNOTSUPP (the node, or the next on the
- * way, is of a release without streams), EPROTO.
+ * ENOBUFS (the node has no room for another), EPROTO.
  */
 int tl_connect(int fd, const struct tl_addr *to);
 
@@ -324,8 +313,7 @@ int tl_connect(int fd, const struct tl_addr *to);
  * error it can be tried again. The port is taken again when the node is back after a
  * restart.
  *
- * Errors: those of tl_bind for datagrams; EINVAL (connected, or a listener, already),
- * EOPNOTSUPP (the node is of a release without streams).
+ * Errors: those of tl_bind for datagrams; EINVAL (connected, or a listener, already).
  */
 int tl_listen(int fd, int backlog);
 
@@ -337,7 +325,7 @@ int tl_listen(int fd, int backlog);
  * Errors, none of which ends the listener: EAGAIN (none has come: now, or within
  * TL_RCVTIMEO_MS), EINVAL (not a listener), EMFILE, ENFILE, ENOMEM; and as in
  * tl_recvfrom, when the node is back and refuses the port, EADDRINUSE, EADDRNOTAVAIL,
- * ENOBUFS, EPERM, EOPNOTSUPP, EPROTO.
+ * ENOBUFS, EPERM, EPROTONOSUPPORT, EPROTO.
  */
 int tl_accept(int fd, struct tl_addr *from);
 

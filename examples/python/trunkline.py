@@ -10,7 +10,7 @@ and the file with this application's own, as `trunkline keygen` makes it.
 
 Errors are OSError with the numbers that trunkline.h explains, so that Python's
 own subclasses fit: BlockingIOError when nothing has come, ConnectionResetError
-once after the node was away. With Socket(…, status=True) the socket is told once
+once after the node was away. The socket is told once
 when packets don't get to where they go, and once when they do again:
 
     except OSError as error:
@@ -40,7 +40,7 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint16, c_uint32, c_void_p, sizeof
 from typing import NamedTuple, Optional, Tuple
 
-SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, STATUS, LATE, WAIT, MESSAGES = range(1, 11)
+SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, LATE, WAIT, MESSAGES = range(1, 10)
 BEST_EFFORT, REAL_TIME, RELIABLE = 1, 2, 3
 EXPECTED_LATENCY, LATENCY, LOSS, HOPS = range(1, 5)
 DONTWAIT = 0x40
@@ -148,12 +148,11 @@ class _Descriptor:
 
 
 class Socket(_Descriptor):
-    """A datagram socket. With `status` it is told what becomes of its packets, and
-    status() says what."""
+    """A datagram socket. It is told what becomes of its packets, and status() says
+    what."""
 
-    def __init__(self, attachment, status=False):
+    def __init__(self, attachment):
         self._fd = _socket(os.fsencode(attachment))
-        self.setsockopt(STATUS, int(status))
 
     def bind(self, port=0):
         _bind(self._fd, port)

@@ -14,6 +14,7 @@ use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, 
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use trunkline_overlay::trunk;
+use trunkline_overlay::wire::version::VersionRange;
 use trunkline_overlay::wire::{
     AckHead, AckRange, DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Goodbye, Hello, HopHeader,
     Incarnation, Nack, NackRange, NodeId, Null, PathFrame, ReceiverIndex, Seal, SelectiveAck,
@@ -106,7 +107,7 @@ pub(crate) fn echoes() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn trunks() -> Vec<(&'static str, Vec<u8>)> {
-    let (version, generation) = (trunk::BASE_VERSION, 7);
+    let (version, generation) = (trunk::TRUNK_VERSION, 7);
     let ask = trunk::Message::Ask { version, generation, report_ms: 5, rtt: None };
     let answer = trunk::Answer::Fresh;
     let context = trunk::Context { source_port: 5, destination_port: 6, deadline_ms: 100 };
@@ -127,11 +128,10 @@ fn trunks() -> Vec<(&'static str, Vec<u8>)> {
         let by = trunk::Rtp::By { template: 1, marker: seq.is_some(), timestamp, seq };
         rtp(by, &whole[trunk::RTP_HEADER..], &mut compressed);
     }
-    let answer = |latest| trunk::Message::Answer { version, generation, answer, latest };
+    let answer = trunk::Message::Answer { version, generation, answer, latest: version };
     vec![
         ("ask", written(|w| ask.emit(w))),
-        ("answer", written(|w| answer(version).emit(w))),
-        ("answer_latest", written(|w| answer(trunk::TRUNK_VERSION).emit(w))),
+        ("answer", written(|w| answer.emit(w))),
         ("packets", packets),
         ("compressed", compressed),
     ]
@@ -215,7 +215,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         port,
         payload,
     };
-    let error = ToClient::Error { refusal: Refusal::NoRoute, node, port };
+    let error = ToClient::Error { refusal: Refusal::TooLarge, node, port };
     let unreachable = |why| written(|w| ToClient::Unreachable { node, port, why }.emit_head(w));
     vec![
         ("bind", written(|w| bind.emit_head(w))),
@@ -265,8 +265,7 @@ fn handshake_messages() -> Vec<(&'static str, Vec<u8>)> {
         Certificate::issue(&operator, NodeId(1), "berlin-1", key, 2_000_000_000).expect("a name");
     let bytes = certificate.to_bytes();
     let payload = Payload {
-        oldest: 1,
-        newest: 1,
+        versions: VersionRange::default(),
         index: ReceiverIndex::new(7),
         node: NodeId(1),
         incarnation: Incarnation(5),

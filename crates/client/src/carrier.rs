@@ -283,7 +283,7 @@ mod tests {
             payload: &[],
         };
         let bound = ToClient::Bound { node, port: 1, max_payload: 1 };
-        let error = ToClient::Error { refusal: Refusal::NoRoute, node, port: 1 };
+        let error = ToClient::Error { refusal: Refusal::TooLarge, node, port: 1 };
         let why = Unreachable::Since(Duration::from_secs(1));
         let status = ToClient::Unreachable { node, port: 1, why };
         let [received, bound, error, status] = [received, bound, error, status].map(|message| {

@@ -16,10 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
-use trunkline_overlay::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, RELIABLE_SESSION_VERSION, Refusal, SESSION_VERSION, ToClient,
-    ToNode,
-};
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
 /// The first pause before an attempt to reconnect: a node that is restarted
@@ -62,14 +59,8 @@ pub(crate) struct Connection {
     pub(crate) wait: bool,
     /// What of that the node has been told, on this connection.
     wait_told: bool,
-    /// Whether the node is too old to be told either, as it has said.
-    options_unknown: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
-    /// Whether the node is asked to tell statuses: the session protocol's version.
-    pub(crate) statuses: bool,
-    /// The version of the bind that was sent last.
-    version: u8,
     /// Before the first bind: the port wanted.
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
@@ -212,11 +203,8 @@ impl Connection {
             late_told: false,
             wait: false,
             wait_told: false,
-            options_unknown: false,
             nonblocking: false,
             read_timeout: None,
-            statuses: true,
-            version: SESSION_VERSION,
             local: Address { node: NodeId::NONE, port: 0 },
             max_payload: 0,
             at,
@@ -245,12 +233,7 @@ impl Connection {
             Link::Up(carrier) => Some(carrier.transport()),
             _ => None,
         };
-        ConnectionStatus {
-            connected: transport.is_some(),
-            reconnects: self.reconnects,
-            transport,
-            tells_changes: self.version > FIRST_SESSION_VERSION,
-        }
+        ConnectionStatus { connected: transport.is_some(), reconnects: self.reconnects, transport }
     }
 
     pub(crate) fn send(&mut self, payload: &[u8], to: Address) -> Result<(), Error> {
@@ -263,9 +246,6 @@ impl Connection {
         let waits = self.waits();
         self.tell_wait().map_err(|stuck| self.not_sent(stuck))?;
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
-        if self.service == Service::Reliable && self.version < RELIABLE_SESSION_VERSION {
-            return Err(Error::NotReliable);
-        }
         if self.metric != self.metric_told
             && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[], true)).is_ok()
         {
@@ -371,7 +351,6 @@ impl Connection {
         let late = self.late;
         if let Link::Up(carrier) = &mut self.link
             && late != self.late_told
-            && !self.options_unknown
             && emit(&ToNode::Late(late), |head| carrier.send(head, &[], true)).is_ok()
         {
             self.late_told = late;
@@ -396,7 +375,6 @@ impl Connection {
         let wait = self.wait;
         if let Link::Up(carrier) = &mut self.link
             && wait != self.wait_told
-            && !self.options_unknown
         {
             emit(&ToNode::Wait(wait), |head| carrier.send(head, &[], true))?;
             self.wait_told = wait;
@@ -432,15 +410,13 @@ impl Connection {
     /// What the application is told of a message that is not a packet.
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
-            Ok(ToClient::Error { refusal, node, port }) => {
-                use Refusal::{Forbidden, NoPort, NoRoute, OverShare, TooLarge};
-                if !matches!(refusal, NoRoute | NoPort | TooLarge | Forbidden | OverShare) {
+            Ok(ToClient::Error { refusal, port, .. }) => {
+                use Refusal::{Forbidden, OverShare, TooLarge};
+                if !matches!(refusal, TooLarge | Forbidden | OverShare) {
                     // Not about a packet but about the session.
-                    self.options_unknown |=
-                        (self.late_told || self.wait_told) && refusal == Refusal::Malformed;
                     self.down();
                 }
-                Error::refused(refusal, node, port)
+                Error::refused(refusal, port)
             }
             Ok(ToClient::Unreachable { node, port, why }) => Error::unreachable(node, port, why),
             Ok(ToClient::Reachable { node, port }) => {
@@ -511,32 +487,17 @@ impl Connection {
                 self.bound(Address { node, port }, max_payload.into());
                 Ok(())
             }
-            Ok(ToClient::Error { refusal, node, port }) => {
-                if refusal == Refusal::Version && self.bind_as_before() {
-                    return Ok(());
-                }
+            Ok(ToClient::Error { refusal, port, .. }) => {
                 self.down();
                 if self.told.replace(refusal) == Some(refusal) {
                     return Ok(());
                 }
                 // A node need not repeat which port it refused.
                 let port = if port == 0 { self.local.port } else { port };
-                Err(Error::refused(refusal, node, port))
+                Err(Error::refused(refusal, port))
             }
             other => Err(self.not_a_packet(other)),
         }
-    }
-
-    /// Binds again on the same connection by the version before, as the node has
-    /// refused this one; false if there is none.
-    fn bind_as_before(&mut self) -> bool {
-        let Link::Binding(carrier, _) = &mut self.link else { return false };
-        if self.version <= FIRST_SESSION_VERSION {
-            return false;
-        }
-        self.version -= 1;
-        let bind = ToNode::Bind { version: self.version, port: self.local.port };
-        emit(&bind, |head| carrier.send(head, &[], true)).is_ok()
     }
 
     fn bound(&mut self, local: Address, max_payload: usize) {
@@ -566,8 +527,7 @@ impl Connection {
         self.attempt = self.attempt.wrapping_add(1);
         let keys = self.keys.as_ref().and_then(|ring| ring.keys());
         let mut carrier = self.at.connect(self.identity, self.attempt, keys)?;
-        self.version = if self.statuses { SESSION_VERSION } else { FIRST_SESSION_VERSION };
-        let bind = ToNode::Bind { version: self.version, port: self.local.port };
+        let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         if emit(&bind, |head| carrier.send(head, &[], true)).is_err() {
             return Err(Error::Disconnected);
         }

@@ -57,10 +57,6 @@ pub enum Error {
          use a node and a client of the same release"
     )]
     Version,
-    /// The node is of a release that knows neither reliable packets nor streams; nothing was
-    /// sent.
-    #[error("the trunkline node is too old for reliable packets and streams: update it")]
-    NotReliable,
     /// Another session has the virtual port.
     #[error("virtual port {port} belongs to another application: bind another, or 0 for any")]
     PortInUse {
@@ -154,15 +150,12 @@ impl Error {
         Error::Status(Status::Unreachable { to: Address { node, port }, why })
     }
 
-    /// The error for a node's refusal that names `node` and `port`.
-    pub(crate) fn refused(refusal: Refusal, node: NodeId, port: u16) -> Error {
+    /// The error for a node's refusal that names `port`.
+    pub(crate) fn refused(refusal: Refusal, port: u16) -> Error {
         match refusal {
             Refusal::Version => Error::Version,
             Refusal::PortInUse => Error::PortInUse { port },
             Refusal::NoFreePort => Error::NoFreePort,
-            // Of a node that doesn't know statuses, for each packet.
-            Refusal::NoRoute => Error::unreachable(node, port, Unreachable::NoRoute),
-            Refusal::NoPort => Error::unreachable(node, port, Unreachable::NoPort),
             Refusal::OutOfOrder
             | Refusal::TooLarge
             | Refusal::Malformed
@@ -191,7 +184,6 @@ impl From<Error> for io::Error {
                 Reset::Unknown | Reset::Aborted => ErrorKind::ConnectionReset,
                 Reset::Closed => ErrorKind::BrokenPipe,
                 Reset::NoRoute => ErrorKind::HostUnreachable,
-                Reset::OldNeighbour => ErrorKind::Unsupported,
                 Reset::NoRoom => ErrorKind::ResourceBusy,
                 Reset::Protocol | Reset::Misuse => ErrorKind::InvalidData,
             },
@@ -199,7 +191,7 @@ impl From<Error> for io::Error {
             Error::NoAddress { .. } => ErrorKind::NotFound,
             Error::NoAnswer { .. } => ErrorKind::TimedOut,
             Error::Disconnected | Error::Reconnected => ErrorKind::ConnectionReset,
-            Error::Version | Error::NotReliable => ErrorKind::Unsupported,
+            Error::Version => ErrorKind::Unsupported,
             Error::PortInUse { .. } => ErrorKind::AddrInUse,
             Error::NoFreePort => ErrorKind::AddrNotAvailable,
             Error::Protocol(_) => ErrorKind::InvalidData,

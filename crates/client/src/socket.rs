@@ -180,14 +180,12 @@ pub enum SocketOption {
     /// the latency threshold of the G.711 codec in Amir et al. 2005, §IV.
     Deadline(Duration),
     /// By what the ways of packets sent from now on are chosen. Default: `None`,
-    /// as the node is configured. A node before 0.2 refuses any other.
+    /// as the node is configured.
     Metric(Option<Metric>),
     /// Whether to receive real-time packets whose deadline passed while they waited
     /// to be received: because the node had no time to run, or this application did
     /// not receive for longer than any deadline, 255 ms. Default: no, they are
-    /// dropped. Set it before the application falls behind. A node before 0.2 refuses
-    /// it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and drops
-    /// nothing for being late.
+    /// dropped. Set it before the application falls behind.
     Late(bool),
     /// Whether best-effort and reliable packets wait for room rather than be dropped, when they
     /// come faster than the link on which they leave the node takes them. Then
@@ -198,9 +196,7 @@ pub enum SocketOption {
     /// one takes all best effort at once; reliable packets wait for their window, too. Nothing else waits: not real-time packets, though what is sent by
     /// this socket behind a packet that waits is behind it (use one for each service);
     /// not for an application that doesn't read; not on the links behind the first. A
-    /// packet that has no way is dropped as ever. Default: no. A node before 0.2
-    /// refuses it, once, as [`Refusal::Malformed`](crate::Refusal::Malformed), and
-    /// drops.
+    /// packet that has no way is dropped as ever. Default: no.
     Wait(bool),
     /// Whether [`DatagramSocket::recv_from`] returns
     /// [`WouldBlock`](Error::WouldBlock) rather than wait, and with
@@ -241,8 +237,6 @@ pub struct ConnectionStatus {
     pub reconnects: u32,
     /// What carries packets; `None` without a connection.
     pub transport: Option<Transport>,
-    /// Whether the node tells each change of a [`Status`]. One before 0.2 doesn't.
-    pub tells_changes: bool,
 }
 
 /// What the node says of a destination that the socket sends to: each change
@@ -250,9 +244,7 @@ pub struct ConnectionStatus {
 /// reachable, as far as is known.
 ///
 /// A node says it of the 256 destinations in trouble that it knows of for a
-/// socket. When the connection to it was lost and is back, it begins anew. A node
-/// before 0.2 knows no changes: it says [`Unreachable::NoRoute`], and of its own
-/// ports [`Unreachable::NoPort`], once for each packet, and never `Reachable`.
+/// socket. When the connection to it was lost and is back, it begins anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// Packets from this socket don't get there, from now on.

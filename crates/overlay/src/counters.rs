@@ -72,15 +72,13 @@ pub enum Drop {
     /// A packet of a new flow to a node whose trunk is over its share, where such flows
     /// are refused.
     OverShare,
-    /// A reliable packet to a neighbour whose version has no reliable links.
-    OldNeighbour,
     /// A reliable packet so far ahead of what is missing that its neighbour may not send it.
     BeyondWindow,
 }
 
 impl Drop {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 31] = [
+    pub const ALL: [Drop; 30] = [
         Drop::Malformed,
         Drop::UnknownReceiver,
         Drop::WrongSource,
@@ -110,7 +108,6 @@ impl Drop {
         Drop::ControlFull,
         Drop::TrunkUnknown,
         Drop::OverShare,
-        Drop::OldNeighbour,
         Drop::BeyondWindow,
     ];
 
@@ -146,7 +143,6 @@ impl Drop {
             Drop::ControlFull => "control_full",
             Drop::TrunkUnknown => "trunk_unknown",
             Drop::OverShare => "over_share",
-            Drop::OldNeighbour => "old_neighbour",
             Drop::BeyondWindow => "beyond_window",
         }
     }

@@ -21,7 +21,7 @@ pub trait Application: Any {
     /// Called at the time scheduled by [`Io::wake_at`].
     fn wake(&mut self, _io: &mut Io<'_>) {}
 
-    /// Handles a message from the node: a packet, or a refusal.
+    /// Handles a message from the node: a packet, a refusal, or a status.
     fn receive(&mut self, message: &ToClient<'_>, io: &mut Io<'_>);
 
     /// Whether the application accepts another message now. If not, the node learns that it doesn't

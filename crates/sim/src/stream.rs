@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset};
-use trunkline_overlay::session::wire::{RELIABLE_SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
 /// Maximum number of bytes that a reader's node may hand over before the reader grants credit
@@ -253,7 +253,7 @@ impl Application for StreamSink {
         let ToClient::Stream(notice) = message else { return };
         match notice {
             Notice::Incoming { token, .. } => {
-                let (version, token) = (RELIABLE_SESSION_VERSION, *token);
+                let (version, token) = (SESSION_VERSION, *token);
                 (self.read, self.wrong, self.streams) = (0, 0, self.streams + 1);
                 self.buffer.clear();
                 io.send(&ToNode::Stream(Request::Accept { version, token, credit: CREDIT }));

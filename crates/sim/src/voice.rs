@@ -77,7 +77,7 @@ impl VoiceSource {
         self.sent
     }
 
-    /// Number of packets that the node refused.
+    /// Number of packets that the node refused, not counting those without a route.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (at, _) = call::attachment(Some(&args.socket), None)?;
     let stream = match (args.to, args.listen) {
         (Some(To(to)), _) => StreamSocket::connect(at, to).map_err(|why| match why {
-            ClientError::Reset(_) | ClientError::NotReliable => Error::Refused { to, why },
+            ClientError::Reset(_) => Error::Refused { to, why },
             why => Error::Client(why),
         })?,
         (None, port) => {
@@ -196,7 +196,7 @@ fn accept(listener: &StreamListener) -> Result<StreamSocket, Error> {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
             // The listener takes its port again by itself.
-            Err(error @ (ClientError::Io { .. } | ClientError::NotReliable)) => {
+            Err(error @ (ClientError::Io { .. } | ClientError::Version)) => {
                 return Err(Error::Client(error));
             }
             Err(error) => {

@@ -16,7 +16,6 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::NoAddress { .. } => Errno::ENOENT,
         Error::NoAnswer { .. } => Errno::ETIMEDOUT,
         Error::Version => Errno::EPROTONOSUPPORT,
-        Error::NotReliable => Errno::EOPNOTSUPP,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
         Error::NoFreePort => Errno::EADDRNOTAVAIL,
         Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
@@ -41,7 +40,6 @@ pub(super) fn errno(error: Error) -> Errno {
             Reset::Unknown | Reset::Aborted => Errno::ECONNRESET,
             Reset::Closed => Errno::EPIPE,
             Reset::NoRoute => Errno::EHOSTUNREACH,
-            Reset::OldNeighbour => Errno::EOPNOTSUPP,
             Reset::NoRoom => Errno::ENOBUFS,
             Reset::Protocol | Reset::Misuse => Errno::EPROTO,
         },
@@ -95,8 +93,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     ),
     (
         Errno::EOPNOTSUPP,
-        c"the node, or the next on the way, is too old for reliable packets and streams: update \
-              it; or the call is not for this kind of socket",
+        c"the call is not for this kind of socket: datagrams and streams have calls of their own",
     ),
     (
         Errno::EPIPE,

@@ -45,10 +45,9 @@ const NONBLOCK: c_int = 3;
 const RCVTIMEO_MS: c_int = 4;
 const MAX_PAYLOAD: c_int = 5;
 const METRIC: c_int = 6;
-const STATUS: c_int = 7;
-const LATE: c_int = 8;
-const WAIT: c_int = 9;
-const MESSAGES: c_int = 10;
+const LATE: c_int = 7;
+const WAIT: c_int = 8;
+const MESSAGES: c_int = 9;
 
 /// `struct tl_status`.
 #[derive(Clone, Copy)]
@@ -194,8 +193,6 @@ unsafe extern "C" fn tl_socket(attachment: *const c_char) -> c_int {
         // SAFETY: null or a string, by contract.
         let at = unsafe { attachment_at(attachment) }?;
         let socket = DatagramSocket::unbound(at).map_err(errno)?;
-        // Older programs don't know them.
-        socket.lock().statuses = false;
         Ok(register(socket.as_raw_fd(), Handle::Datagram(Arc::new(socket))))
     })
 }
@@ -309,15 +306,6 @@ unsafe extern "C" fn tl_setsockopt(
             DEADLINE_MS => SocketOption::Deadline(ms()?),
             LATE => SocketOption::Late(value != 0),
             WAIT => SocketOption::Wait(value != 0),
-            STATUS => {
-                let mut connection = socket.lock();
-                // What was said at the bind counts for its life.
-                if !(0..=1).contains(&value) || connection.local.port != 0 {
-                    return Err(Errno::EINVAL);
-                }
-                connection.statuses = value != 0;
-                return Ok(0);
-            }
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -336,7 +324,6 @@ fn option_of(socket: &DatagramSocket, option: c_int) -> Result<c_int, Errno> {
         LATE => connection.late.into(),
         WAIT => connection.wait.into(),
         NONBLOCK => connection.nonblocking.into(),
-        STATUS => connection.statuses.into(),
         RCVTIMEO_MS => timeout_ms(connection.read_timeout),
         MAX_PAYLOAD => c_int::try_from(connection.max_payload).unwrap_or(c_int::MAX),
         _ => return Err(Errno::ENOPROTOOPT),
@@ -460,7 +447,6 @@ mod tests {
             (Error::Reset(Reset::Full), Errno::EBUSY),
             (Error::Reset(Reset::Stalled), Errno::ETIMEDOUT),
             (Error::Reset(Reset::Unknown), Errno::ECONNRESET),
-            (Error::Reset(Reset::OldNeighbour), Errno::EOPNOTSUPP),
             (Error::Reset(Reset::NoRoom), Errno::ENOBUFS),
             (Error::Reset(Reset::Misuse), Errno::EPROTO),
             (Error::MessageTooLong { len: 2, max: 1 }, Errno::EMSGSIZE),

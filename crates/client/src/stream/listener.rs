@@ -72,8 +72,7 @@ impl StreamListener {
     ///
     /// # Errors
     ///
-    /// [`NotReliable`](Error::NotReliable) if the node is of a release without streams; else
-    /// those of [`DatagramSocket::bind`](crate::DatagramSocket::bind).
+    /// Those of [`DatagramSocket::bind`](crate::DatagramSocket::bind).
     pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<StreamListener, Error> {
         StreamListener::with_backlog(at, port, BACKLOG)
     }
@@ -129,7 +128,7 @@ impl StreamListener {
     ///
     /// The listener can be used after any of them. [`WouldBlock`](Error::WouldBlock) if it is
     /// nonblocking or the timeout has passed; [`PortInUse`](Error::PortInUse),
-    /// [`NotReliable`](Error::NotReliable), [`NoFreePort`](Error::NoFreePort) or
+    /// [`Version`](Error::Version), [`NoFreePort`](Error::NoFreePort) or
     /// [`Refused`](Error::Refused) if it can't reconnect to the node, each once until the reason
     /// changes; [`Refused`](Error::Refused) with [`Full`](Refusal::Full), too, while the node has no
     /// place for the stream's session: the stream waits, so try again in a while; [`Protocol`](Error::Protocol) if the node broke the session protocol, after which
@@ -324,9 +323,7 @@ impl Port {
                     Ok(ToClient::Stream(Notice::Incoming { token, .. })) => return Ok(token),
                     // A packet to the port from before it listened.
                     Ok(ToClient::Received { .. }) => continue,
-                    Ok(ToClient::Error { refusal, node, port }) => {
-                        Error::refused(refusal, node, port)
-                    }
+                    Ok(ToClient::Error { refusal, port, .. }) => Error::refused(refusal, port),
                     Ok(_) => Error::Protocol(out_of_place()),
                     Err(error) => Error::Protocol(error),
                 },
@@ -356,7 +353,7 @@ impl Port {
                 let refusal = match &error {
                     Error::PortInUse { .. } => Refusal::PortInUse,
                     Error::NoFreePort => Refusal::NoFreePort,
-                    Error::NotReliable => Refusal::Version,
+                    Error::Version => Refusal::Version,
                     Error::Refused(refusal) => *refusal,
                     Error::Protocol(_) => return Err(error),
                     // The node is away.

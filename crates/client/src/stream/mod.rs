@@ -147,7 +147,6 @@ impl StreamSocket {
     /// # Errors
     ///
     /// [`Reset`](Error::Reset) with the reason, if the stream could not be opened;
-    /// [`NotReliable`](Error::NotReliable) if the node is of a release without streams;
     /// else those of [`DatagramSocket::bind`](crate::DatagramSocket::bind).
     pub fn connect(at: impl Into<Attachment>, to: Address) -> Result<StreamSocket, Error> {
         ConnectOptions::new().connect(at, to)

@@ -262,11 +262,8 @@ fn hear(carrier: &mut dyn Carrier) -> Result<Option<Answer>, Heard> {
                 credit,
             }),
             Ok(ToClient::Stream(Notice::Reset(why))) => Answer::Reset(why),
-            Ok(ToClient::Error { refusal: Refusal::Version, .. }) => {
-                return Err(Heard::Refused(Error::NotReliable));
-            }
-            Ok(ToClient::Error { refusal, node, port }) => {
-                return Err(Heard::Refused(Error::refused(refusal, node, port)));
+            Ok(ToClient::Error { refusal, port, .. }) => {
+                return Err(Heard::Refused(Error::refused(refusal, port)));
             }
             Ok(_) => return Err(Heard::Refused(Error::Protocol(out_of_place()))),
             Err(error) => return Err(Heard::Refused(Error::Protocol(error))),

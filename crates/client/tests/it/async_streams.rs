@@ -162,7 +162,7 @@ async fn connect_says_why_not() {
         session.read();
         (node, session)
     });
-    assert!(matches!(connect().await, Err(Error::NotReliable)));
+    assert!(matches!(connect().await, Err(Error::Version)));
     assert!(matches!(connect().await, Err(Error::Reset(Reset::NotListening))));
     let options = ConnectOptions::new().port(9).timeout(Duration::from_millis(50));
     let error = options.connect_async(path.as_ref(), FAR).await.unwrap_err();

@@ -108,7 +108,7 @@ fn connect_says_why_not() {
         assert_eq!(ToNode::parse(&session.read()), Ok(bind));
         session.say(&refusal(Refusal::Version, 0, 0));
     };
-    assert!(matches!(not_opened(version), Error::NotReliable));
+    assert!(matches!(not_opened(version), Error::Version));
     let taken = |session: &mut Session| session.say(&refusal(Refusal::PortInUse, 0, 9));
     assert!(matches!(not_opened(taken), Error::PortInUse { port: 9 }));
     assert!(matches!(not_opened(|_| {}), Error::NoAnswer { .. }));

@@ -12,9 +12,11 @@ use trunkline_client::{
     Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Unreachable,
     WireError,
 };
-use trunkline_overlay::session::wire::{
-    FIRST_SESSION_VERSION, MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode,
-};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, ToClient, ToNode};
+
+fn unreachable(why: Unreachable) -> ToClient<'static> {
+    ToClient::Unreachable { node: FAR.node, port: FAR.port, why }
+}
 
 fn node() -> (SocketPath, FakeNode) {
     let path = SocketPath::new();
@@ -91,60 +93,6 @@ fn bind_says_why_not() {
     assert!((2..4).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
-#[test]
-fn a_node_of_the_first_version_is_as_good() {
-    let (path, node) = node();
-    let (socket, mut session) = thread::scope(|scope| {
-        let socket = scope.spawn(|| DatagramSocket::bind(path.as_ref(), 5));
-        let mut session = node.accept();
-        for version in (FIRST_SESSION_VERSION..=SESSION_VERSION).rev() {
-            let bind = ToNode::Bind { version, port: 5 };
-            assert_eq!(ToNode::parse(&session.read()), Ok(bind));
-            match version {
-                FIRST_SESSION_VERSION => session.say(&bound(5)),
-                _ => session.say(&refusal(Refusal::Version, 0, 5)),
-            }
-        }
-        (socket.join().unwrap().unwrap(), session)
-    });
-    assert!(!socket.status().tells_changes);
-    socket.send_to(&[2], FAR).unwrap();
-    assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
-    // After a restart the node may be a newer one.
-    drop(session);
-    until("the loss is noticed", || socket.send_to(&[1], FAR).is_err());
-    let mut session = thread::scope(|scope| {
-        let news = scope.spawn(|| socket.recv_from(&mut [0; 9]));
-        let session = node.accept_and_bind(5);
-        assert!(matches!(news.join().unwrap(), Err(Error::Reconnected)));
-        session
-    });
-    assert!(socket.status().tells_changes);
-    session.say(&ToClient::Reachable { node: FAR.node, port: FAR.port });
-    let news = socket.recv_from(&mut [0; 9]);
-    assert!(matches!(news, Err(Error::Status(Status::Reachable { to: FAR }))), "{news:?}");
-}
-
-/// One that doesn't know what it is to wait says so once, and is asked no more.
-#[test]
-fn a_node_that_cannot_hold_back_is_as_good() {
-    let (path, node) = node();
-    let (socket, mut session) = attach(&node, &path, 5);
-    socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
-    socket.set_option(SocketOption::Wait(true)).unwrap();
-    assert_eq!(ToNode::parse(&session.read()), Ok(ToNode::Wait(true)));
-    session.say(&refusal(Refusal::Malformed, 0, 0));
-    let refused = socket.recv_from(&mut []);
-    assert!(matches!(refused, Err(Error::Refused(Refusal::Malformed))), "{refused:?}");
-    thread::scope(|scope| {
-        let again = scope.spawn(|| socket.recv_from(&mut []));
-        let mut session = node.accept_and_bind(5);
-        assert!(matches!(again.join().unwrap(), Err(Error::Reconnected)));
-        socket.send_to(b"x", FAR).unwrap();
-        assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: b"x", .. })));
-    });
-}
-
 /// Who waits for room is told of the end of its connection, and waits for none.
 #[test]
 fn who_waits_for_room_learns_that_the_node_is_away() {
@@ -168,13 +116,13 @@ fn who_waits_for_room_learns_that_the_node_is_away() {
 }
 
 #[test]
-fn a_refused_packet_is_reported_once() {
+fn what_becomes_of_a_packet_is_reported_once() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
     socket.set_option(SocketOption::Nonblocking(true)).unwrap();
     let mut buf = [0; 200];
 
-    session.say(&refusal(Refusal::NoRoute, 7, 70));
+    session.say(&unreachable(Unreachable::NoRoute));
     let said = |result, why| match result {
         Err(Error::Status(status)) => assert_eq!(status, Status::Unreachable { to: FAR, why }),
         other => panic!("{other:?}"),
@@ -182,7 +130,7 @@ fn a_refused_packet_is_reported_once() {
     said(socket.recv_from(&mut buf).map(drop), Unreachable::NoRoute);
     assert!(matches!(socket.recv_from(&mut buf), Err(Error::WouldBlock)));
 
-    session.say(&refusal(Refusal::NoPort, 7, 70));
+    session.say(&unreachable(Unreachable::NoPort));
     said(socket.send_to(&[1], FAR), Unreachable::NoPort);
     socket.send_to(&[2], FAR).unwrap();
     assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));

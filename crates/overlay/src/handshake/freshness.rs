@@ -37,7 +37,6 @@ use super::receive::Opened;
 use super::stats::Refusal;
 use crate::identity::{DhKey, MacKey};
 use crate::wire::Incarnation;
-use crate::wire::version::CHALLENGE;
 use core::net::SocketAddr;
 use core::time::Duration;
 use rand::RngExt;
@@ -129,7 +128,7 @@ impl Latest {
 }
 
 impl Handshakes {
-    /// Asks who sent an initiation for `nonce`, if it knows what that is.
+    /// Asks who sent an initiation for `nonce`.
     pub(super) fn challenge(
         &mut self,
         now: Time,
@@ -137,8 +136,7 @@ impl Handshakes {
         nonce: &[u8; NONCE],
     ) -> Result<(), Refusal> {
         let Opened { mut handshake, key, payload, from, .. } = opened;
-        let known = self.offer.newest.min(payload.newest) >= CHALLENGE;
-        if known && self.answers.admit(now, 1) {
+        if self.answers.admit(now, 1) {
             let noise = handshake.write(&Challenge::payload(nonce)).map_err(|_| Refusal::Forged)?;
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));

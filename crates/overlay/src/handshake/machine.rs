@@ -9,7 +9,7 @@ use super::stats::{HandshakeStats, Refusal};
 use crate::identity::noise::{NEIGHBOURS, Static};
 use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
-use crate::wire::version::{CURRENT, OLDEST};
+use crate::wire::version::VersionRange;
 use crate::wire::{Incarnation, NodeId, ReceiverIndex, SessionKeys};
 use core::fmt;
 use core::net::SocketAddr;
@@ -33,20 +33,12 @@ const MAX_EVENTS: usize = 1 << 12;
 pub(super) const MAX_SEEN: usize = 1 << 12;
 
 /// What a node offers its neighbours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offer {
-    /// The oldest protocol version it speaks.
-    pub oldest: u8,
-    /// The newest. Two nodes use the older of their newest.
-    pub newest: u8,
+    /// The protocol versions it speaks.
+    pub versions: VersionRange,
     /// What it can do beyond that, as bits.
     pub capabilities: u32,
-}
-
-impl Default for Offer {
-    fn default() -> Offer {
-        Offer { oldest: OLDEST, newest: CURRENT, capabilities: 0 }
-    }
 }
 
 /// What others may make a node do. A handshake computes for about 0.3 ms.
@@ -421,17 +413,6 @@ impl Handshakes {
         }
     }
 
-    /// Begins a handshake at an address where the neighbour may be: if it is
-    /// answered, [`Event::Established`] has that address.
-    pub fn probe(&mut self, link: LinkId, address: SocketAddr, now: Time) {
-        let Some(neighbour) = self.neighbours.get(&link) else { return };
-        if let Some((key, mac)) = neighbour.key.zip(neighbour.mac.clone())
-            && !self.revoked.contains(&key)
-        {
-            self.initiate(link, address, now, &key, &mac);
-        }
-    }
-
     /// What it shows.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
@@ -526,7 +507,7 @@ impl Handshakes {
             return;
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
-        if !neighbour.pay(to, bytes.len()) {
+        if !neighbour.pay(bytes.len()) {
             // Nothing more may go there unless something comes from there first.
             neighbour.try_at = Time::NEVER;
             self.by_index.remove(&index);
@@ -534,8 +515,7 @@ impl Handshakes {
         }
         let echo = Some(echo_of(&bytes));
         let challenged = nonce.is_some();
-        let probe = neighbour.address != Some(to);
-        neighbour.attempt = Some(Attempt { handshake, index, to, probe, sent, echo, challenged });
+        neighbour.attempt = Some(Attempt { handshake, index, to, sent, echo, challenged });
         self.stats.initiations += 1;
         self.push(Event::Send { to, bytes });
     }
@@ -549,10 +529,9 @@ impl Handshakes {
         nonce: Option<[u8; NONCE]>,
     ) -> Option<Vec<u8>> {
         let Neighbour { peer, incarnation, .. } = self.neighbours.get(&link)?;
-        let Offer { oldest, newest, capabilities } = self.offer;
+        let Offer { versions, capabilities } = self.offer;
         let payload = Payload {
-            oldest,
-            newest,
+            versions,
             index,
             node: self.node,
             incarnation: *incarnation,

@@ -18,6 +18,7 @@ use super::freshness::NONCE;
 use crate::identity::mac::MAC;
 use crate::identity::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
 use crate::identity::{Certificate, MAX_CERTIFICATE, MacKey};
+use crate::wire::version::VersionRange;
 use crate::wire::{Incarnation, Kind, MAX_HANDSHAKE, NodeId, ReceiverIndex, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
@@ -160,8 +161,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// In place of the second message: "show that this is no copy". Part of
-/// protocol version 3 ([`CHALLENGE`](crate::wire::version::CHALLENGE)).
+/// In place of the second message: "show that this is no copy".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Challenge<'a> {
     /// Which of the initiator's handshakes it ends.
@@ -251,10 +251,8 @@ fn counted<'a>(r: &mut Reader<'a>, max: usize, what: &'static str) -> Result<&'a
 /// append is passed over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload {
-    /// The oldest protocol version that the sender speaks…
-    pub oldest: u8,
-    /// …and the newest.
-    pub newest: u8,
+    /// The protocol versions that the sender speaks.
+    pub versions: VersionRange,
     /// What envelopes to the sender are to carry.
     pub index: ReceiverIndex,
     /// The sender.
@@ -291,8 +289,8 @@ impl Payload {
     }
 
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
-        w.u8(self.oldest)?;
-        w.u8(self.newest)?;
+        w.u8(self.versions.oldest)?;
+        w.u8(self.versions.newest)?;
         w.u24(self.index.get())?;
         w.u32(self.node.0)?;
         w.u64(self.incarnation.0)?;
@@ -315,7 +313,8 @@ impl Payload {
     /// Reads what a peer said of itself.
     pub fn parse(bytes: &[u8]) -> Result<Payload, WireError> {
         let mut r = Reader::new(bytes);
-        let (oldest, newest, index) = (r.u8()?, r.u8()?, ReceiverIndex::new(r.u24()?));
+        let versions = VersionRange { oldest: r.u8()?, newest: r.u8()? };
+        let index = ReceiverIndex::new(r.u24()?);
         let (node, incarnation, sent) = (NodeId(r.u32()?), Incarnation(r.u64()?), r.u64()?);
         let (capabilities, mtu) = (r.u32()?, r.u16()?);
         let len = usize::from(r.u8()?);
@@ -332,7 +331,7 @@ impl Payload {
                 Certificate::parse(bytes).map_err(|_| WireError::OutOfRange("a certificate"))?,
             ),
         };
-        // Nothing follows in older versions.
+        // Only what answers a challenge says more.
         let nonce = match r.u8() {
             Ok(len) if usize::from(len) == NONCE => Some(r.array()?),
             Ok(len) => {
@@ -342,8 +341,7 @@ impl Payload {
             Err(Short) => None,
         };
         Ok(Payload {
-            oldest,
-            newest,
+            versions,
             index,
             node,
             incarnation,
@@ -379,8 +377,7 @@ mod tests {
             any::<Option<[u8; NONCE]>>(),
         )
             .prop_map(|(a, b, nonce)| Payload {
-                oldest: a.0,
-                newest: a.1,
+                versions: VersionRange { oldest: a.0, newest: a.1 },
                 index: ReceiverIndex::new(a.2),
                 node: NodeId(a.3),
                 incarnation: Incarnation(a.4),

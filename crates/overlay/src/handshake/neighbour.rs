@@ -30,8 +30,6 @@ pub(super) struct Attempt {
     pub index: ReceiverIndex,
     /// Where it began.
     pub to: SocketAddr,
-    /// Whether only to see if the neighbour is there.
-    pub probe: bool,
     /// What we said in it.
     pub sent: u64,
     /// By what an answer may name it, once.
@@ -175,12 +173,10 @@ impl Neighbour {
         self.try_at = now + wait.mul_f64(1.0 - jitter / 4.0);
     }
 
-    /// `bytes` are to go to `to`: whether they may. An address that was only heard
-    /// of is sent at most [`FACTOR`] times what came from there.
-    pub fn pay(&mut self, to: SocketAddr, bytes: usize) -> bool {
-        let Some(credit) = self.credit.as_mut().filter(|_| self.address == Some(to)) else {
-            return true;
-        };
+    /// Whether `bytes` may go to the neighbour's address. One that was only heard of
+    /// is sent at most [`FACTOR`] times what came from there.
+    pub fn pay(&mut self, bytes: usize) -> bool {
+        let Some(credit) = &mut self.credit else { return true };
         let left = credit.checked_sub(bytes);
         *credit = left.unwrap_or(*credit);
         left.is_some()

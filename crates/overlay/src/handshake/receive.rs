@@ -276,8 +276,7 @@ impl Handshakes {
             }
             neighbour.learn(certificate);
         }
-        let tries = neighbour.attempt.as_ref().is_some_and(|attempt| !attempt.probe);
-        let waiting = tries && neighbour.trying_for(now) < PRECEDENCE;
+        let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
         if let Some(name) = other {
             let (node, from) = (opened.payload.node, opened.from);
             self.push(Event::OtherKey { node, name, from });
@@ -342,7 +341,7 @@ impl Handshakes {
         self.stats.responses += 1;
         self.push(Event::Send { to: from, bytes });
         // Only now: the other end shall learn why, too.
-        let Some(version) = self.offer.agree(&payload) else {
+        let Some(version) = self.offer.versions.common(payload.versions) else {
             self.by_index.remove(&index);
             return Err(Refusal::Version);
         };
@@ -447,7 +446,7 @@ impl Handshakes {
             certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.learn(certificate);
         }
-        let version = self.offer.agree(&payload).ok_or(Refusal::Version)?;
+        let version = self.offer.versions.common(payload.versions).ok_or(Refusal::Version)?;
         Ok((payload, version))
     }
 
@@ -482,14 +481,6 @@ impl Handshakes {
         let established =
             Established { link, address, keys, version, capabilities, mtu, key, certificate };
         self.push(Event::Established(Box::new(established)));
-    }
-}
-
-impl super::machine::Offer {
-    /// The version that this end and the sender of `payload` speak.
-    fn agree(&self, payload: &Payload) -> Option<u8> {
-        let version = self.newest.min(payload.newest);
-        (version >= self.oldest.max(payload.oldest)).then_some(version)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity::{Certificate, Identity, MacKey, Trust};
 use crate::link::LinkId;
-use crate::wire::version::{CHALLENGE, CURRENT};
+use crate::wire::version::{CURRENT, VersionRange};
 use crate::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Opened, Role, Seal, Sealed};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -436,7 +436,10 @@ fn a_neighbour_that_moves_is_followed() {
 
 #[test]
 fn neighbouring_versions_speak_the_older_one() {
-    let offer = |oldest, newest, capabilities| Offer { oldest, newest, capabilities };
+    let offer = |oldest, newest, capabilities| {
+        let versions = VersionRange { oldest, newest };
+        Offer { versions, capabilities }
+    };
     let of = |n: u8, offer| Config { offer, ..config(n) };
     let mut a = End::new(1, of(1, offer(4, 5, 0b110)), Some(peer(2, true, true)));
     let mut b = End::new(2, of(2, offer(3, 4, 0b1011)), Some(peer(1, true, false)));

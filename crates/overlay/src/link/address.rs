@@ -22,12 +22,10 @@
 //! more than three bytes for each of his, and a neighbour that moves right after is
 //! followed as soon as ever.
 //!
-//! How an address is asked depends on what the other end speaks: protocol version
-//! 3 has [`PathFrame`]. In versions 1 and 2 control begins a handshake there
-//! ([`Place::Unproven`]), whose answer only one who has received it can give;
-//! nothing asks the old address. A link that is not sealed is sent a hello there
-//! and nowhere else, and its time must come back: that can be guessed, but on such
-//! a link anybody can say anything.
+//! On a sealed link an address is asked by a [`PathFrame`]. On one that is not, a
+//! hello is sent there and nowhere else, and its time must come back: that can be
+//! guessed, but on such a link anybody can say anything. Nothing asks its old
+//! address.
 //!
 //! A first address needs no such thing on a sealed link: the neighbour has shown
 //! it by using the session whose response was sent there, or by answering the
@@ -36,7 +34,6 @@
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
 use crate::arena::TxArena;
 use crate::counters::Drop;
-use crate::wire::version::PATH_CHALLENGE;
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -60,11 +57,8 @@ const FORGET: Duration = Duration::from_secs(30);
 const REMEMBERED: usize = 8;
 /// Between two challenges of one candidate…
 const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
-/// …and between two handshakes, of which the other end answers two a second, or
-/// hellos, of which the last alone can come back.
+/// …and between two hellos, of which the last alone can come back.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// What a handshake's first message may cost at most, headers included.
-const HANDSHAKE: usize = crate::wire::MAX_HANDSHAKE + SMALLEST_HEADERS;
 /// For how long a candidate is remembered that is silent.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How much longer than a candidate's the present address's answer may take: three
@@ -72,15 +66,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_millis(300);
 /// …and the round trip, up to this.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
-
-/// Something that control should know of where a neighbour is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    /// It is there now.
-    Moved(SocketAddr),
-    /// It may be there: a handshake would tell.
-    Unproven(SocketAddr),
-}
 
 /// What is known of a neighbour's addresses but the present one.
 #[derive(Debug, Default)]
@@ -250,27 +235,16 @@ impl Link {
     }
 
     /// Takes the next step with a candidate, if there is one; call after
-    /// envelopes and in time. What control should know.
-    pub(crate) fn seek(&mut self, now: Time, entropy: &mut ChaCha20Rng) -> Option<Place> {
+    /// envelopes and in time. The neighbour's new address, once, when it has moved.
+    pub(crate) fn seek(&mut self, now: Time, entropy: &mut ChaCha20Rng) -> Option<SocketAddr> {
         if self.place.candidate.is_some() {
             self.ask_candidate(now, entropy);
         }
-        if core::mem::take(&mut self.place.moved) {
-            return self.address.map(Place::Moved);
-        }
-        let candidate = self.place.candidate.as_ref().filter(|c| c.due)?;
-        let (sealed, address) = (self.is_sealed(), candidate.address);
-        if !sealed || self.version >= PATH_CHALLENGE {
-            return None;
-        }
-        let candidate = self.place.candidate.as_mut()?;
-        candidate.due = false;
-        Some(Place::Unproven(address))
+        self.address.filter(|_| core::mem::take(&mut self.place.moved))
     }
 
     fn ask_candidate(&mut self, now: Time, entropy: &mut ChaCha20Rng) {
-        let frames = self.is_sealed() && self.version >= PATH_CHALLENGE;
-        let shakes = self.is_sealed() && !frames;
+        let frames = self.is_sealed();
         let round_trip = self.monitor.rtt().get().unwrap_or_default();
         let wait = match self.address {
             Some(_) => WAIT + round_trip.min(LONGEST_ROUND_TRIP),
@@ -288,8 +262,7 @@ impl Link {
         // Who has answered is asked no more, but for the sake of the old address.
         let open = candidate.proven.is_none() || frames;
         let news = open && candidate.asked.is_none_or(|asked| now >= asked + again);
-        // A handshake is paid for here, frames and hellos when they are sent.
-        if !candidate.due && news && (!shakes || candidate.pay(HANDSHAKE - SMALLEST_HEADERS)) {
+        if !candidate.due && news {
             (candidate.due, candidate.asked) = (true, Some(now));
             if frames {
                 candidate.nonces.get_or_insert_with(|| [entropy.random(), entropy.random()]);
@@ -299,7 +272,7 @@ impl Link {
 
     /// Takes a frame about addresses, of the envelope that was opened last.
     pub(crate) fn on_path(&mut self, now: Time, frame: PathFrame) -> Result<(), Drop> {
-        if !self.is_sealed() || self.version < PATH_CHALLENGE {
+        if !self.is_sealed() {
             return Err(Drop::Malformed);
         }
         match frame {

@@ -2,13 +2,12 @@
 //! where a crash takes it [`dead_after`](crate::monitor::Liveness::dead_after).
 //! It is sealed, so nobody else can say it, and for a session that ended it
 //! says nothing. On a link that is not sealed there is none: anybody could say
-//! it, and without a handshake neither end knows what the other speaks.
+//! it.
 
 use super::Link;
 use super::service::LinkService;
 use crate::arena::TxArena;
 use crate::counters::Drop;
-use crate::wire::version::GOODBYE;
 use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -53,12 +52,11 @@ impl State {
 }
 
 impl Link {
-    /// Says goodbye from `now` on, in place of hello, if the neighbour knows
-    /// what that is. Until the time returned, copies are sent and packets come
-    /// that the neighbour had sent before it knew.
+    /// Says goodbye from `now` on, in place of hello, if the link has a session.
+    /// Until the time returned, copies are sent and packets come that the
+    /// neighbour had sent before it knew.
     pub(crate) fn leave(&mut self, now: Time) -> Option<Time> {
-        let knows = self.is_sealed() && self.seal.ready() && self.version >= GOODBYE;
-        if !knows || self.address.is_none() {
+        if !self.is_sealed() || !self.seal.ready() || self.address.is_none() {
             return None;
         }
         let round_trip = self.monitor.rtt().get().unwrap_or_default();
@@ -97,10 +95,9 @@ impl Link {
     }
 
     /// Takes the neighbour's goodbye, in the envelope that was opened last; true
-    /// if it has taken the link down. One on a link whose neighbour does not
-    /// have it in its version is malformed.
+    /// if it has taken the link down. On a link that is not sealed it is malformed.
     pub(crate) fn on_goodbye(&mut self, at: Time) -> Result<bool, Drop> {
-        if !self.is_sealed() || self.version < GOODBYE {
+        if !self.is_sealed() {
             return Err(Drop::Malformed);
         }
         if !self.monitor.is_up() || !self.goodbye.pacer.admit(at, 1) {
@@ -125,7 +122,7 @@ impl Link {
 mod tests {
     use super::super::{Config, LinkStats, Session};
     use super::*;
-    use crate::wire::version::{CURRENT, OLDEST};
+    use crate::wire::version::CURRENT;
     use crate::wire::{Frame, Frames, Incarnation, NodeId, ReceiverIndex, Role, SessionKeys};
     use zeroize::Zeroizing;
 
@@ -137,15 +134,15 @@ mod tests {
         SocketAddr::from(([192, 0, 2, n], 7_000))
     }
 
-    fn end(own: u8, version: u8, start: u64) -> Link {
+    fn end(own: u8, start: u64) -> Link {
         let seal = Seal::Aead(Box::default());
         let mut link = Link::new(seal, Config::new(NodeId(u32::from(3 - own))), Time::ZERO);
-        install(&mut link, own, version, start);
+        install(&mut link, own, start);
         link
     }
 
     /// A session with the other end's `start`, whose keys are of that start.
-    fn install(link: &mut Link, own: u8, version: u8, start: u64) {
+    fn install(link: &mut Link, own: u8, start: u64) {
         let key = |n: u8| Zeroizing::new([n + 10 * start as u8; 32]);
         let index = |n: u8| ReceiverIndex::new(u32::from(n) + 10 * start as u32);
         let keys = SessionKeys {
@@ -156,7 +153,7 @@ mod tests {
             role: Role::Initiator,
             peer: Incarnation(start),
         };
-        let session = Session { keys, address: address(3 - own), mtu: 1_280, version };
+        let session = Session { keys, address: address(3 - own), mtu: 1_280, version: CURRENT };
         link.install(Time::ZERO, session);
     }
 
@@ -192,8 +189,8 @@ mod tests {
         }
     }
 
-    fn pair(version: u8) -> (Link, Link) {
-        let (mut a, mut b) = (end(1, version, 1), end(2, version, 1));
+    fn pair() -> (Link, Link) {
+        let (mut a, mut b) = (end(1, 1), end(2, 1));
         greet(0, &mut a, &mut b);
         assert!(a.monitor.is_up() && b.monitor.is_up());
         (a, b)
@@ -205,7 +202,7 @@ mod tests {
 
     #[test]
     fn one_goodbye_of_many_takes_the_link_down_and_no_hello_follows() {
-        let (mut a, mut b) = pair(CURRENT);
+        let (mut a, mut b) = pair();
         let until = a.leave(ms(1_000)).unwrap();
         assert_eq!(until, ms(1_020), "a round trip of nothing");
         let mut said = Vec::new();
@@ -226,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_hello_that_a_goodbye_overtook_brings_nothing_back() {
-        let (mut a, mut b) = pair(CURRENT);
+        let (mut a, mut b) = pair();
         let late: Vec<_> = (500..1_000).flat_map(|t| sent(ms(t), &mut a)).collect();
         assert!(late.len() >= 2);
         a.leave(ms(1_000)).unwrap();
@@ -240,7 +237,7 @@ mod tests {
     /// ever, and the next goodbye counts for nothing until it would be rare.
     #[test]
     fn a_link_flaps_no_faster_than_goodbyes_count() {
-        let (mut a, mut b) = pair(CURRENT);
+        let (mut a, mut b) = pair();
         let mut taken = Vec::new();
         for t in (1_000..32_000).step_by(500) {
             a.leave(ms(t)).unwrap();
@@ -259,29 +256,18 @@ mod tests {
 
     #[test]
     fn who_has_started_anew_is_greeted_whatever_it_counted_before() {
-        let (mut a, mut b) = pair(CURRENT);
+        let (mut a, mut b) = pair();
         a.leave(ms(1_000)).unwrap();
         let goodbye = sent(ms(1_000), &mut a).pop().unwrap();
         take(ms(1_000), 2, &mut b, goodbye);
-        let mut a = end(1, CURRENT, 2);
-        install(&mut b, 2, CURRENT, 2);
+        let mut a = end(1, 2);
+        install(&mut b, 2, 2);
         greet(1_100, &mut a, &mut b);
         assert!(a.monitor.is_up() && b.monitor.is_up());
     }
 
     #[test]
-    fn version_1_neither_says_nor_takes_it_nor_does_a_link_that_is_not_sealed() {
-        let (mut a, mut b) = pair(OLDEST);
-        assert_eq!(a.leave(ms(1_000)), None);
-        let said: Vec<_> = (1_000..2_000).flat_map(|t| sent(ms(t), &mut a)).collect();
-        let hello = ENVELOPE_OVERHEAD + crate::wire::HELLO_LEN;
-        assert!(said.len() >= 4 && said.iter().all(|e| e.len() == hello), "hellos as ever");
-        a.version = CURRENT;
-        a.leave(ms(2_000)).unwrap();
-        let goodbye = sent(ms(2_000), &mut a).pop().unwrap();
-        assert_eq!(take(ms(2_000), 2, &mut b, goodbye), Some(Err(Drop::Malformed)));
-        assert!(b.monitor.is_up());
-
+    fn a_link_that_is_not_sealed_neither_says_nor_takes_it() {
         let (seal, _) = Link::unsealed(NodeId(1), Incarnation(1), &Config::new(NodeId(2)));
         let mut open = Link::new(seal, Config::new(NodeId(2)), Time::ZERO);
         open.address = Some(address(2));

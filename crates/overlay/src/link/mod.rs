@@ -21,7 +21,6 @@ use crate::arena::TxArena;
 use crate::counters::Drop;
 use crate::identity::PublicKey;
 use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
-use crate::wire::version::RELIABLE;
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
     OpenError, Opened, ReceiverIndex, Seal, SelectiveAck, Service,
@@ -31,7 +30,6 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Bitrate, Pacer, Time};
 
-pub(crate) use address::Place;
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
 pub(crate) use packet::{Incoming, Packet, STREAM, is_stale, remaining_ms};
@@ -353,16 +351,7 @@ impl Link {
         ack: SelectiveAck<'_>,
         allowance: &mut usize,
     ) -> Result<(), Drop> {
-        if !self.speaks(RELIABLE) {
-            return Err(Drop::Malformed);
-        }
         self.services.get_mut(Service::Reliable).on_ack(at, ack, allowance)
-    }
-
-    /// Whether the neighbour speaks this version of the protocol. Nothing is known of one
-    /// without handshakes, whose operator is to see to that.
-    fn speaks(&self, version: u8) -> bool {
-        !self.is_sealed() || self.version >= version
     }
 
     /// Takes note of a packet that arrived, unless it has before; from here it
@@ -416,9 +405,6 @@ impl Link {
         if packet.payload.len() > self.config.max_payload() {
             return Err(Drop::TooLarge);
         }
-        if packet.flow.service == Service::Reliable && !self.speaks(RELIABLE) {
-            return Err(Drop::OldNeighbour);
-        }
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
     }
 
@@ -436,15 +422,10 @@ impl Link {
         })
     }
 
-    /// Whether its neighbour knows reliable packets, as far as is known.
-    pub(crate) fn is_reliable(&self) -> bool {
-        self.speaks(RELIABLE)
-    }
-
     /// Whether a packet of a stream finds room, with `data` or without; `None` if none is
     /// taken for another reason, which may pass.
     pub(crate) fn stream_room(&self, data: bool) -> Option<bool> {
-        let ready = self.address.is_some() && self.seal.ready() && self.speaks(RELIABLE);
+        let ready = self.address.is_some() && self.seal.ready();
         if !ready || self.monitor.has_died() {
             return None;
         }

@@ -39,9 +39,6 @@ pub enum Report {
     Confirmed(LinkId),
     /// The neighbour is at another address than before, and has shown it.
     Moved(LinkId, SocketAddr),
-    /// The neighbour may be at another address: one that speaks an older version
-    /// has to show it by a handshake.
-    Unproven(LinkId, SocketAddr),
     /// A link has sealed so much that it wants other keys.
     Rekey(LinkId),
 }

@@ -1,8 +1,8 @@
 //! How much dearer a link is that keeps failing: damping after RFC 2439, but
 //! where that makes such a route absent, a link here only costs more. It is
 //! said as a share that the link is expected to lose, whatever is measured
-//! while it is up: every version of the protocol understands that, a missed
-//! packet has its cost already, and what is the only way stays one.
+//! while it is up: a missed packet has its cost already, and what is the only
+//! way stays one.
 
 use core::time::Duration;
 use trunkline_base::Time;

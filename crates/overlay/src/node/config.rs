@@ -6,7 +6,9 @@ use crate::link::{self, realtime};
 use crate::route::StaticRoute;
 use crate::route::update::path_number;
 use crate::session::stream;
+use crate::session::wire::SESSION_VERSIONS;
 use crate::trunk;
+use crate::wire::version::VersionRange;
 use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ pub struct Config {
     pub routes: Vec<StaticRoute>,
     /// How many applications may be attached at once.
     pub max_sessions: usize,
+    /// The versions of the session protocol that are spoken with them.
+    pub session_versions: VersionRange,
     /// Who may do what.
     pub access: Access,
     /// Link-state routing; without it the operator's routes are all there is.
@@ -83,6 +87,7 @@ impl Config {
             links: Vec::new(),
             routes: Vec::new(),
             max_sessions: Self::MAX_SESSIONS,
+            session_versions: SESSION_VERSIONS,
             access: Access::default(),
             routing: None,
             sealing: None,

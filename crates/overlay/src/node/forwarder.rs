@@ -9,10 +9,11 @@ use super::{Access, Command, Config, Drained, Sink, Start, Why};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{Drop, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, Packet, Place, Progress, Report};
+use crate::link::{self, Link, LinkId, Packet, Progress, Report};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
+use crate::wire::version::VersionRange;
 use crate::wire::{Frame, Frames, Incarnation, Kind, Metric, NodeId, Seal, Service, open_header};
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
@@ -32,6 +33,7 @@ pub struct Forwarder {
     table: Arc<ForwardingTable>,
     pub(super) access: Access,
     pub(super) sessions: Sessions,
+    pub(super) session_versions: VersionRange,
     pub(super) echoes: Echoes,
     pub(super) flows: Flows,
     /// What applications are told of where their packets go, and when it is next
@@ -125,6 +127,7 @@ impl Forwarder {
             table: Arc::default(),
             access: config.access,
             sessions: Sessions::new(config.max_sessions, rng.random()),
+            session_versions: config.session_versions,
             echoes: Echoes::new(),
             flows: Flows::new(MAX_FLOWS, rng.random()),
             statuses: Statuses::default(),
@@ -312,7 +315,7 @@ impl Forwarder {
         }
         if let Some(link) = self.links.get_mut(id) {
             let place = link.seek(now, &mut self.entropy);
-            self.reports.extend(place.map(|place| report_of(id, place)));
+            self.reports.extend(place.map(|address| Report::Moved(id, address)));
         }
         Ok(())
     }
@@ -423,7 +426,7 @@ impl Forwarder {
                 self.reports.push_back(Report::Down(id));
             }
             let place = link.seek(now, &mut self.entropy);
-            self.reports.extend(place.map(|place| report_of(id, place)));
+            self.reports.extend(place.map(|address| Report::Moved(id, address)));
             if link.wants_rekey() {
                 self.reports.push_back(Report::Rekey(id));
             }
@@ -488,13 +491,6 @@ impl Forwarder {
                 offer(link.monitor().ease_at(), Why::Route);
             }
         }
-    }
-}
-
-fn report_of(link: LinkId, place: Place) -> Report {
-    match place {
-        Place::Moved(address) => Report::Moved(link, address),
-        Place::Unproven(address) => Report::Unproven(link, address),
     }
 }
 

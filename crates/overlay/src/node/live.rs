@@ -106,9 +106,8 @@ impl Node {
         self.control.drain(now, on);
     }
 
-    /// Says goodbye to each neighbour that speaks version
-    /// [`GOODBYE`](crate::wire::version::GOODBYE) of the protocol, which then takes
-    /// its traffic elsewhere at once; the others find out by silence. Drive the
+    /// Says goodbye to the neighbour of each sealed link, which then takes its
+    /// traffic elsewhere at once; the others find out by silence. Drive the
     /// node until the time returned, a round trip later and a quarter of a
     /// second at most, so that what is under way comes through; then drop it.
     /// It takes no more sessions and has no more handshakes.

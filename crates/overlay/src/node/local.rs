@@ -5,19 +5,12 @@ use super::access::Rights;
 use crate::counters::Drop;
 use crate::link::Packet;
 use crate::session::flows::Ends;
-use crate::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, RELIABLE_SESSION_VERSION, Refusal, SESSION_VERSION, ToClient,
-    ToNode,
-};
+use crate::session::wire::{MAX_HEAD, Refusal, ToClient, ToNode};
 use crate::session::{Cause, SessionId};
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
-
-/// The version of the session protocol since which clients know
-/// [`Refusal::OverShare`].
-const OVER_SHARE_VERSION: u8 = 3;
 
 /// What became of a message that was handed over, between a node and an
 /// application.
@@ -78,12 +71,8 @@ impl Forwarder {
             return Err(Drop::FlowDuplicate);
         }
         self.flow_received(now, packet);
-        let knows = self.sessions.version_of(session) >= RELIABLE_SESSION_VERSION;
         let message = ToClient::Received {
-            service: match h.service {
-                Service::Reliable if !knows => Service::BestEffort,
-                service => service,
-            },
+            service: h.service,
             recovered: packet.recovered,
             remaining_ms: crate::link::remaining_ms(now, packet.deadline),
             flow_seq: h.flow_seq,
@@ -164,7 +153,7 @@ impl Forwarder {
 
     /// What `id` may do, if it may ask for `port`.
     fn may_bind(&self, id: SessionId, version: u8, port: u16) -> Result<&Rights, Refusal> {
-        if !(FIRST_SESSION_VERSION..=SESSION_VERSION).contains(&version) {
+        if !self.session_versions.contains(version) {
             return Err(Refusal::Version);
         }
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
@@ -189,15 +178,7 @@ impl Forwarder {
             Some(free) if port == 0 => free.ok_or(Refusal::NoFreePort)?,
             _ => port,
         };
-        let port = self.sessions.bind(id, port)?;
-        self.sessions.set_version(id, version);
-        Ok(port)
-    }
-
-    /// Whether the application of `id` is told what becomes of its packets by
-    /// status; otherwise by an error for each packet.
-    pub(super) fn hears_statuses(&self, id: SessionId) -> bool {
-        self.sessions.version_of(id) > FIRST_SESSION_VERSION
+        self.sessions.bind(id, port)
     }
 
     /// What is said of an application's next packet to `peer`, if it may send one.
@@ -217,8 +198,7 @@ impl Forwarder {
         let ends = Ends { port: source_port, peer: peer.0, peer_port: peer.1 };
         if service == Service::RealTime && !self.admits(now, ends) {
             self.stats.drops.count(Drop::OverShare);
-            let knows = self.sessions.version_of(id) >= OVER_SHARE_VERSION;
-            return Err(if knows { Refusal::OverShare } else { Refusal::Forbidden });
+            return Err(Refusal::OverShare);
         }
         Ok(FlowHeader {
             service,
@@ -256,9 +236,8 @@ impl Forwarder {
                 _ => self.forward(if controlled { Time::NEVER } else { now }, hop, packet),
             }
         };
-        let statuses = self.hears_statuses(id);
         // Of one that is too large not its destination is to blame.
-        if statuses && !matches!(done, Err((_, Drop::TooLarge))) {
+        if !matches!(done, Err((_, Drop::TooLarge))) {
             let found = match done {
                 Err((None, Drop::NoPort)) => Err(Cause::NoPort),
                 _ if peer.0 == self.id => Ok(()),
@@ -269,11 +248,6 @@ impl Forwarder {
         let Err((link, why)) = done else { return Ok(()) };
         self.flow_not_sent(packet);
         self.drop_counted(link, why);
-        match why {
-            Drop::NoRoute if !statuses => Err(Refusal::NoRoute),
-            Drop::NoPort if !statuses => Err(Refusal::NoPort),
-            Drop::TooLarge => Err(Refusal::TooLarge),
-            _ => Ok(()),
-        }
+        if why == Drop::TooLarge { Err(Refusal::TooLarge) } else { Ok(()) }
     }
 }

@@ -8,8 +8,8 @@ use crate::link::{LinkId, Packet, remaining_ms};
 use crate::route::Hop;
 use crate::session::flows::Ends;
 use crate::trunk::{
-    Answer, BASE_VERSION, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put,
-    Receiver, ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
+    Answer, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put, Receiver,
+    ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
 };
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
@@ -242,15 +242,15 @@ impl Forwarder {
         }
         Some(match Message::parse(packet.payload)? {
             question @ Message::Ask { .. } => self.answer_trunk(now, h.source, &question),
-            Message::Answer { version, generation, answer, latest } => {
+            Message::Answer { version, generation, answer, .. } => {
                 let sender = self.trunks.sender(h.source);
-                let heard = version == BASE_VERSION
-                    && sender.is_some_and(|s| s.on_answer(now, generation, answer, latest));
+                let heard = version == TRUNK_VERSION
+                    && sender.is_some_and(|s| s.on_answer(now, generation, answer));
                 if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
             }
             Message::Report { version, generation, report } => {
                 let sender = self.trunks.sender(h.source);
-                let heard = version == BASE_VERSION
+                let heard = version == TRUNK_VERSION
                     && sender.is_some_and(|s| s.on_report(now, generation, report));
                 if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
             }
@@ -278,7 +278,7 @@ impl Forwarder {
         if !known.unwrap_or_else(|| self.trunks.answers.admit(now, 1)) {
             return Err(Drop::EchoLimit);
         }
-        let is_welcome = version == BASE_VERSION && self.access.check_from(source).is_ok();
+        let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
         let receiver = if is_welcome { self.trunks.receiver(now, source) } else { None };
         let answer =
             receiver.map_or(Answer::Refused, |r| r.on_ask(now, generation, report_ms, rtt));
@@ -287,7 +287,7 @@ impl Forwarder {
     }
 
     fn answer_for_trunk(&mut self, now: Time, to: NodeId, generation: u16, answer: Answer) {
-        let (version, latest) = (BASE_VERSION, TRUNK_VERSION);
+        let (version, latest) = (TRUNK_VERSION, TRUNK_VERSION);
         let message = Message::Answer { version, generation, answer, latest };
         self.say_of_trunk(now, to, &message);
     }
@@ -314,7 +314,7 @@ impl Forwarder {
         let (_, receiver) = &mut self.trunks.receiving[place];
         let mut receiver = core::mem::take(receiver);
         if let Some(report) = receiver.note_packet(now, head, packet.recovered) {
-            let (version, generation) = (BASE_VERSION, head.generation);
+            let (version, generation) = (TRUNK_VERSION, head.generation);
             self.say_of_trunk(now, source, &Message::Report { version, generation, report });
         }
         let on_the_way = head.remaining_ms.saturating_sub(remaining_ms(now, packet.deadline));

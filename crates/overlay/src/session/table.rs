@@ -1,5 +1,5 @@
 use super::flow::{Dedup, FlowMap, LIFE, Peer, RELIABLE_LIFE};
-use super::wire::{FIRST_SESSION_VERSION, Refusal};
+use super::wire::Refusal;
 use crate::wire::{Metric, Service};
 use trunkline_base::{Pacer, Rate, Time};
 
@@ -37,8 +37,6 @@ const STATUSES: Rate = Rate { per_second: 100, burst: MAX_FLOWS as u32 };
 #[derive(Debug)]
 struct Session {
     client: Client,
-    /// Of the protocol, as its application has said.
-    version: u8,
     statuses: Pacer,
     metric: Option<Metric>,
     /// Whether it wants what has waited past its deadline.
@@ -95,7 +93,6 @@ impl Sessions {
         }
         let session = Session {
             client,
-            version: FIRST_SESSION_VERSION,
             statuses: Pacer::of(STATUSES),
             metric: None,
             late: false,
@@ -166,18 +163,6 @@ impl Sessions {
 
     fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
-    }
-
-    /// Which version of the protocol the application of `id` speaks.
-    pub(crate) fn version_of(&self, id: SessionId) -> u8 {
-        let session = self.slots.get(id.0 as usize).and_then(Option::as_ref);
-        session.map_or(FIRST_SESSION_VERSION, |s| s.version)
-    }
-
-    pub(crate) fn set_version(&mut self, id: SessionId, version: u8) {
-        if let Some(session) = self.get_mut(id) {
-            session.version = version;
-        }
     }
 
     /// Whether session `id` may be told of one more change.

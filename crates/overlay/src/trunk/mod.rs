@@ -29,8 +29,8 @@ pub use rtp::{RTP_HEADER, Rtp};
 pub(crate) use sender::{Outgoing, Put, Sender};
 pub use sender::{State, Stats};
 pub use wire::{
-    Answer, BASE_VERSION, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS,
-    MAX_ENTRIES, MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
+    Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
+    MAX_PACKET, MalformedEntry, Message, TRUNK_VERSION,
 };
 
 use crate::link::{DEFAULT_MTU, IP_UDP_HEADERS};

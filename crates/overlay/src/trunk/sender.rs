@@ -2,8 +2,8 @@
 
 use super::rtp::{Compressor, RTP_HEADER, Rtp, SAYING};
 use super::wire::{
-    Answer, BASE_VERSION, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS,
-    MAX_ENTRIES, MAX_PACKET, Message, TRUNK_VERSION,
+    Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,
+    MAX_PACKET, Message, TRUNK_VERSION,
 };
 use super::{ASK_AGAIN, Config, Multiplex, REUSED_AFTER, UNSAID_AFTER, rate_config};
 use crate::link::remaining_ms;
@@ -190,8 +190,6 @@ pub(crate) struct Sender {
     last: Option<(u16, Time)>,
     other: Option<Time>,
     answered: Option<(Answer, Time)>,
-    /// Whether the other end understands compressed entries.
-    compresses: bool,
     ask_at: Time,
     stats: Stats,
 }
@@ -220,7 +218,6 @@ impl Sender {
             last: None,
             other: None,
             answered: None,
-            compresses: false,
             ask_at: now,
             stats: Stats::default(),
         }
@@ -304,14 +301,13 @@ impl Sender {
             return None;
         }
         self.ask_at = now + ASK_EVERY;
-        let (version, generation) = (BASE_VERSION, self.generation);
+        let (version, generation) = (TRUNK_VERSION, self.generation);
         let report_ms = self.config.report_every().as_millis() as u16;
         Some(Message::Ask { version, generation, report_ms, rtt: self.rate.rtt() })
     }
 
-    /// Takes the answer of the other end, which knows versions until `latest`; whether it
-    /// was to a question of this trunk.
-    pub fn on_answer(&mut self, now: Time, generation: u16, answer: Answer, latest: u8) -> bool {
+    /// Takes the answer of the other end; whether it was to a question of this trunk.
+    pub fn on_answer(&mut self, now: Time, generation: u16, answer: Answer) -> bool {
         if generation != self.generation {
             return false;
         }
@@ -325,7 +321,6 @@ impl Sender {
             Answer::Known | Answer::Refused => {}
         }
         self.answered = Some((answer, now));
-        self.compresses = latest >= TRUNK_VERSION;
         true
     }
 
@@ -411,10 +406,8 @@ impl Sender {
         self.meanings[index] = meant;
         let is_due = flow.said < DEFINED_FIRST || now.since(flow.said_at) >= DEFINED_EVERY;
         let definition = is_due.then_some(meant);
-        let (compressor, rtp) = match self.compresses {
-            true => flow.compressor.compress(now, packet.flow_seq, packet.payload, is_due),
-            false => (flow.compressor, None),
-        };
+        let (compressor, rtp) =
+            flow.compressor.compress(now, packet.flow_seq, packet.payload, is_due);
         Some(Plan { context, definition, rtp, compressor })
     }
 

@@ -13,9 +13,9 @@ fn open() -> Sender {
     let mut sender = Sender::new(Config::new(NodeId(2)), ROOM, 7, 1, ms(0));
     assert_eq!(
         sender.ask(ms(0)),
-        Some(Message::Ask { version: BASE_VERSION, generation: 7, report_ms: 100, rtt: None })
+        Some(Message::Ask { version: TRUNK_VERSION, generation: 7, report_ms: 100, rtt: None })
     );
-    assert!(sender.on_answer(ms(0), 7, Answer::Fresh, TRUNK_VERSION));
+    assert!(sender.on_answer(ms(0), 7, Answer::Fresh));
     sender
 }
 
@@ -124,23 +124,23 @@ fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
     let mut sender = Sender::new(Config::new(NodeId(2)), ROOM, 7, 1, ms(0));
     let put = |sender: &mut Sender, now| sender.put(now, &packet(1, now, &[0; 32]), ROOM);
     assert_eq!(put(&mut sender, ms(0)), Put::Alone);
-    assert!(!sender.on_answer(ms(1), 8, Answer::Fresh, TRUNK_VERSION), "of another trunk");
+    assert!(!sender.on_answer(ms(1), 8, Answer::Fresh), "of another trunk");
     assert_eq!(sender.state(ms(1)), State::Silent);
     let asked = (0..10_000).filter(|&t| sender.ask(ms(t)).is_some()).count();
     assert_eq!(asked, 10);
-    sender.on_answer(ms(10_000), 7, Answer::Refused, TRUNK_VERSION);
+    sender.on_answer(ms(10_000), 7, Answer::Refused);
     assert_eq!(
         (sender.state(ms(10_001)), put(&mut sender, ms(10_001))),
         (State::Refused, Put::Alone)
     );
-    sender.on_answer(ms(11_000), 7, Answer::Known, TRUNK_VERSION);
+    sender.on_answer(ms(11_000), 7, Answer::Known);
     wake_up(&mut sender, ms(11_000));
     assert_eq!(put(&mut sender, ms(11_001)), Put::Gathered);
     // The other end has started again: it is asked soon, and told all again.
-    sender.on_answer(ms(11_010), 7, Answer::Unknown, TRUNK_VERSION);
+    sender.on_answer(ms(11_010), 7, Answer::Unknown);
     assert_eq!(sender.state(ms(11_010)), State::Silent);
     assert!(sender.ask(ms(11_110)).is_some());
-    sender.on_answer(ms(11_120), 7, Answer::Fresh, TRUNK_VERSION);
+    sender.on_answer(ms(11_120), 7, Answer::Fresh);
     leave(&mut sender, ms(11_120));
     put(&mut sender, ms(11_121));
     assert_eq!(leave(&mut sender, ms(11_121)).map(|(_, _, definitions)| definitions), Some(1));
@@ -160,7 +160,7 @@ fn a_context_is_used_again_only_after_a_pause() {
     for round in 0..3u64 {
         for port in 1..=6_000u16 {
             let now = ms(7_000 * round);
-            sender.on_answer(now, 7, Answer::Known, TRUNK_VERSION);
+            sender.on_answer(now, 7, Answer::Known);
             let put = sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM);
             alone += u32::from(put == Put::Alone);
             if put == Put::Full || port == 6_000 {
@@ -255,7 +255,7 @@ fn what_said_so_is_lost_and_nothing_comes_to_a_wrong_port() {
     let mut receiver = Receiver::new(ms(0));
     receiver.on_ask(ms(0), 7, 100, None);
     let mut send = |sender: &mut Sender, now: Time, port: u16, lost: bool| {
-        sender.on_answer(now, 7, Answer::Known, TRUNK_VERSION);
+        sender.on_answer(now, 7, Answer::Known);
         while sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM) == Put::Full {
             give(sender, &mut receiver, now, lost);
         }

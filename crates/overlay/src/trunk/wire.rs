@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ask      5 | version 8 | generation 16 | report every 16 (ms) | round trip 32 (µs, 0: unknown)
-//! answer   6 | version 8 | generation 16 | answer 8 [| latest version 8]
+//! answer   6 | version 8 | generation 16 | answer 8 | latest version 8
 //! packets  7 | entries 8 | generation 16 | number 24 | remaining 8, then the entries
 //! report   8 | version 8 | generation 16 | number 32 | elapsed 32 (µs) | loss 32
 //! ```
@@ -21,20 +21,17 @@
 //!     then the packet without its RTP header
 //! ```
 //!
-//! Version 1 knows no compressed entries, and is sent none. All else is the same, and has
-//! version 1 in front, so that either understands the other; what the other end knows
-//! beyond that stands at the end of its answer, which version 1 passes over.
+//! An answer says the latest version that its node knows, for senders that know more than
+//! one.
 
 use super::rtp::{Rtp, SAYING};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 use trunkline_rate::tfmc::{FEEDBACK_BYTES, Feedback};
 
-/// The latest version of what is said here, with compressed entries.
-pub const TRUNK_VERSION: u8 = 2;
-
-/// The version that messages have in front: what hears another understands nothing.
-pub const BASE_VERSION: u8 = 1;
+/// The version of what is said here, which messages have in front: a node that hears
+/// another understands nothing.
+pub const TRUNK_VERSION: u8 = 1;
 
 /// Bytes in front of the entries.
 pub const HEAD: usize = 8;
@@ -68,7 +65,7 @@ const COMPRESSED: u32 = 0x800;
 pub enum Message<'a> {
     /// "Do you take trunk packets of this generation?"
     Ask {
-        /// [`BASE_VERSION`].
+        /// [`TRUNK_VERSION`].
         version: u8,
         /// A random number that the sender drew when it set up the trunk: contexts of
         /// another generation mean something else.
@@ -81,21 +78,20 @@ pub enum Message<'a> {
     },
     /// A node's answer to [`Message::Ask`], or to packets of a generation that it doesn't know.
     Answer {
-        /// [`BASE_VERSION`].
+        /// [`TRUNK_VERSION`].
         version: u8,
         /// The generation that was asked for, or that packets came with.
         generation: u16,
         /// Whether the node takes trunk packets of that generation.
         answer: Answer,
-        /// The latest version that the node knows, its [`TRUNK_VERSION`]: at least
-        /// `version`.
+        /// The latest version that the node knows, its [`TRUNK_VERSION`].
         latest: u8,
     },
     /// Packets of flows, in [`Entries`].
     Packets(Head, &'a [u8]),
     /// What the other end has lost of a generation's trunk packets.
     Report {
-        /// [`BASE_VERSION`].
+        /// [`TRUNK_VERSION`].
         version: u8,
         /// The generation of the packets that are reported on.
         generation: u16,
@@ -154,7 +150,7 @@ impl Message<'_> {
                 w.u8(version)?;
                 w.u16(generation)?;
                 w.u8(answer as u8)?;
-                if latest > version { w.u8(latest) } else { Ok(()) }
+                w.u8(latest)
             }
             Message::Packets(head, _) => w.bytes(&head.bytes()),
             Message::Report { version, generation, report } => {
@@ -187,7 +183,7 @@ impl Message<'_> {
                     3 => Answer::Unknown,
                     _ => return None,
                 };
-                let latest = r.u8().map_or(second, |latest| latest.max(second));
+                let latest = r.u8().ok()?;
                 Message::Answer { version: second, generation, answer, latest }
             }
             PACKETS => {
@@ -415,7 +411,7 @@ mod tests {
 
         #[test]
         fn questions_answers_and_reports(
-            version: u8, generation: u16, report_ms: u16, answer in 0usize..4, micros: u32, later: u8,
+            version: u8, generation: u16, report_ms: u16, answer in 0usize..4, micros: u32, latest: u8,
         ) {
             let answer = [Answer::Known, Answer::Fresh, Answer::Refused, Answer::Unknown][answer];
             let rtt = (micros > 0).then(|| Duration::from_micros(micros.into()));
@@ -424,7 +420,7 @@ mod tests {
             for message in [
                 Message::Ask { version, generation, report_ms, rtt },
                 Message::Report { version, generation, report },
-                Message::Answer { version, generation, answer, latest: version.max(later) },
+                Message::Answer { version, generation, answer, latest },
             ] {
                 let mut bytes = [0; 16];
                 let mut w = Writer::new(&mut bytes);
@@ -433,9 +429,8 @@ mod tests {
             }
         }
 
-        /// Version 1 reads all but the last of an answer's six bytes, and knows what it reads.
         #[test]
-        fn version_1_understands_questions_and_answers(generation: u16) {
+        fn a_question_and_an_answer_as_written_by_hand(generation: u16) {
             let written = |message: &Message<'_>| {
                 let mut bytes = [0; 16];
                 let mut w = Writer::new(&mut bytes);
@@ -443,15 +438,13 @@ mod tests {
                 w.written().to_vec()
             };
             let [g, h] = generation.to_be_bytes();
-            let (version, answer) = (BASE_VERSION, Answer::Fresh);
+            let (version, answer) = (TRUNK_VERSION, Answer::Fresh);
             let ask = Message::Ask { version, generation, report_ms: 5, rtt: None };
             prop_assert_eq!(written(&ask), [5, 1, g, h, 0, 5, 0, 0, 0, 0]);
-            let own = Message::Answer { version, generation, answer, latest: TRUNK_VERSION };
-            prop_assert_eq!(written(&own), [6, 1, g, h, 1, 2]);
-            let old = Message::Answer { version, generation, answer, latest: 1 };
-            let read = written(&old);
-            prop_assert_eq!(&read[..], [6, 1, g, h, 1]);
-            prop_assert_eq!(Message::parse(&read), Some(old));
+            let answer = Message::Answer { version, generation, answer, latest: 2 };
+            prop_assert_eq!(written(&answer), [6, 1, g, h, 1, 2]);
+            let short = [6, 1, g, h, 1];
+            prop_assert_eq!(Message::parse(&short), None, "it ends too soon");
         }
 
         #[test]

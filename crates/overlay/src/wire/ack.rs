@@ -47,8 +47,7 @@ pub struct AckHead {
 }
 
 /// A view of what has come of a link's reliable packets: all numbers up to one, and
-/// further ranges in ascending order. Part of protocol version 4
-/// ([`RELIABLE`](super::version::RELIABLE)).
+/// further ranges in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SelectiveAck<'a> {
     /// All but the ranges.

@@ -132,7 +132,7 @@ pub(crate) const NACK_RANGE_LEN: usize = 3;
 impl<'a> Nack<'a> {
     /// Bytes of the frame in front of the ranges.
     pub(crate) const fn head_len(service: Service) -> usize {
-        // Real time was the only service with requests once, and says none.
+        // Nearly all requests are real time's, so theirs say no service.
         if matches!(service, Service::RealTime) { 2 } else { 3 }
     }
 
@@ -175,8 +175,7 @@ impl<'a> Nack<'a> {
     }
 }
 
-/// "This node stops": its neighbour need not wait for silence to tell. Part of
-/// protocol version 2 ([`handshake::GOODBYE`](crate::wire::version::GOODBYE)).
+/// "This node stops": its neighbour need not wait for silence to tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goodbye;
 
@@ -191,8 +190,7 @@ impl Goodbye {
 }
 
 /// "Say this, if you are at the address where I send it" (RFC 9000, 8.2), and
-/// that. Part of protocol version 3
-/// ([`handshake::PATH_CHALLENGE`](crate::wire::version::PATH_CHALLENGE)).
+/// that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathFrame {
     /// Eight bytes that nobody can guess.
@@ -378,7 +376,7 @@ mod tests {
         assert!(Frames::new(&many).next().unwrap().is_err());
     }
 
-    /// Real time has one form, that of nodes which know no other service.
+    /// Real time has one form, the short one.
     #[test]
     fn a_request_says_a_service_that_there_is() {
         let mut buf = [0; 5];

@@ -16,9 +16,7 @@ use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::stream::Request;
-use trunkline_overlay::session::wire::{
-    FIRST_SESSION_VERSION, MAX_HEAD, Refusal, ToClient, ToNode,
-};
+use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
 
 /// Maximum number of wake-ups at one moment. More of them mean that the node requests wake-ups
 /// without doing anything.
@@ -199,8 +197,7 @@ impl OverlayNode {
         let session = self.node.session_open().ok_or(None)?;
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
-        // The first session version reports each refused packet, and sources count those.
-        let bind = ToNode::Bind { version: FIRST_SESSION_VERSION, port };
+        let bind = ToNode::Bind { version: SESSION_VERSION, port };
         bind.emit_head(&mut w).expect("every head fits in MAX_HEAD");
         let mut reply = Reply(None);
         self.node.session_recv(now, session, w.written(), &mut reply);

@@ -9,7 +9,7 @@ use trunkline_overlay::counters::Drop;
 use trunkline_overlay::identity::{Identity, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Changes, Routing};
-use trunkline_overlay::wire::version::OLDEST;
+use trunkline_overlay::wire::version::{CURRENT, VersionRange};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::random::{Graph, Waxman};
 use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
@@ -37,7 +37,7 @@ struct Overlay {
 
 impl Overlay {
     /// Draws an overlay of 3 to 10 nodes. Most are sealed, and in those a quarter of the nodes are
-    /// not upgraded yet.
+    /// upgraded already.
     fn new(seed: u64) -> Overlay {
         let mut luck = rng(seed, 0xc4a05);
         let nodes = 3 + luck.next_u32() % 8;
@@ -49,7 +49,7 @@ impl Overlay {
             topology.seal();
             for host in (0..nodes).map(HostId).filter(|_| luck.next_u32().is_multiple_of(4)) {
                 let sealing = topology.config_mut(host).sealing.as_mut().expect("sealed");
-                sealing.offer.newest = OLDEST;
+                sealing.offer.versions = VersionRange::up_to(CURRENT + 1);
             }
         }
         let world = topology.build(seed).expect("a valid world");

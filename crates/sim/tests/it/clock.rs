@@ -3,7 +3,6 @@
 
 use crate::common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::handshake::Offer;
 use trunkline_overlay::node::{Notice, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
@@ -12,15 +11,11 @@ const FAR: HostId = HostId(2);
 const HOUR: core::time::Duration = core::time::Duration::from_secs(3_600);
 
 /// Nodes 1, 2 and 3 in a row; node 3 dials in.
-fn row(newest: Option<u8>) -> World {
+fn row() -> World {
     let mut t = Topology::chain(vec![link(ms(20), Loss::None); 2]);
     t.seal();
     t.link_state(&Routing::default());
     t.config_mut(HostId(1)).links[1].address = None;
-    if let Some(newest) = newest {
-        let sealing = t.config_mut(FAR).sealing.as_mut().unwrap();
-        sealing.offer = Offer { newest, ..sealing.offer };
-    }
     t.build(1).unwrap()
 }
 
@@ -39,8 +34,8 @@ fn back_up_after(world: &mut World) -> Option<u64> {
 }
 
 /// The other nodes have records from node 3 that are an hour ahead.
-fn set_back(newest: Option<u8>) -> World {
-    let mut world = row(newest);
+fn set_back() -> World {
+    let mut world = row();
     world.restart_ahead(FAR, HOUR).unwrap();
     world.run_until(at(10_000));
     assert!(reaches(&world, 0, 2) && reaches(&world, 2, 0));
@@ -54,7 +49,7 @@ fn set_back(newest: Option<u8>) -> World {
 
 #[test]
 fn a_node_whose_clock_went_back_is_routed_to_at_once() {
-    let mut world = set_back(None);
+    let mut world = set_back();
     let after = back_up_after(&mut world).expect("within 20 s");
     println!("routed to after {after} ms");
     assert!(after <= 2_000, "{after} ms");
@@ -71,20 +66,10 @@ fn a_node_whose_clock_went_back_is_routed_to_at_once() {
     }
 }
 
-/// A node that doesn't support challenges is shut out until its clock has caught up, or until the
-/// neighbour that remembers its later start restarts.
-#[test]
-fn an_older_one_waits_as_ever() {
-    let mut world = set_back(Some(2));
-    assert_eq!(back_up_after(&mut world), None);
-    world.restart(HostId(1)).unwrap();
-    assert!(back_up_after(&mut world).is_some());
-}
-
 /// A relay's neighbour gets another port during calls.
 #[test]
 fn a_new_mapping_under_calls_costs_them_next_to_nothing() {
-    let mut world = row(None);
+    let mut world = row();
     world.run_until(at(5_000));
     let forth = calls(&mut world, (0, 2), RT, 5_000, 5, (at(5_000), 500));
     let back = calls(&mut world, (2, 0), RT, 6_000, 5, (at(5_000), 500));

@@ -2,10 +2,8 @@
 
 use crate::common::*;
 use trunkline_base::link_model::{Chain, Loss};
-use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::wire::NodeId;
-use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 
@@ -13,9 +11,8 @@ use trunkline_sim::{HostId, Topology, World};
 const RELAY: HostId = HostId(1);
 
 /// Two paths from host 0 to host 3: by the relay, 20 ms, and by host 2, 30 ms; sealed and with
-/// link-state routing. `newest` is the relay's newest protocol version. There is a call in each
-/// direction from 3 s to 13 s.
-fn diamond(newest: u8, loss: &Loss) -> (World, [Call; 2]) {
+/// link-state routing. There is a call in each direction from 3 s to 13 s.
+fn diamond(loss: &Loss) -> (World, [Call; 2]) {
     let mut t = Topology::new();
     let [a, b, c, d] = [1, 2, 3, 4].map(|id| t.host(NodeId(id)));
     for (x, y, delay) in [(a, b, 10), (b, d, 10), (a, c, 15), (c, d, 15)] {
@@ -24,7 +21,6 @@ fn diamond(newest: u8, loss: &Loss) -> (World, [Call; 2]) {
     }
     t.seal();
     t.link_state(&Routing::default());
-    t.config_mut(b).sealing.as_mut().unwrap().offer.newest = newest;
     let mut world = t.build(5).unwrap();
     let call = |world: &mut World, ends| calls(world, ends, RT, 5_000, 1, (at(3_000), 500))[0];
     let made = [call(&mut world, (0, 3)), call(&mut world, (3, 0))];
@@ -45,7 +41,7 @@ fn gap(world: &World, call: Call) -> u64 {
 
 #[test]
 fn calls_leave_a_relay_that_stops_within_a_round_trip() {
-    let (mut world, made) = diamond(CURRENT, &Loss::None);
+    let (mut world, made) = diamond(&Loss::None);
     world.stop(RELAY);
     world.run_until(at(6_030));
     for host in [0, 3] {
@@ -60,52 +56,24 @@ fn calls_leave_a_relay_that_stops_within_a_round_trip() {
 }
 
 #[test]
-fn a_crash_and_a_relay_of_version_1_are_found_out_by_silence() {
-    for newest in [CURRENT, OLDEST] {
-        let (mut world, made) = diamond(newest, &Loss::None);
-        assert!(world.node(RELAY).links().all(|(_, link)| link.version() == newest));
-        match newest {
-            CURRENT => world.crash(RELAY),
-            _ => world.stop(RELAY),
-        }
-        world.run_until(at(6_800));
-        assert!(world.is_down(RELAY));
-        assert_eq!([0, 3].map(|host| stats(&world, host, 0).downs), [0, 0]);
-        world.run_until(at(15_000));
-        for (call, host) in made.into_iter().zip([0, 3]) {
-            let gap = gap(&world, call);
-            assert!((800..=1_200).contains(&gap), "{gap} ms, newest {newest}");
-            let link = stats(&world, host, 0);
-            assert_eq!((link.downs, link.goodbyes), (1, 0));
-            assert_eq!(dropped(&world, host, 0, Drop::Malformed), 0, "it never got a goodbye");
-        }
+fn a_crash_is_found_out_by_silence() {
+    let (mut world, made) = diamond(&Loss::None);
+    world.crash(RELAY);
+    world.run_until(at(6_800));
+    assert_eq!([0, 3].map(|host| stats(&world, host, 0).downs), [0, 0]);
+    world.run_until(at(15_000));
+    for (call, host) in made.into_iter().zip([0, 3]) {
+        let gap = gap(&world, call);
+        assert!((800..=1_200).contains(&gap), "{gap} ms");
+        let link = stats(&world, host, 0);
+        assert_eq!((link.downs, link.goodbyes), (1, 0));
     }
-}
-
-/// One neighbour supports version 1, the other the current one: each is treated as its version
-/// requires.
-#[test]
-fn a_goodbye_goes_only_to_those_who_know_it() {
-    let mut t = Topology::chain([link(ms(10), Loss::None), link(ms(10), Loss::None)]);
-    t.seal();
-    t.config_mut(HostId(0)).sealing.as_mut().unwrap().offer.newest = OLDEST;
-    let mut world = t.build(3).unwrap();
-    world.run_until(at(3_000));
-    let versions: Vec<u8> = world.node(RELAY).links().map(|(_, link)| link.version()).collect();
-    assert_eq!(versions, [OLDEST, CURRENT]);
-    world.stop(RELAY);
-    world.run_until(at(3_050));
-    assert_eq!([0, 2].map(|host| stats(&world, host, 0).goodbyes), [0, 1]);
-    assert_eq!([0, 2].map(|host| stats(&world, host, 0).downs), [0, 1]);
-    world.run_until(at(4_300));
-    assert_eq!([0, 2].map(|host| stats(&world, host, 0).downs), [1, 1]);
-    assert_eq!(dropped(&world, 0, 0, Drop::Malformed), 0);
 }
 
 /// After a restart it is a neighbour as before, and repeated stops lose no packet.
 #[test]
 fn each_stop_of_a_relay_loses_as_little_as_the_first() {
-    let (mut world, made) = diamond(CURRENT, &Loss::None);
+    let (mut world, made) = diamond(&Loss::None);
     for round in 0..4 {
         let start = 6_000 + 1_500 * round;
         world.run_until(at(start));

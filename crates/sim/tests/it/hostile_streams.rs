@@ -11,7 +11,7 @@ use trunkline_base::wire::Writer;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Routing, Stream, StreamPhase};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
-use trunkline_overlay::session::wire::{RELIABLE_SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
     AckHead, DataHeader, FlowHeader, HopHeader, Metric, NodeId, SelectiveAck, Service,
 };
@@ -68,7 +68,7 @@ impl Application for Open {
         match *notice {
             Notice::Incoming { token, .. } => {
                 self.accepted += 1;
-                let (version, credit) = (RELIABLE_SESSION_VERSION, 1 << 20);
+                let (version, credit) = (SESSION_VERSION, 1 << 20);
                 io.send(&ToNode::Stream(Request::Accept { version, token, credit }));
             }
             Notice::Connected { credit, .. } | Notice::Credit(credit) => write(credit),
@@ -505,7 +505,7 @@ fn applications_that_misuse_their_session() {
 #[test]
 fn tokens_that_nobody_gave() {
     let mut scene = scene(false);
-    let (version, credit) = (RELIABLE_SESSION_VERSION, 9);
+    let (version, credit) = (SESSION_VERSION, 9);
     let accept = |token| said(Request::Accept { version, token, credit });
     let app = Rude { says: (0..200).map(accept).collect(), ..Rude::default() };
     let id = scene.world.attach(VICTIM, 0, app).unwrap();

@@ -7,7 +7,7 @@ use trunkline_base::link_model::Loss;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::counters::Drop;
 use trunkline_overlay::node::{MAX_RECEIVING, Routing};
-use trunkline_overlay::trunk::{Answer, BASE_VERSION, Config, Head, Message, State};
+use trunkline_overlay::trunk::{Answer, Config, Head, Message, State, TRUNK_VERSION};
 use trunkline_overlay::wire::{DataHeader, FlowHeader, HopHeader, Metric, NodeId, Service};
 use trunkline_rate::tfmc::Feedback;
 use trunkline_sim::voice::Call;
@@ -97,7 +97,7 @@ fn attack(
 }
 
 fn ask(generation: u16, report_ms: u16) -> Vec<u8> {
-    let version = BASE_VERSION;
+    let version = TRUNK_VERSION;
     bytes(&Message::Ask { version, generation, report_ms, rtt: None })
 }
 
@@ -135,7 +135,7 @@ fn packets_of_nobodys_trunk_end_no_trunk() {
 #[test]
 fn answers_and_reports_by_others_stop_nothing() {
     let (world, made) = attack(20, |n| {
-        let (version, generation) = (BASE_VERSION, n as u16);
+        let (version, generation) = (TRUNK_VERSION, n as u16);
         let number = (n / 65_536 * 37) as u32;
         let report = Feedback { number, elapsed: ms(0), loss: 1.0 };
         let all = [Answer::Refused, Answer::Fresh, Answer::Unknown, Answer::Known];

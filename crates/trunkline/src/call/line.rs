@@ -75,11 +75,9 @@ impl Line {
                     match socket.send_to(packet, *to) {
                         Ok(()) => return Ok(true),
                         // News, and not about this packet.
-                        Err(Error::Status(status)) if socket.status().tells_changes => told(status),
+                        Err(Error::Status(status)) => told(status),
                         // What the sender can mend is worth stopping for.
-                        Err(e @ (Error::TooLarge { .. } | Error::Status(_))) => {
-                            return Err(e.into());
-                        }
+                        Err(e @ Error::TooLarge { .. }) => return Err(e.into()),
                         // The rest passes: the node is busy, restarting, or back.
                         Err(_) => return Ok(false),
                     }

@@ -9,6 +9,7 @@ mod metrics;
 mod operator;
 mod reload;
 pub mod replay;
+mod versions;
 mod watchdog;
 
 use crate::datapath::record::{self, Recorder, Tap};
@@ -85,6 +86,9 @@ pub enum Error {
     /// The gateway could not be started.
     #[error("{0}")]
     Sip(#[from] sip::Error),
+    /// The versions that a test asks for make no sense.
+    #[error(transparent)]
+    Versions(#[from] versions::NotAVersion),
     /// A combination that the node refuses.
     #[error("{0}")]
     Node(#[from] ConfigError),
@@ -131,8 +135,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
     let _log = log::detach().map_err(cannot("start writing the log"))?;
-    let (config, text) = read(&args.config)?;
+    let (mut config, text) = read(&args.config)?;
     log::set(config.log_filter.as_deref());
+    if let Some(versions) = versions::for_tests()? {
+        versions::speak(&mut config.overlay, versions);
+    }
     let name = config.name.clone();
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;

@@ -141,7 +141,7 @@ impl Operator {
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
             certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
-            protocol: running.overlay.sealing.as_ref().map(|sealing| sealing.offer.newest),
+            protocol: running.overlay.sealing.as_ref().map(|sealing| sealing.offer.versions.newest),
             link_versions: link_versions(&s),
             draining: s.draining,
             links_up: s.links.iter().filter(|l| l.up).count(),

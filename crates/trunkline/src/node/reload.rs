@@ -60,6 +60,7 @@ impl Diff {
             links: _,
             routes: _,
             max_sessions: _,
+            session_versions: _,
             access,
             routing,
             sealing: _,
@@ -205,7 +206,6 @@ impl Diff {
         for (differs, key) in [
             (was.identity != is.identity, "[node] key"),
             (was.newcomers != is.newcomers, "[overlay] newcomers"),
-            (was.offer != is.offer, "[overlay] newest_version"),
         ] {
             if differs {
                 self.restart.push(key.into());

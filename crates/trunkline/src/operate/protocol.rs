@@ -96,17 +96,13 @@ pub struct Call {
     /// When its INVITE came, in seconds since 1970.
     pub began: f64,
     /// When it was answered, likewise; `null` if never.
-    #[serde(default)]
     pub answered: Option<f64>,
     /// When it ended, likewise; `null` if it has not.
-    #[serde(default)]
     pub ended: Option<f64>,
     /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`,
     /// `unanswered`, `idle` (nothing was heard of it) or `stopped` (with its gateway).
-    #[serde(default)]
     pub outcome: Option<String>,
     /// The status code by which it was refused or cancelled.
-    #[serde(default)]
     pub status: Option<u16>,
     /// How long ago it was answered, or how long it was up; 0 if never.
     pub seconds: f64,
@@ -241,13 +237,10 @@ pub struct Status {
     pub sealed: bool,
     /// When its certificate ends, seconds since 1970; `null` if it has none, or
     /// for ever.
-    #[serde(default)]
     pub certificate_not_after: Option<u64>,
     /// The newest protocol version that it speaks; `null` if it is unsealed.
-    #[serde(default)]
     pub protocol: Option<u8>,
     /// How many links speak which version, where a handshake agreed on one.
-    #[serde(default)]
     pub link_versions: BTreeMap<u8, usize>,
     /// Whether it takes no more sessions.
     pub draining: bool,
@@ -258,13 +251,10 @@ pub struct Status {
     /// Applications attached.
     pub sessions: u64,
     /// Streams that end here, those included that are being opened or closed.
-    #[serde(default)]
     pub streams: u64,
     /// Whether it is a gateway for SIP.
-    #[serde(default)]
     pub gateway: bool,
     /// Calls that ring or are up; `null` if it is no gateway, or that does not answer.
-    #[serde(default)]
     pub calls: Option<usize>,
     /// Packets of applications here.
     pub from_sessions: u64,
@@ -275,32 +265,24 @@ pub struct Status {
     /// What was dropped since the start, by reason, where anything was.
     pub drops: BTreeMap<String, u64>,
     /// Messages of handshakes that were refused, likewise.
-    #[serde(default)]
     pub handshakes_refused: BTreeMap<String, u64>,
     /// Updates of other nodes' links that were refused, likewise. `duplicate`
     /// and `older` come of flooding itself.
-    #[serde(default)]
     pub updates_refused: BTreeMap<String, u64>,
     /// Nodes that are heard of by records whose key this node doesn't know: no way
     /// leads there.
-    #[serde(default)]
     pub unknown_nodes: Vec<u32>,
     /// The first of the nodes whose `[routing]` formula, deadline or detection differs
     /// from this node's, ascending.
-    #[serde(default)]
     pub routing_differs: Vec<u32>,
     /// How many nodes these are in total.
-    #[serde(default)]
     pub routing_differ_count: usize,
     /// Links that a node advertises now and their other end does not: no way
     /// leads over them.
-    #[serde(default)]
     pub links_denied: u64,
     /// Its trunks.
-    #[serde(default)]
     pub trunks: Vec<Trunk>,
     /// Other nodes' trunks that end here.
-    #[serde(default)]
     pub trunks_in: Vec<TrunkIn>,
 }
 
@@ -309,8 +291,7 @@ pub struct Status {
 pub struct Trunk {
     /// The node at the other end.
     pub to: u32,
-    /// `open`; `silent` while the other end doesn't answer, which may be too old for it;
-    /// `refused`, if it has as many as it takes or its rules keep this node out; or `off`.
+    /// `open`; `silent` while the other end doesn't answer; `refused`, if it has as many as it takes or its rules keep this node out; or `off`.
     /// Packets leave one by one unless it is open.
     pub state: String,
     /// How long a packet waits for others at most, in milliseconds.
@@ -325,11 +306,9 @@ pub struct Trunk {
     pub trunk_packets: u64,
     /// The bytes of those, with the trunk's own headers.
     pub trunk_bytes: u64,
-    /// Packets whose RTP headers were compressed; 0 of a node that is older than that.
-    #[serde(default)]
+    /// Packets whose RTP headers were compressed.
     pub compressed: u64,
     /// By how many bytes those headers became shorter.
-    #[serde(default)]
     pub header_bytes_saved: u64,
     /// Packets that left by themselves, as no other flow sent, they were too large, or
     /// flows too many.
@@ -362,7 +341,6 @@ pub struct TrunkIn {
     pub unknown: u64,
     /// Packets that were dropped, as this end had not been told how to restore their RTP
     /// headers.
-    #[serde(default)]
     pub no_template: u64,
     /// The loss event rate of its trunk packets, 0 to 1.
     pub loss_events: f64,
@@ -378,7 +356,6 @@ pub struct Link {
     /// Which of several links to it.
     pub path: String,
     /// The protocol version that both ends speak.
-    #[serde(default)]
     pub version: Option<u8>,
     /// Where its datagrams go.
     pub address: Option<SocketAddr>,
@@ -403,19 +380,15 @@ pub struct Link {
     /// The same, outwards.
     pub bps_out: Option<f64>,
     /// What this node adds to the latency that it advertises of the link.
-    #[serde(default)]
     pub penalty_ms: f64,
     /// Share of packets, 0 to 1, that this node says the link will lose on top
     /// of what is measured, since it keeps failing; 0 for one that does not.
-    #[serde(default)]
     pub damping: f64,
     /// For how long yet, if it does not fail again.
-    #[serde(default)]
     pub damping_left_s: Option<f64>,
     /// How often it has gone down.
     pub downs: u64,
     /// How often of these because the neighbour had said that it stops.
-    #[serde(default)]
     pub goodbyes: u64,
     /// Bytes of UDP payload since the start.
     pub bytes_in: u64,
@@ -425,7 +398,6 @@ pub struct Link {
     pub drops: u64,
     /// Updates from this neighbour that were refused, by reason, as in
     /// [`Status::updates_refused`].
-    #[serde(default)]
     pub updates_refused: BTreeMap<String, u64>,
 }
 
@@ -443,7 +415,6 @@ pub struct Route {
     /// What the way costs, by the overlay's metric, if it was computed.
     pub cost: Option<f64>,
     /// Whether every way leads through a node that is draining or doesn't let all pass.
-    #[serde(default)]
     pub last_resort: bool,
     /// From the next hop to the destination, one way; zero if unknown.
     pub onward_ms: f64,

@@ -92,7 +92,7 @@ fn trunk(t: &Trunk) -> String {
             if t.trunk_over_share { "; OVER the share of a TCP" } else { "" },
         ),
         "silent" => format!(
-            "{to}: NO ANSWER, packets leave one by one; is there such a node, is there a route to it, is it older than trunks?"
+            "{to}: NO ANSWER, packets leave one by one; is there such a node, is there a route to it?"
         ),
         "refused" => format!("{to}: REFUSED there, packets leave one by one"),
         state => format!("{to}: {state}"),

@@ -61,10 +61,7 @@ impl Virtual {
             }
             Error::Status(status @ Status::Unreachable { to, why }) => {
                 let reason = Reason::of(*why);
-                // A node that doesn't tell of the end tells of each packet.
-                if self.socket.status().tells_changes {
-                    lost.insert(*to, reason);
-                }
+                lost.insert(*to, reason);
                 tally.drop(reason, 1, format_args!("{status}: packets to there are lost"));
             }
             // From now on it tells everything anew.

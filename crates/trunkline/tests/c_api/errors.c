@@ -299,18 +299,11 @@ static int news(int fd)
 /* What becomes of packets, once for each change. */
 static void statuses(const char *node1, const char *node2)
 {
-    int fd = tl_socket(node1), far, value;
+    int fd = bound(node1, 0), far;
     struct tl_addr nowhere = {99, 1}, to;
     struct tl_status status;
     char buf[10];
 
-    CHECK(fd >= 0 && get(fd, TL_STATUS) == 0);
-    for (value = -1; value <= 2; value += 3)
-        FAILS(tl_setsockopt(fd, TL_STATUS, &value, sizeof value), EINVAL);
-    set(fd, TL_STATUS, 1);
-    CHECK(tl_bind(fd, 0) == 0 && get(fd, TL_STATUS) == 1);
-    value = 0;
-    FAILS(tl_setsockopt(fd, TL_STATUS, &value, sizeof value), EINVAL);
     FAILS(tl_status(fd, NULL), EFAULT);
     FAILS(tl_status(fd, &status), ENOMSG);
 
@@ -341,16 +334,6 @@ static void statuses(const char *node1, const char *node2)
     CHECK(tl_status(fd, &status) == 0 && status.why == TL_REACHABLE);
     CHECK(status.to.node == 2 && status.to.port == to.port);
     CHECK(tl_close(far) == 0);
-
-    /* Without TL_STATUS every packet is told, as in older versions. */
-    CHECK(tl_close(fd) == 0);
-    fd = bound(node1, 0);
-    nowhere.node = 99;
-    for (value = 0; value < 2; value++) {
-        CHECK(tl_sendto(fd, "packet", 6, 0, &nowhere) == 6);
-        CHECK(news(fd) == EHOSTUNREACH);
-        CHECK(tl_status(fd, &status) == 0 && status.why == TL_NO_ROUTE);
-    }
     CHECK(tl_close(fd) == 0);
 }
 

@@ -12,9 +12,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{Address, DatagramSocket, Error, NodeId, Service, SocketOption};
-use trunkline_overlay::session::wire::{FIRST_SESSION_VERSION, SESSION_VERSION, ToNode};
+use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
 
 const SIZE: usize = 1_000;
+/// Of one that no node carries.
+const TOO_LARGE: usize = 2_000;
 /// Four seconds' worth of the link.
 const PACKETS: u32 = 450;
 
@@ -189,11 +191,12 @@ fn datagrams_of_one_that_is_held_back_are_counted() {
 }
 
 /// A session of this host without the client library.
-fn bare(path: &Path, version: u8) -> Socket {
-    bare_at(path, version, 0)
+fn bare(path: &Path) -> Socket {
+    bare_at(path, 0)
 }
 
-fn bare_at(path: &Path, version: u8, port: u16) -> Socket {
+fn bare_at(path: &Path, port: u16) -> Socket {
+    let version = SESSION_VERSION;
     let mut socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
     socket.connect(&SockAddr::unix(path).expect("short")).expect("connected");
     socket.set_read_timeout(Some(common::PATIENCE)).expect("an option");
@@ -203,12 +206,12 @@ fn bare_at(path: &Path, version: u8, port: u16) -> Socket {
     socket
 }
 
-/// Sends to `to` until the socket has taken no more for as long as `patience`; how
-/// many it took.
-fn fill(mut socket: &Socket, to: Address, patience: Duration) -> u32 {
+/// Sends packets of `size` bytes to `to` until the socket has taken no more for as long
+/// as `patience`; how many it took.
+fn fill(mut socket: &Socket, (to, size): (Address, usize), patience: Duration) -> u32 {
     let (node, service) = (to.node, Service::BestEffort);
     let send = ToNode::Send { service, deadline_ms: 255, to: node, port: to.port, payload: &[] };
-    let message = [bytes(|w| send.emit_head(w)), vec![0; SIZE]].concat();
+    let message = [bytes(|w| send.emit_head(w)), vec![0; size]].concat();
     let (mut taken, mut refused) = (0, Instant::now());
     while refused.elapsed() <= patience && taken < 20_000 {
         match socket.write(&message) {
@@ -228,18 +231,18 @@ fn hostile_ones_fill_their_sockets_and_read_nothing() {
     let (voice, ear) = (near.bind(0), near.bind(4_001));
     let path = near.socket.clone();
     // They wait, on a link that takes eight of their packets in a second …
-    let waiting: Vec<_> = (0..20).map(|_| bare(&path, SESSION_VERSION)).collect();
+    let waiting: Vec<_> = (0..20).map(|_| bare(&path)).collect();
     for mut socket in &waiting {
         socket.write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
     }
-    // … or have the node tell them of each packet that it knows no way for it.
-    let told: Vec<_> = (0..5).map(|_| bare(&path, FIRST_SESSION_VERSION)).collect();
+    // … or have the node tell them of each packet that it is too large.
+    let told: Vec<_> = (0..5).map(|_| bare(&path)).collect();
     let resident = chain.first().resident();
-    let nowhere = Address { node: NodeId(99), port: 1 };
+    let to = listener.local_addr();
     let heard = thread::scope(|scope| {
-        let fillers: Vec<_> = (waiting.iter().map(|s| (s, listener.local_addr())))
-            .chain(told.iter().map(|s| (s, nowhere)))
-            .map(|(socket, to)| scope.spawn(move || fill(socket, to, ms(100))))
+        let fillers: Vec<_> = (waiting.iter().map(|s| (s, SIZE)))
+            .chain(told.iter().map(|s| (s, TOO_LARGE)))
+            .map(|(socket, size)| scope.spawn(move || fill(socket, (to, size), ms(100))))
             .collect();
         let heard = stream(&voice, &ear, 0..200, ms(10)).len();
         let taken: Vec<_> = fillers.into_iter().map(|f| f.join().expect("it ends")).collect();
@@ -272,9 +275,9 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
     for time in 0..3 {
         thread::scope(|scope| {
             let came = scope.spawn(|| numbers(&listener).len());
-            let socket = bare(&chain.nodes[0].socket, SESSION_VERSION);
+            let socket = bare(&chain.nodes[0].socket);
             (&socket).write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
-            let taken = fill(&socket, listener.local_addr(), ms(1));
+            let taken = fill(&socket, (listener.local_addr(), SIZE), ms(1));
             drop(socket);
             assert!(taken > 20, "{taken} packets wait nowhere");
             assert_eq!(came.join().expect("it ends"), taken as usize, "time {time}");
@@ -288,9 +291,9 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
 /// One that waits at port `port` of `path`, has filled its socket with packets to
 /// `to`, and goes.
 fn fill_and_go(path: &Path, port: u16, to: Address) {
-    let socket = bare_at(path, SESSION_VERSION, port);
+    let socket = bare_at(path, port);
     (&socket).write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
-    let taken = fill(&socket, to, ms(20));
+    let taken = fill(&socket, (to, SIZE), ms(20));
     assert!(taken > 20, "{taken} packets wait nowhere");
 }
 
@@ -405,7 +408,7 @@ fn a_port_that_is_refused_anyway_takes_nothing_from_who_has_gone() {
     let chain = crowded();
     let (near, listener) = (&chain.nodes[0], chain.nodes[1].bind(4_000));
     fill_and_go(&near.socket, 7_000, listener.local_addr());
-    let socket = bare(&near.socket, SESSION_VERSION);
+    let socket = bare(&near.socket);
     for version in [SESSION_VERSION, 99] {
         let again = ToNode::Bind { version, port: 7_000 };
         (&socket).write_all(&bytes(|w| again.emit_head(w))).expect("sent");

@@ -1,42 +1,24 @@
-//! Nodes of this build beside nodes of the previous protocol version, which
-//! `scripts/previous-binary.sh` builds from the history of the repository; and
-//! what an operator sees of versions.
+//! Nodes of this build with nodes of a build whose protocol versions are one or two
+//! higher, which this build's nodes claim to be when a test tells them to; and what an
+//! operator sees of versions.
 
-use crate::common::keys::identity;
-use crate::common::{Chain, Ended, Node, Setup, ms, run, stream, trunkline, wait_for};
+use crate::common::keys::{identity, of_neighbour};
+use crate::common::{Chain, Ended, Node, Process, Setup};
+use crate::common::{ms, numbered, run, stream, trunkline, try_recv_number, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use trunkline_client::{Error, Reset, Service, SocketOption, StreamListener, StreamSocket};
-use trunkline_overlay::wire::version::{CURRENT, OLDEST};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use trunkline_client::{DatagramSocket, Error, Service, SocketOption};
+use trunkline_overlay::wire::version::CURRENT;
 
-/// Says which commit is the previous one.
-const PREVIOUS: &str = include_str!("../../../../scripts/previous-commit");
-
-/// The binary of the previous version, and that version; `None`, with a line
-/// that says why, if it was not built.
-fn previous() -> Option<(PathBuf, u8)> {
-    let line = PREVIOUS.lines().find(|line| !line.starts_with('#')).expect("a line");
-    let (commit, version) = line.split_once(' ').expect("a commit and its version");
-    let version = version.parse().expect("a version");
-    assert_eq!(version + 1, CURRENT, "scripts/previous-commit is not the previous version");
-    // TARGET/PROFILE/trunkline
-    let target = Path::new(env!("CARGO_BIN_EXE_trunkline")).ancestors().nth(2).expect("a folder");
-    let binary = target.join("previous").join(commit).join("trunkline");
-    if !binary.exists() {
-        // Not by a macro, whose output a test that passes keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: no binary of the previous protocol version: run scripts/previous-binary.sh, \
-             which needs commit {commit} in the history of this clone (git fetch --unshallow)"
-        );
-        return None;
-    }
-    Some((binary, version))
-}
+/// The newest version of the next build, which speaks today's as well.
+const NEXT: u8 = CURRENT + 1;
+/// That of the build after it, which does not.
+const AFTER_NEXT: u8 = CURRENT + 2;
 
 fn control(node: &Node) -> PathBuf {
     node.socket.with_extension("ctl")
@@ -159,37 +141,42 @@ fn stop(node: &mut Node) {
     assert_eq!(process.wait().code(), Some(0), "{}", process.stderr());
 }
 
-/// Waits until `node` has noticed the end of a neighbour.
-fn wait_for_down(node: &Node, link: usize, before: (u64, u64)) {
-    wait_for("the link to go down", || (downs(node, link).0 > before.0).then_some(()));
-}
-
 /// Nothing that it received was beyond it.
 fn understood_all(node: &Node) {
     let drops = &ask(node, &["status"])["drops"];
     assert!(drops["malformed"].is_null() && drops["forged"].is_null(), "{drops}");
 }
 
-/// 1, 2 and 4 are of today, 3 is of before; then each is upgraded in turn.
+/// 3 and 4 are of the next build.
 #[test]
-fn old_and_new_nodes_are_one_overlay() {
-    let Some((binary, old)) = previous() else { return };
+fn two_builds_are_one_overlay() {
     let mut chain = prepare(4, "delay = \"5ms\"\nloss = \"5%\"");
-    chain.nodes[2].program.clone_from(&binary);
+    chain.nodes[2..].iter_mut().for_each(|node| node.newest_version = Some(NEXT));
     chain.nodes.iter_mut().for_each(Node::start);
     wait_for_route(&chain);
+    let log = chain.nodes[2].process().stderr();
+    assert!(log.contains("TRUNKLINE_TEST_NEWEST_VERSION is set"), "{log}");
     let [one, two, three, four] = &chain.nodes[..] else { unreachable!("four nodes") };
     assert_eq!(versions(one), [CURRENT]);
-    assert_eq!(versions(two), [CURRENT, old]);
-    assert_eq!(versions(three), [old, old]);
-    assert_eq!(versions(four), [old]);
-    let link_versions = json!({old.to_string(): 1, CURRENT.to_string(): 1});
-    assert_eq!(ask(two, &["status"])["link_versions"], link_versions);
+    assert_eq!(versions(two), [CURRENT, CURRENT]);
+    assert_eq!(versions(three), [CURRENT, NEXT]);
+    assert_eq!(versions(four), [NEXT]);
+    assert_eq!([two, three].map(|n| ask(n, &["status"])["protocol"].clone()), [CURRENT, NEXT]);
+    let link_versions = json!({CURRENT.to_string(): 1, NEXT.to_string(): 1});
+    assert_eq!(ask(three, &["status"])["link_versions"], link_versions);
+    let table = |what: &str| operate(three, &[what]).stdout;
+    let status = table("status");
+    let line = format!("protocol  version {NEXT} at most; {CURRENT} on 1 link, {NEXT} on 1 link\n");
+    assert!(status.contains(&line), "{status}");
+    let links = table("links");
+    let last = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
+    let [current, next] = [CURRENT, NEXT].map(|version| version.to_string());
+    assert_eq!(links.lines().map(last).collect::<Vec<_>>(), ["version", &current, &next]);
 
     // Packets, what is asked for again, and echoes pass through.
     fix_routes(&chain);
     call(&chain);
-    for asked in [three, four] {
+    for asked in [two, three, four] {
         let repeats = asked.metrics().sum("link_sent_envelopes_total", "class=\"repeat\"");
         assert!(repeats > 0, "node {} had to repeat packets", asked.id);
     }
@@ -199,145 +186,167 @@ fn old_and_new_nodes_are_one_overlay() {
             (ping.code == Some(0)).then_some(())
         });
     }
-    wait_for("a trace", || {
-        let trace = operate(one, &["trace", "4", "--probes", "4", "--timeout", "300ms", "--json"]);
-        let trace: Value = serde_json::from_str(&trace.stdout).ok()?;
-        let hops: Vec<_> =
-            trace["hops"].as_array()?.iter().map(|hop| hop["from"].clone()).collect();
-        (hops == [json!([2]), json!([3]), json!([4])]).then_some(())
-    });
-    for (node, neighbour) in [(three, 4), (four, 3)] {
+    for (node, neighbour) in [(two, 3), (three, 2)] {
         renew(node, neighbour);
-        assert_eq!(versions(four), [old]);
+        assert_eq!(versions(three), [CURRENT, NEXT]);
     }
     call(&chain);
 
-    // One that stops says so, since before the old version.
+    // One that stops says so to both. It comes back as one of the next build …
     let before = [downs(one, 0), downs(three, 0)];
     stop(&mut chain.nodes[1]);
-    assert_eq!(downs(&chain.nodes[0], 0).1, before[0].1 + 1, "it knows when the other has ended");
-    assert_eq!(downs(&chain.nodes[2], 0).1, before[1].1 + 1);
-    understood_all(&chain.nodes[2]);
+    let after = [&chain.nodes[0], &chain.nodes[2]].map(|node| downs(node, 0).1);
+    assert_eq!(after, before.map(|(_, goodbyes)| goodbyes + 1), "they know when it has ended");
+    chain.nodes[1].newest_version = Some(NEXT);
     chain.nodes[1].start();
-    assert_eq!(versions(&chain.nodes[1]), [CURRENT, old]);
-
-    // So does the old one. It comes back as one of today.
+    assert_eq!(versions(&chain.nodes[1]), [CURRENT, NEXT]);
+    // … and another as one of this: what was agreed on before does not bind.
     stop(&mut chain.nodes[2]);
-    assert_eq!([downs(&chain.nodes[1], 1).1, downs(&chain.nodes[3], 0).1], [1, 1]);
-    chain.nodes[2].program = env!("CARGO_BIN_EXE_trunkline").into();
+    chain.nodes[2].newest_version = None;
     chain.nodes[2].start();
-    for (node, links) in chain.nodes.iter().zip([1, 2, 2, 1]) {
-        assert_eq!(versions(node), vec![CURRENT; links], "node {}", node.id);
-    }
-    // And back: what was agreed on before does not bind.
-    stop(&mut chain.nodes[2]);
-    chain.nodes[2].program = binary;
-    chain.nodes[2].start();
-    assert_eq!(versions(&chain.nodes[3]), [old]);
-    assert_eq!(versions(&chain.nodes[1]), [CURRENT, old]);
+    assert_eq!(versions(&chain.nodes[2]), [CURRENT, CURRENT]);
     call(&chain);
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
     chain.nodes.iter().for_each(understood_all);
 }
 
-/// 4 is of before. That 2 damps its link to 1, which keeps failing, is said in
-/// words that it understands: the link costs more there, and stays the way.
+/// Adds a link between two nodes of a chain.
+fn link(chain: &Chain, ends: (usize, usize)) {
+    for (own, other) in [ends, (ends.1, ends.0)] {
+        let (own, other) = (&chain.nodes[own], &chain.nodes[other]);
+        let mut text = fs::read_to_string(&own.config).expect("written before");
+        let (id, address) = (other.id, other.udp);
+        text += &format!("[[link]]\nneighbour = {id}\naddress = \"{address}\"\n");
+        text += &of_neighbour(id as usize, true);
+        fs::write(&own.config, text).expect("written");
+    }
+}
+
+/// Runs `act` while a call goes each way between the ends of the chain; how many packets
+/// were sent, and how many of them lost.
+fn during_a_call(chain: &mut Chain, act: impl FnOnce(&mut Chain)) -> (usize, usize) {
+    let ends = [chain.nodes.first(), chain.nodes.last()].map(|node| {
+        let end = node.expect("a chain").bind(0);
+        end.set_option(SocketOption::Service(Service::RealTime)).expect("in range");
+        end.set_option(SocketOption::ReadTimeout(Some(ms(500)))).expect("in range");
+        end
+    });
+    let over = AtomicBool::new(false);
+    let speak = |from: &DatagramSocket, to: &DatagramSocket| {
+        let sent = (0..).take_while(|n| {
+            from.send_to(&numbered(*n), to.local_addr()).expect("sent");
+            thread::sleep(ms(10));
+            !over.load(Ordering::Relaxed)
+        });
+        sent.count() + 1
+    };
+    let hear = |at: &DatagramSocket| {
+        let mut numbers = BTreeSet::new();
+        loop {
+            match try_recv_number(at) {
+                Ok((n, _)) => drop(numbers.insert(n)),
+                Err(Error::WouldBlock) if over.load(Ordering::Relaxed) => return numbers.len(),
+                Err(Error::WouldBlock) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let [a, b] = &ends;
+    thread::scope(|scope| {
+        let speakers = [(a, b), (b, a)].map(|(from, to)| scope.spawn(move || speak(from, to)));
+        let hearers = [a, b].map(|at| scope.spawn(move || hear(at)));
+        act(chain);
+        over.store(true, Ordering::Relaxed);
+        let sent: usize = speakers.map(|s| s.join().expect("a speaker")).iter().sum();
+        let heard: usize = hearers.map(|h| h.join().expect("a hearer")).iter().sum();
+        (sent, sent - heard)
+    })
+}
+
+/// Empties a relay, stops it, and starts it again as one of the next build.
+fn upgrade_relay(chain: &mut Chain, relay: usize) {
+    let drained = operate(&chain.nodes[relay], &["drain", "--quiet", "300ms", "--stop"]);
+    assert_eq!(drained.code, Some(0), "{}", drained.stderr);
+    let mut process = chain.nodes[relay].process.take().expect("it runs");
+    assert_eq!(process.wait().code(), Some(0), "{}", process.stderr());
+    chain.nodes[relay].newest_version = Some(NEXT);
+    chain.nodes[relay].start();
+    versions(&chain.nodes[relay]);
+}
+
+/// Of the chain 1, 2, 3, 4 each relay has a way around it.
 #[test]
-fn an_old_node_keeps_the_way_over_a_damped_link() {
-    let Some((binary, _)) = previous() else { return };
+fn an_overlay_is_upgraded_one_by_one_under_a_call() {
     let mut chain = prepare(4, "");
-    chain.nodes[3].program = binary;
+    [(0, 2), (1, 3)].into_iter().for_each(|ends| link(&chain, ends));
     chain.nodes.iter_mut().for_each(Node::start);
     wait_for_route(&chain);
-    let cost = |chain: &Chain| {
-        let routes = ask(&chain.nodes[3], &["routes"]);
-        let mut routes = routes.as_array().expect("a list").iter();
-        routes.find(|r| r["destination"] == 1)?["cost"].as_f64()
-    };
-    for n in 1..=2 {
-        chain.nodes[0].process().signal(Signal::SIGSTOP);
-        wait_for("the link to go down", || (downs(&chain.nodes[1], 0).0 >= n).then_some(()));
-        wait_for("no way", || cost(&chain).is_none().then_some(()));
-        chain.nodes[0].process().signal(Signal::SIGCONT);
-        let cost = wait_for("the way back", || cost(&chain));
-        // Half of it counts as missed, which is as bad as 100 ms.
-        assert_eq!(cost > 45.0, n == 2, "{cost}");
+    for (node, links) in chain.nodes.iter().zip([2, 3, 3, 2]) {
+        assert_eq!(versions(node), vec![CURRENT; links], "node {}", node.id);
     }
-    assert_eq!(each_link(&chain.nodes[1], "damping"), [json!(0.5), json!(0.0)]);
+    let (sent, lost) = during_a_call(&mut chain, |chain| {
+        upgrade_relay(chain, 1);
+        assert_eq!(versions(&chain.nodes[1]), [CURRENT; 3]);
+        upgrade_relay(chain, 2);
+        // The two upgraded ones speak the newer version with each other.
+        let relays = [1, 2].map(|relay| versions(&chain.nodes[relay]));
+        let neighbours = [1, 2].map(|relay| each_link(&chain.nodes[relay], "neighbour"));
+        assert_eq!(neighbours, [[1, 3, 4], [2, 4, 1]]);
+        assert_eq!(relays, [[CURRENT, NEXT, CURRENT], [NEXT, CURRENT, CURRENT]]);
+    });
+    println!("{lost} of {sent} packets were lost");
+    assert!(sent > 100, "{sent} packets");
+    assert_eq!(lost, 0, "of {sent}");
+
+    // The ends, whose applications go with them.
+    for end in [0, 3] {
+        stop(&mut chain.nodes[end]);
+        chain.nodes[end].newest_version = Some(NEXT);
+        chain.nodes[end].start();
+    }
+    for (node, links) in chain.nodes.iter().zip([2, 3, 3, 2]) {
+        assert_eq!(versions(node), vec![NEXT; links], "node {}", node.id);
+    }
+    wait_for_route(&chain);
+    call(&chain);
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
     chain.nodes.iter().for_each(understood_all);
 }
 
-/// 3 is of before, when links were not reliable: streams end there, with a reason and in
-/// time, and so do those of its own applications.
+/// 2 is of the build after the next, which this one is too old for.
 #[test]
-fn streams_over_an_old_node_are_refused() {
-    let Some((binary, _)) = previous() else { return };
-    let mut chain = prepare(4, "");
-    chain.nodes[2].program = binary;
+fn without_a_common_version_no_link_comes_up() {
+    let mut chain = prepare(2, "");
+    chain.nodes[1].newest_version = Some(AFTER_NEXT);
     chain.nodes.iter_mut().for_each(Node::start);
-    wait_for_route(&chain);
-    let [one, two, three, four] = &chain.nodes[..] else { unreachable!("four nodes") };
-    let _listeners =
-        [two, four].map(|node| StreamListener::bind(node.socket.as_path(), 900).expect("bound"));
-    let connect = |from: &Node, to: &Node| {
-        let began = Instant::now();
-        let opened = StreamSocket::connect(from.socket.as_path(), to.address(900));
-        (opened.map(drop), began.elapsed())
-    };
-    connect(one, two).0.expect("both are of today");
-    let (next, took) = connect(two, four);
-    assert!(matches!(next, Err(Error::Reset(Reset::OldNeighbour))), "{next:?}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
-    // A node further away gets no answer, and gives up.
-    let (further, took) = connect(one, four);
-    assert!(matches!(further, Err(Error::Reset(Reset::Timeout))), "{further:?}");
-    assert!(took < Duration::from_secs(15), "{took:?}");
-    let (own, took) = connect(three, two);
-    assert!(matches!(own, Err(Error::NotReliable)), "{own:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
-    let said = run(trunkline(["cat", "4:900", "--socket"]).arg(&two.socket));
-    assert!(said.one_line(3).contains("of a version without reliable links"), "{}", said.stderr);
-    let said = run(trunkline(["cat", "2:900", "--socket"]).arg(&three.socket));
-    assert!(said.one_line(3).contains("too old"), "{}", said.stderr);
-    assert_eq!(two.metrics().drops("malformed") + four.metrics().drops("malformed"), 0);
-    chain.nodes.iter_mut().for_each(Node::assert_healthy);
+    let refused =
+        |node: &Node| node.metrics().sum("handshakes_refused_total", "reason=\"version\"");
+    for node in &mut chain.nodes {
+        wait_for("refusals", || (refused(node) > 1).then_some(()));
+        node.process().wait_for_word("the two nodes have no protocol version in common");
+        assert_eq!(each_link(node, "up"), [false]);
+        assert_eq!(each_link(node, "version"), [Value::Null]);
+    }
+    // The older one is upgraded.
+    stop(&mut chain.nodes[0]);
+    chain.nodes[0].newest_version = Some(NEXT);
+    chain.nodes[0].start();
+    for node in &chain.nodes {
+        assert_eq!(versions(node), [NEXT]);
+    }
 }
 
-/// An operator holds the overlay at the version that all nodes have; a node
-/// that was not told follows. What version 1 lacks is not said to it: no goodbye.
 #[test]
-fn a_pinned_node_keeps_to_the_version_it_was_given() {
-    let mut chain = prepare(3, "");
-    let pinned = fs::read_to_string(&chain.nodes[0].config).expect("written before");
-    let pinned = pinned.replacen("[[client]]", "[overlay]\nnewest_version = 1\n[[client]]", 1);
-    fs::write(&chain.nodes[0].config, &pinned).expect("written");
-    chain.nodes.iter_mut().for_each(Node::start);
-    wait_for_route(&chain);
-    assert_eq!(versions(&chain.nodes[0]), [OLDEST]);
-    assert_eq!(versions(&chain.nodes[1]), [OLDEST, CURRENT]);
-    assert_eq!(ask(&chain.nodes[0], &["status"])["protocol"], OLDEST);
-    let table = |what: &str| operate(&chain.nodes[1], &[what]).stdout;
-    let status = table("status");
-    let line = format!("protocol  version {CURRENT} at most; 1 on 1 link, {CURRENT} on 1 link\n");
-    assert!(status.contains(&line), "{status}");
-    let links = table("links");
-    let last = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
-    assert_eq!(
-        links.lines().map(last).collect::<Vec<_>>(),
-        ["version", "1", &CURRENT.to_string()],
-        "{links}"
-    );
-
-    let reloaded = pinned.replace("newest_version = 1", "newest_version = 2");
-    fs::write(&chain.nodes[0].config, reloaded).expect("written");
-    let done = ask(&chain.nodes[0], &["reload"]);
-    assert_eq!(done["restart"], json!(["[overlay] newest_version"]), "{done}");
-
-    let before = Instant::now();
-    stop(&mut chain.nodes[1]);
-    assert!(before.elapsed() < ms(2_000), "{:?}", before.elapsed());
-    assert_eq!(downs(&chain.nodes[2], 0), (1, 1));
-    wait_for_down(&chain.nodes[0], 0, (0, 0));
-    assert_eq!(downs(&chain.nodes[0], 0), (1, 0));
+fn what_is_no_version_is_refused() {
+    let mut chain = prepare(2, "");
+    let node = chain.first();
+    for wrong in ["0", "256", "two", ""] {
+        let mut process =
+            Process::start(node.command().env("TRUNKLINE_TEST_NEWEST_VERSION", wrong));
+        assert_eq!(process.wait().code(), Some(2), "{wrong:?}");
+        let said = process.stderr();
+        let line =
+            format!("TRUNKLINE_TEST_NEWEST_VERSION is {wrong:?}, which is no protocol version");
+        assert!(said.contains(&line), "{said}");
+    }
 }

@@ -162,11 +162,7 @@ impl Application for Caller {
     }
 
     fn receive(&mut self, message: &ToClient<'_>, _: &mut Io<'_>) {
-        // A session of the first version, as applications here have, hears of the one as of
-        // the other, and nothing else is forbidden.
-        let refusals = [Refusal::OverShare, Refusal::Forbidden];
-        self.is_refused |=
-            matches!(message, ToClient::Error { refusal, .. } if refusals.contains(refusal));
+        self.is_refused |= matches!(message, ToClient::Error { refusal: Refusal::OverShare, .. });
     }
 }
 

@@ -404,8 +404,7 @@ fn a_forged_response_spoils_no_handshake() {
 
 fn freshness_of(key: crate::identity::DhKey, sent: u64) -> crate::handshake::freshness::Latest {
     let payload = message::Payload {
-        oldest: 1,
-        newest: 1,
+        versions: VersionRange::default(),
         index: crate::wire::ReceiverIndex::new(1),
         node: NodeId(1),
         incarnation: Incarnation(1),

@@ -203,19 +203,3 @@ fn a_flood_of_old_initiations_is_bounded() {
     a.at = ELSEWHERE;
     assert!(meet(6_010, &mut a, &mut b).is_some());
 }
-
-/// A node of an older version doesn't know what a challenge is, and one that is
-/// held at an older version doesn't say it.
-#[test]
-fn older_versions_are_refused_as_ever() {
-    let old =
-        |c: Config| Config { offer: Offer { newest: CHALLENGE - 1, ..Offer::default() }, ..c };
-    for (here, there) in [(true, false), (false, true), (true, true)] {
-        let of = |c: Config, is_old: bool| if is_old { old(c) } else { c };
-        let b = End::new(2, of(config(2), here), Some(peer(1, true, false)));
-        let (mut a, mut b) = set_back(b, || of(config(1), there), true);
-        assert_eq!(meet(10_000, &mut a, &mut b), None);
-        assert_eq!(b.machine.stats().challenges, 0);
-        assert!(b.refused(Refusal::Replayed) > 3);
-    }
-}

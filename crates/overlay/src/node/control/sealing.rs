@@ -186,7 +186,6 @@ impl SealedLinks {
             }
             Report::Confirmed(link) => self.handshakes.confirmed(link),
             Report::Moved(link, address) => self.handshakes.set_address(link, address),
-            Report::Unproven(link, address) => self.handshakes.probe(link, address, now),
             Report::Rekey(link) => self.handshakes.restart(link, now),
             _ => {}
         }

@@ -13,7 +13,6 @@ use crate::session::stream::{
     End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
 };
 use crate::session::wire::stream::{Request, Reset};
-use crate::session::wire::{RELIABLE_SESSION_VERSION, SESSION_VERSION};
 use crate::session::{Client, SessionId};
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
@@ -206,11 +205,7 @@ impl Forwarder {
             self.streams.table.listener(peer_port).ok_or(Reset::NotListening)?;
         } else {
             let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
-            let hop = self.next_hop(peer, metric).ok_or(Reset::NoRoute)?;
-            let old = self.links.get(hop.link).is_some_and(|link| !link.is_reliable());
-            if old {
-                return Err(Reset::OldNeighbour);
-            }
+            self.next_hop(peer, metric).ok_or(Reset::NoRoute)?;
         }
         self.make_room(key)?;
         let (tx, rx) = self.halves(credit.into());
@@ -262,12 +257,9 @@ impl Forwarder {
         (version, token): (u8, u64),
         credit: u32,
     ) -> Result<(), Reset> {
-        if self.sessions.port_of(id).is_some()
-            || !(RELIABLE_SESSION_VERSION..=SESSION_VERSION).contains(&version)
-        {
+        if self.sessions.port_of(id).is_some() || !self.session_versions.contains(version) {
             return Err(Reset::Misuse);
         }
-        self.sessions.set_version(id, version);
         let (stream, listener) = self.streams.table.waiting(token).ok_or(Reset::Unknown)?;
         let client = |id| self.sessions.client_of(id).unwrap_or(Client::Local);
         if client(id) != client(listener) {

@@ -7,22 +7,17 @@
 
 pub mod stream;
 
+use crate::wire::version::VersionRange;
 use crate::wire::{Metric, NodeId, Service, WireError};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// Version of this protocol. A client of [`FIRST_SESSION_VERSION`] is served
-/// too; others are refused with [`Refusal::Version`].
-pub const SESSION_VERSION: u8 = 4;
+/// The newest version of this protocol, which a client of this build speaks.
+pub const SESSION_VERSION: u8 = 1;
 
-/// The first version with streams and [`Service::Reliable`]: what comes by it is said to
-/// have come by best effort to clients of earlier ones.
-pub const RELIABLE_SESSION_VERSION: u8 = 4;
-
-/// The version without [`ToClient::Reachable`] and [`ToClient::Unreachable`]: a
-/// client is told [`Refusal::NoRoute`] and [`Refusal::NoPort`] instead, packet by
-/// packet, and nothing of ports at other nodes.
-pub const FIRST_SESSION_VERSION: u8 = 1;
+/// The versions that a node of this build speaks with its clients; others are
+/// refused with [`Refusal::Version`].
+pub const SESSION_VERSIONS: VersionRange = VersionRange { oldest: 1, newest: SESSION_VERSION };
 
 /// The largest head (everything in front of the payload) of any message.
 pub const MAX_HEAD: usize = 20;
@@ -42,15 +37,13 @@ pub enum ToNode<'a> {
         port: u16,
     },
     /// Choose the ways of what is sent from now on by this metric; `None` leaves
-    /// it to the node. Nodes before 0.2 don't know this message.
+    /// it to the node.
     Metric(Option<Metric>),
     /// Whether to hand over real-time packets whose deadline passed while they
-    /// waited at this node, as after a stall: by default they are dropped. Nodes
-    /// before 0.2 don't know this message.
+    /// waited at this node, as after a stall: by default they are dropped.
     Late(bool),
     /// Whether best-effort and reliable packets that find no room in the queue of their
-    /// link wait for it, and this session with them: by default they are dropped. Nodes
-    /// before 0.2 don't know this message.
+    /// link wait for it, and this session with them: by default they are dropped.
     Wait(bool),
     /// Send `payload`.
     Send {
@@ -65,7 +58,7 @@ pub enum ToNode<'a> {
         /// The packet.
         payload: &'a [u8],
     },
-    /// About a stream. Since version 4.
+    /// About a stream.
     Stream(stream::Request<'a>),
 }
 
@@ -99,7 +92,7 @@ pub enum ToClient<'a> {
         payload: &'a [u8],
     },
     /// What this session sends to a destination does not get there, from now
-    /// on. Since version 2.
+    /// on.
     Unreachable {
         /// The destination's node.
         node: NodeId,
@@ -124,7 +117,7 @@ pub enum ToClient<'a> {
         /// The port it was about, if any, else 0.
         port: u16,
     },
-    /// About a stream. Since version 4.
+    /// About a stream.
     Stream(stream::Notice<'a>),
 }
 
@@ -161,12 +154,6 @@ pub enum Refusal {
     /// A packet before a successful bind, or a second bind.
     #[error("bind once, then send")]
     OutOfOrder = 4,
-    /// The node knows no way to the destination.
-    #[error("the node has no route to the destination")]
-    NoRoute = 5,
-    /// No application has that virtual port at this node.
-    #[error("no application is bound to the destination port")]
-    NoPort = 6,
     /// The payload is larger than `max_payload`.
     #[error("the packet is larger than the node carries")]
     TooLarge = 7,
@@ -206,8 +193,7 @@ pub enum Refusal {
          without ?node= if that is what you want"
     )]
     Unsealed = 15,
-    /// A packet of a new flow to a node whose trunk is over its share. Since version 3;
-    /// clients of earlier ones are told [`Refusal::Forbidden`].
+    /// A packet of a new flow to a node whose trunk is over its share.
     #[error(
         "the trunk to the destination sends more than a TCP would, and takes no new flow until it \
          doesn't ([[trunk]] admit): try again later"
@@ -223,8 +209,6 @@ impl Refusal {
             PortInUse,
             NoFreePort,
             OutOfOrder,
-            NoRoute,
-            NoPort,
             TooLarge,
             Malformed,
             Full,
@@ -519,12 +503,12 @@ mod tests {
         #[test]
         fn to_client_round_trip(
             service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
-            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(), code in 1u8..=9,
+            flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(),
+            refusal in (1u8..=16).prop_filter_map("none has this number", Refusal::from_wire),
             ago in (0u32..=0xff_ffff).prop_map(|ms| Duration::from_millis(ms.into())),
             payload in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let node = NodeId(node);
-            let refusal = Refusal::from_wire(code).unwrap();
             for message in [
                 ToClient::Received {
                     service, recovered, remaining_ms, flow_seq, from: node, port, payload: &payload,

@@ -1,6 +1,5 @@
 use super::super::{
     Answer, Config, ENTRY, Entries, Entry, HEAD, Heard, Message, Outgoing, Put, Receiver, Sender,
-    TRUNK_VERSION,
 };
 use super::*;
 use crate::wire::{Metric, NodeId};
@@ -226,7 +225,7 @@ impl Line {
         let mut sender = Sender::new(Config::new(NodeId(2)), ROOM, 7, 1, now);
         let mut receiver = Receiver::new(now);
         let answer = receiver.on_ask(now, 7, 100, None);
-        assert!(sender.on_answer(now, 7, answer, TRUNK_VERSION));
+        assert!(sender.on_answer(now, 7, answer));
         let (sent, heard, under_way) = Default::default();
         Line { sender, receiver, phones, sent, heard, under_way, now }
     }
@@ -243,7 +242,7 @@ impl Line {
             let phone = &mut self.phones[usize::from(port) - 1];
             let id = self.sent.len() as u32;
             let payload = phone.packet(event, id);
-            self.sender.on_answer(self.now, 7, Answer::Known, TRUNK_VERSION);
+            self.sender.on_answer(self.now, 7, Answer::Known);
             let outgoing = Outgoing {
                 source_port: port,
                 destination_port: port,
@@ -408,42 +407,4 @@ fn a_trunk_packet_of_two_calls_as_counted_by_hand() {
     assert_eq!(after.trunk_bytes - before.trunk_bytes, (HEAD + 2 * (ENTRY + 1 + 4)) as u64);
     assert_eq!(after.bytes - before.bytes, 2 * 16);
     assert_eq!(after.header_bytes_saved - before.header_bytes_saved, 2 * 11);
-}
-
-/// Towards one that knows version 1 alone, or has gone back to it.
-#[test]
-fn version_1_is_sent_whole_headers() {
-    let mut line = Line::new([Phone::new(1, 2, 3), Phone::new(4, 5, 6)]);
-    for latest in [TRUNK_VERSION, 1, TRUNK_VERSION + 1] {
-        line.sender.on_answer(line.now, 7, Answer::Fresh, latest);
-        let before = line.sender.stats().compressed;
-        for _ in 0..20 {
-            let phones = &mut line.phones;
-            for port in [1u16, 2] {
-                let phone = &mut phones[usize::from(port) - 1];
-                let payload = phone.packet(Voice, 0);
-                let outgoing = Outgoing {
-                    source_port: port,
-                    destination_port: port,
-                    flow_seq: phone.flow_seq.wrapping_sub(1),
-                    metric: Metric::default(),
-                    deadline: line.now + Duration::from_millis(100),
-                    way: Duration::ZERO,
-                    payload: &payload,
-                };
-                line.sender.put(line.now, &outgoing, ROOM);
-            }
-            line.now += PACKET;
-            let Some(leaving) = line.sender.take(line.now) else { continue };
-            let Some(Message::Packets(head, rest)) = Message::parse(&leaving.bytes) else {
-                panic!()
-            };
-            let is_old = |e: &Entry<'_>| !matches!(e, Entry::Rtp { .. });
-            let all_old = Entries::new(&head, rest).all(|e| is_old(&e.expect("well-formed")));
-            assert!(latest >= TRUNK_VERSION || all_old);
-            line.sender.reclaim(leaving.bytes, false, |_| {});
-        }
-        let compressed = line.sender.stats().compressed - before;
-        assert_eq!(compressed > 0, latest >= TRUNK_VERSION, "version {latest}: {compressed}");
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::PacketThread;
 use crate::clock;
+use trunkline_overlay::handshake::Refusal;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;
 
@@ -25,8 +26,15 @@ impl PacketThread {
                     self.strangers.warn(clock::now(), &what);
                 }
                 Notice::Refused { from, node: Some(node), why } => {
+                    let advice = match why {
+                        Refusal::Version => {
+                            ", the two nodes have no protocol version in common: upgrade the older"
+                        }
+                        _ => "",
+                    };
                     let what = format!(
-                        "a handshake from {from}, which says it is node {node}, was refused: {}",
+                        "a handshake from {from}, which says it is node {node}, was refused: \
+                         {}{advice}",
                         why.label()
                     );
                     self.complaints.warn(clock::now(), &what);

@@ -7,13 +7,11 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
-use trunkline_overlay::handshake::Offer;
 use trunkline_overlay::identity::{Certificate, Identity, KeyError, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
 use trunkline_overlay::node::{self as overlay, Routing, Sealing};
 use trunkline_overlay::route::{CostModel, Formula, Limits};
-use trunkline_overlay::wire::version::{CURRENT, OLDEST};
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Links with certified nodes that no `[[link]]` names, unless the file says:
@@ -27,7 +25,6 @@ pub struct OverlaySection {
     keys: Vec<Key>,
     revoked: Vec<Key>,
     newcomers: Option<u16>,
-    newest_version: Option<Version>,
 }
 
 /// `[[known]]`.
@@ -124,23 +121,6 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// A protocol version that this build speaks.
-#[derive(Clone, Copy)]
-struct Version(u8);
-
-impl<'de> Deserialize<'de> for Version {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Version, D::Error> {
-        let n = i64::deserialize(d)?;
-        let spoken = u8::try_from(n).ok().filter(|n| (OLDEST..=CURRENT).contains(n));
-        spoken.map(Version).ok_or_else(|| {
-            de::Error::custom(format!(
-                "newest_version is {n}: this build speaks protocol versions {OLDEST} to {CURRENT}; \
-                 give the newest that all nodes speak, or leave the line out"
-            ))
-        })
-    }
-}
-
 /// The files that a sealed node reads at start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyFiles {
@@ -158,7 +138,6 @@ pub struct Believed {
     trust: Trust,
     known: Vec<(NodeId, PublicKey)>,
     newcomers: u16,
-    newest: u8,
 }
 
 /// What is secret about a node: a recording keeps it, so that it can be
@@ -179,7 +158,6 @@ impl OverlaySection {
         let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
         Believed {
             newcomers: self.newcomers.unwrap_or(most),
-            newest: self.newest_version.map_or(CURRENT, |version| version.0),
             known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),
             trust,
         }
@@ -187,8 +165,8 @@ impl OverlaySection {
 
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        let OverlaySection { keys, revoked, newcomers, newest_version } = self;
-        keys.is_empty() && revoked.is_empty() && newcomers.is_none() && newest_version.is_none()
+        let OverlaySection { keys, revoked, newcomers } = self;
+        keys.is_empty() && revoked.is_empty() && newcomers.is_none()
     }
 
     /// Whether certificates are believed at all.
@@ -229,10 +207,10 @@ impl KeyFiles {
     /// What the node is told; `template` has the settings of links that no
     /// `[[link]]` names.
     pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {
-        let Believed { trust, known, newcomers, newest } = self.believed.clone();
+        let Believed { trust, known, newcomers } = self.believed.clone();
         let Secrets { identity, certificate } = secrets.clone();
-        let (newcomer, offer) = (template, Offer { newest, ..Offer::default() });
-        Sealing { certificate, trust, known, newcomers, newcomer, offer, ..Sealing::new(identity) }
+        let newcomer = template;
+        Sealing { certificate, trust, known, newcomers, newcomer, ..Sealing::new(identity) }
     }
 }
 

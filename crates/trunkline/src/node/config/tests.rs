@@ -201,13 +201,7 @@ fn mistakes_have_a_line_and_a_way_out() {
     let overlay = "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
     let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
     assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
-    let version = |n: &str| format!("[overlay]\nnewest_version = {n}\n[hello]");
-    for n in ["0", "5", "256", "-1"] {
-        let wrong = mistake(&GOOD.replace("[hello]", &version(n)));
-        assert!(wrong.starts_with("x.toml:36:18: newest_version is "), "{wrong}");
-        assert!(wrong.contains("this build speaks protocol versions 1 to 4"), "{wrong}");
-    }
-    let unsealed = mistake(&GOOD.replace("[hello]", &version("1")));
+    let unsealed = mistake(&GOOD.replace("[hello]", "[overlay]\nnewcomers = 1\n[hello]"));
     assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
     let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
     assert!(priority.contains("1 to 99"), "{priority}");

@@ -163,7 +163,7 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
                 Ok(stream) => join(&proxy, tcp, Stream::new(stream)).await,
                 Err(error) => {
                     let why = match &error {
-                        ClientError::Reset(_) | ClientError::NotReliable => Refusal::NoStream,
+                        ClientError::Reset(_) | ClientError::Version => Refusal::NoStream,
                         ClientError::Io { .. } => Refusal::NoFiles,
                         _ => Refusal::NodeAway,
                     };

@@ -63,14 +63,13 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Has a node say that it speaks another build's versions of the protocols.
+const NEWEST_VERSION: &str = "TRUNKLINE_TEST_NEWEST_VERSION";
+
 /// The binary, with arguments.
 pub fn trunkline<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    program(Path::new(env!("CARGO_BIN_EXE_trunkline")), args)
-}
-
-fn program<S: AsRef<std::ffi::OsStr>>(path: &Path, args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(path);
-    command.args(args).env_remove("TRUNKLINE_LOG").stdin(Stdio::null());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command.args(args).env_remove("TRUNKLINE_LOG").env_remove(NEWEST_VERSION).stdin(Stdio::null());
     command
 }
 
@@ -275,8 +274,8 @@ pub struct Node {
     pub config: PathBuf,
     /// Whether links are sealed, and remote applications authenticate.
     pub sealed: bool,
-    /// What runs it: the binary of these tests, or another.
-    pub program: PathBuf,
+    /// The newest protocol version that it is to speak, if not that of the binary.
+    pub newest_version: Option<u8>,
     pub process: Option<Process>,
 }
 
@@ -291,7 +290,7 @@ impl Node {
             socket: dir.join(format!("{id}.sock")),
             config: dir.join(format!("{id}.toml")),
             sealed: false,
-            program: env!("CARGO_BIN_EXE_trunkline").into(),
+            newest_version: None,
             process: None,
         }
     }
@@ -312,7 +311,10 @@ impl Node {
 
     /// The command that runs it.
     pub fn command(&self) -> Command {
-        let mut command = program(&self.program, ["node", "--until-stdin-closes", "--config"]);
+        let mut command = trunkline(["node", "--until-stdin-closes", "--config"]);
+        if let Some(version) = self.newest_version {
+            command.env(NEWEST_VERSION, version.to_string());
+        }
         command.arg(&self.config);
         command
     }
