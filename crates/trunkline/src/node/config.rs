@@ -43,9 +43,7 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Where applications of other hosts attach.
     pub remote: Vec<SocketAddr>,
-    /// Whether they need no key there.
-    pub remote_open: bool,
-    /// Those that have one.
+    /// Those that may.
     pub clients: Vec<KnownClient>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
@@ -179,8 +177,6 @@ struct NodeSection {
     socket: Option<PathBuf>,
     #[serde(default)]
     remote: Vec<SocketAddr>,
-    #[serde(default)]
-    remote_open: bool,
     http: Option<SocketAddr>,
     control: Option<PathBuf>,
     max_sessions: Option<usize>,
@@ -364,7 +360,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         listen: file.node.listen,
         socket: file.node.socket,
         remote: file.node.remote,
-        remote_open: file.node.remote_open,
         clients,
         http: file.node.http,
         control: file.node.control,
@@ -536,21 +531,16 @@ fn known_clients(
 
 /// Whether it is clear who may attach from other hosts.
 fn check_remote(file: &File) -> Result<(), &'static str> {
-    let NodeSection { remote, remote_open, key, .. } = &file.node;
-    let clients = !file.client.is_empty();
-    match (remote.is_empty(), clients, *remote_open) {
-        (false, false, false) => Err("[node] has a `remote` address and nobody may attach there: \
-                                      add a [[client]] with its name and key (`trunkline keygen`), \
-                                      or say remote_open = true, and everybody may"),
-        (true, true, _) => {
-            Err("there is a [[client]], but no `remote` address in [node] where it \
-                                could attach: add one")
-        }
-        (true, _, true) => Err("[node] remote_open is about `remote`, which has no address: add \
-                                one, or take remote_open away"),
-        (_, true, _) if key.is_none() => Err("a [[client]] authenticates to the node's key, and \
-                                              [node] has none: give `key`, or take the clients \
-                                              away and say remote_open = true"),
+    let NodeSection { remote, key, .. } = &file.node;
+    match (remote.is_empty(), file.client.is_empty()) {
+        (false, true) => Err("[node] has a `remote` address and nobody may attach there: add a \
+                              [[client]] with its name and key (`trunkline keygen`), or take \
+                              `remote` away"),
+        (true, false) => Err("there is a [[client]], but no `remote` address in [node] where it \
+                              could attach: add one"),
+        (false, false) if key.is_none() => Err("a [[client]] authenticates to the node's key, \
+                                                and [node] has none: give `key`, or take \
+                                                `remote` and the clients away"),
         _ => Ok(()),
     }
 }

@@ -24,7 +24,6 @@ use expiry::Watch;
 use manager::State;
 use operator::Operator;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -246,7 +245,9 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     };
     let mut remotes = Vec::new();
     for address in config.remote {
-        remotes.push(bind_remote(address, config.remote_open, config.runtime.offload)?);
+        let what = format!("listen for remote applications on TCP and UDP {address}");
+        let bound = Remote::bind(address, config.runtime.offload);
+        remotes.push(bound.map_err(cannot_have(what, "remote"))?);
     }
     let recorder = match record {
         Some(path) => {
@@ -290,20 +291,6 @@ fn lasting_secret(config: &Config, entropy: &[u8; 32]) -> [u8; 32] {
     signed.and_then(|s| s.first_chunk().copied()).unwrap_or(*entropy)
 }
 
-/// Listens for applications of other hosts; says so if everybody may come.
-fn bind_remote(address: SocketAddr, open: bool, offload: bool) -> Result<Remote, Error> {
-    let what = format!("listen for remote applications on TCP and UDP {address}");
-    let remote = Remote::bind(address, offload).map_err(cannot_have(what, "remote"))?;
-    if open && remote.is_exposed() {
-        tracing::warn!(
-            %address,
-            "this node is OPEN to other hosts (remote_open): whoever reaches this address may use \
-             the node, and applications without a key are not encrypted"
-        );
-    }
-    Ok(remote)
-}
-
 /// Whom of other hosts' applications the node lets in.
 fn lobby(config: &Config) -> Result<Lobby, Error> {
     let mut entropy = [0; 32];
@@ -312,7 +299,7 @@ fn lobby(config: &Config) -> Result<Lobby, Error> {
         let keys: Vec<_> = config.clients.iter().map(|client| client.key).collect();
         Responder::new(&sealing.identity, &keys, Limits::default(), entropy)
     });
-    Ok(Lobby::new(responder, config.remote_open))
+    Ok(Lobby::new(responder))
 }
 
 fn unix_secs() -> u64 {

@@ -270,7 +270,7 @@ pub struct Node {
     pub remote: SocketAddr,
     pub socket: PathBuf,
     pub config: PathBuf,
-    /// Whether links are sealed, and remote applications authenticate.
+    /// Whether links are sealed; only then remote applications can attach.
     pub sealed: bool,
     /// What runs it: the binary of these tests, or another.
     pub program: PathBuf,
@@ -297,10 +297,9 @@ impl Node {
     pub fn write(&self, rest: &str) {
         let (protection, clients) = self.protection();
         let text = format!(
-            "[node]\nid = {}\n{protection}listen = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}\n{clients}",
+            "[node]\nid = {}\n{protection}listen = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}\n{clients}",
             self.id,
             self.udp,
-            self.remote,
             self.socket.to_str().expect("text"),
             self.http
         );
@@ -357,7 +356,7 @@ impl Node {
         socket
     }
 
-    /// The same from another host.
+    /// The same from another host, to a sealed node.
     #[track_caller]
     pub fn bind_remote(&self, port: u16) -> DatagramSocket {
         attach(self.attachment().as_str(), port)
@@ -419,7 +418,7 @@ pub struct Setup<'a> {
     pub link: &'a str,
     /// Keys of every link of `trunkline impair`; without any, no impair.
     pub impair: &'a str,
-    /// Whether links are sealed, and remote applications authenticate.
+    /// Whether links are sealed; only then remote applications can attach.
     pub sealed: bool,
 }
 
@@ -448,7 +447,7 @@ impl Chain {
         Chain::start(&Setup { nodes, ..Setup::default() })
     }
 
-    /// The same, where links are sealed and remote applications authenticate.
+    /// The same, where links are sealed and remote applications can attach.
     pub fn sealed(nodes: u32) -> Chain {
         Chain::start(&Setup { nodes, sealed: true, ..Setup::default() })
     }
