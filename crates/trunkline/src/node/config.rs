@@ -172,7 +172,7 @@ struct NodeSection {
     key: Option<PathBuf>,
     certificate: Option<PathBuf>,
     #[serde(default)]
-    unsealed: bool,
+    unsealed_for_measurements: bool,
     listen: Vec<SocketAddr>,
     socket: Option<PathBuf>,
     #[serde(default)]
@@ -479,21 +479,28 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
 
 /// Where the node's keys are, or that it has none on purpose.
 fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
-    let NodeSection { key, certificate, unsealed, .. } = &file.node;
-    match (key, unsealed) {
+    let NodeSection { key, certificate, unsealed_for_measurements, .. } = &file.node;
+    match (key, unsealed_for_measurements) {
         (Some(key), _) if sealing::is_key_itself(key) => {
             Err("[node] key is a key itself: give the name of a file with the secret one, which \
                  `trunkline keygen FILE` makes; this node's public key is for its neighbours")
         }
-        (Some(_), true) => Err("[node] has a key and is unsealed: take one of the two away"),
+        (Some(_), true) => Err("[node] unsealed_for_measurements is for a node without a key, \
+                                and this one has a `key`: take one of the two away"),
         (None, false) => Err("[node] has no key: make one with `trunkline keygen FILE` and give \
-                              key = \"FILE\"; or say unsealed = true, and nothing is protected"),
+                              key = \"FILE\""),
+        (None, true) if file.sip.is_some() => {
+            Err("[node] unsealed_for_measurements and [sip] don't go together, since everybody on \
+                 the way could listen to the gateway's calls: give [node] a `key`, which \
+                 `trunkline keygen FILE` makes, or take [sip] away")
+        }
         (None, true) if certificate.is_some() => {
             Err("[node] has a certificate but no key: give the key that it is for")
         }
         (None, true) if !file.overlay.is_empty() || !file.known.is_empty() => Err(
             "[overlay] and [[known]] mean nothing to an unsealed node, which knows nobody by a \
-                 key: take them away, or give [node] a `key` instead of unsealed",
+                 key: take them away, or give [node] a `key` instead of \
+                 unsealed_for_measurements",
         ),
         (None, true) => Ok(None),
         (Some(key), false) => Ok(Some(KeyFiles {

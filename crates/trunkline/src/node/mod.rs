@@ -9,6 +9,7 @@ mod metrics;
 mod operator;
 mod reload;
 pub mod replay;
+mod unsealed;
 mod watchdog;
 
 use crate::datapath::record::{self, Recorder, Tap};
@@ -33,6 +34,7 @@ use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
+use unsealed::Reminder;
 use watchdog::Watchdog;
 
 /// Run an overlay node until SIGTERM or SIGINT
@@ -132,7 +134,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let _log = log::detach().map_err(cannot("start writing the log"))?;
     let (config, text) = read(&args.config)?;
     log::set(config.log_filter.as_deref());
-    let name = config.name.clone();
+    let (name, unsealed) = (config.name.clone(), config.overlay.sealing.is_none());
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;
     let operator = Arc::new(Operator::new(handle.asker(), sip, &args.config, config));
@@ -151,6 +153,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     tracing::info!(%name, "ready");
     manager::tell(State::Ready);
     let mut watchdog = Watchdog::new(manager::patience(), clock::now());
+    let mut reminder = unsealed.then(|| Reminder::new(clock::now(), unsealed::AGAIN));
     while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
         if watchdog.look(clock::now(), || handle.beat()) {
             manager::tell(State::Alive);
@@ -163,6 +166,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             let _ = operator.reload();
         }
         operator.watch_certificate();
+        if reminder.as_mut().is_some_and(|reminder| reminder.is_due(clock::now())) {
+            tracing::warn!("{}", unsealed::WARNING);
+        }
     }
     tracing::info!(%name, "stopping");
     manager::tell(State::Stopping);
@@ -309,10 +315,7 @@ fn unix_secs() -> u64 {
 /// Says so if nothing is protected, or soon no more.
 fn warn_of_protection(sealed: bool, not_after: u64) {
     if !sealed {
-        tracing::warn!(
-            "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
-             authenticated; for measuring only, and never with a sealed neighbour"
-        );
+        tracing::warn!("{}", unsealed::WARNING);
     }
     if let Some(standing) = Watch::default().look(not_after, unix_secs()) {
         tracing::warn!("{standing}");

@@ -44,7 +44,7 @@ impl Node {
     /// and sections.
     pub(super) fn protection(&self) -> (String, String) {
         if !self.sealed {
-            return ("unsealed = true\n".into(), String::new());
+            return ("unsealed_for_measurements = true\n".into(), String::new());
         }
         let file = key_file(self.dir(), self.id as u8);
         let (all, limited) = (identity(CLIENT).public(), identity(LIMITED).public());

@@ -6,7 +6,7 @@ const GOOD: &str = r#"
 [node]
 id = 2
 name = "B"
-unsealed = true
+unsealed_for_measurements = true
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
 
@@ -81,7 +81,7 @@ fn who_may_attach_from_other_hosts_is_said() {
     assert!(mistake(&nobody).contains("add a [[client]]"));
     assert!(mistake(&(nobody.clone() + &client("pbx"))).contains("[node] has none: give `key`"));
     let sealed = |text: &str| {
-        let text = text.replace("unsealed = true", "key = \"b.key\"");
+        let text = text.replace("unsealed_for_measurements = true", "key = \"b.key\"");
         text.replace("neighbour = ", &format!("key = \"{key}\"\nneighbour = "))
     };
     let c = parse(Path::new("x.toml"), &sealed(&(nobody.clone() + &client("pbx")))).unwrap();
@@ -164,11 +164,11 @@ fn mistakes_have_a_line_and_a_way_out() {
     let two =
         mistake(&GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"));
     assert!(two.contains("two addresses of one family"), "{two}");
-    let keyless = mistake(&GOOD.replace("unsealed = true", ""));
+    let keyless = mistake(&GOOD.replace("unsealed_for_measurements = true", ""));
     assert!(keyless.contains("trunkline keygen FILE"), "{keyless}");
     let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
     assert!(key.contains("44 characters of base64"), "{key}");
-    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"");
+    let sealed = GOOD.replace("unsealed_for_measurements = true", "key = \"b.key\"");
     let stranger = mistake(&sealed);
     assert!(stranger.contains("neighbour 1 has no key"), "{stranger}");
     let overlay = "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
@@ -197,6 +197,31 @@ fn mistakes_have_a_line_and_a_way_out() {
     let path = mistake(&GOOD.replace("isp2", &"isp".repeat(30)));
     assert!(path.starts_with("x.toml:14:1: the path \"isp"), "{path}");
 }
+
+#[test]
+fn a_gateway_has_keys() {
+    let phones = "[sip]\nlisten = [\"udp:127.0.0.1:5060\"]\n[hello]";
+    let gateway = mistake(&GOOD.replace("[hello]", phones));
+    assert!(
+        gateway.starts_with("x.toml:5:29: [node] unsealed_for_measurements and [sip]"),
+        "{gateway}"
+    );
+    assert!(gateway.contains("give [node] a `key`, which `trunkline keygen FILE`"), "{gateway}");
+}
+
+#[test]
+fn an_old_file_is_told_the_nearest_key() {
+    let old = GOOD.replace("unsealed_for_measurements", "unsealed");
+    let said = mistake(&old);
+    assert!(said.starts_with("x.toml:5:1: unknown field `unsealed`"), "{said}");
+    assert!(said.contains("did you mean `unsealed_for_measurements`?"), "{said}");
+    let said = mistake(
+        &GOOD.replace("[[link]]\nneighbour = 1", "remote_open = true\n[[link]]\nneighbour = 1"),
+    );
+    assert!(said.starts_with("x.toml:9:1: unknown field `remote_open`"), "{said}");
+    assert!(said.contains("did you mean `remote`?"), "{said}");
+}
+
 #[test]
 fn what_would_do_harm_in_silence_is_a_mistake() {
     for nobody in ["0.0.0.0:7001", "127.0.0.1:0", "224.0.0.1:7001", "255.255.255.255:7001"] {
@@ -229,7 +254,7 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
 
 #[test]
 fn a_key_of_the_other_kind_is_told_apart() {
-    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"");
+    let sealed = GOOD.replace("unsealed_for_measurements = true", "key = \"b.key\"");
     let identity = |n| trunkline_overlay::identity::Identity::from_secret(&[n; 32]);
     let keys = |first: &str| {
         let text = sealed.replace("neighbour = 1", &format!("neighbour = 1\nkey = \"{first}\""));
