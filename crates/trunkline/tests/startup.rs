@@ -262,28 +262,18 @@ fn a_node_without_descriptors_stays_calm() {
 }
 
 #[test]
-fn every_subcommand_explains_itself_by_example() {
-    let subcommands = [
-        "node",
-        "check",
-        "replay",
-        "demo",
-        "call",
-        "call send",
-        "call recv",
-        "impair",
-        "completions",
-        "man",
-    ];
-    let missing: Vec<_> = subcommands
-        .into_iter()
-        .filter(|name| {
-            let ended = run(&mut trunkline(name.split(' ').chain(["--help"])));
-            assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{name}");
-            !ended.stdout.contains("Example")
-        })
-        .collect();
-    assert!(missing.is_empty(), "no example: {missing:?}");
+fn help_lists_the_commands_in_groups() {
+    let help = |args: &[&str]| {
+        let ended = run(&mut trunkline(args));
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?}");
+        ended.stdout
+    };
+    let (short, all) = (help(&["--help"]), help(&["--help", "--all"]));
+    assert!(short.contains("\nInspect:\n  status ") && !short.contains("Tools:"), "{short}");
+    assert!(short.contains("trunkline --help --all"), "{short}");
+    assert!(all.contains("\nInspect:\n  status ") && all.contains("\nTools:\n"), "{all}");
+    assert_eq!((help(&["help"]), help(&["help", "--all"])), (short, all));
+    assert!(help(&["help", "bench"]).contains("Example"));
 }
 
 #[test]
