@@ -133,9 +133,6 @@ struct tl_addr {
  * owner may read. In both % begins an escape (RFC 3986). It connects in tl_bind.
  * Returns a descriptor.
  *
- * "tcp://HOST:PORT" alone is neither authenticated nor encrypted; a node that
- * does not say remote_open = true refuses it.
- *
  * Errors: EINVAL (empty), EMFILE, ENFILE, ENOMEM.
  */
 int tl_socket(const char *attachment);
@@ -154,11 +151,10 @@ int tl_socket(const char *attachment);
  * takes no more applications: it has as many as it may have, or is being drained
  * before it is stopped), EPROTONOSUPPORT (it is of another
  * version), EPROTO (it answered nonsense), ENOENT (HOST:PORT in the attachment
- * has no address), ENOKEY (the node wants applications to authenticate, or the
- * key file is missing, holds no key, or can be read by others), EKEYREJECTED (the
- * node has another key than the attachment says, or none), EACCES (it does not
- * know this application's key), EBUSY (it is asked for too many handshakes), and
- * those of connect(2), such as EACCES and ENAMETOOLONG.
+ * has no address), ENOKEY (the key file is missing, holds no key, or can be read
+ * by others), EKEYREJECTED (the node has another key than the attachment says),
+ * EACCES (it does not know this application's key), EBUSY (it is asked for too many
+ * handshakes), and those of connect(2), such as EACCES and ENAMETOOLONG.
  */
 int tl_bind(int fd, uint16_t port);
 

@@ -10,7 +10,7 @@ use trunkline_overlay::handshake::message::{
 };
 use trunkline_overlay::identity::{Certificate, Identity, MacKey};
 use trunkline_overlay::node::{EchoKind, EchoMessage, PortUnbound};
-use trunkline_overlay::session::remote::{Datagram, FromClient, FromNode, Token, prefix};
+use trunkline_overlay::session::remote::{Datagram, FromClient, Token, prefix};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use trunkline_overlay::trunk;
@@ -251,7 +251,6 @@ fn remote_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("stream", stream.map(framed).concat()),
         ("datagram", [&datagram.head()[..], send].concat()),
         ("ping", [&datagram.head()[..], &from_client(FromClient::Ping)].concat()),
-        ("welcome", written(|w| FromNode::Welcome { token }.emit(w))),
         ("initiation", initiation),
         ("response", response),
     ]

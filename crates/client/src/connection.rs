@@ -4,7 +4,8 @@ use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
 use crate::keys::KeyRing;
 use crate::socket::{
-    Address, Attachment, BIND_TIMEOUT, ConnectionStatus, Received, Status, look_up, no_address,
+    Address, Attachment, BIND_TIMEOUT, ConnectionStatus, Received, Site, Status, look_up,
+    no_address,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -64,8 +65,8 @@ pub(crate) struct Connection {
     /// Before the first bind: the port wanted.
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
-    at: Attachment,
-    /// Read at each bind.
+    at: Site,
+    /// Of a node on another host; read at each bind.
     keys: Option<Box<KeyRing>>,
     /// A secret by which a node knows this socket again, over all connections.
     identity: u64,
@@ -114,17 +115,17 @@ impl Connection {
     /// A name may have several addresses: the first where a node answers is
     /// this socket's from then on.
     fn bind_somewhere(&mut self) -> Result<(), Error> {
-        let Attachment::RemoteName(name) = self.at.clone() else {
+        let Site::Name(name) = self.at.clone() else {
             return self.connect_and_wait();
         };
         let mut absent = None;
         for address in look_up(&name)? {
-            self.at = Attachment::Remote(address);
+            self.at = Site::Address(address);
             match self.connect_and_wait() {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     self.leave(Link::Unbound);
-                    self.at = Attachment::RemoteName(name.clone());
+                    self.at = Site::Name(name.clone());
                     match e {
                         Error::NotRunning { .. } | Error::NoAnswer { .. } => absent = Some(e),
                         refused => return Err(refused),
@@ -150,7 +151,7 @@ impl Connection {
             }
         }
         // Only handshakes are counted, and only other hosts make them.
-        let local = matches!(self.at, Attachment::Unix(_) | Attachment::InProcess(_));
+        let local = self.at.is_local();
         loop {
             if let Link::Binding(_, answer_until) = &mut self.link {
                 *answer_until = until;

@@ -165,7 +165,6 @@ impl Error {
             | Refusal::WrongKey
             | Refusal::UnknownClient
             | Refusal::Busy
-            | Refusal::Unsealed
             | Refusal::OverShare => Error::Refused(refusal),
         }
     }

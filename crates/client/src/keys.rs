@@ -74,10 +74,15 @@ impl Query {
         }
         match (node, key) {
             (Some(node), Some(key)) if !key.as_os_str().is_empty() => Ok(Query { node, key }),
-            (None, _) => Err(wrong("`node`, the node's public key, is missing".into())),
+            (None, _) => Err(missing()),
             _ => Err(wrong("`key`, the file with this application's key, is missing".into())),
         }
     }
+}
+
+/// The error of an attachment to another host without the node's key.
+pub(crate) fn missing() -> Error {
+    Error::Attachment { what: "`node`, the node's public key, is missing".into() }
 }
 
 /// Standard base64, or that for URLs (RFC 4648, section 5), padded or not.

@@ -86,8 +86,7 @@
 //! one on another host by the address of the node's `remote` key, the node's
 //! public key and a key file of its own, as in
 //! `DatagramSocket::bind("tcp://192.0.2.1:7800?node=PUBKEY&key=/etc/pbx.key", 4000)`.
-//! Such a connection is authenticated and encrypted. Without keys it is neither,
-//! and only a node that says so (`remote_open`) lets one in.
+//! Such a connection is authenticated and encrypted.
 
 mod carrier;
 mod connection;

@@ -7,7 +7,7 @@ use crate::keys;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
-use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,12 +53,12 @@ enum Held {
 
 /// What protects a connection.
 enum Seal {
-    /// Nothing: the application has no keys.
-    Nothing,
     /// The handshake is under way; these messages wait for its end.
     Opening(Box<Opening>, Vec<Vec<u8>>),
     /// Everything is sealed.
     Sealed(Box<Keys>),
+    /// The handshake failed: nothing more goes over this connection.
+    Failed,
 }
 
 /// One connection to a node on another host.
@@ -89,13 +89,13 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Begins to connect to the node at `address`. `identity` is the socket's
-    /// secret, `attempt` counts its connections; with `keys` it authenticates.
+    /// Begins to connect to the node at `address` and to authenticate with `keys`.
+    /// `identity` is the socket's secret, `attempt` counts its connections.
     pub(crate) fn connect(
         address: SocketAddr,
         identity: u64,
         attempt: u32,
-        keys: Option<&keys::Keys>,
+        keys: &keys::Keys,
     ) -> Result<Remote, Error> {
         let away = |source| Error::NotRunning { at: format!("tcp://{address}"), source };
         let local = |source| Error::Io { what: "create a socket".into(), source };
@@ -119,14 +119,17 @@ impl Remote {
         ready.add(&tcp, EpollEvent::new(both, about::TCP)).map_err(poll)?;
         ready.add(&udp, EpollEvent::new(EpollFlags::EPOLLIN, about::UDP)).map_err(poll)?;
         ready.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, about::TIMER)).map_err(poll)?;
+        let (opening, first) = begin_handshake(keys)?;
+        let mut backlog = Backlog::default();
+        backlog.keep(&[&prefix(first.len()), &first], 0);
         let mut remote = Remote {
             tcp,
             udp,
             v6: address.is_ipv6(),
             connecting: true,
             frames: FrameReader::default(),
-            backlog: Backlog::default(),
-            seal: Seal::Nothing,
+            backlog,
+            seal: Seal::Opening(Box::new(opening), Vec::new()),
             token: None,
             sealed: Vec::new(),
             datagram: vec![0; MAX_DATAGRAM + 1].into(),
@@ -138,23 +141,8 @@ impl Remote {
             timer,
             armed: Time::NEVER,
         };
-        if let Some(keys) = keys {
-            remote.authenticate(keys)?;
-        }
         remote.tell(&FromClient::Hello { identity, attempt });
         Ok(remote)
-    }
-
-    /// Says first who this is, to a node that has to prove who it is.
-    fn authenticate(&mut self, keys: &keys::Keys) -> Result<(), Error> {
-        let mut entropy = [0; 32];
-        getrandom::fill(&mut entropy).map_err(|e| Error::io("draw a random number", e))?;
-        let begun = Opening::begin(&keys.identity, &keys.node, entropy);
-        let (opening, first) =
-            begun.ok_or(Error::Attachment { what: "`node` is no public key".into() })?;
-        self.backlog.keep(&[&prefix(first.len()), &first], 0);
-        self.seal = Seal::Opening(Box::new(opening), Vec::new());
-        Ok(())
     }
 
     fn now(&self) -> Time {
@@ -234,14 +222,13 @@ impl Remote {
                     return Err(Stuck::Closed);
                 }
                 if let Some(token) = self.token.take() {
-                    self.live.welcome(now, token);
+                    self.live.try_udp(now, token);
                 }
             }
-            Seal::Nothing => {}
+            Seal::Failed => return Err(Stuck::Closed),
         }
         match FromNode::parse(self.frames.whole().unwrap_or_default()) {
             Ok(FromNode::Pong) => {}
-            Ok(FromNode::Welcome { token }) => self.live.welcome(now, token),
             // What makes no sense here makes none as a message either, and
             // there it has its error.
             Ok(FromNode::Session(_) | FromNode::Response(_)) | Err(_) => self.held = Held::Tcp,
@@ -254,7 +241,7 @@ impl Remote {
     fn on_answer(&mut self) -> Result<(), Stuck> {
         match FromNode::parse(self.frames.whole().unwrap_or_default()) {
             Ok(FromNode::Response(response)) => {
-                let Seal::Opening(opening, waiting) = replace(&mut self.seal, Seal::Nothing) else {
+                let Seal::Opening(opening, waiting) = replace(&mut self.seal, Seal::Failed) else {
                     return Err(Stuck::Closed);
                 };
                 let (token, mut keys) = opening.finish(response).ok_or(Stuck::Closed)?;
@@ -285,19 +272,12 @@ impl Remote {
         let Ok(Datagram { token, counter, .. }) = Datagram::parse(&self.datagram[..n]) else {
             return;
         };
-        let mut len = n;
-        match &self.seal {
-            Seal::Nothing => {}
-            Seal::Opening(..) => return,
-            Seal::Sealed(keys) => {
-                // A copy is refused before it costs anything.
-                if !self.live.is_news(token, counter) {
-                    return;
-                }
-                let Some(opened) = keys.open_datagram(&mut self.datagram[..n]) else { return };
-                len = opened;
-            }
+        let Seal::Sealed(keys) = &self.seal else { return };
+        // A copy is refused before it costs anything.
+        if !self.live.is_news(token, counter) {
+            return;
         }
+        let Some(len) = keys.open_datagram(&mut self.datagram[..n]) else { return };
         let packet = match FromNode::parse(&self.datagram[DATAGRAM_HEAD..len]) {
             Ok(FromNode::Session(message)) => packet_to_client(message, 0).is_some(),
             Ok(FromNode::Pong) => false,
@@ -361,11 +341,9 @@ impl Remote {
         if message.emit(&mut w).is_err() || self.send_tcp(w.written(), &[]).is_ok() {
             return;
         }
-        match &mut self.seal {
-            Seal::Nothing => self.backlog.keep(&[&prefix(w.len()), w.written()], 0),
+        if let Seal::Sealed(keys) = &mut self.seal {
             // If they are used up, the next packet finds out.
-            Seal::Sealed(keys) => drop(self.backlog.seal(keys, [w.written(), &[]])),
-            Seal::Opening(..) => {}
+            let _ = self.backlog.seal(keys, [w.written(), &[]]);
         }
     }
 
@@ -377,41 +355,19 @@ impl Remote {
             waiting.push([head, payload].concat());
             return Ok(());
         }
-        let first = prefix(head.len() + payload.len());
-        let parts = [&first[..], head, payload];
-        if self.connecting && self.backlog.rest().len() < MAX_MESSAGE {
-            self.backlog.keep(&parts, 0);
-            return Ok(());
-        }
         self.flush()?;
         if !self.backlog.is_empty() {
             return Err(Stuck::WouldBlock);
         }
-        if let Seal::Sealed(keys) = &mut self.seal {
-            if !self.backlog.seal(keys, [head, payload]) {
-                return Err(Stuck::Closed);
-            }
-            return self.push();
+        let Seal::Sealed(keys) = &mut self.seal else { return Err(Stuck::Closed) };
+        if !self.backlog.seal(keys, [head, payload]) {
+            return Err(Stuck::Closed);
         }
-        let slices = parts.map(IoSlice::new);
-        match self.tcp.send_vectored_with_flags(&slices, nix::libc::MSG_NOSIGNAL) {
-            Ok(n) => {
-                self.backlog.keep(&parts, n);
-                if !self.backlog.is_empty() {
-                    self.watch(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT);
-                }
-                Ok(())
-            }
-            Err(e) if is_busy(&e) => Err(Stuck::WouldBlock),
-            Err(_) => Err(Stuck::Closed),
-        }
+        self.push()
     }
 
     fn send_udp(&mut self, head: &[u8; DATAGRAM_HEAD], message: [&[u8]; 2]) -> io::Result<usize> {
-        let Seal::Sealed(keys) = &self.seal else {
-            let [first, second] = message;
-            return self.udp.send_vectored(&[head, first, second].map(IoSlice::new));
-        };
+        let Seal::Sealed(keys) = &self.seal else { return Err(ErrorKind::NotConnected.into()) };
         self.sealed.clear();
         self.sealed.extend_from_slice(head);
         message.iter().for_each(|part| self.sealed.extend_from_slice(part));
@@ -457,6 +413,14 @@ impl Remote {
             let _ = if self.v6 { self.udp.set_tclass_v6(tos) } else { self.udp.set_tos_v4(tos) };
         }
     }
+}
+
+/// The handshake with the node that `keys` name, and its first message.
+fn begin_handshake(keys: &keys::Keys) -> Result<(Opening, Vec<u8>), Error> {
+    let mut entropy = [0; 32];
+    getrandom::fill(&mut entropy).map_err(|e| Error::io("draw a random number", e))?;
+    let begun = Opening::begin(&keys.identity, &keys.node, entropy);
+    begun.ok_or(Error::Attachment { what: "`node` is no public key".into() })
 }
 
 fn prepare(tcp: &Socket) -> io::Result<()> {

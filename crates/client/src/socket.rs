@@ -2,7 +2,7 @@ use crate::carrier::{Carrier, Transport, Unix};
 use crate::connection::{Connection, wait_for_room, wait_readable};
 use crate::error::Error;
 use crate::in_process::Connector;
-use crate::keys::Keys;
+use crate::keys::{self, Keys};
 use crate::remote::Remote;
 use std::fmt;
 use std::io;
@@ -45,8 +45,7 @@ impl fmt::Display for Address {
 /// where `HOST` is a name or an IP address (IPv6 in brackets), `PUBKEY` the node's
 /// public key and `FILE` a secret key that only its owner may read, made by
 /// `trunkline keygen`. In both, `%` begins an escape (RFC 3986); the key may also
-/// be in the base64 of URLs. Without the question mark and what follows, the
-/// connection is neither authenticated nor encrypted.
+/// be in the base64 of URLs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Attachment {
@@ -54,21 +53,10 @@ pub enum Attachment {
     Unix(PathBuf),
     /// It is in this process.
     InProcess(Connector),
-    /// It is on another host and lets remote applications in at this address
-    /// (`remote` in its configuration), over TCP and UDP.
-    Remote(SocketAddr),
-    /// The same with a name: `HOST:PORT`, looked up once, when the socket is
-    /// bound.
-    RemoteName(String),
-    /// The same, authenticated and encrypted: `HOST:PORT?node=PUBKEY&key=FILE`,
-    /// read when the socket is bound.
-    Authenticated(String),
-}
-
-impl From<SocketAddr> for Attachment {
-    fn from(address: SocketAddr) -> Attachment {
-        Attachment::Remote(address)
-    }
+    /// It is on another host and lets remote applications in (`remote` in its
+    /// configuration), over TCP and UDP: `HOST:PORT?node=PUBKEY&key=FILE`. The name
+    /// is looked up once, and the file read, when the socket is bound.
+    Remote(String),
 }
 
 impl From<PathBuf> for Attachment {
@@ -87,11 +75,7 @@ impl From<&str> for Attachment {
     fn from(at: &str) -> Attachment {
         match at.strip_prefix("tcp://") {
             None => Attachment::Unix(at.into()),
-            Some(host) if host.contains('?') => Attachment::Authenticated(host.into()),
-            Some(host) => match host.parse() {
-                Ok(address) => Attachment::Remote(address),
-                Err(_) => Attachment::RemoteName(host.into()),
-            },
+            Some(rest) => Attachment::Remote(rest.into()),
         }
     }
 }
@@ -107,42 +91,69 @@ impl fmt::Display for Attachment {
         match self {
             Attachment::Unix(path) => path.display().fmt(f),
             Attachment::InProcess(_) => f.write_str("this process"),
-            Attachment::Remote(address) => write!(f, "tcp://{address}"),
-            Attachment::RemoteName(name) | Attachment::Authenticated(name) => {
-                write!(f, "tcp://{name}")
-            }
+            Attachment::Remote(text) => write!(f, "tcp://{text}"),
         }
     }
 }
 
 impl Attachment {
-    /// Where the node is, and what follows the question mark, if anything does.
-    pub(crate) fn split(self) -> (Attachment, Option<String>) {
-        match &self {
-            Attachment::Authenticated(text) => match text.split_once('?') {
-                Some((host, query)) => {
-                    (Attachment::from(format!("tcp://{host}").as_str()), Some(query.to_owned()))
-                }
-                None => (Attachment::RemoteName(text.clone()), Some(String::new())),
-            },
-            _ => (self, None),
+    /// Where the node is, and of a remote one what follows the question mark: what to
+    /// authenticate with.
+    pub(crate) fn split(self) -> (Site, Option<String>) {
+        match self {
+            Attachment::Unix(path) => (Site::Unix(path), None),
+            Attachment::InProcess(connector) => (Site::InProcess(connector), None),
+            Attachment::Remote(text) => {
+                let (host, query) = text.split_once('?').unwrap_or((&text, ""));
+                let name = || Site::Name(host.to_owned());
+                (host.parse().map_or_else(|_| name(), Site::Address), Some(query.to_owned()))
+            }
         }
     }
+}
 
+/// Where a node is, without the keys to authenticate with there.
+#[derive(Clone, Debug)]
+pub(crate) enum Site {
+    /// See [`Attachment::Unix`].
+    Unix(PathBuf),
+    /// See [`Attachment::InProcess`].
+    InProcess(Connector),
+    /// `HOST:PORT` on another host, to be looked up.
+    Name(String),
+    /// An address on another host.
+    Address(SocketAddr),
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Site::Unix(path) => path.display().fmt(f),
+            Site::InProcess(_) => f.write_str("this process"),
+            Site::Name(name) => write!(f, "tcp://{name}"),
+            Site::Address(address) => write!(f, "tcp://{address}"),
+        }
+    }
+}
+
+impl Site {
     /// `identity` is the socket's secret, `attempt` counts its connections,
-    /// `keys` are those to authenticate with.
+    /// `keys` are those to authenticate with on another host.
     pub(crate) fn connect(
         &self,
         identity: u64,
         attempt: u32,
         keys: Option<&Keys>,
     ) -> Result<Box<dyn Carrier>, Error> {
-        let remote = |address| Remote::connect(address, identity, attempt, keys).map(Box::new);
+        let remote = |address| -> Result<Box<dyn Carrier>, Error> {
+            let keys = keys.ok_or_else(keys::missing)?;
+            Ok(Box::new(Remote::connect(address, identity, attempt, keys)?))
+        };
         Ok(match self {
-            Attachment::Unix(path) => Box::new(Unix::connect(path)?),
-            Attachment::InProcess(connector) => Box::new(connector.connect()?),
-            Attachment::Remote(address) => remote(*address)?,
-            Attachment::RemoteName(name) | Attachment::Authenticated(name) => {
+            Site::Unix(path) => Box::new(Unix::connect(path)?),
+            Site::InProcess(connector) => Box::new(connector.connect()?),
+            Site::Address(address) => remote(*address)?,
+            Site::Name(name) => {
                 let address = look_up(name)?.next();
                 let address =
                     address.ok_or_else(|| no_address(name, io::ErrorKind::NotFound.into()))?;
@@ -151,11 +162,13 @@ impl Attachment {
         })
     }
 
+    /// Whether the node is on this host.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Site::Unix(_) | Site::InProcess(_))
+    }
+
     pub(crate) fn answer_timeout(&self) -> Duration {
-        match self {
-            Attachment::Unix(_) | Attachment::InProcess(_) => ANSWER_TIMEOUT,
-            _ => REMOTE_TIMEOUT,
-        }
+        if self.is_local() { ANSWER_TIMEOUT } else { REMOTE_TIMEOUT }
     }
 }
 

@@ -15,6 +15,7 @@ mod complaints;
 mod datapath;
 mod demo;
 mod files;
+mod help;
 mod impair;
 mod keys;
 mod log;
@@ -28,7 +29,7 @@ mod stop;
 mod sys;
 mod units;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -110,7 +111,7 @@ fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
 
 fn main() -> ExitCode {
     log::init();
-    let done = run(Cli::parse().command).and_then(|()| match out::failure() {
+    let done = command().map_or(Ok(()), run).and_then(|()| match out::failure() {
         None => Ok(()),
         Some(error) => Err(failure(1)(&format_args!("cannot write to standard output: {error}"))),
     });
@@ -121,6 +122,18 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// What the command line says to do; nothing if it only asks for the list of all commands.
+/// Ends this process where it asks for other help or is wrong.
+fn command() -> Option<Command> {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    if help::wants_all(&args) {
+        out::bytes(help::grouped(Cli::command(), true).render_help().to_string().as_bytes());
+        return None;
+    }
+    let matches = help::grouped(Cli::command(), false).get_matches();
+    Some(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command)
 }
 
 fn run(command: Command) -> Result<(), Failure> {

@@ -27,7 +27,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::Refused(Refusal::Full) => Errno::ENOBUFS,
         Error::Refused(Refusal::Forbidden) => Errno::EPERM,
         Error::Refused(Refusal::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
-        Error::Refused(Refusal::WrongKey | Refusal::Unsealed) => Errno::EKEYREJECTED,
+        Error::Refused(Refusal::WrongKey) => Errno::EKEYREJECTED,
         Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
         Error::Refused(Refusal::Busy) => Errno::EBUSY,
         Error::Refused(Refusal::OverShare) => Errno::EDQUOT,
@@ -109,12 +109,12 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     (Errno::EIO, c"a bug in the trunkline library: please report what it has printed"),
     (
         Errno::EKEYREJECTED,
-        c"the node has another key than ?node= in the attachment, or none: is it the right node?",
+        c"the node has another key than ?node= in the attachment: is it the right node?",
     ),
     (
         Errno::ENOKEY,
-        c"the node wants applications to authenticate (?node=PUBKEY&key=FILE in the attachment), \
-              or the key file is missing, holds no key, or can be read by others",
+        c"the key file of the attachment (?node=PUBKEY&key=FILE) is missing, holds no key, or can \
+              be read by others",
     ),
     (Errno::EPERM, c"the rules ([access]) of a node don't let this application do that"),
     (Errno::EMSGSIZE, c"the packet or the buffer is of the wrong size: see TL_MAX_PAYLOAD"),

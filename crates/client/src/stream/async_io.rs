@@ -1,7 +1,7 @@
 //! Streams and listeners for applications that run on tokio.
 
 use crate::error::Error;
-use crate::socket::{Address, Attachment};
+use crate::socket::{Address, Attachment, Site};
 use crate::stream::{ConnectOptions, Opening, Place, Port, StreamListener, StreamSocket, Watch};
 use std::collections::VecDeque;
 use std::io;
@@ -289,9 +289,9 @@ async fn advance<T: std::os::fd::AsRawFd, R>(
 }
 
 /// The addresses at which the node may be. A name is looked up without blocking other tasks.
-async fn candidates(place: &Place) -> Result<VecDeque<Attachment>, Error> {
+async fn candidates(place: &Place) -> Result<VecDeque<Site>, Error> {
     let Some(name) = place.name() else { return place.candidates() };
     let found = tokio::net::lookup_host(name).await;
     let found = found.map_err(|source| crate::socket::no_address(name, source))?;
-    Ok(found.map(Attachment::Remote).collect())
+    Ok(found.map(Site::Address).collect())
 }

@@ -3,7 +3,7 @@
 use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, LONGEST_PAUSE, emit, wait_readable, wake_after};
 use crate::error::Error;
-use crate::socket::{Address, Attachment};
+use crate::socket::{Address, Attachment, Site};
 use crate::stream::end::{ROOM, out_of_place, receive};
 use crate::stream::opening::{Answer, Dial, Opening, Place, Purpose, new_timer};
 use crate::stream::watch::Watch;
@@ -183,7 +183,7 @@ impl Port {
     pub(crate) fn new(
         watch: Watch,
         place: Place,
-        candidates: VecDeque<Attachment>,
+        candidates: VecDeque<Site>,
         port: u16,
         backlog: u16,
     ) -> Result<Port, Error> {
@@ -217,7 +217,7 @@ impl Port {
         self.watch
     }
 
-    fn new_dial(&self, candidates: VecDeque<Attachment>) -> Dial {
+    fn new_dial(&self, candidates: VecDeque<Site>) -> Dial {
         let bind = ToNode::Bind { version: SESSION_VERSION, port: self.local.port };
         Dial::new(candidates, &self.place, (self.identity, self.attempt), bind)
     }

@@ -5,7 +5,7 @@ use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, emit, wake_after};
 use crate::error::Error;
 use crate::keys::KeyRing;
-use crate::socket::{Address, Attachment, BIND_TIMEOUT, look_up, no_address};
+use crate::socket::{Address, Attachment, BIND_TIMEOUT, Site, look_up, no_address};
 use crate::stream::end::{Connected, End, ROOM, WINDOW, out_of_place, receive};
 use crate::stream::watch::{Watch, no_descriptor};
 use nix::errno::Errno;
@@ -24,12 +24,13 @@ const CROWDED: Duration = Duration::from_millis(5);
 /// Where a node is, and what to authenticate with there.
 #[derive(Clone)]
 pub(crate) struct Place {
-    at: Attachment,
+    at: Site,
     keys: Option<Arc<KeyRing>>,
 }
 
 impl Place {
-    /// A place whose keys, if it names any, have been read. An error if they can't be.
+    /// A place whose keys, if it is on another host, have been read. An error if they
+    /// can't be.
     pub(crate) fn new(at: Attachment) -> Result<Place, Error> {
         let (at, query) = at.split();
         let keys = match query {
@@ -46,17 +47,17 @@ impl Place {
     /// The host name that has to be looked up first, if there is one.
     pub(crate) fn name(&self) -> Option<&str> {
         match &self.at {
-            Attachment::RemoteName(name) => Some(name),
+            Site::Name(name) => Some(name),
             _ => None,
         }
     }
 
     /// The addresses at which the node may be; a host name can have several. Waits for the
     /// look-up.
-    pub(crate) fn candidates(&self) -> Result<VecDeque<Attachment>, Error> {
+    pub(crate) fn candidates(&self) -> Result<VecDeque<Site>, Error> {
         match self.name() {
             None => Ok([self.at.clone()].into()),
-            Some(name) => Ok(look_up(name)?.map(Attachment::Remote).collect()),
+            Some(name) => Ok(look_up(name)?.map(Site::Address).collect()),
         }
     }
 }
@@ -74,7 +75,7 @@ pub(crate) type Answered = (Box<dyn Carrier>, Answer);
 /// Attempts to send a session's first message to a node and to receive the answer, at one address
 /// after another.
 pub(crate) struct Dial {
-    candidates: VecDeque<Attachment>,
+    candidates: VecDeque<Site>,
     keys: Option<Arc<KeyRing>>,
     /// What a node on another host recognises this session by, and how many connections it has
     /// made.
@@ -93,7 +94,7 @@ pub(crate) struct Dial {
 
 impl Dial {
     pub(crate) fn new(
-        candidates: VecDeque<Attachment>,
+        candidates: VecDeque<Site>,
         place: &Place,
         (identity, attempt): (u64, u32),
         first: ToNode<'static>,
@@ -171,7 +172,7 @@ impl Dial {
             let nothing = || no_address("the node", std::io::ErrorKind::NotFound.into());
             return Err(self.absent.take().unwrap_or_else(nothing));
         };
-        let local = matches!(at, Attachment::Unix(_) | Attachment::InProcess(_));
+        let local = at.is_local();
         let now = Instant::now();
         let until = *self.until.get_or_insert(now + at.answer_timeout().max(BIND_TIMEOUT));
         let no_answer = Error::NoAnswer { at: at.to_string() };
@@ -306,7 +307,7 @@ pub(crate) struct Opening {
 impl Opening {
     pub(crate) fn new(
         place: &Place,
-        candidates: VecDeque<Attachment>,
+        candidates: VecDeque<Site>,
         purpose: Purpose,
         watch: Watch,
     ) -> Result<Opening, Error> {

@@ -187,7 +187,7 @@ pub enum Application {
     Process(i32),
     /// The node's own process.
     Inside,
-    /// On another host: the `[[client]]` with this number, or anybody.
+    /// On another host, with the rights of this `[[client]]`.
     Remote(Client),
 }
 

@@ -43,9 +43,7 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Where applications of other hosts attach.
     pub remote: Vec<SocketAddr>,
-    /// Whether they need no key there.
-    pub remote_open: bool,
-    /// Those that have one.
+    /// Those that may.
     pub clients: Vec<KnownClient>,
     /// Where metrics and health are served.
     pub http: Option<SocketAddr>,
@@ -174,13 +172,11 @@ struct NodeSection {
     key: Option<PathBuf>,
     certificate: Option<PathBuf>,
     #[serde(default)]
-    unsealed: bool,
+    unsealed_for_measurements: bool,
     listen: Vec<SocketAddr>,
     socket: Option<PathBuf>,
     #[serde(default)]
     remote: Vec<SocketAddr>,
-    #[serde(default)]
-    remote_open: bool,
     http: Option<SocketAddr>,
     control: Option<PathBuf>,
     max_sessions: Option<usize>,
@@ -364,7 +360,6 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         listen: file.node.listen,
         socket: file.node.socket,
         remote: file.node.remote,
-        remote_open: file.node.remote_open,
         clients,
         http: file.node.http,
         control: file.node.control,
@@ -484,21 +479,28 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
 
 /// Where the node's keys are, or that it has none on purpose.
 fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
-    let NodeSection { key, certificate, unsealed, .. } = &file.node;
-    match (key, unsealed) {
+    let NodeSection { key, certificate, unsealed_for_measurements, .. } = &file.node;
+    match (key, unsealed_for_measurements) {
         (Some(key), _) if sealing::is_key_itself(key) => {
             Err("[node] key is a key itself: give the name of a file with the secret one, which \
                  `trunkline keygen FILE` makes; this node's public key is for its neighbours")
         }
-        (Some(_), true) => Err("[node] has a key and is unsealed: take one of the two away"),
+        (Some(_), true) => Err("[node] unsealed_for_measurements is for a node without a key, \
+                                and this one has a `key`: take one of the two away"),
         (None, false) => Err("[node] has no key: make one with `trunkline keygen FILE` and give \
-                              key = \"FILE\"; or say unsealed = true, and nothing is protected"),
+                              key = \"FILE\""),
+        (None, true) if file.sip.is_some() => {
+            Err("[node] unsealed_for_measurements and [sip] don't go together, since everybody on \
+                 the way could listen to the gateway's calls: give [node] a `key`, which \
+                 `trunkline keygen FILE` makes, or take [sip] away")
+        }
         (None, true) if certificate.is_some() => {
             Err("[node] has a certificate but no key: give the key that it is for")
         }
         (None, true) if !file.overlay.is_empty() || !file.known.is_empty() => Err(
             "[overlay] and [[known]] mean nothing to an unsealed node, which knows nobody by a \
-                 key: take them away, or give [node] a `key` instead of unsealed",
+                 key: take them away, or give [node] a `key` instead of \
+                 unsealed_for_measurements",
         ),
         (None, true) => Ok(None),
         (Some(key), false) => Ok(Some(KeyFiles {
@@ -536,21 +538,16 @@ fn known_clients(
 
 /// Whether it is clear who may attach from other hosts.
 fn check_remote(file: &File) -> Result<(), &'static str> {
-    let NodeSection { remote, remote_open, key, .. } = &file.node;
-    let clients = !file.client.is_empty();
-    match (remote.is_empty(), clients, *remote_open) {
-        (false, false, false) => Err("[node] has a `remote` address and nobody may attach there: \
-                                      add a [[client]] with its name and key (`trunkline keygen`), \
-                                      or say remote_open = true, and everybody may"),
-        (true, true, _) => {
-            Err("there is a [[client]], but no `remote` address in [node] where it \
-                                could attach: add one")
-        }
-        (true, _, true) => Err("[node] remote_open is about `remote`, which has no address: add \
-                                one, or take remote_open away"),
-        (_, true, _) if key.is_none() => Err("a [[client]] authenticates to the node's key, and \
-                                              [node] has none: give `key`, or take the clients \
-                                              away and say remote_open = true"),
+    let NodeSection { remote, key, .. } = &file.node;
+    match (remote.is_empty(), file.client.is_empty()) {
+        (false, true) => Err("[node] has a `remote` address and nobody may attach there: add a \
+                              [[client]] with its name and key (`trunkline keygen`), or take \
+                              `remote` away"),
+        (true, false) => Err("there is a [[client]], but no `remote` address in [node] where it \
+                              could attach: add one"),
+        (false, false) if key.is_none() => Err("a [[client]] authenticates to the node's key, \
+                                                and [node] has none: give `key`, or take \
+                                                `remote` and the clients away"),
         _ => Ok(()),
     }
 }

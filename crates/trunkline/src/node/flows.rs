@@ -75,11 +75,10 @@ fn named<'a>(
     clients: impl Fn(u16) -> Option<&'a str>,
 ) -> (Option<String>, Option<i32>) {
     match application {
-        None => (None, None),
         Some(Application::Process(pid)) => (process(*pid), Some(*pid).filter(|pid| *pid > 0)),
         Some(Application::Inside) => (Some("in the node's process".into()), None),
         Some(Application::Remote(Client::Known(i))) => (clients(*i).map(str::to_owned), None),
-        Some(Application::Remote(Client::Local)) => (Some("on another host".into()), None),
+        None | Some(Application::Remote(Client::Local)) => (None, None),
     }
 }
 

@@ -9,6 +9,7 @@ mod metrics;
 mod operator;
 mod reload;
 pub mod replay;
+mod unsealed;
 mod versions;
 mod watchdog;
 
@@ -25,7 +26,6 @@ use expiry::Watch;
 use manager::State;
 use operator::Operator;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +35,7 @@ use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::node::{ConfigError, Node, Start};
 use trunkline_overlay::session::remote::{Limits, Responder};
 use trunkline_overlay::wire::Incarnation;
+use unsealed::Reminder;
 use watchdog::Watchdog;
 
 /// Run an overlay node until SIGTERM or SIGINT
@@ -140,7 +141,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(versions) = versions::for_tests()? {
         versions::speak(&mut config.overlay, versions);
     }
-    let name = config.name.clone();
+    let (name, unsealed) = (config.name.clone(), config.overlay.sealing.is_none());
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;
     let operator = Arc::new(Operator::new(handle.asker(), sip, &args.config, config));
@@ -159,6 +160,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     tracing::info!(%name, "ready");
     manager::tell(State::Ready);
     let mut watchdog = Watchdog::new(manager::patience(), clock::now());
+    let mut reminder = unsealed.then(|| Reminder::new(clock::now(), unsealed::AGAIN));
     while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
         if watchdog.look(clock::now(), || handle.beat()) {
             manager::tell(State::Alive);
@@ -171,6 +173,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             let _ = operator.reload();
         }
         operator.watch_certificate();
+        if reminder.as_mut().is_some_and(|reminder| reminder.is_due(clock::now())) {
+            tracing::warn!("{}", unsealed::WARNING);
+        }
     }
     tracing::info!(%name, "stopping");
     manager::tell(State::Stopping);
@@ -253,7 +258,9 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     };
     let mut remotes = Vec::new();
     for address in config.remote {
-        remotes.push(bind_remote(address, config.remote_open, config.runtime.offload)?);
+        let what = format!("listen for remote applications on TCP and UDP {address}");
+        let bound = Remote::bind(address, config.runtime.offload);
+        remotes.push(bound.map_err(cannot_have(what, "remote"))?);
     }
     let recorder = match record {
         Some(path) => {
@@ -297,20 +304,6 @@ fn lasting_secret(config: &Config, entropy: &[u8; 32]) -> [u8; 32] {
     signed.and_then(|s| s.first_chunk().copied()).unwrap_or(*entropy)
 }
 
-/// Listens for applications of other hosts; says so if everybody may come.
-fn bind_remote(address: SocketAddr, open: bool, offload: bool) -> Result<Remote, Error> {
-    let what = format!("listen for remote applications on TCP and UDP {address}");
-    let remote = Remote::bind(address, offload).map_err(cannot_have(what, "remote"))?;
-    if open && remote.is_exposed() {
-        tracing::warn!(
-            %address,
-            "this node is OPEN to other hosts (remote_open): whoever reaches this address may use \
-             the node, and applications without a key are not encrypted"
-        );
-    }
-    Ok(remote)
-}
-
 /// Whom of other hosts' applications the node lets in.
 fn lobby(config: &Config) -> Result<Lobby, Error> {
     let mut entropy = [0; 32];
@@ -319,7 +312,7 @@ fn lobby(config: &Config) -> Result<Lobby, Error> {
         let keys: Vec<_> = config.clients.iter().map(|client| client.key).collect();
         Responder::new(&sealing.identity, &keys, Limits::default(), entropy)
     });
-    Ok(Lobby::new(responder, config.remote_open))
+    Ok(Lobby::new(responder))
 }
 
 fn unix_secs() -> u64 {
@@ -329,10 +322,7 @@ fn unix_secs() -> u64 {
 /// Says so if nothing is protected, or soon no more.
 fn warn_of_protection(sealed: bool, not_after: u64) {
     if !sealed {
-        tracing::warn!(
-            "this node is UNSEALED: nothing between it and its neighbours is encrypted or \
-             authenticated; for measuring only, and never with a sealed neighbour"
-        );
+        tracing::warn!("{}", unsealed::WARNING);
     }
     if let Some(standing) = Watch::default().look(not_after, unix_secs()) {
         tracing::warn!("{standing}");

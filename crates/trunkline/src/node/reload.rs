@@ -44,7 +44,6 @@ impl Diff {
             listen,
             socket,
             remote,
-            remote_open,
             clients,
             http,
             control,
@@ -83,7 +82,6 @@ impl Diff {
             (old.listen != *listen, "[node] listen"),
             (old.socket != *socket, "[node] socket"),
             (old.remote != *remote, "[node] remote"),
-            (old.remote_open != *remote_open, "[node] remote_open"),
             (old.clients != *clients, "[[client]] (another, or another key)"),
             (old.http != *http, "[node] http"),
             (old.control != *control, "[node] control"),
@@ -199,7 +197,7 @@ impl Diff {
     fn sealing(&mut self, old: &Config, new: &Config) {
         let (Some(was), Some(is)) = (&old.overlay.sealing, &new.overlay.sealing) else {
             if old.overlay.sealing.is_some() != new.overlay.sealing.is_some() {
-                self.restart.push("[node] key, unsealed".into());
+                self.restart.push("[node] key, unsealed_for_measurements".into());
             }
             return;
         };
@@ -361,7 +359,7 @@ mod tests {
 [node]
 id = 1
 name = "A"
-unsealed = true
+unsealed_for_measurements = true
 listen = ["127.0.0.1:7001"]
 
 [[link]]
@@ -434,7 +432,14 @@ via = 2
     fn of_a_gateway_what_needs_no_socket_changes_at_once() {
         let sip = "\n[sip]\nlisten = [\"udp:127.0.0.1:5060\"]\nallow = [\"192.0.2.0/24\"]\n";
         let route = "\n[[sip.route]]\nto = \"b\"\nvia = \"udp:192.0.2.9:5060\"\n";
-        let old = config(&format!("{OLD}{sip}{route}"));
+        let key = format!(
+            "key = \"{}\"\n",
+            trunkline_overlay::identity::Identity::from_secret(&[2; 32]).public()
+        );
+        let sealed = OLD
+            .replace("unsealed_for_measurements = true", "key = \"a.key\"")
+            .replace("[[link]]\n", &format!("[[link]]\n{key}"));
+        let old = config(&format!("{sealed}{sip}{route}"));
         for (from, to, applied, restart) in [
             ("192.0.2.0/24", "192.0.2.7", "[sip] allow", ""),
             ("allow", "trust = [\"192.0.2.9\"]\nallow", "[sip] trust", ""),
@@ -447,14 +452,14 @@ via = 2
             ("allow", "deadline = \"50ms\"\nallow", "", "[sip] deadline"),
             ("allow", "records = \"r\"\nallow", "", "[sip] records"),
         ] {
-            let new = config(&format!("{OLD}{}", format!("{sip}{route}").replacen(from, to, 1)));
+            let new = config(&format!("{sealed}{}", format!("{sip}{route}").replacen(from, to, 1)));
             let change = diff(&old, &new);
             let said = (change.applied.join(", "), change.restart.join(", "));
             assert_eq!(said, (applied.into(), restart.into()), "{to}");
             let again = diff(&change.running, &new);
             assert!(again.applied.is_empty() && again.restart == change.restart, "{to}");
         }
-        let none = config(OLD);
+        let none = config(&sealed);
         assert_eq!(diff(&old, &none).restart[0], "[sip]");
     }
 

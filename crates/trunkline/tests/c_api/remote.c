@@ -1,5 +1,5 @@
 /*
- * remote NODE1 NODE2 OPEN STRANGER WRONGNODE EXPOSED ABSENT MISTYPED LIMITED: two
+ * remote NODE1 NODE2 KEYLESS STRANGER WRONGNODE EXPOSED ABSENT MISTYPED LIMITED: two
  * sockets that attach from another host, to two neighbouring nodes; and what
  * each wrong attachment to NODE1 gives. Says "stop" and "start" when node 1 is to do that, and waits for a line
  * after each.
@@ -37,6 +37,16 @@ static void passes(int from, int to, size_t len)
     CHECK(!"a packet arrives");
 }
 
+/* The keys of `attachment`, with another HOST:PORT. */
+static int elsewhere(const char *attachment, const char *place)
+{
+    char text[1024];
+    int fd, len = snprintf(text, sizeof text, "tcp://%s%s", place, strchr(attachment, '?'));
+    CHECK(len > 0 && (size_t)len < sizeof text);
+    CHECK((fd = tl_socket(text)) >= 0);
+    return fd;
+}
+
 static void wrong(const char *attachment, uint16_t port, int why, const char *says)
 {
     int fd = tl_socket(attachment);
@@ -66,7 +76,7 @@ int main(int argc, char **argv)
     CHECK(tl_bind(fd, 4001) == 0);
     CHECK(tl_close(fd) == 0);
 
-    wrong(argv[3], 0, ENOKEY, "?node=PUBKEY&key=FILE");
+    wrong(argv[3], 0, EINVAL, "attachment");
     wrong(argv[4], 0, EACCES, "[[client]]");
     wrong(argv[5], 0, EKEYREJECTED, "another key");
     wrong(argv[6], 0, ENOKEY, "can be read by others");
@@ -74,13 +84,13 @@ int main(int argc, char **argv)
     wrong(argv[8], 0, EINVAL, "attachment");
     wrong(argv[9], 3999, EPERM, "rules");
 
-    CHECK((fd = tl_socket("tcp://127.0.0.1:1")) >= 0);
+    fd = elsewhere(argv[1], "127.0.0.1:1");
     FAILS(tl_bind(fd, 0), ECONNREFUSED);
     CHECK(tl_close(fd) == 0);
-    CHECK((fd = tl_socket("tcp://host-without-address.invalid:7800")) >= 0);
+    fd = elsewhere(argv[1], "host-without-address.invalid:7800");
     FAILS(tl_bind(fd, 0), ENOENT);
     CHECK(tl_close(fd) == 0);
-    CHECK((fd = tl_socket("tcp://127.0.0.1")) >= 0);
+    fd = elsewhere(argv[1], "127.0.0.1");
     FAILS(tl_bind(fd, 0), ENOENT);
     CHECK(strstr(tl_strerror(ENOENT), "tcp://HOST:PORT") != NULL);
     CHECK(tl_close(fd) == 0);

@@ -69,9 +69,10 @@ impl Lazy {
     }
 }
 
-/// Two nodes with control sockets.
-fn chain() -> Chain {
-    let mut chain = Chain::prepare(&common::Setup::default());
+/// Two nodes with control sockets, to which applications can attach as `by` says.
+fn chain(by: By) -> Chain {
+    let setup = common::Setup { sealed: by != By::Unix, ..common::Setup::default() };
+    let mut chain = Chain::prepare(&setup);
     for node in &chain.nodes {
         let text = fs::read_to_string(&node.config).expect("written before");
         let control = node.socket.with_extension("ctl");
@@ -175,7 +176,7 @@ fn one_never_reads_beside_200_that_do(by: By) {
         println!("skipped: the system does not allow 4,000 open files");
         return;
     }
-    let mut chain = chain();
+    let mut chain = chain(by);
     let (near, far) = (&chain.nodes[0], &chain.nodes[1]);
     let from = near.bind(0);
     let attach = || if by == By::Unix { far.bind(0) } else { far.bind_remote(0) };

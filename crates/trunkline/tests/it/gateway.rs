@@ -111,7 +111,7 @@ fn a_call_keeps_it_from_being_empty(node: &mut Node, a: &Phone, b: &Phone, gatew
 #[test]
 fn its_operators_orders_and_its_calls() {
     let dir = temp_dir();
-    let mut node = Node::new(dir.path(), 1, Ipv4Addr::LOCALHOST.into());
+    let mut node = Node { sealed: true, ..Node::new(dir.path(), 1, Ipv4Addr::LOCALHOST.into()) };
     let gateway = free_port(Ipv4Addr::LOCALHOST.into());
     let records = dir.path().join("calls.jsonl");
     let sip = |more: &str| {

@@ -22,7 +22,7 @@ const PACKETS: u32 = 450;
 
 /// Two nodes with a link of 1 Mbit/s.
 fn slow_chain() -> Chain {
-    Chain::start(&Setup { link: "rate = \"1 Mbit/s\"\n", ..Setup::default() })
+    Chain::start(&Setup { link: "rate = \"1 Mbit/s\"\n", sealed: true, ..Setup::default() })
 }
 
 fn writer(socket: DatagramSocket, waits: bool) -> DatagramSocket {
@@ -153,7 +153,8 @@ fn who_does_not_block_is_told_when_there_is_room() {
 /// What it asks over TCP is behind what waits; the node says by itself that it lives.
 #[test]
 fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
-    let chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
+    let chain =
+        Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
     let socket = writer(chain.nodes[0].bind_remote(0), true);
     let listener = chain.nodes[1].bind(4_000);
     thread::scope(|scope| {
@@ -171,7 +172,8 @@ fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
 /// A datagram can't be held back: it is counted.
 #[test]
 fn datagrams_of_one_that_is_held_back_are_counted() {
-    let chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
+    let chain =
+        Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
     let near = &chain.nodes[0];
     let mut raw = raw::Raw::bound(near);
     raw.say(&bytes(|w| ToNode::Wait(true).emit_head(w)));
@@ -300,7 +302,7 @@ fn fill_and_go(path: &Path, port: u16, to: Address) {
 /// A link that takes eight packets in a second, and nodes that let five attach.
 fn crowded() -> Chain {
     let link = "rate = \"64 kbit/s\"\n";
-    let mut chain = Chain::prepare(&Setup { link, ..Setup::default() });
+    let mut chain = Chain::prepare(&Setup { link, sealed: true, ..Setup::default() });
     for node in &mut chain.nodes {
         let text = std::fs::read_to_string(&node.config).expect("written");
         let text = text.replace("[node]", "[node]\nmax_sessions = 5");
@@ -378,7 +380,8 @@ fn who_has_gone_on_another_host_is_forgotten_soon() {
 #[test]
 fn many_on_another_host_that_wait_for_their_turn_keep_their_sessions() {
     const MANY: u32 = 72;
-    let chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
+    let chain =
+        Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
     let listener = chain.nodes[1].bind(4_000);
     let sockets: Vec<_> = (0..MANY).map(|_| writer(chain.nodes[0].bind_remote(0), true)).collect();
     for (socket, n) in sockets.iter().zip(0..) {

@@ -124,10 +124,12 @@ fn mistakes_arrive_with_their_names() {
     assert!(matches!(large, Error::TooLarge { .. }), "{large:?}");
 
     let closed = common::free_port(node.remote.ip());
-    let absent = DatagramSocket::bind(closed, 0).expect_err("nobody listens");
+    let at = node.attachment_at(closed, CLIENT);
+    let absent = DatagramSocket::bind(at.as_str(), 0).expect_err("nobody listens");
     assert!(matches!(absent, Error::NotRunning { .. }), "{absent:?}");
     assert!(absent.to_string().contains(&format!("tcp://{closed}")), "{absent}");
-    let nameless = DatagramSocket::bind("tcp://no-port-here", 0).expect_err("no port");
+    let at = at.replace(&closed.to_string(), "no-port-here");
+    let nameless = DatagramSocket::bind(at.as_str(), 0).expect_err("no port");
     let says = nameless.to_string();
     assert!(says.contains("no-port-here") && says.contains("HOST:PORT"), "{says}");
 }

@@ -27,9 +27,18 @@ fn each_mistake_has_its_error() {
     let count = |why| drops(node, why);
 
     let keyless = refused(&format!("tcp://{}", node.remote));
-    assert!(matches!(keyless, Error::Refused(Refusal::Unauthenticated)), "{keyless:?}");
+    assert!(matches!(keyless, Error::Attachment { .. }), "{keyless:?}");
     assert!(keyless.to_string().contains("?node=PUBKEY&key=FILE"), "{keyless}");
-    assert_eq!(count("unauthenticated"), 1);
+    for first in [
+        bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w)),
+        bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w)),
+        bytes(|w| FromClient::Ping.emit(w)),
+    ] {
+        let mut keyless = Raw::dial(node.remote);
+        keyless.say(&first);
+        assert_eq!(keyless.refusal(), Some(Refusal::Unauthenticated), "{first:?}");
+    }
+    assert_eq!(count("unauthenticated"), 3);
 
     let stranger = refused(&node.attachment_at(node.remote, STRANGER));
     assert!(matches!(stranger, Error::Refused(Refusal::UnknownClient)), "{stranger:?}");
@@ -76,47 +85,17 @@ fn a_client_may_do_what_its_section_says() {
 }
 
 #[test]
-fn an_open_node_lets_everybody_in_and_says_so() {
-    let mut chain = Chain::of(2);
-    let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(4_000));
-    assert_eq!(stream(&a, &b, 0..50, ms(2)).len(), 50);
-    assert_eq!(stream(&b, &a, 0..50, ms(2)).len(), 50);
-    let raw = Raw::bound(&chain.nodes[0]);
-    assert!(raw.pings(raw.token, 5));
-    assert!(!raw.pings(raw.token, 5), "replayed");
-    // Nothing is left unsealed of an application that has keys.
-    let node = &chain.nodes[0];
-    let file = key_file(chain.dir.path(), CLIENT);
-    let key = identity(1).public();
-    let at = format!("tcp://{}?node={key}&key={}", node.remote, file.to_str().expect("text"));
-    let unsealed = refused(&at);
-    assert!(matches!(unsealed, Error::Refused(Refusal::Unsealed)), "{unsealed:?}");
-    chain.first().assert_healthy();
-}
-
-#[test]
-fn a_node_may_be_open_and_know_clients() {
-    let mut chain = Chain::sealed(1);
-    let node = chain.first();
-    node.crash();
-    let text = fs::read_to_string(&node.config).expect("written");
-    fs::write(&node.config, text.replace("[node]", "[node]\nremote_open = true")).expect("ok");
-    node.start();
-    let open = common::attach(node.remote, 0);
-    assert_eq!(stream(&open, &node.bind_remote(0), 0..20, ms(2)).len(), 20);
-}
-
-#[test]
 fn a_node_that_nobody_could_attach_to_does_not_start() {
     let dir = common::temp_dir();
     let node = Node::new(dir.path(), 1, std::net::Ipv4Addr::LOCALHOST.into());
     node.write("");
     let text = fs::read_to_string(&node.config).expect("written");
-    fs::write(&node.config, text.replace("remote_open = true\n", "")).expect("written");
+    let remote = format!("[node]\nremote = [\"{}\"]", node.remote);
+    fs::write(&node.config, text.replace("[node]", &remote)).expect("written");
     let ended = run(&mut node.command());
     let said = &ended.stderr;
     assert_eq!(ended.code, Some(2), "{said}");
-    assert!(said.contains("add a [[client]]") && said.contains("remote_open = true"), "{said}");
+    assert!(said.contains("add a [[client]]"), "{said}");
     assert!(said.contains("| remote = ["), "the line that is wrong: {said}");
 }
 

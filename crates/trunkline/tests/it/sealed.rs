@@ -82,7 +82,7 @@ impl Operator {
             text(&cert),
             text(&control)
         );
-        edit(node, "unsealed = true\n", &keys);
+        edit(node, "unsealed_for_measurements = true\n", &keys);
     }
 }
 

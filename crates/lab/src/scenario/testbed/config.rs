@@ -102,7 +102,7 @@ pub fn node_text(
             format!("key = {}\ncertificate = {}", file(&files.key), file(&files.certificate)),
             format!("[overlay]\nkeys = [\"{public}\"]\n"),
         ),
-        None => ("unsealed = true".to_owned(), String::new()),
+        None => ("unsealed_for_measurements = true".to_owned(), String::new()),
     };
     let mut text = format!(
         "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\ncontrol = {}\n",

@@ -78,7 +78,7 @@ impl Liveness {
     }
 
     /// The node gave `token`: see whether UDP gets through.
-    pub fn welcome(&mut self, now: Time, token: Token) {
+    pub fn try_udp(&mut self, now: Time, token: Token) {
         self.udp = Some(Udp {
             counters: Counters::new(token),
             works: false,
@@ -216,15 +216,15 @@ mod tests {
         done
     }
 
-    fn welcomed() -> Liveness {
+    fn with_token() -> Liveness {
         let mut live = Liveness::new(Time::ZERO);
-        live.welcome(Time::ZERO, TOKEN);
+        live.try_udp(Time::ZERO, TOKEN);
         live
     }
 
     #[test]
     fn udp_is_used_once_it_answers_and_the_idle_client_says_little() {
-        let (mut live, mut n) = (welcomed(), 0);
+        let (mut live, mut n) = (with_token(), 0);
         assert!(live.packet_head(Time::ZERO).is_none());
         let done = run(&mut live, 0, 60_000, (true, true), &mut n);
         assert!(live.udp_works());
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn without_udp_packets_take_tcp_and_udp_is_tried_again() {
-        let (mut live, mut n) = (welcomed(), 0);
+        let (mut live, mut n) = (with_token(), 0);
         let done = run(&mut live, 0, 120_000, (true, false), &mut n);
         assert!(!live.udp_works());
         assert!(done.iter().all(|(_, d)| d.switch.is_none() && !d.dead));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn udp_that_stops_is_noticed_by_who_talks() {
-        let (mut live, mut n) = (welcomed(), 0);
+        let (mut live, mut n) = (with_token(), 0);
         run(&mut live, 0, 1_000, (true, true), &mut n);
         assert!(live.packet_head(Time::from_millis(1_000)).is_some());
         let done = run(&mut live, 1_000, 6_000, (true, false), &mut n);
@@ -263,13 +263,13 @@ mod tests {
 
     #[test]
     fn a_silent_network_ends_the_connection_in_six_seconds() {
-        let (mut live, mut n) = (welcomed(), 0);
+        let (mut live, mut n) = (with_token(), 0);
         run(&mut live, 0, 1, (true, true), &mut n);
         let done = run(&mut live, 1, 60_000, (false, false), &mut n);
         let (at, last) = done.last().unwrap();
         assert!(last.dead && *at == 6_000, "{at} {last:?}");
         // UDP alone keeps it.
-        let (mut live, mut n) = (welcomed(), 0);
+        let (mut live, mut n) = (with_token(), 0);
         for at in (0..60_000).step_by(20) {
             assert!(live.heard_udp(Time::from_millis(at), TOKEN, n));
             n += 1;
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn strangers_and_copies_are_not_heard() {
-        let mut live = welcomed();
+        let mut live = with_token();
         assert!(!live.heard_udp(Time::ZERO, Token(8), 0));
         assert!(!live.udp_works());
         assert!(live.heard_udp(Time::ZERO, TOKEN, 0));

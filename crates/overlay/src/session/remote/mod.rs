@@ -26,13 +26,12 @@
 //! believed, and costs a session, once its first sealed message has come: a
 //! handshake recorded and sent again is of no use.
 //!
-//! A node may be *open*, then clients need no key: the first message is Hello,
-//! the node answers with Welcome, which has the token, and nothing is sealed.
-//! Whoever can read such a connection can take it over. Which of the two it is
-//! the client says with its first byte; a client with a key accepts nothing else.
+//! A first message other than an Initiation is refused, unsealed, as
+//! [`Unauthenticated`](super::wire::Refusal::Unauthenticated). Before its Response
+//! a node sends nothing but a refusal, and a client accepts nothing else.
 //!
 //! The node believes a datagram from any address if it has the session's token
-//! and a counter not seen before, and is sealed if the session is; it sends to
+//! and a counter not seen before, and is sealed by its keys; it sends to
 //! where the newest came from, so that clients may be behind NAT, if that is the
 //! host that TCP comes from. Elsewhere it sends three times what came from there at
 //! most ([`Peer`]), and the rest over TCP.

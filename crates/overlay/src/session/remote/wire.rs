@@ -28,8 +28,7 @@ const HELLO: u8 = 0x42;
 const PACKETS: u8 = 0x43;
 pub(super) const INITIATION: u8 = 0x44;
 const PONG: u8 = 0xc1;
-const WELCOME: u8 = 0xc2;
-pub(super) const RESPONSE: u8 = 0xc3;
+pub(super) const RESPONSE: u8 = 0xc2;
 
 /// What lets a datagram belong to a session: random, from the node's entropy,
 /// given over TCP.
@@ -61,7 +60,7 @@ pub enum FromClient<'a> {
         /// By UDP; else by TCP.
         udp: bool,
     },
-    /// The whole first message of a client that authenticates:
+    /// The whole first message of a client:
     /// `type 1, mac 16, Noise IK's first message`.
     Initiation(&'a [u8]),
     /// A message of the session. On UDP only packets.
@@ -73,11 +72,6 @@ pub enum FromClient<'a> {
 pub enum FromNode<'a> {
     /// The answer to [`FromClient::Ping`].
     Pong,
-    /// The first message: what the client's datagrams must begin with.
-    Welcome {
-        /// For this connection only.
-        token: Token,
-    },
     /// The whole answer to [`FromClient::Initiation`]: `type 1, Noise IK's
     /// second message`, which holds the token. What comes after it, either way,
     /// is sealed.
@@ -123,7 +117,6 @@ impl<'a> FromNode<'a> {
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             FromNode::Pong => w.u8(PONG),
-            FromNode::Welcome { token } => w.u8(WELCOME).and_then(|()| w.u64(token.0)),
             FromNode::Response(message) | FromNode::Session(message) => w.bytes(message),
         }
     }
@@ -134,7 +127,6 @@ impl<'a> FromNode<'a> {
         let mut r = Reader::new(message);
         Ok(match r.u8()? {
             PONG => FromNode::Pong,
-            WELCOME => FromNode::Welcome { token: Token(r.u64()?) },
             RESPONSE => FromNode::Response(message),
             other @ 0xc0.. => return Err(WireError::UnknownType(other)),
             _ => FromNode::Session(message),
@@ -142,7 +134,7 @@ impl<'a> FromNode<'a> {
     }
 }
 
-/// One datagram, either way; sealed, the message is longer by [`TAG`].
+/// One datagram, either way; its message is sealed, and longer by [`TAG`] for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
     /// Whose it is.
@@ -193,7 +185,6 @@ pub fn packet_to_client(head: &[u8], payload: usize) -> Option<Service> {
     }
 }
 
-/// Room for the tag is left also where nothing is sealed: one limit for both.
 fn fits(head: &[u8], payload: usize) -> bool {
     DATAGRAM_HEAD + head.len() + payload + TAG <= MAX_DATAGRAM
 }
@@ -230,7 +221,6 @@ mod tests {
             }
             for m in [
                 FromNode::Pong,
-                FromNode::Welcome { token: Token(n) },
                 FromNode::Response(&[&[RESPONSE][..], &rest].concat()),
                 FromNode::Session(&from_node),
             ] {

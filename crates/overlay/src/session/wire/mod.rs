@@ -169,7 +169,7 @@ pub enum Refusal {
     /// The node's rules don't let this application do that.
     #[error("the node's rules ([access]) don't let this application do that")]
     Forbidden = 10,
-    /// A client without a key, where one is needed.
+    /// A client of another host that does not authenticate.
     #[error(
         "this node wants applications of other hosts to authenticate: attach with \
          tcp://HOST:PORT?node=PUBKEY&key=FILE"
@@ -187,18 +187,12 @@ pub enum Refusal {
     /// Too many handshakes from one address or in all: try again.
     #[error("the node is asked for more handshakes than it allows: try again later")]
     Busy = 14,
-    /// A client that authenticates, at a node without a key.
-    #[error(
-        "this node has no key ([node] key), so nothing is sealed there: give it one, or attach \
-         without ?node= if that is what you want"
-    )]
-    Unsealed = 15,
     /// A packet of a new flow to a node whose trunk is over its share.
     #[error(
         "the trunk to the destination sends more than a TCP would, and takes no new flow until it \
          doesn't ([[trunk]] admit): try again later"
     )]
-    OverShare = 16,
+    OverShare = 15,
 }
 
 impl Refusal {
@@ -217,7 +211,6 @@ impl Refusal {
             WrongKey,
             UnknownClient,
             Busy,
-            Unsealed,
             OverShare,
         ];
         known.into_iter().find(|r| *r as u8 == code)

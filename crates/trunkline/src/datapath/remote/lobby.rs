@@ -17,13 +17,11 @@ const AT_ONCE: usize = 2;
 /// How soon to try again where there are more handshakes than a node allows.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Whom a node lets in, and those who wait for that.
+/// The connections that have yet to authenticate.
 #[derive(Default)]
 pub struct Lobby {
-    /// Lets those in who authenticate.
+    /// None where no client is configured, and nobody connects.
     responder: Option<Responder>,
-    /// Lets everybody in.
-    open: bool,
     guests: Vec<Option<Guest>>,
     /// By when each must be through, in order; some are.
     deadlines: VecDeque<(Time, Place)>,
@@ -69,10 +67,9 @@ pub enum Verdict {
 }
 
 impl Lobby {
-    /// A node that authenticates by `responder`, if there is one, and lets
-    /// everybody in if it is `open`.
-    pub fn new(responder: Option<Responder>, open: bool) -> Lobby {
-        Lobby { responder, open, ..Lobby::default() }
+    /// Lets those in whom `responder` knows; nobody without one.
+    pub fn new(responder: Option<Responder>) -> Lobby {
+        Lobby { responder, ..Lobby::default() }
     }
 
     /// A connection from `from`: its place; and who has to go for it.
@@ -117,9 +114,7 @@ impl Lobby {
         let fetched = guest.session.fetch();
         let state = guest.state;
         let verdict: fn(Session) -> Verdict = match (fetched, state) {
-            (Ok(()), State::Answered(client)) => {
-                return self.let_in(place, Client::Known(client));
-            }
+            (Ok(()), State::Answered(client)) => return self.let_in(place, client),
             (Ok(()), _) => return self.first_word(now, place),
             (Err(Read::Closed), _) => Verdict::Gone,
             (Err(Read::Broken), _) => Verdict::Broken,
@@ -133,15 +128,10 @@ impl Lobby {
             return Verdict::Stays;
         };
         let message = guest.session.message();
-        let Ok(FromClient::Initiation(initiation)) = FromClient::parse(message) else {
-            if self.open {
-                guest.session.welcome();
-                return self.let_in(place, Client::Local);
-            }
+        let (Ok(FromClient::Initiation(initiation)), Some(responder)) =
+            (FromClient::parse(message), &mut self.responder)
+        else {
             return self.refuse(place, Refusal::Unauthenticated);
-        };
-        let Some(responder) = &mut self.responder else {
-            return self.refuse(place, Refusal::Unsealed);
         };
         if let Err(refusal) = responder.check(now, guest.from, initiation) {
             return self.refuse(place, refusal);
@@ -202,10 +192,10 @@ impl Lobby {
         None
     }
 
-    fn let_in(&mut self, place: Place, client: Client) -> Verdict {
+    fn let_in(&mut self, place: Place, client: u16) -> Verdict {
         match self.leave(place) {
             Some(mut session) => {
-                session.let_in(client);
+                session.let_in(Client::Known(client));
                 Verdict::In(session)
             }
             None => Verdict::Stays,

@@ -42,7 +42,7 @@ pub struct RemoteStats {
     pub replays: u64,
     /// Datagrams of a session that are not sealed by its keys.
     pub forged: u64,
-    /// Connections without a key, where one is needed.
+    /// Connections whose first message does not authenticate.
     pub unauthenticated: u64,
     /// Handshakes that were forged, or meant for another node.
     pub wrong_key: u64,
@@ -81,7 +81,7 @@ impl RemoteStats {
     pub fn count(&mut self, refusal: Refusal) {
         match refusal {
             Refusal::Unauthenticated => self.unauthenticated += 1,
-            Refusal::WrongKey | Refusal::Unsealed => self.wrong_key += 1,
+            Refusal::WrongKey => self.wrong_key += 1,
             Refusal::UnknownClient => self.unknown_client += 1,
             Refusal::Busy => self.busy += 1,
             _ => {}
@@ -124,11 +124,6 @@ impl Remote {
         let from = socket.peer_addr().ok().and_then(|from| from.as_socket());
         let session = Session::new(socket, Token(token))?;
         Ok(Some((session, from.unwrap_or(self.address))))
-    }
-
-    /// Whether strangers may reach this address.
-    pub fn is_exposed(&self) -> bool {
-        !self.address.ip().is_loopback()
     }
 }
 
@@ -227,19 +222,15 @@ impl Remotes {
     ) -> Option<&'a [u8]> {
         let counter = Datagram::parse(bytes).ok()?.counter;
         let received = bytes.len();
-        let mut len = received;
-        if let Some(keys) = &session.keys {
-            // A copy is refused before it costs anything.
-            if !session.peer.is_news(counter) {
-                self.stats.replays += 1;
-                return None;
-            }
-            let Some(opened) = keys.open_datagram(bytes) else {
-                self.stats.forged += 1;
-                return None;
-            };
-            len = opened;
+        // A copy is refused before it costs anything.
+        if !session.peer.is_news(counter) {
+            self.stats.replays += 1;
+            return None;
         }
+        let Some(len) = session.keys.as_ref().and_then(|keys| keys.open_datagram(bytes)) else {
+            self.stats.forged += 1;
+            return None;
+        };
         let message = match FromClient::parse(&bytes[DATAGRAM_HEAD..len]) {
             Ok(FromClient::Ping) => None,
             Ok(FromClient::Session(message)) if packet_to_node(message, 0).is_some() => {
@@ -271,10 +262,9 @@ impl Remotes {
         head: &[u8],
         payload: &[u8],
     ) -> bool {
-        let tag = if session.keys.is_some() { TAG } else { 0 };
         if let Some(service) = packet_to_client(head, payload.len())
             && let Some(address) =
-                session.peer.udp(DATAGRAM_HEAD + head.len() + payload.len() + tag)
+                session.peer.udp(DATAGRAM_HEAD + head.len() + payload.len() + TAG)
         {
             let dscp = if service == Service::RealTime { DSCP_EF } else { 0 };
             let via = session.via;
@@ -315,8 +305,8 @@ impl Remotes {
         message: [&[u8]; 2],
     ) {
         let head = session.peer.next_head();
-        if let Some(outbox) = self.outboxes.get_mut(via) {
-            self.stats.sends += outbox.post(to, dscp, session.keys.as_ref(), &head, message);
+        if let (Some(outbox), Some(keys)) = (self.outboxes.get_mut(via), &session.keys) {
+            self.stats.sends += outbox.post(to, dscp, keys, &head, message);
         }
     }
 }

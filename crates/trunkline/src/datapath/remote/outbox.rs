@@ -26,14 +26,13 @@ impl Outbox {
         Outbox { socket, tx: TxBatch::new(), bytes, items: ArrayVec::new() }
     }
 
-    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes, sealed by `keys` if
-    /// there are some. When there is no room for it, all before it are sent
+    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes, sealed by `keys`. When there is no room for it, all before it are sent
     /// first; how many were refused.
     pub fn post(
         &mut self,
         to: SocketAddr,
         dscp: u8,
-        keys: Option<&Keys>,
+        keys: &Keys,
         head: &[u8; DATAGRAM_HEAD],
         message: [&[u8]; 2],
     ) -> u64 {
@@ -77,7 +76,7 @@ impl Outbox {
 /// keys are used up.
 fn write(
     slot: &mut [u8],
-    keys: Option<&Keys>,
+    keys: &Keys,
     head: &[u8; DATAGRAM_HEAD],
     message: [&[u8]; 2],
 ) -> Option<usize> {
@@ -87,11 +86,8 @@ fn write(
         slot.get_mut(len..len + part.len())?.copy_from_slice(part);
         len += part.len();
     }
-    if let Some(keys) = keys {
-        let (message, rest) = slot.split_at_mut(len);
-        let tag = keys.seal_datagram(head, &mut message[DATAGRAM_HEAD..])?;
-        rest.get_mut(..TAG)?.copy_from_slice(&tag);
-        len += TAG;
-    }
-    Some(len)
+    let (message, rest) = slot.split_at_mut(len);
+    let tag = keys.seal_datagram(head, &mut message[DATAGRAM_HEAD..])?;
+    rest.get_mut(..TAG)?.copy_from_slice(&tag);
+    Some(len + TAG)
 }

@@ -40,9 +40,9 @@ pub struct Session {
     tcp: Socket,
     frames: FrameReader,
     backlog: Backlog,
-    /// Whose rights it has.
+    /// Whose rights it has, once it is let in.
     pub(super) client: Client,
-    /// Seals everything, if the client has authenticated.
+    /// Seals everything, once the client's handshake has been answered.
     pub(super) keys: Option<Keys>,
     /// A message has been read and not been looked at.
     held: bool,
@@ -82,15 +82,6 @@ impl Session {
             noted: false,
             assured: Time::ZERO,
         })
-    }
-
-    /// Tells a client that does not authenticate its token.
-    pub(super) fn welcome(&mut self) {
-        let mut welcome = [0; 16];
-        let mut w = Writer::new(&mut welcome);
-        if (FromNode::Welcome { token: self.token() }).emit(&mut w).is_ok() {
-            self.send(w.written(), &[]);
-        }
     }
 
     /// From here on everything is sealed, both ways.

@@ -125,21 +125,25 @@ mod tests {
 
     const GOOD: &str = r#"[node]
 id = 1
-unsealed = true
+key = "a.key"
 listen = ["0.0.0.0:7000", "[2001:db8::1]:7000"]
 remote = ["127.0.0.1:7800"]
-remote_open = true
 http = "127.0.0.1:9101"
 socket = "a.sock"
 control = "a.ctl"
 
 [[link]]
 neighbour = 2
+key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
 address = "192.0.2.2:7000"
 
 [[route]]
 to = [4, 5]
 via = 2
+
+[[client]]
+name = "pbx"
+key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
 "#;
 
     #[test]
@@ -156,13 +160,13 @@ via = 2
             ("id = 1", "id = 0", "2:6", "ids begin with 1"),
             ("0.0.0.0:7000", "0.0.0.0:0", "4:10", "[node] listen 0.0.0.0:0 has port 0: give"),
             ("127.0.0.1:7800", "127.0.0.1:0", "5:10", "[node] remote 127.0.0.1:0 has port 0"),
-            ("127.0.0.1:9101", "127.0.0.1:0", "7:8", "[node] http 127.0.0.1:0 has port 0"),
-            ("a.ctl", "a.sock", "9:11", "[node] control is where `socket` is: "),
-            ("127.0.0.1:9101", "127.0.0.1:7800", "7:8", "taken by `remote` 127.0.0.1:7800: give"),
-            ("127.0.0.1:9101", "0.0.0.0:7800", "7:8", "[node] http 0.0.0.0:7800 is taken by"),
-            ("neighbour = 2", "neighbour = 0", "11:1", "neighbour is 0, which is no node's id"),
-            ("192.0.2.2:7000", "127.0.0.1:7000", "11:1", "where this node itself listens: give"),
-            ("192.0.2.2:7000", "[2001:db8::1]:7000", "11:1", "where this node itself listens"),
+            ("127.0.0.1:9101", "127.0.0.1:0", "6:8", "[node] http 127.0.0.1:0 has port 0"),
+            ("a.ctl", "a.sock", "8:11", "[node] control is where `socket` is: "),
+            ("127.0.0.1:9101", "127.0.0.1:7800", "6:8", "taken by `remote` 127.0.0.1:7800: give"),
+            ("127.0.0.1:9101", "0.0.0.0:7800", "6:8", "[node] http 0.0.0.0:7800 is taken by"),
+            ("neighbour = 2", "neighbour = 0", "10:1", "neighbour is 0, which is no node's id"),
+            ("192.0.2.2:7000", "127.0.0.1:7000", "10:1", "where this node itself listens: give"),
+            ("192.0.2.2:7000", "[2001:db8::1]:7000", "10:1", "where this node itself listens"),
             ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
             ("via = 2", "via = 0", "15:1", "via is 0"),
             ("[4, 5]", "[4, 1]", "15:1", "one of `to` is 1, which is this node itself: take it"),

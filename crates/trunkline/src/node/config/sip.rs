@@ -399,7 +399,7 @@ mod tests {
 
     const GOOD: &str = r#"[node]
 id = 1
-unsealed = true
+key = "a.key"
 listen = ["0.0.0.0:7000"]
 
 [sip]

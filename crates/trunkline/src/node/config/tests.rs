@@ -6,11 +6,9 @@ const GOOD: &str = r#"
 [node]
 id = 2
 name = "B"
-unsealed = true
+unsealed_for_measurements = true
 listen = ["127.0.0.1:7002"]
 socket = "/run/trunkline/b.sock"
-remote = ["127.0.0.1:7800", "[::1]:7800"]
-remote_open = true
 
 [[link]]
 neighbour = 1
@@ -68,9 +66,7 @@ fn a_whole_file() {
     assert_eq!(a.liveness.interval.as_millis(), 50);
     assert_eq!(c.overlay.routes.len(), 3);
     assert!(!c.runtime.offload);
-    assert_eq!(c.remote.len(), 2);
-    let closed = GOOD.replace("remote = [", "# remote = [").replace("remote_open", "# ");
-    assert!(parse(Path::new("x.toml"), &closed).unwrap().remote.is_empty(), "off by default");
+    assert!(c.remote.is_empty(), "off by default");
 }
 
 #[test]
@@ -78,20 +74,23 @@ fn who_may_attach_from_other_hosts_is_said() {
     let key = trunkline_overlay::identity::Identity::from_secret(&[7; 32]).public();
     let client =
         |name| format!("[[client]]\nname = \"{name}\"\nkey = \"{key}\"\nbind = [4000]\nto = [3]\n");
-    let nobody = GOOD.replace("remote_open = true\n", "");
+    let nobody = GOOD.replace(
+        "[[link]]\nneighbour = 1",
+        "remote = [\"127.0.0.1:7800\", \"[::1]:7800\"]\n[[link]]\nneighbour = 1",
+    );
     assert!(mistake(&nobody).contains("add a [[client]]"));
     assert!(mistake(&(nobody.clone() + &client("pbx"))).contains("[node] has none: give `key`"));
     let sealed = |text: &str| {
-        let text = text.replace("unsealed = true", "key = \"b.key\"");
+        let text = text.replace("unsealed_for_measurements = true", "key = \"b.key\"");
         text.replace("neighbour = ", &format!("key = \"{key}\"\nneighbour = "))
     };
     let c = parse(Path::new("x.toml"), &sealed(&(nobody.clone() + &client("pbx")))).unwrap();
-    assert_eq!((c.clients[0].name.as_str(), c.clients[0].key), ("pbx", key));
+    assert_eq!((c.remote.len(), c.clients[0].name.as_str(), c.clients[0].key), (2, "pbx", key));
     assert_eq!(*c.overlay.access.clients[0].bind, [4_000..=4_000]);
     let twice = sealed(&(nobody + &client("pbx") + &client("other")));
     assert!(mistake(&twice).contains("the name or the key of [[client]] \"pbx\""));
-    let nowhere = GOOD.replace("remote = [", "# remote = [");
-    assert!(mistake(&nowhere).contains("remote_open is about `remote`"));
+    let nowhere = sealed(&(GOOD.to_owned() + &client("pbx")));
+    assert!(mistake(&nowhere).contains("no `remote` address in [node]"));
 }
 
 #[test]
@@ -169,21 +168,21 @@ fn a_recovery_policy_is_named() {
 #[test]
 fn mistakes_have_a_line_and_a_way_out() {
     let typo = mistake(&GOOD.replace("neighbour = 1", "neighbor = 1"));
-    assert!(typo.starts_with("x.toml:12:1: unknown field `neighbor`"), "{typo}");
+    assert!(typo.starts_with("x.toml:10:1: unknown field `neighbor`"), "{typo}");
     assert!(typo.contains("did you mean `neighbour`?"), "{typo}");
     let value = mistake(&GOOD.replace("10 Mbit/s", "fast"));
-    assert!(value.starts_with("x.toml:14:8: "), "{value}");
+    assert!(value.starts_with("x.toml:12:8: "), "{value}");
     let route = mistake(&GOOD.replace("via = 3", "via = 9"));
-    assert!(route.starts_with("x.toml:23:1: a route goes via node 9"), "{route}");
+    assert!(route.starts_with("x.toml:21:1: a route goes via node 9"), "{route}");
     let mtu = mistake(&GOOD.replace("1400", "100"));
-    assert!(mtu.starts_with("x.toml:16:1: link to neighbour 3: out of range (mtu"), "{mtu}");
+    assert!(mtu.starts_with("x.toml:14:1: link to neighbour 3: out of range (mtu"), "{mtu}");
     let penalty = mistake(&GOOD.replace("20ms", "6 s"));
     assert!(penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"), "{penalty}");
     let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
     assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
     for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
         let address = mistake(&GOOD.replace("127.0.0.1:7001", nowhere));
-        assert!(address.starts_with("x.toml:13:11: this is no address"), "{address}");
+        assert!(address.starts_with("x.toml:11:11: this is no address"), "{address}");
     }
     let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
     assert!(family.contains("no address of its family"), "{family}");
@@ -191,11 +190,11 @@ fn mistakes_have_a_line_and_a_way_out() {
     let two =
         mistake(&GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"));
     assert!(two.contains("two addresses of one family"), "{two}");
-    let keyless = mistake(&GOOD.replace("unsealed = true", ""));
+    let keyless = mistake(&GOOD.replace("unsealed_for_measurements = true", ""));
     assert!(keyless.contains("trunkline keygen FILE"), "{keyless}");
     let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
     assert!(key.contains("44 characters of base64"), "{key}");
-    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"");
+    let sealed = GOOD.replace("unsealed_for_measurements = true", "key = \"b.key\"");
     let stranger = mistake(&sealed);
     assert!(stranger.contains("neighbour 1 has no key"), "{stranger}");
     let overlay = "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
@@ -214,15 +213,40 @@ fn mistakes_have_a_line_and_a_way_out() {
     let relay = format!("{node}[realtime]{rest}");
     assert!(parse(Path::new("x.toml"), &relay).is_ok());
     let hello = mistake(&relay.replace("50ms", "1ms"));
-    assert!(hello.starts_with("x.toml:16:12: out of range ([hello] interval: 20 ms"), "{hello}");
+    assert!(hello.starts_with("x.toml:14:12: out of range ([hello] interval: 20 ms"), "{hello}");
     let path = mistake(&GOOD.replace("isp2", &"isp".repeat(30)));
-    assert!(path.starts_with("x.toml:16:1: the path \"isp"), "{path}");
+    assert!(path.starts_with("x.toml:14:1: the path \"isp"), "{path}");
 }
+
+#[test]
+fn a_gateway_has_keys() {
+    let phones = "[sip]\nlisten = [\"udp:127.0.0.1:5060\"]\n[hello]";
+    let gateway = mistake(&GOOD.replace("[hello]", phones));
+    assert!(
+        gateway.starts_with("x.toml:5:29: [node] unsealed_for_measurements and [sip]"),
+        "{gateway}"
+    );
+    assert!(gateway.contains("give [node] a `key`, which `trunkline keygen FILE`"), "{gateway}");
+}
+
+#[test]
+fn an_old_file_is_told_the_nearest_key() {
+    let old = GOOD.replace("unsealed_for_measurements", "unsealed");
+    let said = mistake(&old);
+    assert!(said.starts_with("x.toml:5:1: unknown field `unsealed`"), "{said}");
+    assert!(said.contains("did you mean `unsealed_for_measurements`?"), "{said}");
+    let said = mistake(
+        &GOOD.replace("[[link]]\nneighbour = 1", "remote_open = true\n[[link]]\nneighbour = 1"),
+    );
+    assert!(said.starts_with("x.toml:9:1: unknown field `remote_open`"), "{said}");
+    assert!(said.contains("did you mean `remote`?"), "{said}");
+}
+
 #[test]
 fn what_would_do_harm_in_silence_is_a_mistake() {
     for nobody in ["0.0.0.0:7001", "127.0.0.1:0", "224.0.0.1:7001", "255.255.255.255:7001"] {
         let address = mistake(&GOOD.replace("127.0.0.1:7001", nobody));
-        assert!(address.starts_with(&format!("x.toml:11:1: address {nobody} ")), "{address}");
+        assert!(address.starts_with(&format!("x.toml:9:1: address {nobody} ")), "{address}");
     }
     let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
     let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
@@ -231,7 +255,7 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
     for value in ["256", "64", "-1", "\"EF\""] {
         let dscp = mistake(&GOOD.replace("dscp = 0", &format!("dscp = {value}")));
-        assert!(dscp.starts_with("x.toml:20:8: "), "{dscp}");
+        assert!(dscp.starts_with("x.toml:18:8: "), "{dscp}");
         assert!(dscp.contains("expected a number from 0 to 63, without quotes"), "{dscp}");
         assert!(dscp.contains("EF is 46"), "{dscp}");
     }
@@ -250,7 +274,7 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
 
 #[test]
 fn a_key_of_the_other_kind_is_told_apart() {
-    let sealed = GOOD.replace("unsealed = true", "key = \"b.key\"").replace("remote", "# remote");
+    let sealed = GOOD.replace("unsealed_for_measurements = true", "key = \"b.key\"");
     let identity = |n| trunkline_overlay::identity::Identity::from_secret(&[n; 32]);
     let keys = |first: &str| {
         let text = sealed.replace("neighbour = 1", &format!("neighbour = 1\nkey = \"{first}\""));
@@ -259,7 +283,7 @@ fn a_key_of_the_other_kind_is_told_apart() {
     };
     let file = mistake(&keys("/etc/trunkline/a.key"));
     assert!(
-        file.starts_with("x.toml:13:7: a public key belongs here, not the name of a"),
+        file.starts_with("x.toml:11:7: a public key belongs here, not the name of a"),
         "{file}"
     );
     assert!(file.contains("`trunkline pubkey /etc/trunkline/a.key` prints"), "{file}");
@@ -281,12 +305,12 @@ fn a_key_of_the_other_kind_is_told_apart() {
     };
     assert_eq!(with(&keys(&identity(1).public().to_string())), Ok(()));
     let own = with(&keys(&secret.secret_text())).unwrap_err();
-    assert!(own.starts_with("x.toml:13:8: a public key belongs here, and this is what"), "{own}");
+    assert!(own.starts_with("x.toml:11:8: a public key belongs here, and this is what"), "{own}");
     let revoked = format!("[overlay]\nrevoked = [\"{}\"]\n[hello]", secret.public());
     let text = keys(&identity(1).public().to_string()).replace("[hello]", &revoked);
     let revoked = with(&text).unwrap_err();
     assert!(
-        revoked.starts_with("x.toml:38:11: [overlay] revoked has this node's own"),
+        revoked.starts_with("x.toml:36:11: [overlay] revoked has this node's own"),
         "{revoked}"
     );
 }

@@ -40,10 +40,11 @@ impl Node {
         self.config.parent().expect("a folder")
     }
 
-    /// Keys for `[node]`, and sections.
+    /// What `[node]` says of keys, and where there are some, of remote applications;
+    /// and sections.
     pub(super) fn protection(&self) -> (String, String) {
         if !self.sealed {
-            return ("unsealed = true\nremote_open = true\n".into(), String::new());
+            return ("unsealed_for_measurements = true\n".into(), String::new());
         }
         let file = key_file(self.dir(), self.id as u8);
         let (all, limited) = (identity(CLIENT).public(), identity(LIMITED).public());
@@ -52,19 +53,17 @@ impl Node {
              [[client]]\nname = \"limited\"\nkey = \"{limited}\"\n\
              bind = [\"4000-4001\"]\nto = [1]\n"
         );
-        (format!("key = {:?}\n", file.to_str().expect("text")), clients)
+        let file = file.to_str().expect("text");
+        (format!("key = {file:?}\nremote = [\"{}\"]\n", self.remote), clients)
     }
 
-    /// How an application of another host attaches.
+    /// How an application of another host attaches to a sealed node.
     pub fn attachment(&self) -> String {
         self.attachment_at(self.remote, CLIENT)
     }
 
     /// The same by way of `address`, as `client`.
     pub fn attachment_at(&self, address: SocketAddr, client: u8) -> String {
-        if !self.sealed {
-            return format!("tcp://{address}");
-        }
         let file = key_file(self.dir(), client);
         let node = identity(self.id as u8).public();
         format!("tcp://{address}?node={node}&key={}", file.to_str().expect("text"))

@@ -272,7 +272,7 @@ pub struct Node {
     pub remote: SocketAddr,
     pub socket: PathBuf,
     pub config: PathBuf,
-    /// Whether links are sealed, and remote applications authenticate.
+    /// Whether links are sealed; only then remote applications can attach.
     pub sealed: bool,
     /// The newest protocol version that it is to speak, if not that of the binary.
     pub newest_version: Option<u8>,
@@ -299,10 +299,9 @@ impl Node {
     pub fn write(&self, rest: &str) {
         let (protection, clients) = self.protection();
         let text = format!(
-            "[node]\nid = {}\n{protection}listen = [\"{}\"]\nremote = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}\n{clients}",
+            "[node]\nid = {}\n{protection}listen = [\"{}\"]\nsocket = {:?}\nhttp = \"{}\"\n{rest}\n{clients}",
             self.id,
             self.udp,
-            self.remote,
             self.socket.to_str().expect("text"),
             self.http
         );
@@ -362,7 +361,7 @@ impl Node {
         socket
     }
 
-    /// The same from another host.
+    /// The same from another host, to a sealed node.
     #[track_caller]
     pub fn bind_remote(&self, port: u16) -> DatagramSocket {
         attach(self.attachment().as_str(), port)
@@ -424,7 +423,7 @@ pub struct Setup<'a> {
     pub link: &'a str,
     /// Keys of every link of `trunkline impair`; without any, no impair.
     pub impair: &'a str,
-    /// Whether links are sealed, and remote applications authenticate.
+    /// Whether links are sealed; only then remote applications can attach.
     pub sealed: bool,
 }
 
@@ -453,7 +452,7 @@ impl Chain {
         Chain::start(&Setup { nodes, ..Setup::default() })
     }
 
-    /// The same, where links are sealed and remote applications authenticate.
+    /// The same, where links are sealed and remote applications can attach.
     pub fn sealed(nodes: u32) -> Chain {
         Chain::start(&Setup { nodes, sealed: true, ..Setup::default() })
     }

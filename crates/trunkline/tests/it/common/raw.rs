@@ -5,9 +5,7 @@ use crate::common::{Node, PATIENCE, ms};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use trunkline_base::wire::Writer;
-use trunkline_overlay::session::remote::{
-    Datagram, FromClient, FromNode, Keys, Opening, TAG, Token, prefix,
-};
+use trunkline_overlay::session::remote::{Datagram, FromClient, Keys, Opening, TAG, Token, prefix};
 use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
 
 pub struct Raw {
@@ -28,17 +26,9 @@ impl Raw {
         Raw { tcp, udp, token: Token(0), keys: None }
     }
 
-    /// One that is past the handshake, or the welcome of an open node.
+    /// One that is past the handshake.
     pub fn connect(node: &Node) -> Raw {
         let mut raw = Raw::dial(node.remote);
-        if !node.sealed {
-            raw.say(&bytes(|w| FromClient::Packets { udp: false }.emit(w)));
-            raw.token = match FromNode::parse(&raw.read().expect("a welcome")) {
-                Ok(FromNode::Welcome { token }) => token,
-                other => panic!("{other:?}"),
-            };
-            return raw;
-        }
         let (opening, first) = begin(node, CLIENT);
         raw.say(&first);
         let response = raw.read().expect("a response");
@@ -101,9 +91,8 @@ impl Raw {
     pub fn datagram(&self, token: Token, counter: u64, message: &[u8]) -> Vec<u8> {
         let head = Datagram { token, counter, message: &[] }.head();
         let mut message = message.to_vec();
-        let tag = self.keys.as_ref().map(|keys| keys.seal_datagram(&head, &mut message));
-        let tag = tag.map_or(Vec::new(), |tag| tag.expect("not used up").to_vec());
-        assert!(tag.is_empty() || tag.len() == TAG);
+        let keys = self.keys.as_ref().expect("past the handshake");
+        let tag: [u8; TAG] = keys.seal_datagram(&head, &mut message).expect("not used up");
         [&head[..], &message, &tag].concat()
     }
 
