@@ -204,7 +204,10 @@ fn two_builds_are_one_overlay() {
     stop(&mut chain.nodes[2]);
     chain.nodes[2].newest_version = None;
     chain.nodes[2].start();
-    assert_eq!(versions(&chain.nodes[2]), [CURRENT, CURRENT]);
+    let expected = [vec![CURRENT], vec![CURRENT; 2], vec![CURRENT; 2], vec![CURRENT]];
+    for (node, expected) in chain.nodes.iter().zip(expected) {
+        assert_eq!(versions(node), expected, "node {}", node.id);
+    }
     call(&chain);
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
     chain.nodes.iter().for_each(understood_all);
