@@ -91,7 +91,7 @@ fn against(table: &Table, at: &str) -> Chart {
     }
 }
 
-/// How much the testbed may differ from the simulator's number, in the quantity's unit.
+/// Difference allowed between the testbed's number and the simulator's, in the quantity's unit.
 fn allowed(quantity: &str, simulator: f64) -> f64 {
     let (share, least) = match quantity {
         "missed" => (0.15, 0.1),
@@ -101,8 +101,8 @@ fn allowed(quantity: &str, simulator: f64) -> f64 {
     (share * simulator).max(least)
 }
 
-/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set
-/// before anything was measured.
+/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why) = match quantity {
         "missed" => (
@@ -238,7 +238,7 @@ mod tests {
             "recovered-testbed",
         ]);
         assert_eq!(verdicts(&table(1_000.0, 1_250.0, true)), late);
-        // Results of a machine that did not keep up decide nothing.
+        // Results of a machine that did not keep up are never decisive.
         assert!(verdicts(&table(1.0, 1.1, false)).iter().all(|(_, v)| *v == Verdict::Undecided));
         let none = Table { rows: Vec::new(), ..table(1.0, 1.0, true) };
         assert_eq!(verdicts(&none).len(), beside().claims.len());

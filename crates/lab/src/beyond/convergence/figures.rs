@@ -1,4 +1,4 @@
-//! Figures and claims on how soon four nodes route alike.
+//! Figures and claims on how soon four nodes agree on their routes.
 
 use super::FIGURE;
 use super::script::Event;
@@ -9,7 +9,7 @@ use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
 const EVENTS: [Event; 6] = Event::ALL;
-/// What has to be noticed first, and what only has to come up.
+/// Events that nodes have to detect first; after the others, links only have to come up.
 const FAILURES: [Event; 3] = [Event::Cut, Event::Crash, Event::Blackhole];
 const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 
@@ -32,7 +32,8 @@ pub fn simulated() -> Figure {
     }
 }
 
-/// That of the simulator and the testbed, whose rows are below the simulator's.
+/// The figure that compares the testbed with the simulator: the testbed's rows follow the
+/// simulator's.
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = EVENTS.map(agrees).into();
     claims.push(soon("leave", PLACES[1], &FAILURES, 1.2, "paper-hellos"));
@@ -54,12 +55,12 @@ fn style(n: usize) -> Style {
     if n < 4 { Style::nth(n) } else { Style::nth(n).pale() }
 }
 
-/// The rows of an event in one place.
+/// The rows of an event at one place (simulator or testbed).
 fn of<'a>(table: &'a Table, place: &str, event: Event) -> impl Iterator<Item = Record<'a>> {
     table.iter().filter(move |r| r.is("where", place) && r.is("event", event.name()))
 }
 
-/// What a column says of an event, at this share of the runs.
+/// A column's value for an event, at this share of the runs.
 fn at(table: &Table, place: &str, event: Event, share: f64, column: &str) -> f64 {
     of(table, place, event)
         .find(|r| r.number("share_pct") == share)
@@ -91,7 +92,7 @@ fn spread(table: &Table, place: &str) -> Chart {
     }
 }
 
-/// The testbed's quantiles over the simulator's.
+/// Chart of the testbed's quantiles against the simulator's.
 fn against(table: &Table) -> Chart {
     let one = |(n, event): (usize, Event)| {
         let both = of(table, PLACES[0], event).zip(of(table, PLACES[1], event));
@@ -122,7 +123,7 @@ fn against(table: &Table) -> Chart {
     Chart { title: "Four sealed nodes, default settings".to_owned(), x, y, series }
 }
 
-/// By how much a testbed's median may differ from the simulator's, seconds.
+/// Difference allowed between a testbed's median and the simulator's, in seconds.
 fn allowed(simulator: f64) -> f64 {
     (0.15 * simulator).max(0.05)
 }
@@ -191,7 +192,8 @@ fn settles(place: &'static str) -> Claim {
     }
 }
 
-/// The bound was set before anything was measured.
+/// The claim that the testbed agrees with the simulator on an event. The bound was set before the
+/// first measurement.
 fn agrees(event: Event) -> Claim {
     let (id, says) = match event {
         Event::Start => ("start", "medians agree: all start at once"),
@@ -237,7 +239,7 @@ mod tests {
     use crate::table::print;
     use std::time::Duration;
 
-    /// Twenty runs of each event in each place, which all take these times.
+    /// Twenty runs of each event at each place, with these times in every run.
     fn table(simulator_ms: u64, testbed_ms: u64) -> Table {
         let lives = |ms| {
             let took = Duration::from_millis(ms);

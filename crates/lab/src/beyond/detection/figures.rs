@@ -5,11 +5,11 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// A figure: one trouble.
+/// A figure: one impairment.
 struct Shown {
     figure: &'static str,
     trouble: &'static str,
-    /// The trouble in words.
+    /// The impairment in words, for the title.
     words: &'static str,
     says: &'static str,
     claims: fn() -> Vec<Claim>,
@@ -93,15 +93,15 @@ const SHOWN: [Shown; 6] = [
     },
 ];
 
-/// Fewer false deaths than this in a day are drawn at the bottom.
+/// Rates below this many false deaths a day are drawn at the bottom.
 const FLOOR: f64 = 0.1;
 
-/// The figure that shows points with this trouble.
+/// The figures that show points with this impairment.
 pub fn showing(trouble: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.trouble == trouble).map(|s| s.figure).collect()
 }
 
-/// Every figure of false deaths, a trouble each, with its claims.
+/// Every figure of false deaths, one for each impairment, with its claims.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
@@ -143,14 +143,14 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("dead_after_s"), y: up("per_day"), interval }
 }
 
-/// A setting whose point a judge looks at: hello in ms, probes, dead after s.
+/// A setting that a claim reads: hello in ms, probes, dead after s.
 type Setting = (f64, &'static str, f64);
 
-/// The paper's, and this project's default.
+/// The paper's setting, and this project's default.
 const PAPER: Setting = (1_000.0, "no", 10.0);
 const DEFAULT: Setting = (200.0, "yes", 1.0);
 
-/// What a column says of a setting; not a number if it was not measured.
+/// A column's value for a setting; NaN if it was not measured.
 fn of(table: &Table, (hello, probes, dead_after): Setting, column: &str) -> f64 {
     let here = |r: &Record<'_>| {
         r.number("hello_ms") == hello
@@ -160,20 +160,20 @@ fn of(table: &Table, (hello, probes, dead_after): Setting, column: &str) -> f64 
     table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
 }
 
-/// False deaths a day.
+/// False deaths per day.
 fn per_day(table: &Table, setting: Setting) -> Measured {
     let [value, low, high] =
         ["per_day", "per_day_low", "per_day_high"].map(|c| of(table, setting, c));
     Measured::new(value, (low, high))
 }
 
-/// False deaths a day where they are rare, each by itself: by their count.
+/// False deaths per day where they are rare and independent, with the interval of a count.
 fn rare(table: &Table, setting: Setting) -> Measured {
     let [deaths, days] = ["false_deaths", "link_days"].map(|c| of(table, setting, c));
     Measured::rate(deaths, days).noting(format!("{deaths:.0} in {days:.1} days."))
 }
 
-/// How many more of them `a` has than `b`.
+/// How many more false deaths per day `a` has than `b`.
 fn more(table: &Table, a: Setting, b: Setting) -> Measured {
     let [a, b] = [a, b].map(|s| per_day(table, s));
     let note = format!("{:.1} against {:.1} a day.", a.estimate, b.estimate);

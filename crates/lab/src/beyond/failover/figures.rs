@@ -1,4 +1,4 @@
-//! Figures and claims on calls whose way fails.
+//! Figures and claims on calls whose path fails.
 
 use super::{EVENTS, STEADY};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
@@ -52,7 +52,7 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.settings == settings).map(|s| s.figure).collect()
 }
 
-/// Every figure of calls whose way fails, one for each choice of settings.
+/// Every figure of calls whose path fails, one for each choice of settings.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
@@ -89,7 +89,7 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("share_pct"), y: r.number("whole_s"), interval }
 }
 
-/// What a column says of an event, at this share of the runs.
+/// A column's value for an event, at this share of the runs.
 fn of(table: &Table, event: &str, share: f64, column: &str) -> f64 {
     let here = |r: &Record<'_>| r.is("event", event) && r.number("share_pct") == share;
     table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
@@ -181,7 +181,7 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
     }
 }
 
-/// Changes of way where nothing happens but loss.
+/// The claim on path changes where loss is the only impairment.
 fn calm(id: &'static str, event: &'static str) -> Claim {
     let (says, expected, why): (&str, _, &str) = match id {
         "calm" => (

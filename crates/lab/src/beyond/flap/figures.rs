@@ -7,17 +7,17 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use std::fmt::Write as _;
 
-/// Where there is no other way, and where there is one.
+/// The figure without an alternative path, and the one with it.
 pub const NAMES: [&str; 2] = ["flap", "flap-diamond"];
 
-/// The outage is over, and the link is to be back within this time: a hello,
-/// and what follows from it.
+/// Time from the end of the outage within which the link is back: a hello, and the exchange that
+/// follows, in seconds.
 const BACK: f64 = 1.2;
-/// From this failure on a link is known to fail, also where pauses are a minute.
+/// From this failure on a link is known to fail repeatedly, even if the pauses last a minute.
 const KNOWN: f64 = 4.0;
-/// Silence of this many seconds is a failure of the link.
+/// Seconds of silence after which a link counts as failed.
 const DEATH: f64 = 1.0;
-/// Outages that the figure draws, seconds.
+/// Outages that the figure shows, in seconds.
 const SHOWN: [f64; 2] = [1.5, 3.0];
 
 /// The two figures of a link that fails again and again.
@@ -79,7 +79,7 @@ fn chart(table: &Table, network: &str, title: &str) -> Chart {
     }
 }
 
-/// The failures of a network one after the other, without those after swings.
+/// The consecutive failures of a network, without the one that follows swings.
 fn of<'t>(table: &'t Table, network: &'static str) -> impl Iterator<Item = Record<'t>> {
     table.iter().filter(move |r| r.is("network", network) && !r.number("pause_s").is_nan())
 }
@@ -89,7 +89,7 @@ fn beyond(r: &Record<'_>) -> f64 {
     r.number("gap_most_s") - r.number("outage_s")
 }
 
-/// How many runs there were: failures of one run know of each other.
+/// Number of runs: the failures within one run are not independent.
 fn lives<'a>(rows: impl Iterator<Item = Record<'a>>) -> f64 {
     rows.filter(|r| r.number("nth") == 1.0).map(|r| r.number("runs")).sum()
 }
@@ -157,7 +157,7 @@ fn changes() -> Claim {
         unit: "changes of way in ten failures, or two and a half times those of one",
         decimals: 0,
         measure: Box::new(|t| {
-            // Rows of one pause and outage follow each other, the first failure first.
+            // Rows of one pause and outage are consecutive, beginning with the first failure.
             let most = maximum(of(t, "diamond").scan(0.0, |all, r| {
                 *all = r.number("changes_most") + if r.number("nth") > 1.0 { *all } else { 0.0 };
                 Some(*all)

@@ -1,4 +1,4 @@
-//! Figures and claims on overlays that come to know themselves.
+//! Figures and claims on the convergence of large overlays.
 
 use super::{EVENTS, LOSSES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
@@ -6,7 +6,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// The two figures of overlays that come to know themselves.
+/// The two figures on the convergence of large overlays.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
@@ -80,7 +80,7 @@ fn chart(table: &Table, label: &str, column: &str, events: &[&str], floor: f64) 
     }
 }
 
-/// What a column says of an event in an overlay of so many nodes, at each loss.
+/// A column's values for an event in an overlay of this many nodes, one for each loss.
 fn of(table: &Table, nodes: f64, event: &str, column: &str) -> [f64; LOSSES.len()] {
     LOSSES.map(|(loss, _)| {
         let here = |r: &Record<'_>| {
@@ -157,7 +157,7 @@ fn quiet() -> Claim {
         measure: Box::new(|t| {
             let columns = ["flooded_kb", "flooded_low_kb", "flooded_high_kb"];
             let [value, low, high] = columns.map(|c| of(t, 25.0, "quiet", c));
-            // 75 links, a minute.
+            // 75 links, during a minute.
             let rate = |kb: f64| kb * 1e3 / 75.0 / 60.0;
             let note = format!("With 5 % loss, whose measure moves, {:.0}.", rate(value[1]));
             Measured::new(rate(value[0]), (rate(low[0]), rate(high[0]))).noting(note)

@@ -1,21 +1,21 @@
-//! Figures and claims on what a steady link costs.
+//! Figures and claims on the overhead of a link under constant loss.
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// Loss of other links than those of the main figures.
+/// The figure of losses that the main figures don't have.
 pub const ELSEWHERE: &str = "steady-elsewhere";
-/// Calls in which only one end speaks.
+/// The figure of calls in which only one end sends voice.
 pub const ONE_WAY: &str = "steady-one-way";
 
-/// The figures of one call, or ten.
+/// The figures of one call, or of ten.
 pub fn on_the_grid(calls: u32) -> Vec<&'static str> {
     vec![if calls == 1 { "steady" } else { "steady-ten" }]
 }
 
-/// Every figure of what a steady link costs.
+/// Every figure of the overhead of a link under constant loss.
 pub fn all() -> Vec<Figure> {
     let figure = |name, title, says, claims| Figure {
         name,
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Figure> {
 }
 
 const TO_10: [f64; 11] = [0.1, 0.2, 0.5, 0.8, 1.0, 1.2, 2.0, 3.0, 5.0, 7.0, 10.0];
-/// Points, of bytes of the calls' packets.
+/// Bound in percentage points of the bytes of the calls' packets.
 const BOUND: f64 = 1.5;
 
 fn chart(title: &str, table: &Table) -> Chart {
@@ -110,7 +110,7 @@ fn chart(title: &str, table: &Table) -> Chart {
     }
 }
 
-/// What tells a row from others in its figure, but the loss.
+/// The properties that distinguish a row from others in its figure, except for the loss.
 fn name(r: &Record<'_>) -> String {
     let bursts = match (r.text("burst_pct"), r.text("chain")) {
         ("uniform", _) => "independent".to_owned(),

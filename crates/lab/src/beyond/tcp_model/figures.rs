@@ -46,7 +46,7 @@ fn goodput(r: &Record<'_>) -> Measured {
     Measured::of(r, ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"])
 }
 
-/// The goodput that the link's rate and the square-root law allow, in Mbit/s.
+/// Goodput that the link's rate and the square-root law allow, in Mbit/s.
 fn expected(r: &Record<'_>) -> f64 {
     let law = r.number("law_mbit_s");
     r.number("room_mbit_s").min(if law.is_nan() { f64::INFINITY } else { law })
@@ -117,7 +117,7 @@ fn against(table: &Table) -> Chart {
     }
 }
 
-/// The value that is farthest from zero, with a note that says where.
+/// The value farthest from zero, with a note that says where it occurs.
 fn farthest(values: Vec<(Measured, String)>) -> Measured {
     let note = values
         .iter()
@@ -126,7 +126,7 @@ fn farthest(values: Vec<(Measured, String)>) -> Measured {
     Measured::maximum(values.iter().map(|(m, _)| m.abs())).noting(note)
 }
 
-/// By how many percent `m` exceeds `than`.
+/// Difference between `m` and `than`, in percent of `than`.
 fn percent_off(m: &Measured, than: f64) -> Measured {
     let of = |value: f64| 100.0 * (value / than - 1.0);
     Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
@@ -212,8 +212,8 @@ fn law() -> Claim {
     }
 }
 
-/// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before
-/// anything was measured.
+/// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before the
+/// first measurement.
 fn agrees() -> Claim {
     Claim {
         id: "agrees",
@@ -224,7 +224,7 @@ fn agrees() -> Claim {
         decimals: 1,
         measure: Box::new(|t| {
             let all = pairs(t, KERNELS[0]);
-            // With a link left out, nothing can be said about every link.
+            // With a link missing, no claim about every link can be decided.
             if all.len() < of(t, PLACES[0], SIMULATED).count() {
                 return Measured::census(f64::NAN);
             }
@@ -250,7 +250,7 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// A table in which simulator and kernel carry these shares of the expected goodput, at every
+    /// A table in which simulator and kernel reach these shares of the expected goodput, on every
     /// link.
     fn table(simulator: f64, kernel: f64) -> Table {
         let of = |at: &'static str, tcp: &'static str, share: f64| {

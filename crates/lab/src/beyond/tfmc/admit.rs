@@ -43,22 +43,22 @@ const COLUMNS: &[Column] = &[
 ];
 const REFUSED: [&str; 3] = ["refused_pct", "refused_low_pct", "refused_high_pct"];
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
-/// By how much R is higher than if all are admitted.
+/// Difference in R from the run that admits all calls.
 const BETTER: [&str; 3] = ["better_by", "better_by_low", "better_by_high"];
 const TCP_RATE: [&str; 3] = ["tcp_mbit_s", "tcp_low_mbit_s", "tcp_high_mbit_s"];
 
-/// In the column `path`: 2 Mbit/s with a TCP beside the trunk, the same where calls are offered
-/// within 20 s instead of 5, or 10 Mbit/s that lose 3 % of whatever is sent.
+/// Values of the column `path`: 2 Mbit/s that the trunk shares with a TCP, the same with calls
+/// offered within 20 s instead of 5, or 10 Mbit/s that lose 3 % of all packets.
 const BESIDE: &str = "tcp";
 const SLOWLY: &str = "tcp-slowly";
 const LOSSY: &str = "lossy";
-/// In the column `admit`, as in a trunk's configuration.
+/// Values of the column `admit`, as in a trunk's configuration.
 const SHARE: &str = "share";
 const ALL: &str = "all";
 
 const OFFERED: [u32; 6] = [25, 50, 75, 100, 150, 200];
 const DELAY: Duration = Duration::from_millis(10);
-/// 50 ms of the narrower path's queue.
+/// Queue of the narrower path, in bytes: 50 ms.
 const ROOM: usize = 12_500;
 const TCP: Class = Class(2);
 const CODEC: Codec = Codec::G729;
@@ -70,8 +70,8 @@ pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured; when calls are offered first and last, and from when and until when
-/// those that are there are measured.
+/// Number of runs; first and last time at which calls are offered; begin and end of the measurement
+/// of admitted calls.
 fn extent(size: Size, path: &str) -> (u64, [Time; 4]) {
     let within = match path {
         SLOWLY => 20,
@@ -87,7 +87,7 @@ fn extent(size: Size, path: &str) -> (u64, [Time; 4]) {
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let offered: &[u32] = size.pick(&[50], &[25, 200], &OFFERED);
     let places = offered.iter().flat_map(|n| [BESIDE, SLOWLY, LOSSY].map(|path| (path, *n)));
-    // What few calls do doesn't depend on how fast they come.
+    // The behaviour of a few calls doesn't depend on how fast they arrive.
     let places = places.filter(|(path, offered)| *path != SLOWLY || *offered >= 100);
     let one = |(path, offered): (&'static str, u32)| {
         let (runs, times) = extent(size, path);
@@ -115,7 +115,7 @@ fn measure(
         _ => 2,
     };
     let loss = if path == LOSSY { Loss::Bernoulli { p: 0.03 } } else { Loss::None };
-    // A point is named by what was asked for, also where that is broken.
+    // A point is named after the requested settings, even when a sabotage changes them.
     let offers = if sabotage.is("400-offered") { 400 } else { offered };
     let setup = |admit| Setup {
         rate: Bitrate::from_bps(1_000_000 * mbit_s(admit)),
@@ -144,7 +144,7 @@ fn measure(
     Ok(vec![row(SHARE, &share), row(ALL, &all)])
 }
 
-/// A call that is given up when it is refused.
+/// A call that gives up when it is refused.
 struct Caller {
     source: VoiceSource,
     is_refused: bool,
@@ -162,8 +162,8 @@ impl Application for Caller {
     }
 
     fn receive(&mut self, message: &ToClient<'_>, _: &mut Io<'_>) {
-        // A session of the first version, as applications here have, hears of the one as of
-        // the other, and nothing else is forbidden.
+        // A session of the first version, such as the applications here use, gets the same error
+        // for both, and nothing else is forbidden here.
         let refusals = [Refusal::OverShare, Refusal::Forbidden];
         self.is_refused |=
             matches!(message, ToClient::Error { refusal, .. } if refusals.contains(refusal));
@@ -172,7 +172,7 @@ impl Application for Caller {
 
 type Call = (AppId<Caller>, AppId<VoiceLog>);
 
-/// A trunk over a path, and calls that are offered to it.
+/// A trunk over a path, and the calls offered to it.
 struct Setup {
     rate: Bitrate,
     loss: Loss,
@@ -182,8 +182,8 @@ struct Setup {
     times: [Time; 4],
 }
 
-/// The share of calls that were refused, R of the others on average, the share of those with R
-/// of [`ENOUGH`], and the TCP's throughput.
+/// The share of refused calls, the mean R of the others, the share of those with an R of at least
+/// [`ENOUGH`], and the TCP's throughput.
 struct Run {
     refused: f64,
     r: f64,
@@ -201,7 +201,7 @@ impl Setup {
         let before = tcp(&world);
         world.run_until(to);
         let tcp_bytes = tcp(&world) - before;
-        // What is under way.
+        // Packets still in flight arrive.
         world.run_until(to + Duration::from_secs(1));
         let (refused, there): (Vec<Call>, Vec<Call>) =
             calls.into_iter().partition(|(source, _)| world.app(*source).is_refused);
@@ -219,7 +219,7 @@ impl Setup {
         })
     }
 
-    /// Hosts on links of their own at both ends of a bottleneck, which is returned.
+    /// Builds hosts on separate links at both ends of a bottleneck, and returns the bottleneck.
     fn build(&self, seed: u64) -> Result<(World, WireId), PointError> {
         let mut topology = Topology::new();
         let [a, b] = NODES.map(|id| topology.host(id));
@@ -264,7 +264,7 @@ impl Setup {
         Ok((world, bottleneck))
     }
 
-    /// Calls that begin at random times, and last to the end.
+    /// Calls that begin at random times and last until the end.
     fn calls(&self, world: &mut World, seed: u64) -> Result<Vec<Call>, PointError> {
         let [first, last, _, end] = self.times;
         let mut luck = rng(seed, 1);
@@ -274,7 +274,7 @@ impl Setup {
             let count = count as u64;
             let mut source = VoiceSource::new(NODES[1], port, Service::RealTime, start, count);
             source.bytes = RTP + CODEC.framing().payload();
-            // As long as a TCP's queue makes them take, and a repetition.
+            // Allows for a TCP's queue and a retransmission.
             source.deadline_ms = 200;
             let sink = world.attach(HOSTS[1], port, VoiceLog::default())?;
             Ok((world.attach(HOSTS[0], 0, Caller { source, is_refused: false })?, sink))
@@ -287,7 +287,7 @@ fn at(path: &'static str, admit: &'static str, offered: u32) -> impl Fn(&Record<
     move |r| r.is("path", path) && r.is("admit", admit) && r.number("offered") == f64::from(offered)
 }
 
-/// Why the link is not left with room.
+/// Reason why the link is left without headroom.
 const FULL: &str = "A trunk learns that it is over its share from what is lost, and loses little before \
                     the link is full, while the TCP gives way: some 165 calls are admitted, and without \
                     a TCP the link carries 131 (tfmc-load). Calls that are there stay.";
@@ -308,7 +308,7 @@ fn figure() -> Figure {
     }
 }
 
-/// Of 200 calls offered, those that are admitted are good enough.
+/// The claim that of 200 calls offered, those admitted are good enough.
 fn good(id: &'static str, says: &'static str, path: &'static str) -> Claim {
     let why = "many users are dissatisfied below (G.107, table B.1)";
     Claim {

@@ -1,7 +1,8 @@
-//! What Trad and Afifi's TFMC does beyond their figures: whose numbers show losses, how many TCPs
-//! are beside the trunk, how often it hears a report, whose segment its equation reckons with, how
-//! long the queue is, and what calls that pause leave to be saved; and of the overlay's own trunks
-//! what a packet costs, how long it waits, how many calls a link carries, and which are refused.
+//! Trad and Afifi's TFMC beyond their figures: which sequence numbers reveal losses, the number of
+//! TCPs that share the path, the interval between reports, the segment size in the equation, the
+//! length of the queue, and the saving that remains when calls pause; and for the overlay's trunks
+//! the cost of a packet, its waiting time, the number of calls that a link carries, and the calls
+//! that are refused.
 
 mod admit;
 mod alone;
@@ -20,7 +21,7 @@ use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Column, Record, Table};
 
-/// Why bounds are what they are: no paper gives one.
+/// Reason for bounds that no paper gives.
 const BEFORE: &str = "set before anything was measured";
 
 /// Every experiment on TFMC that the paper doesn't have.
@@ -38,7 +39,7 @@ pub fn experiments() -> Vec<Experiment> {
     ]
 }
 
-/// An experiment of one figure, which has its name.
+/// An experiment with a single figure of the same name.
 fn experiment(columns: &'static [Column], points: Points, figure: Figure) -> Experiment {
     Experiment {
         paper: PAPER,
@@ -52,7 +53,7 @@ fn experiment(columns: &'static [Column], points: Points, figure: Figure) -> Exp
     }
 }
 
-/// A claim of our own that is expected to hold.
+/// A claim of this project that is expected to hold.
 fn claim(id: &'static str, says: &'static str, bound: Bound, sabotage: &'static str) -> Claim {
     Claim {
         id,
@@ -69,12 +70,13 @@ fn none() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// The value and interval of the first row that is so; not a number without one.
+/// Value and interval of the first row that satisfies `is`; NaN if there is none.
 fn first(table: &Table, columns: [&'static str; 3], is: impl Fn(&Record<'_>) -> bool) -> Measured {
     table.iter().find(is).map_or_else(none, |r| Measured::of(&r, columns))
 }
 
-/// Rows that are so as a line, by the column `x`, with intervals where columns have them.
+/// Rows that satisfy a condition as a line by the column `x`, with intervals where columns have
+/// them.
 fn line(
     table: &Table,
     (name, style): (impl Into<String>, Style),

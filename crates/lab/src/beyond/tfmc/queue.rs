@@ -1,4 +1,4 @@
-//! The bottleneck's queue: how long it is, and whether it counts packets or bytes.
+//! The bottleneck's queue: its length, and whether it counts packets or bytes.
 
 use super::{BEFORE, claim, experiment as one_figure, first, line};
 use crate::claim::{Bound, Claim};
@@ -30,15 +30,15 @@ const COLUMNS: &[Column] = &[
 const TCP: [&str; 3] = ["tcp_mbit_s", "tcp_low_mbit_s", "tcp_high_mbit_s"];
 const VOICE: [&str; 3] = ["voice_mbit_s", "voice_low_mbit_s", "voice_high_mbit_s"];
 
-/// In the columns `carried` and `counts`.
+/// Values of the columns `carried` and `counts`.
 const SINGLY: &str = "singly";
 const TFMC: &str = "tfmc";
 const PACKETS: &str = "packets";
 const BYTES: &str = "bytes";
 
-/// Room for so many packets, or for as many TCP packets' bytes.
+/// Queue sizes in packets, or in bytes of as many TCP packets.
 const ROOM: [usize; 5] = [20, 50, 100, 150, 200];
-/// A TCP packet with its headers, bytes.
+/// Bytes of a TCP packet with its headers.
 const TCP_PACKET: usize = 1_040;
 /// Calls begin within a millisecond, as in the paper's figures.
 const SPREAD: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured, and when what begins and ends.
+/// Number of runs, and the times at which flows begin and end.
 pub fn extent(size: Size) -> (u64, Times) {
     let (runs, seconds) = size.pick((1, [1, 3, 1]), (3, [3, 8, 2]), (6, [10, 30, 5]));
     let [calls, end, settled] = seconds.map(Duration::from_secs);

@@ -1,5 +1,5 @@
-//! Whose segment the equation reckons with: the datagram's own, which grows with the number of
-//! packets that it decides about, a TCP's, or that of the datagram to come.
+//! The segment size in the throughput equation: that of the datagram, which grows with the number
+//! of packets that the equation decides, that of a TCP, or that of the next datagram.
 
 use super::alone::{Alone, BEGIN, Net};
 use super::{BEFORE, claim, experiment as one_figure, first, line};
@@ -28,18 +28,18 @@ const COLUMNS: &[Column] = &[
 ];
 const CHANGES: [&str; 3] = ["changes_per_s", "changes_low_per_s", "changes_high_per_s"];
 
-/// In the column `segment`.
+/// Values of the column `segment`.
 const DATAGRAM: &str = "datagram";
 const NOMINAL: &str = "1460";
 const CHOSEN: &str = "chosen";
 const LOSSES: [f64; 6] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
-/// The experiment on whose segment the equation reckons with.
+/// The experiment on the segment size in the throughput equation.
 pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often a trunk is measured, how long it runs before that, and for how long.
+/// Number of runs, and their duration before and during the measurement.
 fn extent(size: Size) -> (u64, [Duration; 2]) {
     let (runs, seconds) = size.pick((1, [1, 1]), (3, [2, 3]), (10, [5, 15]));
     (runs, seconds.map(Duration::from_secs))
@@ -58,7 +58,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     losses.iter().map(one).collect()
 }
 
-/// What happened in a run while it was measured.
+/// Results of a run while it was measured.
 struct Run {
     packed: f64,
     changes: f64,

@@ -1,4 +1,4 @@
-//! The figure and the claims on what a TFRC flow sends in the long run.
+//! The figure and the claims on the long-term rate of a TFRC flow.
 
 use super::{FIGURE, FULL, LOSSES, RTTS, SMALL};
 use crate::claim::{Bound, Claim, Measured};
@@ -6,7 +6,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// Why the bounds are what they are: no paper gives one.
+/// Reason for bounds that no paper gives.
 const BEFORE: &str = "set before anything was measured";
 
 /// The figure of both flows on every link.
@@ -71,7 +71,7 @@ fn over_equation(table: &Table) -> Chart {
     }
 }
 
-/// The claim that the flow sends what the equation says, at every link.
+/// The claim that the flow sends at the equation's rate, on every link.
 fn equation(flow: &'static str) -> Claim {
     let (id, says) = match flow {
         SMALL => (
@@ -115,8 +115,8 @@ fn equation(flow: &'static str) -> Claim {
     }
 }
 
-/// By how many percent a flow sends more, at most, where the column `steps` has the next of its
-/// `values` and the column `same` has the same. Not a number if any of the links is missing.
+/// Largest increase of a flow's rate, in percent, from one of `values` of the column `steps` to the
+/// next where the column `same` is equal. NaN if any of the links is missing.
 fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: usize) -> Measured {
     let rows: Vec<Record<'_>> = table.iter().filter(|r| r.is("flow", flow)).collect();
     if rows.len() < values.len() * n {
@@ -133,8 +133,9 @@ fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: u
     }))
 }
 
-/// What a flow must send less at the next step, and what breaks it. Small packets are sent at one
-/// rate on most links, so that all one can ask there is that no step gives more.
+/// How much less a flow must send at the next step, and the sabotage that breaks it. Small packets
+/// are sent at one rate on most links, so that the claim can only require that no step increases
+/// it.
 fn falls(flow: &str) -> (Bound, &'static str) {
     match flow {
         SMALL => (

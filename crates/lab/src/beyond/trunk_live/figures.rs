@@ -1,4 +1,4 @@
-//! Figures and claims on calls over a link that is too slow for them one by one.
+//! Figures and claims on calls over a link that is too slow for them without a trunk.
 
 use super::{CALLS, COMPARED, FIGURE, LOSSES, Place, testbed};
 use crate::beyond::means;
@@ -52,7 +52,7 @@ fn find<'a>(table: &'a Table, at: &str, place: &Place) -> Option<Record<'a>> {
     })
 }
 
-/// A quantity at a place.
+/// Value of a quantity at a place.
 fn value(table: &Table, at: &str, place: &Place, quantity: &str) -> Measured {
     find(table, at, place).map_or_else(none, |r| means::of(&r, quantity))
 }
@@ -100,12 +100,13 @@ fn panels(table: &Table, places: &[&str], calls: u32) -> Panels {
     }
 }
 
-/// What the trunk is to do for so many calls.
+/// The claims on what a trunk must achieve for this many calls.
 fn own(at: &'static str, calls: u32) -> Vec<Claim> {
     fits(at, calls).into_iter().chain(costs(at, calls)).collect()
 }
 
-/// A claim that calls without a trunk make fail, except of daemons, which would have to be broken.
+/// A claim that the sabotage breaks by removing the trunk; with daemons there is none, as they
+/// would have to be broken.
 fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -119,7 +120,7 @@ fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim 
     }
 }
 
-/// What listeners have of it.
+/// The claims on what listeners receive.
 fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
     let of = move |t: &Table, has_trunk, loss, quantity: &str| {
         value(t, at, &Place { has_trunk, loss, calls }, quantity)
@@ -176,7 +177,7 @@ fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
     ]
 }
 
-/// What it saves on the link.
+/// The claims on what a trunk saves on the link.
 fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
     let share = move |t: &Table, quantity: &str| {
         let one = |loss| {
@@ -190,7 +191,7 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
         Claim {
             measure: Box::new(move |t| share(t, "packets_s")),
             unit: "% of those without",
-            // Every 2 ms one leaves: of a hundred calls that is the bound itself.
+            // One datagram leaves every 2 ms: with a hundred calls that equals the bound.
             expected: if calls > testbed::CALLS { Verdict::Holds } else { Verdict::Undecided },
             why: if calls > testbed::CALLS {
                 ""
@@ -218,7 +219,7 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
 }
 
 /// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
-/// anything was measured.
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why, allowed) = match quantity {
         "packets_s" => (
@@ -279,7 +280,8 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// What is plausible one by one and in a trunk: packets/s, bytes, missed, R, p99, and the rest.
+    /// Plausible values without a trunk and with one: packets/s, bytes, missed, R, p99, and the
+    /// rest.
     fn plausible(place: &Place) -> Run {
         let [packets, bytes, missed, r, p99] = match place.has_trunk {
             false => [25_000.0, 124.0, 36.0, 23.0, 27.0],
@@ -288,7 +290,8 @@ mod tests {
         [packets, bytes, missed, r, p99, 8.0, 0.0, 50.0, 50.0, 80.0, 0.0]
     }
 
-    /// A table with the simulator's rows, and the testbed's, whose runs `differ` from them.
+    /// A table with the simulator's rows and the testbed's, in which `differ` changes the testbed's
+    /// runs.
     fn table(differ: fn(Run) -> Run, valid: bool) -> Table {
         let rows = |at: &'static str, valid, differ: fn(Run) -> Run| {
             let one = move |place: Place| row(at, &place, &[differ(plausible(&place)); 4], valid);
@@ -310,12 +313,12 @@ mod tests {
         let slower = |run: Run| run.map(|number| 1.2 * number);
         let apart = ["packets", "bytes", "missed", "p99-delay", "in-time"];
         assert_eq!(failing(slower, true, Verdict::Fails), apart);
-        // As though there were no trunk.
+        // As if there were no trunk.
         let bad = |_: Run| plausible(&Place { has_trunk: false, loss: 0.0, calls: 1 });
         let own = ["in-time", "fits-in-a-trunk", "sounds-well", "fewer-packets", "fewer-bytes"];
         let failed = failing(bad, true, Verdict::Fails);
         assert!(own.iter().all(|id| failed.contains(id)), "{failed:?}");
-        // Results of a machine that did not keep up decide nothing.
+        // Results of a machine that did not keep up are never decisive.
         assert_eq!(failing(|run| run, false, Verdict::Holds), [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Figures and claims on calls beside a TCP.
+//! Figures and claims on calls that share a link with a TCP.
 
 use super::{ALL, FIGURE};
 use crate::beyond::means;
@@ -89,12 +89,13 @@ fn voice(table: &Table, at: &str, carried: &str) -> Measured {
     value(table, at, carried, "voice_mbit_s")
 }
 
-/// What is claimed of simulator or testbed.
+/// The claims on the simulator or the testbed.
 fn of_place(at: &'static str) -> Vec<Claim> {
     papers(at).into_iter().chain(own(at)).collect()
 }
 
-/// A claim that calls without a trunk make fail, except of daemons, which would have to be broken.
+/// A claim that the sabotage breaks by removing the trunk; with daemons there is none, as they
+/// would have to be broken.
 fn claim(
     at: &str,
     id: &'static str,
@@ -106,7 +107,7 @@ fn claim(
     Claim { unit: "Mbit/s", ..Claim::holding(id, says, published, bound, sabotage) }
 }
 
-/// What the paper says of figures 6 and 7.
+/// The paper's statements on figures 6 and 7.
 fn papers(at: &'static str) -> [Claim; 4] {
     let without_calls = if at == PLACES[0] { "no-calls" } else { "" };
     [
@@ -160,7 +161,7 @@ fn papers(at: &'static str) -> [Claim; 4] {
     ]
 }
 
-/// What else a trunk is to do.
+/// Further claims on the trunk.
 fn own(at: &'static str) -> [Claim; 3] {
     [
         Claim {
@@ -199,7 +200,7 @@ fn own(at: &'static str) -> [Claim; 3] {
 }
 
 /// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
-/// anything was measured.
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why, allowed) = match quantity {
         "tcp_mbit_s" => (
@@ -221,7 +222,7 @@ fn agrees(quantity: &'static str) -> Claim {
             (0.15, 0.1),
         ),
     };
-    // Without calls nothing can be missed of them.
+    // Without calls, no packet can be missed.
     let ways = if quantity == "tcp_mbit_s" { &ALL[..] } else { &ALL[1..] };
     Claim {
         id,
@@ -249,7 +250,7 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// A table in which TCP and calls have these Mbit/s and the calls miss so many percent, however
+    /// A table in which TCP and calls have these Mbit/s and the calls miss this percentage, however
     /// they are carried, by place.
     fn table(simulator: [f64; 3], testbed: [f64; 3]) -> Table {
         let rows = |at: &'static str, [tcp, voice, missed]: [f64; 3]| {
@@ -268,7 +269,7 @@ mod tests {
             let ids = claims.iter().filter(|c| judge(c, &table).verdict == Verdict::Fails);
             ids.map(|c| c.id).collect::<Vec<_>>()
         };
-        // However they are carried it is the same, which two claims say is not so.
+        // All kinds of transport give the same result, which contradicts two claims.
         let same = ["tcp-falls", "less-bandwidth"];
         assert_eq!(failing([6.0, 4.0, 0.5], [6.0, 4.0, 0.5]), same);
         let apart = ["tcp-agrees", "voice-agrees", "missed-agrees"];

@@ -1,5 +1,5 @@
-//! Figures and claims on voice beside background. All bounds were set before anything was
-//! measured.
+//! Figures and claims on voice next to background traffic. All bounds were set before the first
+//! measurement.
 
 use super::super::{BEFORE, claim};
 use super::{ACCESSES, FIGURES, OF_DRAFT, OWN, POLLS, STATIONS_TABLE, TURNS};
@@ -9,7 +9,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
 
-/// Against the number of stations.
+/// The figure by the number of stations.
 pub fn stations() -> Figure {
     Figure {
         name: FIGURES[0],
@@ -37,7 +37,7 @@ pub fn stations() -> Figure {
     }
 }
 
-/// Against the rate of background.
+/// The figure by the rate of background traffic.
 pub fn rates() -> Figure {
     Figure {
         name: FIGURES[1],
@@ -66,7 +66,7 @@ fn panels(table: &Table, x: &str, axis: &Axis) -> Panels {
                 Mark { x: r.number(x), y: estimate, interval: Some(interval) }
             };
             let points = rows(table, access.name).map(mark).collect();
-            // The fifth is black, as curves are.
+            // The fifth style is black, which is kept for curves.
             let style = Style::nth(if n < 4 { n } else { 5 });
             Series { name: access.name.to_owned(), style, points }
         };
@@ -94,12 +94,12 @@ fn rows<'a>(table: &'a Table, access: &'static str) -> impl Iterator<Item = Reco
     table.iter().filter(move |r| r.is("access", access))
 }
 
-/// The background that should arrive, in Mbit/s.
+/// The expected throughput of background traffic, in Mbit/s.
 fn expected(r: &Record<'_>) -> f64 {
     r.number("room_mbit_s").min(r.number("offered_mbit_s"))
 }
 
-/// The largest or smallest value of some rows, with a note of where it is.
+/// The largest or smallest value of some rows, with a note that says where it occurs.
 fn extreme<'a>(
     all: impl Iterator<Item = (Measured, Record<'a>)>,
     of: fn(Vec<Measured>) -> Measured,
@@ -122,7 +122,7 @@ fn smallest(all: Vec<Measured>) -> Measured {
     Measured::minimum(all)
 }
 
-/// The claim that voice doesn't wait for background.
+/// The claim that voice doesn't wait for background traffic.
 fn first(id: &'static str, access: &'static str) -> Claim {
     let says = match access {
         OWN => {
@@ -160,14 +160,14 @@ fn tail() -> Claim {
     }
 }
 
-/// The claim that the scheduler keeps what it has admitted.
+/// The claim that the scheduler meets the delays of the streams that it has admitted.
 fn turns_are_in_time() -> Claim {
     Claim {
         unit: "of the time allowed",
         measure: Box::new(|table| {
             // 102.4 ms / 6 is the longest part of a beacon interval below 20 ms. A turn is 16 +
-            // 76 + 16 + 28 µs, or 32 with a poll, and an exchange that has begun ends within 408
-            // and a PIFS of 25.
+            // 76 + 16 + 28 µs, or 32 more with a poll, and an exchange that has begun ends within
+            // 408 µs and a PIFS of 25.
             let longest = |(access, turn): (&'static str, f64)| {
                 let allowed = move |r: &Record<'_>| {
                     102.4 / 6.0 + turn * (r.number("stations") - 1.0) + 0.408 + 0.025
@@ -189,7 +189,7 @@ fn turns_are_in_time() -> Claim {
     }
 }
 
-/// The claim that background gets what time voice leaves.
+/// The claim that background traffic gets the time that voice leaves.
 fn room(id: &'static str, access: &'static str) -> Claim {
     let says = match access {
         OWN => {
@@ -238,7 +238,8 @@ fn turns_leave_more() -> Claim {
     }
 }
 
-/// The claim that more background than there is room for makes no difference to voice.
+/// The claim that offering more background traffic than there is room for makes no difference to
+/// voice.
 fn hardly_depends() -> Claim {
     Claim {
         unit: "ms more",
