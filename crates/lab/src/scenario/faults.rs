@@ -1,4 +1,4 @@
-//! What happens while calls last.
+//! Faults of the network while calls last.
 
 use super::file::Reader;
 use super::mistake::Mistake;
@@ -37,7 +37,7 @@ pub enum What {
 }
 
 named!(
-    /// The name of a kind of fault.
+    /// Name of a kind of fault.
     WhatName(What),
     [
         ("cut", What::Cut),

@@ -1,4 +1,4 @@
-//! What goes over the links: calls and streams.
+//! Traffic over the links: calls and streams.
 
 use super::file::Reader;
 use super::mistake::Mistake;
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for CarrierName {
     }
 }
 
-/// Not a service of the overlay.
+/// Service name of calls that don't use the overlay.
 const PLAIN: &str = "plain";
 
 #[derive(Deserialize)]
@@ -67,14 +67,14 @@ pub struct StreamSection {
     profile: Option<ProfileName>,
 }
 
-/// What a stream heeds.
+/// Rate control of a stream.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamKind {
-    /// Nothing: a packet is sent each so often.
+    /// None: packets are sent at a constant interval.
     #[default]
     Cbr,
-    /// As much as TCP carries.
+    /// Congestion control of TCP, with data always available.
     Tcp,
 }
 
@@ -86,21 +86,21 @@ pub struct ProgramSection {
     start: Option<Span>,
 }
 
-/// What is sent over the network beside calls.
+/// Traffic over the network besides calls.
 pub enum Flow {
-    /// At a constant rate.
+    /// A stream with a constant rate.
     Stream(Stream),
-    /// By TCP.
+    /// A transfer over TCP.
     Transfer(Transfer),
 }
 
 named!(
-    /// A protocol whose headers a stream has.
+    /// Name of a protocol whose headers a stream has.
     ProtocolName(Protocol),
     [("tcp", Protocol::TCP), ("udp", Protocol::UDP)]
 );
 
-/// Every congestion control of Linux, as it names them; a kernel has some of them.
+/// Linux's names of all congestion controls; each kernel has some of them.
 const CONGESTION: [&str; 16] = [
     "reno",
     "cubic",
@@ -121,12 +121,12 @@ const CONGESTION: [&str; 16] = [
 ];
 
 named!(
-    /// The name of a kernel's congestion control.
+    /// Name of a kernel's congestion control.
     CongestionName(&'static str),
     CONGESTION.map(|name| (name, name))
 );
 
-/// A simulated TCP.
+/// Constructor of a simulated TCP's profile.
 type MakeProfile = fn() -> Profile;
 const PROFILES: [(&str, MakeProfile); 4] = [
     ("ns2-reno", Profile::ns2_reno),
@@ -135,7 +135,7 @@ const PROFILES: [(&str, MakeProfile); 4] = [
     ("linux-6", Profile::linux_6),
 ];
 
-/// The name of a simulated TCP.
+/// Name of a simulated TCP.
 #[derive(Clone, Copy)]
 struct ProfileName(MakeProfile);
 
@@ -148,18 +148,18 @@ impl<'de> Deserialize<'de> for ProfileName {
     }
 }
 
-/// What an Ethernet frame carries.
+/// Largest payload of an Ethernet frame, in bytes.
 const MAX_PACKET: usize = 1_500;
-/// What a packet holds at least behind its headers: when it was sent.
+/// Smallest payload of a packet, in bytes: its send time.
 const STAMP: usize = 8;
-/// The longest word of a command: less than Linux takes as an argument, since names of hosts
-/// become addresses.
+/// Longest word of a command, in bytes: less than Linux accepts as an argument, since names of
+/// hosts are replaced by addresses.
 const MAX_WORD: usize = 65_536;
-/// No stream sends more often.
+/// Shortest interval between two packets of a stream.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
 impl Reader<'_> {
-    /// What calls or streams are called in a table.
+    /// Checks the name of calls or streams in a table, or makes one.
     fn flow_name(
         &self,
         span: &Range<usize>,
@@ -203,7 +203,7 @@ impl Reader<'_> {
         Ok(Call { name, ends, count, carrier, bytes: VOICE_PACKET, threshold })
     }
 
-    /// Whether what is sent without the overlay gets there.
+    /// Checks that routers connect two hosts, for traffic outside of the overlay.
     fn check_routed(
         &self,
         span: &Range<usize>,
@@ -247,7 +247,7 @@ impl Reader<'_> {
         Ok(Transfer { name, ends, from, until, congestion, profile })
     }
 
-    /// When a stream begins and ends.
+    /// Begin and end of a stream.
     fn times(
         &self,
         s: &StreamSection,
@@ -280,7 +280,7 @@ impl Reader<'_> {
             let what = format!("a word of a command has up to {MAX_WORD} bytes, and no NUL in it");
             return Err(self.mistake(span, what));
         }
-        // What is much like the name of a host is meant to be one.
+        // A word that resembles the name of a host is probably a mistyped one.
         for word in s.command.iter().flat_map(|word| word.split('{').skip(1)) {
             let Some((name, _)) = word.split_once('}') else { continue };
             if let Err(mistake) = self.text.find(span.clone(), "host", name, hosts())
@@ -327,7 +327,7 @@ impl Reader<'_> {
             ));
         }
         let (start, stop) = self.times(s, &span)?;
-        // The last is sent before the end.
+        // The last packet is sent before the end.
         let count = (stop - start).as_nanos().div_ceil(interval.as_nanos());
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let payload = packet - headers;

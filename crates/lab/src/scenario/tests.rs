@@ -1,4 +1,4 @@
-//! What files say, and what they can't.
+//! Tests of scenario files, valid and invalid.
 
 use super::*;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn with(file: &str, more: &str) -> Result<Scenario, String> {
     parse(Path::new("x.toml"), &format!("{file}\n{more}")).map_err(|m| m.to_string())
 }
 
-/// Two hosts with a link between them, of which `link` says more, after `top`.
+/// Two hosts with a link between them, which has the keys `link`, after `top`.
 fn two(top: &str, link: &str) -> Result<Scenario, String> {
     let file = format!(
         "length = \"2 s\"\n{top}\nhost = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
@@ -95,7 +95,7 @@ fn each_way_says_what_it_does_otherwise() {
     assert_eq!((there.loss, back.loss), (loss, Loss::Bernoulli { p: 0.02 }));
 }
 
-/// A value of each key that is not its default, as a node's file has it.
+/// A value of each key that differs from its default, as written in a node's file.
 const VALUES: &[(&str, &[&str])] = &[
     (
         "realtime",
@@ -136,7 +136,7 @@ fn daemons(scenario: &Scenario, host: usize) -> String {
     testbed::settings::of_node(link, scenario.hosts[host].routing.as_ref())
 }
 
-/// Whatever is read from a file and written for a daemon is what was read.
+/// Settings read from a file and written for a daemon are those that the daemon reads.
 #[test]
 fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
     for (section, lines) in VALUES {
@@ -144,7 +144,7 @@ fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
             let expected = format!("[{section}]\n{line}\n");
             let all = two(&format!("{section} = {{ {line} }}"), "delay = \"1ms\"").unwrap();
             assert_eq!([0, 1].map(|n| daemons(&all, n)), [&*expected; 2]);
-            // Of one host alone, before what is said of all.
+            // Settings of one host take precedence over those of all.
             let base = two("routing = {}", "delay = \"1ms\"").unwrap();
             assert_eq!(daemons(&base, 0), "");
             let top = format!("routing = {{}}\n[[host]]\nname = \"x\"\n{section} = {{ {line} }}\n");
@@ -181,7 +181,7 @@ fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
     assert_eq!([few.hosts[0].max_sessions, few.hosts[3].max_sessions], [2_048, 9]);
 }
 
-/// Two tables of the same keys, of which one is documented, stay the same.
+/// Two tables of the same keys, one of them documented, stay equal.
 #[test]
 fn every_key_that_is_documented_of_a_node_is_known_here() {
     let documented = include_str!("../../../../docs/configuration.md");
@@ -208,7 +208,7 @@ fn every_key_that_is_documented_of_a_node_is_known_here() {
     );
 }
 
-/// The parser itself says which keys there are.
+/// The parser reports which keys exist.
 #[test]
 fn every_key_is_documented() {
     let documented = include_str!("../../../../docs/scenarios.md");
@@ -242,7 +242,7 @@ fn a_stream_sends_what_it_says() {
         let head = "[[stream]]\nfrom = \"paris\"\nto = \"lyon\"\n";
         with(SHARED, &format!("{head}{more}")).map(|s| s.streams[1].clone())
     };
-    // 200 bytes of UDP at 80 kbit/s are 50 a second.
+    // 200 bytes of UDP at 80 kbit/s are 50 packets a second.
     let s =
         stream("protocol = \"udp\"\npacket = \"200 B\"\nrate = \"80 kbit/s\"\ndscp = 46").unwrap();
     assert_eq!((s.payload, s.interval, s.count), (152, Duration::from_millis(20), 1_000));
@@ -310,7 +310,7 @@ fn tcp_says_how_much_by_itself() {
         assert!(error.contains(says) && error.starts_with("x.toml:"), "{more}: {error}");
     }
     let program = |text: &str| with(SHARED, &format!("[[program]]\n{text}"));
-    // Braces may mean something else.
+    // Braces may have another meaning.
     program("host = \"lyon\"\ncommand = [\"awk\", \"{ print }\", \"{}\", \"{x\"]").unwrap();
     let found = program("host = \"lyon\"\ncommand = [\"ls\", \"{paris}\"]").unwrap();
     assert_eq!((found.programs[0].host, found.programs[0].command.len()), (1, 2));

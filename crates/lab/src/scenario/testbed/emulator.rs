@@ -31,7 +31,7 @@ pub struct Emulator {
 struct Entrance {
     /// The arguments with which `nsenter` enters the host.
     enter: Vec<String>,
-    /// The host's own addresses, then those of its overlay links that have a wire, in order.
+    /// The host's main addresses, then those of its overlay links that have a wire, in order.
     addresses: Vec<(Ipv4Addr, Ipv6Addr)>,
 }
 
@@ -154,8 +154,8 @@ pub fn models(scenario: &Scenario) -> Models {
     scenario.links.iter().map(|link| link.wire.clone()).collect()
 }
 
-/// Whether a link has addresses of its own at its hosts, as an overlay link over its own wire
-/// has in the simulator.
+/// Whether a link has separate addresses at its hosts, as an overlay link over a private wire has
+/// in the simulator.
 fn is_private(link: &Link) -> bool {
     link.overlay.is_some() && link.wire.is_some()
 }

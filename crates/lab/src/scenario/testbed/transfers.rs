@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Port of the first transfer; the ports of the others follow.
 const FIRST_PORT: u16 = 5_201;
-/// How long iperf3 may take until it listens, and to end once its time is over.
+/// Time that iperf3 may take until it listens, and to end after the transfer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Whether this kernel has the congestion control `congestion`, or loads it on demand.
@@ -40,7 +40,7 @@ pub struct Carried {
     pub rtt_ms: f64,
 }
 
-/// A transfer whose server listens, before it begins.
+/// A transfer whose server is listening, before it begins.
 pub struct Prepared<'a> {
     transfer: &'a Transfer,
     emulator: &'a Emulator,
@@ -127,7 +127,7 @@ impl<'a> Prepared<'a> {
         carried(&said).map_err(|why| failed(self.transfer, &why))
     }
 
-    /// How the client ends, which it must by itself within `limit`.
+    /// Waits until the client ends on its own, which it must do within `limit`.
     fn ends_within(
         &self,
         mut client: Owned,

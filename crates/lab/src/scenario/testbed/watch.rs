@@ -31,7 +31,7 @@ impl Watch {
         self.failed.lock().expect("nobody panics")
     }
 
-    /// Takes the result of a part of the run. If the part has failed, everything else ends, too.
+    /// Takes the result of a part of the run. If the part has failed, everything else ends too.
     pub fn note<T>(&self, part: Result<T, Error>) -> Option<T> {
         part.map_err(|why| {
             // Only the first counts: other parts fail because of it.

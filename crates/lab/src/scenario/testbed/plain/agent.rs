@@ -33,7 +33,7 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
     }
     let ears = Ears::open(&plan.listens)?;
     let mouths = plan.sends.iter().map(Mouth::open).collect::<Result<Vec<_>, _>>()?;
-    // A failed write does not matter: if the lab is gone, standard input is closed, too.
+    // A failed write does not matter: if the lab is gone, standard input is closed too.
     let _ = writeln!(io::stderr(), "ready");
     let mut line = String::new();
     io::stdin().read_line(&mut line).map_err(cannot("read standard input"))?;

@@ -1,6 +1,6 @@
-//! Constant-rate flows outside the overlay: plain calls and streams. Each host where one
-//! starts or ends has one process in its namespace, which sends and receives all of them; the
-//! lab tells it which flows, and when calls begin.
+//! Constant-rate flows outside the overlay: plain calls and streams. Each host where one starts or
+//! ends has one process in its namespace, which sends and receives all of them; the lab sends it
+//! the flows, and the time at which calls begin.
 
 mod agent;
 mod listen;
@@ -48,7 +48,7 @@ struct Flow {
     each: bool,
 }
 
-/// What the process of a host is to send and receive.
+/// Flows that the process of a host has to send and receive.
 #[derive(Serialize, Deserialize, Default)]
 struct Plan {
     sends: Vec<Flow>,
@@ -71,14 +71,14 @@ impl Plan {
     }
 }
 
-/// What the process of a host has sent and received.
+/// Results of the process of a host.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Report {
     sent: Vec<Sent>,
     heard: Vec<Heard>,
 }
 
-/// What was sent of a flow.
+/// Counters of the sender of a flow.
 #[derive(Serialize, Deserialize, Default, Clone, Copy)]
 struct Sent {
     number: usize,
@@ -89,7 +89,7 @@ struct Sent {
     refused: u64,
 }
 
-/// What arrived of a flow.
+/// Packets of a flow that arrived.
 #[derive(Serialize, Deserialize, Default, Clone)]
 struct Heard {
     number: usize,
@@ -187,7 +187,7 @@ impl Agents {
         Ok(Agents(agents))
     }
 
-    /// Tells all processes when calls begin.
+    /// Notifies all processes of the time at which calls begin.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl Agents {
 /// The subcommand of `trunkline-lab` that sends and receives the plain flows of a host.
 pub const AGENT: &str = "plain-flows";
 
-/// What was sent and received of all flows, in the order of their numbers.
+/// Results of all flows, in the order of their numbers.
 #[derive(Default)]
 pub struct Outcome {
     sent: Vec<Sent>,
