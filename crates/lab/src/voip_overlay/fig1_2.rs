@@ -1,4 +1,4 @@
-//! Figures 1 and 2: what loss does to one call over plain UDP (§II-C).
+//! Figures 1 and 2: the effect of loss on one call over plain UDP (§II-C).
 
 use super::quality::{A_ROLE, INTERNET, NO_MAJOR_ROLE, PSTN, Statistic, at, chart, pooled};
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -70,7 +70,7 @@ fn fig1() -> Figure {
     }
 }
 
-/// How much lower 75 % burstiness is than uniform loss.
+/// Quality at 75 % burstiness below that of uniform loss.
 fn below_uniform(values: &[Measured]) -> Measured {
     match values {
         [uniform, .., most] => uniform.minus(most),
@@ -161,8 +161,8 @@ fn internet() -> Claim {
     }
 }
 
-/// The 5th percentile at 0.5 % loss. Of speech that is below 4.0 without any
-/// loss nothing can be said.
+/// The 5th percentile at 0.5 % loss. Speech that is below 4.0 without any loss can't confirm the
+/// claim.
 fn brought_below(table: &Table) -> Measured {
     let of = |loss| pooled(table, Statistic::P5, "udp", loss);
     let (without, with) = (of(0.0), of(0.5));

@@ -1,5 +1,5 @@
-//! Figures 4 and 5: what the real-time protocol leaves of a link's loss, on one
-//! link and on two in a row (§IV-A).
+//! Figures 4 and 5: loss that remains with the real-time protocol, on one link and on two in a row
+//! (§IV-A).
 
 use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
@@ -9,7 +9,7 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
 use std::time::Duration;
 
-/// A row: one loss rate, one burstiness.
+/// A row has one loss rate and one burstiness.
 pub const COLUMNS: &[Column] = &[
     Column::number("links", 0),
     Column::text("policy"),
@@ -28,25 +28,25 @@ pub const COLUMNS: &[Column] = &[
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
-/// One point of such a figure; build any figure of residual loss from these.
+/// One point of such a figure; every figure of residual loss is built from these.
 #[derive(Clone)]
 pub struct LossPoint {
-    /// Links of 10 ms in a row, each losing in both directions.
+    /// Number of links of 10 ms in a row, each of which loses packets in both directions.
     pub links: u32,
-    /// How they recover.
+    /// Recovery policy of the links.
     pub policy: Policy,
-    /// Calls that share them.
+    /// Number of calls that share the links.
     pub calls: u32,
     /// Packets of all calls together.
     pub packets: u64,
-    /// How losses follow each other.
+    /// Correlation between successive losses.
     pub bursts: Bursts,
-    /// The share of packets that each link loses, percent.
+    /// Share of packets that each link loses, in percent.
     pub loss_pct: f64,
 }
 
 impl LossPoint {
-    /// This measurement as a point of an experiment, shown in `figure`.
+    /// Converts this measurement to a point of an experiment, shown in `figure`.
     pub fn into_point(self, figure: &'static str) -> Point {
         let LossPoint { links, calls, bursts, loss_pct, .. } = self;
         let key = format!(
@@ -94,19 +94,18 @@ impl LossPoint {
     }
 }
 
-/// What the paper expects to be left of loss `p`: 2p² − 3p³ (§IV-A).
+/// The paper's expected residual of loss `p`: 2p² − 3p³ (§IV-A).
 pub fn paper_residual(p: f64) -> f64 {
     2.0 * p * p - 3.0 * p * p * p
 }
 
-/// What is left if every way to fail is counted: lost, and then the request or
-/// the repetition too, p (1 − (1 − p)²) = 2p² − p³.
+/// Residual loss if every kind of failure is counted: the packet is lost, and then the request or
+/// the retransmission too, p (1 − (1 − p)²) = 2p² − p³.
 pub fn exact_residual(p: f64) -> f64 {
     2.0 * p * p - p * p * p
 }
 
-/// The experiment behind figures 4 and 5: what recovery leaves of a link's
-/// loss.
+/// The experiment behind figures 4 and 5: loss that remains after recovery on a link.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -137,12 +136,12 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The paper's recovery; where it is sabotaged, on links that lose so much.
+/// The paper's recovery policy; a sabotage scales with the loss of the links.
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("paper", move |config| {
         let realtime = &mut config.realtime;
         unanswered(sabotage, realtime, loss_pct / 100.0);
-        // A token bucket that holds a single repetition.
+        // A token bucket that holds a single retransmission.
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;
         }
@@ -152,12 +151,11 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     })
 }
 
-/// A formula to draw: its name, its style, and residual loss from loss, both as
-/// shares.
+/// A formula to draw: its name, its style, and residual loss as a function of loss, both as shares.
 pub type Curve = (&'static str, Style, fn(f64) -> f64);
 
-/// Residual loss against loss: a series for each burstiness, with `curves`,
-/// each a name and a formula.
+/// Residual loss by loss: a series for each burstiness, and `curves` with a name and a formula
+/// each.
 pub fn chart(title: &str, table: &Table, curves: &[Curve]) -> Chart {
     let highs = table.iter().map(|r| r.number("residual_high_pct"));
     let losses = || table.iter().map(|r| r.number("loss_pct"));
@@ -186,7 +184,7 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("loss_pct"), y: r.number("residual_pct"), interval }
 }
 
-/// 1 − (1 − r)²: what two links in a row lose.
+/// 1 − (1 − r)²: the loss of two links in a row.
 fn twice(r: f64) -> f64 {
     r * (2.0 - r)
 }
@@ -267,22 +265,22 @@ fn fig5() -> Figure {
     }
 }
 
-/// From here on there is enough left for a ratio to mean something.
+/// Loss rate, in percent, from which enough packets are lost for a meaningful ratio.
 const RATIOS_FROM: f64 = 2.0;
 
-/// What all burstinesses together lose at this loss rate, percent.
+/// Residual loss pooled over all burstinesses at this loss rate, in percent.
 fn pooled(table: &Table, loss_pct: f64) -> Measured {
     let there = table.iter().filter(|r| r.number("loss_pct") == loss_pct);
     let each: Vec<Measured> = there.map(|r| residual(&r)).collect();
     Measured::mean(&each)
 }
 
-/// What recovery left of the loss in a row, percent.
+/// Residual loss of a row, in percent.
 pub fn residual(r: &Record<'_>) -> Measured {
     Measured::of(r, ["residual_pct", "residual_low_pct", "residual_high_pct"])
 }
 
-/// By how much it is off a curve, percent of that.
+/// Deviation from a curve, in percent of the curve.
 fn off(table: &Table, curve: fn(f64) -> f64, loss_pct: f64) -> Measured {
     let expected = 100.0 * curve(loss_pct / 100.0);
     pooled(table, loss_pct).minus(&Measured::census(expected)).times(100.0 / expected)

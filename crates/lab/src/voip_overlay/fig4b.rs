@@ -1,4 +1,4 @@
-//! Beyond figure 4: recovery that goes on until the deadline, on the same axes.
+//! Beyond figure 4: recovery that continues until the deadline, on the same axes.
 
 use super::fig4_5::{COLUMNS, LossPoint, exact_residual, residual};
 use super::{PAPER, burst_label};
@@ -12,18 +12,18 @@ use trunkline_base::stats::Z;
 use trunkline_overlay::link::realtime::{self, Recovery};
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
-/// What is left of less than this is drawn at the bottom, percent.
+/// Residual losses below this, in percent, are drawn at the bottom.
 pub const FLOOR: f64 = 1e-5;
 
-/// The daemon's default, with the paper's hellos so that nothing else differs.
+/// The daemon's default policy, with the paper's hellos so that nothing else differs.
 pub fn until_deadline(sabotage: Sabotage) -> Policy {
     Policy::new("until-deadline", move |config| {
         config.realtime = realtime::Config::default();
         if sabotage.is("once") {
             config.realtime = realtime::Config::paper();
         }
-        // What is asked for late in the deadline is gone: 50 ms of ten calls. Of one
-        // call no ring is so short; it has at least 16 packets.
+        // Packets that are requested late before the deadline are gone: the ring holds 50 ms of ten
+        // calls. With one call no ring is that short; it has at least 16 packets.
         if sabotage.is("kept-for-half-the-deadline") {
             config.realtime.packets = 25;
         }
@@ -42,16 +42,15 @@ pub fn until_deadline(sabotage: Sabotage) -> Policy {
     })
 }
 
-/// Per packet, and in continuous time for packets as far apart as those of
-/// `calls`; the burstiness is that of the aggregate in both.
+/// Per packet, and in continuous time with the packet interval of `calls`; the burstiness is that
+/// of the aggregate in both.
 pub fn chains(calls: u32) -> Vec<Bursts> {
     let in_time = |b: &Bursts| Bursts { spacing: Some(PACKET / calls), ..*b };
     let bursts = Bursts::PAPER;
     bursts.iter().copied().chain(bursts[1..].iter().map(in_time)).collect()
 }
 
-/// The experiment behind figure 4b: the same loss with recovery until the
-/// deadline.
+/// The experiment behind figure 4b: the same loss with recovery until the deadline.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -126,7 +125,7 @@ fn chart(title: &str, table: &Table) -> Chart {
     }
 }
 
-/// What is left in a row with its interval, to be drawn on a logarithmic axis.
+/// Residual loss of a row with its interval, for a logarithmic axis.
 pub fn mark(r: &Record<'_>) -> Mark {
     let up = |column| r.number(column).max(FLOOR);
     let interval = Some((up("residual_low_pct"), up("residual_high_pct")));
@@ -184,7 +183,7 @@ fn alone() -> Figure {
     }
 }
 
-/// The largest share that is left at 5 %.
+/// The largest residual loss at 5 %.
 fn left(
     id: &'static str,
     says: &'static str,

@@ -12,14 +12,14 @@ use trunkline_overlay::link::realtime::Recovery;
 
 const LOSSES: [f64; 11] = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
-/// What is left if a request goes in two envelopes at once: lost, and then both of
-/// them or the repetition too, p (1 − (1 − p²)(1 − p)).
+/// Residual loss if a request is sent in two envelopes at once: the packet is lost, and then both
+/// of them or the retransmission too, p (1 − (1 − p²)(1 − p)).
 pub fn twice_residual(p: f64) -> f64 {
     p * p + p * p * p - p * p * p * p
 }
 
-/// The experiment behind figure 4c: the same loss with each policy that a node
-/// may be given.
+/// The experiment behind figure 4c: the same loss with each policy that a node can be configured
+/// with.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -38,7 +38,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let mut points = Vec::new();
     for recovery in Recovery::all() {
         for &loss_pct in losses {
-            // The claims look there.
+            // The claims read this loss.
             let most = if loss_pct == 10.0 { 1_000_000 } else { 200_000 };
             let packets = size.pick(4_000, most, 3_000_000);
             let policy = policy(sabotage, recovery, loss_pct / 100.0);
@@ -50,7 +50,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The paper's settings but for the policy, on links that lose `p` both ways.
+/// The paper's settings except for the policy, on links that lose `p` in both directions.
 fn policy(sabotage: Sabotage, recovery: Recovery, p: f64) -> Policy {
     Policy::new(recovery.name(), move |config| {
         let realtime = &mut config.realtime;
@@ -107,7 +107,7 @@ fn fig4c() -> Figure {
     }
 }
 
-/// What `policy` leaves in the figure's point at this loss, percent.
+/// Residual loss of `policy` at this loss, in percent.
 fn left(table: &Table, policy: &str, loss_pct: f64) -> Measured {
     let here = |r: &Record<'_>| r.is("policy", policy) && r.number("loss_pct") == loss_pct;
     table.iter().find(here).map_or(Measured::census(f64::NAN), |r| residual(&r))
@@ -132,7 +132,7 @@ fn twice() -> Claim {
     }
 }
 
-/// From the one that leaves most.
+/// Policies from the largest residual loss to the smallest.
 const ORDER: [&str; 4] = ["off", "once", "twice", "until-deadline"];
 
 fn ordered() -> Claim {

@@ -1,5 +1,5 @@
-//! Figures 6 and 7: how late packets are at 5 % loss, on one link with every
-//! burstiness, and on two links in a row (§IV-A).
+//! Figures 6 and 7: delays of packets at 5 % loss, on one link with every burstiness, and on two
+//! links in a row (§IV-A).
 
 use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
@@ -25,7 +25,7 @@ const LOSS_PCT: f64 = 5.0;
 /// The last millisecond of the distribution: the deadline.
 const LAST_MS: usize = 100;
 
-/// The experiment behind figures 6 and 7: distributions of packets' delays.
+/// The experiment behind figures 6 and 7: distributions of packet delays.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -66,7 +66,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             figures: vec![figure],
             weight: (packets * u64::from(links)) as f64 * SECONDS_PER_HOP,
             measure: Box::new(move |inputs| {
-                // The effect is that a relay sends on what it has, even out of order.
+                // Shows the effect of relays that forward packets as they arrive, even out of
+                // order.
                 let run =
                     if in_order { chain.run_in_order(inputs.seed) } else { chain.run(inputs.seed) };
                 Ok(measure(&run?, links, burst))
@@ -78,8 +79,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The distribution, in steps of a millisecond, with intervals from the
-/// differences between seconds.
+/// The distribution in steps of a millisecond, with intervals from the differences between seconds.
 fn measure(run: &Run, links: u32, burst: Bursts) -> Cells {
     let mut seconds: BTreeMap<u64, (Vec<u64>, u64)> = BTreeMap::new();
     for (sent, arrival) in run.packets().flatten() {
@@ -91,7 +91,7 @@ fn measure(run: &Run, links: u32, burst: Bursts) -> Cells {
             *count += 1;
         }
     }
-    // From how many took just so long to how many took at most so long.
+    // Converts counts per delay to cumulative counts.
     for (delays, _) in seconds.values_mut() {
         for ms in 1..=LAST_MS {
             delays[ms] += delays[ms - 1];
@@ -124,7 +124,7 @@ fn chart(title: &str, table: &Table, from: f64) -> Chart {
         };
         let points: Vec<Mark> =
             table.iter().filter(|r| r.is("burst_pct", burst)).map(mark).collect();
-        // Steps: until a moment the share is that of the moment before.
+        // Steps: until a point, the share is that of the point before.
         let steps = points.windows(2).flat_map(|w| [w[0], Mark { x: w[1].x, ..w[0] }]);
         let points: Vec<Mark> = steps.chain(points.last().copied()).collect();
         if !points.is_empty() {
@@ -139,7 +139,7 @@ fn chart(title: &str, table: &Table, from: f64) -> Chart {
     }
 }
 
-/// The share that took at most `ms`, percent.
+/// Share of packets that took at most `ms`, in percent.
 fn within(table: &Table, burst: &str, ms: usize) -> Measured {
     let ms = ms.to_string();
     let row = table.iter().find(|r| r.is("burst_pct", burst) && r.is("delay_ms", &ms));
@@ -147,9 +147,8 @@ fn within(table: &Table, burst: &str, ms: usize) -> Measured {
     row.map_or(Measured::census(f64::NAN), |r| Measured::of(&r, columns))
 }
 
-/// The delay that `share` of the packets between `from` and `LAST_MS` did not
-/// exceed, in ms. Its interval is where the curve's own interval crosses the
-/// same height.
+/// The delay that `share` of the packets between `from` and `LAST_MS` did not exceed, in ms. Its
+/// interval is where the curve's own interval crosses the same height.
 fn quantile_from(table: &Table, burst: &str, from: usize, share: f64) -> Measured {
     let (before, all) = (within(table, burst, from - 1), within(table, burst, LAST_MS));
     if all.estimate <= before.estimate || all.estimate.is_nan() {
@@ -163,9 +162,9 @@ fn quantile_from(table: &Table, burst: &str, from: usize, share: f64) -> Measure
     Measured::new(first(|m| m.estimate), (first(|m| m.interval.1), first(|m| m.interval.0)))
 }
 
-/// Between packets that were not lost and those that were recovered.
+/// Delay that separates packets that were not lost from those that were recovered, in ms.
 const RECOVERED_FROM_MS: usize = 20;
-/// A step of the distribution.
+/// Reason for a bound of one step of the distribution.
 const A_MS: &str = "the paper's number, to the millisecond that the axis can show, either way";
 
 fn fig6() -> Figure {
@@ -218,7 +217,7 @@ fn fig6() -> Figure {
     }
 }
 
-/// Of two quantiles of one distribution, which do not err independently.
+/// Difference of two quantiles of one distribution, whose errors are not independent.
 fn apart(more: &Measured, less: &Measured) -> Measured {
     let ends = (more.interval.0 - less.interval.1, more.interval.1 - less.interval.0);
     Measured::new(more.estimate - less.estimate, ends)
@@ -268,8 +267,8 @@ fn not_recovered(says: &'static str, published: &'static str, bound: Bound) -> C
     }
 }
 
-/// The share of packets that were recovered on both links, percent, each with
-/// losses of its own.
+/// Share of packets that were recovered on both links, in percent; each link has independent
+/// losses.
 fn twice(table: &Table) -> Measured {
     let [before, all] =
         [TWICE_FROM_MS - 1, LAST_MS].map(|ms| within(table, "uniform", ms).estimate);
@@ -299,7 +298,7 @@ fn out_of_order() -> Claim {
     }
 }
 
-/// From here on a packet was recovered on both links: on one it takes 42 ms.
+/// Delay in ms from which a packet was recovered on both links: with one recovery it takes 42 ms.
 const TWICE_FROM_MS: usize = 58;
 
 fn fig7() -> Figure {

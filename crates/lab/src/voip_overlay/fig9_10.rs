@@ -139,8 +139,8 @@ fn sustained(
     }
 }
 
-/// By how much `with` percent of loss with recovery sounds better than `without`
-/// percent without: this does not depend on the speech.
+/// How much better `with` percent of loss sounds with recovery than `without` percent without: this
+/// does not depend on the speech.
 fn better(table: &Table, statistic: Statistic, with: f64, without: f64) -> Measured {
     let (with, without) =
         (pooled(table, statistic, "overlay", with), pooled(table, statistic, "udp", without));

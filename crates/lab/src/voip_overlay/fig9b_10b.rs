@@ -1,5 +1,5 @@
-//! Beyond figures 9 and 10: what listeners hear with recovery until the
-//! deadline, on the same axes, to twice the loss.
+//! Beyond figures 9 and 10: quality with recovery until the deadline, on the same axes, up to twice
+//! the loss.
 
 use super::fig4b::{chains, until_deadline};
 use super::quality::{COLUMNS, Path, QualityPoint, Statistic, note};
@@ -170,7 +170,7 @@ fn above_four(
     }
 }
 
-/// A bound that does not depend on the speech.
+/// A claim whose bound does not depend on the speech.
 fn as_without_loss() -> Claim {
     Claim {
         id: "as-without-loss",
@@ -184,7 +184,7 @@ fn as_without_loss() -> Claim {
                 let rows = there(table, loss, &["uniform", "25", "50"]);
                 Measured::minimum(rows.iter().map(|r| Statistic::P5.of(r)))
             };
-            // Without loss every segment is heard as it is coded: nothing is sampled.
+            // Without loss every segment is heard as it is coded: there is no sampling error.
             Measured::census(p5(0.0).estimate).minus(&p5(10.0))
         }),
         at: &[0.0, 10.0],

@@ -1,5 +1,5 @@
-//! What the recordings are sent through before they are coded: the response of
-//! our send filter beside the one that it is made after.
+//! The filter for the recordings before they are coded: its response, compared with the one that it
+//! approximates.
 
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum};
@@ -16,8 +16,7 @@ const COLUMNS: &[Column] = &[
 ];
 const FIGURE: &str = "send-filter";
 
-/// The experiment on the send filter: its response beside the modified IRS of
-/// P.830.
+/// The experiment on the send filter: its response, compared with the modified IRS of P.830.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -39,7 +38,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Every 50 Hz, and where the response was measured.
+/// The response every 50 Hz, and at the frequencies of [`RESPONSE`].
 fn point(absent: bool) -> Point {
     let mut steps: Vec<u32> = (1..=80).map(|n| n * 50).collect();
     steps.extend(RESPONSE.iter().map(|&(hz, _)| hz as u32));

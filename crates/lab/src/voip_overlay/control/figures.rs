@@ -1,4 +1,4 @@
-//! Figures and claims on the overlay's own traffic.
+//! Figures and claims on the overlay's control traffic.
 
 use super::dead;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, worst_of};
@@ -14,7 +14,7 @@ fn rows<'a>(table: &'a Table, what: &'a str) -> impl Iterator<Item = Record<'a>>
     table.iter().filter(move |r| r.is("what", what))
 }
 
-/// What was measured of a setting, at this place.
+/// The value of a quantity for a setting, at this position.
 fn at(table: &Table, what: &str, setting: &str, x: f64) -> Measured {
     let here = |r: &Record<'_>| r.is("setting", setting) && r.number("x") == x;
     let row = rows(table, what).find(here);

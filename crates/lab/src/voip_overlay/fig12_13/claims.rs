@@ -1,20 +1,20 @@
-//! What figures 12 and 13 are held against.
+//! Claims about figures 12 and 13.
 
 use super::Rule;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::table::Table;
 
-/// Up to here there is time for a recovery. How far the paper's axes go is not in
-/// its text.
+/// Diameters in ms up to which there is time for a recovery. The paper's text doesn't say how far
+/// its axes extend.
 const TO_95: [f64; 10] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0];
-/// What is not on the shortest way is late.
+/// Diameters at which packets that don't take the shortest path are late.
 const EDGE: [f64; 2] = [99.0, 100.0];
 const HIGH: [f64; 3] = [80.0, 90.0, 95.0];
-/// The smallest, and the small ones.
+/// The smallest diameter, then the small ones.
 const LEAST: [f64; 1] = [10.0];
 const LOW: [f64; 3] = [10.0, 20.0, 30.0];
 
-/// What three columns say of one rule's packets against another's.
+/// Compares three columns of one rule's packets with another's.
 fn compared(
     table: &Table,
     (rule, other): (Rule, Rule),
@@ -29,15 +29,15 @@ fn compared(
     rows.next().map_or(Measured::census(f64::NAN), |r| Measured::of(&r, columns))
 }
 
-/// How much more of one rule's packets are in time than of another's.
+/// How many more of one rule's packets are in time than of another's, in percentage points.
 fn more(table: &Table, rule: Rule, less: Rule, diameter_ms: f64) -> Measured {
     let columns = ["delivered_pct", "delivered_low_pct", "delivered_high_pct"];
     compared(table, (rule, less), diameter_ms, columns)
 }
 
-/// In how many graphs the daemon's way is worse than the paper's, percent, at the
-/// diameter where these are most. Few graphs differ at all, so that of the mean
-/// difference no interval can be told.
+/// Share of graphs in which the daemon's path is worse than the paper's, in percent, at the
+/// diameter where it is largest. Few graphs differ at all, so no interval of the mean difference
+/// can be given.
 fn worse(table: &Table, at: &[f64]) -> Measured {
     let pair = (Rule::Daemon, Rule::Expected);
     let columns = ["worse_pct", "worse_low_pct", "worse_high_pct"];
@@ -104,7 +104,7 @@ fn near_best() -> Claim {
     }
 }
 
-/// The claims on both figures, for networks of so many nodes.
+/// The claims on both figures, for networks of this many nodes.
 fn both(nodes: u32) -> Vec<Claim> {
     vec![
         below_loss(),
@@ -190,13 +190,13 @@ fn greedy_fails(nodes: u32) -> Claim {
         unit: POINTS,
         measure: Box::new(|t| most(t, Rule::Greedy, Rule::Expected, &HIGH)),
         at: &HIGH,
-        // Over 100 nodes greedy ways are then only as good as the others.
+        // With 100 nodes, greedy paths are then only as good as the others.
         sabotage: if nodes == 15 { "threshold-of-150-ms" } else { "greedy-knows-all" },
         ..Claim::default()
     }
 }
 
-/// How many graphs may be worse.
+/// Share of graphs that may be worse.
 const ONE_IN_A_HUNDRED: Bound = Bound::at_most(
     1.0,
     "this project's own target: one pair of nodes in a hundred may hear a difference",

@@ -1,6 +1,5 @@
-//! Beyond figure 12: the closed form that figures 12 and 13 are drawn by, beside
-//! packets over the overlay's own nodes, on the ways that expected latency
-//! chooses.
+//! Beyond figure 12: the closed form behind figures 12 and 13, compared with packets between
+//! overlay nodes, on the paths that expected latency selects.
 
 use super::delivery::{DETECTION_NS, Law, Link, delivered};
 use super::network::{MAX_LOSS, Network};
@@ -19,7 +18,7 @@ use trunkline_base::stats::Mean;
 use trunkline_overlay::route::{CostModel, Formula};
 use trunkline_overlay::wire::Metric;
 
-/// A row: one way through one graph.
+/// A row has one path through one graph.
 const COLUMNS: &[Column] = &[
     Column::number("diameter_ms", 0),
     Column::number("way", 0),
@@ -52,7 +51,7 @@ pub(super) fn experiment() -> Experiment {
     }
 }
 
-/// So many ways of one diameter, and packets over each.
+/// A number of paths of one diameter, and packets over each.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     diameter_ms: u64,
@@ -87,7 +86,7 @@ impl Ways {
         let model = CostModel { formula: Formula::Paper, ..CostModel::default() };
         let way = network.by_metric(Metric::ExpectedLatency, &model);
         let links: Vec<Link> = way.iter().map(|&l| network.links[l]).collect();
-        // Δ is the distance of their packets.
+        // Δ is the interval between their packets.
         let calls = if self.sabotage.is("one-call") { 1 } else { 10 };
         let sabotage = self.sabotage;
         let policy = Policy::new("paper", move |config| {
@@ -102,7 +101,7 @@ impl Ways {
         let missed = chain.run(rng(seed, number).next_u64())?.outcome().missed;
         let exact = delivered(&links, &Law::EXACT);
         let arrived = 1.0 - missed.estimate;
-        // What chance alone does to a share.
+        // Variation of a share by chance alone.
         let sent = missed.cases as f64;
         let chance = libm::sqrt(sent * exact * (1.0 - exact) + 1.0) / sent;
         let latency: u64 = links.iter().map(|l| l.delay).sum();
@@ -125,8 +124,8 @@ impl Ways {
     }
 }
 
-/// The share that by the closed form takes just about the deadline: so long that
-/// up to three packets more until a loss shows would decide.
+/// Share that by the closed form takes almost exactly the deadline, so that up to three more
+/// packets before a loss is revealed would make the difference.
 fn near(links: &[Link]) -> f64 {
     let until = |deadline| delivered(links, &Law { deadline, ..Law::EXACT });
     let deadline = Law::EXACT.deadline;
@@ -138,8 +137,8 @@ fn model_of(link: &Link) -> LinkModel {
     LinkModel { delay: Duration::from_nanos(link.delay), loss, ..LinkModel::default() }
 }
 
-/// How much more of the packets of some rows are in time than `column` says,
-/// points: the mean of the ways and its interval.
+/// Measured share in time minus that of `column`, in percentage points: the mean over the paths and
+/// its interval.
 fn off<'a>(rows: impl Iterator<Item = Record<'a>>, column: &str) -> Option<Mean> {
     let off: Vec<f64> = rows.map(|r| r.number("packets_pct") - r.number(column)).collect();
     (!off.is_empty()).then(|| Mean::of(&off))
