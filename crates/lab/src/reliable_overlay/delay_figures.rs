@@ -1,4 +1,4 @@
-//! Figures 11 to 14, and what the paper says of them.
+//! Figures 11 to 14, and the paper's statements on them.
 
 use super::delays::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, TCPS};
 use super::{BEFORE, line, ratio};
@@ -8,20 +8,20 @@ use crate::plot::{Axis, Chart, Mark, Panel, Panels, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// Where something was measured, and what was carried how.
+/// A place (simulator or testbed), and a kind of transport.
 type Carried = (&'static str, &'static str);
-/// Ours and a TCP, measured at the same place.
+/// A place, an overlay transport and the TCP that it is compared with.
 type Compared = (&'static str, &'static str, &'static str);
 
 const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
 const JITTER: [&str; 3] = ["jitter_ms", "jitter_low_ms", "jitter_high_ms"];
 const LATER: [&str; 3] = ["later_120_pct", "later_120_low_pct", "later_120_high_pct"];
 
-/// A point whose messages are half a second late for longer than this share of the time is
-/// not a delay but a backlog, whose mean grows with the run.
+/// A point at which messages are half a second late for more than this percentage of the time shows
+/// a backlog, not a delay: its mean grows with the run.
 const MOST_BACKLOG: f64 = 5.0;
 
-/// In the paper's order.
+/// The figures, in the paper's order.
 pub fn all() -> Vec<Figure> {
     vec![fig11(), fig12(), fig13(), fig14()]
 }
@@ -44,8 +44,8 @@ fn nothing() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// By how much the mean delay grows per percent of loss, from none to the largest loss at
-/// which both keep up: ours, over end to end.
+/// Increase of the mean delay per percent of loss, from no loss to the largest at which both keep
+/// up: the overlay's over the TCP's.
 fn slopes(table: &Table, (at, ours, tcp): Compared, rate: u32) -> Measured {
     let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MOST_BACKLOG;
     let theirs = of(table, (at, tcp), rate);
@@ -174,7 +174,7 @@ fn keeps_up(id: &'static str, carried: Carried, says: &'static str) -> Claim {
     }
 }
 
-/// The TCP's jitter over ours, where that is greatest.
+/// The TCP's jitter divided by the overlay's, where that is greatest.
 fn jitters(table: &Table, (at, ours, tcp): Compared) -> Measured {
     let one = |r: Record<'_>| {
         let loss = r.number("loss_pct");
@@ -239,7 +239,7 @@ fn fig13() -> Figure {
     }
 }
 
-/// Messages of ours later than 120 ms, over those end to end, at 1 % loss.
+/// Messages of the overlay later than 120 ms, divided by those of the TCP, at 1 % loss.
 fn late(table: &Table, (at, ours, tcp): Compared) -> Measured {
     let [ours, theirs] = [ours, tcp].map(|carried| {
         let row = with_loss(table, (at, carried), RATES[0], 1.0);
@@ -303,7 +303,7 @@ fn fig14() -> Figure {
     }
 }
 
-/// Lines of the means in these columns, of what keeps up.
+/// Lines of the means in these columns, without points that don't keep up.
 fn series(
     table: &Table,
     (at, all): (&'static str, &[&'static str]),
@@ -318,7 +318,7 @@ fn series(
     all.iter().enumerate().map(one).collect()
 }
 
-/// What the simulator's figures show.
+/// Place and transports that the simulator's figures show.
 const SIMULATED: (&str, &[&str]) = (PLACES[0], &[HOP_BY_HOP, STREAM, TCPS[0], TCPS[1]]);
 
 fn delay_chart(table: &Table, rate: u32) -> Chart {
@@ -404,7 +404,7 @@ fn live_slopes() -> Vec<Claim> {
     ]
 }
 
-/// What else the paper says, of daemons and the kernel's TCP.
+/// The paper's other claims, judged with daemons and the kernel's TCP.
 fn live_claims() -> Vec<Claim> {
     let compared = (PLACES[1], HOP_BY_HOP, LIVE_TCPS[0]);
     vec![
@@ -435,7 +435,7 @@ fn live_claims() -> Vec<Claim> {
     ]
 }
 
-/// Whether daemons and the kernel do as the simulator does.
+/// The claims that daemons and the kernel agree with the simulator.
 fn agreements() -> Vec<Claim> {
     vec![
         agreement(
@@ -461,7 +461,7 @@ fn agreements() -> Vec<Claim> {
     ]
 }
 
-/// Daemons beside the kernel's TCP.
+/// Daemons compared with the kernel's TCP.
 pub fn beside() -> Figure {
     let claims = live_slopes().into_iter().chain(live_claims()).chain(agreements());
     Figure {
@@ -477,7 +477,7 @@ pub fn beside() -> Figure {
     }
 }
 
-/// A mean delay of the testbed over one of the simulator.
+/// Mean delay in the testbed, divided by that in the simulator.
 fn agreement(
     id: &'static str,
     (live, simulated): (&'static str, &'static str),

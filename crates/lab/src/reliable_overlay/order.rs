@@ -1,4 +1,4 @@
-//! What it brings that relays pass messages on as they come, out of order.
+//! Benefit of relays that forward messages as they arrive, out of order.
 
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
 use super::{BEFORE, line, mean_cells};
@@ -23,14 +23,14 @@ const COLUMNS: &[Column] = &[
 const ADDED: [&str; 3] = ["added_ms", "added_low_ms", "added_high_ms"];
 const OVER: [&str; 3] = ["over_in_order", "over_in_order_low", "over_in_order_high"];
 
-/// In the column `relays`.
+/// Values of the column `relays`.
 const AS_THEY_COME: &str = "as they come";
 const IN_ORDER: &str = "in order";
 
 /// Shares of packets that each link loses, in tenths of a percent.
 const LOSSES: [u32; 5] = [5, 10, 20, 30, 50];
 
-/// The experiment on the order in which relays pass messages on.
+/// The experiment on the order in which relays forward messages.
 pub fn experiment() -> Experiment {
     super::experiment("order", COLUMNS, Box::new(points), vec![figure()])
 }
@@ -70,7 +70,7 @@ fn measure(
         true => Carried::InOrderRelays,
         false => Carried::HopByHop,
     };
-    // Both meet the same luck on the first link.
+    // Both have the same losses on the first link.
     let one = |n| {
         let seed = inputs.seed.wrapping_add(n);
         let added = |carried: &Carried| {
@@ -88,7 +88,7 @@ fn measure(
     Ok(vec![row(AS_THEY_COME, |pair| pair.0), row(IN_ORDER, |pair| pair.1)])
 }
 
-/// What loss adds to the mean delay if relays pass on as messages come, over what it adds if they
+/// Mean delay that loss adds if relays forward messages as they arrive, divided by the one if they
 /// put them in order, at 2 % loss.
 fn over(table: &Table) -> Measured {
     let is = |r: &Record<'_>| r.is("relays", AS_THEY_COME) && r.number("loss_pct") == 2.0;

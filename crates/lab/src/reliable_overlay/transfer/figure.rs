@@ -1,4 +1,4 @@
-//! The figure on files over streams, and what is claimed of it.
+//! The figure on files over streams, and its claims.
 
 use super::{
     CALLS, CALLS_BESIDE, CLEAN, FAILING, KILLS, LARGE, LOSSY, MBIT_S, MISSED, PACED, SEALED,
@@ -11,7 +11,7 @@ use crate::reliable_overlay::{BEFORE, ratio};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// In this order from left to right.
+/// The networks, from left to right.
 const NETWORKS: [&str; 3] = [LOSSY, CLEAN, FAILING];
 
 pub fn figure() -> Figure {
@@ -45,7 +45,7 @@ fn nothing() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// What a stream carries over what a TCP of Linux 6 does.
+/// Goodput of a stream divided by that of a TCP of Linux 6.
 fn over_tcp(table: &Table, carried: &str, network: &str) -> Measured {
     let [ours, tcp] = [carried, TCPS[1]].map(|carried| {
         find(table, carried, network).map_or_else(nothing, |r| Measured::of(&r, MBIT_S))
@@ -187,7 +187,7 @@ fn panels(table: &Table) -> Panels {
     }
 }
 
-/// Daemons beside the kernel's TCP, QUIC and SRT.
+/// Daemons compared with the kernel's TCP, QUIC and SRT.
 pub fn beside() -> Figure {
     let times = |id, says, (carried, other): (&'static str, &'static str), least| Claim {
         unit: "times as fast",
@@ -255,7 +255,7 @@ pub fn beside() -> Figure {
     }
 }
 
-/// What became of files between daemons, and by the other ways.
+/// The claims that files arrive intact between daemons and by the other transports.
 fn live_content() -> Vec<Claim> {
     vec![
         Claim {
@@ -292,7 +292,7 @@ fn live_content() -> Vec<Claim> {
     ]
 }
 
-/// What daemons or programs carried.
+/// Goodput of a transport between real programs.
 fn live(table: &Table, carried: &str) -> Measured {
     find_at(table, PLACES[1], carried, LOSSY).map_or_else(nothing, |r| Measured::of(&r, MBIT_S))
 }
