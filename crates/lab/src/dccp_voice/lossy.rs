@@ -1,4 +1,4 @@
-//! Figure 4: calls over the variants of TFRC that were specified, by loss.
+//! Figure 4: calls by loss, over the variants of TFRC that were specified at the time.
 
 use super::call::Codec;
 use super::charts::{Along, at, differences, draw, one};
@@ -8,11 +8,11 @@ use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::table::Table;
 
-/// Losses at 50 ms, in percent, that every size measures, and those far from 10 %.
+/// Losses at 50 ms, in percent, that every size measures, and those well below 10 %.
 pub const LOSSES: [f64; 4] = [0.01, 1.0, 3.0, 10.0];
 const SMALL: [f64; 3] = [0.01, 1.0, 3.0];
 
-/// The figure on the unmodified variants by loss, figure 4.
+/// Figure 4, on the unmodified variants by loss.
 pub fn figures() -> Vec<Figure> {
     vec![fig4()]
 }
@@ -117,7 +117,7 @@ fn restart_best() -> Claim {
     }
 }
 
-/// How much more of R goes by what was lost than by delay, without what the codec takes.
+/// How much more of R is lost to packet loss than to delay, excluding the codec's impairment.
 fn by_loss_less_by_delay(t: &Table, codec: Codec, name: &str, loss: f64) -> Measured {
     match at(t, codec, name, (50.0, loss)) {
         Some(row) => {

@@ -8,7 +8,7 @@ use super::unmodified::{ALIKE, CLOSE, points};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 
-/// Transports of the figures, and the two whose floor is in bytes.
+/// Transports of the figures. Two of them have a floor in bytes.
 const SHOWN: [&str; 8] = [
     PAPERS[0],
     PAPERS[1],
@@ -22,7 +22,7 @@ const SHOWN: [&str; 8] = [
 /// A floor of one segment of 1,460 bytes per round trip.
 const ONE_SEGMENT: &str = "tfrc-md-1-segment";
 
-/// The figures on the modified variant by delay, 5 and 6.
+/// Figures 5 and 6, on the modified variant by delay.
 pub fn by_delay() -> Vec<Figure> {
     vec![
         Figure {
@@ -64,7 +64,7 @@ pub fn by_delay() -> Vec<Figure> {
     ]
 }
 
-/// The figure on the modified variant by loss, figure 7.
+/// Figure 7, on the modified variant by loss.
 pub fn by_loss() -> Figure {
     Figure {
         name: "fig7",
@@ -231,7 +231,7 @@ fn tcp_above(id: &'static str, loss: f64) -> Claim {
     }
 }
 
-/// That what the paper calls its second change is of use.
+/// The claim that the paper's second change is an improvement.
 fn first_report() -> Claim {
     Claim {
         published: Some(
@@ -330,7 +330,7 @@ fn better_than_without(id: &'static str, name: &'static str) -> Claim {
     }
 }
 
-/// The same far beyond 250 ms, where the paper sees it most.
+/// The same claim far beyond 250 ms, where the paper sees the largest effect.
 fn better_at_400() -> Claim {
     Claim {
         published: Some(

@@ -1,4 +1,4 @@
-//! Tables I and II: the codecs' rates, and what R means.
+//! Tables I and II: the codecs' rates, and the meaning of R.
 
 use super::PAPER;
 use super::call::Codec;

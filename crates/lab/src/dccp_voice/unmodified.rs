@@ -1,4 +1,4 @@
-//! Figures 1 and 2: calls over the variants of TFRC that were specified, by delay.
+//! Figures 1 and 2: calls by delay, over the variants of TFRC that were specified at the time.
 
 use super::call::Codec;
 use super::charts::{Along, above, along, at, differences, draw, one};
@@ -10,15 +10,15 @@ use crate::table::Table;
 
 /// Delays beyond 50 ms that every size but the tiniest measures, in milliseconds.
 const LONG: [f64; 4] = [100.0, 150.0, 250.0, 400.0];
-/// Where R of the variants is not yet at its bottom.
+/// Delays beyond 50 ms that every size except [`Size::Tiny`] measures, in milliseconds.
 const SHORT: [f64; 3] = [50.0, 100.0, 150.0];
-/// What the eye can't tell apart in the paper's figures.
+/// Difference that is not visible in the paper's figures.
 pub const ALIKE: &str = "3 points, which is what can be read off the paper's figures";
 
-/// What is still close.
+/// Largest difference that still counts as close.
 pub const CLOSE: &str = "10 points, a step of Table II";
 
-/// The figures on the unmodified variants by delay, 1, 1b and 2.
+/// Figures 1, 1b and 2, on the unmodified variants by delay.
 pub fn figures() -> Vec<Figure> {
     vec![fig1(), fig1b(), fig2()]
 }
@@ -129,7 +129,7 @@ fn adaptive(table: &Table) -> Panels {
     }
 }
 
-/// A claim in points of R; the rest is set by the caller.
+/// A claim in points of R; the caller sets the other fields.
 pub fn points(id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -165,7 +165,7 @@ fn below_50() -> Claim {
     }
 }
 
-/// How far the farthest two of the variants are apart.
+/// Largest difference between any two of the variants.
 fn apart(t: &Table, names: &[[&'static str; 2]], places: &[(f64, f64)]) -> Measured {
     let each = names.iter().flat_map(|pair| differences(t, &Codec::ALL, *pair, places));
     Measured::maximum(each.map(|d| d.abs()))
