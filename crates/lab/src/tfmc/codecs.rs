@@ -1,4 +1,4 @@
-//! Table 1: what the codecs send with headers.
+//! Table 1: the codecs' rates with headers.
 
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -16,8 +16,8 @@ const COLUMNS: &[Column] = &[
     Column::number("published_kbit_s", 2),
 ];
 
-/// Codec, bit rate in kbit/s, milliseconds and bytes of a packet, and the rate that Table 1 has.
-/// G.729A's 20 bytes are two of its frames of 10 ms.
+/// Codec, bit rate in kbit/s, milliseconds and bytes of a packet, and the rate in Table 1. G.729A's
+/// 20 bytes are two of its frames of 10 ms.
 const CODECS: [(&str, f64, f64, f64, f64); 4] = [
     ("G.723.1 at 5.3", 5.3, 30.0, 20.0, 15.96),
     ("G.723.1 at 6.3", 6.3, 30.0, 24.0, 16.96),
@@ -99,7 +99,7 @@ fn claim(id: &'static str) -> Claim {
     }
 }
 
-/// How far the codecs' rates of this column are from the published ones at most.
+/// Largest difference between the codecs' rates in this column and the published ones.
 fn farthest(table: &Table, column: &'static str) -> Measured {
     let off = |r: Record<'_>| (r.number(column) - r.number("published_kbit_s")).abs();
     Measured::maximum(table.iter().map(|r| Measured::census(off(r))))

@@ -9,7 +9,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
 
-/// The figures on calls beside a TCP.
+/// The figures on calls that share a link with a TCP.
 pub fn all() -> Vec<Figure> {
     vec![fig6(), fig7(), fig7b(), fig7c(), fig8()]
 }
@@ -136,16 +136,16 @@ fn fig7b() -> Figure {
     }
 }
 
-/// Why figure 7 doesn't come out.
+/// Reason why figure 7 is not reproduced.
 const SWINGS: &str = "Equation (2) with the size of the present datagram allows 25 times as much with \
                       46 packets in it as with one, so that m swings between 1 and 46 with every \
                       report, and most datagrams are single packets. See fig7c.";
 
-/// Why calls are not smoother with TFMC.
+/// Reason why calls are not smoother with TFMC.
 const STEADY: &str = "Without multiplexing the queue lets the same calls' packets through every 20 ms, \
                       which hardly varies.";
 
-/// Why they don't take less time with it.
+/// Reason why their delay isn't shorter with TFMC.
 const EMPTY: &str = "Without multiplexing a packet is lost, or finds the queue nearly empty: 50 such \
                      packets are 2.4 ms. With TFMC there are fewer losses, and packets wait for others.";
 
@@ -263,7 +263,7 @@ const SMOOTHER: [&str; 3] = ["smoother_pct", "smoother_low_pct", "smoother_high_
 const FASTER: [&str; 3] = ["faster_ms", "faster_low_ms", "faster_high_ms"];
 const FASTEST: [&str; 3] = ["fastest_ms", "fastest_low_ms", "fastest_high_ms"];
 
-/// A claim of the paper, in Mbit/s, which calls without TFMC make fail.
+/// A claim of the paper, in Mbit/s, which fails for calls without TFMC.
 fn claim(id: &'static str, says: &'static str, published: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -281,7 +281,7 @@ fn none() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// The row on all runs of a configuration.
+/// The row over all runs of a configuration.
 fn place<'a>(
     table: &'a Table,
     carried: &str,
@@ -295,7 +295,7 @@ fn place<'a>(
     })
 }
 
-/// What was measured in the declared configuration; in a note, what was in all others.
+/// Value in the declared configuration; a note has the values in all others.
 fn measured(table: &Table, carried: &str, columns: [&'static str; 3]) -> Measured {
     let declared = place(table, carried, DECLARED);
     let measured = declared.map_or_else(none, |r| Measured::of(&r, columns));

@@ -1,4 +1,4 @@
-//! Figure 4: what multiplexing saves, by formula, counted, and by the overlay's own trunk.
+//! Figure 4: the saving by multiplexing, by formula, counted, and with the overlay's trunk.
 
 use super::PAPER;
 use super::live::{Carried, Live, fill};
@@ -26,7 +26,7 @@ const COLUMNS: &[Column] = &[
 
 /// Bytes of speech in a packet: 20 of G.723.1 or G.729A, 24 of G.723.1, 33 of GSM, 160 of G.711.
 const PAYLOADS: [u32; 4] = [20, 24, 33, 160];
-/// Packets of each call.
+/// Number of packets of each call.
 const PACKETS: u32 = 10;
 
 /// The experiment behind figure 4.
@@ -80,8 +80,7 @@ fn rows(
     (1..=packing.most(config.mtu)).map(one).collect()
 }
 
-/// Bytes on the wire for each packet when as many calls as share a datagram send at the same
-/// instant.
+/// Bytes on the wire per packet when as many calls as share a datagram send at the same instant.
 fn bytes(payload: u32, packets: usize, sabotage: Sabotage, seed: u64) -> Result<f64, PointError> {
     let apart = sabotage.is("packets-apart");
     let call = |n: usize| {
@@ -103,8 +102,8 @@ fn bytes(payload: u32, packets: usize, sabotage: Sabotage, seed: u64) -> Result<
     Ok(there.arrived.bytes as f64 / count)
 }
 
-/// Bytes on the wire for each packet of as many calls over a trunk of the overlay's nodes, both
-/// ways, whose packets are due at the same instant.
+/// Bytes on the wire per packet of as many calls, over a trunk between overlay nodes in both
+/// directions, when their packets are due at the same instant.
 fn live_bytes(
     payload: u32,
     calls: usize,
@@ -116,7 +115,7 @@ fn live_bytes(
         true => Carried::Alone,
         false => Carried::Trunk(fill(Duration::from_millis(2))),
     };
-    // Not in the moment in which a measurement begins or ends.
+    // Not at the moment at which a measurement begins or ends.
     let begins = vec![Duration::from_millis(10); calls];
     let (wire, speech) = (LinkModel::default(), payload as usize);
     let live = Live { carried, wire, begins, speech, length, both_ways: true };
