@@ -1,4 +1,4 @@
-//! What calls sound like: PESQ beside the E-model's R.
+//! Quality of calls as heard: PESQ compared with the E-model's R.
 
 use super::bed::{Access, Scheme, Setting};
 use super::grid::{BACKGROUND, REPORT};
@@ -33,14 +33,14 @@ const COLUMNS: &[Column] = &[
 const BY_R: [&str; 3] = ["r_mos", "r_mos_low", "r_mos_high"];
 const BY_PESQ: [&str; 3] = ["mos_lqo", "mos_lqo_low", "mos_lqo_high"];
 
-/// In the column `calls_over`: the paper's control.
+/// Value of the column `calls_over`: the paper's control.
 const PAPERS: &str = "paper";
-/// G.711 for good, in the same column.
+/// G.711 throughout, in the same column.
 const G711: &str = "g711";
-/// A segment of speech, which is scored as a whole.
+/// Length of a segment of speech, which is scored as a whole.
 const SEGMENT: Duration = Duration::from_secs(12);
 
-/// The experiment behind the figure.
+/// The experiment behind the figure on PESQ and R.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -124,8 +124,8 @@ fn row(
     Ok(row)
 }
 
-/// A call from G.711 through the codec of each packet and back. What is missed is concealed as
-/// of G.711, and neither end of G.726 has it.
+/// A call that is transcoded from G.711 to the codec of each packet and back. Missed packets are
+/// concealed as in G.711, without the state of either G.726 coder.
 struct Transcoded {
     rates: std::vec::IntoIter<Option<CodecRate>>,
     encoder: Encoder,

@@ -1,5 +1,6 @@
-//! What the paper leaves open: how often stations report, what losses are put down to and sent
-//! against, how many calls there is room for, one way and both, and how much else there is.
+//! Questions that the paper leaves open: how often stations report, the causes to which losses are
+//! attributed and the redundancy sent against them, the number of calls that a cell carries, in one
+//! direction and both, and the amount of background traffic.
 
 mod background;
 mod errors;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::{self, CodecRate};
 
-/// One row for each place on a figure's axis and each thing that is compared there.
+/// One row for each position on a figure's axis and each alternative that is compared there.
 const COLUMNS: &[Column] = &[
     Column::text("calls_over"),
     Column::number("calls", 0),
@@ -65,20 +66,20 @@ const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const LOST: [&str; 3] = ["lost_pct", "lost_low_pct", "lost_high_pct"];
 const WRONG: [&str; 3] = ["wrong_pct", "wrong_low_pct", "wrong_high_pct"];
 
-/// In the column `calls_over`: the paper's control.
+/// Value of the column `calls_over`: the paper's control.
 const PAPERS: &str = "paper";
 /// The control with this project's defaults, in the same column.
 const OURS: &str = "with-floor";
-/// One codec for good, in the same column.
+/// A fixed codec, in the same column.
 const FIXED: [(&str, CodecRate); 2] = [("g711", CodecRate::Kbps64), ("g726-32", CodecRate::Kbps32)];
 
 const INTERVALS: [u64; 8] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
-/// Wrong bits of a million.
+/// Bit error rates, in wrong bits per million.
 const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
 const CALLS: [u16; 12] = [20, 40, 60, 65, 70, 75, 80, 85, 90, 100, 120, 150];
-/// Of other traffic in all, more than the cell carries.
+/// Total background traffic in bit/s, more than the cell carries.
 const SATURATED: u64 = 24_000_000;
-/// Calls of the figures whose axis is another: the paper's 12 stations.
+/// Number of calls in figures with another axis: the paper's 12 stations.
 const FEW: u16 = 11;
 
 /// One experiment for each figure.
@@ -135,7 +136,7 @@ fn controls(sabotage: Sabotage) -> [(&'static str, Scheme); 2] {
     })
 }
 
-/// The two controls, and codecs for good.
+/// The two controls, and the fixed codecs.
 fn codecs(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
     let fixed = FIXED.map(|(name, rate)| match rate {
         CodecRate::Kbps32 if sabotage.is("g726-16") => (name, Scheme::Fixed(CodecRate::Kbps16)),
@@ -149,10 +150,10 @@ fn with(setting: Setting, schemes: impl IntoIterator<Item = (&'static str, Schem
     schemes.into_iter().map(|(name, scheme)| (name, Setting { scheme, ..setting })).collect()
 }
 
-/// Something that is compared, by its name in the column `calls_over`.
+/// An alternative that is compared, by its name in the column `calls_over`.
 type Way = (&'static str, Setting);
 
-/// A point with a row for each of these.
+/// A point with a row for each of these alternatives.
 fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Size) -> Point {
     let (runs, seconds) = size.pick((1, 2), (3, 6), (5, 20));
     let weight = |(_, setting): &Way| {
@@ -196,7 +197,7 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
         |s| s.missed_pct,
     ];
     row.extend(measures.iter().flat_map(|of| mean_cells(seen, of)));
-    // No share is above one, or below none.
+    // Shares are between zero and one.
     for cell in row.iter_mut().rev().take(9) {
         if let Cell::Number(share) = cell {
             *share = share.clamp(0.0, 100.0);
@@ -207,7 +208,7 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
     row
 }
 
-/// Of the reports with losses, those that blame what most of the losses are not of.
+/// Share of the reports with losses that blame a cause other than that of most losses, in percent.
 fn wrong_pct(seen: &Seen) -> f64 {
     let [queue, channel] = seen.losses;
     let (congestion, wireless) = (seen.verdicts.congestion as f64, seen.verdicts.wireless as f64);
@@ -238,7 +239,8 @@ fn verdict_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 }
 
 fn verdict_schemes(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
-    // Without a step between, the lowest rate keeps whatever Diff is: all is the channel's.
+    // Without a step in between, the lowest rate is kept whatever Diff is, and all losses are
+    // attributed to the channel.
     let deaf = vegas::Config { beta: u32::MAX, ..vegas::Config::paper() };
     controls(sabotage)
         .map(|(name, scheme)| match scheme {
@@ -262,7 +264,7 @@ fn rows<'a>(table: &'a Table, over: &'static str) -> impl Iterator<Item = Record
     table.iter().filter(move |r| r.is("calls_over", over))
 }
 
-/// Panels with one line for each thing that is compared, of all rows.
+/// Panels with one line for each alternative, over all rows.
 fn draw(
     title: &'static str,
     x: fn() -> Axis,
@@ -272,7 +274,7 @@ fn draw(
     draw_where(|_| true, title, x, column, panels)
 }
 
-/// The same, of rows that are so.
+/// Panels with one line for each alternative, over the rows that satisfy a condition.
 fn draw_where(
     shown: fn(&Record<'_>) -> bool,
     title: &'static str,
@@ -392,8 +394,8 @@ fn verdicts() -> Figure {
     }
 }
 
-/// The most calls at which all is fine, as the value or an end of its interval says, of those
-/// measured.
+/// The largest measured number of calls at which all values satisfy `fine`, for the value and both
+/// ends of its interval.
 fn most(table: &Table, over: &'static str, columns: [&str; 3], fine: fn(f64) -> bool) -> Measured {
     let good = |column: &str| {
         let fine = rows(table, over).take_while(|r| fine(r.number(column)));

@@ -1,4 +1,4 @@
-//! How much comes of a call, and how steadily: figure 6.
+//! Figure 6: the bandwidth of calls, and its variation.
 
 use super::{BANDWIDTH, PAYLOAD, VARIATION, at, differences, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Measured};
@@ -7,11 +7,11 @@ use crate::table::Table;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, TFRC};
 
-/// Numbers of stations with fewer than 8 calls, and with more than 6: what a check measures.
+/// Numbers of stations with fewer than 8 calls, and with more than 6, that a check measures.
 const FEW: &[f64] = &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
 const MANY: &[f64] = &[8.0, 9.0, 10.0, 12.0, 14.0, 17.0, 19.0, 21.0, 24.0];
 
-/// Why adaptation is not above TFRC.
+/// Reason why adaptation is not above TFRC.
 const BELOW: &str = "Nothing is lost, so TFRC sends all that G.711 makes, 10 KB/s, and greedy flows what the \
                      cell carries. Adaptation can't be above the former, and gives way to other traffic.";
 

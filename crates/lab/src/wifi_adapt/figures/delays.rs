@@ -1,4 +1,4 @@
-//! How long calls' packets take, and what that means for their quality: figures 4, 4b and 5.
+//! Figures 4, 4b and 5: delays of the calls' packets, and their effect on quality.
 
 use super::{
     CELLS, MAXIMUM, MEAN, PUBLISHED, RATING, Sent, at, differences, draw, fails, maximum, minimum,
@@ -9,23 +9,23 @@ use crate::experiment::Figure;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, G711, GREEDY, ONE_QUEUE, POLLED, STANDARD, TFRC};
 
-/// Why TFRC's packets are sooner there than the paper's.
+/// Reason why TFRC's packets arrive sooner there than in the paper.
 const OWN_QUEUE: &str = "In a queue of their own packets of a call wait for a frame of the other traffic and \
                          a few of other calls, under any control. With other traffic in the same queue \
                          (one-queue) 50 packets of 0.5 ms are before each: 24 ms, and at most 26. That is \
                          the paper's TFRC nearly, as greedy flows with priority 6 are; it doesn't say which \
                          it simulated.";
-/// Why adaptation doesn't help where all share one queue.
+/// Reason why adaptation doesn't help where all share one queue.
 const FULL: &str = "A queue that other traffic fills is as long whatever calls send.";
-/// What polls do to delay.
+/// Effect of polling on delay.
 const INTERVAL: &str = "A service interval of 17 ms, of which a packet waits half on average and at most all: \
                         the least that the standard's scheduler makes of 20 ms between packets.";
-/// What adaptation costs in quality, and the delay that it saves.
+/// Cost of adaptation in quality, and the delay that it saves.
 const CODEC: &str = "The round trip of an idle cell is 0.12 ms, so that a frame of 0.4 ms ahead counts as \
                      congestion: the codec falls to 16 and 24 kbit/s, which cost 50 and 25 points, for less \
                      than 0.1 ms of delay, which nobody hears.";
 
-/// The mean, or maximum, of a way of sending nowhere above a bound.
+/// The claim that the mean or maximum delay of a transport stays below a bound everywhere.
 fn below(
     id: &'static str,
     sent: Sent,

@@ -1,4 +1,4 @@
-//! How alike calls are: figure 7.
+//! Figure 7: fairness between calls.
 
 use super::{CELLS, FAIRNESS, PUBLISHED, Sent, at, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Verdict};
@@ -6,10 +6,10 @@ use crate::experiment::Figure;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, POLLED, STANDARD, TFRC};
 
-/// Why TFRC's flows are alike.
+/// Reason why TFRC's flows are equal.
 const ALIKE: &str =
     "In `one-queue` all meet about the same losses, and in the long run have about the same.";
-/// Why five runs don't decide how fair adaptation is.
+/// Reason why five runs don't decide how fair adaptation is.
 const SPREAD: &str = "It is 0.99 or more with 6 calls or more. With 3 and 4 a call's phase beside other \
                       traffic's decides its round trip for a whole run, and runs differ.";
 

@@ -1,4 +1,4 @@
-//! How much other traffic there is, of which the paper says nothing.
+//! The amount of background traffic, which the paper doesn't give.
 
 use super::{BANDWIDTH, FEW, MEAN, PAPERS, RATING, base, controls, draw_where, point, rows, with};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -9,9 +9,10 @@ use crate::wifi_adapt::claim;
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::CodecRate;
 
-/// Calls: the paper's 4, 7, 12 and 21 stations.
+/// Numbers of calls: the paper's 4, 7, 12 and 21 stations.
 const CALLS: [u16; 4] = [3, 6, FEW, 20];
-/// In kbit/s, what doesn't fill the cell of [`FEW`] stations, which carries 21 to 26 Mbit/s.
+/// Background traffic in kbit/s that doesn't fill the cell of [`FEW`] stations, which carries 21 to
+/// 26 Mbit/s.
 const NOT_FULL: [f64; 2] = [1_000.0, 2_000.0];
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -63,7 +64,7 @@ pub fn figure() -> Figure {
                 unit: "KB/s",
                 measure: Box::new(|t| {
                     let few = rows(t, PAPERS).filter(|r| r.number("calls") == f64::from(FEW));
-                    // None at all is what the sabotage makes of 6 Mbit/s.
+                    // The sabotage removes all background traffic in place of 6 Mbit/s.
                     let full = few.filter(|r| !NOT_FULL.contains(&r.number("background_kbit_s")));
                     let all = full.map(|r| Measured::of(&r, BANDWIDTH));
                     Measured::range(&all.collect::<Vec<_>>())

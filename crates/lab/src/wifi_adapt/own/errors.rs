@@ -1,4 +1,4 @@
-//! Wrong bits, and what is sent against what they lose: the paper's future work.
+//! Bit errors, and redundancy against the losses that they cause: the paper's future work.
 
 use super::{FEW, LOST, OURS, RATING, WRONG, Way, base, controls, draw_where, point, rows, with};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -12,7 +12,7 @@ use trunkline_rate::vegas::{self, CodecRate, FecConfig, FecKind};
 const SENT: [&str; 3] = ["sent_kb_s", "sent_low_kb_s", "sent_high_kb_s"];
 const MISSED: [&str; 3] = ["missed_pct", "missed_low_pct", "missed_high_pct"];
 
-/// In the column `calls_over`: copies of the speech as it was sent.
+/// Value of the column `calls_over`: copies of the speech as it was sent.
 const COPIES: &str = "with-floor+copies";
 /// Copies of the speech at 16 kbit/s, in the same column.
 const LOW: &str = "with-floor+copies-16";
@@ -21,7 +21,7 @@ const PAPERS_COPIES: &str = "paper+copies";
 /// Parity of the packets as they were sent, in the same column.
 const PARITY: &str = "with-floor+parity";
 
-/// Wrong bits of a million.
+/// Bit error rates, in wrong bits per million.
 const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -55,7 +55,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     places.into_iter().map(one).collect()
 }
 
-/// The same with parity where the control blames the channel.
+/// The same setting with parity where the control blames the channel.
 fn with_parity(of: Setting, sabotage: Sabotage) -> Way {
     let scheme = match of.scheme {
         Scheme::Adaptive(config) => {
@@ -97,7 +97,7 @@ pub fn figure() -> Figure {
     }
 }
 
-/// A measure at some error rates, with so many attempts.
+/// A measure at some error rates, with this many attempts.
 fn at(
     table: &Table,
     over: &'static str,
@@ -111,7 +111,7 @@ fn at(
     rows(table, over).filter(is).map(|r| Measured::of(&r, columns)).collect()
 }
 
-/// What is missed with copies beyond this share of what is lost without.
+/// Missed packets with copies, minus this share of those lost without.
 fn beyond(table: &Table, share: f64, errors: fn(f64) -> bool) -> Measured {
     let missed = at(table, COPIES, 1.0, MISSED, errors);
     let lost = at(table, OURS, 1.0, LOST, errors);
@@ -232,7 +232,7 @@ fn quality() -> Vec<Claim> {
     ]
 }
 
-/// What parity adds to what is sent, beyond half of what copies add.
+/// Bytes that parity adds, minus half of those that copies add.
 fn half_of_copies(table: &Table) -> Measured {
     let [parity, copies, without] =
         [PARITY, COPIES, OURS].map(|over| at(table, over, 1.0, SENT, |e| e == 10.0));
@@ -246,7 +246,7 @@ fn half_of_copies(table: &Table) -> Measured {
             )
         })
         .collect();
-    // Half of what copies add is half of both, less what is sent without.
+    // Parity's addition p − w, less half the copies' addition c − w, is p − c/2 − w/2.
     let beyond = all.map(|((p, c), w)| p.minus(&c.times(0.5)).minus(&w.times(0.5)));
     Measured::maximum(beyond).noting(note.join(" "))
 }

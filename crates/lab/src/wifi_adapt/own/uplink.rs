@@ -1,4 +1,4 @@
-//! Calls both ways, where stations contend with each other and with the access point.
+//! Calls in both directions, in which stations contend with each other and with the access point.
 
 use super::{
     BANDWIDTH, MAXIMUM, MEAN, OURS, PAPERS, RATING, base, codecs, draw, most, point, rows, with,
@@ -10,7 +10,7 @@ use crate::wifi_adapt::bed::{Access, Setting};
 use crate::wifi_adapt::claim;
 
 const CALLS: [u16; 12] = [5, 10, 15, 20, 25, 30, 35, 38, 40, 42, 44, 50];
-/// As many calls as the paper's figures have about, whose numbers are held against delay here.
+/// About as many calls as in the paper's figures, which are compared with delays here.
 const PUBLISHED: f64 = 20.0;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
