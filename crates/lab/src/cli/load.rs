@@ -1,4 +1,4 @@
-//! `trunkline-lab load`.
+//! The command `trunkline-lab load`.
 
 use serde_json::json;
 use std::path::PathBuf;
@@ -6,12 +6,12 @@ use trunkline_lab::Error;
 use trunkline_lab::phones::load::{Measured, Plan, SYSTEMS, System, measure};
 use trunkline_lab::phones::{self, missing};
 
-/// The programs that a load of calls takes.
+/// Programs that every load of calls needs.
 const PROGRAMS: [&str; 2] = ["sipp", "sysctl"];
-/// Those of the peer, without which its rows are left out.
+/// Programs of the peer; without them its rows are left out.
 const PEER: [&str; 2] = ["rtpengine", "kamailio"];
 
-/// Have gateways relay many calls at once, beside Kamailio with rtpengine
+/// Have gateways relay many calls at once, and Kamailio with rtpengine for comparison
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 sipp calls sipp, with speech in both directions, through each in turn: routers alone,
@@ -33,25 +33,25 @@ Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or may no
 what it must: it takes root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
 kamailio, that row is skipped.")]
 pub struct Load {
-    /// Calls at once
+    /// Number of simultaneous calls
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]
     calls: u32,
-    /// Calls that begin in a second
+    /// Number of calls that begin per second
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     rate: u32,
-    /// How often each of them has its turn
+    /// Number of turns of each system
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// The daemon's program [default: beside this one, or in PATH]
+    /// Path of the daemon [default: next to this program, or in PATH]
     #[arg(long, value_name = "PATH")]
     trunkline: Option<PathBuf>,
-    /// Print JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs `trunkline-lab load`.
+/// Runs `trunkline-lab load` and returns true, as it judges no claims.
 pub fn run(args: &Load) -> Result<bool, Error> {
     if let Some(what) = missing(&PROGRAMS) {
         return Err(phones::Error::Missing(what).into());
