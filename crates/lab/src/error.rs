@@ -11,7 +11,7 @@ pub enum Error {
     #[error(transparent)]
     Phones(#[from] crate::phones::Error),
     /// There is no figure of this name.
-    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` names them all")]
+    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` lists them all")]
     UnknownFigure {
         /// The name that was requested.
         wanted: String,
@@ -35,7 +35,8 @@ pub enum Error {
         why: String,
     },
     /// A folder has the results of another run.
-    #[error("{}: there is another run ({there}; this one: {here}): take another --out, or remove it", path.display())]
+    #[error("{}: has the results of another run ({there}; this one: {here}): use another --out, or \
+             remove it", path.display())]
     OtherRun {
         /// The path of the manifest.
         path: PathBuf,
@@ -45,7 +46,7 @@ pub enum Error {
         here: String,
     },
     /// A folder has no results of any figure.
-    #[error("{}: no figure has been measured there: `run` does; of shards, `merge` makes figures", .0.display())]
+    #[error("no results in {}: measure figures with `run`, or combine shards with `merge`", .0.display())]
     NothingToReport(PathBuf),
     /// A recording can't be used.
     #[error("{}: {why}", path.display())]
@@ -57,7 +58,7 @@ pub enum Error {
     },
     /// The folder of the recordings is empty.
     #[error(
-        "there are no recordings in {}: give their folder by --speech",
+        "there are no recordings in {}: give their folder with --speech",
         .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" nor in ")
     )]
     NoSpeech(Vec<PathBuf>),
@@ -84,7 +85,10 @@ pub enum Error {
         known: String,
     },
     /// Results of a figure can't be printed as JSON.
-    #[error("{0}: --json is for scenarios: give a .toml file; of a figure, claims.json says it")]
+    #[error(
+        "{0}: --json is for scenarios: give a .toml file; the results of a figure are in \
+             claims.json"
+    )]
     NoJson(String),
     /// A scenario or figure could not be run with daemons.
     #[error("{what}: {why}")]

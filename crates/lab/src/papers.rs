@@ -42,7 +42,8 @@ pub const PAPERS: [Paper; 6] = [
     },
     Paper {
         folder: beyond::PAPER,
-        title: "Beyond the papers: when the network fails, and the simulator beside daemons and kernels",
+        title: "Beyond the papers: behaviour in network failures, and the simulator compared with \
+                daemons and kernels",
     },
 ];
 

@@ -198,7 +198,7 @@ pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
         let none = || {
             let folder = folder.display();
             Error::Shards(format!(
-                "{folder}: there is no shard here: `run --shard i/n --out` makes one"
+                "{folder}: there is no shard here: make one with `run --shard i/n --out`"
             ))
         };
         let shard = Shard::read(folder)?.ok_or_else(none)?;
@@ -216,7 +216,8 @@ pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
         if (Shard { index: first.index, ..shard }) != *first {
             let (a, b) = (of.display(), folder.display());
             return Err(Error::Shards(format!(
-                "{a} and {b} are of different runs: seed, size, figures and number of shards must be the same"
+                "{a} and {b} are of different runs: seed, size, figures and number of shards must \
+                 be equal"
             )));
         }
     }

@@ -30,7 +30,7 @@ const SILENT_FOR: Duration = Duration::from_secs(2);
 /// Interval between two plain lines.
 const EVERY: Duration = Duration::from_secs(15);
 
-#[expect(clippy::disallowed_methods, reason = "progress may tell the time; results may not")]
+#[expect(clippy::disallowed_methods, reason = "progress may read the clock; results may not")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -13,25 +13,26 @@ const PEER: [&str; 2] = ["rtpengine", "kamailio"];
 
 /// Have gateways relay many calls at once, and Kamailio with rtpengine for comparison
 #[derive(clap::Args, Debug)]
-#[command(after_help = "\
-sipp calls sipp, with speech in both directions, through each in turn: routers alone,
+#[command(
+    after_help = "sipp runs calls with speech in both directions through each system in turn: routers alone,
 one `trunkline node` with [sip] that both phones use, Kamailio with rtpengine in user
-space, and two gateways with the overlay between them. When all calls are there, one
-more has 200 packets a second by which the way is timed. Then 50 calls have more and
-more packets, in one direction, until one of a thousand is lost; and 50 others twice as
-many as that for two seconds, with half as many before, and after.
+space, and two gateways with the overlay between them. Once all calls have begun, another
+one sends 200 packets a second, from which the delay is measured. Then 50 calls send
+increasingly many packets, in one direction, until one in a thousand is lost; and 50 others
+send twice that rate for two seconds, with half of it before and after.
 
-`calls a core` is how many of the first calls one processor would be full of, by what all
-processes of a row took together. rtpengine has no trunks, and none relays packets for it:
-its row is beside `two, with trunks` as it is beside the others.
+`calls a core` is the number of the first calls that would fill one processor, from the
+time of all processes in a row together. rtpengine has no trunks, and none relays packets
+for it: its row can be compared with `two, with trunks` as with the others.
 
 Examples:
   sudo trunkline-lab load
   sudo trunkline-lab load --calls 200 --rate 20 --rounds 1 --json
 
-Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or may not do
-what it must: it takes root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
-kamailio, that row is skipped.")]
+Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or lacks a
+permission: this needs root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
+kamailio, that row is skipped."
+)]
 pub struct Load {
     /// Number of simultaneous calls
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]
@@ -103,7 +104,7 @@ fn row(plan: Plan, (system, measured): &(System, Measured)) -> serde_json::Value
 fn table(plan: Plan, rows: &[(System, Measured)]) {
     outln!("{} calls at once, {} a second", plan.calls, plan.rate);
     outln!(
-        "                 calls  failed  kpps    way p50 p99 µs  calls a core  % of a processor"
+        "                 calls  failed  kpps  delay p50 p99 µs  calls a core  % of a processor"
     );
     for (system, m) in rows {
         let way = |n: usize| m.ways.map_or("–".into(), |ways| ways[n].as_micros().to_string());

@@ -37,7 +37,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         };
         let (live, took) = match once()? {
             (_, took) if !took.valid => {
-                errln!("void: {}; once more", took.why_void());
+                errln!("void: {}; trying once more", took.why_void());
                 once()?
             }
             good => good,
@@ -66,7 +66,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
             comparison.show();
         }
         None if !scenario.programs.is_empty() => {
-            outln!("programs run with --testbed alone: the simulator has none");
+            outln!("programs run only with --testbed: the simulator has none");
         }
         None => {}
     }
@@ -132,7 +132,7 @@ fn show(scenario: &Scenario, results: &Results) {
             ["where", "stream", "goodput_mbit_s", "retransmitted", "rtt_mean_ms"]
                 .map(|c| row.text(c));
         let rtt = if rtt.is_empty() { String::new() } else { format!(", round trip {rtt} ms") };
-        outln!("{name}, {place}: {goodput} Mbit/s, {again} segments sent again{rtt}");
+        outln!("{name}, {place}: {goodput} Mbit/s, {again} segments retransmitted{rtt}");
     }
     let named = |name: &str| scenario.links.iter().any(|l| l.named && l.name == name);
     let rows: Vec<_> = results.links.iter().filter(|r| named(r.text("link"))).collect();
@@ -198,7 +198,7 @@ impl<'a> Comparison<'a> {
                 |r: Record<'_>| r.number("missed_high_pct") - r.number("missed_low_pct") > WIDE;
             let word = match scenario::agree(a, b) {
                 false => "DISAGREE",
-                true if is_wide(a) || is_wide(b) => "too little to judge",
+                true if is_wide(a) || is_wide(b) => "too uncertain to judge",
                 true => "agree",
             };
             let [sim, live] = [a, b].map(|r| {
@@ -235,7 +235,7 @@ fn took(effort: &Effort) {
     in_time(&effort.line(), effort.valid);
     if effort.refused > 0 {
         outln!(
-            "{} packets were not taken by the first daemon or kernel, and are lost",
+            "{} packets were not accepted by the first daemon or kernel, and are lost",
             effort.refused
         );
     }

@@ -238,18 +238,18 @@ fn fig3() -> Figure {
                 unit: "%",
                 measure: Box::new(|t| missed(t, SHOWN[1])),
                 expected: Verdict::Fails,
-                why: "Eight packets in 300 ms are 27 a second, and the codec makes 50.",
+                why: "Eight packets in 300 ms are 27 a second, and the codec sends 50.",
                 sabotage: "no-floor",
                 ..claim(
                     "md-does-not",
                     "SP+FR+MD misses at most 1 %",
-                    Bound::at_most(1.0, "the paper's none, and a packet that the path loses"),
+                    Bound::at_most(1.0, "the paper's zero, and a packet that the path loses"),
                 )
             },
             Claim {
                 unit: "%",
                 measure: Box::new(|t| missed(t, SHOWN[2])),
-                why: "4,867 B/s is nearly five times what the codec makes.",
+                why: "4,867 B/s is nearly five times the codec's rate.",
                 sabotage: "no-floor",
                 ..claim(
                     "one-segment-does-not",

@@ -28,7 +28,8 @@ fn fig4() -> Figure {
         title: "Voice quality by loss, at 50 ms",
         section: "IV-C",
         says: "The same at a one-way delay of 50 ms, with 0.01 to 10 % of the packets lost in both \
-               directions. The data also have the form in which only the way there loses.",
+               directions. The data also include the variant in which only the forward direction \
+               loses.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &PAPERS[..5]),
         claims: vec![
             below_tcp(),
@@ -147,7 +148,8 @@ fn loss_weighs_more() -> Claim {
         sabotage: "idle-excluded",
         ..points(
             "loss-weighs-more",
-            "over TFRC, SP and SP+FR at up to 3 % loss, Ie without the codec's share is more than Id",
+            "over TFRC, SP and SP+FR at up to 3 % loss, Ie without the codec's share is larger \
+             than Id",
             Bound::above(0.0, "the paper gives no number"),
         )
     }

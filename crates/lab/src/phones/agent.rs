@@ -96,7 +96,7 @@ impl Phone {
     /// Executes a command such as `dial URI`, `hangup`, `hold` or `resume`, and returns the phone's
     /// answer.
     pub fn tell(&self, command: &str, params: &str) -> Result<String, Error> {
-        let failed = || cannot(format!("tell a phone to {command}"));
+        let failed = || cannot(format!("send {command} to a phone"));
         let mut stream = self.connect().map_err(failed())?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed())?;
         let ask = json!({"command": command, "params": params, "token": "t"}).to_string();
@@ -117,7 +117,7 @@ impl Phone {
                 said = rest;
             }
             if n == 0 {
-                return Err(Error::Program(format!("a phone said nothing to {command}")));
+                return Err(Error::Program(format!("a phone did not answer {command}")));
             }
         }
     }

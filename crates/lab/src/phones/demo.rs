@@ -41,7 +41,7 @@ pub fn play(demo: &Demo<'_>, folder: &Path) -> Result<Vec<Direction>, Error> {
         });
         let mut heard = Vec::new();
         for one in both {
-            let failed = || Error::Program("a call broke off".into());
+            let failed = || Error::Program("a call ended early".into());
             heard.extend(one.join().map_err(|_| failed())??);
         }
         Ok(heard)

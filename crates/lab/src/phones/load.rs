@@ -256,7 +256,7 @@ impl Stage<'_> {
             }
             if Instant::now() > until {
                 let n = ports.len();
-                return Err(Error::Program(format!("of {calls} calls {n} were answered")));
+                return Err(Error::Program(format!("{n} of {calls} calls were answered")));
             }
             sleep(Duration::from_millis(20));
         }
@@ -378,7 +378,7 @@ impl Stage<'_> {
 
 /// Number of calls that sipp counted in the end, and how many of them failed.
 fn statistics(path: &Path) -> Result<(u64, u64), Error> {
-    let text = fs::read_to_string(path).map_err(cannot("read what sipp has counted"))?;
+    let text = fs::read_to_string(path).map_err(cannot("read sipp's statistics"))?;
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
     let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
@@ -387,7 +387,7 @@ fn statistics(path: &Path) -> Result<(u64, u64), Error> {
         last.get(place)?.parse::<u64>().ok()
     };
     let found = of("TotalCallCreated").zip(of("FailedCall(C)"));
-    found.ok_or_else(|| Error::Program("sipp has counted nothing".into()))
+    found.ok_or_else(|| Error::Program("sipp's statistics are empty".into()))
 }
 
 /// Processor time that a process and its children have used, in seconds.

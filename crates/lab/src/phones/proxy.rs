@@ -117,8 +117,9 @@ impl Gateways {
         let control = self.folder.join(format!("{site}.ctl"));
         let mut command = Command::new(&self.trunkline);
         command.args(args).arg("--json").arg("--control").arg(control);
-        serde_json::from_str(&run(&mut command)?)
-            .map_err(|error| Error::Program(format!("`trunkline {args:?}` said no JSON: {error}")))
+        serde_json::from_str(&run(&mut command)?).map_err(|error| {
+            Error::Program(format!("`trunkline {args:?}` printed no JSON: {error}"))
+        })
     }
 
     /// Runs `trunkline ARGS` on the node of site 1 or 2.

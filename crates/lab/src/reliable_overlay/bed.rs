@@ -3,7 +3,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what runs in a testbed's hosts drives sockets and time"
+    reason = "the programs on a testbed's hosts use sockets and time"
 )]
 
 use crate::scenario::testbed::certified::certify;

@@ -70,7 +70,7 @@ fn slope_claim(id: &'static str, compared: Compared, rate: u32, says: &'static s
             Some(
                 "hop by hop the latency remains very low and increases much slower than end to end",
             ),
-            Bound::at_most(1.0 / 3.0, "\"much slower\" is taken for a third"),
+            Bound::at_most(1.0 / 3.0, "\"much slower\" is interpreted as a third"),
             "end-to-end-only",
         )
     }
@@ -81,10 +81,10 @@ fn fig11() -> Figure {
         name: "fig11",
         title: "Mean delay of a 500 kbit/s stream",
         section: "Experimental results, figure 11",
-        says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, of which \
-               the third loses packets both ways: mean one-way delay until they can be read in order, \
-               with a TCP from end to end, with reliable links hop by hop, and with a stream over them, \
-               which repeats and limits from end to end, too.",
+        says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, the \
+               third of which loses packets in both directions: mean one-way delay until they can \
+               be read in order, with a TCP from end to end, with reliable links hop by hop, and \
+               with a stream over them, which also retransmits and limits its rate from end to end.",
         chart: one_panel(|t| delay_chart(t, RATES[0])),
         claims: vec![
             slope_claim(
@@ -124,9 +124,9 @@ fn fig12() -> Figure {
         name: "fig12",
         title: "Mean delay of a 1,000 kbit/s stream",
         section: "Experimental results, figure 12",
-        says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of its \
-               segments over 100 ms can't carry them: points where messages are half a second late for \
-               more than a twentieth of the time are not judged.",
+        says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of \
+               its segments over 100 ms can't carry them: points at which messages are half a \
+               second late for more than a twentieth of the time are not judged.",
         chart: one_panel(|t| delay_chart(t, RATES[1])),
         claims: vec![
             Claim {
@@ -135,15 +135,15 @@ fn fig12() -> Figure {
                 ..keeps_up(
                     "keeps-up",
                     (PLACES[0], HOP_BY_HOP),
-                    "at 1,000 kbit/s reliable links keep up at every loss: at most 5 % of the messages are \
-                     half a second late",
+                    "at 1,000 kbit/s reliable links keep up at every loss rate: at most 5 % of the \
+                     messages are half a second late",
                 )
             },
             keeps_up(
                 "stream-keeps-up",
                 (PLACES[0], STREAM),
-                "at 1,000 kbit/s a stream keeps up at every loss: at most 5 % of the messages are half a \
-                 second late",
+                "at 1,000 kbit/s a stream keeps up at every loss rate: at most 5 % of the messages \
+                 are half a second late",
             ),
             slope_claim(
                 "much-slower-1000-linux-6",
@@ -207,8 +207,8 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Mean jitter of a 500 kbit/s stream",
         section: "Experimental results, figure 13",
-        says: "The streams of figure 11: the estimate of jitter of RFC 3550 (section 6.4.1), averaged \
-               over all messages. The paper doesn't say what its jitter is.",
+        says: "The streams of figure 11: the jitter estimate of RFC 3550 (section 6.4.1), averaged \
+               over all messages. The paper doesn't define its jitter.",
         chart: one_panel(jitter_chart),
         claims: vec![
             jitter_claim(
@@ -271,8 +271,8 @@ fn fig14() -> Figure {
         name: "fig14",
         title: "Delay distribution of a 500 kbit/s stream",
         section: "Experimental results, figure 14",
-        says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't say which): the share \
-               of messages that take longer than 60 to 280 ms.",
+        says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't give it): the \
+               share of messages that take longer than 60 to 280 ms.",
         chart: one_panel(late_chart),
         claims: vec![
             late_claim(
@@ -361,7 +361,7 @@ fn late_chart(table: &Table) -> Chart {
         }
     }
     Chart {
-        title: "500 kbit/s from A to F: later than".to_owned(),
+        title: "500 kbit/s from A to F: messages later than".to_owned(),
         x: Axis::linear("delay (ms)", (60.0, 280.0), 20.0),
         y: Axis::log("messages (%)", (0.01, 100.0)),
         series,
@@ -411,14 +411,14 @@ fn live_claims() -> Vec<Claim> {
         keeps_up(
             "keeps-up",
             (PLACES[1], HOP_BY_HOP),
-            "at 1,000 kbit/s the reliable links of daemons keep up at every loss: at most 5 % of the \
-             messages are half a second late",
+            "at 1,000 kbit/s the reliable links of daemons keep up at every loss rate: at most 5 % \
+             of the messages are half a second late",
         ),
         keeps_up(
             "stream-keeps-up",
             (PLACES[1], STREAM),
-            "at 1,000 kbit/s a stream between daemons keeps up at every loss: at most 5 % of the messages \
-             are half a second late",
+            "at 1,000 kbit/s a stream between daemons keeps up at every loss rate: at most 5 % of \
+             the messages are half a second late",
         ),
         jitter_claim(
             "smaller-jitter-reno",
@@ -441,14 +441,15 @@ fn agreements() -> Vec<Claim> {
         agreement(
             "as-simulated",
             (HOP_BY_HOP, HOP_BY_HOP),
-            "at 500 kbit/s and 1 % loss the mean delay between daemons is that of the simulator, to 5 %",
+            "at 500 kbit/s and 1 % loss the mean delay between daemons equals that of the \
+             simulator within 5 %",
             0.05,
         ),
         agreement(
             "stream-as-simulated",
             (STREAM, STREAM),
-            "at 500 kbit/s and 1 % loss the mean delay of a stream between daemons is that of the \
-             simulator, to 5 %",
+            "at 500 kbit/s and 1 % loss the mean delay of a stream between daemons equals that of \
+             the simulator within 5 %",
             0.05,
         ),
         agreement(
@@ -468,10 +469,10 @@ pub fn beside() -> Figure {
         name: "delays-testbed",
         title: "Delays between daemons, and with the kernel's TCP",
         section: "Experimental results, figures 11 to 14",
-        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network namespaces, \
-               sealed and not, and through routers with the kernel's TCP (reno and cubic, without Nagle's \
-               algorithm), all at the same time over links of their own; from when a message is due until \
-               it can be read in order.",
+        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network \
+               namespaces, sealed and not, and through routers with the kernel's TCP (reno and \
+               cubic, without Nagle's algorithm), all at the same time over separate links; from \
+               when a message is due until it can be read in order.",
         chart: Box::new(live_panels),
         claims: claims.map(|claim| Claim { sabotage: "", ..claim }).collect(),
     }

@@ -298,7 +298,7 @@ fn figure() -> Figure {
     };
     Figure {
         name: "fairness",
-        title: "How reliable links share a bottleneck with TCPs, and streams a chain",
+        title: "Fairness of reliable links with TCPs at a bottleneck, and of streams over a chain",
         section: "Spines congestion control and reliability",
         says: "1, 2 and 4 reliable links, each with as much as it takes, and as many TCPs of Linux 6 \
                (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 packets and \
@@ -315,7 +315,7 @@ fn figure() -> Figure {
                 }),
                 ..Claim::holding(
                     "ratio",
-                    "where it is farthest from the same, a reliable link carries between half and twice \
+                    "where the two differ most, a reliable link carries between half and twice \
                      what a TCP does",
                     None,
                     Bound::within(0.5, 2.0, BEFORE),
@@ -365,10 +365,10 @@ fn panels(table: &Table) -> Panels {
         places.enumerate().map(one).collect()
     };
     Panels {
-        title: "Reliable links beside as many TCPs".to_owned(),
+        title: "Reliable links and as many TCPs".to_owned(),
         x: Axis::linear("of each", (0.0, 5.0), 1.0),
         panels: vec![
-            Panel::new(Axis::log("a link's share of a TCP's", (0.2, 5.0)), series(RATIO)),
+            Panel::new(Axis::log("a link's goodput / a TCP's", (0.2, 5.0)), series(RATIO)),
             Panel::new(Axis::linear("Jain's index", (0.5, 1.0), 0.1), series(JAIN)),
         ],
         guides: Vec::new(),

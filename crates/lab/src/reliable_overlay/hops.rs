@@ -90,20 +90,20 @@ fn share(table: &Table, hops: u32) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: "hops",
-        title: "Into how many links a path has to be cut",
+        title: "Number of links into which a path has to be divided",
         section: "Conclusion",
-        says: "A path of 50 ms cut into one to eight equal links, of which the middle one loses 1 or \
-               2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's conclusion speaks \
-               of simulations whose figures are in its first half.",
+        says: "A path of 50 ms divided into one to eight equal links, the middle one of which \
+               loses 1 or 2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's \
+               conclusion refers to simulations whose figures are in its first half.",
         chart: one_panel(chart),
         claims: vec![Claim {
-            unit: "% of what eight hops save",
+            unit: "% of the saving of eight hops",
             decimals: 0,
             measure: Box::new(|t| Measured::minimum([2, 3, 4].map(|hops| share(t, hops)))),
             ..Claim::holding(
                 "a-few-are-enough",
-                "two to four equal hops bring at least 80 % of what eight save of the delay that 2 % \
-                 loss adds",
+                "two to four equal hops bring at least 80 % of the saving of eight in the delay \
+                 that 2 % loss adds",
                 Some(
                     "a small number of approximately equal hops, two to four, captures most of the \
                      benefit",
@@ -123,7 +123,7 @@ fn chart(table: &Table) -> Chart {
         })
     });
     Chart {
-        title: "500 kbit/s over 50 ms, cut into hops".to_owned(),
+        title: "500 kbit/s over 50 ms, divided into hops".to_owned(),
         x: Axis::linear("hops", (1.0, 8.0), 1.0),
         y: Axis::linear("mean delay (ms)", (50.0, 64.0), 2.0),
         series: series.collect(),

@@ -36,7 +36,7 @@ pub fn experiments() -> Vec<Experiment> {
 }
 
 /// Reason for bounds that the paper doesn't give.
-const BEFORE: &str = "set before anything was measured";
+const BEFORE: &str = "set before the first measurement";
 
 /// The mean of values and both ends of its 95 % interval.
 fn mean_cells(values: &[f64]) -> [Cell; 3] {

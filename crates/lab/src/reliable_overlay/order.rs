@@ -99,24 +99,24 @@ fn over(table: &Table) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: "order",
-        title: "What relays gain that don't wait for order",
+        title: "Benefit of relays that don't wait for order",
         section: "Related work",
-        says: "Messages of 1,000 bytes at 1,000 kbit/s over five links of which each loses packets, \
-               both ways: by how much loss adds to the mean delay until messages can be read in order, if \
-               relays pass them on as they come, and if they put them in order first. The paper claims \
-               lower latency for the first.",
+        says: "Messages of 1,000 bytes at 1,000 kbit/s over five links, each of which loses \
+               packets in both directions: the delay that loss adds on average until messages can \
+               be read in order, if relays forward them as they arrive, and if they put them in \
+               order first. The paper claims lower latency for the former.",
         chart: one_panel(chart),
         claims: vec![Claim {
             unit: "of what in-order relays add",
             measure: Box::new(over),
             at: &[2.0],
             expected: Verdict::Undecided,
-            why: "A tenth, about: a message most often waits for one that was lost on the same link, and it \
-                  waits for that wherever order is made.",
+            why: "By about a tenth: a message most often waits for one that was lost on the same \
+                  link, and it waits for that wherever messages are put in order.",
             ..Claim::holding(
                 "out-of-order",
-                "with 2 % loss on each link, relays that pass messages on as they come add at most nine \
-                 tenths of the delay of those that put them in order",
+                "with 2 % loss on each link, relays that forward messages as they arrive add at \
+                 most nine tenths of the delay of those that put them in order",
                 Some(
                     "out-of-order forwarding makes traffic less bursty, and latency and jitter lower",
                 ),
@@ -132,7 +132,7 @@ fn chart(table: &Table) -> Chart {
         line(table, (relays, Style::nth(n)), "loss_pct", ADDED, move |r| r.is("relays", relays))
     });
     Chart {
-        title: "Five links that lose".to_owned(),
+        title: "Five links with loss".to_owned(),
         x: Axis::linear("lost on each link (%)", (0.0, 5.0), 1.0),
         y: Axis::linear("delay that loss adds (ms)", (0.0, 40.0), 10.0),
         series: series.collect(),

@@ -329,7 +329,7 @@ fn beside(table: &Table, tcp: &'static str) -> Measured {
 fn fig9() -> Figure {
     Figure {
         name: "fig9",
-        title: "What a reliable link carries against loss",
+        title: "Goodput of a reliable link, by loss",
         section: "Spines congestion control and reliability, figure 9",
         says: "One link of 10 ms and 10 Mbit/s that loses packets both ways: what a reliable link \
                carries in messages of 1,000 bytes, beside a TCP alone on the same link. Of the figure \
@@ -339,9 +339,9 @@ fn fig9() -> Figure {
             unit: "of the TCP's",
             measure: Box::new(|t| beside(t, TCPS[1])),
             expected: Verdict::Undecided,
-            why: "Both have the same window in packets, but these are smaller: a message of 1,000 bytes \
-                  in 1,072, where the TCP has 1,448 in 1,500. The window grows by 1,280 bytes in a round \
-                  trip, the largest packet that a link carries by default.",
+            why: "Both have the same window in packets, but the link's are smaller: a message of \
+                  1,000 bytes in 1,072, where the TCP has 1,448 in 1,500. The window grows by \
+                  1,280 bytes per round trip, the largest packet that a link carries by default.",
             ..Claim::holding(
                 "as-a-tcp",
                 "a reliable link carries between three quarters and four thirds of what the TCP of \
@@ -377,13 +377,14 @@ fn most(
 fn overheads() -> Figure {
     Figure {
         name: "overheads",
-        title: "What a reliable link and a stream cost without loss",
+        title: "Overhead of a reliable link and a stream without loss",
         section: "Spines congestion control and reliability",
-        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable link, \
-               with best effort at the link's rate, and with a stream from end to end through both levels \
-               of reliability and congestion control, in packets of 1,000 bytes of it (`stream`) and of as \
-               many as a link carries by default (`stream-mtu`): bytes of messages that come. Ethernet's 14 \
-               bytes count, as they did on the paper's links, and IPv4's headers.",
+        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable \
+               link, with best effort at the link's rate, and with a stream from end to end \
+               through both levels of reliability and congestion control, in packets of 1,000 \
+               bytes of it (`stream`) and of as many as a link carries by default (`stream-mtu`): \
+               bytes of messages that arrive. Ethernet's 14 bytes count, as they did on the \
+               paper's links, and IPv4's headers.",
         chart: one_panel(overhead_chart),
         claims: vec![
             most(
@@ -420,16 +421,17 @@ fn overheads() -> Figure {
                 5.7,
                 (
                     Verdict::Fails,
-                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 5.0 %, and from 10 Mbit/s on at most 3.4 %. \
-                     Packets there are farther apart than the 5 ms for which a link's acknowledgement of \
-                     the other end's waits, so that these go by themselves and not with data.",
+                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 5.0 %, and from 10 Mbit/s on at most \
+                     3.4 %. There, packets are farther apart than the 5 ms for which a link's \
+                     acknowledgement waits for the other end's, so that acknowledgements are sent \
+                     separately, not with data.",
                 ),
             ),
             most(
                 (
                     "both-levels-mtu",
-                    "a stream from end to end in packets as large as a link carries by default carries \
-                     at most 5.7 % less than a TCP alone on the link",
+                    "a stream from end to end in packets as large as a link carries by default \
+                     carries at most 5.7 % less than a TCP alone on the link",
                     BOTH_LEVELS,
                 ),
                 STREAM_MTU,

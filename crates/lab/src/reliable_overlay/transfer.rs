@@ -3,14 +3,14 @@
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "what runs in a testbed's hosts drives sockets and files"
+    reason = "the programs on a testbed's hosts use sockets and files"
 )]
 mod carry;
 mod figure;
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "real daemons need real time, and files of their own"
+    reason = "real daemons need real time, and separate files"
 )]
 mod testbed;
 

@@ -91,7 +91,7 @@ fn figure(scenario: &Scenario, title: String, classes: &[(&str, &[Bin])]) -> Pan
         panels: vec![
             rates,
             panel("dropped (packets/s)", &lost),
-            panel("under way (packets)", &under_way),
+            panel("in flight (packets)", &under_way),
         ],
         guides: scenario.faults.iter().flat_map(|fault| guides(scenario, fault)).collect(),
     }

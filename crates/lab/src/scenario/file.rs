@@ -118,7 +118,7 @@ struct LinkSection {
 /// Deserializes exactly two names.
 fn two<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error> {
     let names: [String; 2] = Vec::deserialize(from)?.try_into().map_err(|names: Vec<String>| {
-        serde::de::Error::custom(format!("a link is between two, and not {}", names.len()))
+        serde::de::Error::custom(format!("a link is between two, not {}", names.len()))
     })?;
     Ok(names.into())
 }
@@ -167,7 +167,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         return at_length("length is out of range (1 s to 2 h)");
     }
     if file.pesq && length.as_secs() < 12 {
-        return at_length("PESQ takes segments of 12 s: make the calls at least as long");
+        return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
     for (what, n, most) in [
         ("hosts", file.host.len(), MOST),
@@ -178,7 +178,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         ("faults", file.fault.len(), MOST_STREAMS),
     ] {
         if n > most {
-            return Err(text.mistake(None, format!("there are {n} {what}: have up to {most}")));
+            return Err(text.mistake(
+                None,
+                format!(
+                    "there are {n} {what}, but at most {most} are \
+                                                   allowed"
+                ),
+            ));
         }
     }
     let mut reader = Reader {
@@ -198,7 +204,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let total: u32 = calls.iter().map(|c| c.count).sum();
     if total > 1_000 || (total == 0 && file.stream.is_empty()) {
         let last = file.call.last().map(Spanned::span);
-        return Err(text.mistake(last, format!("there are {total} calls: have 1 to 1000")));
+        return Err(
+            text.mistake(last, format!("there are {total} calls, but 1 to 1000 are allowed"))
+        );
     }
     let (mut streams, mut transfers) = (Vec::new(), Vec::new());
     for section in &file.stream {
@@ -291,18 +299,19 @@ impl Reader<'_> {
                 !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             };
             if let Some((key, _)) = sysctl.iter().find(|(_, v)| v.contains(char::is_control)) {
-                let what = format!("the value of sysctl \"{key}\" has a control character in it");
+                let what = format!("the value of sysctl \"{key}\" contains a control character");
                 return Err(self.mistake(section.span(), what));
             }
             let is_key = |key: &&String| key.starts_with("net.") && key.split('.').all(is_word);
             if let Some(key) = sysctl.keys().find(|key| !is_key(key)) {
                 let what = format!(
-                    "sysctl \"{key}\" is no setting of a network: write one that begins with \"net.\""
+                    "sysctl \"{key}\" is not a network setting: use one that begins with \"net.\""
                 );
                 return Err(self.mistake(section.span(), what));
             }
             if routing.is_some() && file.routing.is_none() {
-                let what = "nodes route alike: write a [routing] for all, which may be empty";
+                let what = "all nodes must use the same kind of routing: write a [routing] for \
+                            all, which may be empty";
                 return Err(self.mistake(section.span(), what));
             }
             let own = NodeSections { realtime, best_effort, hello, routing };
@@ -396,8 +405,8 @@ impl Reader<'_> {
             None => {
                 let ends = [s.overlay, s.there.overlay, s.back.overlay];
                 if s.path.is_some() || s.recovery.is_some() || ends != [LinkEnd::default(); 3] {
-                    let what = "path, recovery and overlay are about a link of the overlay, which \
-                                this is not: it is plain, or ends at a router";
+                    let what = "path, recovery and overlay are only for links of the overlay, and \
+                                this link is plain or ends at a router";
                     return Err(self.mistake(span, what));
                 }
                 None
@@ -406,7 +415,7 @@ impl Reader<'_> {
         let named = s.name.is_some();
         let link = Link { name, named, ends, wire, overlay, routed: None };
         if self.links.iter().any(|l| same(l, &link)) {
-            let what = "these two hosts have a link already: one is enough, or give each a `path`";
+            let what = "these two hosts have a link already: remove one, or give each a `path`";
             return Err(self.mistake(span, what));
         }
         self.links.push(link);
@@ -427,7 +436,7 @@ impl Reader<'_> {
         let good = name.chars().all(known) && !name.starts_with('.') && !name.is_empty();
         if !good || name.len() > 64 {
             let what = format!(
-                "a link's name is of up to 64 letters, digits, \"-\", \"_\" and \".\", not {name:?}"
+                "a link's name has up to 64 letters, digits, \"-\", \"_\" and \".\", not {name:?}"
             );
             return Err(self.mistake(span.clone(), what));
         }

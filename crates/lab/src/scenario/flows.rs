@@ -171,7 +171,7 @@ impl Reader<'_> {
         }
         let name = name.map_or_else(|| format!("{from}-{to}"), str::to_owned);
         if name.contains([',', '"']) {
-            let what = "a name has a comma or a quote: leave it out, or give another name";
+            let what = "the name contains a comma or a quote: leave it out, or give another name";
             return Err(self.mistake(span.clone(), what));
         }
         Ok(name)
@@ -214,8 +214,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let what = format!(
-            "no way leads from \"{from}\" to \"{to}\" outside of the overlay: add links to routers, \
-             or one with plain = true"
+            "no path leads from \"{from}\" to \"{to}\" outside of the overlay: add links to \
+             routers, or one with plain = true"
         );
         Err(self.mistake(span.clone(), what))
     }
@@ -237,7 +237,7 @@ impl Reader<'_> {
         let paced = s.protocol.is_some() || s.packet.is_some() || s.rate.is_some();
         if paced || s.interval.is_some() || s.dscp != 0 || s.ecn {
             return wrong(
-                "TCP itself says how much it sends, and how: leave protocol, packet, rate, \
+                "TCP itself decides how much it sends, and how: leave protocol, packet, rate, \
                  interval, dscp and ecn out, or kind = \"tcp\"",
             );
         }
@@ -260,7 +260,7 @@ impl Reader<'_> {
         }
         let length = self.length;
         let what = format!(
-            "a stream starts before it stops, and stops within the {length:?} of the calls"
+            "a stream must start before it stops, and stop within the {length:?} of the calls"
         );
         Err(self.mistake(span.clone(), what))
     }
@@ -271,10 +271,10 @@ impl Reader<'_> {
         let host = self.text.find(span.clone(), "host", &s.host, hosts())?;
         let start = s.start.map_or(Duration::ZERO, |s| s.0);
         if s.command.first().is_none_or(String::is_empty) {
-            return Err(self.mistake(span, "a program has a command of one word or more"));
+            return Err(self.mistake(span, "a program needs a command of one word or more"));
         }
         if start >= self.length {
-            return Err(self.mistake(span, "a program starts before the end of the calls"));
+            return Err(self.mistake(span, "a program must start before the end of the calls"));
         }
         if s.command.iter().any(|word| word.contains('\0') || word.len() > MAX_WORD) {
             let what = format!("a word of a command has up to {MAX_WORD} bytes, and no NUL in it");
@@ -323,7 +323,7 @@ impl Reader<'_> {
         }
         if s.congestion.is_some() || s.profile.is_some() {
             return Err(wrong(
-                "congestion and profile are of kind = \"tcp\": leave them out".into(),
+                "congestion and profile are only for kind = \"tcp\": leave them out".into(),
             ));
         }
         let (start, stop) = self.times(s, &span)?;

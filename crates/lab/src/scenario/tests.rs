@@ -253,10 +253,10 @@ fn a_stream_sends_what_it_says() {
     for (more, says) in [
         ("", "a rate or an interval"),
         ("rate = \"1 Mbit/s\"\ninterval = \"1ms\"", "and not both"),
-        ("rate = \"0 bit/s\"", "a rate, as"),
-        ("rate = \"-1 Mbit/s\"", "a rate, as"),
+        ("rate = \"0 bit/s\"", "a rate, such as"),
+        ("rate = \"-1 Mbit/s\"", "a rate, such as"),
         ("rate = \"99999 Gbit/s\"", "at most once in 1 µs"),
-        ("rate = nan", "a rate, as"),
+        ("rate = nan", "a rate, such as"),
         ("interval = \"0ms\"", "at most once in 1 µs"),
         ("interval = \"1e9 s\"", "a length of time"),
         ("interval = \"1ms\"\npacket = \"67 B\"", "68 to 1500 B"),
@@ -300,8 +300,8 @@ fn tcp_says_how_much_by_itself() {
     let t = transfer("profile = \"ns2-reno\"\ncongestion = \"bbr\"\nstop = \"3 s\"").unwrap();
     assert_eq!((t.profile.name, t.congestion, t.until.as_secs()), ("ns2-reno", "bbr", 3));
     for (more, says) in [
-        ("rate = \"1 Mbit/s\"", "TCP itself says how much"),
-        ("dscp = 46", "TCP itself says how much"),
+        ("rate = \"1 Mbit/s\"", "TCP itself decides how much"),
+        ("dscp = 46", "TCP itself decides how much"),
         ("profile = \"linux\"", "did you mean `linux-6`?"),
         ("congestion = \"cubik\"", "did you mean `cubic`?"),
         ("stop = \"99 s\"", "within the 20s"),
@@ -317,7 +317,7 @@ fn tcp_says_how_much_by_itself() {
     for (text, says) in [
         ("host = \"lyon\"\ncommand = []", "one word or more"),
         ("host = \"lyons\"\ncommand = [\"ls\"]", "did you mean `lyon`?"),
-        ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "starts before the end"),
+        ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "start before the end"),
         ("host = \"lyon\"\ncommand = [\"a\\u0000b\"]", "no NUL"),
         (
             "host = \"lyon\"\ncommand = [\"ls\", \"to:{pariss}\"]",
@@ -357,7 +357,7 @@ fn links_that_lead_nowhere_or_are_two_are_refused() {
         ),
         (
             "[[link]]\nbetween = [\"lyon\", \"near\"]\ndelay = \"1ms\"\noverlay = { mtu = 1400 }",
-            "about a link of the overlay",
+            "only for links of the overlay",
         ),
         (
             "[[link]]\nbetween = [\"lyon\", \"paris\"]\npath = \"b\"\noverlay = { mtu = 100 }",
@@ -395,7 +395,7 @@ fn links_that_lead_nowhere_or_are_two_are_refused() {
     let nowhere = with(GOOD, "[[link]]\nbetween = [\"paris\", \"lyon\"]").unwrap_err();
     assert!(nowhere.contains("no routers lead from \"paris\" to \"lyon\""), "{nowhere}");
     let routers: String = (0..1_001).map(|n| format!("[[router]]\nname = \"r{n}\"\n")).collect();
-    assert!(with(GOOD, &routers).unwrap_err().contains("1001 routers: have up to 1000"));
+    assert!(with(GOOD, &routers).unwrap_err().contains("1001 routers, but at most 1000"));
 }
 
 #[test]
@@ -421,11 +421,14 @@ fn faults_name_what_there_is() {
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nlasts = \"0ms\"", "lasts is 0"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"restart\"\nlasts = \"1ms\"", "for good"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nway = \"there\"", "way is of"),
-        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"", "becomes says"),
-        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = {}", "says nothing"),
+        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"", "becomes describes"),
+        (
+            "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = {}",
+            "becomes is empty",
+        ),
         (
             "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"cut\"\nbecomes = { loss = 0.5 }",
-            "becomes says",
+            "becomes describes",
         ),
         (
             "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = { loss = 0.9, burst = 0.1 }",
@@ -467,14 +470,15 @@ fn what_a_host_cannot_run_is_said_of_it_by_name() {
     assert!(path.starts_with("x.toml:3:1: host \"a\": the path \"ppp"), "{path}");
     let three = link("").replace("\"b\"]", "\"b\", \"a\"]");
     let three = two("", &three).unwrap_err();
-    assert!(three.contains(":9:11: a link is between two, and not 3"), "{three}");
+    assert!(three.contains(":9:11: a link is between two, not 3"), "{three}");
     let hello = two("[hello]\ninterval = \"1ms\"", &link("")).unwrap_err();
     assert!(hello.starts_with("x.toml:2:1: out of range ([hello] interval"), "{hello}");
 }
 
 #[test]
 fn a_file_that_is_none_or_has_no_end_is_not_read() {
-    for (path, says) in [("/dev/zero", "is no file of at most 1048576 bytes"), ("/", "is no file")]
+    for (path, says) in
+        [("/dev/zero", "is not a file of at most 1048576 bytes"), ("/", "is not a file")]
     {
         let error = super::load(Path::new(path)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");

@@ -118,23 +118,23 @@ macro_rules! quantity {
 
 quantity!(
     /// A length of time, such as `"10ms"` or `"1.5 s"`.
-    Span(Duration) => Duration, span, "a length of time up to a day, as \"10ms\" or \"1.5 s\"", false
+    Span(Duration) => Duration, span, "a length of time up to a day, such as \"10ms\" or \"1.5 s\"", false
 );
 quantity!(
     /// A share, such as `"5%"` or `0.05`.
-    Share(f64) => f64, share, "a share from 0 to 1, as \"5%\" or 0.05", true
+    Share(f64) => f64, share, "a share from 0 to 1, such as \"5%\" or 0.05", true
 );
 quantity!(
     /// A rate, such as `"10 Mbit/s"`.
-    Rate(Bitrate) => Option<Bitrate>, |text| text.parse().ok(), "a rate, as \"10 Mbit/s\"", false
+    Rate(Bitrate) => Option<Bitrate>, |text| text.parse().ok(), "a rate, such as \"10 Mbit/s\"", false
 );
 quantity!(
     /// Room in a queue, such as `"100 packets"` or `"64 kB"`.
-    Room(Queue) => Queue, queue, "room for packets or bytes, as \"100 packets\" or \"64 kB\"", false
+    Room(Queue) => Queue, queue, "room for packets or bytes, such as \"100 packets\" or \"64 kB\"", false
 );
 quantity!(
     /// A number of bytes, such as `"1500 B"`, `"64 kB"` or `"4 MiB"`.
-    Size(usize) => usize, size, "a number of bytes, as \"1500 B\" or \"64 kB\"", false
+    Size(usize) => usize, size, "a number of bytes, such as \"1500 B\" or \"64 kB\"", false
 );
 
 #[cfg(test)]

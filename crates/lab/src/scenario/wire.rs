@@ -101,7 +101,7 @@ impl Way {
     /// if none of their keys is given.
     pub fn changed(&self, old: &LinkModel, traces: &Traces<'_>) -> Result<LinkModel, String> {
         if self.is_empty() {
-            return Err("becomes says nothing: say what changes".into());
+            return Err("becomes is empty: give the keys that change".into());
         }
         let (delay, rate) = (Some(Span(old.delay)), old.rate.map(Rate));
         let full = Way { delay: self.delay.or(delay), rate: self.rate.or(rate), ..self.clone() };
@@ -119,8 +119,8 @@ impl Way {
     /// The model that these keys describe.
     pub fn model(&self, traces: &Traces<'_>) -> Result<LinkModel, String> {
         let delay = self.delay.ok_or(
-            "delay is missing: say how long a packet is on the wire (a link of two hosts that \
-             says nothing of a wire goes over routers)",
+            "delay is missing: give the time that a packet takes on the wire (a link of two hosts \
+             without any key of a wire goes over routers)",
         )?;
         let model = LinkModel {
             delay: delay.0,
@@ -136,7 +136,9 @@ impl Way {
     fn loss(&self, traces: &Traces<'_>) -> Result<Loss, String> {
         if let Some(trace) = &self.trace {
             if self.says_loss() {
-                return Err("trace and loss both say what is lost: take one of them away".into());
+                return Err("trace and loss both determine which packets are lost: leave one of \
+                            them out"
+                    .into());
             }
             return traces.get(trace).map(Loss::Trace);
         }
@@ -145,7 +147,7 @@ impl Way {
             (0.0, ..) => Ok(Loss::None),
             (_, None, None) => Ok(Loss::Bernoulli { p }),
             (_, None, Some(_)) => {
-                Err("spacing says at what distance of packets `burst` holds: give it, too".into())
+                Err("spacing is the packet interval for which `burst` holds: give it, too".into())
             }
             (_, Some(b), None) => Ok(Loss::Burst { p, b: b.0, chain: Chain::PerPacket }),
             (_, Some(b), Some(d)) => {
@@ -158,7 +160,7 @@ impl Way {
         let queue = self.queue.map_or_else(Queue::default, |q| q.0);
         let Some(red) = self.red else { return Ok(queue) };
         if self.rate.is_none() {
-            return Err("red is about a queue, and without a rate there is none: give one".into());
+            return Err("red is for a queue, and without a rate there is none: give a rate".into());
         }
         let default = Red::default();
         let Some((limit, unit)) = counted(queue) else { return Ok(queue) };
@@ -213,7 +215,10 @@ impl Traces<'_> {
         let trace = read_trace(&path)?;
         let all: usize = trace.len() + read.values().map(|trace| trace.len()).sum::<usize>();
         if all > MAX_TRACES {
-            return Err(format!("the traces have {all} packets together: have up to {MAX_TRACES}"));
+            return Err(format!(
+                "the traces have {all} packets in total, but at most {MAX_TRACES} \
+                                are allowed"
+            ));
         }
         read.insert(path, trace.clone());
         Ok(trace)
@@ -232,7 +237,7 @@ fn read_trace(path: &Path) -> Result<Arc<[bool]>, String> {
 pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let about = std::fs::metadata(path).map_err(|why| why.to_string())?;
     if !about.is_file() || about.len() > limit {
-        return Err(format!("is no file of at most {limit} bytes"));
+        return Err(format!("is not a file of at most {limit} bytes"));
     }
     std::fs::read(path).map_err(|why| why.to_string())
 }

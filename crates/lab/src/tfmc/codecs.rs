@@ -60,20 +60,20 @@ fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
 fn table1() -> Figure {
     Figure {
         name: "table1",
-        title: "What the codecs send with headers",
+        title: "The codecs' rates with headers",
         section: "2",
-        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 ms \
-               with G.723.1 and every 20 ms with the others. Pale: the codec's bit rate and that of \
-               the headers, which is what the paper has.",
+        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 \
+               ms with G.723.1 and every 20 ms with the others. Pale: the sum of the codec's bit \
+               rate and that of the headers, as in the paper.",
         chart: one_panel(chart),
         claims: vec![
             Claim {
                 says: "40 bytes of headers and whole bytes of speech give the rates of Table 1",
                 measure: Box::new(|t| farthest(t, "ip_kbit_s")),
                 expected: Verdict::Fails,
-                why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are 6.4, so \
-                      that the rates are 16.0 and 17.07. The paper adds 10.67 of headers to the bit \
-                      rates 5.3 and 6.3.",
+                why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are \
+                      6.4, so that the rates are 16.0 and 17.07. The paper adds 10.67 of headers \
+                      to the bit rates 5.3 and 6.3.",
                 ..claim("whole-bytes")
             },
             Claim {
@@ -90,7 +90,7 @@ fn claim(id: &'static str) -> Claim {
         id,
         says: "",
         published: Some("15.96 and 16.96 kbit/s with G.723.1, 24 with G.729A, 29.2 with GSM"),
-        bound: Bound::at_most(0.01, "a digit, as the table's are cut, not rounded"),
+        bound: Bound::at_most(0.01, "one digit, as the table's are truncated, not rounded"),
         unit: "kbit/s",
         decimals: 3,
         measure: Box::new(|_| Measured::census(f64::NAN)),

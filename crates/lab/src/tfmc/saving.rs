@@ -127,20 +127,20 @@ fn fig4() -> Figure {
         name: "fig4",
         title: "Bytes that multiplexing saves",
         section: "5.2",
-        says: "Bytes on the wire that m packets of different calls save when they share a datagram, \
-               over those of a datagram for each, by equation (8) and counted in the simulator, up to \
-               what 1,500 bytes hold. The paper has 20 bytes of speech in a packet. Pale: what a \
-               trunk of the overlay's own nodes saves over such a datagram for each, of m calls both \
-               ways whose packets are due at the same instant. Its bytes are all that the wire \
-               carries, with envelopes and their seals, hellos, and what ends of trunks say to each \
-               other.",
+        says: "Bytes on the wire that m packets of different calls save when they share a \
+               datagram, relative to those of a datagram for each, by equation (8) and counted in \
+               the simulator, up to the capacity of 1,500 bytes. The paper has 20 bytes of speech \
+               in a packet. Pale: the saving of a trunk between overlay nodes compared with such a \
+               datagram for each, with m calls in both directions whose packets are due at the \
+               same instant. Its bytes are all that the wire carries, including envelopes and \
+               their seals, hellos, and control messages between the ends of trunks.",
         chart: one_panel(chart),
         claims: vec![
             Claim {
                 id: "ten",
                 says: "ten packets of 20 bytes in a datagram save 42 % of the bytes",
                 published: Some("42 % with 10 packets of 20 bytes"),
-                bound: Bound::within(41.5, 42.5, "what rounds to 42 %"),
+                bound: Bound::within(41.5, 42.5, "the values that round to 42 %"),
                 unit: "%",
                 measure: Box::new(|t| {
                     let row = t
@@ -154,8 +154,8 @@ fn fig4() -> Figure {
             },
             Claim {
                 id: "as-counted",
-                says: "equation (8) gives what is counted, whatever the payload and however many \
-                       packets share a datagram",
+                says: "equation (8) gives the counted bytes, for every payload and number of \
+                       packets in a datagram",
                 published: None,
                 bound: Bound::at_most(0.001, "both are exact"),
                 unit: "points",
@@ -175,10 +175,10 @@ fn fig4() -> Figure {
 fn live_claim() -> Claim {
     Claim {
         id: "live",
-        says: "a trunk of the overlay's nodes, sealed, saves at least half as much with ten packets \
-               of 20 bytes, over plain datagrams for each",
+        says: "a sealed trunk between overlay nodes saves at least half as much with ten packets \
+               of 20 bytes, compared with plain datagrams for each",
         published: None,
-        bound: Bound::at_least(21.0, "half of the paper's 42 %; set before anything was measured"),
+        bound: Bound::at_least(21.0, "half of the paper's 42 %; set before the first measurement"),
         unit: "%",
         measure: Box::new(|t| {
             let ten =

@@ -161,7 +161,7 @@ pub fn chart(title: &str, table: &Table, curves: &[Curve]) -> Chart {
     let losses = || table.iter().map(|r| r.number("loss_pct"));
     let x = Axis::fitting("link loss rate, each direction (%)", 0.0, losses());
     let at_end = curves.iter().map(|(_, _, of)| 100.0 * of(x.range.1 / 100.0));
-    let y = Axis::fitting("packets lost in spite of recovery (%)", 0.0, highs.chain(at_end));
+    let y = Axis::fitting("packets lost despite recovery (%)", 0.0, highs.chain(at_end));
     let mut series: Vec<Series> = Vec::new();
     for (name, style, of) in curves {
         let place = |k| x.range.1 * f64::from(k) / 100.0;
@@ -195,8 +195,8 @@ fn fig4() -> Figure {
         title: "Loss after real-time recovery, one link",
         section: "IV-A",
         says: "Ten streams, two million packets of 160 bytes a point, over one 10 ms link that \
-               loses in both directions. The loss left by the protocol follows a quadratic curve \
-               that matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
+               loses in both directions. The loss after recovery follows a quadratic curve that \
+               matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
         chart: one_panel(|table| {
             chart(
                 "Loss after real-time recovery, one 10 ms link",
@@ -208,16 +208,16 @@ fn fig4() -> Figure {
             )
         }),
         claims: vec![
-            exact("what is left is 2p² − p³, from 2 to 10 % loss", exact_residual),
+            exact("the residual loss is 2p² − p³, from 2 to 10 % loss", exact_residual),
             approximate(
-                "at 10 % loss what is left is 2p² − 3p³, which is 1.70 %",
-                "the loss that is left matches 2p² − 3p³",
+                "at 10 % loss the residual loss is 2p² − 3p³, which is 1.70 %",
+                "the residual loss matches 2p² − 3p³",
                 paper_residual,
             ),
             at_five(
                 "5 % loss becomes about 0.5 %",
                 "5 % loss becomes about 0.5 %",
-                Bound::within(0.45, 0.55, "0.5 as rounded to one digit"),
+                Bound::within(0.45, 0.55, "the values that round to 0.5"),
             ),
             independent(),
             overhead(),
@@ -247,17 +247,18 @@ fn fig5() -> Figure {
             )
         }),
         claims: vec![
-            exact("what is left is that of 2p² − p³ on each link, from 2 to 10 % loss", |p| {
-                twice(exact_residual(p))
-            }),
+            exact(
+                "the residual loss is that of 2p² − p³ on each link, from 2 to 10 % loss",
+                |p| twice(exact_residual(p)),
+            ),
             approximate(
-                "at 10 % loss what is left is that of 2p² − 3p³ on each link, which is 3.37 %",
-                "the loss that is left matches 2p² − 3p³ on each link",
+                "at 10 % loss the residual loss is that of 2p² − 3p³ on each link, which is 3.37 %",
+                "the residual loss matches 2p² − 3p³ on each link",
                 |p| twice(paper_residual(p)),
             ),
             at_five(
                 "5 % loss on each link becomes about 1 %",
-                "of packets over two links with 5 % loss all but 1 % are recovered",
+                "over two links with 5 % loss all but 1 % of the packets are recovered",
                 Bound::within(0.95, 1.05, "1 %, to a twentieth of it"),
             ),
             independent(),
@@ -294,14 +295,14 @@ fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
         bound: Bound::within(
             -3.0,
             3.0,
-            "half of what tells it from the paper's, mean of 2 to 10 %",
+            "half of the difference from the paper's, mean of 2 to 10 %",
         ),
         unit: "% off",
         measure: Box::new(move |table| {
             let losses = LOSSES.into_iter().filter(|l| *l >= RATIOS_FROM);
             Measured::mean(&losses.map(|loss| off(table, curve, loss)).collect::<Vec<_>>())
         }),
-        why: "Lost, and then the request or the repetition too: p (1 − (1 − p)²).",
+        why: "The packet is lost, and then the request or the retransmission too: p (1 − (1 − p)²).",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }
@@ -312,18 +313,23 @@ fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f6
         id: "approximate",
         says,
         published: Some(published),
-        bound: Bound::within(-5.0, 5.0, "a twentieth of it: what can be read off a printed curve"),
+        bound: Bound::within(
+            -5.0,
+            5.0,
+            "a twentieth of it: the precision with which a printed \
+                                         curve can be read",
+        ),
         unit: "% off",
         measure: Box::new(move |table| {
             let at_ten = pooled(table, 10.0);
             let (low, high) = at_ten.interval;
-            let note = format!("{:.2} % ({low:.2} to {high:.2}) are left.", at_ten.estimate);
+            let note = format!("{:.2} % ({low:.2} to {high:.2}) remain.", at_ten.estimate);
             off(table, curve, 10.0).noting(note)
         }),
         at: &[10.0],
         expected: Verdict::Fails,
-        why: "The paper leaves out what happens when several packets are lost; counted as a whole \
-              it is 2p² − p³, which is 12 % more at p = 10 %, 5 % more at 5 % and 2 % more at 2 %.",
+        why: "The paper ignores the case of several lost packets; counted completely it is 2p² − \
+              p³, which is 12 % more at p = 10 %, 5 % more at 5 % and 2 % more at 2 %.",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }
@@ -347,9 +353,13 @@ fn at_five(says: &'static str, published: &'static str, bound: Bound) -> Claim {
 fn overhead() -> Claim {
     Claim {
         id: "overhead",
-        says: "at 0.5 % loss recovery takes less than 1 % more bytes, whatever the burstiness",
+        says: "at 0.5 % loss recovery takes less than 1 % more bytes, at every burstiness",
         published: Some("minimal overhead under low or no loss"),
-        bound: Bound::at_most(1.0, "0.5 % repeated, and for each a request of a third of the size"),
+        bound: Bound::at_most(
+            1.0,
+            "0.5 % are retransmitted, each with a request of a third of the \
+                                    size",
+        ),
         unit: "% more bytes",
         measure: Box::new(|table| {
             let low = table.iter().filter(|r| r.number("loss_pct") == 0.5);
@@ -364,9 +374,9 @@ fn overhead() -> Claim {
 fn independent() -> Claim {
     Claim {
         id: "independent",
-        says: "at 5 % loss what is left is alike for the four burstinesses: the farthest two are \
-               less than a fifth of their mean apart",
-        published: Some("burstiness does not affect the loss that is left"),
+        says: "at 5 % loss the residual loss is similar for the four burstinesses: the largest \
+               difference is less than a fifth of their mean",
+        published: Some("burstiness does not affect the residual loss"),
         bound: Bound::at_most(20.0, "0.1 of 0.5 %: the digit that the paper gives"),
         unit: "% apart",
         decimals: 1,

@@ -120,7 +120,7 @@ fn chart(title: &str, table: &Table) -> Chart {
     Chart {
         title: title.to_owned(),
         x: Axis::linear("link loss rate, each direction (%)", (0.0, 10.0), 2.0),
-        y: Axis::log("packets lost in spite of recovery (%)", (FLOOR, 10.0)),
+        y: Axis::log("packets lost despite recovery (%)", (FLOOR, 10.0)),
         series,
     }
 }
@@ -138,9 +138,9 @@ fn fig4b() -> Figure {
         title: "Loss after recovery until the deadline, one link",
         section: "IV-A, beyond",
         says: "Not in the paper. The setting of figure 4 with a policy that spends the remaining \
-               deadline on a missing packet: request after request, several at once \
-               when time runs out, the last answer in several copies. Losses move per packet as in \
-               the paper, and in continuous time. Nothing lost is drawn at the bottom.",
+               deadline on a missing packet: request after request, several at once when time runs \
+               out, the last answer in several copies. Loss states change per packet as in the \
+               paper, and in continuous time. Zero loss is drawn at the bottom.",
         chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, ten calls", t)),
         claims: vec![
             left(
@@ -164,12 +164,12 @@ fn fig4b() -> Figure {
 fn alone() -> Figure {
     Figure {
         name: "fig4b-alone",
-        title: "Loss after recovery until the deadline, one link, one call alone",
+        title: "Loss after recovery until the deadline, one link, a single call",
         section: "IV-A, beyond",
-        says: "Not in the paper. One call, whose next packet, which shows a gap, comes only after \
-               20 ms. What keeps the channel bad for longer than the deadline can't be recovered: \
-               in continuous time, at 75 % burstiness over 20 ms, a bad spell lasts 69 ms on \
-               average.",
+        says: "Not in the paper. One call, whose next packet, which reveals a gap, comes only \
+               after 20 ms. If the channel stays bad for longer than the deadline, packets can't \
+               be recovered: in continuous time, at 75 % burstiness over 20 ms, a bad period lasts \
+               69 ms on average.",
         chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, one call", t)),
         claims: vec![
             left(
@@ -211,8 +211,8 @@ fn left(
 fn bytes(most: f64) -> Claim {
     Claim {
         id: "bytes",
-        says: "at 5 % loss it costs at most 9 % more bytes on the link, of which 5.3 % are p/(1−p), \
-               the floor of any repair",
+        says: "at 5 % loss recovery costs at most 9 % more bytes on the link, of which 5.3 % are \
+               p/(1−p), the minimum of any recovery",
         published: None,
         bound: Bound::at_most(most, OWN_TARGET),
         unit: "% more bytes",
@@ -231,8 +231,8 @@ fn bytes(most: f64) -> Claim {
 fn never_worse() -> Claim {
     Claim {
         id: "never-worse",
-        says: "nowhere is more lost than with one request for each packet, but by chance: at most \
-               3.5 standard errors of the difference",
+        says: "nowhere is more lost than with one request for each packet, except by chance: at \
+               most 3.5 standard errors of the difference",
         published: None,
         bound: Bound::at_most(3.5, "of 84 points one is above it by chance once in 50 figures"),
         unit: "standard errors",

@@ -88,7 +88,7 @@ fn chart(table: &Table) -> Chart {
     Chart {
         title: "Loss after recovery by each policy, one 10 ms link, ten calls".into(),
         x: Axis::linear("link loss rate, each direction (%)", (0.0, 10.0), 2.0),
-        y: Axis::log("packets lost in spite of recovery (%)", (FLOOR, 10.0)),
+        y: Axis::log("packets lost despite recovery (%)", (FLOOR, 10.0)),
         series,
     }
 }
@@ -98,10 +98,10 @@ fn fig4c() -> Figure {
         name: "fig4c",
         title: "Loss after recovery by each policy, one link",
         section: "IV-A, beyond",
-        says: "Not in the paper. The setting of figure 4, every packet lost by itself, with each \
-               recovery policy and the paper's settings in all else. A second request beside the \
-               first leaves little but the loss of the one repetition, p². Nothing lost is drawn \
-               at the bottom.",
+        says: "Not in the paper. The setting of figure 4, with independent losses, with each \
+               recovery policy and the paper's settings otherwise. With a second request in \
+               parallel to the first, little remains but the loss of the single retransmission, \
+               p². Zero loss is drawn at the bottom.",
         chart: one_panel(chart),
         claims: vec![twice(), ordered()],
     }
@@ -116,9 +116,15 @@ fn left(table: &Table, policy: &str, loss_pct: f64) -> Measured {
 fn twice() -> Claim {
     Claim {
         id: "twice",
-        says: "with two requests at once p² + p³ − p⁴ is left, which is 1.09 % at 10 % loss",
+        says: "with two requests at once the residual loss is p² + p³ − p⁴, which is 1.09 % at 10 \
+               % loss",
         published: None,
-        bound: Bound::within(-4.0, 4.0, "half of what tells it from p², if no request were lost"),
+        bound: Bound::within(
+            -4.0,
+            4.0,
+            "half of the difference from p², the loss if no request \
+                                         were lost",
+        ),
         unit: "% off",
         measure: Box::new(|table| {
             let expected = 100.0 * twice_residual(0.1);
@@ -126,7 +132,8 @@ fn twice() -> Claim {
             off.times(100.0 / expected)
         }),
         at: &[10.0],
-        why: "Lost, and then both requests or the repetition too: p (1 − (1 − p²)(1 − p)).",
+        why: "The packet is lost, and then both requests or the retransmission too: p (1 − (1 − \
+              p²)(1 − p)).",
         sabotage: "one-request-in-a-hundred-unanswered",
         ..Claim::default()
     }
@@ -138,11 +145,11 @@ const ORDER: [&str; 4] = ["off", "once", "twice", "until-deadline"];
 fn ordered() -> Claim {
     Claim {
         id: "ordered",
-        says: "at 10 % loss no recovery leaves more than one request, one request more than two \
-               at once, and two more than requests until the deadline",
+        says: "at 10 % loss no recovery leaves more loss than one request, one request more than \
+               two at once, and two more than requests until the deadline",
         published: None,
-        bound: Bound::at_most(0.0, "p > 2p² − p³ > p² + p³ − p⁴, and the last has no such floor"),
-        unit: "neighbours whose difference's interval is not above 0",
+        bound: Bound::at_most(0.0, "p > 2p² − p³ > p² + p³ − p⁴, and the last has no such minimum"),
+        unit: "adjacent pairs whose interval of the difference is not above 0",
         decimals: 0,
         measure: Box::new(|table| {
             let all = ORDER.map(|policy| left(table, policy, 10.0));

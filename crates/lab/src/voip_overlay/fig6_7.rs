@@ -134,7 +134,7 @@ fn chart(title: &str, table: &Table, from: f64) -> Chart {
     Chart {
         title: title.to_owned(),
         x: Axis::linear("one-way delay (ms)", (0.0, LAST_MS as f64), 10.0),
-        y: Axis::linear("packets that took at most so long (%)", (from, 100.0), 2.0),
+        y: Axis::linear("packets that took at most this long (%)", (from, 100.0), 2.0),
         series,
     }
 }
@@ -165,7 +165,8 @@ fn quantile_from(table: &Table, burst: &str, from: usize, share: f64) -> Measure
 /// Delay that separates packets that were not lost from those that were recovered, in ms.
 const RECOVERED_FROM_MS: usize = 20;
 /// Reason for a bound of one step of the distribution.
-const A_MS: &str = "the paper's number, to the millisecond that the axis can show, either way";
+const A_MS: &str = "the paper's number, to the millisecond that the axis can show, in both \
+                    directions";
 
 fn fig6() -> Figure {
     Figure {
@@ -173,14 +174,14 @@ fn fig6() -> Figure {
         title: "Delay distribution at 5 % loss, one link",
         section: "IV-A",
         says: "On one 10 ms link with 5 % loss 95 % of the packets arrive in about 10 ms. Most of \
-               the others are recovered, 30 ms and the time to detect the loss after they were \
-               sent, which is almost constant for uniform loss and spreads with burstiness, most \
-               of all at 75 %; about 0.5 % are not recovered.",
+               the others are recovered, and arrive 30 ms and the time to detect the loss after \
+               they were sent. This time is almost constant for uniform loss and spreads with \
+               burstiness, most of all at 75 %; about 0.5 % are not recovered.",
         chart: one_panel(|t| chart("Delay at 5 % loss, one 10 ms link", t, 90.0)),
         claims: vec![
             Claim {
                 id: "recovered",
-                says: "recovered packets take 30 ms and Δ, one packet distance of 2 ms: median, \
+                says: "recovered packets take 30 ms and Δ, one packet interval of 2 ms: median, \
                        uniform loss",
                 published: Some("recovered packets take 30 ms and the time to detect the loss"),
                 bound: Bound::within(31.0, 33.0, A_MS),
@@ -197,7 +198,7 @@ fn fig6() -> Figure {
                 published: Some(
                     "with uniform loss the delay of recovered packets is almost constant",
                 ),
-                bound: Bound::at_most(2.0, "one packet distance: one in twenty is lost, too"),
+                bound: Bound::at_most(2.0, "one packet interval: one in twenty is lost, too"),
                 unit: "ms apart",
                 decimals: 0,
                 measure: Box::new(|t| {
@@ -211,7 +212,7 @@ fn fig6() -> Figure {
             not_recovered(
                 "0.5 % are not recovered, mean of the burstinesses",
                 "about 0.5 % of the packets are not recovered",
-                Bound::within(0.45, 0.55, "0.5 as rounded to one digit"),
+                Bound::within(0.45, 0.55, "the values that round to 0.5"),
             ),
         ],
     }
@@ -285,8 +286,8 @@ fn twice(table: &Table) -> Measured {
 fn out_of_order() -> Claim {
     Claim {
         id: "out-of-order",
-        says: "what is lost on neither link does not wait for what is: 90.25 %, 0.95 · 0.95, arrive \
-               within 21 ms",
+        says: "packets that are lost on neither link do not wait for others: 90.25 %, 0.95 · 0.95, \
+               arrive within 21 ms",
         published: Some(
             "intermediate nodes forward packets as they are received, even out of order",
         ),
@@ -306,9 +307,9 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Delay distribution at 5 % loss on each of two links",
         section: "IV-A",
-        says: "On two such links in a row with uniform loss most losses are recovered, all but \
-               1 % of the packets; slightly less than 0.25 % are lost and recovered on both links \
-               and arrive after about 66 ms, as 0.05 · 0.05 lets expect.",
+        says: "On two such links in a row with uniform loss most losses are recovered, all but 1 % \
+               of the packets; slightly less than 0.25 % are lost and recovered on both links and \
+               arrive after about 66 ms, as expected from 0.05 · 0.05.",
         chart: one_panel(|t| chart("Delay at 5 % loss on each of two 10 ms links", t, 88.0)),
         claims: vec![
             out_of_order(),
@@ -321,8 +322,8 @@ fn fig7() -> Figure {
                 decimals: 3,
                 measure: Box::new(twice),
                 expected: Verdict::Fails,
-                why: "(p − r)² = 0.20 % is expected, where r is what is not recovered; 0.05 · 0.05 \
-                      forgets that.",
+                why: "(p − r)² = 0.20 % is expected, where r is the residual loss; 0.05 · 0.05 \
+                      ignores that.",
                 sabotage: "second-link-loses-half",
                 ..Claim::default()
             },

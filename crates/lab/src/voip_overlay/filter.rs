@@ -30,7 +30,8 @@ pub fn experiment() -> Experiment {
             title: "The send filter of a telephone",
             section: "II-C, beyond",
             says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
-                   recordings go through this filter, made after the modified IRS of ITU-T P.830.",
+                   recordings pass through this filter, modelled on the modified IRS of ITU-T \
+                   P.830.",
             chart: one_panel(chart),
             claims: vec![within()],
         }],
@@ -65,7 +66,8 @@ fn point(absent: bool) -> Point {
 fn within() -> Claim {
     Claim {
         id: "half-a-db",
-        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is made after",
+        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is \
+               modelled on",
         published: None,
         bound: Bound::at_most(0.5, OWN_TARGET),
         unit: "dB off",

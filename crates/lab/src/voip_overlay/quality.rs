@@ -387,11 +387,12 @@ pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &
 pub const READABLE: f64 = 0.05;
 /// The quality of the telephone network, less [`READABLE`].
 pub const PSTN: Bound =
-    Bound::at_least(4.0 - READABLE, "4.0, to the 0.05 that can be read off a printed plot");
+    Bound::at_least(4.0 - READABLE, "4.0, within the 0.05 to which a printed plot can be read");
 /// Bound for the claim that burstiness plays no major role.
 pub const NO_MAJOR_ROLE: Bound = Bound::at_most(
     2.0 * READABLE,
-    "twice the 0.05 that can be read off a printed plot: whose curves are farther apart are told apart",
+    "twice the 0.05 to which a printed plot can be read: curves that are farther apart can be \
+     distinguished",
 );
 /// Bound for the claim that burstiness plays a role.
 pub const A_ROLE: Bound = Bound::above(2.0 * READABLE, NO_MAJOR_ROLE.why);

@@ -187,13 +187,13 @@ const FIGURE: &str = "speech";
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "What the paper says of PESQ, with other speech",
+        title: "The paper's statements on PESQ, with other speech",
         section: "II-C and IV-A, beyond",
-        says: "Not in the paper, whose recording is unknown. What its sentences about PESQ come to \
+        says: "Not in the paper, whose recording is unknown. Verdicts on its sentences about PESQ \
                with 22 readers and with five languages, through the send filter of a telephone \
-               (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures have the \
-               readers, filtered. A verdict is by the 95 % interval, and 0.05 for what can be \
-               read off a printed plot.",
+               (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures use the \
+               readers, filtered. A verdict is by the 95 % interval, and 0.05 for the precision of \
+               a printed plot.",
         chart: one_panel(chart),
         claims: vec![without_loss()],
     }
@@ -203,8 +203,8 @@ fn figure() -> Figure {
 fn without_loss() -> Claim {
     Claim {
         id: "without-loss",
-        says: "through the filter and without loss, the 5th percentile is above 4.0, whoever \
-               speaks",
+        says: "through the filter and without loss, the 5th percentile is above 4.0, for both sets \
+               of voices",
         published: None,
         bound: Bound::at_least(4.0, "the paper's percentiles of 4.0 with loss presuppose it"),
         unit: "PESQ",
@@ -251,7 +251,7 @@ fn chart(table: &Table) -> Chart {
     });
     let losses = table.iter().map(|r| r.number("loss_pct"));
     Chart {
-        title: format!("Average PESQ by who speaks and how, {}", burst_label("75")),
+        title: format!("Average PESQ by voices and filter, {}", burst_label("75")),
         x: Axis::fitting("loss rate of the network (%)", 0.0, losses),
         y: Axis::linear("average PESQ of segments (raw, P.862)", (3.5, 4.5), 0.25),
         series,

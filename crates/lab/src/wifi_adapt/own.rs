@@ -316,14 +316,14 @@ fn reports() -> Figure {
     };
     Figure {
         name: "reports",
-        title: "What the time between reports is good for",
+        title: "Effect of the interval between reports",
         section: "beyond the paper",
-        says: "12 stations with 24 Mbit/s of other traffic, EDCA with the drafts' parameters, and \
-               a report each 20 ms to 5 s. The paper's control, and the same with a floor of 10 ms for \
-               BaseRTT and the other defaults of this project.",
+        says: "12 stations with 24 Mbit/s of background traffic, EDCA with the drafts' parameters, \
+               and a report every 20 ms to 5 s. The paper's control, and the same with a floor of \
+               10 ms for BaseRTT and the other defaults of this project.",
         chart: draw(
-            "Time between reports",
-            || Axis::log("between two reports (ms)", (10.0, 10_000.0)),
+            "Interval between reports",
+            || Axis::log("interval between reports (ms)", (10.0, 10_000.0)),
             "report_ms",
             &[
                 ("R", RATING),
@@ -335,14 +335,14 @@ fn reports() -> Figure {
             ],
         ),
         claims: vec![Claim {
-            why: "With reports each second it is lowest, 90. The paper's control has 52 with 20 ms, and comes \
-                  near only with 5 s.",
+            why: "It is lowest with reports every second, 90. The paper's control has 52 with 20 \
+                  ms, and comes near only with 5 s.",
             unit: "of R",
             decimals: 1,
             measure: Box::new(range),
             ..claim(
                 "floor",
-                "with a floor of 10 ms R is at least 85 whatever the time between reports",
+                "with a floor of 10 ms R is at least 85 for every interval between reports",
                 None,
                 Bound::at_least(85.0, OWN_TARGET),
                 "no-floor",
@@ -359,21 +359,22 @@ fn verdicts() -> Figure {
             Measured::maximum(rows(t, over).map(|r| Measured::of(&r, WRONG)))
         }),
         expected: Verdict::Fails,
-        why: "All losses are the queue's. But where other traffic has filled the queue from the beginning, \
-              a round trip of a full queue is BaseRTT, Diff is hardly ever above β, and whatever is lost is put \
-              down to the channel.",
+        why: "All losses are the queue's. But where background traffic has filled the queue from \
+              the beginning, BaseRTT is the round trip of a full queue, Diff hardly ever exceeds \
+              β, and all losses are attributed to the channel.",
         ..claim(id, says, None, Bound::at_most(50.0, "a coin does as well"), sabotage)
     };
     Figure {
         name: "verdicts",
-        title: "What the loss predictor takes for the channel's",
+        title: "Losses that the predictor attributes to the channel",
         section: "beyond section 4.2",
-        says: "12 stations with 24 Mbit/s of other traffic in the same queue, and one bit of 10,000 to \
-               1,000,000 wrong. Of the reports with losses those that blame the wrong cause: nearly all \
-               packets are lost in the queue, since seven attempts leave hardly anything to the channel.",
+        says: "12 stations with 24 Mbit/s of background traffic in the same queue, and one wrong \
+               bit in 10,000 to 1,000,000. The share of reports with losses that blame the wrong \
+               cause: nearly all packets are lost in the queue, since seven attempts leave hardly \
+               any loss on the channel.",
         chart: draw(
             "Wrong verdicts",
-            || Axis::log("wrong bits of a million", (1.0, 100.0)),
+            || Axis::log("wrong bits per million", (1.0, 100.0)),
             "errors_per_million_bits",
             &[("wrong verdicts (%)", WRONG)],
         ),
@@ -381,13 +382,13 @@ fn verdicts() -> Figure {
             wrong(
                 "wrong",
                 PAPERS,
-                "the paper's predictor is wrong of at most half of the reports with losses",
+                "the paper's predictor is wrong for at most half of the reports with losses",
                 "never-lowers",
             ),
             wrong(
                 "wrong-with-floor",
                 OURS,
-                "with this project's defaults it is wrong of at most half of them",
+                "with this project's defaults it is wrong for at most half of them",
                 "never-lowers",
             ),
         ],
@@ -426,9 +427,9 @@ fn capacity() -> Figure {
         name: "capacity",
         title: "Calls of acceptable quality",
         section: "6, beyond figure 6",
-        says: "Mean R of all calls against their number, with 24 Mbit/s of other traffic in all, EDCA \
-               with the drafts' parameters; with the codec adapted by the paper's control and by this \
-               project's defaults, and with G.711 and G.726 at 32 kbit/s for good.",
+        says: "Mean R of all calls by their number, with 24 Mbit/s of background traffic in total, \
+               EDCA with the drafts' parameters; with the codec adapted by the paper's control and \
+               by this project's defaults, and with G.711 and G.726 at 32 kbit/s throughout.",
         chart: draw(
             "Capacity",
             || Axis::linear("calls", (0.0, 160.0), 20.0),
@@ -440,29 +441,30 @@ fn capacity() -> Figure {
         ),
         claims: vec![
             Claim {
-                why: "Shorter packets save little of the channel: 80 bytes take 84 % of what 200 do, with \
-                      their contention. At these 70 calls R is 52 with the control, since 16 kbit/s cost 50 \
-                      points, and never 70.",
+                why: "Shorter packets save little of the channel: 80 bytes take 84 % of the time \
+                      of 200, with their contention. At these 70 calls R is 52 with the control, \
+                      since 16 kbit/s cost 50 points, and never 70.",
                 ..beats(
                     "more-calls",
                     PAPERS,
                     LOST,
                     |lost| lost <= 1.0,
-                    "with the paper's control more calls lose at most 1 % of their packets than with \
-                     G.711 for good",
+                    "with the paper's control more calls lose at most 1 % of their packets than \
+                     with G.711 throughout",
                     "no-adaptation",
                 )
             },
             Claim {
                 expected: Verdict::Fails,
-                why: "Where the floor lets the codec fall the cell is full, and calls lose packets by then. \
-                      G.726 at 32 kbit/s for good has 75.",
+                why: "Where the floor lets the codec fall the cell is full, and calls already lose \
+                      packets. G.726 at 32 kbit/s throughout has 75.",
                 ..beats(
                     "more-good-calls",
                     OURS,
                     RATING,
                     |r| r >= 70.0,
-                    "with this project's defaults more calls have an R of 70 than with G.711 for good",
+                    "with this project's defaults more calls have an R of 70 than with G.711 \
+                     throughout",
                     "lowest-rate",
                 )
             },

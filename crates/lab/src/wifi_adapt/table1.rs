@@ -79,8 +79,8 @@ fn table1() -> Figure {
         name: "table1",
         title: "Codec bit rate and packet size",
         section: "5, table 1",
-        says: "What G.711 and the four rates of G.726 make of 20 ms of speech, and with 40 bytes \
-               of IPv4, UDP and RTP.",
+        says: "Output of G.711 and of the four rates of G.726 for 20 ms of speech, also with 40 \
+               bytes of IPv4, UDP and RTP headers.",
         chart: one_panel(|t| {
             let series = |(n, (name, column)): (usize, (&str, &str))| Series {
                 name: name.to_owned(),

@@ -106,7 +106,10 @@ fn what_cannot_be_done_is_said_in_one_line() {
 
     good(&run("voip-overlay/fig4"));
     let other = [&run("voip-overlay/fig4")[..], &["--seed", "2"]].concat();
-    bad(&other, &["manifest.json: there is another run (tiny, seed 1", "this one: tiny, seed 2"]);
+    bad(
+        &other,
+        &["manifest.json: has the results of another run (tiny, seed 1", "this one: tiny, seed 2"],
+    );
     let point = out.join("voip-overlay/loss/points/links1-paper-calls10-packetuniform-loss5.json");
     fs::write(&point, "[[\"1\"]]").unwrap();
     bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
@@ -187,7 +190,7 @@ fn the_report_shows_what_there_is() {
     let elsewhere = dir.path().join("elsewhere");
     let ended = lab(&["report", "--out", elsewhere.to_str().unwrap()]).output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("elsewhere: no figure has been measured there"), "{said}");
+    assert!(said.contains("elsewhere: measure figures with `run`"), "{said}");
     assert!(ended.status.code() == Some(2) && !elsewhere.exists(), "{said}");
 
     good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));

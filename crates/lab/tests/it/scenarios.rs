@@ -324,9 +324,9 @@ fn queues_may_drop_early_and_mark_and_losses_may_be_recorded() {
     for (more, says) in [
         ("trace = \"loses\"", "loses: No such file"),
         ("trace = \"words\"", "line 1, column 3"),
-        ("trace = \"/dev/zero\"", "is no file of at most"),
-        ("trace = \"losses\"\nloss = \"1%\"", "both say what is lost"),
-        ("red = { min = \"5 packets\" }", "red is about a queue"),
+        ("trace = \"/dev/zero\"", "is not a file of at most"),
+        ("trace = \"losses\"\nloss = \"1%\"", "both determine which packets are lost"),
+        ("red = { min = \"5 packets\" }", "red is for a queue"),
         ("rate = \"1 Mbit/s\"\nred = { min = \"5 kB\" }", "must all count packets"),
         ("rate = \"1 Mbit/s\"\nred = { min = \"15 packets\" }", "min below max"),
         ("rate = \"1 Mbit/s\"\nred = { weight = 0 }", "weight is 0"),

@@ -229,7 +229,7 @@ tried="$(dirname "$0")/tried"
     let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let said = text(&done.stderr);
     assert!(said.contains("void: this machine did not keep up: impair late by 1002 µs"), "{said}");
-    assert!(said.contains("; once more"), "{said}");
+    assert!(said.contains("; trying once more"), "{said}");
     // Only the second attempt counts.
     assert!(effort["lateness_us"]["p99.9"].as_f64().unwrap() != 1001.5, "{effort}");
     assert_eq!(rows.len(), 4, "{rows:?}");
@@ -308,7 +308,7 @@ fn what_it_cannot_do_is_said_in_a_line() {
     );
     let mixed = SCENARIO.replace("loses = \"there\"", "recovery = \"off\"");
     fs::write(&file, mixed).unwrap();
-    bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them alike"]);
+    bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them equal"]);
     fs::write(&file, SCENARIO).unwrap();
     let Some(trunkline) = sabotaged(dir.path(), "[ $1 = node ] && echo full disk >&2 && exit 1")
     else {
@@ -475,7 +475,8 @@ fn what_fails_ends_the_run_at_once() {
         fs::write(results.join(old), "of an earlier run").unwrap();
     }
     let says = ["f.toml: 0.", " s after the calls began: program 1 (`sh -c echo no disk; false`)"];
-    let says = [&says[..], &["failed, exit status: 1; it said last: no disk (", ".log)"]].concat();
+    let says =
+        [&says[..], &["failed, exit status: 1; its last line was: no disk (", ".log)"]].concat();
     fails_at_once(dir.path(), &program, &good, &says);
     // The simulator's results are there, and nothing of an earlier run.
     let rows = fs::read_to_string(results.join("data.csv")).unwrap();
@@ -485,7 +486,7 @@ fn what_fails_ends_the_run_at_once() {
     let transfer = long.replace("at = \"4500ms\"\nlasts = \"500ms\"", "at = \"500ms\"");
     assert_ne!(transfer, long);
     let says =
-        [" s after the calls began: iperf3, for stream bulk: it does not end: is the way cut"];
+        [" s after the calls began: iperf3, for stream bulk: it does not end: is the path cut"];
     fails_at_once(dir.path(), &transfer, &good, &says);
 
     // The background timer must not keep the pipes open that the lab reads.
@@ -494,8 +495,9 @@ fn what_fails_ends_the_run_at_once() {
     };
     let who = "[ \"$1\" = node ] && grep -q lyon \"$3\"";
     let Some(dies) = sabotaged(dir.path(), &after(who, 7)) else { return };
-    let says =
-        ["s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); it said"];
+    let says = [
+        "s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); its last line was",
+    ];
     fails_at_once(dir.path(), &long, &dies, &says);
     // A stopped process counts as failed too, although it has not ended.
     let stops = after(who, 7).replace("kill -9", "kill -STOP");
@@ -504,7 +506,7 @@ fn what_fails_ends_the_run_at_once() {
     fails_at_once(dir.path(), &long, &stops, &says);
     let Some(dies) = sabotaged(dir.path(), &after("[ \"$1\" = impair ]", 3)) else { return };
     let says =
-        ["s before the calls began: impair has ended, signal: 9 (SIGKILL); it said last: imp"];
+        ["s before the calls began: impair has ended, signal: 9 (SIGKILL); its last line was: imp"];
     fails_at_once(dir.path(), &long, &dies, &says);
 }
 

@@ -17,12 +17,12 @@ const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
-        title: "Time until four nodes route alike after something has happened",
+        title: "Time until four nodes agree on their routes after an event",
         section: "III-A, beyond",
-        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start at \
-               once; A–B is cut, and mended; B is killed, and started again; A–B loses everything \
-               from A to B only. How long until every node that runs forwards along the shortest ways \
-               that are left, and goes on to for a second.",
+        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start \
+               at once; A–B is cut, and restored; B is killed, and started again; A–B loses \
+               everything from A to B only. The time until all running nodes forward along the \
+               shortest remaining paths, and keep doing so for a second.",
         chart: one_panel(|t| spread(t, PLACES[0])),
         claims: vec![
             soon("leave", PLACES[0], &FAILURES, 1.2, "paper-hellos"),
@@ -40,12 +40,12 @@ pub fn beside() -> Figure {
     claims.push(settles(PLACES[1]));
     Figure {
         name: "convergence-testbed",
-        title: "Time until four daemons route alike, against that of four simulated nodes",
+        title: "Time until four daemons agree on their routes, compared with four simulated nodes",
         section: "III-A, beyond",
-        says: "The same lives with four `trunkline node` processes and `trunkline impair` between \
-               them on one machine. Each event by the times that as many percent of the runs did \
-               not exceed, in the simulator and in the testbed: on the line where they are the same. \
-               Between the dashed lines they differ by at most 15 % or 50 ms.",
+        says: "The same events with four `trunkline node` processes and `trunkline impair` between \
+               them on one machine. For each event, quantiles of the times in the simulator and in \
+               the testbed: on the line they are equal. Between the dashed lines they differ by at \
+               most 15 % or 50 ms.",
         chart: one_panel(against),
         claims,
     }
@@ -87,7 +87,7 @@ fn spread(table: &Table, place: &str) -> Chart {
     Chart {
         title: format!("Four sealed nodes, default settings: {place}"),
         x: Axis::linear("share of runs (%)", (0.0, 100.0), 20.0),
-        y: Axis::fitting("until all route alike, at most (s)", 0.0, tops.into_iter()),
+        y: Axis::fitting("until all routes agree, at most (s)", 0.0, tops.into_iter()),
         series,
     }
 }
@@ -110,7 +110,7 @@ fn against(table: &Table) -> Chart {
     let y = Axis::fitting("testbed (s)", 0.0, marks().map(|m| m.y).collect::<Vec<_>>().into_iter());
     for (name, style, sign) in [
         ("the same", Style::CURVE, 0.0),
-        ("15 % or 50 ms more or less", Style::SECOND_CURVE, 1.0),
+        ("15 % or 50 ms difference", Style::SECOND_CURVE, 1.0),
         ("", Style::SECOND_CURVE, -1.0),
     ] {
         let line = |k: u32| {
@@ -146,16 +146,16 @@ fn soon(
         id,
         says: match (id, place) {
             ("leave", "simulator") => {
-                "after a cut, a crash or a blackhole all nodes route alike within 1.2 s, in the \
-                 worst of all runs"
+                "after a cut, a crash or a blackhole all nodes agree on their routes within 1.2 s, \
+                 in the worst of all runs"
             }
             ("leave", _) => {
-                "after a cut, a crash or a blackhole all daemons route alike within 1.2 s, in the \
-                 worst of all runs"
+                "after a cut, a crash or a blackhole all daemons agree on their routes within 1.2 \
+                 s, in the worst of all runs"
             }
             _ => {
-                "all nodes route alike within 1 s of a start of all, of one, or of a link that is \
-                 mended, in the worst of all runs"
+                "all nodes agree on their routes within 1 s after all start, one starts, or a link \
+                 is restored, in the worst of all runs"
             }
         },
         published: None,
@@ -176,7 +176,7 @@ fn soon(
 fn settles(place: &'static str) -> Claim {
     Claim {
         id: "settles",
-        says: "there is no event after which nodes do not come to route alike within 15 s",
+        says: "after every event the nodes agree on their routes within 15 s",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "events",
@@ -198,10 +198,10 @@ fn agrees(event: Event) -> Claim {
     let (id, says) = match event {
         Event::Start => ("start", "medians agree: all start at once"),
         Event::Cut => ("cut", "medians agree: A–B is cut"),
-        Event::Mend => ("mend", "medians agree: A–B is mended"),
+        Event::Mend => ("mend", "medians agree: A–B is restored"),
         Event::Crash => ("crash", "medians agree: B is killed"),
         Event::Restart => ("restart", "medians agree: B is started again"),
-        Event::Blackhole => ("blackhole", "medians agree: A–B loses everything one way"),
+        Event::Blackhole => ("blackhole", "medians agree: A–B loses everything in one direction"),
     };
     Claim {
         id,
@@ -209,17 +209,17 @@ fn agrees(event: Event) -> Claim {
         published: None,
         bound: Bound::at_most(
             1.0,
-            "50 ms or 15 %, whichever is more: set before anything was measured",
+            "50 ms or 15 %, whichever is larger; set before the first measurement",
         ),
-        unit: "of what they may be apart",
+        unit: "of the allowed difference",
         measure: Box::new(move |t| {
             let of = |place, column| at(t, place, event, 50.0, column);
             let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
             let [low, high] = ["converged_low_s", "converged_high_s"].map(|c| of(PLACES[1], c));
             let apart = (live - sim).abs();
             let note = format!(
-                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be up \
-                 to {:.1} ms too long.",
+                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be \
+                 up to {:.1} ms too long.",
                 of(PLACES[1], "look_ms")
             );
             Measured::census(apart / allowed(sim)).noting(note)

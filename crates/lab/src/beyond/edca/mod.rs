@@ -11,7 +11,7 @@ use crate::claim::{Bound, Claim};
 use crate::experiment::Experiment;
 
 /// Reason for bounds that no paper gives.
-const BEFORE: &str = "set before anything was measured";
+const BEFORE: &str = "set before the first measurement";
 
 /// A background packet with IP's header, bytes (section 5 of the paper).
 const BACKGROUND_BYTES: u32 = 1_500;

@@ -155,12 +155,13 @@ fn figure() -> Figure {
     let claims = PARAMETERS.iter().map(|p| as_the_model(p.name)).collect();
     Figure {
         name: FIGURE,
-        title: "What stations carry that always have a packet",
+        title: "Throughput of stations that always have a packet to send",
         section: "beyond",
-        says: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each always with packets of \
-               1,500 bytes for the access point in one category, by IEEE 802.11e-2005 and by the \
-               draft's parameters as they were simulated in 2004: throughput beside Bianchi's model, \
-               with a retry limit of 7 and with transmission opportunities.",
+        says: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each of which always \
+               has packets of 1,500 bytes for the access point in one category, with the \
+               parameters of IEEE 802.11e-2005 and of the draft as simulated in 2004: throughput \
+               compared with Bianchi's model, with a retry limit of 7 and with transmission \
+               opportunities.",
         chart: one_panel(chart),
         claims,
     }
@@ -195,7 +196,7 @@ fn chart(table: &Table) -> Chart {
         points: model.map(|(x, y)| Mark { x, y, interval: None }).collect(),
     });
     Chart {
-        title: "Stations that always have a packet".to_owned(),
+        title: "Stations that always have a packet to send".to_owned(),
         x: Axis::linear("stations", (0.0, 24.0), 4.0),
         y: Axis::linear("throughput (Mbit/s)", (0.0, 30.0), 5.0),
         series,
@@ -207,19 +208,23 @@ fn as_the_model(name: &'static str) -> Claim {
     let (id, says) = match name {
         "2005 best effort" => (
             "model-2005-best-effort",
-            "in best effort of IEEE 802.11e-2005 stations carry what the model says, however many",
+            "in best effort of IEEE 802.11e-2005 the throughput is that of the model, whatever the \
+             number of stations",
         ),
         "2005 voice" => (
             "model-2005-voice",
-            "in voice of IEEE 802.11e-2005 stations carry what the model says, however many",
+            "in voice of IEEE 802.11e-2005 the throughput is that of the model, whatever the \
+             number of stations",
         ),
         "draft best effort" => (
             "model-draft-best-effort",
-            "in the draft's best effort stations carry what the model says, however many",
+            "in the draft's best effort the throughput is that of the model, whatever the number \
+             of stations",
         ),
         _ => (
             "model-draft-voice",
-            "in the draft's voice stations carry what the model says, however many",
+            "in the draft's voice the throughput is that of the model, whatever the number of \
+             stations",
         ),
     };
     Claim {
@@ -234,7 +239,7 @@ fn as_the_model(name: &'static str) -> Claim {
             let farthest =
                 all.iter().max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()));
             let note = farthest.map_or(String::new(), |(m, n)| {
-                format!("Farthest: {:+.2} % at {n:.0} stations.", m.estimate)
+                format!("Largest difference: {:+.2} % at {n:.0} stations.", m.estimate)
             });
             Measured::maximum(all.iter().map(|(m, _)| m.abs())).noting(note)
         }),

@@ -288,21 +288,22 @@ fn at(path: &'static str, admit: &'static str, offered: u32) -> impl Fn(&Record<
 }
 
 /// Reason why the link is left without headroom.
-const FULL: &str = "A trunk learns that it is over its share from what is lost, and loses little before \
-                    the link is full, while the TCP gives way: some 165 calls are admitted, and without \
-                    a TCP the link carries 131 (tfmc-load). Calls that are there stay.";
+const FULL: &str = "A trunk learns that it is over its share from losses, and has few before the \
+                    link is full, while the TCP gives way: some 165 calls are admitted, and \
+                    without a TCP the link carries 131 (tfmc-load). Calls that have been admitted \
+                    stay.";
 
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
         title: "Calls refused by a trunk over its share",
         section: "beyond, after 5.3",
-        says: "Calls of G.729 offered to a trunk of the overlay's nodes under TFMC (waits of 5 ms at \
-               most) within 5 s, which last to the end: over 2 Mbit/s beside a TCP without a \
-               limit to its window, there within 20 s, too, and over 10 Mbit/s that lose 3 % of whatever is sent. With \
-               admit = \"share\" new calls are refused while the trunk sends more than a TCP would, \
-               with \"all\" none is. R of those that were not, on average, each with the best playout \
-               that it could have had and 38 ms besides.",
+        says: "Calls of G.729 offered within 5 s to a trunk between overlay nodes with TFMC (waits \
+               of at most 5 ms), which last to the end: over 2 Mbit/s that are shared with a TCP \
+               without a window limit, there also within 20 s, and over 10 Mbit/s that lose 3 % of \
+               all packets. With admit = \"share\" new calls are refused while the trunk sends \
+               more than a TCP would; with \"all\" none is. Mean R of the admitted calls, each \
+               with the best possible playout and a further delay of 38 ms.",
         chart: Box::new(chart),
         claims: claims(),
     }
@@ -310,7 +311,7 @@ fn figure() -> Figure {
 
 /// The claim that of 200 calls offered, those admitted are good enough.
 fn good(id: &'static str, says: &'static str, path: &'static str) -> Claim {
-    let why = "many users are dissatisfied below (G.107, table B.1)";
+    let why = "below, many users are dissatisfied (G.107, table B.1)";
     Claim {
         unit: "R",
         measure: Box::new(move |t| first(t, RATING, at(path, SHARE, 200))),
@@ -328,8 +329,8 @@ fn claims() -> Vec<Claim> {
     vec![
         good(
             "good",
-            "of 200 calls offered within 5 s beside a TCP, those that a trunk admits by its share are \
-             good enough",
+            "of 200 calls offered within 5 s next to a TCP, those that a trunk admits by its share \
+             are good enough",
             BESIDE,
         ),
         good("good-slowly", "so are those of 200 within 20 s", SLOWLY),
@@ -374,8 +375,8 @@ fn claims() -> Vec<Claim> {
             at: &[200.0],
             ..claim(
                 "in-vain",
-                "where a path loses packets whatever is sent, calls are refused in vain: those that \
-                 are admitted are no better for it",
+                "where a path loses packets whatever the load, refusing calls has no use: those \
+                 that are admitted are no better for it",
                 Bound::at_most(1.0, BEFORE),
                 "narrow-for-all",
             )
@@ -385,7 +386,7 @@ fn claims() -> Vec<Claim> {
 
 fn chart(table: &Table) -> Panels {
     const PATHS: [(&str, &str); 3] =
-        [(BESIDE, "beside a TCP"), (SLOWLY, "slowly"), (LOSSY, "3 % lost")];
+        [(BESIDE, "with a TCP"), (SLOWLY, "slowly"), (LOSSY, "3 % lost")];
     let panel = |y, columns: &'static [&'static str], paths: &[(&'static str, &'static str)]| {
         let kinds = paths.iter().flat_map(|kind| [SHARE, ALL].map(|admit| (*kind, admit)));
         let of = |(n, ((path, words), admit)): (usize, ((&'static str, &str), &'static str))| {
@@ -397,7 +398,7 @@ fn chart(table: &Table) -> Panels {
         Panel::new(y, kinds.enumerate().map(of).collect())
     };
     Panels {
-        title: "Calls offered to a trunk under TFMC".to_owned(),
+        title: "Calls offered to a trunk with TFMC".to_owned(),
         x: Axis::linear("calls offered", (0.0, 200.0), 50.0),
         panels: vec![
             panel(Axis::linear("R", (0.0, 100.0), 25.0), &RATING, &PATHS),

@@ -104,11 +104,12 @@ fn at(interval: u64) -> impl Fn(&Record<'_>) -> bool {
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "How soon a trunk reacts to losses, by the interval between reports",
+        title: "Reaction time of a trunk to losses, by the interval between reports",
         section: "beyond, after 5.1.2",
-        says: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of 40 ms \
-               that begins to lose 3 % of the datagrams: the time until more than one packet shares a \
-               datagram, a way there and a way back included, and what the reports cost.",
+        says: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of \
+               40 ms that begins to lose 3 % of the datagrams: the time until more than one packet \
+               shares a datagram, including one delay in each direction, and the cost of the \
+               reports.",
         chart: Box::new(chart),
         claims: vec![
             Claim {
@@ -145,7 +146,7 @@ fn chart(table: &Table) -> Panels {
     };
     Panels {
         title: "By the interval between reports".to_owned(),
-        x: Axis::log("a report every (ms)", (1.0, 1_000.0)),
+        x: Axis::log("interval between reports (ms)", (1.0, 1_000.0)),
         panels: vec![
             panel(Axis::linear("reacts after (ms)", (0.0, 250.0), 50.0), &REACTS, "reaction"),
             panel(

@@ -213,12 +213,13 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Calls on a link",
         section: "beyond, after 5.4",
-        says: "Calls one way, begun at random times, over a link of 2 Mbit/s and 20 ms on IPv4 with \
-               room for 50 ms in its queue: R of the worst call by what share of the link the calls' speech alone would take, with the \
-               best playout that it could have had and 38 ms besides, by plain UDP, over two of the \
-               overlay's nodes without a trunk, and with trunks that wait for 2 to 10 ms. And how \
-               many calls there may be with R of 70 each. On average R says little: where a queue is full, \
-               it is the same calls' packets that find it so, and others miss nothing.",
+        says: "Calls in one direction, begun at random times, over a link of 2 Mbit/s and 20 ms on \
+               IPv4 with a queue of 50 ms: R of the worst call by the share of the link that the \
+               calls' speech alone would take, with the best possible playout and a further delay \
+               of 38 ms, over plain UDP, over two overlay nodes without a trunk, and with trunks \
+               that wait for 2 to 10 ms; and the largest number of calls with R of 70 each. The \
+               mean R is of little use: a full queue always drops packets of the same calls, and \
+               the others miss nothing.",
         chart: Box::new(chart),
         claims: vec![
             on_the_link(
@@ -230,7 +231,7 @@ fn figure() -> Figure {
             ),
             on_the_link(
                 "g729-alone",
-                "and by so many more than twice what the overlay carries without one",
+                "and more than twice as many as the overlay carries without a trunk",
                 Bound::at_least(0.0, BEFORE),
                 Box::new(|t| {
                     let alone = most(t, Codec::G729, ALONE).times(2.0);
@@ -239,7 +240,7 @@ fn figure() -> Figure {
             ),
             on_the_link(
                 "g711-udp",
-                "of G.711 a trunk that waits for 10 ms carries as many as plain UDP",
+                "with G.711 a trunk that waits for 10 ms carries as many as plain UDP",
                 Bound::at_least(0.0, BEFORE),
                 Box::new(|t| most(t, Codec::G711, WAIT_10).minus(&most(t, Codec::G711, UDP))),
             ),

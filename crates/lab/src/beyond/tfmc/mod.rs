@@ -22,7 +22,7 @@ use crate::plot::{Mark, Series, Style};
 use crate::table::{Column, Record, Table};
 
 /// Reason for bounds that no paper gives.
-const BEFORE: &str = "set before anything was measured";
+const BEFORE: &str = "set before the first measurement";
 
 /// Every experiment on TFMC that the paper doesn't have.
 pub fn experiments() -> Vec<Experiment> {

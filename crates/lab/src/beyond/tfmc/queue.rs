@@ -109,11 +109,10 @@ fn at(carried: &'static str, counts: &'static str, room: f64) -> impl Fn(&Record
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "A TCP and calls by the room in the queue",
+        title: "A TCP and calls, by the size of the queue",
         section: "beyond, after 5.4",
-        says: "The network of figures 6 to 8, where calls begin within a millisecond, with room for 20 \
-               to 200 packets in the bottleneck's queue, or for as many bytes as so many of the TCP's \
-               packets have.",
+        says: "The network of figures 6 to 8, with calls that begin within a millisecond, and a \
+               bottleneck queue of 20 to 200 packets, or of the bytes of as many TCP packets.",
         chart: Box::new(chart),
         claims: vec![
             Claim {
@@ -128,8 +127,8 @@ fn figure() -> Figure {
                 at: &[50.0],
                 ..claim(
                     "bytes",
-                    "beside calls without multiplexing, a TCP gets more if the queue counts bytes, of \
-                     which the calls' packets have few, than with 50 packets",
+                    "next to calls without multiplexing, a TCP gets more if the queue counts \
+                     bytes, which favours the calls' short packets, than with 50 packets",
                     Bound::above(0.0, BEFORE),
                     "window-of-4",
                 )
@@ -146,8 +145,8 @@ fn figure() -> Figure {
                 at: &[200.0],
                 ..claim(
                     "long",
-                    "with room for 200 packets, which is for all calls' at once, TFMC still gives the \
-                     TCP more",
+                    "with a queue of 200 packets, enough for those of all calls at once, TFMC \
+                     still gives the TCP more",
                     Bound::above(0.0, BEFORE),
                     "window-of-4",
                 )
@@ -164,17 +163,17 @@ fn chart(table: &Table) -> Panels {
             })
         };
         let series = [
-            (0, "TCP beside TFMC", TFMC, &TCP[..]),
+            (0, "TCP with TFMC", TFMC, &TCP[..]),
             (1, "calls with TFMC", TFMC, &VOICE[..]),
-            (2, "TCP beside calls singly", SINGLY, &TCP[..]),
-            (3, "calls singly", SINGLY, &VOICE[..]),
+            (2, "TCP with single packets", SINGLY, &TCP[..]),
+            (3, "calls, single packets", SINGLY, &VOICE[..]),
         ];
         let label = format!("Mbit/s, queue of {counts}");
         Panel::new(Axis::linear(&label, (0.0, 8.0), 2.0), series.map(of).into())
     };
     Panels {
-        title: "By the room in the queue".to_owned(),
-        x: Axis::linear("room (packets of the TCP)", (0.0, 200.0), 50.0),
+        title: "By the size of the queue".to_owned(),
+        x: Axis::linear("queue size (packets of the TCP)", (0.0, 200.0), 50.0),
         panels: vec![panel(PACKETS), panel(BYTES)],
         guides: Vec::new(),
     }

@@ -160,15 +160,15 @@ fn over(table: &Table, column: &'static str, wait: u64) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "Bytes and delay by calls and wait",
+        title: "Bytes and delay, by calls and wait",
         section: "beyond, after 5.2",
-        says: "Calls of G.729 both ways between two of the overlay's nodes, begun at random times, \
+        says: "Calls of G.729 in both directions between two overlay nodes, begun at random times, \
                over a trunk that lets packets wait for others for 0 to 10 ms: all bytes on the \
-               IPv4 wire for each of the calls' packets, hellos, seals and reports among them, \
-               and by how much packets take longer than the wire. Black: UDP, and by calculation \
-               IAX2's trunk frames every 20 ms with a timestamp for each call (RFC 5456, 8.1.3.2); \
-               pale: TCRTP (RFC 4170), by the headers of its layers, with as many packets together as the trunk of 2 ms has. \
-               None of the three seals anything.",
+               IPv4 wire per packet of the calls, including hellos, seals and reports, and the \
+               packets' delay beyond the wire's. Black: UDP, and by calculation IAX2's trunk \
+               frames every 20 ms with a timestamp for each call (RFC 5456, 8.1.3.2); pale: TCRTP \
+               (RFC 4170), by the headers of its layers, with as many packets together as the \
+               trunk of 2 ms has. None of the three seals its packets.",
         chart: Box::new(chart),
         claims: claims(),
     }
@@ -188,7 +188,7 @@ fn claims() -> Vec<Claim> {
             ..claim(
                 "fifty-calls",
                 "from 50 calls on, a packet in a sealed trunk with waits from 2 ms on costs less \
-                     than the 60 bytes it has by plain UDP",
+                 than its 60 bytes over plain UDP",
                 Bound::below(60.0, "20 of speech, 12 of RTP, 28 of UDP and IPv4"),
                 "trunk-off",
             )
@@ -202,7 +202,7 @@ fn claims() -> Vec<Claim> {
             }),
             ..claim(
                 "no-longer",
-                "no packet takes longer by more than the wait, however many calls there are",
+                "no packet is delayed by more than the wait, whatever the number of calls",
                 Bound::at_most(0.001, "a microsecond, to which delays are rounded up"),
                 "wait-10ms",
             )
@@ -212,12 +212,12 @@ fn claims() -> Vec<Claim> {
             measure: Box::new(|t| over(t, "iax2_bytes", 10)),
             at: &[200.0],
             expected: Verdict::Fails,
-            why: "IAX2 has no RTP header, for which the trunk has a byte, nor a seal, and one frame in \
-                  20 ms.",
+            why: "IAX2 has neither an RTP header, for which the trunk has a byte, nor a seal, and \
+                  one frame in 20 ms.",
             ..claim(
                 "iax2",
                 "200 calls that wait for 10 ms, as long as with IAX2 on average, cost no more than \
-                     by its trunk frames",
+                 with its trunk frames",
                 Bound::at_most(0.0, BEFORE),
                 "trunk-off",
             )
@@ -227,12 +227,12 @@ fn claims() -> Vec<Claim> {
             measure: Box::new(|t| over(t, "tcrtp_bytes", 2)),
             at: &[200.0],
             expected: Verdict::Fails,
-            why: "Both compress RTP's header. TCRTP has no envelope with a seal, whose 24 bytes a trunk \
-                  packet has.",
+            why: "Both compress RTP's header. TCRTP has no envelope with a seal, which takes 24 \
+                  bytes of a trunk packet.",
             ..claim(
                 "tcrtp",
-                "200 calls that wait for 2 ms cost no more than by TCRTP with as many packets \
-                     together",
+                "200 calls that wait for 2 ms cost no more than with TCRTP and as many packets \
+                 together",
                 Bound::at_most(0.0, BEFORE),
                 "trunk-off",
             )

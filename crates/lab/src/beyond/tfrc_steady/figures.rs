@@ -7,17 +7,17 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// Reason for bounds that no paper gives.
-const BEFORE: &str = "set before anything was measured";
+const BEFORE: &str = "set before the first measurement";
 
 /// The figure of both flows on every link.
 pub fn steady() -> Figure {
     Figure {
         name: FIGURE,
-        title: "What a TFRC flow sends that always has a packet to send",
+        title: "Rate of a TFRC flow that always has a packet to send",
         section: "beyond",
-        says: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that loses \
-               0.1 to 10 % of the packets independently of each other: packets sent per second, \
-               over what the throughput equation says at the loss event rate that the receiver \
+        says: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that \
+               loses 0.1 to 10 % of the packets independently of each other: packets sent per \
+               second, against the throughput equation at the loss event rate that the receiver \
                reported. Packets of 1,400 bytes with DCCP's CCID 3; pale, of 160 bytes with TFRC \
                for small packets, which sends one every 10 ms at most.",
         chart: one_panel(over_equation),
@@ -61,7 +61,7 @@ fn over_equation(table: &Table) -> Chart {
     let of = |flow| RTTS.into_iter().enumerate().map(move |(n, rtt)| one(flow, n, rtt));
     let mut series: Vec<Series> = of(FULL).chain(of(SMALL)).collect();
     let line = [RANGE.0, RANGE.1].map(|x| Mark { x, y: x, interval: None });
-    let name = "as the equation says".to_owned();
+    let name = "rate of the equation".to_owned();
     series.push(Series { name, style: Style::CURVE, points: line.into() });
     Chart {
         title: "TFRC flows that always have a packet to send".to_owned(),
@@ -76,13 +76,14 @@ fn equation(flow: &'static str) -> Claim {
     let (id, says) = match flow {
         SMALL => (
             "equation-small",
-            "with small packets, a flow that always has one sends what RFC 4828's equation says at \
-             the loss event rate measured, or 100 packets per second if that is less, at every link",
+            "with small packets, a flow that always has a packet to send reaches the rate of RFC \
+             4828's equation at the measured loss event rate, or 100 packets per second if that is \
+             less, on every link",
         ),
         _ => (
             "equation",
-            "a flow that always has a packet sends what the equation says at the loss event rate \
-             measured, at every link",
+            "a flow that always has a packet to send reaches the rate of the equation at the \
+             measured loss event rate, on every link",
         ),
     };
     Claim {
@@ -97,16 +98,16 @@ fn equation(flow: &'static str) -> Claim {
             let far = rows().max_by(|a, b| off(a).abs().estimate.total_cmp(&off(b).abs().estimate));
             let note = far.map_or(String::new(), |r| {
                 let [off, loss, rtt] = ["off_pct", "loss_pct", "rtt_ms"].map(|c| r.text(c));
-                format!("Farthest: {off} % at {loss} %, {rtt} ms.")
+                format!("Largest difference: {off} % at {loss} %, {rtt} ms.")
             });
             Measured::maximum(rows().map(|r| off(&r).abs())).noting(note)
         }),
         why: match flow {
             SMALL => {
-                "On all links but that with 10 % and 200 ms the equation allows more than twice the \
-                 100, so that it is the limit that is measured. On that one it allows 110 on average: \
-                 when it allows more, the limit keeps the flow from making up for when it allows \
-                 less."
+                "On all links except for that with 10 % and 200 ms the equation allows more than \
+                 twice the 100, so that the limit is measured. On that one it allows 110 on \
+                 average: when it allows more, the limit keeps the flow from making up for when it \
+                 allows less."
             }
             _ => "",
         },
@@ -139,14 +140,14 @@ fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: u
 fn falls(flow: &str) -> (Bound, &'static str) {
     match flow {
         SMALL => (
-            Bound::at_most(1.0, "no more, and 1 % for chance; set before anything was measured"),
+            Bound::at_most(1.0, "no more, and 1 % for chance; set before the first measurement"),
             "links-mirrored",
         ),
         _ => (
             Bound::at_most(
                 -20.0,
                 "the equation gives at least 40 % less at each of these steps; half of that, set \
-                 before anything was measured",
+                 before the first measurement",
             ),
             "rate-of-five",
         ),
@@ -160,7 +161,8 @@ fn loss(flow: &'static str) -> Claim {
         says: match flow {
             SMALL => "with small packets, more loss never gives more packets per second",
             _ => {
-                "each step to about three times the loss takes at least 20 % of the packets per second"
+                "each step to about three times the loss reduces the packets per second by at \
+                 least 20 %"
             }
         },
         published: None,
@@ -180,8 +182,8 @@ fn rtt(flow: &'static str) -> Claim {
         says: match flow {
             SMALL => "with small packets, a longer round trip never gives more packets per second",
             _ => {
-                "each step to a round trip twice as long, or more, takes at least 20 % of the packets \
-                 per second"
+                "each step to at least twice the round trip reduces the packets per second by at \
+                 least 20 %"
             }
         },
         published: None,

@@ -100,7 +100,7 @@ impl Listener {
             }
             Err(error) => drop(ready.send(Err(error))),
         })?;
-        let begun = is_ready.recv().map_err(|_| Error::Program("nobody listens".into()))?;
+        let begun = is_ready.recv().map_err(|_| Error::Program("the listener has ended".into()))?;
         begun.map_err(cannot("listen to media"))?;
         Ok(Listener { epoch, stop, heard, next: 0 })
     }
@@ -116,7 +116,7 @@ impl Listener {
         let (to, phases) = (to.to_vec(), phases.to_vec());
         let (first, epoch) = (self.next, self.epoch);
         let sender = network.within(from, move || send(&to, &phases, first, epoch))?;
-        let broke = || Error::Program("a sender of media broke off".into());
+        let broke = || Error::Program("a sender of media failed".into());
         let sent = sender.join().ok().flatten().ok_or_else(broke)?;
         std::thread::sleep(AFTERWARDS);
         let mut sent = sent.map_err(cannot("send media"))?;

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what runs in a testbed's hosts drives sockets and time"
+    reason = "the programs on a testbed's hosts use sockets and time"
 )]
 
 use super::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, row};
@@ -224,7 +224,7 @@ fn over_tcp(
     let _sender = start(first, &["--to".into(), format!("{to}:{PORT}")])?;
     let (mut text, pipe) = (String::new(), receiver.0.stdout.take());
     let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
-    read.map_err(cannot("read what a program says"))?;
+    read.map_err(cannot("read the output of a program"))?;
     serde_json::from_str(&text)
-        .map_err(|why| Error::Process(format!("what came over {tcp} is no JSON: {why}")))
+        .map_err(|why| Error::Process(format!("the output of {tcp} is not JSON: {why}")))
 }

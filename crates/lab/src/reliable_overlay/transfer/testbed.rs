@@ -373,7 +373,7 @@ fn by_programs(
     let begun = Instant::now();
     let _sender = launch(first, &files.from)?;
     while files.came() < files.bytes {
-        let ended = receiver.0.try_wait().map_err(cannot("look at a program"))?;
+        let ended = receiver.0.try_wait().map_err(cannot("wait for a program"))?;
         if ended.is_some() && files.came() < files.bytes {
             return Err(Error::Process(format!("{}: the receiving end has ended", way.name())));
         }
@@ -385,7 +385,7 @@ fn by_programs(
     let took = begun.elapsed();
     // The last bytes may still be buffered in the program.
     let until = Instant::now() + SETTLED;
-    while receiver.0.try_wait().map_err(cannot("look at a program"))?.is_none()
+    while receiver.0.try_wait().map_err(cannot("wait for a program"))?.is_none()
         && Instant::now() < until
     {
         std::thread::sleep(LOOK);

@@ -77,7 +77,7 @@ impl Emulator {
         let entrances = said.iter().map(entrance).collect::<Result<Vec<_>, _>>()?;
         if entrances.len() != scenario.hosts.len() {
             let what =
-                "impair names other hosts than it was given: is --trunkline of another version?";
+                "impair lists other hosts than it was given: is --trunkline of another version?";
             return Err(Error::Process(what.into()));
         }
         Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
@@ -144,7 +144,7 @@ impl Emulator {
     pub fn finish(self) -> Result<(serde_json::Value, Duration), Error> {
         let (ledger, time) = self.process.into_inner().expect("nobody panics").finish()?;
         let ledger = serde_json::from_str(&ledger)
-            .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
+            .map_err(|e| Error::Process(format!("impair's ledger is not JSON: {e}")))?;
         Ok((ledger, time))
     }
 }

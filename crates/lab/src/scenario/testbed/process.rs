@@ -205,7 +205,7 @@ impl Process {
     /// Writes a line to the standard input of the process.
     pub fn tell(&mut self, line: &str) -> Result<(), Error> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
-        writeln!(stdin, "{line}").map_err(cannot(format!("tell {} anything", self.name)))
+        writeln!(stdin, "{line}").map_err(cannot(format!("write to {}", self.name)))
     }
 
     /// Stops the process, or lets it continue.
@@ -235,7 +235,7 @@ impl Process {
         self.close();
         // A process stopped by SIGSTOP would not notice that its standard input is closed.
         let _ = self.signal(Signal::SIGCONT);
-        let what = || format!("see how {} ended", self.name);
+        let what = || format!("determine how {} ended", self.name);
         let (tell, told) = mpsc::channel();
         if let Some(mut stdout) = self.child.0.stdout.take() {
             std::thread::spawn(move || {
@@ -265,8 +265,8 @@ impl Process {
 /// The last line of a process that has ended, as the end of an error message.
 pub fn last_words(last: &str) -> String {
     match last.trim() {
-        "" => ", without a word".to_owned(),
-        last => format!("; it said last: {}", printable(last)),
+        "" => ", without a message".to_owned(),
+        last => format!("; its last line was: {}", printable(last)),
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_program_says_is_printable_and_short() {
-        assert_eq!(last_words(" \u{1b}[2J done\n"), "; it said last: \\u{1b}[2J done");
+        assert_eq!(last_words(" \u{1b}[2J done\n"), "; its last line was: \\u{1b}[2J done");
         assert!(last_words(&"x".repeat(9_000)).len() < 600);
     }
 

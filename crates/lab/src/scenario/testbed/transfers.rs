@@ -122,7 +122,7 @@ impl<'a> Prepared<'a> {
         let mut said = Vec::new();
         out.rewind().and_then(|()| out.read_to_end(&mut said)).map_err(cannot("read a file"))?;
         let said: Value = serde_json::from_slice(&said).map_err(|e| {
-            failed(self.transfer, &format!("{status}, and what it says is no JSON: {e}"))
+            failed(self.transfer, &format!("{status}, and its output is not JSON: {e}"))
         })?;
         carried(&said).map_err(|why| failed(self.transfer, &why))
     }
@@ -143,7 +143,7 @@ impl<'a> Prepared<'a> {
                 return Err(failed(self.transfer, "it was stopped by a signal"));
             }
             if Instant::now() > until {
-                return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
+                return Err(failed(self.transfer, "it does not end: is the path cut for good?"));
             }
             watch.sleep_until(Instant::now() + Duration::from_millis(20))?;
         }
@@ -155,7 +155,7 @@ fn carried(said: &Value) -> Result<Carried, String> {
     if let Some(why) = said["error"].as_str() {
         return Err(why.to_owned());
     }
-    let number = |value: &Value| value.as_f64().ok_or("it does not say what came of it");
+    let number = |value: &Value| value.as_f64().ok_or("its output has no result");
     let end = &said["end"];
     Ok(Carried {
         goodput_bps: number(&end["sum_received"]["bits_per_second"])?,

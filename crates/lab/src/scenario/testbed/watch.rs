@@ -136,7 +136,7 @@ mod tests {
             sleeper.join().unwrap()
         });
         assert_eq!(halted, None);
-        assert!(Instant::now() < long, "nobody has waited");
+        assert!(Instant::now() < long, "the wait has ended early");
         assert!(matches!(watch.check(), Err(Error::Halted)));
         let why = watch.end().unwrap_err().to_string();
         assert!(why.ends_with(" s after the calls began: the node of A has ended"), "{why}");

@@ -350,7 +350,7 @@ fn fig12() -> Figure {
         title: "Delivery in time by routing metric, 15 nodes",
         section: "IV-B",
         says: "Random overlays of 15 nodes and 30 links, half of which lose up to 5 %, 1,000 for \
-               each diameter. While links are short, ways by loss deliver most in time, and those \
+               each diameter. While links are short, paths by loss deliver most in time, and those \
                by expected latency little less; as the diameter grows those by latency overtake \
                them. Those by expected latency are always better than those by latency. The greedy \
                optimiser fails where latency is high.",
@@ -364,8 +364,8 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Delivery in time by routing metric, 100 nodes",
         section: "IV-B",
-        says: "The same with 100 nodes and 200 links, where not all ways can be compared: the same \
-               order.",
+        says: "The same with 100 nodes and 200 links, where not all paths can be compared: the \
+               same order.",
         chart: one_panel(|t| chart("Packets in time over 100 nodes, 200 links", t)),
         claims: claims::many(),
     }

@@ -155,9 +155,10 @@ fn chart(table: &Table) -> Chart {
         Series { name: name.to_owned(), style: Style::nth(n), points }
     };
     Chart {
-        title: "Packets within 100 ms beside the closed form, ways by expected latency".into(),
+        title: "Packets within 100 ms, compared with the closed form, paths by expected latency"
+            .into(),
         x: Axis::linear("network diameter (ms)", (10.0, 100.0), 10.0),
-        y: Axis::linear("packets, less the closed form (points)", (-0.3, 0.3), 0.1),
+        y: Axis::linear("packets minus the closed form (points)", (-0.3, 0.3), 0.1),
         series: names.into_iter().enumerate().map(line).collect(),
     }
 }
@@ -165,11 +166,11 @@ fn chart(table: &Table) -> Chart {
 fn figure() -> Figure {
     Figure {
         name: "fig12b",
-        title: "The closed form of figures 12 and 13 beside packets",
+        title: "The closed form of figures 12 and 13, compared with packets",
         section: "IV-B",
-        says: "Figures 12 and 13 are drawn by the delay distribution that the paper derives for a \
-               link and combines along a way. Here packets of ten calls, one each 2 ms, pass the \
-               overlay's own nodes along such ways, with the paper's settings.",
+        says: "Figures 12 and 13 are computed from the delay distribution that the paper derives \
+               for a link and combines along a path. Here packets of ten calls, one every 2 ms, \
+               pass through overlay nodes along such paths, with the paper's settings.",
         chart: one_panel(chart),
         claims: vec![mean(), chance()],
     }
@@ -178,7 +179,7 @@ fn figure() -> Figure {
 fn mean() -> Claim {
     Claim {
         id: "mean",
-        says: "over all ways as many packets are in time as the closed form says, with 2p² − p³ \
+        says: "over all paths as many packets are in time as in the closed form, with 2p² − p³ \
                lost on a link",
         published: None,
         bound: Bound::within(
@@ -201,10 +202,10 @@ fn mean() -> Claim {
 fn chance() -> Claim {
     Claim {
         id: "chance",
-        says: "on ways where nothing takes within 6 ms of the deadline the two differ by no more \
+        says: "on paths where no delay is within 6 ms of the deadline the two differ by no more \
                than chance: at most 4 standard errors",
         published: None,
-        bound: Bound::at_most(4.0, "of 200 ways one exceeds that by chance in 80 runs"),
+        bound: Bound::at_most(4.0, "of 200 paths one exceeds that by chance in 80 runs"),
         unit: "standard errors",
         measure: Box::new(|table| {
             let of = |near: bool, column: &'static str| {
@@ -213,15 +214,17 @@ fn chance() -> Claim {
             };
             let count = of(true, "off_pct").count();
             let note = format!(
-                "On {count} of {} ways something does; the farthest of them is off by {:.2} points.",
+                "On {count} of {} paths some delay is; the largest difference among them is {:.2} \
+                 points.",
                 table.rows.len(),
                 maximum(of(true, "off_pct").chain([0.0])),
             );
             Measured::census(maximum(of(false, "off_se"))).noting(note)
         }),
-        why: "Δ = 2 ms is a mean. If the next packet is lost, too, a loss shows after 4 ms or more; \
-              and a packet that was recovered on one link comes between others on the next, where \
-              it may show a loss sooner. Within some milliseconds of the deadline that decides.",
+        why: "Δ = 2 ms is a mean. If the next packet is lost, too, a loss shows after 4 ms or \
+              more; and a packet that was recovered on one link comes between others on the next, \
+              where it may reveal a loss sooner. Within some milliseconds of the deadline that \
+              makes the difference.",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }

@@ -36,14 +36,15 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 pub fn figure() -> Figure {
     Figure {
         name: "background",
-        title: "How much other traffic there is",
+        title: "Amount of background traffic",
         section: "5, beyond figures 4 and 6",
-        says: "As figures 4, 4b and 6, of the cell with the drafts' parameters, with 1 to 6 Mbit/s of other \
-               traffic to each station, where those have 4. Drawn are 12 stations.",
+        says: "As figures 4, 4b and 6, for the cell with the drafts' parameters, with 1 to 6 \
+               Mbit/s of background traffic to each station, where those have 4. The chart shows \
+               12 stations.",
         chart: draw_where(
             |r| r.number("calls") == f64::from(FEW),
-            "Other traffic",
-            || Axis::linear("other traffic to each station (kbit/s)", (0.0, 7_000.0), 1_000.0),
+            "Background traffic",
+            || Axis::linear("background traffic to each station (kbit/s)", (0.0, 7_000.0), 1_000.0),
             "background_kbit_s",
             &[("mean delay (ms)", MEAN), ("R", RATING), ("KB/s", BANDWIDTH)],
         ),
@@ -54,9 +55,10 @@ pub fn figure() -> Figure {
                 }),
                 ..claim(
                     "mean",
-                    "with adaptation the mean delay is below 4 ms whatever the rate of other traffic",
+                    "with adaptation the mean delay is below 4 ms at every rate of background \
+                     traffic",
                     None,
-                    Bound::below(4.0, "the paper's number, of a rate that it doesn't give"),
+                    Bound::below(4.0, "the paper's number, for a rate that it doesn't give"),
                     "one-queue",
                 )
             },
@@ -71,8 +73,8 @@ pub fn figure() -> Figure {
                 }),
                 ..claim(
                     "choice",
-                    "where the cell is full calls have the same to 0.5 KB/s whatever the rate of other \
-                     traffic",
+                    "where the cell is full calls have the same bandwidth within 0.5 KB/s at every \
+                     rate of background traffic",
                     None,
                     Bound::at_most(0.5, "an eighth of the paper's 4 KB/s"),
                     "silent-at-six",
@@ -88,7 +90,7 @@ pub fn figure() -> Figure {
                 }),
                 ..claim(
                     "acceptable",
-                    "with adaptation R is at least 70 whatever the rate of other traffic",
+                    "with adaptation R is at least 70 at every rate of background traffic",
                     None,
                     Bound::at_least(70.0, OWN_TARGET),
                     "lowest-rate",

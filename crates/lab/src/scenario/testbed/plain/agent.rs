@@ -22,7 +22,7 @@ use std::time::Duration;
 pub fn agent(file: &Path) -> Result<Report, Error> {
     let text = std::fs::read(file).map_err(cannot(format!("read {}", file.display())))?;
     let wrong = |why: &dyn std::fmt::Display| {
-        Err(Error::Process(format!("{}: {why}: only the lab writes it", file.display())))
+        Err(Error::Process(format!("{}: {why}: only the lab may write this file", file.display())))
     };
     let plan: Plan = match serde_json::from_slice(&text) {
         Ok(plan) => plan,

@@ -179,7 +179,7 @@ impl Agents {
             let file = dir.join(format!("{}.json", n + 1));
             let text = serde_json::to_vec(&plan).expect("plain values are JSON");
             std::fs::write(&file, text).map_err(cannot(format!("write {}", file.display())))?;
-            let name = format!("who sends and listens at {}", host.name);
+            let name = format!("the sender and listener on {}", host.name);
             let program = emulator.bound(n, &own);
             let (process, _) = Process::start(program, name, &[AGENT], &file)?;
             agents.push(Mutex::new((host.name.clone(), process)));
@@ -223,7 +223,7 @@ impl Agents {
         for (host, process) in agents {
             let (said, time) = process.finish()?;
             let report: Report = serde_json::from_str(&said)
-                .map_err(|e| Error::Process(format!("what {host} heard is no JSON: {e}")))?;
+                .map_err(|e| Error::Process(format!("the report of {host} is not JSON: {e}")))?;
             outcome.sent.extend(report.sent);
             outcome.heard.extend(report.heard);
             let process = format!("{host}, outside of the overlay");
