@@ -13,8 +13,8 @@ const PEER: [&str; 2] = ["rtpengine", "kamailio"];
 
 /// Have gateways relay many calls at once, and Kamailio with rtpengine for comparison
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "sipp runs calls with speech in both directions through each system in turn: routers alone,
+#[command(after_help = "\
+sipp runs calls with speech in both directions through each system in turn: routers alone,
 one `trunkline node` with [sip] that both phones use, Kamailio with rtpengine in user
 space, and two gateways with the overlay between them. Once all calls have begun, another
 one sends 200 packets a second, from which the delay is measured. Then 50 calls send
@@ -31,8 +31,7 @@ Examples:
 
 Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or lacks a
 permission: this needs root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
-kamailio, that row is skipped."
-)]
+kamailio, that row is skipped.")]
 pub struct Load {
     /// Number of simultaneous calls
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]

@@ -14,8 +14,8 @@ const PROGRAMS: [&str; 2] = ["baresip", "sysctl"];
 
 /// Have two real telephones call each other, with and without the overlay, and score the speech
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Two headless baresips at two sites, with a network namespace for each host; the path
+#[command(after_help = "\
+Two headless baresips at two sites, with a network namespace for each host; the path
 between the sites loses packets. One call takes the path directly, one goes through a
 `trunkline node` with [sip] at each site. The packets that reach each phone are played out
 with a jitter buffer of 60 ms and concealment, and scored by PESQ (P.862; 4.5 is no
@@ -26,8 +26,7 @@ Examples:
   sudo trunkline-lab phones --loss 10% --seconds 60 --json
 
 Exit status: 0; 2 if a program is missing, failed, or lacks a permission: this
-needs root, baresip, ip and nft (scripts/setup.sh)."
-)]
+needs root, baresip, ip and nft (scripts/setup.sh).")]
 pub struct Phones {
     /// Share of packets that the path loses in each direction
     #[arg(long, default_value = "5%", value_parser = share_of)]

@@ -6,8 +6,8 @@ use trunkline_lab::{Error, scenario};
 
 /// Run a shell, or any program, on a host of a scenario's network, with the kernel's TCP
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Creates the hosts, routers and links of a scenario, without daemons, calls or faults, for as
+#[command(after_help = "\
+Creates the hosts, routers and links of a scenario, without daemons, calls or faults, for as
 long as the program runs. TRUNKLINE_HOSTS has the addresses of all hosts, and
 TRUNKLINE_ENTER the commands that enter the other hosts.
 
@@ -18,8 +18,7 @@ Examples:
     echo \"$TRUNKLINE_HOSTS\"
     nsenter --net=/proc/4711/fd/11 iperf3 -s -D; iperf3 -c 10.64.0.2
 
-Exit status: 0 if the program's was, else 1; 2 if the network can't be created here."
-)]
+Exit status: 0 if the program's was, else 1; 2 if the network can't be created here.")]
 pub struct Shell {
     /// Scenario: a .toml file
     file: PathBuf,

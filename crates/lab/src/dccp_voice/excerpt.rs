@@ -214,12 +214,11 @@ fn missed(table: &Table, name: &'static str) -> Measured {
 fn fig3() -> Figure {
     Figure {
         name: "fig3",
-        title: "Sixteen seconds of a call over TFRC with and without the paper's changes",
+        title: "Sixteen seconds of a call over TFRC, with and without the paper's changes",
         section: "V",
-        says: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: when the talker \
-               is active, what the codec makes, how many packets wait at the sender, how many are \
-               dropped there, and R of the last second. The seconds are those in which SP+FR drops \
-               most.",
+        says: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: activity of \
+               the talker, output of the codec, packets queued and dropped at the sender, and R \
+               over the last second. The excerpt is where SP+FR drops most.",
         chart: draw(),
         claims: vec![
             Claim {

@@ -25,7 +25,7 @@ pub fn at_50_ms(losses: &[f64]) -> Vec<(f64, f64)> {
 fn fig4() -> Figure {
     Figure {
         name: "fig4",
-        title: "Voice quality by loss, at 50 ms",
+        title: "Voice quality, by loss, at 50 ms",
         section: "IV-C",
         says: "The same at a one-way delay of 50 ms, with 0.01 to 10 % of the packets lost in both \
                directions. The data also include the variant in which only the forward direction \
@@ -144,7 +144,8 @@ fn loss_weighs_more() -> Claim {
             Measured::minimum(each)
         }),
         at: &SMALL,
-        why: "Over TCP it is the other way round: nothing is lost but what the playout skips.",
+        why: "Over TCP it is the other way round: no packet is lost except for those that the \
+              playout skips.",
         sabotage: "idle-excluded",
         ..points(
             "loss-weighs-more",

@@ -70,7 +70,7 @@ pub fn by_loss() -> Figure {
         name: "fig7",
         title: "Voice quality over the modified TFRC, by loss, at 50 ms",
         section: "VI-C",
-        says: "The same at 50 ms by loss. Eight packets per round trip are more than a call's 50 a \
+        says: "The same at 50 ms, by loss. Eight packets per round trip exceed a call's 50 a \
                second up to a one-way delay of 80 ms, so that the floor alone carries it.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &SHOWN),
         claims: vec![

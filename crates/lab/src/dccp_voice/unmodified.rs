@@ -26,7 +26,7 @@ pub fn figures() -> Vec<Figure> {
 fn fig1() -> Figure {
     Figure {
         name: "fig1",
-        title: "Voice quality by delay, without loss",
+        title: "Voice quality, by delay, without loss",
         section: "IV-A",
         says: "One direction of a call, 100 talkspurts, over UDP, TCP and three variants of TFRC, \
                whose receivers report what they received since the last report, including pauses: \
@@ -51,7 +51,7 @@ fn fig1() -> Figure {
 fn fig2() -> Figure {
     Figure {
         name: "fig2",
-        title: "Voice quality by delay, 0.1 % lost",
+        title: "Voice quality, by delay, 0.1 % lost",
         section: "IV-B",
         says: "The same at 0.1 % loss in both directions, so that TFRC leaves slow start. Its \
                initial rate after a pause then follows from the smallest rate of RFC 3448: a \

@@ -130,8 +130,9 @@ fn fig12() -> Figure {
         chart: one_panel(|t| delay_chart(t, RATES[1])),
         claims: vec![
             Claim {
-                why: "The TCP of Linux 2.4 doesn't keep up: it has no point to be judged by, since 7.8 % of its \
-                      messages are half a second late at 0.2 % loss, and 99 % from 1 % on.",
+                why: "The TCP of Linux 2.4 doesn't keep up: it has no point that could be judged, \
+                      since 7.8 % of its messages are half a second late at 0.2 % loss, and 99 % \
+                      from 1 % on.",
                 ..keeps_up(
                     "keeps-up",
                     (PLACES[0], HOP_BY_HOP),
@@ -149,15 +150,15 @@ fn fig12() -> Figure {
                 "much-slower-1000-linux-6",
                 (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 RATES[1],
-                "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with the \
-                 TCP of Linux 6, as far as that keeps up",
+                "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with \
+                 the TCP of Linux 6, as far as the TCP keeps up",
             ),
             slope_claim(
                 "stream-1000-linux-6",
                 (PLACES[0], STREAM, TCPS[1]),
                 RATES[1],
-                "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
-                 with the TCP of Linux 6, as far as that keeps up",
+                "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as \
+                 fast as with the TCP of Linux 6, as far as the TCP keeps up",
             ),
         ],
     }
@@ -455,8 +456,8 @@ fn agreements() -> Vec<Claim> {
         agreement(
             "reno-as-simulated",
             (LIVE_TCPS[0], TCPS[1]),
-            "at 500 kbit/s and 1 % loss the mean delay with the kernel's TCP with reno is that of the \
-             simulator's TCP of Linux 6, to 15 %",
+            "at 500 kbit/s and 1 % loss the mean delay with the kernel's TCP with reno equals that \
+             of the simulator's TCP of Linux 6 within 15 %",
             0.15,
         ),
     ]

@@ -300,11 +300,11 @@ fn figure() -> Figure {
         name: "fairness",
         title: "Fairness of reliable links with TCPs at a bottleneck, and of streams over a chain",
         section: "Spines congestion control and reliability",
-        says: "1, 2 and 4 reliable links, each with as much as it takes, and as many TCPs of Linux 6 \
-               (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 packets and \
-               with random early detection (10 and 30 packets, gentle, without marks): Jain's index over \
-               all, and what a link carries over what a TCP does, in bytes of messages. And four streams \
-               from end to end of the same three links of 10 ms.",
+        says: "1, 2 and 4 reliable links, each with unlimited data, and as many TCPs of Linux 6 \
+               (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 \
+               packets and with random early detection (10 and 30 packets, gentle, without marks): \
+               Jain's index over all, and the goodput of a link against that of a TCP, in bytes of \
+               messages. And four streams from end to end over the same three links of 10 ms.",
         chart: Box::new(panels),
         claims: vec![
             Claim {

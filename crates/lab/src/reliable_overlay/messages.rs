@@ -110,7 +110,7 @@ pub fn receive(mut from: impl Read, count: u64) -> io::Result<Vec<u64>> {
         }
         match took(&message) {
             Some((n, took)) if n == number => all.push(took),
-            _ => return Err(io::Error::other("the wrong message has come")),
+            _ => return Err(io::Error::other("another message than the next one has arrived")),
         }
     }
     Ok(all)

@@ -331,9 +331,9 @@ fn fig9() -> Figure {
         name: "fig9",
         title: "Goodput of a reliable link, by loss",
         section: "Spines congestion control and reliability, figure 9",
-        says: "One link of 10 ms and 10 Mbit/s that loses packets both ways: what a reliable link \
-               carries in messages of 1,000 bytes, beside a TCP alone on the same link. Of the figure \
-               only its horizontal axis is left.",
+        says: "One link of 10 ms and 10 Mbit/s that loses packets in both directions: goodput of a \
+               reliable link in messages of 1,000 bytes, compared with a TCP alone on the same \
+               link. Only the horizontal axis of the figure has survived.",
         chart: one_panel(loss_chart),
         claims: vec![Claim {
             unit: "of the TCP's",
@@ -345,7 +345,7 @@ fn fig9() -> Figure {
             ..Claim::holding(
                 "as-a-tcp",
                 "a reliable link carries between three quarters and four thirds of what the TCP of \
-                 Linux 6 does, at every loss",
+                 Linux 6 does, at every loss rate",
                 None,
                 Bound::within(0.75, 4.0 / 3.0, BEFORE),
                 "best-effort-links",

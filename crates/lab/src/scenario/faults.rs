@@ -62,7 +62,7 @@ impl Reader<'_> {
         let wrong = |what: &str| Err(self.mistake(span.clone(), what));
         let what = s.what.0;
         if s.at.0 > self.length {
-            return wrong("at is after the end of the calls: take an earlier moment");
+            return wrong("`at` is after the end of the calls: choose an earlier time");
         }
         match s.lasts {
             Some(_) if matches!(what, What::Mend | What::Restart) => {

@@ -148,7 +148,7 @@ pub fn load(path: &Path) -> Result<Scenario, Mistake> {
         Err(e) => {
             let good = std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
             let end = good.len()..good.len();
-            Err(Text { path, text: good }.mistake(Some(end), "from here on it is no UTF-8 text"))
+            Err(Text { path, text: good }.mistake(Some(end), "the text from here on is not UTF-8"))
         }
     }
 }
@@ -259,7 +259,8 @@ fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
             .map_err(|why| (n, format!("host \"{name}\": {why}")))?;
         if sessions > most {
             let what = format!(
-                "host \"{name}\" has the ends of {sessions} calls and max_sessions = {most}: raise it"
+                "host \"{name}\" is an end of {sessions} calls, but has max_sessions = {most}: \
+                 raise it"
             );
             return Err((n, what));
         }

@@ -465,7 +465,7 @@ fn what_a_host_cannot_run_is_said_of_it_by_name() {
     let link =
         |more: &str| format!("[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1ms\"\n{more}\n");
     let sessions = two("", &link("")).unwrap_err();
-    assert!(sessions.starts_with("x.toml:5:1: host \"b\" has the ends of 10 calls"), "{sessions}");
+    assert!(sessions.starts_with("x.toml:5:1: host \"b\" is an end of 10 calls"), "{sessions}");
     let path = two("", &link(&format!("path = \"{}\"", "p".repeat(64)))).unwrap_err();
     assert!(path.starts_with("x.toml:3:1: host \"a\": the path \"ppp"), "{path}");
     let three = link("").replace("\"b\"]", "\"b\", \"a\"]");
@@ -487,7 +487,7 @@ fn a_file_that_is_none_or_has_no_end_is_not_read() {
     let path = dir.path().join("x.toml");
     std::fs::write(&path, b"length = \"1 s\"\n\xff").unwrap();
     let error = super::load(&path).unwrap_err().to_string();
-    assert!(error.ends_with("x.toml:2:1: from here on it is no UTF-8 text"), "{error}");
+    assert!(error.ends_with("x.toml:2:1: the text from here on is not UTF-8"), "{error}");
 }
 
 #[test]

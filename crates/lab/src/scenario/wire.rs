@@ -167,8 +167,8 @@ impl Way {
         let threshold = |room: Option<Room>, otherwise: f64| match room.and_then(|r| counted(r.0)) {
             None if unit == default.unit => Ok(otherwise),
             Some((most, of)) if of == unit => Ok(most as f64),
-            _ => Err("queue, red.min and red.max must all count packets or all be sizes; \
-                      without queue it is 100 packets"),
+            _ => Err("queue, red.min and red.max must all count packets or all be sizes; the \
+                      default queue is 100 packets"),
         };
         Ok(Queue::Red(Red {
             unit,

@@ -43,7 +43,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
 pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
     let n = scenario.hosts.len();
     if n > MAX_HOSTS {
-        let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
+        let what = format!(
+            "[[host]]: there are {n}, but the testbed, which runs a process for \
+                            each, supports at most"
+        );
         return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
     }
     Ok(())

@@ -72,7 +72,12 @@ impl Emulator {
             Process::start(Command::new(trunkline), "impair".into(), &args, &file)?;
         let entrance = |line: &String| {
             let said = line.strip_prefix(HOST).unwrap_or(line);
-            Entrance::parse(said).ok_or_else(|| Error::Process(format!("impair said: {line}")))
+            Entrance::parse(said).ok_or_else(|| {
+                Error::Process(format!(
+                    "unexpected line from \
+                                                                        impair: {line}"
+                ))
+            })
         };
         let entrances = said.iter().map(entrance).collect::<Result<Vec<_>, _>>()?;
         if entrances.len() != scenario.hosts.len() {

@@ -58,7 +58,7 @@ pub enum Error {
     #[error(
         "{}: there is no such program: build it (cargo build --release -p trunkline), or say where \
          it is (--trunkline PATH)",
-        given.as_deref().unwrap_or(Path::new("trunkline, beside this program or in PATH")).display()
+        given.as_deref().unwrap_or(Path::new("trunkline, next to this program or in PATH")).display()
     )]
     Missing {
         /// The path that was given; `None` if the program was searched for.

@@ -369,7 +369,7 @@ mod tests {
                 checked => break checked.unwrap_err().to_string(),
             }
         };
-        let wanted = "node 7 has ended, exit status: 3; it said last: too full";
+        let wanted = "node 7 has ended, exit status: 3; its last line was: too full";
         assert_eq!(why_it_ended, wanted);
         let hangs = why("echo starting >&2; exec sleep 9").unwrap_err();
         assert!(hangs.contains("node 7 was not ready after 2 s"), "{hangs}");
