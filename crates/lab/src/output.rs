@@ -71,8 +71,8 @@ impl Numbers {
 /// The measured value where points that a claim needs are missing.
 pub const NOTHING: &str = "nothing";
 
-/// Above this, a number's digits don't matter: an interval without an end is printed as one of this
-/// length.
+/// Numbers from this size on are printed with two digits: an interval that long is as good as
+/// unbounded.
 const LONG: f64 = 1e9;
 
 /// Judges a claim by a table.

@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(delays.len(), 2_000);
             delays.iter().filter(|d| **d > Duration::from_millis(120)).count()
         };
-        // A round trip of 100 ms, if the first node retransmits.
+        // A retransmission from the first node takes a round trip of 100 ms.
         let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
         assert!(slow(tcp) > 10 * slow(Carried::Stream).max(1));
         slow(Carried::InOrderRelays);

@@ -60,8 +60,8 @@ pub struct Times {
     pub calls: Duration,
     /// End of the run, from its beginning.
     pub end: Duration,
-    /// Time from the start of the calls to the beginning of the measurement; the measurement before
-    /// the calls ends as long before their start.
+    /// Time from the start of the calls to the beginning of the measurement; the measurement
+    /// without calls begins as long before their start.
     pub settled: Duration,
 }
 

@@ -30,7 +30,7 @@ impl<'a> Simulated<'a> {
         Simulated { settings, seed, world: World::new(seed) }
     }
 
-    /// Starts all nodes and returns the time at which they were started.
+    /// Starts all nodes, one after another, and returns the time at which this began.
     fn start(&mut self) -> Result<Time, WorldError> {
         let settings = self.settings;
         let mut topology = Topology::new();

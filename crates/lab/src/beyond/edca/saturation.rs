@@ -98,7 +98,7 @@ fn measure(
         bytes: BACKGROUND_BYTES,
     };
     let Predicted { collides, mbit_s } = saturated.predict();
-    // Computes the model for a single station.
+    // Simulates a single station, which never collides.
     let stations = if sabotage.is("no-collisions") { 1 } else { stations };
     let measured = Saturated { stations, ..saturated };
     let runs = (0..runs)

@@ -80,8 +80,8 @@ fn measure(interval: u64, used: u64, runs: u64, inputs: &Inputs<'_>) -> Result<C
     Ok(vec![row])
 }
 
-/// Milliseconds from the beginning of losses until several packets share a datagram, and reports
-/// per second until then.
+/// Milliseconds from the beginning of losses until several packets share a datagram (NaN if they
+/// never do), and reports per second before the losses.
 fn reaction(alone: &Alone, seed: u64) -> Result<(f64, f64), PointError> {
     let Net { mut world, wire, sender, .. } = alone.net(seed)?;
     let begin = BEGIN + QUIET + within(WITHIN, &mut rng(seed, 2));

@@ -63,7 +63,7 @@ const QUEUE: Queue = Queue::Packets(50);
 const ACCESS_RATE: u64 = 100;
 const ACCESS_DELAY: Duration = Duration::from_millis(1);
 /// The TCP begins at a random time within this long after the calls, so that no two runs are the
-/// same, and its duration is shortened by as much: the kernel's can only send for whole seconds.
+/// same, and lasts this much shorter than the run: the kernel's can only send for whole seconds.
 const WITHIN: Duration = Duration::from_secs(1);
 /// Name of the transfer and of its links.
 const TCP: &str = "tcp";
