@@ -116,8 +116,7 @@ pub struct Chain {
     pub links: Vec<LinkModel>,
     /// The recovery policy of all links.
     pub policy: Policy,
-    /// Calls from the first node to the last, their packets spread evenly over
-    /// 20 ms.
+    /// Number of calls from the first node to the last; their packets are spread evenly over 20 ms.
     pub calls: u32,
     /// Number of packets of each call.
     pub packets: u64,
@@ -170,7 +169,7 @@ impl Chain {
             let chain = Chain { links: links.collect(), policy: off, packets, ..self.clone() };
             Ok::<f64, WorldError>(chain.run(0)?.bytes() as f64)
         };
-        // 20 s and 60 s: whole numbers of hello intervals.
+        // Calls of 20 s and 60 s, which are whole numbers of hello intervals.
         let (short, long) = (1_000, 3_000);
         let (a, b) = (perfect(short)?, perfect(long)?);
         Ok(a + (b - a) * (self.packets as f64 - short as f64) / (long - short) as f64)

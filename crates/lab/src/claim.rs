@@ -184,7 +184,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// A value and its 95 % interval.
+    /// A value with its 95 % interval.
     pub fn new(estimate: f64, interval: (f64, f64)) -> Measured {
         Measured { estimate, interval, note: String::new() }
     }
@@ -205,12 +205,12 @@ impl Measured {
         Measured::new(events / exposure, (low / exposure, high / exposure))
     }
 
-    /// Three columns of a row: the value and both ends of its interval.
+    /// The value and both ends of its interval, from three columns of a row.
     pub fn of(row: &Record<'_>, [value, low, high]: [&str; 3]) -> Measured {
         Measured::new(row.number(value), (row.number(low), row.number(high)))
     }
 
-    /// The same value with this note in place of its own.
+    /// The same value with this note instead of its own.
     pub fn noting(self, note: impl Into<String>) -> Measured {
         Measured { note: note.into(), ..self }
     }
@@ -259,7 +259,7 @@ impl Measured {
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
     }
 
-    /// The minimum of several values, with an interval found as by [`Measured::maximum`].
+    /// The minimum of several values, with an interval computed as in [`Measured::maximum`].
     pub fn minimum(values: impl IntoIterator<Item = Measured>) -> Measured {
         Measured::maximum(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
     }

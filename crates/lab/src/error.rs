@@ -56,7 +56,7 @@ pub enum Error {
         /// What is wrong with the recording.
         why: String,
     },
-    /// The folder of the recordings is empty.
+    /// There are no recordings in the folder.
     #[error(
         "there are no recordings in {}: give their folder with --speech",
         .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" nor in ")

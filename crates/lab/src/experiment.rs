@@ -24,7 +24,7 @@ impl Size {
     /// Every size, the smallest first.
     pub const ALL: [Size; 3] = [Size::Tiny, Size::Quick, Size::Full];
 
-    /// The one of three values that belongs to this size.
+    /// The size's name in manifests.
     pub fn name(self) -> &'static str {
         match self {
             Size::Tiny => "tiny",
@@ -33,7 +33,7 @@ impl Size {
         }
     }
 
-    /// That of three values which belongs to this size.
+    /// The one of three values that belongs to this size.
     pub fn pick<T>(self, tiny: T, quick: T, full: T) -> T {
         match self {
             Size::Tiny => tiny,

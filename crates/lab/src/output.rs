@@ -79,7 +79,7 @@ const LONG: f64 = 1e9;
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let measured = (claim.measure)(table);
     let there = measured.estimate.is_finite();
-    // Results of a machine that did not keep up don't contradict a claim.
+    // Results of a machine that did not keep up decide nothing about a claim.
     let void = table.columns.iter().any(|c| c.name == "valid")
         && table.iter().any(|row| row.is("valid", "no"));
     let verdict = match there {

@@ -22,7 +22,7 @@ pub struct Manifest {
     revision: u32,
     size: String,
     seed: u64,
-    /// The columns of a row.
+    /// Names of the columns of a row.
     columns: Vec<String>,
     /// Digest of the recordings, if the experiment needs them.
     speech: Option<String>,

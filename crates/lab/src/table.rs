@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// One column of a table.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Its name, with the unit as a suffix, such as `residual_pct` or `delay_ms`.
@@ -14,19 +14,19 @@ pub struct Column {
 /// Format of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A word, without commas.
+    /// A word without commas.
     Text,
     /// A number with this many decimals.
     Decimals(usize),
 }
 
 impl Column {
-    /// A column of words.
+    /// Makes a column of words.
     pub const fn text(name: &'static str) -> Column {
         Column { name, kind: Kind::Text }
     }
 
-    /// A column of numbers with `decimals` digits after the point.
+    /// Makes a column of numbers with `decimals` digits after the point.
     pub const fn number(name: &'static str, decimals: usize) -> Column {
         Column { name, kind: Kind::Decimals(decimals) }
     }
@@ -101,7 +101,7 @@ pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
     columns.iter().zip(cells).map(one).collect()
 }
 
-/// Rows under their columns.
+/// Rows, and the columns that they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The columns of the table.
@@ -111,8 +111,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// As comma-separated values (RFC 4180, with line feeds), after one line of
-    /// column names.
+    /// The table as comma-separated values (RFC 4180, with line feeds), after one line of column
+    /// names.
     pub fn csv(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|c| c.name).collect();
         let mut out = names.join(",") + "\n";

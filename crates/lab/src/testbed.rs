@@ -132,7 +132,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// The shelf of this run of `experiment`, in the output folder `out`.
+    /// The shelf for this run of `experiment` in the output folder `out`.
     pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> Shelf {
         let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
         Shelf { folder, run: Manifest::new(experiment, size, seed, None) }

@@ -168,7 +168,7 @@ impl DetectionPoint {
         let loss = trouble.bursts.losing(trouble.loss);
         let mut pair = Pair::new(loss, trouble.stalls, liveness, inputs.seed)?;
         let watched = pair.watch(*minutes);
-        // Tenths of seconds are short enough for at most one death in each.
+        // Intervals of a tenth of a second are short enough for at most one death in each.
         let clusters: Vec<_> = watched.iter().map(|m| (m.deaths, 600)).collect();
         let deaths = Ratio::of_clusters(&clusters);
         let per_day = |share: f64| share * 864_000.0;

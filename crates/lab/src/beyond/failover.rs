@@ -66,7 +66,7 @@ const EVENTS: [(&str, Event); 6] = [
     ("30 % bursty in time", Event::Degraded(IN_TIME)),
 ];
 
-/// Loss on every link in which nothing happens, per packet and in time.
+/// Loss on every link in runs without other events, per packet and in time.
 const STEADY: [(&str, Bursts); 2] = [("steady 5/75", BURSTY), ("steady 5/75 in time", IN_TIME)];
 
 /// The experiment on calls whose path fails, and on calls without failures.

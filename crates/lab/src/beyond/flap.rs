@@ -60,7 +60,7 @@ const FAILURES: [(&str, Failure); 3] =
 
 /// Time of the first failure: the call is ten seconds old, and all links have been measured.
 const FIRST: Time = Time::from_millis(20_000);
-/// How long after the end of the last failure a run is watched.
+/// Time that a run is observed after the end of the last failure.
 const WATCHED: Duration = Duration::from_secs(30);
 /// Loss on the wire that alternates between losing packets and losing none before its only failure.
 const SWING: f64 = 0.05;
@@ -69,7 +69,7 @@ const SWINGS: usize = 5;
 /// measure it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The experiment on links that fail again and again.
+/// The experiment on links that fail repeatedly.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,

@@ -49,10 +49,10 @@ const APART: Duration = Duration::from_secs(12);
 /// second, bursts of 5 % come four times a minute, and the first few change the topology for all
 /// nodes.
 const LEARNT: Duration = Duration::from_secs(180);
-/// A minute in which nothing happens.
+/// Length of the quiet event, a minute in which nothing happens.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Loss on all links.
+/// Names and shares of loss on all links.
 const LOSSES: [(&str, f64); 2] = [("none", 0.0), ("5/75", 0.05)];
 const BURSTY: Bursts = Bursts { burstiness: Some(0.75), spacing: None };
 

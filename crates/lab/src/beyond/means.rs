@@ -11,7 +11,7 @@ pub fn columns(quantity: &str) -> [String; 3] {
     [quantity.to_owned(), format!("{quantity}_low"), format!("{quantity}_high")]
 }
 
-/// A quantity of a row.
+/// The value of a quantity in a row, with its interval.
 pub fn of(row: &Record<'_>, quantity: &str) -> Measured {
     let [mean, low, high] = columns(quantity);
     Measured::of(row, [&mean, &low, &high])

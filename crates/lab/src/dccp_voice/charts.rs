@@ -73,7 +73,7 @@ pub fn differences(
     each.map(one).collect()
 }
 
-/// The same places at one loss, in percent.
+/// The places of these delays at one loss, in percent.
 pub fn along(delays: &[f64], loss_pct: f64) -> Vec<(f64, f64)> {
     delays.iter().map(|delay| (*delay, loss_pct)).collect()
 }
@@ -81,13 +81,13 @@ pub fn along(delays: &[f64], loss_pct: f64) -> Vec<(f64, f64)> {
 /// The horizontal axis of a figure.
 #[derive(Clone, Copy)]
 pub enum Along {
-    /// By delay, at this loss in percent.
+    /// By delay, at the given loss in percent.
     Delay(f64),
-    /// By loss, at 50 ms.
+    /// By loss, at a one-way delay of 50 ms.
     Loss,
 }
 
-/// A figure of two panels, G.729 above G.711, with the median R of these transports and the
+/// A figure of two panels, G.729 above G.711, with the median R of these transports, and the
 /// quartiles as bars.
 pub fn draw(title: &'static str, along: Along, transports: &'static [&'static str]) -> Draw {
     Box::new(move |table| {

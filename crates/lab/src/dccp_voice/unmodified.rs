@@ -8,9 +8,9 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::Table;
 
-/// Delays beyond 50 ms that every size but the tiniest measures, in milliseconds.
-const LONG: [f64; 4] = [100.0, 150.0, 250.0, 400.0];
 /// Delays beyond 50 ms that every size except [`Size::Tiny`] measures, in milliseconds.
+const LONG: [f64; 4] = [100.0, 150.0, 250.0, 400.0];
+/// Delays at which R of the variants has not reached its lowest value yet, in milliseconds.
 const SHORT: [f64; 3] = [50.0, 100.0, 150.0];
 /// Difference that is not visible in the paper's figures.
 pub const ALIKE: &str = "3 points, the precision with which the paper's figures can be read";

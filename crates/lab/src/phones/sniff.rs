@@ -24,7 +24,7 @@ pub struct Rtp {
     pub from: SocketAddrV4,
     /// Destination address of the packet.
     pub to: SocketAddrV4,
-    /// The packet's sequence number.
+    /// Sequence number of the packet.
     pub sequence: u16,
     /// The packet's timestamp, in the payload's clock.
     pub timestamp: u32,

@@ -124,7 +124,7 @@ pub struct Mark {
 /// Appearance of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The colour, as `#rrggbb`.
+    /// Colour in the form `#rrggbb`.
     pub colour: &'static str,
     /// Lengths of dashes and gaps, as in SVG; empty for a solid line.
     pub dash: &'static str,
@@ -132,14 +132,14 @@ pub struct Style {
     pub marker: Marker,
     /// Line width, in tenths of a pixel.
     pub width: u32,
-    /// How intervals are shown.
+    /// Representation of the intervals.
     pub interval: Interval,
     /// Whether a point's value holds until the next point, as a count's does,
     /// instead of a straight line between the two.
     pub step: bool,
 }
 
-/// How intervals are shown.
+/// Representation of intervals in a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
     /// A bar at each point.

@@ -60,7 +60,7 @@ pub struct Boxes {
     pub name: String,
     /// Style, of which only the colour is used.
     pub style: Style,
-    /// The distributions, in any order.
+    /// The distributions, in any order of their positions.
     pub boxes: Vec<Quartiles>,
 }
 

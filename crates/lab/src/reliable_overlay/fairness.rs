@@ -1,4 +1,4 @@
-//! Whether reliable links share a bottleneck with TCPs, and streams a chain with each other.
+//! Fairness of reliable links with TCPs at a bottleneck, and of streams that share a chain.
 
 use super::network::MESSAGE;
 use super::throughput::{Reader, Writer};

@@ -1,5 +1,5 @@
-//! Hosts in a row, connected by links of 10 Mbit/s: overlay nodes with reliable links and
-//! streams over them, or routers between two TCPs.
+//! A row of hosts connected by links of 10 Mbit/s: overlay nodes with reliable links and streams
+//! over them, or routers between two TCPs.
 
 use crate::experiment::PointError;
 use std::collections::BTreeMap;

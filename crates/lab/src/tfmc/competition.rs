@@ -27,7 +27,7 @@ pub const FULL: &str = "46";
 /// and 46 packets in datagrams that are as long as 46 of them.
 pub const FEWER_BYTES: &str = "fewer-bytes";
 pub const FEWER_DATAGRAMS: &str = "fewer-datagrams";
-/// How packets are carried, in the order of the rows.
+/// All transports of the packets, in the order of the rows.
 pub const CARRIED: [&str; 8] =
     [SINGLY, TFMC, ONE_CALL, NOMINAL, CHOSEN, FULL, FEWER_BYTES, FEWER_DATAGRAMS];
 

@@ -28,7 +28,7 @@ pub const BEGIN: Time = Time::from_millis(1_000);
 /// Time that calls settle: all contexts have been announced by then.
 pub const SETTLED: Duration = Duration::from_millis(500);
 
-/// How calls are carried.
+/// Transport of the calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Carried {
     /// Plain UDP, without any node.
@@ -42,7 +42,7 @@ pub enum Carried {
 /// Two ends, the network between them, and calls from the first to the second.
 #[derive(Clone)]
 pub struct Live {
-    /// How calls are carried.
+    /// Transport of the calls.
     pub carried: Carried,
     /// The wire between the ends, in both directions.
     pub wire: LinkModel,

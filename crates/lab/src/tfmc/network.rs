@@ -42,7 +42,7 @@ const VOICE: Class = Class(1);
 const TCP: Class = Class(2);
 const PORT: u16 = 5_000;
 
-/// How the calls' packets are carried.
+/// Transport of the calls' packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Carried {
     /// A datagram for each packet.
@@ -68,7 +68,7 @@ pub struct Times {
 /// Configuration of one simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
-    /// How the calls' packets are carried.
+    /// Transport of the calls' packets.
     pub carried: Carried,
     /// Time within which calls begin, each at random; their packets keep these distances.
     pub spread: Duration,

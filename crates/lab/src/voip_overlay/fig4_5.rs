@@ -37,7 +37,7 @@ pub struct LossPoint {
     pub policy: Policy,
     /// Number of calls that share the links.
     pub calls: u32,
-    /// Packets of all calls together.
+    /// Number of packets of all calls together.
     pub packets: u64,
     /// Correlation between successive losses.
     pub bursts: Bursts,

@@ -22,7 +22,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 const LOSS_PCT: f64 = 5.0;
-/// The last millisecond of the distribution: the deadline.
+/// Last millisecond of the distribution, which is the deadline.
 const LAST_MS: usize = 100;
 
 /// The experiment behind figures 6 and 7: distributions of packet delays.

@@ -297,7 +297,7 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
 
 /// The loss process of a sabotaged run.
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
-    // Uniform where most bursty, and most bursty where uniform.
+    // Uniform loss in place of the burstiest, and vice versa.
     if sabotage.is("bursts-the-other-way-round") {
         return Some(|bursts, p| {
             let at = Bursts::PAPER.iter().position(|b| b.burstiness == bursts.burstiness);

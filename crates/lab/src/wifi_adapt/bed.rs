@@ -50,7 +50,7 @@ const MOST: u32 = 7_400;
 /// Interval over which a call's bandwidth is averaged to measure its variation.
 const BIN: Duration = Duration::from_secs(1);
 
-/// How calls are sent.
+/// Transport of the calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Scheme {
     /// G.711 and G.726, controlled as in the paper.
@@ -59,7 +59,7 @@ pub enum Scheme {
     Fixed(CodecRate),
     /// The 50 packets per second of G.711, as far as TFRC allows.
     Tfrc,
-    /// As many packets as TFRC allows.
+    /// As many packets as TFRC allows, with data always available.
     Greedy,
 }
 
@@ -82,7 +82,7 @@ pub enum Access {
 pub struct Setting {
     /// Number of stations besides the access point, each with a call.
     pub calls: u16,
-    /// How the calls are sent.
+    /// Transport of the calls.
     pub scheme: Scheme,
     /// Index of the first call that is always sent at 64 kbit/s.
     pub adaptive: u16,
@@ -110,7 +110,7 @@ pub struct Setting {
     pub length: Duration,
 }
 
-/// A packet that was sent.
+/// A packet of a call that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     due: Time,

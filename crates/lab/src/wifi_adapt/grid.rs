@@ -48,7 +48,7 @@ pub const DRAFT: &str = "draft";
 pub const STANDARD: &str = "2005";
 /// Calls and background traffic in one queue, with the drafts' parameters, in the same column.
 pub const ONE_QUEUE: &str = "one-queue";
-/// HCCA, in the same column.
+/// The hybrid coordinator (HCCA), in the same column.
 pub const POLLED: &str = "polled";
 /// Medium access of the access point, by the column `cell`.
 const CELLS: [(&str, Access); 4] = [

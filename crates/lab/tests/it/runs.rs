@@ -294,7 +294,7 @@ fn nothing_panics_where_what_it_prints_to_takes_no_more() {
         drop(read);
         let ended = lab(args).stderr(write).output().unwrap();
         assert_eq!(ended.status.code(), status, "{args:?}");
-        // The disk is full.
+        // Writing to /dev/full fails as on a full disk.
         #[expect(clippy::disallowed_types, reason = "there is no other full disk")]
         let full = fs::File::create("/dev/full").unwrap();
         let ended = lab(args).stdout(full).output().unwrap();

@@ -177,7 +177,7 @@ fn each_way_of_a_wire_has_its_own_rate_and_loss() {
 
 #[test]
 fn more_than_fits_in_the_network_has_no_room() {
-    // 400,000 packets are sent before the first arrives.
+    // 400,000 packets are sent before the first one arrives, which exceeds the limit.
     let stream = "[[stream]]\nfrom = \"a\"\nto = \"b\"\ninterval = \"1us\"\nstop = \"400ms\"\n\
          packet = \"100 B\"\nprotocol = \"udp\"";
     let r = results(&on("a b", &link("w", "a", "b", "delay = \"1 s\"\nplain = true"), stream));

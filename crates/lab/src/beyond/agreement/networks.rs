@@ -26,7 +26,7 @@ pub struct Network {
 
 /// All networks, in the order of the figure.
 pub const ALL: [Network; 6] = [
-    // Two links that each lose 2.5 % each way; packets are recovered until their deadline.
+    // Two links that each lose 2.5 % in each direction; packets are recovered until their deadline.
     Network { name: "chain", kind: Kind::Lossy, text: chain },
     // A link with bursts of loss.
     Network { name: "burst", kind: Kind::Lossy, text: burst },

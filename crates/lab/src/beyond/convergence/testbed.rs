@@ -165,7 +165,7 @@ impl Network {
         })
     }
 
-    /// Makes the failing link lose everything (`true`) or nothing, there and back; returns when
+    /// Makes the failing link lose everything (`true`) or nothing, for each direction; returns when
     /// that began.
     fn change(&self, lane: usize, there: bool, back: bool) -> Result<Instant, Error> {
         let mut models = self.models.lock().expect("no lane panics");
@@ -221,7 +221,7 @@ fn links_of(lane: usize) -> Range<usize> {
     lane * LINKS.len()..(lane + 1) * LINKS.len()
 }
 
-/// A scenario with all overlays side by side, as far as the emulator needs it.
+/// A scenario with all overlays in parallel, as far as the emulator needs it.
 fn scenario(lanes: usize) -> Scenario {
     let host = |n: usize| Host::new(n.to_string());
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {

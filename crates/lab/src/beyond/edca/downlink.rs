@@ -1,4 +1,4 @@
-//! Voice and background from an access point to its stations: the traffic of the paper's
+//! Voice and background traffic from an access point to its stations: the traffic of the paper's
 //! section 5, with G.711 throughout.
 
 mod figures;
@@ -61,7 +61,7 @@ const TURNS: &str = ACCESSES[3].name;
 /// As above, and stations are also polled for packets, which they don't have.
 const POLLS: &str = ACCESSES[4].name;
 
-/// G.711 with IP, UDP and RTP: 200 bytes each 20 ms (table 1 of the paper).
+/// Bytes of a G.711 packet with IP, UDP and RTP headers, sent every 20 ms (table 1 of the paper).
 const VOICE_BYTES: u32 = 200;
 const VOICE_EVERY: Duration = Duration::from_millis(20);
 /// User priorities of the paper's section 5.
@@ -124,13 +124,13 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     ACCESSES.iter().flat_map(of).collect()
 }
 
-/// One access point and its traffic.
+/// An access point with its stations and their traffic.
 #[derive(Clone, Copy)]
 struct Place {
     access: Access,
     /// Number of stations, including the access point.
     stations: u16,
-    /// Background for each station, in Mbit/s.
+    /// Background traffic for each station, in Mbit/s.
     rate: u32,
 }
 

@@ -13,7 +13,7 @@ use crate::experiment::Experiment;
 /// Reason for bounds that no paper gives.
 const BEFORE: &str = "set before the first measurement";
 
-/// A background packet with IP's header, bytes (section 5 of the paper).
+/// Bytes of a background packet including the IP header (section 5 of the paper).
 const BACKGROUND_BYTES: u32 = 1_500;
 
 /// Every experiment on the isolated cell.

@@ -1,4 +1,4 @@
-//! Stations that always have a packet, each against all others.
+//! Saturation: stations that always have a packet to send contend with each other.
 
 use super::bianchi::{Predicted, Saturated};
 use super::{BACKGROUND_BYTES, BEFORE, claim};

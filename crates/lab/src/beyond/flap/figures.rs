@@ -1,4 +1,4 @@
-//! Figures and claims on links that fail again and again.
+//! Figures and claims on links that fail repeatedly.
 
 use super::FAILURES;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
@@ -20,7 +20,7 @@ const DEATH: f64 = 1.0;
 /// Outages that the figure shows, in seconds.
 const SHOWN: [f64; 2] = [1.5, 3.0];
 
-/// The two figures of a link that fails again and again.
+/// The two figures of links that fail repeatedly.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {

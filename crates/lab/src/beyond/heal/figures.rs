@@ -109,7 +109,7 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
         unit: "s",
         decimals: 3,
         measure: Box::new(move |t| {
-            // A quick run has no overlay of 100.
+            // A quick run does not include an overlay of 100.
             let nodes = t.iter().map(|r| r.number("nodes")).filter(|&n| n <= 100.0);
             let nodes = nodes.fold(f64::NAN, f64::max);
             let [clean, lossy] = of(t, nodes, event, "converged_most_s");

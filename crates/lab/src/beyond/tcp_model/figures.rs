@@ -167,7 +167,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         measure: Box::new(move |t| {
             let here = of(t, at, tcp).filter(|r| r.number("loss_pct") == 0.0);
             let off = |r: Record<'_>| {
-                // Without loss, runs hardly differ.
+                // Without loss, there is almost no variation between runs.
                 let mean = Measured::census(goodput(&r).estimate);
                 (percent_off(&mean, r.number("room_mbit_s")), place(&r))
             };

@@ -73,7 +73,7 @@ impl Place {
         of(FULL).chain(of(SMALL)).collect()
     }
 
-    /// The place as far from the other end of each list as this one is from its beginning.
+    /// The place at the mirrored positions of both lists, counted from their other ends.
     fn mirrored(self) -> Place {
         let loss = LOSSES.iter().rev().zip(LOSSES).find(|(_, l)| *l == self.loss);
         let rtt = RTTS.iter().rev().zip(RTTS).find(|(_, r)| *r == self.rtt);

@@ -57,7 +57,7 @@ const COLUMNS: &[Column] = &[
 
 /// Bytes of a packet: RTP header, and 20 ms of G.729.
 const PACKET: usize = 12 + 20;
-/// Packets of a call per second.
+/// Number of packets that a call sends per second.
 const PER_SECOND: f64 = 50.0;
 /// Bytes of the IPv6 and UDP headers of a packet.
 const IP_UDP: usize = 48;

@@ -155,7 +155,7 @@ fn rounds(size: Size) -> Vec<Round> {
     lossy.chain(failing).collect()
 }
 
-/// The file at both ends.
+/// The file to send, and its received copy.
 struct Files {
     from: PathBuf,
     into: PathBuf,

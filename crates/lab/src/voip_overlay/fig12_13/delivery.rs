@@ -115,7 +115,7 @@ mod tests {
     fn two_links_combine() {
         let (p, law) = (0.04, Law::EXACT);
         let back = p - (2.0 * p * p - p * p * p);
-        // 40 ms; one recovered: 82 ms; both: 124 ms.
+        // 40 ms without a recovery; 82 ms with one; 124 ms with both.
         let once = (1.0 - p) * (1.0 - p) + 2.0 * (1.0 - p) * back;
         assert!(close(delivered(&[link(20, p), link(20, p)], &law), once));
         // 20 ms with no packet recovered; 42 ms with one; 64 ms with both.
