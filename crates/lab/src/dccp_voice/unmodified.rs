@@ -8,7 +8,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::Table;
 
-/// Delays beyond 50 ms that every size except [`Size::Tiny`] measures, in milliseconds.
+/// Delays beyond 50 ms, in milliseconds, that every size except `Size::Tiny` measures.
 const LONG: [f64; 4] = [100.0, 150.0, 250.0, 400.0];
 /// Delays at which R of the variants has not reached its lowest value yet, in milliseconds.
 const SHORT: [f64; 3] = [50.0, 100.0, 150.0];
