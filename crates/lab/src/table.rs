@@ -1,48 +1,48 @@
-//! Tables: what an experiment measures, at the precision that it states.
+//! Tables of an experiment's results, at the precision that its columns state.
 
 use std::fmt::Write as _;
 
-/// One column of a table.
+/// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, with the unit as a suffix: `residual_pct`, `delay_ms`.
+    /// Its name, with the unit as a suffix, such as `residual_pct` or `delay_ms`.
     pub name: &'static str,
-    /// How a cell is printed.
+    /// Format of the cells.
     pub kind: Kind,
 }
 
-/// How a cell is printed.
+/// Format of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A word, without commas.
+    /// A word without commas.
     Text,
-    /// A number with so many decimals.
+    /// A number with this many decimals.
     Decimals(usize),
 }
 
 impl Column {
-    /// A column of words.
+    /// Makes a column of words.
     pub const fn text(name: &'static str) -> Column {
         Column { name, kind: Kind::Text }
     }
 
-    /// A column of numbers with `decimals` digits after the point.
+    /// Makes a column of numbers with `decimals` digits after the point.
     pub const fn number(name: &'static str, decimals: usize) -> Column {
         Column { name, kind: Kind::Decimals(decimals) }
     }
 }
 
-/// One value, before it is printed.
+/// One value, before it is formatted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A word.
+    /// A word without commas.
     Text(String),
-    /// A number; not a number prints as nothing.
+    /// A number; NaN becomes an empty cell.
     Number(f64),
 }
 
 impl Cell {
-    /// `yes` or `no`.
+    /// A cell that is `yes` or `no`.
     pub fn yes(is_so: bool) -> Cell {
         if is_so { "yes" } else { "no" }.into()
     }
@@ -72,16 +72,16 @@ impl From<u64> for Cell {
     }
 }
 
-/// A row as it is stored: every cell printed. What is drawn and judged is read
-/// from it again, so that a figure never shows more than its data does, and a
-/// resumed or merged run can't differ in a last digit.
+/// A row as it is stored, with every cell formatted. Figures and claims read their values from it,
+/// so that a figure never shows more than its data, and a resumed or merged run can't differ in a
+/// last digit.
 pub type Row = Vec<String>;
 
-/// Prints a row.
+/// Formats a row.
 ///
 /// # Panics
 ///
-/// If `cells` don't fit `columns`: a mistake in the experiment.
+/// If `cells` don't fit `columns`, which is a bug in the experiment.
 pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
     assert_eq!(columns.len(), cells.len(), "a row has as many cells as the table has columns");
     let one = |(column, cell): (&Column, Cell)| match (column.kind, cell) {
@@ -92,7 +92,7 @@ pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
         (Kind::Decimals(_), Cell::Number(n)) if n.is_nan() => String::new(),
         (Kind::Decimals(d), Cell::Number(n)) => {
             let text = format!("{n:.d$}");
-            // Of zero the sign says nothing.
+            // A zero has no sign.
             let zero = text.starts_with('-') && !text.contains(|c| matches!(c, '1'..='9'));
             if zero { text[1..].to_owned() } else { text }
         }
@@ -101,18 +101,18 @@ pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
     columns.iter().zip(cells).map(one).collect()
 }
 
-/// Rows under their columns.
+/// Rows, and the columns that they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What the cells of a row are.
+    /// The columns of the table.
     pub columns: &'static [Column],
     /// The rows, in the order of the points.
     pub rows: Vec<Row>,
 }
 
 impl Table {
-    /// As comma-separated values (RFC 4180, with line feeds), after one line of
-    /// column names.
+    /// The table as comma-separated values (RFC 4180, with line feeds), after one line of column
+    /// names.
     pub fn csv(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|c| c.name).collect();
         let mut out = names.join(",") + "\n";
@@ -122,13 +122,13 @@ impl Table {
         out
     }
 
-    /// Its rows, to be asked by the names of columns.
+    /// Its rows, whose cells can be accessed by column name.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> + Clone {
         self.rows.iter().map(|row| Record { columns: self.columns, row })
     }
 }
 
-/// A row that knows its columns.
+/// A row with access to its cells by column name.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     columns: &'static [Column],
@@ -140,14 +140,14 @@ impl<'a> Record<'a> {
     ///
     /// # Panics
     ///
-    /// If there is no such column: a mistake in the experiment.
+    /// If there is no such column, which is a bug in the experiment.
     pub fn text(&self, column: &str) -> &'a str {
         let at = self.columns.iter().position(|c| c.name == column);
         let at = at.unwrap_or_else(|| panic!("the table has no column {column}"));
         &self.row[at]
     }
 
-    /// The number in this column; not a number if the cell is empty.
+    /// The number in this column; NaN if the cell is empty.
     ///
     /// # Panics
     ///
