@@ -47,6 +47,11 @@ pub enum Error {
     /// A folder without the results of any figure.
     #[error("{}: no figure has been measured there: `run` does; of shards, `merge` makes figures", .0.display())]
     NothingToReport(PathBuf),
+    /// README.md without the place of a generated part.
+    #[error(
+        "README.md: the marker {0} is missing: put it, and the one that ends the part, where the generated table goes"
+    )]
+    Marker(String),
     /// Speech that can't be used.
     #[error("{}: {why}", path.display())]
     Speech {

@@ -61,6 +61,16 @@ impl Manifest {
         &self.size
     }
 
+    /// Which revision of the experiment was measured.
+    pub(crate) fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// The recordings and their digest, where they matter.
+    pub(crate) fn speech(&self) -> Option<&str> {
+        self.speech.as_deref()
+    }
+
     /// The manifest in a line, for messages.
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;
