@@ -16,6 +16,12 @@ FUZZ_SECONDS ?= 60
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# cargo's message about an old compiler names a dependency; this one names the cure.
+.PHONY: rustc
+rustc:
+	@scripts/check-rustc.sh
+demo demo-sip lab test build: rustc
+
 .PHONY: demo
 demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
 	cargo build --release $(LOCKED) -p trunkline

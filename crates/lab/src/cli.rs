@@ -5,6 +5,7 @@ mod load;
 mod messages;
 mod phones;
 mod plain_flows;
+mod report;
 mod scenario;
 mod shell;
 
@@ -27,7 +28,7 @@ use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::print;
 use trunkline_lab::testbed::{Shelf, Testbed, Watch};
-use trunkline_lab::{Error, Papers, check, papers, report};
+use trunkline_lab::{Error, Papers, check, papers};
 use trunkline_overlay::link::realtime::Recovery;
 
 /// Reproduce the papers' figures, with the daemon's own code in a simulated network
@@ -61,7 +62,7 @@ enum Command {
     },
     Run(Run),
     Merge(Merge),
-    Report(Report),
+    Report(report::Report),
     Check(Check),
     Phones(phones::Phones),
     Load(load::Load),
@@ -216,14 +217,6 @@ struct Merge {
     speech: SpeechArgs,
 }
 
-/// Make one page of all results, with each figure next to the paper's statements
-#[derive(clap::Args, Debug)]
-struct Report {
-    /// Folder of the results; the page is written to OUT/report.html
-    #[arg(long, default_value = "lab-out")]
-    out: PathBuf,
-}
-
 /// Check that every claim still does what was published
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -279,7 +272,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Run(args) if args.testbed => beside(&papers, args),
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
-        Command::Report(args) => report(&papers, args),
+        Command::Report(args) => report::run(&papers, args),
         Command::Check(args) => check(&papers, args),
         Command::Phones(args) => phones::run(args),
         Command::Load(args) => load::run(args),
@@ -492,12 +485,6 @@ fn in_time(line: &str, valid: bool) {
              about it and not of the network: stop what else runs, and run this again"
         );
     }
-}
-
-fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {
-    let (path, figures) = report::write(papers, &args.out)?;
-    outln!("{}: {figures} figures", path.display());
-    Ok(true)
 }
 
 fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {

@@ -48,6 +48,11 @@ pub enum Error {
     /// A folder has no results of any figure.
     #[error("no results in {}: measure figures with `run`, or combine shards with `merge`", .0.display())]
     NothingToReport(PathBuf),
+    /// README.md lacks the marker of a generated part.
+    #[error(
+        "README.md: the marker {0} is missing: add it and the end marker where the generated table belongs"
+    )]
+    Marker(String),
     /// A recording can't be used.
     #[error("{}: {why}", path.display())]
     Speech {

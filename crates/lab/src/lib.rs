@@ -38,6 +38,7 @@ pub mod plan;
 pub mod plot;
 pub mod reliable_overlay;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod speech;

@@ -80,8 +80,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let measured = (claim.measure)(table);
     let there = measured.estimate.is_finite();
     // Results of a machine that did not keep up decide nothing about a claim.
-    let void = table.columns.iter().any(|c| c.name == "valid")
-        && table.iter().any(|row| row.is("valid", "no"));
+    let void = table.has_invalid();
     let verdict = match there {
         true if void => Verdict::Undecided,
         true => claim.bound.judge(measured.interval),
@@ -151,15 +150,20 @@ impl Score {
     /// Adds one more claim.
     pub fn add(&mut self, judged: &Judged) {
         let count = if judged.published.is_some() { &mut self.published } else { &mut self.own };
-        match judged.verdict {
-            Verdict::Holds => count.holds += 1,
-            Verdict::Fails => count.fails += 1,
-            Verdict::Undecided => count.undecided += 1,
-        }
+        count.add(judged.verdict);
     }
 }
 
 impl Count {
+    /// Adds one more claim.
+    pub fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Holds => self.holds += 1,
+            Verdict::Fails => self.fails += 1,
+            Verdict::Undecided => self.undecided += 1,
+        }
+    }
+
     /// Number of all claims.
     pub fn all(&self) -> usize {
         self.holds + self.fails + self.undecided

@@ -12,6 +12,8 @@ pub struct Paper {
     pub folder: &'static str,
     /// Authors, title and year, or the common subject of the figures.
     pub title: &'static str,
+    /// The same in a few words, for a table.
+    pub short: &'static str,
 }
 
 /// All folders in the order of a report: papers first, then the figures that no paper has.
@@ -20,30 +22,36 @@ pub const PAPERS: [Paper; 6] = [
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
+        short: "Amir et al. 2005: voice over an overlay",
     },
     Paper {
         folder: reliable_overlay::PAPER,
         title: "Amir, Danilov: Reliable Communication in Overlay Networks (DSN 2003)",
+        short: "Amir & Danilov 2003: reliable links",
     },
     Paper {
         folder: tfmc::PAPER,
         title: "Trad, Afifi: Adaptive Multiplexing Scheme for Voice Flow Transmission Across \
                 Best-Effort IP Networks (INRIA RR-4929)",
+        short: "Trad & Afifi 2003: calls that share datagrams",
     },
     Paper {
         folder: dccp_voice::PAPER,
         title: "Balan, Eggert, Niccolini, Brunner: An Experimental Evaluation of Voice Quality over \
                 the Datagram Congestion Control Protocol (INFOCOM 2007)",
+        short: "Balan et al. 2007: voice over DCCP",
     },
     Paper {
         folder: wifi_adapt::PAPER,
         title: "Trad, Ni, Afifi: Adaptive VoIP Transmission over Heterogeneous Wired/Wireless \
                 Networks (2004)",
+        short: "Trad, Ni & Afifi 2004: codecs that adapt over 802.11e",
     },
     Paper {
         folder: beyond::PAPER,
         title: "Beyond the papers: behaviour in network failures, and the simulator compared with \
                 daemons and kernels",
+        short: "no paper: failures, trunks, the simulator compared with real daemons",
     },
 ];
 

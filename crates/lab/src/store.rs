@@ -59,6 +59,16 @@ impl Manifest {
         &self.size
     }
 
+    /// Revision of the experiment that was measured.
+    pub(crate) fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// The recordings and their digest, where they matter.
+    pub(crate) fn speech(&self) -> Option<&str> {
+        self.speech.as_deref()
+    }
+
     /// The manifest as one line, for messages.
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;

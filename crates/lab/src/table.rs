@@ -122,6 +122,32 @@ impl Table {
         out
     }
 
+    /// Parses the output of [`Table::csv`].
+    ///
+    /// # Errors
+    ///
+    /// If the text has other columns, or a row has another number of cells.
+    pub fn parse(columns: &'static [Column], text: &str) -> Result<Table, String> {
+        let mut lines = text.lines();
+        let names: Vec<&str> = columns.iter().map(|c| c.name).collect();
+        let there = lines.next().unwrap_or_default();
+        if there != names.join(",") {
+            return Err(format!("its columns are {there}, and the code's {}", names.join(",")));
+        }
+        let rows: Vec<Row> =
+            lines.map(|line| line.split(',').map(str::to_owned).collect()).collect();
+        match rows.iter().position(|row| row.len() != columns.len()) {
+            Some(n) => Err(format!("line {} should have {} cells", n + 2, columns.len())),
+            None => Ok(Table { columns, rows }),
+        }
+    }
+
+    /// Whether any row was measured on a machine that did not keep up.
+    pub fn has_invalid(&self) -> bool {
+        self.columns.iter().any(|c| c.name == "valid")
+            && self.iter().any(|row| row.is("valid", "no"))
+    }
+
     /// Its rows, whose cells can be accessed by column name.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> + Clone {
         self.rows.iter().map(|row| Record { columns: self.columns, row })
@@ -174,6 +200,10 @@ mod tests {
         let row = |loss: f64| print(COLUMNS, vec!["50".into(), loss.into(), 7u64.into()]);
         let table = Table { columns: COLUMNS, rows: vec![row(0.25), row(-0.01), row(f64::NAN)] };
         assert_eq!(table.csv(), "burst,loss_pct,sent\n50,0.2,7\n50,0.0,7\n50,,7\n");
+        assert_eq!(Table::parse(COLUMNS, &table.csv()), Ok(table.clone()));
+        for damaged in ["", "burst,loss,sent\n", "burst,loss_pct,sent\n50,7\n"] {
+            assert!(Table::parse(COLUMNS, damaged).is_err(), "{damaged:?}");
+        }
         let first = table.iter().next().unwrap();
         assert_eq!((first.text("burst"), first.number("loss_pct")), ("50", 0.2));
         assert!(table.iter().nth(2).unwrap().number("loss_pct").is_nan());
