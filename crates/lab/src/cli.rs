@@ -13,6 +13,7 @@ use crate::out;
 use crate::progress::{Bar, Weighed};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -233,9 +234,12 @@ struct Check {
     what: String,
     #[command(flatten)]
     how: How,
-    /// Apply each claim's sabotage, and check that the claim fails
-    #[arg(long)]
-    sabotage: bool,
+    /// Apply the sabotage of each claim, or with =N of every Nth, and check that the claim fails
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    sabotage: Option<u16>,
     /// Judge this many runs, with consecutive seeds, by the majority of their verdicts [default: 3
     /// with --quick, else 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -515,7 +519,12 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
             runs[n].push(judged);
         }
     }
-    let sabotaged = if args.sabotage { judge(&places, true, how.seed)? } else { Vec::new() };
+    let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
+    if let Some(every) = args.sabotage {
+        let sample = (0..places.len()).step_by(every.into());
+        let of: Vec<Place<'_>> = sample.clone().map(|n| places[n]).collect();
+        sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
+    }
     let (mut good, mut score) = (true, Score::default());
     for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
         let verdict = check::together(runs);
@@ -526,7 +535,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
             && verdict == Verdict::Undecided
             && how.size() == Size::Full;
         good &= against != Against::Broken && !fickle;
-        let broken = sabotaged.get(n);
+        let broken = sabotaged.get(&n);
         let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
         good &= !survives;
         outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
