@@ -66,7 +66,7 @@ struct tl_addr {
  * TL_DEADLINE_MS  how long a packet sent from now on is of use, counted from
  *                 tl_sendto: 1 to 255 milliseconds, 100 unless set. Nodes repeat
  *                 a lost packet only while it can still be in time.
- * TL_NONBLOCK     1: tl_recvfrom never waits, nor does tl_sendto with TL_WAIT. 0,
+ * TL_NONBLOCK     1: tl_recvfrom never waits, nor does tl_sendto with TL_BLOCKING. 0,
  *                 the default: they do.
  * TL_RCVTIMEO_MS  how long tl_recvfrom waits at most, in milliseconds; 0, the
  *                 default, is for ever
@@ -78,7 +78,7 @@ struct tl_addr {
  *                 they waited to be received, because the node had no time to run
  *                 or this program did not receive for longer than any deadline,
  *                 255 ms; 0, the default, drops them.
- * TL_WAIT         not 0: best-effort and reliable packets that come faster than the link on
+ * TL_BLOCKING         not 0: best-effort and reliable packets that come faster than the link on
  *                 which they leave the node takes them wait for room, and tl_sendto
  *                 with them, as send does on TCP; 0, the default, drops them. What
  *                 waits is at most what the socket to the node holds (with Linux's
@@ -110,7 +110,7 @@ struct tl_addr {
 #define TL_MAX_PAYLOAD 5
 #define TL_METRIC 6
 #define TL_LATE 7
-#define TL_WAIT 8
+#define TL_BLOCKING 8
 #define TL_MESSAGES 9
 
 /* Values of TL_SERVICE. */
@@ -160,12 +160,12 @@ int tl_bind(int fd, uint16_t port);
 
 /*
  * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0.
- * Never waits, but for best effort and reliable packets with TL_WAIT, unless `flags`,
+ * Never waits, but for best effort and reliable packets with TL_BLOCKING, unless `flags`,
  * else 0, are TL_DONTWAIT: of real-time media a packet too many is better lost than waited
  * for. Returns `len`.
  *
  * Errors; the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the
- * node does not keep up; with TL_WAIT the descriptor becomes readable when it is
+ * node does not keep up; with TL_BLOCKING the descriptor becomes readable when it is
  * worth another try: call tl_recvfrom, too), ENOTCONN (the node is away; the socket connects again
  * by itself), EINVAL (not bound). If news about an earlier packet (see tl_recvfrom) are the next thing to receive, they are returned here instead.
  */

@@ -151,7 +151,7 @@ impl End {
             trust: Self::trust(side, false),
             incarnation: Incarnation(clock),
             offer: Offer::default(),
-            limits: Limits { newcomers: 2, ..Limits::default() },
+            limits: Limits { unconfigured_peers: 2, ..Limits::default() },
         };
         let mut seed = [side as u8; 32];
         seed[1..9].copy_from_slice(&starts.to_be_bytes());

@@ -13,7 +13,7 @@ pub mod wire;
 
 pub use pacer::{Pacer, PerSource, Rate};
 pub use rate::{Bitrate, ParseBitrateError};
-pub use seq::{Place, SeqTracker, SeqWindow, extend, extend48, first};
+pub use seq::{SeqClass, SeqTracker, SeqWindow, extend, extend48, first};
 pub use time::Time;
 
 /// The random generator behind all simulated behaviour, never keys: fast, portable, and identical

@@ -43,7 +43,7 @@ use crate::{Bitrate, Rng, Time, rng};
 pub use ecn::Ecn;
 use loss::LossProcess;
 pub use queue::{Queue, Red, Unit};
-use queue::{Refusal, Transmitter};
+use queue::{Rejection, Transmitter};
 pub use trace::{BadTrace, MAX_TRACE, parse_trace};
 
 /// The impairments of one direction of a link. The default is a perfect wire: no delay, no loss, no
@@ -193,7 +193,7 @@ impl LinkModel {
 
 /// Fate of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PacketFate {
     /// The packet arrives at this time, never before the one delivered before it.
     Deliver(Time),
     /// The packet never arrives.
@@ -352,13 +352,13 @@ impl Impairment {
     /// marked. A `now` earlier than the previous packet's counts as the same time.
     ///
     /// `bytes` are those that take time at `rate`: the caller decides which headers to include.
-    pub fn offer(&mut self, now: Time, bytes: usize) -> Verdict {
+    pub fn offer(&mut self, now: Time, bytes: usize) -> PacketFate {
         self.offer_ecn(now, bytes, &mut Ecn::NotCapable)
     }
 
     /// Decides as [`Impairment::offer`] does, for a packet with these ECN bits, which the queue may
     /// set to [`Ecn::Marked`].
-    pub fn offer_ecn(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Verdict {
+    pub fn offer_ecn(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> PacketFate {
         self.now = self.now.max(now);
         self.ledger.offered.add(bytes);
         let before = *ecn;
@@ -368,10 +368,10 @@ impl Impairment {
                 Ok(sent) => sent,
                 Err(why) => {
                     self.ledger.queue_dropped.add(bytes);
-                    if why == Refusal::Early {
+                    if why == Rejection::Early {
                         self.ledger.early_dropped.add(bytes);
                     }
-                    return Verdict::Drop(Cause::Queue);
+                    return PacketFate::Drop(Cause::Queue);
                 }
             },
         };
@@ -382,11 +382,11 @@ impl Impairment {
         let jitter = self.draw_jitter();
         if self.loss.loses(sent) {
             self.ledger.lost.add(bytes);
-            return Verdict::Drop(Cause::Loss);
+            return PacketFate::Drop(Cause::Loss);
         }
         self.ledger.delivered.add(bytes);
         self.last_arrival = self.last_arrival.max(sent + self.model.delay + jitter);
-        Verdict::Deliver(self.last_arrival)
+        PacketFate::Deliver(self.last_arrival)
     }
 
     /// The totals so far.

@@ -127,7 +127,7 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
 
 /// Position of an arriving number relative to those before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum SeqClass {
     /// The first number of the stream.
     Start,
     /// A new highest number.
@@ -194,32 +194,32 @@ impl SeqTracker {
     pub const REACH: u64 = Self::SIZE - Self::LATE;
 
     /// Records number `wire`, received in envelope `count`.
-    pub fn note(&mut self, count: u64, wire: u16) -> Place {
+    pub fn note(&mut self, count: u64, wire: u16) -> SeqClass {
         let Some(heard) = &mut self.0 else {
             let window = SeqWindow::starting_at(first(wire), [0; Self::WORDS]);
             self.0 = Some(Heard { last: (count, first(wire)), window });
-            return Place::Start;
+            return SeqClass::Start;
         };
         let highest = heard.window.highest();
         let (last, near) = heard.last;
         let seq = match count.checked_sub(last) {
-            None if last - count >= Self::LATE => return Place::Known,
+            None if last - count >= Self::LATE => return SeqClass::Known,
             None => extend(near.saturating_sub(last - count), wire),
             Some(ahead) if ahead <= Self::REACH => extend(near + ahead, wire),
             Some(_) => {
                 let seq = highest + 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
                 heard.last = (count, seq);
                 heard.window = SeqWindow::starting_at(seq, [0; Self::WORDS]);
-                return Place::Ahead { seq, missing: seq - highest - 1 };
+                return SeqClass::Ahead { seq, missing: seq - highest - 1 };
             }
         };
         if count > last {
             heard.last = (count, seq);
         }
         match heard.window.insert(seq) {
-            false => Place::Known,
-            true if seq > highest => Place::Ahead { seq, missing: seq - highest - 1 },
-            true => Place::Behind { seq },
+            false => SeqClass::Known,
+            true if seq > highest => SeqClass::Ahead { seq, missing: seq - highest - 1 },
+            true => SeqClass::Behind { seq },
         }
     }
 
@@ -391,7 +391,7 @@ mod tests {
                         continue;
                     }
                     let place = tracker.note(count, n as u16);
-                    prop_assert_eq!(place != Place::Known, come.insert(n), "{} in {}: {:?}", n, count, place);
+                    prop_assert_eq!(place != SeqClass::Known, come.insert(n), "{} in {}: {:?}", n, count, place);
                 }
             }
         }
@@ -400,28 +400,28 @@ mod tests {
     #[test]
     fn numbers_are_placed_by_the_count_of_envelopes() {
         let mut t = SeqTracker::default();
-        let ahead = |wire, missing| Place::Ahead { seq: first(wire), missing };
+        let ahead = |wire, missing| SeqClass::Ahead { seq: first(wire), missing };
         assert_eq!(
             [(5, 10), (6, 11), (9, 14)].map(|(c, n)| t.note(c, n)),
-            [Place::Start, ahead(11, 0), ahead(14, 2)]
+            [SeqClass::Start, ahead(11, 0), ahead(14, 2)]
         );
-        assert_eq!(t.note(10, 12), Place::Behind { seq: first(12) });
-        assert_eq!(t.note(11, 12), Place::Known);
+        assert_eq!(t.note(10, 12), SeqClass::Behind { seq: first(12) });
+        assert_eq!(t.note(11, 12), SeqClass::Known);
         // 55,000 numbers are lost; the number after them has 16 bits that were seen before.
         for n in 15..20_000 {
             assert_eq!(t.note(u64::from(n), n), ahead(n, 0));
         }
         assert_eq!(
             t.note(20_000 + 55_000, 9_464),
-            Place::Ahead { seq: first(9_464) + (1 << 16), missing: 55_000 }
+            SeqClass::Ahead { seq: first(9_464) + (1 << 16), missing: 55_000 }
         );
         // Best effort alone uses up no numbers.
         let quiet = 1 << 40;
         assert_eq!(
             t.note(quiet, 9_465),
-            Place::Ahead { seq: first(9_465) + (1 << 16), missing: 0 }
+            SeqClass::Ahead { seq: first(9_465) + (1 << 16), missing: 0 }
         );
-        assert_eq!(t.note(quiet - SeqTracker::LATE, 9_466), Place::Known, "too late to tell");
+        assert_eq!(t.note(quiet - SeqTracker::LATE, 9_466), SeqClass::Known, "too late to tell");
         assert!(t.has(first(9_465) + (1 << 16)) && !t.has(first(9_464) + (1 << 16)));
     }
 

@@ -267,7 +267,7 @@ mod tests {
     use core::time::Duration;
     use nix::sys::socket::socketpair;
     use trunkline_base::wire::Writer;
-    use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient, Unreachable};
+    use trunkline_overlay::session::wire::{MAX_HEAD, RefusalReason, ToClient, Unreachable};
     use trunkline_overlay::wire::{NodeId, Service};
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             payload: &[],
         };
         let bound = ToClient::Bound { node, port: 1, max_payload: 1 };
-        let error = ToClient::Error { refusal: Refusal::TooLarge, node, port: 1 };
+        let error = ToClient::Error { refusal: RefusalReason::TooLarge, node, port: 1 };
         let why = Unreachable::Since(Duration::from_secs(1));
         let status = ToClient::Unreachable { node, port: 1, why };
         let [received, bound, error, status] = [received, bound, error, status].map(|message| {

@@ -17,7 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    MAX_HEAD, RefusalReason, SESSION_VERSION, ToClient, ToNode,
+};
 use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
 /// The first pause before an attempt to reconnect: a node that is restarted
@@ -75,7 +77,7 @@ pub(crate) struct Connection {
     link: Link,
     pause: Duration,
     /// The last refusal of a rebind that the application knows of.
-    told: Option<Refusal>,
+    told: Option<RefusalReason>,
     /// The application is to hear that the connection is back.
     news: bool,
     bound_before: bool,
@@ -159,11 +161,11 @@ impl Connection {
             let expired = Instant::now() >= until;
             match self.advance() {
                 // Many came at once: it is a matter of seconds.
-                Err(Error::Refused(Refusal::Busy)) if !expired && !local => {}
+                Err(Error::Refused(RefusalReason::Busy)) if !expired && !local => {}
                 done => done?,
             }
             match &self.link {
-                Link::Down(due) if self.told == Some(Refusal::Busy) && !expired && !local => {
+                Link::Down(due) if self.told == Some(RefusalReason::Busy) && !expired && !local => {
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
                 Link::Up(_) => return Ok(()),
@@ -245,7 +247,7 @@ impl Connection {
         self.waiting_error()?;
         self.tell_late();
         let waits = self.waits();
-        self.tell_wait().map_err(|stuck| self.not_sent(stuck))?;
+        self.send_blocking().map_err(|stuck| self.not_sent(stuck))?;
         let Link::Up(carrier) = &mut self.link else { return Err(Error::Disconnected) };
         if self.metric != self.metric_told
             && emit(&ToNode::Metric(self.metric), |head| carrier.send(head, &[], true)).is_ok()
@@ -359,7 +361,7 @@ impl Connection {
     }
 
     /// Whether packets of best effort wait for room rather than be dropped.
-    pub(crate) fn set_wait(&mut self, on: bool) -> Result<(), Error> {
+    pub(crate) fn set_blocking(&mut self, on: bool) -> Result<(), Error> {
         if on && self.room.is_none() {
             let room = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
             let new_error = |errno| Error::io("create a descriptor for a socket", errno);
@@ -367,17 +369,17 @@ impl Connection {
         }
         self.wait = on;
         // Where it can't be told now, the next packet will.
-        let _ = self.tell_wait();
+        let _ = self.send_blocking();
         Ok(())
     }
 
     /// Tells the node so, if it believes otherwise.
-    fn tell_wait(&mut self) -> Result<(), Stuck> {
+    fn send_blocking(&mut self) -> Result<(), Stuck> {
         let wait = self.wait;
         if let Link::Up(carrier) = &mut self.link
             && wait != self.wait_told
         {
-            emit(&ToNode::Wait(wait), |head| carrier.send(head, &[], true))?;
+            emit(&ToNode::Blocking(wait), |head| carrier.send(head, &[], true))?;
             self.wait_told = wait;
         }
         Ok(())
@@ -412,7 +414,7 @@ impl Connection {
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
             Ok(ToClient::Error { refusal, port, .. }) => {
-                use Refusal::{Forbidden, OverShare, TooLarge};
+                use RefusalReason::{Forbidden, OverShare, TooLarge};
                 if !matches!(refusal, TooLarge | Forbidden | OverShare) {
                     // Not about a packet but about the session.
                     self.down();
@@ -513,7 +515,7 @@ impl Connection {
             self.link = Link::Up(carrier);
             self.tell_late();
             // Where it can't be told now, the next packet will.
-            let _ = self.tell_wait();
+            let _ = self.send_blocking();
         }
         if again {
             self.reconnects = self.reconnects.saturating_add(1);

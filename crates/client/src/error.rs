@@ -2,7 +2,7 @@ use crate::socket::{Address, Status};
 use std::io;
 use std::path::PathBuf;
 use trunkline_overlay::session::wire::stream::Reset;
-use trunkline_overlay::session::wire::{Refusal, Unreachable};
+use trunkline_overlay::session::wire::{RefusalReason, Unreachable};
 use trunkline_overlay::wire::{NodeId, WireError};
 
 /// Why an operation on a socket failed.
@@ -117,7 +117,7 @@ pub enum Error {
     /// The node refused what this library sent; for every other reason there
     /// is a variant of its own.
     #[error("the trunkline node refused a message: {0}")]
-    Refused(Refusal),
+    Refused(RefusalReason),
     /// The node sent what the session protocol does not allow.
     #[error("the trunkline node sent a message that breaks the session protocol ({0})")]
     Protocol(WireError),
@@ -151,21 +151,21 @@ impl Error {
     }
 
     /// The error for a node's refusal that names `port`.
-    pub(crate) fn refused(refusal: Refusal, port: u16) -> Error {
+    pub(crate) fn refused(refusal: RefusalReason, port: u16) -> Error {
         match refusal {
-            Refusal::Version => Error::Version,
-            Refusal::PortInUse => Error::PortInUse { port },
-            Refusal::NoFreePort => Error::NoFreePort,
-            Refusal::OutOfOrder
-            | Refusal::TooLarge
-            | Refusal::Malformed
-            | Refusal::Full
-            | Refusal::Forbidden
-            | Refusal::Unauthenticated
-            | Refusal::WrongKey
-            | Refusal::UnknownClient
-            | Refusal::Busy
-            | Refusal::OverShare => Error::Refused(refusal),
+            RefusalReason::Version => Error::Version,
+            RefusalReason::PortInUse => Error::PortInUse { port },
+            RefusalReason::NoFreePort => Error::NoFreePort,
+            RefusalReason::OutOfOrder
+            | RefusalReason::TooLarge
+            | RefusalReason::Malformed
+            | RefusalReason::Full
+            | RefusalReason::Forbidden
+            | RefusalReason::Unauthenticated
+            | RefusalReason::WrongKey
+            | RefusalReason::UnknownClient
+            | RefusalReason::Busy
+            | RefusalReason::OverShare => Error::Refused(refusal),
         }
     }
 }
@@ -200,7 +200,7 @@ impl From<Error> for io::Error {
             | Error::TooLarge { .. }
             | Error::Truncated { .. }
             | Error::MessageTooLong { .. } => ErrorKind::InvalidInput,
-            Error::Refused(Refusal::Full | Refusal::Busy) => ErrorKind::ResourceBusy,
+            Error::Refused(RefusalReason::Full | RefusalReason::Busy) => ErrorKind::ResourceBusy,
             Error::Refused(_) => ErrorKind::PermissionDenied,
             Error::Status(_) => ErrorKind::HostUnreachable,
             Error::Io { source, .. } => source.kind(),

@@ -107,5 +107,5 @@ pub use socket::{
 pub use stream::{AsyncListener, AsyncStream};
 pub use stream::{ConnectOptions, Incoming, MAX_STREAM_MESSAGE, StreamListener, StreamSocket};
 pub use trunkline_overlay::session::wire::stream::Reset;
-pub use trunkline_overlay::session::wire::{Refusal, Unreachable};
+pub use trunkline_overlay::session::wire::{RefusalReason, Unreachable};
 pub use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};

@@ -210,7 +210,7 @@ pub enum SocketOption {
     /// this socket behind a packet that waits is behind it (use one for each service);
     /// not for an application that doesn't read; not on the links behind the first. A
     /// packet that has no way is dropped as ever. Default: no.
-    Wait(bool),
+    Blocking(bool),
     /// Whether [`DatagramSocket::recv_from`] returns
     /// [`WouldBlock`](Error::WouldBlock) rather than wait, and with
     /// [`Wait`](SocketOption::Wait) also [`DatagramSocket::send_to`]. Default: they
@@ -457,7 +457,7 @@ impl DatagramSocket {
             SocketOption::Service(service) => connection.service = service,
             SocketOption::Metric(metric) => connection.metric = metric,
             SocketOption::Late(on) => connection.set_late(on),
-            SocketOption::Wait(on) => connection.set_wait(on)?,
+            SocketOption::Blocking(on) => connection.set_blocking(on)?,
             SocketOption::Nonblocking(on) => connection.nonblocking = on,
             SocketOption::ReadTimeout(Some(Duration::ZERO)) => {
                 return Err(Error::InvalidOption {
@@ -541,7 +541,7 @@ mod tests {
         let socket = DatagramSocket::bind(connector, 5).unwrap();
         let _end = node.join().unwrap();
         socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
-        socket.set_option(SocketOption::Wait(true)).unwrap();
+        socket.set_option(SocketOption::Blocking(true)).unwrap();
         let fill = || {
             let to = Address { node: NodeId(2), port: 1 };
             loop {

@@ -2,16 +2,16 @@
 //! through are rewritten to match.
 
 mod chain;
-mod settle;
+mod offers;
 
 use crate::config::Config;
-use crate::media::{ATTRIBUTE, Media, Relay, Remote, Told, Unfit};
-use crate::places::Places;
+use crate::media::{ATTRIBUTE, Media, MediaRejected, OverlayCandidate, Relay, Remote};
+use crate::party_addresses::PartyAddresses;
 use crate::ports::Ports;
 use crate::reception::Clocks;
 use core::net::IpAddr;
-pub(crate) use settle::Verdict;
-use settle::{Before, Change, Early};
+pub(crate) use offers::OfferOutcome;
+use offers::{Before, Change, Early};
 use std::collections::BTreeMap;
 use trunkline_base::Time;
 use trunkline_sip::Message;
@@ -54,10 +54,10 @@ pub(crate) struct Side {
     /// The hop that its messages come from.
     pub hop: Option<Hop>,
     /// Addresses at which this end may be.
-    pub places: Places,
+    pub places: PartyAddresses,
     /// Whether no proxy is between this end and the gateway. If so, `hop` reaches it, whatever
     /// address it gives for itself.
-    pub is_adjacent: bool,
+    pub is_next_hop: bool,
 }
 
 /// Maximum number of relayed streams per call; more would take ports from other calls.
@@ -65,7 +65,7 @@ const MAX_STREAMS: usize = 8;
 
 /// How a description affects the call that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum OfferAnswerState {
     /// It takes effect at once: the first offer, or an answer.
     Holds,
     /// It takes effect if this request is accepted.
@@ -138,11 +138,11 @@ pub(crate) struct Call {
     before: Vec<Before>,
     early: Vec<Early>,
     /// Whether `Event::Plain` has been reported for it.
-    pub is_plain: bool,
+    pub bypasses_overlay: bool,
 }
 
 /// A description in transit, and what decides how it is rewritten.
-pub(crate) struct Passing<'a, M> {
+pub(crate) struct SdpRewrite<'a, M> {
     pub config: &'a Config,
     pub media: &'a mut M,
     /// The side that sent it.
@@ -154,16 +154,16 @@ pub(crate) struct Passing<'a, M> {
     /// Whether virtual ports in it are trusted.
     pub is_believed: bool,
     /// Whether virtual ports may be added.
-    pub is_told: bool,
+    pub is_advertised: bool,
     /// Its effect on the call.
-    pub meaning: Meaning,
+    pub meaning: OfferAnswerState,
     /// Whether it answers an offer.
     pub is_answer: bool,
 }
 
 /// Reasons for which a description can't pass the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unpassable {
+pub enum DescriptionError {
     /// It can't be parsed.
     #[error(transparent)]
     Sdp(#[from] SdpError),
@@ -172,7 +172,7 @@ pub enum Unpassable {
     Unreadable,
     /// None of its streams can be relayed.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] MediaRejected),
     /// All media ports are in use.
     #[error("no media port is free")]
     NoPorts,
@@ -227,7 +227,7 @@ impl Calls {
             streams: Vec::new(),
             before: Vec::new(),
             early: Vec::new(),
-            is_plain: false,
+            bypasses_overlay: false,
         };
         self.all.insert(id, call);
         self.by_name.entry(name.to_vec()).or_default().push(id);
@@ -284,17 +284,17 @@ impl Calls {
         &mut self,
         id: CallId,
         body: &[u8],
-        passing: &mut Passing<'_, M>,
-    ) -> Result<(Vec<u8>, Option<Unpassable>), SdpError> {
+        passing: &mut SdpRewrite<'_, M>,
+    ) -> Result<(Vec<u8>, Option<DescriptionError>), SdpError> {
         let sdp = Sdp::parse(body)?;
-        if let Meaning::Offers(by) = passing.meaning {
+        if let OfferAnswerState::Offers(by) = passing.meaning {
             self.remember(id, by);
         }
         let mut edit = SdpEdit::new(&sdp);
         edit.remove_attribute(None, ATTRIBUTE);
         let (mut passed, mut refused) = (0, None);
         for (n, media) in sdp.media().iter().enumerate() {
-            let told = sdp.attributes(Some(n), ATTRIBUTE).next().and_then(Told::parse);
+            let told = sdp.attributes(Some(n), ATTRIBUTE).next().and_then(OverlayCandidate::parse);
             edit.remove_attribute(Some(n), ATTRIBUTE);
             if media.transport == Transport::Other {
                 passed += 1;
@@ -304,7 +304,7 @@ impl Calls {
                 self.unwanted(id, n, passing);
                 continue;
             }
-            if passing.meaning == Meaning::Nothing && !self.has_stream(id, n) {
+            if passing.meaning == OfferAnswerState::Nothing && !self.has_stream(id, n) {
                 continue;
             }
             match self.stream(id, n, media, told, passing) {
@@ -314,7 +314,7 @@ impl Calls {
                     let Some(at) = passing.config.media_like(passing.to) else { continue };
                     edit.redirect(n, at, port);
                     if is_told {
-                        let told = Told { node: passing.config.node, port };
+                        let told = OverlayCandidate { node: passing.config.node, port };
                         edit.add_attribute(n, ATTRIBUTE, &told.to_string());
                     }
                 }
@@ -345,14 +345,14 @@ impl Calls {
     }
 
     /// Handles stream `n` being refused or ended.
-    fn unwanted<M: Media>(&mut self, id: CallId, n: usize, passing: &mut Passing<'_, M>) {
+    fn unwanted<M: Media>(&mut self, id: CallId, n: usize, passing: &mut SdpRewrite<'_, M>) {
         let Some(call) = self.all.get_mut(&id) else { return };
         let Some(place) = call.streams.get_mut(n) else { return };
         match (passing.meaning, &mut *place) {
-            (Meaning::Offers(by), Some(stream)) => {
+            (OfferAnswerState::Offers(by), Some(stream)) => {
                 stream.legs[passing.side].pending = Some((by, Change::Close));
             }
-            (Meaning::Holds, Some(_)) => {
+            (OfferAnswerState::Holds, Some(_)) => {
                 if let Some(stream) = place.take() {
                     self.release(&stream, passing.media);
                 }
@@ -368,25 +368,27 @@ impl Calls {
         id: CallId,
         n: usize,
         media: &sdp::Media<'_>,
-        told: Option<Told>,
-        passing: &mut Passing<'_, M>,
-    ) -> Result<(u16, bool), Unpassable> {
+        told: Option<OverlayCandidate>,
+        passing: &mut SdpRewrite<'_, M>,
+    ) -> Result<(u16, bool), DescriptionError> {
         let remote = self.remote((id, n, passing.side), media, told, passing)?;
         self.ensure(id, n, media.transport, passing)?;
-        let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
-        let Some(Some(stream)) = call.streams.get_mut(n) else { return Err(Unpassable::NoPorts) };
+        let Some(call) = self.all.get_mut(&id) else { return Err(DescriptionError::NoPorts) };
+        let Some(Some(stream)) = call.streams.get_mut(n) else {
+            return Err(DescriptionError::NoPorts);
+        };
         let side = passing.side;
         let other = &stream.legs[1 - side];
         // An answer shows how the offer was taken. The two gateways may see different routes at the
         // same moment; one would otherwise send by one route while the other listens on another.
         let may_tell = !passing.is_answer || other.is_over();
-        if passing.meaning == Meaning::Nothing {
-            return Ok((other.port, passing.is_told && other.told && may_tell));
+        if passing.meaning == OfferAnswerState::Nothing {
+            return Ok((other.port, passing.is_advertised && other.told && may_tell));
         }
         if encrypts(stream.transport) != encrypts(media.transport) {
             // An offer may change the encryption; an answer may not (RFC 3264, 6.1).
             if passing.is_answer && call.sides[0].tag.is_some() {
-                return Err(Unpassable::Encryption);
+                return Err(DescriptionError::Encryption);
             }
         }
         stream.transport = media.transport;
@@ -394,15 +396,17 @@ impl Calls {
         let is_small = media.kind == b"audio" || media.kind == b"image";
         // Media that arrive over the overlay leave it here: they don't cross it a second time.
         let comes_over = matches!(remote, Remote::Overlay { .. });
-        let tells = passing.is_told && is_small && !comes_over;
+        let tells = passing.is_advertised && is_small && !comes_over;
         stream.legs[1 - side].told |= tells;
         match passing.meaning {
-            Meaning::Offers(by) => stream.legs[side].pending = Some((by, Change::To(remote))),
-            Meaning::Holds => {
+            OfferAnswerState::Offers(by) => {
+                stream.legs[side].pending = Some((by, Change::To(remote)))
+            }
+            OfferAnswerState::Holds => {
                 stream.legs[side].pending = None;
                 stream.legs[side].turn(remote);
             }
-            Meaning::Nothing => {}
+            OfferAnswerState::Nothing => {}
         }
         let stream = *stream;
         join(&stream, passing.media);
@@ -413,9 +417,9 @@ impl Calls {
         &self,
         leg: (CallId, usize, SideId),
         media: &sdp::Media<'_>,
-        told: Option<Told>,
-        passing: &Passing<'_, M>,
-    ) -> Result<Remote, Unfit> {
+        told: Option<OverlayCandidate>,
+        passing: &SdpRewrite<'_, M>,
+    ) -> Result<Remote, MediaRejected> {
         let own = passing.config.node;
         // An end that answers with a virtual port has already found a route, and uses it.
         let (id, n, side) = leg;
@@ -425,7 +429,7 @@ impl Calls {
             let is_found = is_agreed || passing.media.knows(told.node);
             passing.is_believed && told.node != own && is_found
         });
-        if let Some(Told { node, port }) = believed {
+        if let Some(OverlayCandidate { node, port }) = believed {
             return Ok(Remote::Overlay { node, port });
         }
         let remote = Remote::of(media, passing.source, &passing.config.media)?;
@@ -444,9 +448,9 @@ impl Calls {
         id: CallId,
         n: usize,
         transport: Transport,
-        passing: &mut Passing<'_, M>,
-    ) -> Result<(), Unpassable> {
-        let Some(call) = self.all.get_mut(&id) else { return Err(Unpassable::NoPorts) };
+        passing: &mut SdpRewrite<'_, M>,
+    ) -> Result<(), DescriptionError> {
+        let Some(call) = self.all.get_mut(&id) else { return Err(DescriptionError::NoPorts) };
         if call.streams.len() <= n {
             call.streams.resize(n + 1, None);
         }
@@ -454,14 +458,14 @@ impl Calls {
             return Ok(());
         }
         if call.streams.iter().flatten().count() >= MAX_STREAMS {
-            return Err(Unpassable::NoPorts);
+            return Err(DescriptionError::NoPorts);
         }
         let mut take = || self.ports.take(|port| passing.media.open(port));
-        let first = take().ok_or(Unpassable::NoPorts)?;
+        let first = take().ok_or(DescriptionError::NoPorts)?;
         let Some(second) = take() else {
             passing.media.close(first);
             self.ports.give_back(first);
-            return Err(Unpassable::NoPorts);
+            return Err(DescriptionError::NoPorts);
         };
         let (legs, clocks) = ([first, second].map(Leg::new), Clocks::default());
         call.streams[n] = Some(Stream { transport, clocks, legs });
@@ -494,7 +498,7 @@ impl Calls {
 }
 
 /// Maximum length, in characters, of text from others that is displayed.
-const MOST_SHOWN: usize = 256;
+const MAX_SHOWN: usize = 256;
 
 /// Makes text from others safe to display: shortened, and without characters that move a terminal's
 /// cursor or change the direction of text.
@@ -503,9 +507,9 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MOST_SHOWN)]);
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * MAX_SHOWN)]);
     let mut all = text.chars().map(|c| if moves(c) { '\u{fffd}' } else { c });
-    let mut out: String = all.by_ref().take(MOST_SHOWN).collect();
+    let mut out: String = all.by_ref().take(MAX_SHOWN).collect();
     if all.next().is_some() {
         out.push('…');
     }

@@ -1,6 +1,6 @@
 //! Configuration of a gateway.
 
-use crate::media::Unfit;
+use crate::media::MediaRejected;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use ipnet::IpNet;
@@ -150,14 +150,18 @@ impl Config {
     /// Checks that media may go to `at`: not to SIP ports, where a packet from this gateway's
     /// address could pass for its signalling, and to another gateway only if the sender of the
     /// description is trusted.
-    pub(crate) fn check_media(&self, at: SocketAddr, is_believed: bool) -> Result<(), Unfit> {
+    pub(crate) fn check_media(
+        &self,
+        at: SocketAddr,
+        is_believed: bool,
+    ) -> Result<(), MediaRejected> {
         let speaks_sip = self.sockets.iter().map(|socket| socket.address);
         let speaks_sip = speaks_sip.chain(self.routes.iter().map(|route| route.via));
         let usual = [Transport::Udp.default_port(), Transport::Tls.default_port()];
         let is_signalling = usual.contains(&at.port()) || speaks_sip.into_iter().any(|s| s == at);
         match is_signalling {
-            true => Err(Unfit::Signalling(at)),
-            false if self.trusts(at.ip()) && !is_believed => Err(Unfit::Trusted(at)),
+            true => Err(MediaRejected::Signalling(at)),
+            false if self.trusts(at.ip()) && !is_believed => Err(MediaRejected::Trusted(at)),
             false => Ok(()),
         }
     }

@@ -5,12 +5,12 @@ mod refusal;
 mod requests;
 mod responses;
 
-use crate::calls::{Call, CallId, CallView, Calls, Unpassable, Verdict};
+use crate::call_legs::{self, CallLegs};
+use crate::calls::{Call, CallId, CallView, Calls, DescriptionError, OfferOutcome};
 use crate::config::Config;
 use crate::hops::Hops;
 use crate::media::Media;
-use crate::passes::{self, Passes};
-use crate::places::Places;
+use crate::party_addresses::PartyAddresses;
 use crate::ports::Ports;
 use crate::token::Tokens;
 use core::net::{IpAddr, SocketAddr};
@@ -39,14 +39,14 @@ pub enum Event {
     /// Resolve this name, and pass the result to [`Gateway::named`].
     LookUp(String),
     /// A call ended: its state just before, and the reason.
-    Ended(Box<CallView>, Outcome),
+    Ended(Box<CallView>, CallOutcome),
     /// The media of a call bypass the overlay although the next hop is trusted: the hop does not
     /// support virtual ports, or this node has no route to the node that it named.
     Plain(CallId),
     /// A session description was refused, because none of its streams can be relayed, or was
     /// removed from a response or ACK, because it can't be parsed. Holds the Call-ID, the address
     /// that the message came from, and the reason.
-    Refused(String, IpAddr, Unpassable),
+    Refused(String, IpAddr, DescriptionError),
     /// A request from this address was refused, with this status code and for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
     /// A request was dropped because its sender is in none of the networks that may send requests.
@@ -55,7 +55,7 @@ pub enum Event {
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The caller hung up.
     CallerHungUp,
     /// The callee hung up.
@@ -107,7 +107,7 @@ enum Kind {
 #[derive(Clone, Debug)]
 struct Pending {
     kind: Kind,
-    passes: Passes,
+    passes: CallLegs,
     up: Hop,
     down: Hop,
     method: Vec<u8>,
@@ -116,9 +116,9 @@ struct Pending {
     /// Whether it is sent over a connection only because of its length.
     is_long: bool,
     /// Whether no proxy is between its sender and this gateway.
-    is_adjacent: bool,
+    is_next_hop: bool,
     /// Addresses at which its sender may be.
-    places: Places,
+    places: PartyAddresses,
     /// Whether it has been accepted; later responses are then retransmissions.
     is_accepted: bool,
 }
@@ -228,7 +228,7 @@ impl Gateway {
             if !self.by_datagram(now, id, media) {
                 let said = (503, "Service Unavailable");
                 self.transactions.refuse(now, id, said, b"");
-                self.forget(id, Outcome::Refused(503), media);
+                self.forget(id, CallOutcome::Refused(503), media);
             }
         }
     }
@@ -258,7 +258,7 @@ impl Gateway {
             Start::Request { method, .. } => Some(method),
             Start::Response { .. } => None,
         };
-        let may = |ip| self.config.admits(ip) || passes::is_end(&self.calls, message, ip);
+        let may = |ip| self.config.admits(ip) || call_legs::is_end(&self.calls, message, ip);
         if request.is_some() && !may(from.remote.ip()) {
             self.stats.forbidden += 1;
             return self.events.push_back(Event::Forbidden(from.remote));
@@ -275,8 +275,8 @@ impl Gateway {
         let (calls, config) = (&self.calls, &self.config);
         let is_of_call = || {
             let Ok(routed) = routed(config, message) else { return false };
-            let all = passes::of(calls, message, &routed.own);
-            passes::are_up(calls, &passes::of_parties(calls, message, &all))
+            let all = call_legs::of(calls, message, &routed.own);
+            call_legs::are_up(calls, &call_legs::of_parties(calls, message, &all))
         };
         match self.transactions.receive(now, from, message, is_of_call) {
             Incoming::Request(id) => self.request(now, id, from, message, media),
@@ -291,7 +291,7 @@ impl Gateway {
         }
     }
 
-    fn route(&self, message: &Message) -> Result<Routed, proxy::Refusal> {
+    fn route(&self, message: &Message) -> Result<Routed, proxy::RouteError> {
         routed(&self.config, message)
     }
 
@@ -322,13 +322,13 @@ impl Gateway {
         }
     }
 
-    fn end_unanswered(&mut self, passes: &Passes, why: Outcome, media: &mut impl Media) {
+    fn end_unanswered(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         let silent = |id| self.calls.get(id).is_some_and(|call| call.answered.is_none());
-        let over: Passes = passes.iter().copied().filter(|(id, _)| silent(*id)).collect();
+        let over: CallLegs = passes.iter().copied().filter(|(id, _)| silent(*id)).collect();
         self.end(&over, why, media);
     }
 
-    fn end(&mut self, passes: &Passes, why: Outcome, media: &mut impl Media) {
+    fn end(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         for &(id, _) in passes {
             if let Some(view) = self.calls.view(id) {
                 self.events.push_back(Event::Ended(Box::new(view), why));
@@ -339,19 +339,19 @@ impl Gateway {
 
     /// Handles a transaction that ended without a final response; a call that it was to begin ends,
     /// too.
-    fn forget(&mut self, id: TransactionId, why: Outcome, media: &mut impl Media) {
+    fn forget(&mut self, id: TransactionId, why: CallOutcome, media: &mut impl Media) {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
                 let is_cancelled = self.transactions.is_cancelled(id);
-                let why = if is_cancelled { Outcome::Refused(487) } else { why };
+                let why = if is_cancelled { CallOutcome::Refused(487) } else { why };
                 self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye if self.is_of_end(&pending) => {
                 self.end(&pending.passes, hung_up(&pending.passes), media);
             }
             Kind::Bye => {}
-            Kind::Other => self.settle(&pending.passes, Some(id), Verdict::Refused, media),
+            Kind::Other => self.settle(&pending.passes, Some(id), OfferOutcome::Refused, media),
         }
     }
 
@@ -373,7 +373,7 @@ impl Gateway {
     /// Retransmits and expires requests, and ends calls without traffic.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
         for id in self.transactions.handle_timeout(now) {
-            self.forget(id, Outcome::Unanswered, media);
+            self.forget(id, CallOutcome::Unanswered, media);
         }
         if now < self.sweep {
             return;
@@ -389,26 +389,26 @@ impl Gateway {
             Some(_) => now.since(call.heard) >= IDLE,
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };
-        let over: Passes = self
+        let over: CallLegs = self
             .calls
             .iter()
             .filter(|(id, call)| is_over(*id, call))
             .map(|(id, _)| (id, 0))
             .collect();
         self.stats.idle += over.len() as u64;
-        self.end(&over, Outcome::Idle, media);
+        self.end(&over, CallOutcome::Idle, media);
     }
 
     /// Ends all calls: their media stop, and no BYE is sent.
     pub fn stop(&mut self, media: &mut impl Media) {
         self.is_draining = true;
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
-        let ending: Vec<Passes> = ending.map(|pending| pending.passes.clone()).collect();
+        let ending: Vec<CallLegs> = ending.map(|pending| pending.passes.clone()).collect();
         for passes in ending {
             self.end(&passes, hung_up(&passes), media);
         }
-        let all: Passes = self.calls.iter().map(|(id, _)| (id, 0)).collect();
-        self.end(&all, Outcome::Stopped, media);
+        let all: CallLegs = self.calls.iter().map(|(id, _)| (id, 0)).collect();
+        self.end(&all, CallOutcome::Stopped, media);
     }
 
     /// The next message to send; call it until it returns `None`. If the message's connection does
@@ -424,14 +424,14 @@ impl Gateway {
 }
 
 /// Outcome of a call after the end that `passes` names sent a BYE.
-fn hung_up(passes: &Passes) -> Outcome {
+fn hung_up(passes: &CallLegs) -> CallOutcome {
     match passes.first() {
-        Some((_, 1)) => Outcome::CalleeHungUp,
-        _ => Outcome::CallerHungUp,
+        Some((_, 1)) => CallOutcome::CalleeHungUp,
+        _ => CallOutcome::CallerHungUp,
     }
 }
 
-fn routed(config: &Config, message: &Message) -> Result<Routed, proxy::Refusal> {
+fn routed(config: &Config, message: &Message) -> Result<Routed, proxy::RouteError> {
     let is_own = |uri: &Uri<'_>| config.is_own(uri.host, uri.port, uri.secure);
     proxy::route(message, is_own)
 }

@@ -51,14 +51,14 @@ pub(crate) enum NoHop {
 
 /// The two ends of a connection: local socket, remote address, and the name that the remote
 /// certificate must contain, if not its address (RFC 5922, 7).
-type Place = (u32, SocketAddr, Option<String>);
+type ConnectionKey = (u32, SocketAddr, Option<String>);
 
 /// Known connections and resolved names.
 #[derive(Debug, Default)]
 pub(crate) struct Hops {
     /// Connections that are open or being made, by their ends.
-    connections: BTreeMap<Place, u64>,
-    open: BTreeMap<u64, Place>,
+    connections: BTreeMap<ConnectionKey, u64>,
+    open: BTreeMap<u64, ConnectionKey>,
     /// Outgoing connections that no message has used yet.
     unused: BTreeSet<u64>,
     last: u64,
@@ -96,7 +96,7 @@ impl Hops {
         self.add((socket, remote, None))
     }
 
-    fn add(&mut self, place: Place) -> u64 {
+    fn add(&mut self, place: ConnectionKey) -> u64 {
         self.last += 1;
         self.connections.insert(place.clone(), self.last);
         self.open.insert(self.last, place);

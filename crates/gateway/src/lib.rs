@@ -15,21 +15,21 @@
 //! offered the port as a virtual one, `a=x-trunkline:1 NODE PORT`: a host that understands the
 //! attribute is another gateway, and answers with its own.
 
+mod call_legs;
 mod calls;
 mod config;
 mod gateway;
 mod hops;
 mod latch;
 mod media;
-mod passes;
-mod places;
+mod party_addresses;
 mod ports;
 pub mod reception;
 mod token;
 
-pub use calls::{CallId, CallView, Unpassable};
+pub use calls::{CallId, CallView, DescriptionError};
 pub use config::{Config, Destination, Route, Socket, Transport};
-pub use gateway::{Event, Gateway, Outcome, Stats};
+pub use gateway::{CallOutcome, Event, Gateway, Stats};
 pub use hops::Found;
 pub use latch::Latch;
-pub use media::{Media, Relay, Remote, Unfit, is_media};
+pub use media::{Media, MediaRejected, Relay, Remote, is_media};

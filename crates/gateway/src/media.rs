@@ -75,14 +75,14 @@ pub(crate) const ATTRIBUTE: &str = "x-trunkline";
 
 /// Value of the attribute: `1 NODE PORT`, where the first number is its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct OverlayCandidate {
     pub node: NodeId,
     pub port: u16,
 }
 
-impl Told {
+impl OverlayCandidate {
     /// Parses the attribute; one that isn't understood counts as absent.
-    pub fn parse(value: &[u8]) -> Option<Told> {
+    pub fn parse(value: &[u8]) -> Option<OverlayCandidate> {
         let mut words = core::str::from_utf8(value).ok()?.split(' ');
         let ("1", node, port, None) = (words.next()?, words.next()?, words.next()?, words.next())
         else {
@@ -91,11 +91,11 @@ impl Told {
         let port: u16 = port.parse().ok()?;
         // The next port is for RTCP.
         let good = port > 0 && port < u16::MAX;
-        Some(Told { node: NodeId(node.parse().ok()?), port }).filter(|_| good)
+        Some(OverlayCandidate { node: NodeId(node.parse().ok()?), port }).filter(|_| good)
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for OverlayCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "1 {} {}", self.node.0, self.port)
     }
@@ -103,7 +103,7 @@ impl fmt::Display for Told {
 
 /// Reasons for which media can't be sent to the address in a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum MediaRejected {
     /// The address is not a single host's.
     #[error("media are wanted at {0}, which is not a single host's address")]
     Address(IpAddr),
@@ -137,7 +137,7 @@ impl Remote {
         stream: &sdp::Media<'_>,
         source: Option<IpAddr>,
         own: &[IpAddr],
-    ) -> Result<Remote, Unfit> {
+    ) -> Result<Remote, MediaRejected> {
         let host = match stream.host {
             Host::Address(ip) if ip.is_unspecified() => None,
             Host::Address(ip) => Some(check(ip, own)?),
@@ -145,7 +145,7 @@ impl Remote {
             Host::Name(_) => None,
         };
         if stream.port < 1_024 {
-            return Err(Unfit::Port(stream.port));
+            return Err(MediaRejected::Port(stream.port));
         }
         let next = if stream.rtcp_mux { stream.port } else { stream.port.saturating_add(1) };
         let rtcp = match stream.rtcp {
@@ -163,12 +163,12 @@ impl Remote {
 
 /// Checks that `ip` is a single host's, and of a family that this gateway has. A loopback address
 /// is accepted only by a gateway that receives media on loopback.
-fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, Unfit> {
+fn check(ip: IpAddr, own: &[IpAddr]) -> Result<IpAddr, MediaRejected> {
     let inside = ip.to_canonical().is_loopback() && !own.iter().any(IpAddr::is_loopback);
     let is_reached = own.iter().any(|own| own.is_ipv4() == ip.to_canonical().is_ipv4());
     match is_nobodys(ip) || inside {
-        true => Err(Unfit::Address(ip)),
-        false if !is_reached => Err(Unfit::Family(ip)),
+        true => Err(MediaRejected::Address(ip)),
+        false if !is_reached => Err(MediaRejected::Family(ip)),
         false => Ok(ip),
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use trunkline_sip::sdp::Sdp;
 
-    fn remote(host: &str, media: &str, own: &str) -> Result<Remote, Unfit> {
+    fn remote(host: &str, media: &str, own: &str) -> Result<Remote, MediaRejected> {
         let text = format!("v=0\r\nc={host}\r\nm=audio {media}\r\n");
         let sdp = Sdp::parse(text.as_bytes()).unwrap();
         Remote::of(&sdp.media()[0], Some([192, 0, 2, 9].into()), &[own.parse().unwrap()])
@@ -230,20 +230,23 @@ mod tests {
             "IP4 0.0.0.7",
         ] {
             let found = remote(&format!("IN {host}"), "5004 RTP/AVP 0", "192.0.2.5");
-            assert!(matches!(found, Err(Unfit::Address(_))), "{host}: {found:?}");
+            assert!(matches!(found, Err(MediaRejected::Address(_))), "{host}: {found:?}");
         }
-        assert_eq!(remote("IN IP4 192.0.2.1", "53 RTP/AVP 0", "192.0.2.5"), Err(Unfit::Port(53)));
+        assert_eq!(
+            remote("IN IP4 192.0.2.1", "53 RTP/AVP 0", "192.0.2.5"),
+            Err(MediaRejected::Port(53))
+        );
         assert!(remote("IN IP4 127.0.0.1", "5004 RTP/AVP 0", "127.0.0.1").is_ok());
         let other = remote("IN IP6 2001:db8::1", "5004 RTP/AVP 0", "192.0.2.5");
-        assert_eq!(other, Err(Unfit::Family("2001:db8::1".parse().unwrap())));
+        assert_eq!(other, Err(MediaRejected::Family("2001:db8::1".parse().unwrap())));
         assert!(remote("IN IP6 2001:db8::1", "5004 RTP/AVP 0", "2001:db8::5").is_ok());
     }
 
     #[test]
     fn what_gateways_tell_each_other() {
-        let told = Told { node: NodeId(7), port: 30_000 };
+        let told = OverlayCandidate { node: NodeId(7), port: 30_000 };
         assert_eq!(told.to_string(), "1 7 30000");
-        assert_eq!(Told::parse(b"1 7 30000"), Some(told));
+        assert_eq!(OverlayCandidate::parse(b"1 7 30000"), Some(told));
         for bad in [
             &b""[..],
             b"2 7 30000",
@@ -255,7 +258,7 @@ mod tests {
             b"1  7 8",
             b"1 7 \xff",
         ] {
-            assert_eq!(Told::parse(bad), None, "{}", String::from_utf8_lossy(bad));
+            assert_eq!(OverlayCandidate::parse(bad), None, "{}", String::from_utf8_lossy(bad));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Impairment, LinkModel, Loss, PacketFate};
 use trunkline_media::audio::{read_wav, write_wav};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{Config, Playout};
@@ -62,7 +62,7 @@ fn hear(said: &[i16], p: f64, seed: u64) -> Result<Vec<i16>, Box<dyn Error>> {
     let mut playout = Playout::new(Config { first_sequence: Some(0), ..Config::default() });
     for (k, frame) in said.chunks_exact(FRAME).enumerate() {
         let now = Time::from_millis(20 * k as u64);
-        if matches!(network.offer(now, FRAME), Verdict::Deliver(_)) {
+        if matches!(network.offer(now, FRAME), PacketFate::Deliver(_)) {
             let codes: Vec<u8> = frame.iter().map(|&s| Law::Mu.encode(s)).collect();
             playout.receive(k as u16, Duration::ZERO, false, &codes)?;
         }

@@ -11,7 +11,7 @@ use trunkline_overlay::link::realtime::{self, Recovery};
 use trunkline_overlay::link::{self, IP_UDP_HEADERS};
 use trunkline_overlay::monitor::Liveness;
 use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks as _, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Arrival, Call, CallOutcome, Sinks as _, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
 /// Interval between two packets of a call.
@@ -194,10 +194,10 @@ pub fn udp(model: LinkModel, packets: u64, seed: u64) -> Result<Run, WorldError>
 
 impl Run {
     /// Packets, losses and delays of all calls.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> CallOutcome {
         let calls = self.calls.iter().zip(&self.heard_from);
         let twice = calls.map(|(&(_, sink), &from)| self.world.app(sink).duplicates(from)).sum();
-        Outcome::of_packets(self.packets().flatten(), twice, DEADLINE)
+        CallOutcome::of_packets(self.packets().flatten(), twice, DEADLINE)
     }
 
     /// For each call, the fate of each packet: its send time and its arrival.

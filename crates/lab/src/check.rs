@@ -9,7 +9,7 @@ use crate::table::{Row, Table};
 
 /// A claim with its figure and experiment.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct ClaimSite<'a> {
     /// The experiment that measures the points that the claim reads.
     pub experiment: &'a Experiment,
     /// The figure that the claim is about.
@@ -18,7 +18,7 @@ pub struct Place<'a> {
     pub claim: &'a Claim,
 }
 
-impl Place<'_> {
+impl ClaimSite<'_> {
     /// Full name of the claim, such as `voip-overlay/fig4 follows`.
     pub fn name(&self) -> String {
         format!("{}/{} {}", self.experiment.paper, self.figure.name, self.claim.id)
@@ -34,9 +34,9 @@ impl Place<'_> {
 }
 
 /// Every claim of these figures.
-pub fn claims<'a>(figures: &[(&'a Experiment, &'a Figure)]) -> Vec<Place<'a>> {
+pub fn claims<'a>(figures: &[(&'a Experiment, &'a Figure)]) -> Vec<ClaimSite<'a>> {
     let of = |&(experiment, figure): &(&'a Experiment, &'a Figure)| {
-        figure.claims.iter().map(move |claim| Place { experiment, figure, claim })
+        figure.claims.iter().map(move |claim| ClaimSite { experiment, figure, claim })
     };
     figures.iter().flat_map(of).collect()
 }
@@ -46,11 +46,11 @@ pub struct Batch<'a> {
     experiment: &'a Experiment,
     sabotage: Sabotage,
     points: Vec<Point>,
-    places: Vec<(usize, Place<'a>)>,
+    places: Vec<(usize, ClaimSite<'a>)>,
 }
 
 /// Batches of the points that `places` need; with `sabotaged`, each claim uses its own sabotage.
-pub fn batches<'a>(places: &[Place<'a>], size: Size, sabotaged: bool) -> Vec<Batch<'a>> {
+pub fn batches<'a>(places: &[ClaimSite<'a>], size: Size, sabotaged: bool) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> = Vec::new();
     for (n, &place) in places.iter().enumerate() {
         let named = Sabotage::named(place.claim.sabotage);

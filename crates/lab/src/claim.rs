@@ -10,7 +10,7 @@ pub struct Claim {
     /// Identifier, short and unique within the figure.
     pub id: &'static str,
     /// The statement that is judged, in this project's words.
-    pub says: &'static str,
+    pub statement: &'static str,
     /// The paper's statement with its number, in this project's words; `None` for a claim that no
     /// paper makes.
     pub published: Option<&'static str>,
@@ -64,7 +64,7 @@ impl Default for Claim {
     fn default() -> Claim {
         Claim {
             id: "",
-            says: "",
+            statement: "",
             published: None,
             bound: Bound::within(f64::NAN, f64::NAN, ""),
             unit: "",
@@ -88,7 +88,7 @@ impl Claim {
         bound: Bound,
         sabotage: &'static str,
     ) -> Claim {
-        Claim { id, says, published, bound, sabotage, ..Claim::default() }
+        Claim { id, statement: says, published, bound, sabotage, ..Claim::default() }
     }
 }
 

@@ -18,7 +18,7 @@ use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use trunkline_lab::check::{Against, Place};
+use trunkline_lab::check::{Against, ClaimSite};
 use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Experiment, Figure, Size};
 use trunkline_lab::output::{self, Judged, Score};
@@ -28,7 +28,7 @@ use trunkline_lab::scenario::testbed::{Cpu, find_default};
 use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::print;
-use trunkline_lab::testbed::{Shelf, Testbed, Watch};
+use trunkline_lab::testbed::{RoundStore, RunProgress, Testbed};
 use trunkline_lab::{Error, Papers, check, papers};
 use trunkline_overlay::link::realtime::Recovery;
 
@@ -327,7 +327,7 @@ struct ListedClaim {
 fn list(papers: &Papers, json: bool) {
     let claim = |c: &Claim| ListedClaim {
         id: c.id,
-        claim: c.says,
+        claim: c.statement,
         published: c.published,
         bound: c.bound.text(c.decimals),
         bound_why: c.bound.why,
@@ -339,7 +339,7 @@ fn list(papers: &Papers, json: bool) {
         figure: format!("{}/{}", e.paper, f.name),
         title: f.title,
         section: f.section,
-        paper_says: f.says,
+        paper_says: f.caption,
         experiment: e.name,
         points: [Size::Quick, Size::Full].map(points),
         testbed,
@@ -392,7 +392,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
 /// Reports the progress of a testbed's rounds.
 struct Rounds<'a>(Weighed<'a>);
 
-impl Watch for Rounds<'_> {
+impl RunProgress for Rounds<'_> {
     fn second(&self) {
         self.0.done(1.0);
     }
@@ -440,11 +440,11 @@ fn live(
     drawn: Vec<Drawn<'_>>,
 ) -> Result<bool, Error> {
     let (size, figure) = (args.how.size(), &testbed.figure);
-    let shelf = Shelf::new(&args.out, experiment, size, args.how.seed);
+    let rounds_store = RoundStore::new(&args.out, experiment, size, args.how.seed);
     let seconds: usize = (testbed.rounds)(size).iter().map(|round| round.seconds).sum();
     let bar = Bar::new(seconds, "seconds");
     let rounds = Rounds(Weighed(&bar, seconds as f64));
-    let outcome = testbed.run((&shelf, size), trunkline, &rounds);
+    let outcome = testbed.run((&rounds_store, size), trunkline, &rounds);
     bar.clear();
     let outcome = outcome?;
     let rows = (testbed.rows)(&outcome.samples);
@@ -469,10 +469,10 @@ fn live(
 
 fn cpu(cpu: &[Cpu]) {
     // With many, the total is enough: testbed.json lists each.
-    const MOST: usize = 10;
+    const MAX_SHOWN: usize = 10;
     let mut all: Vec<String> =
         cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds)).collect();
-    if all.len() > MOST {
+    if all.len() > MAX_SHOWN {
         let sum: f64 = cpu[1..].iter().map(|c| c.seconds).sum();
         all.truncate(1);
         all.push(format!("{} others {sum:.2} s", cpu.len() - 1));
@@ -496,7 +496,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = how.speech.load(needs_speech)?;
-    let judge = |places: &[Place<'_>], sabotaged, seed| {
+    let judge = |places: &[ClaimSite<'_>], sabotaged, seed| {
         let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
         let batches = check::batches(places, how.size(), sabotaged);
         let (points, weight) = check::extent(&batches);
@@ -514,7 +514,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
         if open.is_empty() {
             break;
         }
-        let again: Vec<Place<'_>> = open.iter().map(|n| places[*n]).collect();
+        let again: Vec<ClaimSite<'_>> = open.iter().map(|n| places[*n]).collect();
         for (n, judged) in open.into_iter().zip(judge(&again, false, seed)?) {
             runs[n].push(judged);
         }
@@ -522,7 +522,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
     if let Some(every) = args.sabotage {
         let sample = (0..places.len()).step_by(every.into());
-        let of: Vec<Place<'_>> = sample.clone().map(|n| places[n]).collect();
+        let of: Vec<ClaimSite<'_>> = sample.clone().map(|n| places[n]).collect();
         sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
     }
     let (mut good, mut score) = (true, Score::default());
@@ -546,7 +546,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
 
 /// One line of `check` about a claim.
 fn told(
-    place: &Place<'_>,
+    place: &ClaimSite<'_>,
     runs: &[Judged],
     (verdict, against): (Verdict, Against),
     broken: Option<(&Judged, bool)>,

@@ -139,7 +139,7 @@ pub struct Figure {
     /// Section of the paper that describes it.
     pub section: &'static str,
     /// The paper's statement on the figure, in this project's words.
-    pub says: &'static str,
+    pub caption: &'static str,
     /// Draws the figure from its table.
     pub chart: Draw,
     /// The claims about the figure.

@@ -102,7 +102,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let (low, high) = measured.interval;
     Judged {
         id: claim.id.to_owned(),
-        claim: claim.says.to_owned(),
+        claim: claim.statement.to_owned(),
         published: claim.published.map(str::to_owned),
         bound: claim.bound.text(claim.decimals),
         bound_why: claim.bound.why.to_owned(),

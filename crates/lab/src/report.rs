@@ -139,7 +139,7 @@ impl Part {
              <table><tr><th>claim</th><th>published</th><th>bound</th><th>here</th><th></th>\
              <th>note</th></tr>\n",
             escape(figure.title),
-            escape(figure.says),
+            escape(figure.caption),
             figure.section,
             escape(&run),
         );

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
-use crate::scenario::testbed::{self as bed, Cpu, Effort};
+use crate::scenario::testbed::{self as testbed, Cpu, Effort};
 use crate::store::{Manifest, read_json, write_json};
 use nix::sys::utsname::uname;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -126,16 +126,16 @@ impl Machine {
 }
 
 /// The folder where the finished rounds of a run are stored, so that it can be resumed.
-pub struct Shelf {
+pub struct RoundStore {
     folder: PathBuf,
     run: Manifest,
 }
 
-impl Shelf {
+impl RoundStore {
     /// The shelf for this run of `experiment` in the output folder `out`.
-    pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> Shelf {
+    pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> RoundStore {
         let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
-        Shelf { folder, run: Manifest::new(experiment, size, seed, None) }
+        RoundStore { folder, run: Manifest::new(experiment, size, seed, None) }
     }
 
     fn path(&self, round: &Round) -> PathBuf {
@@ -160,7 +160,7 @@ impl Shelf {
 }
 
 /// Receives the progress of a run.
-pub trait Watch: Sync {
+pub trait RunProgress: Sync {
     /// Called after every second of the rounds.
     fn second(&self);
     /// Called with a line for the user.
@@ -168,14 +168,14 @@ pub trait Watch: Sync {
 }
 
 /// The results of all rounds of a run.
-pub struct Outcome {
+pub struct RoundsOutcome {
     /// All samples, in the order of the rounds.
     pub samples: Vec<Sample>,
     /// All attempts, including those whose samples don't count.
     pub attempts: Vec<Attempt>,
 }
 
-impl Outcome {
+impl RoundsOutcome {
     /// Whether the machine kept up with everything that counts in the end.
     pub fn is_valid(&self) -> bool {
         self.samples.iter().all(|sample| sample.valid)
@@ -210,30 +210,30 @@ impl Testbed {
     /// Rounds that have been measured stay on the shelf.
     pub fn run(
         &self,
-        (shelf, size): (&Shelf, Size),
+        (rounds_store, size): (&RoundStore, Size),
         trunkline: &Path,
-        watch: &dyn Watch,
-    ) -> Result<Outcome, Error> {
+        watch: &dyn RunProgress,
+    ) -> Result<RoundsOutcome, Error> {
         let machine = Machine::here(trunkline)?;
-        let mut outcome = Outcome { samples: Vec::new(), attempts: Vec::new() };
+        let mut outcome = RoundsOutcome { samples: Vec::new(), attempts: Vec::new() };
         for round in (self.rounds)(size) {
-            let stored = match shelf.load(&round, &machine)? {
+            let stored = match rounds_store.load(&round, &machine)? {
                 Some(stored) => {
                     (0..round.seconds).for_each(|_| watch.second());
                     stored
                 }
                 None => {
-                    let seed = shelf.run.seed();
+                    let seed = rounds_store.run.seed();
                     let attempts = Vec::new();
                     let mut it = Measuring { round: &round, trunkline, watch, seed, attempts };
                     let samples = it.all().map_err(|why| Error::Testbed {
                         what: format!("{}, round {}", self.figure.name, round.name),
                         why,
                     })?;
-                    let (run, attempts) = (shelf.run.clone(), it.attempts);
+                    let (run, attempts) = (rounds_store.run.clone(), it.attempts);
                     let machine = machine.clone();
                     let stored = Stored { run, machine, samples, attempts };
-                    write_json(&shelf.path(&round), &stored)?;
+                    write_json(&rounds_store.path(&round), &stored)?;
                     stored
                 }
             };
@@ -247,7 +247,7 @@ impl Testbed {
 struct Measuring<'a> {
     round: &'a Round,
     trunkline: &'a Path,
-    watch: &'a dyn Watch,
+    watch: &'a dyn RunProgress,
     seed: u64,
     attempts: Vec<Attempt>,
 }
@@ -309,7 +309,7 @@ mod tests {
 
     struct Nobody;
 
-    impl Watch for Nobody {
+    impl RunProgress for Nobody {
         fn second(&self) {}
         fn say(&self, _line: &str) {}
     }
@@ -363,12 +363,12 @@ mod tests {
         let trunkline = out.path().join("trunkline");
         std::fs::write(&trunkline, "1").unwrap();
         let experiment = &crate::beyond::experiments()[0];
-        let shelf = |seed| Shelf::new(out.path(), experiment, Size::Tiny, seed);
+        let rounds_store = |seed| RoundStore::new(out.path(), experiment, Size::Tiny, seed);
         let attempts = Arc::new(AtomicUsize::new(0));
         let run = |valid, seed| {
             let before = attempts.load(Ordering::Relaxed);
             let testbed = two_rounds(&attempts, valid);
-            let outcome = testbed.run((&shelf(seed), Size::Tiny), &trunkline, &Nobody)?;
+            let outcome = testbed.run((&rounds_store(seed), Size::Tiny), &trunkline, &Nobody)?;
             let (of_a, is_valid) = Sample::pooled(&outcome.samples, "a");
             assert_eq!((of_a.len(), is_valid), (4, outcome.is_valid()));
             assert!(of_a[0] == 1.0 && of_a[1].is_nan(), "also as it is read again");
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(run(false, 1).unwrap(), (4, false));
         assert_eq!(run(true, 1).unwrap(), (2, true));
         assert_eq!(run(true, 1).unwrap(), (0, true));
-        std::fs::remove_file(shelf(1).folder.join("two.json")).unwrap();
+        std::fs::remove_file(rounds_store(1).folder.join("two.json")).unwrap();
         assert_eq!(run(true, 1).unwrap(), (1, true));
         assert!(matches!(run(true, 2), Err(Error::OtherRun { .. })));
         // With another daemon, everything is measured again.

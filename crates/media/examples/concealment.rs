@@ -8,7 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Impairment, LinkModel, Loss, PacketFate};
 use trunkline_media::audio::read_wav;
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{Config, Decoder, Playout};
@@ -32,7 +32,7 @@ type Scores = Vec<Option<Score>>;
 fn lost(share: f64, seed: u64, packets: usize) -> Result<Vec<bool>, Box<dyn Error>> {
     let model = LinkModel { loss: Loss::Bernoulli { p: share }, ..LinkModel::default() };
     let mut path = Impairment::new(model, seed, 0)?;
-    let mut offer = |i| matches!(path.offer(Time::from_millis(20 * i), 200), Verdict::Drop(_));
+    let mut offer = |i| matches!(path.offer(Time::from_millis(20 * i), 200), PacketFate::Drop(_));
     Ok((0..packets as u64).map(&mut offer).collect())
 }
 

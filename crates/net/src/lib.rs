@@ -61,9 +61,9 @@ mod ledger;
 mod medium;
 mod moment;
 mod network;
+mod observer;
 mod packet;
 mod pool;
-mod tap;
 pub mod wifi;
 
 pub use graph::{DirectionId, EdgeId, NetError, Routing, VertexId};
@@ -71,5 +71,5 @@ pub use ledger::{Bin, Bins, EdgeLedger, Flow, MAX_BINS, VertexLedger};
 pub use medium::{Done, Frame, Medium, MediumId, PacketKey};
 pub use moment::{Moment, Schedule};
 pub use network::{HOP_LIMIT, MAX_UNDER_WAY, Network};
+pub use observer::{Fate, Observer};
 pub use packet::{Class, Delivery, DropReason, Endpoint, Header, MAX_PAYLOAD, Packet, Protocol};
-pub use tap::{Fate, Tap};

@@ -4,14 +4,14 @@ use crate::graph::{DirectionId, EdgeId, Graph, NetError, Routing, VertexId};
 use crate::ledger::{Bin, Bins, EdgeLedger, Flow, Ledgers, VertexLedger};
 use crate::medium::{Done, Frame, Medium, MediumId, PacketKey};
 use crate::moment::{Moment, Schedule};
+use crate::observer::{Fate, Observer};
 use crate::packet::{Class, Delivery, DropReason, Header, MAX_PAYLOAD, Packet};
 use crate::pool::{Pool, Slot};
-use crate::tap::{Fate, Tap};
 use core::any::Any;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Cause, Ecn, Impairment, Ledger, LinkModel, Verdict};
+use trunkline_base::link_model::{Cause, Ecn, Impairment, Ledger, LinkModel, PacketFate};
 
 /// Number of routers that forward a packet before one drops it: the limit that hosts set by default
 /// (RFC 1700).
@@ -82,7 +82,7 @@ impl Network {
     }
 }
 
-impl<T: Tap> Network<T> {
+impl<T: Observer> Network<T> {
     /// Creates a network as [`Network::new`] does, with an observer.
     pub fn with_tap(seed: u64, tap: T) -> Network<T> {
         Network {
@@ -419,9 +419,9 @@ impl<T: Tap> Network<T> {
                 let verdict = fifo.offer_ecn(now, bytes, &mut ecn);
                 let tos = ecn.in_tos(header.tos);
                 match verdict {
-                    Verdict::Deliver(_) if !room => Fate::Dropped(DropReason::NoRoom, tos),
-                    Verdict::Deliver(at) => Fate::Arrives(at, tos),
-                    Verdict::Drop(cause) => Fate::Dropped(reason(cause), tos),
+                    PacketFate::Deliver(_) if !room => Fate::Dropped(DropReason::NoRoom, tos),
+                    PacketFate::Deliver(at) => Fate::Arrives(at, tos),
+                    PacketFate::Drop(cause) => Fate::Dropped(reason(cause), tos),
                 }
             }
             Carrier::Medium { .. } if !room => Fate::Dropped(DropReason::NoRoom, header.tos),

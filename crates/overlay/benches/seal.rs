@@ -135,7 +135,7 @@ fn handshakes(c: &mut Criterion) {
         bench.iter(|| b.recv(Time::ZERO, 0, address(9), black_box(&wrong)));
     });
     let mut b = Handshakes::new(
-        Config { limits: Limits { strangers: Rate::NONE, ..Limits::default() }, ..config(2) },
+        Config { limits: Limits { unknown_peers: Rate::NONE, ..Limits::default() }, ..config(2) },
         [2; 32],
     );
     group.bench_function("refuse an initiation under load, with a cookie", |bench| {

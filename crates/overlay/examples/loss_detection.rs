@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, PacketFate};
 use trunkline_overlay::monitor::{LossMeter, LossMode};
 
 const HELLO: Duration = Duration::from_millis(200);
@@ -52,13 +52,13 @@ impl Link {
             self.answers += u64::from(kind == 2);
             let counter = self.counter;
             self.counter += 1;
-            if let Verdict::Deliver(at) = wire.offer(now, 100) {
+            if let PacketFate::Deliver(at) = wire.offer(now, 100) {
                 self.meter.on_envelope(at, counter);
                 if found(&self.meter) {
                     return Some(now);
                 }
             }
-            if self.probes && self.next[2] == Time::NEVER && self.meter.doubt().is_some() {
+            if self.probes && self.next[2] == Time::NEVER && self.meter.suspicion().is_some() {
                 let wait = if kind == 2 { PROBE } else { RTT };
                 self.next[2] = now + wait;
             }

@@ -87,7 +87,7 @@ impl TxArena {
 
     /// The envelope of `len` bytes that was written last, once more, to `to`; false
     /// when the arena is full.
-    pub(crate) fn repeat(&mut self, to: SocketAddr, len: usize) -> bool {
+    pub(crate) fn copy_last(&mut self, to: SocketAddr, len: usize) -> bool {
         let (Some(run), Some(from)) = (self.runs.last(), self.used.checked_sub(len)) else {
             return false;
         };
@@ -165,14 +165,14 @@ mod tests {
     fn an_envelope_goes_to_two_places() {
         let [a, b]: [SocketAddr; 2] = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| a.parse().unwrap());
         let mut arena = TxArena::new(100, 10);
-        assert!(!arena.repeat(b, 10), "there is none");
+        assert!(!arena.copy_last(b, 10), "there is none");
         arena.envelope(a, 46, 30).unwrap().fill(7);
-        assert!(arena.repeat(b, 30));
+        assert!(arena.copy_last(b, 30));
         let last = arena.runs()[1];
         assert_eq!((last.to, last.dscp), (b, 46));
         assert_eq!(arena.envelopes(&last).collect::<Vec<_>>(), [&[7; 30][..]]);
         arena.envelope(a, 46, 30).unwrap();
-        assert!(!arena.repeat(b, 30), "full");
+        assert!(!arena.copy_last(b, 30), "full");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 /// A reason for dropping something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Drop {
+pub enum DropReason {
     /// Bytes that are no envelope, frame or session message; also envelopes
     /// above the link's MTU, which both ends should be told alike.
     Malformed,
@@ -46,14 +46,14 @@ pub enum Drop {
     /// a socket that nobody read from, or for its turn.
     Late,
     /// A retransmission that would have come too late.
-    RepeatLate,
+    RetransmitLate,
     /// A request that reached the end of the share of originals that may be
     /// repeated.
-    RepeatBudget,
+    RetransmitBudget,
     /// A retransmission request for a packet that is no longer kept.
-    RepeatUnknown,
+    RetransmitUnknown,
     /// A retransmission request on a service that repeats nothing.
-    NotRepeated,
+    NotRetransmitted,
     /// A message to an application that does not keep up.
     SessionFull,
     /// A packet that the node's rules keep out.
@@ -62,7 +62,7 @@ pub enum Drop {
     EchoLimit,
     /// An answer to no echo request that is open, or about no packet that was
     /// sent from here: late, twice, or forged.
-    EchoUnasked,
+    EchoUnexpected,
     /// A routing update or a message of the handshake that found the queue to
     /// the node's control half full.
     ControlFull,
@@ -76,101 +76,101 @@ pub enum Drop {
     BeyondWindow,
 }
 
-impl Drop {
+impl DropReason {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Drop; 30] = [
-        Drop::Malformed,
-        Drop::UnknownReceiver,
-        Drop::WrongSource,
-        Drop::Stale,
-        Drop::NoSession,
-        Drop::Replayed,
-        Drop::Forged,
-        Drop::Duplicate,
-        Drop::FlowDuplicate,
-        Drop::HopLimit,
-        Drop::Bounced,
-        Drop::NoRoute,
-        Drop::NoPort,
-        Drop::TooLarge,
-        Drop::NoAddress,
-        Drop::QueueFull,
-        Drop::QueueDelay,
-        Drop::Late,
-        Drop::RepeatLate,
-        Drop::RepeatBudget,
-        Drop::RepeatUnknown,
-        Drop::NotRepeated,
-        Drop::SessionFull,
-        Drop::Forbidden,
-        Drop::EchoLimit,
-        Drop::EchoUnasked,
-        Drop::ControlFull,
-        Drop::TrunkUnknown,
-        Drop::OverShare,
-        Drop::BeyondWindow,
+    pub const ALL: [DropReason; 30] = [
+        DropReason::Malformed,
+        DropReason::UnknownReceiver,
+        DropReason::WrongSource,
+        DropReason::Stale,
+        DropReason::NoSession,
+        DropReason::Replayed,
+        DropReason::Forged,
+        DropReason::Duplicate,
+        DropReason::FlowDuplicate,
+        DropReason::HopLimit,
+        DropReason::Bounced,
+        DropReason::NoRoute,
+        DropReason::NoPort,
+        DropReason::TooLarge,
+        DropReason::NoAddress,
+        DropReason::QueueFull,
+        DropReason::QueueDelay,
+        DropReason::Late,
+        DropReason::RetransmitLate,
+        DropReason::RetransmitBudget,
+        DropReason::RetransmitUnknown,
+        DropReason::NotRetransmitted,
+        DropReason::SessionFull,
+        DropReason::Forbidden,
+        DropReason::EchoLimit,
+        DropReason::EchoUnexpected,
+        DropReason::ControlFull,
+        DropReason::TrunkUnknown,
+        DropReason::OverShare,
+        DropReason::BeyondWindow,
     ];
 
     /// The reason as a metric label.
     pub fn label(self) -> &'static str {
         match self {
-            Drop::Malformed => "malformed",
-            Drop::UnknownReceiver => "unknown_receiver",
-            Drop::WrongSource => "wrong_source",
-            Drop::Stale => "stale",
-            Drop::NoSession => "no_session",
-            Drop::Replayed => "replayed",
-            Drop::Forged => "forged",
-            Drop::Duplicate => "duplicate",
-            Drop::FlowDuplicate => "flow_duplicate",
-            Drop::HopLimit => "hop_limit",
-            Drop::Bounced => "bounced",
-            Drop::NoRoute => "no_route",
-            Drop::NoPort => "no_port",
-            Drop::TooLarge => "too_large",
-            Drop::NoAddress => "no_address",
-            Drop::QueueFull => "queue_full",
-            Drop::QueueDelay => "queue_delay",
-            Drop::Late => "late",
-            Drop::RepeatLate => "repeat_late",
-            Drop::RepeatBudget => "repeat_budget",
-            Drop::RepeatUnknown => "repeat_unknown",
-            Drop::NotRepeated => "not_repeated",
-            Drop::SessionFull => "session_full",
-            Drop::Forbidden => "forbidden",
-            Drop::EchoLimit => "echo_limit",
-            Drop::EchoUnasked => "echo_unasked",
-            Drop::ControlFull => "control_full",
-            Drop::TrunkUnknown => "trunk_unknown",
-            Drop::OverShare => "over_share",
-            Drop::BeyondWindow => "beyond_window",
+            DropReason::Malformed => "malformed",
+            DropReason::UnknownReceiver => "unknown_receiver",
+            DropReason::WrongSource => "wrong_source",
+            DropReason::Stale => "stale",
+            DropReason::NoSession => "no_session",
+            DropReason::Replayed => "replayed",
+            DropReason::Forged => "forged",
+            DropReason::Duplicate => "duplicate",
+            DropReason::FlowDuplicate => "flow_duplicate",
+            DropReason::HopLimit => "hop_limit",
+            DropReason::Bounced => "bounced",
+            DropReason::NoRoute => "no_route",
+            DropReason::NoPort => "no_port",
+            DropReason::TooLarge => "too_large",
+            DropReason::NoAddress => "no_address",
+            DropReason::QueueFull => "queue_full",
+            DropReason::QueueDelay => "queue_delay",
+            DropReason::Late => "late",
+            DropReason::RetransmitLate => "retransmit_late",
+            DropReason::RetransmitBudget => "retransmit_budget",
+            DropReason::RetransmitUnknown => "retransmit_unknown",
+            DropReason::NotRetransmitted => "not_retransmitted",
+            DropReason::SessionFull => "session_full",
+            DropReason::Forbidden => "forbidden",
+            DropReason::EchoLimit => "echo_limit",
+            DropReason::EchoUnexpected => "echo_unexpected",
+            DropReason::ControlFull => "control_full",
+            DropReason::TrunkUnknown => "trunk_unknown",
+            DropReason::OverShare => "over_share",
+            DropReason::BeyondWindow => "beyond_window",
         }
     }
 }
 
 /// A count for each reason.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
-pub struct Drops([u64; Drop::ALL.len()]);
+pub struct Drops([u64; DropReason::ALL.len()]);
 
 impl Drops {
     /// One more for `reason`.
-    pub fn count(&mut self, reason: Drop) {
+    pub fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
     }
 
     /// `n` more for `reason`.
-    pub fn add(&mut self, reason: Drop, n: u64) {
+    pub fn add(&mut self, reason: DropReason, n: u64) {
         self.0[reason as usize] += n;
     }
 
     /// The count for `reason`.
-    pub fn get(&self, reason: Drop) -> u64 {
+    pub fn get(&self, reason: DropReason) -> u64 {
         self.0[reason as usize]
     }
 
     /// Every reason with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
-        Drop::ALL.into_iter().map(|reason| (reason, self.get(reason)))
+    pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
+        DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason)))
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_list_of_reasons_is_the_enum() {
-        for (i, reason) in Drop::ALL.into_iter().enumerate() {
+        for (i, reason) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, i);
         }
     }

@@ -50,7 +50,7 @@ use core::time::Duration;
 
 /// Converts seconds to a duration, at most 136 years.
 fn seconds(seconds: f64) -> Duration {
-    const MOST: f64 = u32::MAX as f64;
-    let seconds = if seconds > 0.0 { seconds.min(MOST) } else { 0.0 };
+    const MAX_SECONDS: f64 = u32::MAX as f64;
+    let seconds = if seconds > 0.0 { seconds.min(MAX_SECONDS) } else { 0.0 };
     Duration::from_nanos(libm::round(seconds * 1e9) as u64)
 }

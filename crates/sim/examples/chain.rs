@@ -17,7 +17,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Call, CallOutcome, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World};
 
 /// Send calls over a chain of nodes with a lossy link in the middle.
@@ -127,7 +127,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, Box<dyn Error>> {
+fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, CallOutcome)>, Box<dyn Error>> {
     let loss = match (args.burst, args.spacing) {
         (None, _) => Loss::Bernoulli { p: args.loss },
         (Some(b), None) => Loss::Burst { p: args.loss, b, chain: Chain::PerPacket },
@@ -181,7 +181,7 @@ fn simulate(args: &Args, over: &[Over]) -> Result<Vec<(Over, Outcome)>, Box<dyn 
         + Duration::from_secs(2);
     world.run_until(START + longest);
     world.finish_captures()?;
-    Ok(calls.into_iter().map(|(one, c)| (one, Outcome::of(&world, &c, LATE_AFTER))).collect())
+    Ok(calls.into_iter().map(|(one, c)| (one, CallOutcome::of(&world, &c, LATE_AFTER))).collect())
 }
 
 /// Captures both ends of a wire to NAME-a.pcapng and NAME-b.pcapng in `folder`.
@@ -201,7 +201,7 @@ fn capture(
     Ok(())
 }
 
-fn summary(over: Over, outcome: &Outcome) -> Run {
+fn summary(over: Over, outcome: &CallOutcome) -> Run {
     let ms = |share| outcome.delay(share).map(|d| d.as_nanos() as f64 / 1e6);
     let percent = |share: f64| (share * 1e8).round() / 1e6;
     let delay_ms = ms(0.5).zip(ms(0.99)).zip(ms(1.0));

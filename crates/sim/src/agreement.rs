@@ -1,7 +1,7 @@
 //! Checks whether all nodes of a world agree with its actual network.
 
 use crate::capture::WireEnd;
-use crate::places::{HostId, WireId};
+use crate::endpoints::{HostId, WireId};
 use crate::random::Pieces;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};

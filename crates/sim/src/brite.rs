@@ -1,6 +1,6 @@
 //! Overlays as drawn by the topology generator BRITE.
 
-use crate::places::HostId;
+use crate::endpoints::HostId;
 use crate::random::{Graph, distance};
 use core::time::Duration;
 use trunkline_base::rng;

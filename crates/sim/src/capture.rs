@@ -5,7 +5,7 @@
 //! on both hosts: in one file for both, Wireshark would see every packet twice, and its analysis of
 //! RTP would find no loss.
 
-use crate::places::WireId;
+use crate::endpoints::WireId;
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, UdpHeader};
@@ -67,7 +67,7 @@ pub struct Datagram<'a> {
 
 /// Direction of a packet at the interface: bits 0 and 1 of its flags (pcapng, section 4.3.1).
 #[derive(Clone, Copy)]
-pub enum Passing {
+pub enum CaptureDirection {
     Received = 1,
     Sent = 2,
 }
@@ -114,7 +114,7 @@ impl Capture {
     pub fn record(
         &mut self,
         now: Time,
-        passing: Passing,
+        passing: CaptureDirection,
         datagram: &Datagram<'_>,
         comment: Option<&'static str>,
     ) {
@@ -127,7 +127,7 @@ impl Capture {
     fn try_record(
         &mut self,
         now: Time,
-        passing: Passing,
+        passing: CaptureDirection,
         datagram: &Datagram<'_>,
         comment: Option<&'static str>,
     ) -> io::Result<()> {

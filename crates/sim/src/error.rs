@@ -1,9 +1,9 @@
-use crate::places::{HostId, WireId};
+use crate::endpoints::{HostId, WireId};
 use trunkline_base::link_model::InvalidModel;
 use trunkline_net::Protocol;
 use trunkline_net::wifi::InvalidCell;
 use trunkline_overlay::node::ConfigError;
-use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::wire::RefusalReason;
 
 /// Errors in building a world.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum WorldError {
     Sessions(HostId),
     /// A node refused the port of an application.
     #[error("{0} refused port {1}: {2}")]
-    Refused(HostId, u16, Refusal),
+    Refused(HostId, u16, RefusalReason),
     /// Another application uses this port of a plain path.
     #[error("port {0} of the plain path is taken")]
     PlainPort(u16),
@@ -58,7 +58,11 @@ pub enum WorldError {
 impl WorldError {
     /// Converts a node's refusal of a session with `port`; `None` means that it has no session
     /// left.
-    pub(crate) fn of_session(host: HostId, port: u16, refusal: Option<Refusal>) -> WorldError {
+    pub(crate) fn of_session(
+        host: HostId,
+        port: u16,
+        refusal: Option<RefusalReason>,
+    ) -> WorldError {
         match refusal {
             None => WorldError::Sessions(host),
             Some(refusal) => WorldError::Refused(host, port, refusal),

@@ -1,6 +1,6 @@
 //! Random overlays, for experiments that must not depend on a single topology.
 
-use crate::places::HostId;
+use crate::endpoints::HostId;
 use crate::topology::Topology;
 use core::time::Duration;
 use rand::Rng as _;

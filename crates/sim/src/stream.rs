@@ -51,7 +51,7 @@ pub struct StreamSource {
     open: bool,
     shut: bool,
     /// Number of messages created while an earlier one still waited to be written.
-    pub held_back: u64,
+    pub flow_controlled: u64,
     /// Reason for a reset of the stream, if there was one.
     pub reset: Option<Reset>,
     /// Time at which the end of the other direction was read.
@@ -74,7 +74,7 @@ impl StreamSource {
             credit: 0,
             open: false,
             shut: false,
-            held_back: 0,
+            flow_controlled: 0,
             reset: None,
             ended: None,
         }
@@ -146,7 +146,7 @@ impl Application for StreamSource {
         while self.made < count && self.start + spacing * self.made as u32 <= io.now() {
             self.waiting.push_back(io.now());
             self.made += 1;
-            self.held_back += u64::from(self.waiting.len() > 1);
+            self.flow_controlled += u64::from(self.waiting.len() > 1);
         }
         if self.made < count {
             io.wake_at(self.start + spacing * self.made as u32);

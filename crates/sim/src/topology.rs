@@ -1,5 +1,5 @@
+use crate::endpoints::{HostId, address};
 use crate::error::WorldError;
-use crate::places::{HostId, address};
 use crate::world::World;
 use core::time::Duration;
 use std::collections::VecDeque;

@@ -256,7 +256,7 @@ pub type Call<S = VoiceSink> = (AppId<VoiceSource>, AppId<S>);
 
 /// Outcome of the packets of one or more calls.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// Number of packets sent.
     pub sent: u64,
     /// Number of packets that never arrived.
@@ -275,9 +275,9 @@ pub struct Outcome {
     pub delays: Vec<Duration>,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Outcome of `calls` in `world`; packets with a delay above `late_after` are late.
-    pub fn of<S: Sinks>(world: &World, calls: &[Call<S>], late_after: Duration) -> Outcome {
+    pub fn of<S: Sinks>(world: &World, calls: &[Call<S>], late_after: Duration) -> CallOutcome {
         let origin = |source| world.origin(source);
         let twice = |&(source, sink): &Call<S>| world.app(sink).duplicates(origin(source));
         let packets = calls.iter().flat_map(|&(source, sink)| {
@@ -285,7 +285,7 @@ impl Outcome {
             let source = world.app(source);
             (0..source.sent()).map(move |number| (source.sent_at(number), arrival(number)))
         });
-        Outcome::of_packets(packets, calls.iter().map(twice).sum(), late_after)
+        CallOutcome::of_packets(packets, calls.iter().map(twice).sum(), late_after)
     }
 
     /// Outcome of packets given by send time and first arrival, plus `duplicates` further copies.
@@ -293,7 +293,7 @@ impl Outcome {
         packets: impl IntoIterator<Item = (Time, Option<Arrival>)>,
         duplicates: u64,
         late_after: Duration,
-    ) -> Outcome {
+    ) -> CallOutcome {
         // Counts for each second: sent, lost, late.
         let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         let (mut recovered, mut delays) = (0, Vec::new());
@@ -315,7 +315,7 @@ impl Outcome {
             let clusters: Vec<_> = seconds.values().map(|s| (f(s), s.0)).collect();
             Ratio::of_clusters(&clusters)
         };
-        Outcome {
+        CallOutcome {
             sent: sum(|s| s.0),
             lost: sum(|s| s.1),
             late: sum(|s| s.2),

@@ -104,7 +104,7 @@ pub struct Field<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct FieldSpan {
     name: Name,
     /// Whether the line has no field name.
     is_bad: bool,
@@ -118,7 +118,7 @@ pub struct Message {
     bytes: Vec<u8>,
     /// Excludes the line end.
     first_line: Range<usize>,
-    places: Vec<Place>,
+    places: Vec<FieldSpan>,
     /// Starts after the empty line and is as long as Content-Length, if that fits.
     body: Range<usize>,
 }
@@ -366,7 +366,7 @@ fn content(bytes: &[u8], line: &Range<usize>) -> Range<usize> {
     line.start..end - usize::from(has_return)
 }
 
-fn place(bytes: &[u8], line: Range<usize>) -> Place {
+fn place(bytes: &[u8], line: Range<usize>) -> FieldSpan {
     let text = &bytes[line.clone()];
     let colon = text.iter().position(|&b| b == b':');
     let name = trim(&text[..colon.unwrap_or(0)]);
@@ -376,7 +376,7 @@ fn place(bytes: &[u8], line: Range<usize>) -> Place {
     let value = trim(rest);
     // If there is only white space, `before` counts all of it.
     let start = line.start + after + if value.is_empty() { 0 } else { before };
-    Place {
+    FieldSpan {
         name: Name::parse(name),
         is_bad: !is_token(name),
         value: start..start + value.len(),

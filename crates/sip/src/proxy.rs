@@ -8,7 +8,7 @@ use crate::value::{Address, Uri};
 
 /// Reasons for not forwarding a request; its response has this [`code`](Refusal::code).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RouteError {
     /// The request is malformed.
     Fault(Fault),
     /// The request has passed too many hops.
@@ -20,31 +20,31 @@ pub enum Refusal {
     Scheme,
 }
 
-impl Refusal {
+impl RouteError {
     /// Status code of the response.
     pub fn code(&self) -> u16 {
         match self {
-            Refusal::Fault(fault) => fault.code(),
-            Refusal::TooManyHops => 483,
-            Refusal::Extension(_) => 420,
-            Refusal::Scheme => 416,
+            RouteError::Fault(fault) => fault.code(),
+            RouteError::TooManyHops => 483,
+            RouteError::Extension(_) => 420,
+            RouteError::Scheme => 416,
         }
     }
 
     /// Reason phrase of the response.
     pub fn reason(&self) -> String {
         match self {
-            Refusal::Fault(fault) => fault.to_string(),
-            Refusal::TooManyHops => "Too Many Hops".into(),
-            Refusal::Extension(_) => "Bad Extension".into(),
-            Refusal::Scheme => "Unsupported URI Scheme".into(),
+            RouteError::Fault(fault) => fault.to_string(),
+            RouteError::TooManyHops => "Too Many Hops".into(),
+            RouteError::Extension(_) => "Bad Extension".into(),
+            RouteError::Scheme => "Unsupported URI Scheme".into(),
         }
     }
 
     /// Additional header lines of the response.
     pub fn lines(&self) -> Vec<u8> {
         match self {
-            Refusal::Extension(words) => [b"Unsupported: ", &words[..], b"\r\n"].concat(),
+            RouteError::Extension(words) => [b"Unsupported: ", &words[..], b"\r\n"].concat(),
             _ => Vec::new(),
         }
     }
@@ -75,19 +75,19 @@ pub struct Routed {
 /// # Errors
 ///
 /// Returns [`Refusal`] if the request is not to be forwarded.
-pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Routed, Refusal> {
+pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Routed, RouteError> {
     if let Some(fault) = request.fault() {
-        return Err(Refusal::Fault(fault));
+        return Err(RouteError::Fault(fault));
     }
     if request.max_forwards() == Some(0) {
-        return Err(Refusal::TooManyHops);
+        return Err(RouteError::TooManyHops);
     }
     let required: Vec<&[u8]> = request.list(Name::ProxyRequire).collect();
     if !required.is_empty() {
-        return Err(Refusal::Extension(required.join(&b", "[..])));
+        return Err(RouteError::Extension(required.join(&b", "[..])));
     }
     let Start::Request { uri, .. } = request.start() else {
-        return Err(Refusal::Fault(Fault::Method));
+        return Err(RouteError::Fault(Fault::Method));
     };
     let mut routes: Vec<&[u8]> =
         request.list(Name::Route).filter_map(|value| Some(Address::parse(value)?.uri)).collect();
@@ -106,7 +106,7 @@ pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Rou
     let is_strict = next.and_then(Uri::parse).is_some_and(|next| next.param("lr").is_none());
     let towards = next.unwrap_or(target);
     if Uri::parse(towards).is_none() {
-        return Err(Refusal::Scheme);
+        return Err(RouteError::Scheme);
     }
     Ok(Routed {
         next: towards.to_vec(),
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     /// Routes a request with this URI and these additional fields, at `me`.
-    fn routed(uri: &str, fields: &str) -> Result<(Routed, Vec<String>, String), Refusal> {
+    fn routed(uri: &str, fields: &str) -> Result<(Routed, Vec<String>, String), RouteError> {
         let text = format!(
             "OPTIONS {uri} SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
              To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n{fields}\r\n"

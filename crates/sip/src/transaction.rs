@@ -126,13 +126,13 @@ impl Transaction {
 
 /// Room that transactions take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
+struct Usage {
     transactions: usize,
     /// Approximate size of the kept messages, in bytes.
     bytes: usize,
 }
 
-impl Taken {
+impl Usage {
     /// Whether one more would exceed the room for `most` transactions.
     fn is_all(self, most: usize) -> bool {
         self.transactions >= most || self.bytes >= most.saturating_mul(USUAL)
@@ -149,9 +149,9 @@ pub struct Transactions {
     next: u64,
     most: usize,
     /// Room taken per source address.
-    by_source: BTreeMap<IpAddr, Taken>,
+    by_source: BTreeMap<IpAddr, Usage>,
     /// Room taken in total.
-    taken: Taken,
+    taken: Usage,
     rng: ChaCha20Rng,
     outputs: VecDeque<Output>,
 }
@@ -168,7 +168,7 @@ impl Transactions {
             next: 0,
             most,
             by_source: BTreeMap::new(),
-            taken: Taken::default(),
+            taken: Usage::default(),
             rng: ChaCha20Rng::from_seed(seed),
             outputs: VecDeque::new(),
         }
@@ -262,7 +262,7 @@ impl Transactions {
                 Incoming::Absorbed
             }
             (_, Some(id)) => {
-                self.on_repeated(id);
+                self.on_retransmission(id);
                 Incoming::Absorbed
             }
             (_, None) if !self.has_room(from, is_of_call) => {
@@ -365,7 +365,7 @@ impl Transactions {
     }
 
     /// Answers a retransmitted request with the previous response.
-    fn on_repeated(&mut self, id: TransactionId) {
+    fn on_retransmission(&mut self, id: TransactionId) {
         let Some(t) = self.all.get(&id) else { return };
         // A 2xx is retransmitted by its sender until its ACK arrives (RFC 6026, 7.1).
         let silent = matches!(t.phase, Phase::Accepted | Phase::Confirmed) || t.response.is_empty();
@@ -480,7 +480,7 @@ impl Transactions {
         if is_final || t.phase == Phase::Accepted && !(200..300).contains(&code) {
             return;
         }
-        let repeats = t.upstream.connection.is_none();
+        let retransmissions = t.upstream.connection.is_none();
         match code {
             ..200 => {}
             200..300 if t.is_invite => {
@@ -489,7 +489,7 @@ impl Transactions {
             }
             _ => {
                 t.phase = Phase::Completed;
-                t.timers.completed(now, t.is_invite, repeats);
+                t.timers.completed(now, t.is_invite, retransmissions);
             }
         }
         self.send_back(id, bytes);

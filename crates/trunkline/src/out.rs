@@ -40,6 +40,6 @@ pub fn failure() -> Option<&'static io::Error> {
 }
 
 /// See [`errln`].
-pub fn complain(text: fmt::Arguments<'_>) {
+pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -16,7 +16,7 @@ use trunkline_overlay::wire::{
 const HELLO_SPACING: Duration = Duration::from_millis(10);
 
 /// What the five bits of a packet's hop limit hold.
-const MOST_HOPS: u8 = 31;
+const MAX_HOPS_FIELD: u8 = 31;
 
 /// What the node has put on its links.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Emitted {
                     panic!("there is none on a link that is not sealed")
                 }
                 Frame::Data(header, payload) => {
-                    let relayed = header.hop.hop_limit < MOST_HOPS;
+                    let relayed = header.hop.hop_limit < MAX_HOPS_FIELD;
                     assert!(relayed || header.flow.source == OWN, "{header:?}");
                     assert!(payload.len() <= link.config().max_payload());
                     assert!(envelope.dscp == DSCP_EF || envelope.dscp == 0);
@@ -139,22 +139,22 @@ impl Bounds {
         let stats = node.stats();
         assert!(stats.from_sessions <= self.messages_in);
         // An echo that is answered goes back as a packet.
-        let mut out = stats.to_sessions + stats.denials_believed + packets_dropped(&stats.drops);
+        let mut out = stats.to_sessions + stats.port_unreachable_accepted + packets_dropped(&stats.drops);
         for (_, link) in node.links() {
             let s = link.stats();
             let originals = Service::ALL.map(|service| s.of(service).originals.envelopes);
             out += originals.iter().sum::<u64>() + packets_dropped(&s.drops);
             let config = &link.config().realtime;
             let s = s.of(Service::RealTime);
-            let share = s.originals.envelopes as f64 * config.repeat_share;
-            let most = share + f64::from(config.repeat_burst);
-            assert!(s.repeats.envelopes as f64 <= most, "repeats beyond their share");
+            let share = s.originals.envelopes as f64 * config.retransmit_ratio;
+            let most = share + f64::from(config.retransmit_burst);
+            assert!(s.retransmissions.envelopes as f64 <= most, "retransmissions beyond their share");
             let receiver = s.receiver.expect("it looks for what is missing");
             assert!(receiver.asked <= receiver.missing, "a packet was asked for twice");
         }
         if !self.unsure {
             // Of a packet that was dropped its source may have been told.
-            let came = self.packets_in + stats.from_sessions + stats.ports_denied;
+            let came = self.packets_in + stats.from_sessions + stats.port_unreachable_sent;
             assert_eq!(came + self.replies_lost, out, "packets went missing");
         }
     }

@@ -62,7 +62,7 @@ fn service(n: u8) -> Service {
 fn small(link: &mut link::Config) {
     link.realtime.bytes = 16 << 10;
     link.realtime.packets = 16;
-    link.realtime.repeat_burst = 8;
+    link.realtime.retransmit_burst = 8;
     link.best_effort.bytes = 4 << 10;
     link.best_effort.packets = 8;
 }

@@ -54,7 +54,7 @@ fn config(side: usize, settings: &[u8]) -> Config {
         link.address = (side == 0 || i == 0).then(|| address(1 - side, i));
         link.realtime.bytes = 16 << 10;
         link.realtime.packets = 64;
-        link.realtime.repeat_burst = 32;
+        link.realtime.retransmit_burst = 32;
         link.realtime.reorder = u16::from(settings[1] % 4);
         link.best_effort.bytes = 16 << 10;
         link.best_effort.packets = 64;

@@ -103,8 +103,8 @@ impl Driven {
         link.address = Some(address(other));
         config.links.push(link);
         let mut sealing = sealing(n);
-        sealing.newcomers = NEWCOMERS;
-        sealing.newcomer = link_to(0);
+        sealing.unconfigured_peers = NEWCOMERS;
+        sealing.unconfigured_peer = link_to(0);
         config.sealing = Some(sealing);
         let limits = Limits { max_nodes: MAX_NODES, max_queue: 64, ..Limits::default() };
         config.routing = Some(Routing { limits, ..Routing::default() });

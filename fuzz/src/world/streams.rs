@@ -17,7 +17,7 @@ const LISTEN: u16 = 7;
 const FIRST: u16 = 1_000;
 
 /// Streams in one script.
-const MOST: usize = 24;
+const MAX_STREAMS: usize = 24;
 
 /// So long after the end of all outages every stream has come to its end: nothing is heard
 /// of one for a minute, and a waiting sender tries at least every five seconds.
@@ -122,7 +122,7 @@ impl World {
     fn connect(&mut self, side: u8, to: u8, credit: u16, messages: u8) {
         let (side, to) = (usize::from(side % 2), usize::from(to % 2));
         let number = self.streams.all.len();
-        if number == MOST {
+        if number == MAX_STREAMS {
             return;
         }
         let port = FIRST + number as u16;

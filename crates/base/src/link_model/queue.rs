@@ -53,7 +53,7 @@ impl Queue {
 
 /// Reasons for rejecting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     /// Chosen at random, while there was room.
     Early,
     /// No room, or an average above what the discipline tolerates.
@@ -88,11 +88,11 @@ enum Discipline {
 impl Discipline {
     /// Decides whether a packet of `bytes` bytes may wait, or be sent at once on an idle
     /// transmitter; may mark it.
-    fn admit(&mut self, bytes: usize, backlog: &Backlog, ecn: &mut Ecn) -> Result<(), Refusal> {
+    fn admit(&mut self, bytes: usize, backlog: &Backlog, ecn: &mut Ecn) -> Result<(), Rejection> {
         match self {
-            Discipline::DropTail { limit, unit } => {
-                drop_tail::admit(*limit, *unit, bytes, backlog).then_some(()).ok_or(Refusal::Forced)
-            }
+            Discipline::DropTail { limit, unit } => drop_tail::admit(*limit, *unit, bytes, backlog)
+                .then_some(())
+                .ok_or(Rejection::Forced),
             Discipline::Red(red) => red.admit(bytes, backlog, ecn),
         }
     }
@@ -132,7 +132,7 @@ impl Transmitter {
     }
 
     /// Admits a packet; returns the time at which its last bit leaves.
-    pub fn send(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Result<Time, Refusal> {
+    pub fn send(&mut self, now: Time, bytes: usize, ecn: &mut Ecn) -> Result<Time, Rejection> {
         while let Some(&(begins, size)) = self.waiting.front()
             && begins <= now
         {

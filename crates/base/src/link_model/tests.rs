@@ -20,7 +20,7 @@ fn losses(model: LinkModel, seed: u64, stream: u64, n: u64, gap: Duration) -> Ve
     (0..n)
         .map(|_| {
             now += gap;
-            link.offer(now, 200) == Verdict::Drop(Cause::Loss)
+            link.offer(now, 200) == PacketFate::Drop(Cause::Loss)
         })
         .collect()
 }
@@ -156,17 +156,17 @@ fn packets_leave_at_the_rate() {
     let mut link = t10(Queue::Packets(10));
     for k in 1..=5 {
         let at = Time::from_micros(10_000 + 200 * k);
-        assert_eq!(link.offer(Time::ZERO, 250), Verdict::Deliver(at));
+        assert_eq!(link.offer(Time::ZERO, 250), PacketFate::Deliver(at));
     }
     // All five have left after 1 ms; an idle transmitter starts at once.
     let late = Time::from_micros(1_500);
-    assert_eq!(link.offer(late, 250), Verdict::Deliver(Time::from_micros(11_700)));
+    assert_eq!(link.offer(late, 250), PacketFate::Deliver(Time::from_micros(11_700)));
 }
 
 #[test]
 fn a_full_queue_turns_the_newest_away() {
-    let full = Verdict::Drop(Cause::Queue);
-    let delivered = |v| matches!(v, Verdict::Deliver(_));
+    let full = PacketFate::Drop(Cause::Queue);
+    let delivered = |v| matches!(v, PacketFate::Deliver(_));
     for queue in [Queue::Packets(2), Queue::Bytes(500)] {
         let mut link = t10(queue);
         // One in transmission, two waiting.
@@ -177,7 +177,7 @@ fn a_full_queue_turns_the_newest_away() {
         assert_eq!(link.offer(Time::from_nanos(199_999), 250), full, "{queue:?}");
         // At 200 µs the first has left, the second is in transmission, and one waits.
         let v = link.offer(Time::from_micros(200), 250);
-        assert_eq!(v, Verdict::Deliver(Time::from_micros(10_800)), "{queue:?}");
+        assert_eq!(v, PacketFate::Deliver(Time::from_micros(10_800)), "{queue:?}");
         assert_eq!(link.offer(Time::from_micros(200), 250), full, "{queue:?}");
         assert_eq!(link.ledger().queue_dropped, Count { packets: 3, bytes: 750 });
     }
@@ -204,13 +204,13 @@ fn the_queue_comes_before_the_loss() {
         ..LinkModel::default()
     };
     let mut link = Impairment::new(model, 0, 0).unwrap();
-    assert!(matches!(link.offer(Time::ZERO, 250), Verdict::Deliver(_)));
-    assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Loss));
+    assert!(matches!(link.offer(Time::ZERO, 250), PacketFate::Deliver(_)));
+    assert_eq!(link.offer(Time::ZERO, 250), PacketFate::Drop(Cause::Loss));
     // A rejected packet is not on the wire, so the trace does not advance. The lost one used the
     // wire.
-    assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Queue));
+    assert_eq!(link.offer(Time::ZERO, 250), PacketFate::Drop(Cause::Queue));
     let third = link.offer(Time::from_micros(200), 250);
-    assert_eq!(third, Verdict::Deliver(Time::from_micros(600)));
+    assert_eq!(third, PacketFate::Deliver(Time::from_micros(600)));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn jitter_is_uniform_and_leaves_the_losses_alone() {
     let (mut sum, mut n, mut least, mut most) = (0.0, 0.0, f64::MAX, 0.0_f64);
     for k in 0..50_000 {
         let now = Time::from_millis(20 * k);
-        if let Verdict::Deliver(at) = link.offer(now, 200) {
+        if let PacketFate::Deliver(at) = link.offer(now, 200) {
             let extra = (at.since(now) - 5 * MS).as_secs_f64() * 1e3;
             (sum, n, least, most) = (sum + extra, n + 1.0, least.min(extra), most.max(extra));
         }
@@ -239,15 +239,15 @@ fn a_change_holds_from_then_on() {
     let cut = LinkModel { loss: Loss::EVERYTHING, ..ten.clone() };
     let mut link = Impairment::new(ten.clone(), 1, 0).unwrap();
     let at = Time::from_millis;
-    assert_eq!(link.offer(at(0), 100), Verdict::Deliver(at(10)));
+    assert_eq!(link.offer(at(0), 100), PacketFate::Deliver(at(10)));
     link.change(cut.clone()).unwrap();
-    assert!((0..100).all(|t| link.offer(at(t), 100) == Verdict::Drop(Cause::Loss)));
+    assert!((0..100).all(|t| link.offer(at(t), 100) == PacketFate::Drop(Cause::Loss)));
     // The new delay is shorter, but nothing overtakes the packets in flight.
     link.change(LinkModel { delay: 30 * MS, ..LinkModel::default() }).unwrap();
-    assert_eq!(link.offer(at(100), 100), Verdict::Deliver(at(130)));
+    assert_eq!(link.offer(at(100), 100), PacketFate::Deliver(at(130)));
     link.change(ten).unwrap();
-    assert_eq!(link.offer(at(101), 100), Verdict::Deliver(at(130)));
-    assert_eq!(link.offer(at(121), 100), Verdict::Deliver(at(131)));
+    assert_eq!(link.offer(at(101), 100), PacketFate::Deliver(at(130)));
+    assert_eq!(link.offer(at(121), 100), PacketFate::Deliver(at(131)));
     let l = link.ledger();
     assert_eq!((l.offered.packets, l.lost.packets, l.delivered.packets), (104, 100, 4));
     // An invalid model changes nothing.
@@ -261,13 +261,13 @@ fn what_waits_is_sent_before_a_new_rate_holds() {
     let mut link = t10(Queue::Packets(2));
     let before = link.model().clone();
     let sent: Vec<_> = (0..3).map(|_| link.offer(Time::ZERO, 250)).collect();
-    assert_eq!(sent[2], Verdict::Deliver(Time::from_micros(10_600)));
+    assert_eq!(sent[2], PacketFate::Deliver(Time::from_micros(10_600)));
     let rate = Some(Bitrate::from_bps(100_000_000));
     link.change(LinkModel { rate, ..before }).unwrap();
     // Two packets still wait: there is no room until one is sent.
-    assert_eq!(link.offer(Time::ZERO, 250), Verdict::Drop(Cause::Queue));
+    assert_eq!(link.offer(Time::ZERO, 250), PacketFate::Drop(Cause::Queue));
     let now = Time::from_micros(200);
-    assert_eq!(link.offer(now, 250), Verdict::Deliver(Time::from_micros(10_620)));
+    assert_eq!(link.offer(now, 250), PacketFate::Deliver(Time::from_micros(10_620)));
 }
 
 /// A link that is cut and restored keeps its loss process but draws other losses; runs repeat.
@@ -281,7 +281,7 @@ fn a_link_that_is_mended_has_other_luck() {
             let mut rounds = [(); 2].map(|()| {
                 let mut lose = |link: &mut Impairment| {
                     now += 20 * MS;
-                    link.offer(now, 200) == Verdict::Drop(Cause::Loss)
+                    link.offer(now, 200) == PacketFate::Drop(Cause::Loss)
                 };
                 let lost: Vec<bool> = (0..200_000).map(|_| lose(&mut link)).collect();
                 link.change(lossy(Loss::EVERYTHING)).unwrap();
@@ -307,7 +307,7 @@ fn a_loss_process_that_stays_goes_on() {
     for (n, lost) in whole.into_iter().enumerate() {
         link.change(LinkModel { delay: n as u32 * MS, ..model.clone() }).unwrap();
         let verdict = link.offer(Time::from_millis(20 * (n as u64 + 1)), 200);
-        assert_eq!(verdict == Verdict::Drop(Cause::Loss), lost, "packet {n}");
+        assert_eq!(verdict == PacketFate::Drop(Cause::Loss), lost, "packet {n}");
     }
 }
 
@@ -452,17 +452,17 @@ proptest! {
             prop_assert_eq!(ecn, same);
             expected.offered.add(bytes);
             match verdict {
-                Verdict::Deliver(at) => {
+                PacketFate::Deliver(at) => {
                     prop_assert!(at >= last && at >= now + model.delay);
                     last = at;
                     expected.delivered.add(bytes);
                 }
-                Verdict::Drop(Cause::Loss) => expected.lost.add(bytes),
-                Verdict::Drop(Cause::Queue) => expected.queue_dropped.add(bytes),
+                PacketFate::Drop(Cause::Loss) => expected.lost.add(bytes),
+                PacketFate::Drop(Cause::Queue) => expected.queue_dropped.add(bytes),
             }
             if ecn != sent {
                 prop_assert!(may_mark && ecn == Ecn::Marked && sent != Ecn::NotCapable);
-                if verdict != Verdict::Drop(Cause::Queue) {
+                if verdict != PacketFate::Drop(Cause::Queue) {
                     expected.marked.add(bytes);
                 }
             }
@@ -490,7 +490,7 @@ proptest! {
             let mut link = Impairment::new(model, seed, 0).unwrap();
             // 125 bytes take 1 ms, so this offers one and a half times the rate.
             let verdicts = (0..300).map(move |k| link.offer(Time::from_micros(667 * k), 125));
-            verdicts.filter(|v| *v != Verdict::Drop(Cause::Queue)).map(|v| v == Verdict::Drop(Cause::Loss)).collect::<Vec<_>>()
+            verdicts.filter(|v| *v != PacketFate::Drop(Cause::Queue)).map(|v| v == PacketFate::Drop(Cause::Loss)).collect::<Vec<_>>()
         };
         let (with, without) = (on_the_wire(queue), on_the_wire(Queue::Packets(usize::MAX)));
         prop_assert_eq!(&with[..], &without[..with.len()]);

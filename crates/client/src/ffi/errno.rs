@@ -5,7 +5,7 @@ use crate::socket::Status;
 use nix::errno::Errno;
 use std::ffi::CStr;
 use trunkline_overlay::session::wire::stream::Reset;
-use trunkline_overlay::session::wire::{Refusal, Unreachable};
+use trunkline_overlay::session::wire::{RefusalReason, Unreachable};
 
 pub(super) fn errno(error: Error) -> Errno {
     match error {
@@ -18,19 +18,19 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::Version => Errno::EPROTONOSUPPORT,
         Error::PortInUse { .. } => Errno::EADDRINUSE,
         Error::NoFreePort => Errno::EADDRNOTAVAIL,
-        Error::TooLarge { .. } | Error::Truncated { .. } | Error::Refused(Refusal::TooLarge) => {
-            Errno::EMSGSIZE
-        }
+        Error::TooLarge { .. }
+        | Error::Truncated { .. }
+        | Error::Refused(RefusalReason::TooLarge) => Errno::EMSGSIZE,
         Error::WouldBlock => Errno::EAGAIN,
         Error::Disconnected => Errno::ENOTCONN,
         Error::Reconnected => Errno::ECONNRESET,
-        Error::Refused(Refusal::Full) => Errno::ENOBUFS,
-        Error::Refused(Refusal::Forbidden) => Errno::EPERM,
-        Error::Refused(Refusal::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
-        Error::Refused(Refusal::WrongKey) => Errno::EKEYREJECTED,
-        Error::Refused(Refusal::UnknownClient) => Errno::EACCES,
-        Error::Refused(Refusal::Busy) => Errno::EBUSY,
-        Error::Refused(Refusal::OverShare) => Errno::EDQUOT,
+        Error::Refused(RefusalReason::Full) => Errno::ENOBUFS,
+        Error::Refused(RefusalReason::Forbidden) => Errno::EPERM,
+        Error::Refused(RefusalReason::Unauthenticated) | Error::KeyFile { .. } => Errno::ENOKEY,
+        Error::Refused(RefusalReason::WrongKey) => Errno::EKEYREJECTED,
+        Error::Refused(RefusalReason::UnknownClient) => Errno::EACCES,
+        Error::Refused(RefusalReason::Busy) => Errno::EBUSY,
+        Error::Refused(RefusalReason::OverShare) => Errno::EDQUOT,
         Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
         Error::Reset(why) => match why {
             Reset::NotListening => Errno::ECONNREFUSED,

@@ -305,7 +305,7 @@ unsafe extern "C" fn tl_setsockopt(
             }
             DEADLINE_MS => SocketOption::Deadline(ms()?),
             LATE => SocketOption::Late(value != 0),
-            WAIT => SocketOption::Wait(value != 0),
+            WAIT => SocketOption::Blocking(value != 0),
             NONBLOCK => SocketOption::Nonblocking(value != 0),
             RCVTIMEO_MS => SocketOption::ReadTimeout((value != 0).then_some(ms()?)),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -421,7 +421,7 @@ extern "C" fn tl_version() -> *const c_char {
 mod tests {
     use super::*;
     use std::io;
-    use trunkline_overlay::session::wire::Refusal;
+    use trunkline_overlay::session::wire::RefusalReason;
     use trunkline_overlay::session::wire::stream::Reset;
     use trunkline_overlay::wire::WireError;
 
@@ -452,10 +452,10 @@ mod tests {
             (Error::MessageTooLong { len: 2, max: 1 }, Errno::EMSGSIZE),
             (system(Errno::ECONNABORTED), Errno::ECONNABORTED),
             (system(Errno::EPIPE), Errno::EPIPE),
-            (Error::Refused(Refusal::Full), Errno::ENOBUFS),
-            (Error::Refused(Refusal::Forbidden), Errno::EPERM),
-            (Error::Refused(Refusal::TooLarge), Errno::EMSGSIZE),
-            (Error::Refused(Refusal::OutOfOrder), Errno::EPROTO),
+            (Error::Refused(RefusalReason::Full), Errno::ENOBUFS),
+            (Error::Refused(RefusalReason::Forbidden), Errno::EPERM),
+            (Error::Refused(RefusalReason::TooLarge), Errno::EMSGSIZE),
+            (Error::Refused(RefusalReason::OutOfOrder), Errno::EPROTO),
             (Error::Protocol(WireError::UnknownType(0)), Errno::EPROTO),
             (system(Errno::EBADF), Errno::EBADF),
             (Error::Io { what: String::new(), source: io::Error::other("") }, Errno::EIO),

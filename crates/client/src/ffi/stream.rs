@@ -10,7 +10,7 @@ use crate::connection::wait_readable;
 use crate::error::Error;
 use crate::socket::{Address, Attachment};
 use crate::stream::{
-    ConnectOptions, Opening, Place, Port, StreamListener, StreamSocket, Watch, new_epoll,
+    ConnectOptions, NodeEndpoint, Opening, Port, Readiness, StreamListener, StreamSocket, new_epoll,
 };
 use nix::errno::Errno;
 use nix::sys::epoll::Epoll;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use trunkline_overlay::wire::NodeId;
 
 /// The most bytes that one call reads or writes. Memory beyond them is not touched.
-const MOST: usize = 1 << 20;
+const MAX_IO: usize = 1 << 20;
 
 /// The socket behind a descriptor of `tl_stream_socket` or `tl_accept`: a stream or a listener,
 /// open or not.
@@ -48,7 +48,7 @@ enum Phase {
     Open(Arc<StreamSocket>),
     Listening(Arc<StreamListener>),
     /// With the watch that wakes those who waited for it to open.
-    Closed(Option<Watch>),
+    Closed(Option<Readiness>),
 }
 
 impl State {
@@ -186,14 +186,17 @@ impl Stream {
 
     /// Opens a new socket, beginning with the phase that `begin` returns. The lock is held for
     /// each step, but not while waiting.
-    fn open(&self, begin: impl FnOnce(&State, Watch) -> Result<Phase, Error>) -> Result<(), Errno> {
+    fn open(
+        &self,
+        begin: impl FnOnce(&State, Readiness) -> Result<Phase, Error>,
+    ) -> Result<(), Errno> {
         let mut state = self.lock();
         match state.phase {
             Phase::New => {}
             Phase::Closed(_) => return Err(Errno::EBADF),
             _ => return Err(Errno::EINVAL),
         }
-        let begun = Watch::on(self.ready.clone()).and_then(|watch| begin(&state, watch));
+        let begun = Readiness::on(self.ready.clone()).and_then(|watch| begin(&state, watch));
         state.phase = begun.map_err(errno)?;
         loop {
             match state.step() {
@@ -263,7 +266,7 @@ unsafe extern "C" fn tl_connect(fd: c_int, to: *const Addr) -> c_int {
         let to = Address { node: NodeId(to.node), port: to.port };
         stream.open(|state, watch| {
             let options = ConnectOptions::new().port(state.port).messages(state.messages);
-            let place = Place::new(state.at.clone())?;
+            let place = NodeEndpoint::new(state.at.clone())?;
             let opening = Opening::new(&place, place.candidates()?, options.purpose(to), watch)?;
             Ok(Phase::Connecting(Box::new(opening)))
         })?;
@@ -278,7 +281,7 @@ extern "C" fn tl_listen(fd: c_int, backlog: c_int) -> c_int {
         // As listen does: too few are one, too many as many as there can be.
         let backlog = u16::try_from(backlog.max(1)).unwrap_or(u16::MAX);
         stream.open(|state, watch| {
-            let place = Place::new(state.at.clone())?;
+            let place = NodeEndpoint::new(state.at.clone())?;
             let candidates = place.candidates()?;
             let port = Port::new(watch, place, candidates, state.port, backlog)?;
             Ok(Phase::Binding(Box::new(port)))
@@ -311,7 +314,7 @@ unsafe extern "C" fn tl_read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
             0 => &mut [][..],
             // SAFETY: not null, and `len` bytes by contract that are nobody else's until
             // this returns. They are only written here.
-            _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MOST)) },
+            _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MAX_IO)) },
         };
         Ok(stream.read(buf).map_err(errno)?.cast_signed())
     })
@@ -325,7 +328,7 @@ unsafe extern "C" fn tl_write(fd: c_int, buf: *const c_void, len: usize) -> isiz
         let buf = match len {
             0 => &[][..],
             // SAFETY: not null, and `len` bytes by contract.
-            _ => unsafe { slice::from_raw_parts(buf.cast::<u8>(), len.min(MOST)) },
+            _ => unsafe { slice::from_raw_parts(buf.cast::<u8>(), len.min(MAX_IO)) },
         };
         Ok(stream.write(buf).map_err(errno)?.cast_signed())
     })

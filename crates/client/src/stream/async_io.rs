@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::socket::{Address, Attachment, Site};
-use crate::stream::{ConnectOptions, Opening, Place, Port, StreamListener, StreamSocket, Watch};
+use crate::stream::{
+    ConnectOptions, NodeEndpoint, Opening, Port, Readiness, StreamListener, StreamSocket,
+};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -195,9 +197,9 @@ impl ConnectOptions {
         at: impl Into<Attachment>,
         to: Address,
     ) -> Result<AsyncStream, Error> {
-        let place = Place::new(at.into())?;
+        let place = NodeEndpoint::new(at.into())?;
         let candidates = candidates(&place).await?;
-        let opening = Opening::new(&place, candidates, self.purpose(to), Watch::new()?)?;
+        let opening = Opening::new(&place, candidates, self.purpose(to), Readiness::new()?)?;
         let mut fd = poll_readable(opening)?;
         let end = advance(&mut fd, Opening::advance).await?;
         // The stream has the same descriptor.
@@ -218,9 +220,9 @@ impl AsyncListener {
     ///
     /// Those of [`StreamListener::bind`].
     pub async fn bind(at: impl Into<Attachment>, port: u16) -> Result<AsyncListener, Error> {
-        let place = Place::new(at.into())?;
+        let place = NodeEndpoint::new(at.into())?;
         let candidates = candidates(&place).await?;
-        let port = Port::new(Watch::new()?, place, candidates, port, super::listener::BACKLOG)?;
+        let port = Port::new(Readiness::new()?, place, candidates, port, super::listener::BACKLOG)?;
         let mut fd = poll_readable(port)?;
         advance(&mut fd, |port| Ok(port.dial()?.then_some(()))).await?;
         AsyncListener::new(StreamListener::from(fd.into_inner()))
@@ -289,7 +291,7 @@ async fn advance<T: std::os::fd::AsRawFd, R>(
 }
 
 /// The addresses at which the node may be. A name is looked up without blocking other tasks.
-async fn candidates(place: &Place) -> Result<VecDeque<Site>, Error> {
+async fn candidates(place: &NodeEndpoint) -> Result<VecDeque<Site>, Error> {
     let Some(name) = place.name() else { return place.candidates() };
     let found = tokio::net::lookup_host(name).await;
     let found = found.map_err(|source| crate::socket::no_address(name, source))?;

@@ -4,13 +4,13 @@ use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::connection::emit;
 use crate::error::Error;
 use crate::socket::Address;
-use crate::stream::watch::Watch;
+use crate::stream::readiness::Readiness;
 use nix::errno::Errno;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset};
-use trunkline_overlay::session::wire::{Refusal, ToClient, ToNode};
+use trunkline_overlay::session::wire::{RefusalReason, ToClient, ToNode};
 use trunkline_overlay::wire::WireError;
 
 /// The most unread bytes that the node may have sent: the bandwidth-delay product of 10 Mbit/s
@@ -35,7 +35,7 @@ pub(crate) enum Broken {
     Reset(Reset),
     Disconnected,
     Protocol(WireError),
-    Refused(Refusal),
+    Refused(RefusalReason),
     System(Option<Errno>),
     /// This application has reset the stream.
     Abandoned,
@@ -113,9 +113,9 @@ pub(crate) struct End {
     /// both.
     wanted: bool,
     /// The descriptor of the socket, for blocked reads and for callers that poll.
-    ready: Watch,
+    ready: Readiness,
     /// What blocked writes wait on; made when the first one blocks.
-    writers: Option<Watch>,
+    writers: Option<Readiness>,
 }
 
 impl Drop for End {
@@ -132,7 +132,7 @@ impl Drop for End {
 
 impl End {
     /// An open stream over `carrier`, whose descriptor `ready` watches already.
-    pub(crate) fn new(carrier: Box<dyn Carrier>, ready: Watch, connected: Connected) -> End {
+    pub(crate) fn new(carrier: Box<dyn Carrier>, ready: Readiness, connected: Connected) -> End {
         let Connected { local, peer, messages, credit } = connected;
         End {
             local,
@@ -161,15 +161,15 @@ impl End {
         }
     }
 
-    pub(crate) fn ready(&self) -> &Watch {
+    pub(crate) fn ready(&self) -> &Readiness {
         &self.ready
     }
 
     /// What to wait on before trying to write again.
-    pub(crate) fn writers(&mut self) -> Result<&Watch, Error> {
+    pub(crate) fn writers(&mut self) -> Result<&Readiness, Error> {
         self.wanted = false;
         if self.writers.is_none() {
-            let watch = Watch::new()?;
+            let watch = Readiness::new()?;
             if let Some(carrier) = &self.carrier {
                 watch.add(carrier.descriptor())?;
             }

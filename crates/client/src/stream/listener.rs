@@ -5,8 +5,8 @@ use crate::connection::{FIRST_PAUSE, LONGEST_PAUSE, emit, wait_readable, wake_af
 use crate::error::Error;
 use crate::socket::{Address, Attachment, Site};
 use crate::stream::end::{ROOM, out_of_place, receive};
-use crate::stream::opening::{Answer, Dial, Opening, Place, Purpose, new_timer};
-use crate::stream::watch::Watch;
+use crate::stream::opening::{Answer, Dial, NodeEndpoint, Opening, Purpose, new_timer};
+use crate::stream::readiness::Readiness;
 use crate::stream::{Deadline, StreamSocket, not_zero};
 use nix::errno::Errno;
 use nix::sys::epoll::Epoll;
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{Notice, Request};
-use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
 /// How many streams may wait to be accepted by default.
@@ -47,7 +47,7 @@ enum Link {
 }
 
 pub(crate) struct Port {
-    place: Place,
+    place: NodeEndpoint,
     local: Address,
     backlog: u16,
     nonblocking: bool,
@@ -57,12 +57,12 @@ pub(crate) struct Port {
     link: Link,
     pause: Duration,
     /// The last refusal that the application has been told of.
-    told: Option<Refusal>,
+    told: Option<RefusalReason>,
     /// The token of a stream that has come in, and is being accepted or is to be next.
     token: Option<u64>,
     accepting: Option<Opening>,
     /// Watches the carrier of `link`, `timer` and `accepting`.
-    watch: Watch,
+    watch: Readiness,
     timer: TimerFd,
 }
 
@@ -89,9 +89,9 @@ impl StreamListener {
         port: u16,
         backlog: u16,
     ) -> Result<StreamListener, Error> {
-        let place = Place::new(at.into())?;
+        let place = NodeEndpoint::new(at.into())?;
         let candidates = place.candidates()?;
-        let mut port = Port::new(Watch::new()?, place, candidates, port, backlog)?;
+        let mut port = Port::new(Readiness::new()?, place, candidates, port, backlog)?;
         while !port.dial()? {
             wait_readable(port.watch.as_fd(), None)?;
         }
@@ -181,8 +181,8 @@ impl From<Port> for StreamListener {
 
 impl Port {
     pub(crate) fn new(
-        watch: Watch,
-        place: Place,
+        watch: Readiness,
+        place: NodeEndpoint,
         candidates: VecDeque<Site>,
         port: u16,
         backlog: u16,
@@ -211,7 +211,7 @@ impl Port {
     }
 
     /// Gives up listening. The watch that remains can wake those who wait.
-    pub(crate) fn into_watch(mut self) -> Watch {
+    pub(crate) fn into_watch(mut self) -> Readiness {
         self.leave(Link::Closed);
         self.watch.remove(self.timer.as_fd());
         self.watch
@@ -281,7 +281,7 @@ impl Port {
         };
         self.watch.remove(opening.as_fd());
         self.accepting = None;
-        if matches!(result, Err(Error::Refused(Refusal::Full))) {
+        if matches!(result, Err(Error::Refused(RefusalReason::Full))) {
             // The node has no place for another session now, and the stream waits.
             wake_after(&self.timer, Some(FIRST_PAUSE));
         } else {
@@ -292,7 +292,7 @@ impl Port {
 
     /// Begins to accept the stream with this token, in a session of its own.
     fn begin(&mut self, token: u64) -> Result<(), Error> {
-        let opening = Watch::new().and_then(|watch| {
+        let opening = Readiness::new().and_then(|watch| {
             let purpose = Purpose::Accept { token };
             let opening = Opening::new(&self.place, self.place.candidates()?, purpose, watch)?;
             self.watch.add(opening.as_fd())?;
@@ -351,9 +351,9 @@ impl Port {
             Err(error) => {
                 self.down();
                 let refusal = match &error {
-                    Error::PortInUse { .. } => Refusal::PortInUse,
-                    Error::NoFreePort => Refusal::NoFreePort,
-                    Error::Version => Refusal::Version,
+                    Error::PortInUse { .. } => RefusalReason::PortInUse,
+                    Error::NoFreePort => RefusalReason::NoFreePort,
+                    Error::Version => RefusalReason::Version,
                     Error::Refused(refusal) => *refusal,
                     Error::Protocol(_) => return Err(error),
                     // The node is away.

@@ -6,7 +6,7 @@ mod end;
 mod listener;
 mod messages;
 mod opening;
-mod watch;
+mod readiness;
 
 #[cfg(feature = "tokio")]
 pub use async_io::{AsyncListener, AsyncStream};
@@ -20,13 +20,13 @@ use crate::socket::{Address, Attachment};
 use end::{Broken, End};
 use messages::{Incomplete, Sending};
 use nix::sys::epoll::Epoll;
-pub(crate) use opening::{Opening, Place, Purpose};
+pub(crate) use opening::{NodeEndpoint, Opening, Purpose};
+pub(crate) use readiness::{Readiness, new_epoll};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-pub(crate) use watch::{Watch, new_epoll};
 
 /// How long to wait for the other end to open a stream, by default.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -93,9 +93,9 @@ impl ConnectOptions {
     ///
     /// Those of [`StreamSocket::connect`].
     pub fn connect(&self, at: impl Into<Attachment>, to: Address) -> Result<StreamSocket, Error> {
-        let place = Place::new(at.into())?;
+        let place = NodeEndpoint::new(at.into())?;
         let mut opening =
-            Opening::new(&place, place.candidates()?, self.purpose(to), Watch::new()?)?;
+            Opening::new(&place, place.candidates()?, self.purpose(to), Readiness::new()?)?;
         loop {
             if let Some(end) = opening.advance()? {
                 return Ok(StreamSocket::new(end));

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::keys::KeyRing;
 use crate::socket::{Address, Attachment, BIND_TIMEOUT, Site, look_up, no_address};
 use crate::stream::end::{Connected, End, ROOM, WINDOW, out_of_place, receive};
-use crate::stream::watch::{Watch, no_descriptor};
+use crate::stream::readiness::{Readiness, no_descriptor};
 use nix::errno::Errno;
 use nix::sys::epoll::Epoll;
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
@@ -16,22 +16,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
-use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 
 /// How soon to connect again to a node whose queue of connections to accept is full.
 const CROWDED: Duration = Duration::from_millis(5);
 
 /// Where a node is, and what to authenticate with there.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct NodeEndpoint {
     at: Site,
     keys: Option<Arc<KeyRing>>,
 }
 
-impl Place {
+impl NodeEndpoint {
     /// A place whose keys, if it is on another host, have been read. An error if they
     /// can't be.
-    pub(crate) fn new(at: Attachment) -> Result<Place, Error> {
+    pub(crate) fn new(at: Attachment) -> Result<NodeEndpoint, Error> {
         let (at, query) = at.split();
         let keys = match query {
             None => None,
@@ -41,7 +41,7 @@ impl Place {
                 Some(Arc::new(keys))
             }
         };
-        Ok(Place { at, keys })
+        Ok(NodeEndpoint { at, keys })
     }
 
     /// The host name that has to be looked up first, if there is one.
@@ -95,7 +95,7 @@ pub(crate) struct Dial {
 impl Dial {
     pub(crate) fn new(
         candidates: VecDeque<Site>,
-        place: &Place,
+        place: &NodeEndpoint,
         (identity, attempt): (u64, u32),
         first: ToNode<'static>,
     ) -> Dial {
@@ -119,13 +119,13 @@ impl Dial {
     }
 
     /// The address of the current candidate: that of the node, once it has answered.
-    pub(crate) fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<NodeEndpoint> {
         let at = self.candidates.front()?.clone();
-        Some(Place { at, keys: self.keys.clone() })
+        Some(NodeEndpoint { at, keys: self.keys.clone() })
     }
 
     /// Removes the carrier, if there is one, from `watch` and drops it.
-    pub(crate) fn leave(&mut self, watch: &mut Watch) {
+    pub(crate) fn leave(&mut self, watch: &mut Readiness) {
         if let Some(mut carrier) = self.carrier.take() {
             watch.leave(&mut *carrier);
         }
@@ -141,7 +141,7 @@ impl Dial {
     /// `timer` in it.
     pub(crate) fn advance(
         &mut self,
-        watch: &mut Watch,
+        watch: &mut Readiness,
         timer: &TimerFd,
     ) -> Result<Option<Answered>, Error> {
         let result = loop {
@@ -167,7 +167,7 @@ impl Dial {
         result
     }
 
-    fn try_candidate(&mut self, watch: &mut Watch) -> Result<Option<Answered>, Error> {
+    fn try_candidate(&mut self, watch: &mut Readiness) -> Result<Option<Answered>, Error> {
         let Some(at) = self.candidates.front() else {
             let nothing = || no_address("the node", std::io::ErrorKind::NotFound.into());
             return Err(self.absent.take().unwrap_or_else(nothing));
@@ -210,7 +210,9 @@ impl Dial {
                 watch.leave(&mut *carrier);
                 match heard {
                     // Many came at once: it is a matter of seconds.
-                    Err(Heard::Refused(Error::Refused(Refusal::Busy))) if !local && now < until => {
+                    Err(Heard::Refused(Error::Refused(RefusalReason::Busy)))
+                        if !local && now < until =>
+                    {
                         self.again = Some((now + self.pause).min(until));
                         self.pause *= 2;
                         Ok(None)
@@ -297,7 +299,7 @@ pub(crate) struct Opening {
     dial: Dial,
     purpose: Purpose,
     /// Becomes the descriptor of the stream, and is none after that.
-    watch: Option<Watch>,
+    watch: Option<Readiness>,
     ready: Arc<Epoll>,
     timer: TimerFd,
     /// The carrier on which the node was asked for the stream, and when.
@@ -306,10 +308,10 @@ pub(crate) struct Opening {
 
 impl Opening {
     pub(crate) fn new(
-        place: &Place,
+        place: &NodeEndpoint,
         candidates: VecDeque<Site>,
         purpose: Purpose,
-        watch: Watch,
+        watch: Readiness,
     ) -> Result<Opening, Error> {
         let identity = getrandom::u64().map_err(|e| Error::io("draw a random number", e))?;
         let timer = new_timer()?;
@@ -370,7 +372,7 @@ impl Opening {
     }
 
     /// Gives up opening the stream. The watch that remains can wake those who wait.
-    pub(crate) fn into_watch(mut self) -> Option<Watch> {
+    pub(crate) fn into_watch(mut self) -> Option<Readiness> {
         let mut watch = self.watch.take()?;
         self.dial.leave(&mut watch);
         if let Some((mut carrier, _)) = self.asked.take() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional, split};
 use tokio::time::timeout;
 use trunkline_client::{
-    Address, AsyncListener, AsyncStream, ConnectOptions, Error, NodeId, Refusal, Reset,
+    Address, AsyncListener, AsyncStream, ConnectOptions, Error, NodeId, RefusalReason, Reset,
 };
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
@@ -154,7 +154,7 @@ async fn connect_says_why_not() {
     let behaved = thread::spawn(move || {
         let mut session = node.accept();
         session.read();
-        session.say(&refusal(Refusal::Version, 0, 0));
+        session.say(&refusal(RefusalReason::Version, 0, 0));
         let mut session = node.accept_and_bind(0);
         session.read();
         session.notify(Notice::Reset(Reset::NotListening));

@@ -194,7 +194,7 @@ fn who_waits_for_room_loses_nothing() {
                 assert!(readable(&end, 5_000));
                 while let Some(len) = end.recv(&mut buf) {
                     match ToNode::parse(&buf[..len]) {
-                        Ok(ToNode::Wait(on)) => told = on,
+                        Ok(ToNode::Blocking(on)) => told = on,
                         Ok(ToNode::Send { payload, .. }) => {
                             assert!(told, "before any packet");
                             assert_eq!(payload[..4], next.to_be_bytes());
@@ -209,7 +209,7 @@ fn who_waits_for_room_loses_nothing() {
         });
         let socket = DatagramSocket::bind(connector, 0).unwrap();
         socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
-        socket.set_option(SocketOption::Wait(true)).unwrap();
+        socket.set_option(SocketOption::Blocking(true)).unwrap();
         socket.set_option(SocketOption::Nonblocking(!blocks)).unwrap();
         let mut refused = 0;
         for n in 0..PACKETS {

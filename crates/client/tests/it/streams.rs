@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
-    Address, ConnectOptions, Error, NodeId, Refusal, Reset, StreamListener, StreamSocket, WireError,
+    Address, ConnectOptions, Error, NodeId, RefusalReason, Reset, StreamListener, StreamSocket,
+    WireError,
 };
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
@@ -108,17 +109,17 @@ fn connect_says_why_not() {
     let version = |session: &mut Session| {
         let bind = ToNode::Bind { version: SESSION_VERSION, port: 0 };
         assert_eq!(ToNode::parse(&session.read()), Ok(bind));
-        session.say(&refusal(Refusal::Version, 0, 0));
+        session.say(&refusal(RefusalReason::Version, 0, 0));
     };
     assert!(matches!(not_opened(version), Error::Version));
-    let taken = |session: &mut Session| session.say(&refusal(Refusal::PortInUse, 0, 9));
+    let taken = |session: &mut Session| session.say(&refusal(RefusalReason::PortInUse, 0, 9));
     assert!(matches!(not_opened(taken), Error::PortInUse { port: 9 }));
     assert!(matches!(not_opened(|_| {}), Error::NoAnswer { .. }));
     assert!(matches!(not_opened(|s| s.say_bytes(&[0])), Error::Protocol(_)));
     let early = |session: &mut Session| session.notify(connected(false, 1));
     assert!(matches!(not_opened(early), Error::Protocol(_)), "before Connect");
 
-    let malformed = |session: &mut Session| session.say(&refusal(Refusal::Malformed, 0, 0));
+    let malformed = |session: &mut Session| session.say(&refusal(RefusalReason::Malformed, 0, 0));
     assert!(matches!(not_connected(malformed), Error::Refused(Refusal::Malformed)));
     assert!(matches!(not_connected(|s| s.say(&bound(9))), Error::Protocol(_)));
     assert!(matches!(not_connected(|s| s.notify(Notice::Data(b"x"))), Error::Protocol(_)));
@@ -600,7 +601,7 @@ fn a_listener_survives_its_node() {
         // First it is refused, which is told, and tried on.
         let mut session = node.accept();
         session.read();
-        session.say(&refusal(Refusal::PortInUse, 0, 5));
+        session.say(&refusal(RefusalReason::PortInUse, 0, 5));
         assert!(matches!(accepted.join().unwrap(), Err(Error::PortInUse { port: 5 })));
         let accepted = scope.spawn(|| listener.accept().map(|(stream, _)| stream));
         let mut session = node.accept_and_bind(5);

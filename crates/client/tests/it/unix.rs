@@ -11,8 +11,8 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
-    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Unreachable,
-    WireError,
+    Address, DatagramSocket, Error, NodeId, RefusalReason, Service, SocketOption, Status,
+    Unreachable, WireError,
 };
 use trunkline_overlay::session::wire::{MAX_MESSAGE, ToClient, ToNode};
 
@@ -101,7 +101,7 @@ fn who_waits_for_room_learns_that_the_node_is_away() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 5);
     socket.set_option(SocketOption::Service(Service::BestEffort)).unwrap();
-    socket.set_option(SocketOption::Wait(true)).unwrap();
+    socket.set_option(SocketOption::Blocking(true)).unwrap();
     thread::scope(|scope| {
         let filled = scope.spawn(|| {
             loop {
@@ -139,7 +139,7 @@ fn what_becomes_of_a_packet_is_reported_once() {
 
     // Behind a packet it waits for its turn.
     session.say(&packet(&[3]));
-    session.say(&refusal(Refusal::TooLarge, 7, 70));
+    session.say(&refusal(RefusalReason::TooLarge, 7, 70));
     socket.send_to(&[4], FAR).unwrap();
     assert_eq!(socket.recv_from(&mut buf).unwrap().len, 1);
     assert!(matches!(socket.recv_from(&mut buf), Err(Error::Refused(Refusal::TooLarge))));
@@ -300,7 +300,7 @@ fn a_port_lost_to_another_is_reported_once_and_tried_on() {
             for _ in 0..3 {
                 let mut session = node.accept();
                 session.read();
-                session.say(&refusal(Refusal::PortInUse, 0, 0));
+                session.say(&refusal(RefusalReason::PortInUse, 0, 0));
             }
             // One that never answers, then one that does.
             let silent = node.accept();
@@ -320,7 +320,7 @@ fn hostile_bytes(rng: &mut impl RngExt) -> Vec<u8> {
     let mut bytes = match rng.random_range(0..5) {
         0 => emit(&bound(12)),
         1 => emit(&packet(&[1; 40])),
-        2 => emit(&refusal(Refusal::PortInUse, 1, 2)),
+        2 => emit(&refusal(RefusalReason::PortInUse, 1, 2)),
         _ => (0..rng.random_range(1..64)).map(|_| rng.random()).collect(),
     };
     for _ in 0..rng.random_range(0..3) {
@@ -397,7 +397,7 @@ fn a_flow_over_the_share_leaves_the_session_be() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
     socket.set_option(SocketOption::Nonblocking(true)).unwrap();
-    session.say(&refusal(Refusal::OverShare, 7, 71));
+    session.say(&refusal(RefusalReason::OverShare, 7, 71));
     let refused = socket.recv_from(&mut [0; 200]);
     assert!(matches!(refused, Err(Error::Refused(Refusal::OverShare))), "{refused:?}");
     socket.send_to(b"another flow's", FAR).expect("the session is still there");

@@ -3,7 +3,7 @@
 
 use super::{CallId, Calls, SideId, Stream};
 use crate::config::Config;
-use crate::media::{Remote, Unfit};
+use crate::media::{MediaRejected, Remote};
 use core::net::SocketAddr;
 
 /// Maximum number of this gateway's streams that a packet may pass in succession, equal to the
@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 const LONGEST: usize = 4;
 
 /// A leg, and the port used there: 0 for RTP, 1 for RTCP.
-type Way = ((CallId, usize, SideId), usize);
+type LegPort = ((CallId, usize, SideId), usize);
 
 /// Addresses that RTP and RTCP for `remote` go to.
 fn targets(remote: &Remote) -> [Option<SocketAddr>; 2] {
@@ -29,27 +29,27 @@ impl Calls {
         start: (CallId, usize, SideId),
         remote: &Remote,
         config: &Config,
-    ) -> Result<(), Unfit> {
-        targets(remote).into_iter().flatten().try_for_each(|at| self.check_way(start, at, config))
+    ) -> Result<(), MediaRejected> {
+        targets(remote).into_iter().flatten().try_for_each(|at| self.check_chain(start, at, config))
     }
 
-    fn check_way(
+    fn check_chain(
         &self,
         start: (CallId, usize, SideId),
         at: SocketAddr,
         config: &Config,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), MediaRejected> {
         let Some(mut ahead) = self.own(at, config) else { return Ok(()) };
         // The stream itself, and those before it.
         let mut length = 1 + self.behind(start, config);
         loop {
             let ((id, n, side), kind) = ahead;
             if (id, n) == (start.0, start.1) {
-                return Err(Unfit::Loop(at));
+                return Err(MediaRejected::Loop(at));
             }
             length += 1;
             if length > LONGEST {
-                return Err(Unfit::Chain(at));
+                return Err(MediaRejected::Chain(at));
             }
             let onward = self.stream_of(id, n).map(|stream| stream.legs[1 - side].remote);
             let next = onward.and_then(|remote| targets(&remote)[kind]);
@@ -61,7 +61,7 @@ impl Calls {
     }
 
     /// The leg that `at` belongs to, if it is a port of this gateway.
-    fn own(&self, at: SocketAddr, config: &Config) -> Option<Way> {
+    fn own(&self, at: SocketAddr, config: &Config) -> Option<LegPort> {
         let leg = self.owners.get(&(at.port() & !1)).copied();
         leg.filter(|_| config.is_here(at.ip())).map(|leg| (leg, usize::from(at.port() & 1)))
     }

@@ -1,6 +1,6 @@
 //! Requests that wait for the name service.
 
-use super::refusal::{Refusal, overloaded};
+use super::refusal::{RefusedRequest, overloaded};
 use super::{Event, Gateway};
 use crate::hops::Found;
 use crate::media::Media;
@@ -26,7 +26,7 @@ impl Gateway {
         &mut self,
         name: String,
         (id, from, message): (TransactionId, Hop, Message),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRequest> {
         let request = Some((id, from, message));
         let waiter = Waiter { source: from.remote.ip(), request };
         if self.look_up(name, waiter) {

@@ -1,10 +1,10 @@
 //! Responses to requests that can't be forwarded.
 
-use crate::calls::Unpassable;
+use crate::calls::DescriptionError;
 use crate::hops::NoHop;
 
 /// A response that refuses a request.
-pub(super) struct Refusal {
+pub(super) struct RefusedRequest {
     /// The response's status code.
     pub code: u16,
     /// Reason phrase of the response.
@@ -16,18 +16,18 @@ pub(super) struct Refusal {
     extra: Vec<u8>,
 }
 
-impl Refusal {
-    fn new(code: u16, reason: &'static str, why: &'static str) -> Refusal {
-        Refusal { code, reason, why: Some(why), extra: Vec::new() }
+impl RefusedRequest {
+    fn new(code: u16, reason: &'static str, why: &'static str) -> RefusedRequest {
+        RefusedRequest { code, reason, why: Some(why), extra: Vec::new() }
     }
 
-    fn with(self, extra: &[u8]) -> Refusal {
-        Refusal { extra: extra.to_vec(), ..self }
+    fn with(self, extra: &[u8]) -> RefusedRequest {
+        RefusedRequest { extra: extra.to_vec(), ..self }
     }
 
     /// The same refusal, kept out of the log.
-    fn quietly(self) -> Refusal {
-        Refusal { extra: self.lines(), why: None, ..self }
+    fn quietly(self) -> RefusedRequest {
+        RefusedRequest { extra: self.lines(), why: None, ..self }
     }
 
     /// All header lines that the refusal adds to the response.
@@ -39,20 +39,20 @@ impl Refusal {
 }
 
 /// A refusal because of overload.
-pub(super) fn overloaded(why: &'static str) -> Refusal {
-    Refusal::new(503, "Service Unavailable", why).with(b"Retry-After: 5\r\n")
+pub(super) fn overloaded(why: &'static str) -> RefusedRequest {
+    RefusedRequest::new(503, "Service Unavailable", why).with(b"Retry-After: 5\r\n")
 }
 
 /// The response to a request addressed to this gateway.
-pub(super) fn for_us(method: &[u8], is_draining: bool) -> Refusal {
+pub(super) fn for_us(method: &[u8], is_draining: bool) -> RefusedRequest {
     match method {
         // Senders that probe with OPTIONS before each call then choose another gateway.
         b"OPTIONS" if is_draining => overloaded(DRAINING).quietly(),
         b"OPTIONS" => {
             let extra = b"Accept: application/sdp\r\nSupported: path\r\n".to_vec();
-            Refusal { code: 200, reason: "OK", why: None, extra }
+            RefusedRequest { code: 200, reason: "OK", why: None, extra }
         }
-        _ => Refusal { code: 404, reason: "Not Found", why: None, extra: Vec::new() },
+        _ => RefusedRequest { code: 404, reason: "Not Found", why: None, extra: Vec::new() },
     }
 }
 
@@ -60,37 +60,37 @@ pub(super) fn for_us(method: &[u8], is_draining: bool) -> Refusal {
 pub(super) const DRAINING: &str = "this gateway is being drained";
 
 /// Refusal of a request that has been here before.
-pub(super) fn comes_round() -> Refusal {
+pub(super) fn comes_round() -> RefusedRequest {
     let why = "it came from here, or would come back: check the routes and the registrar";
-    Refusal::new(482, "Loop Detected", why)
+    RefusedRequest::new(482, "Loop Detected", why)
 }
 
 /// Refusal of a message that is too long for a datagram, where no connection can be made.
-pub(super) fn too_large() -> Refusal {
+pub(super) fn too_large() -> RefusedRequest {
     let why = "too long for a datagram, and no connection can be made";
-    Refusal::new(513, "Message Too Large", why)
+    RefusedRequest::new(513, "Message Too Large", why)
 }
 
-pub(super) fn no_hop(why: &NoHop) -> Refusal {
+pub(super) fn no_hop(why: &NoHop) -> RefusedRequest {
     match why {
         NoHop::Forbidden => {
             let why = "it is for this host's loopback, or for an address that is not a host's";
-            Refusal::new(403, "Forbidden", why)
+            RefusedRequest::new(403, "Forbidden", why)
         }
         NoHop::NoAnswer => {
-            Refusal::new(503, "Service Unavailable", "the name service does not answer")
+            RefusedRequest::new(503, "Service Unavailable", "the name service does not answer")
         }
         NoHop::NoSuchName => {
             let why = "the host name has no address";
-            Refusal::new(478, "Unresolvable Destination", why)
+            RefusedRequest::new(478, "Unresolvable Destination", why)
         }
         NoHop::Unknown(_) | NoHop::Uri => {
             let why = "only sip: and sips: URIs are supported";
-            Refusal::new(416, "Unsupported URI Scheme", why)
+            RefusedRequest::new(416, "Unsupported URI Scheme", why)
         }
         NoHop::NoTransport => {
             let why = "no socket of this gateway reaches it by that transport";
-            Refusal::new(503, "Service Unavailable", why)
+            RefusedRequest::new(503, "Service Unavailable", why)
         }
     }
 }
@@ -101,16 +101,16 @@ fn warning(text: &str) -> Vec<u8> {
 
 /// Refusal of a description that can't be relayed; [`Event::Refused`](super::Event::Refused) logs
 /// it in more detail.
-pub(super) fn unpassable(why: Unpassable) -> Refusal {
+pub(super) fn unpassable(why: DescriptionError) -> RefusedRequest {
     let (code, reason) = match why {
-        Unpassable::NoPorts => (503, "Service Unavailable"),
-        Unpassable::Sdp(_) => (400, "Bad Session Description"),
-        Unpassable::Unreadable => (415, "Unsupported Media Type"),
-        Unpassable::Unfit(_) | Unpassable::Encryption => (488, "Not Acceptable Here"),
+        DescriptionError::NoPorts => (503, "Service Unavailable"),
+        DescriptionError::Sdp(_) => (400, "Bad Session Description"),
+        DescriptionError::Unreadable => (415, "Unsupported Media Type"),
+        DescriptionError::Unfit(_) | DescriptionError::Encryption => (488, "Not Acceptable Here"),
     };
     let mut extra = warning(&why.to_string());
-    if why == Unpassable::Unreadable {
+    if why == DescriptionError::Unreadable {
         extra.extend(b"Accept: application/sdp\r\nAccept-Encoding: identity\r\n");
     }
-    Refusal { code, reason, why: None, extra }
+    RefusedRequest { code, reason, why: None, extra }
 }

@@ -1,15 +1,15 @@
 //! Forwarding of requests to their next hops.
 
 use super::refusal::{
-    DRAINING, Refusal, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
+    DRAINING, RefusedRequest, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
 };
 use super::{Event, Gateway, Kind, Pending};
-use crate::calls::{Call, CallId, Meaning, Side, shown};
+use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
+use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
 use crate::hops::NoHop;
 use crate::media::Media;
-use crate::passes::{self, Between, PARAM, Passes};
-use crate::places::Places;
+use crate::party_addresses::PartyAddresses;
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
@@ -27,7 +27,7 @@ struct Onward<'a> {
     down: Hop,
     message: &'a Message,
     routed: &'a Routed,
-    passes: &'a Passes,
+    passes: &'a CallLegs,
 }
 
 /// Next hop of a request.
@@ -48,10 +48,10 @@ impl Gateway {
         message: &Message,
         routed: &Routed,
         media: &mut impl Media,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRequest> {
         let Start::Request { method, uri } = message.start() else { return Ok(()) };
-        let all = passes::of(&self.calls, message, &routed.own);
-        let mut passes = passes::of_parties(&self.calls, message, &all);
+        let all = call_legs::of(&self.calls, message, &routed.own);
+        let mut passes = call_legs::of_parties(&self.calls, message, &all);
         if routed.next == uri && self.is_for_us(uri) {
             return Err(for_us(method, self.is_draining));
         }
@@ -67,7 +67,7 @@ impl Gateway {
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let mut kind = match method {
             b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if passes::are_up(&self.calls, &passes) => Kind::Bye,
+            b"BYE" if call_legs::are_up(&self.calls, &passes) => Kind::Bye,
             _ => Kind::Other,
         };
         if kind == Kind::Initial {
@@ -80,16 +80,16 @@ impl Gateway {
             kind = Kind::Resuming;
         }
         if !matches!(kind, Kind::Initial | Kind::Resuming)
-            && !passes::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip())
+            && !call_legs::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip())
         {
-            (passes, kind) = (Passes::new(), Kind::Other);
+            (passes, kind) = (CallLegs::new(), Kind::Other);
         }
-        passes::heard(&mut self.calls, &passes, now);
+        call_legs::heard(&mut self.calls, &passes, now);
         if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
             && let Some(call) = self.calls.get_mut(*call)
         {
-            let places = Places::at(down.remote.ip());
-            call.sides[1] = Side { tag: None, hop: Some(down), places, is_adjacent: is_flow };
+            let places = PartyAddresses::at(down.remote.ip());
+            call.sides[1] = Side { tag: None, hop: Some(down), places, is_next_hop: is_flow };
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
@@ -100,7 +100,7 @@ impl Gateway {
         done?;
         self.stats.requests += 1;
         let method = method.to_vec();
-        let is_described = passes::description(message).is_some();
+        let is_described = call_legs::description(message).is_some();
         let pending = Pending {
             kind,
             passes,
@@ -109,8 +109,8 @@ impl Gateway {
             method,
             is_described,
             is_long,
-            is_adjacent: message.list(Name::Via).count() == 1,
-            places: Places::of(message, from.remote.ip(), &self.config),
+            is_next_hop: message.list(Name::Via).count() == 1,
+            places: PartyAddresses::of(message, from.remote.ip(), &self.config),
             is_accepted: false,
         };
         self.pending.insert(id, pending);
@@ -160,7 +160,7 @@ impl Gateway {
     /// The call that one of this gateway's own routes names but that it has no record of. The call
     /// continues after a restart of the gateway, and its media are restored when it is refreshed.
     fn forgotten(&self, routed: &Routed) -> Option<CallId> {
-        let mut named = routed.own.iter().filter_map(|route| passes::named_by(route));
+        let mut named = routed.own.iter().filter_map(|route| call_legs::named_by(route));
         let first = named.next()?;
         self.calls.get(first).is_none().then_some(first)
     }
@@ -171,7 +171,7 @@ impl Gateway {
         now: Time,
         on: &Onward<'_>,
         media: &mut impl Media,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRequest> {
         let &Onward { id, from, down, message, routed, passes } = on;
         let Start::Request { method, .. } = message.start() else { return Ok(()) };
         let mut edit = Edit::new(message);
@@ -186,19 +186,19 @@ impl Gateway {
             }
             _ => {}
         }
-        let described = passes::description(message);
+        let described = call_legs::description(message);
         if let Some(part) = described.filter(|_| passes.is_empty()) {
-            edit.set_part(part.bytes, &passes::stripped(part.bytes));
+            edit.set_part(part.bytes, &call_legs::stripped(part.bytes));
         } else if let Some(part) = described {
             let meaning = match method {
-                b"INVITE" if !has_tag => Meaning::Holds,
-                b"INVITE" | b"UPDATE" | b"PRACK" => Meaning::Offers(id),
-                _ => Meaning::Nothing,
+                b"INVITE" if !has_tag => OfferAnswerState::Holds,
+                b"INVITE" | b"UPDATE" | b"PRACK" => OfferAnswerState::Offers(id),
+                _ => OfferAnswerState::Nothing,
             };
             let between =
-                Between { from: &from, to: &down, meaning, is_answer: false, answers: None };
+                HopEnds { from: &from, to: &down, meaning, is_answer: false, answers: None };
             let parts = (&self.config, media);
-            match passes::body(&mut self.calls, passes, part, &between, parts) {
+            match call_legs::body(&mut self.calls, passes, part, &between, parts) {
                 Ok((body, None)) => edit.set_part(part.bytes, &body),
                 Ok((_, Some(why))) | Err(why) => {
                     let name = shown(message.call_id().unwrap_or_default());
@@ -228,7 +228,7 @@ impl Gateway {
         from: &Hop,
         message: &Message,
         routed: &Routed,
-        passes: &Passes,
+        passes: &CallLegs,
     ) -> Result<Next, NoHop> {
         let next = self.any_hop(now, from, message, routed, passes)?;
         let socket = self.config.sockets.get(next.hop.socket as usize);
@@ -245,7 +245,7 @@ impl Gateway {
         from: &Hop,
         message: &Message,
         routed: &Routed,
-        passes: &Passes,
+        passes: &CallLegs,
     ) -> Result<Next, NoHop> {
         let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
         let token = |route: &Vec<u8>| self.tokens.read(Uri::parse(route)?.user?);
@@ -256,7 +256,7 @@ impl Gateway {
         if routed.next == uri
             && let Some((call, side)) = passes.last()
             && let Some(other) = self.calls.get(*call).map(|call| &call.sides[1 - side])
-            && let Some(hop) = other.hop.filter(|hop| other.is_adjacent && is_elsewhere(hop))
+            && let Some(hop) = other.hop.filter(|hop| other.is_next_hop && is_elsewhere(hop))
         {
             return Ok(Next { hop, is_flow: true, is_long: false });
         }
@@ -272,7 +272,7 @@ impl Gateway {
         message: &Message,
         from: Hop,
         forgotten: Option<CallId>,
-    ) -> Result<CallId, Refusal> {
+    ) -> Result<CallId, RefusedRequest> {
         if self.is_draining {
             return Err(overloaded(DRAINING));
         }
@@ -306,8 +306,8 @@ impl Gateway {
         let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
         let tag = Some(tag.to_vec());
         let is_adjacent = message.list(Name::Via).count() == 1;
-        let places = Places::of(message, from.remote.ip(), &self.config);
-        let side = Side { tag, hop: Some(from), places, is_adjacent };
+        let places = PartyAddresses::of(message, from.remote.ip(), &self.config);
+        let side = Side { tag, hop: Some(from), places, is_next_hop: is_adjacent };
         self.calls.open(now, id, message, side);
         self.stats.calls += 1;
         Ok(id)

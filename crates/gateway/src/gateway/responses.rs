@@ -1,11 +1,11 @@
 //! Forwarding of responses, and of the ACK that completes an INVITE.
 
-use super::{Event, Gateway, Kind, Outcome, Pending, hung_up};
-use crate::calls::{CallId, Meaning, Unpassable, Verdict, shown};
+use super::{CallOutcome, Event, Gateway, Kind, Pending, hung_up};
+use crate::call_legs::{self, CallLegs, HopEnds};
+use crate::calls::{CallId, DescriptionError, OfferAnswerState, OfferOutcome, shown};
 use crate::hops::NoHop;
 use crate::media::Media;
-use crate::passes::{self, Between, Passes};
-use crate::places::Places;
+use crate::party_addresses::PartyAddresses;
 use core::hash::{Hash as _, Hasher as _};
 use std::hash::DefaultHasher;
 use trunkline_base::Time;
@@ -24,15 +24,15 @@ impl Gateway {
         &mut self,
         edit: &mut Edit<'_>,
         part: Part<'_>,
-        passes: &Passes,
-        between: &Between<'_>,
+        passes: &CallLegs,
+        between: &HopEnds<'_>,
         media: &mut impl Media,
     ) {
         if passes.is_empty() {
-            return edit.set_part(part.bytes, &passes::stripped(part.bytes));
+            return edit.set_part(part.bytes, &call_legs::stripped(part.bytes));
         }
         let parts = (&self.config, media);
-        match passes::body(&mut self.calls, passes, part, between, parts) {
+        match call_legs::body(&mut self.calls, passes, part, between, parts) {
             Ok((body, why)) => {
                 edit.set_part(part.bytes, &body);
                 why.inspect(|why| self.complain(passes, between, *why));
@@ -48,7 +48,7 @@ impl Gateway {
     }
 
     /// Notes that the 2xx carried the offer, so that its ACK carries the answer.
-    fn await_ack(&mut self, passes: &Passes, message: &Message) {
+    fn await_ack(&mut self, passes: &CallLegs, message: &Message) {
         for (id, _) in passes {
             if let Some(call) = self.calls.get_mut(*id) {
                 call.awaits = message.cseq().map(|cseq| cseq.number);
@@ -59,8 +59,8 @@ impl Gateway {
     /// Forwards the ACK of a 2xx.
     pub(super) fn ack(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
         let Ok(routed) = self.route(message) else { return };
-        let all = passes::of(&self.calls, message, &routed.own);
-        let mut passes = passes::of_parties(&self.calls, message, &all);
+        let all = call_legs::of(&self.calls, message, &routed.own);
+        let mut passes = call_legs::of_parties(&self.calls, message, &all);
         let down = match self.next_hop(now, &from, message, &routed, &all) {
             Ok(next) => next.hop,
             // The ACK comes again with the next retransmission of the 2xx.
@@ -71,7 +71,7 @@ impl Gateway {
         if self.is_own(&down) {
             return;
         }
-        if !passes::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip()) {
+        if !call_legs::are_between(&self.calls, &passes, from.remote.ip(), down.remote.ip()) {
             passes.clear();
         }
         let mut edit = Edit::new(message);
@@ -84,12 +84,13 @@ impl Gateway {
             is_awaited &= number.is_some() && call.awaits == number;
             call.awaits = call.awaits.filter(|_| !is_awaited);
         }
-        if let Some(part) = passes::description(message) {
-            let meaning = if is_awaited { Meaning::Holds } else { Meaning::Nothing };
+        if let Some(part) = call_legs::description(message) {
+            let meaning =
+                if is_awaited { OfferAnswerState::Holds } else { OfferAnswerState::Nothing };
             let between =
-                Between { from: &from, to: &down, meaning, is_answer: is_awaited, answers: None };
+                HopEnds { from: &from, to: &down, meaning, is_answer: is_awaited, answers: None };
             self.describe(&mut edit, part, &passes, &between, media);
-            self.settle(&passes, None, Verdict::Agreed, media);
+            self.settle(&passes, None, OfferOutcome::Agreed, media);
         }
         let own = self.own_hop(&down);
         self.transactions.stamp_ack(&mut edit, from.remote, &own);
@@ -112,11 +113,11 @@ impl Gateway {
         let Start::Response { code, .. } = message.start() else { return };
         let mut edit = Edit::new(message);
         edit.pop(Name::Via, 1);
-        let answering: Passes =
+        let answering: CallLegs =
             pending.passes.iter().rev().map(|&(call, side)| (call, 1 - side)).collect();
-        passes::heard(&mut self.calls, &answering, now);
+        call_legs::heard(&mut self.calls, &answering, now);
         let tag = message.to().and_then(|to| to.tag());
-        let described = passes::description(message);
+        let described = call_legs::description(message);
         let is_described = described.is_some();
         let said = described.map(|part| hash(part.bytes)).filter(|_| code < 200);
         self.learn(&pending, &answering, message, code);
@@ -128,12 +129,14 @@ impl Gateway {
                 tag.is_some_and(|tag| self.calls.repeats(call, tag, said))
             };
             let meaning = match (&pending.method[..], code) {
-                _ if pending.is_accepted || answering.iter().any(repeats) => Meaning::Nothing,
-                (b"INVITE", ..200) => Meaning::Offers(id),
-                (b"INVITE" | b"UPDATE" | b"PRACK", 200..300) => Meaning::Holds,
-                _ => Meaning::Nothing,
+                _ if pending.is_accepted || answering.iter().any(repeats) => {
+                    OfferAnswerState::Nothing
+                }
+                (b"INVITE", ..200) => OfferAnswerState::Offers(id),
+                (b"INVITE" | b"UPDATE" | b"PRACK", 200..300) => OfferAnswerState::Holds,
+                _ => OfferAnswerState::Nothing,
             };
-            let between = Between {
+            let between = HopEnds {
                 from: &from,
                 to: &pending.up,
                 meaning,
@@ -152,10 +155,10 @@ impl Gateway {
         let has_expired = self.transactions.has_expired(id);
         self.progress(now, (&pending, has_expired), code, tag, media);
         match code {
-            ..200 if is_described => self.settle(&answering, Some(id), Verdict::Early, media),
+            ..200 if is_described => self.settle(&answering, Some(id), OfferOutcome::Early, media),
             ..200 => {}
-            200..300 => self.settle(&answering, Some(id), Verdict::Agreed, media),
-            300.. => self.settle(&answering, Some(id), Verdict::Refused, media),
+            200..300 => self.settle(&answering, Some(id), OfferOutcome::Agreed, media),
+            300.. => self.settle(&answering, Some(id), OfferOutcome::Refused, media),
         }
         if is_described && code < 300 {
             self.keep_early(&answering, message, said);
@@ -170,14 +173,14 @@ impl Gateway {
 
     /// Updates the addresses of a call's ends from their messages. A phone may now use a different
     /// flow, because its connection is new or its NAT has assigned another port.
-    fn learn(&mut self, pending: &Pending, answering: &Passes, message: &Message, code: u16) {
+    fn learn(&mut self, pending: &Pending, answering: &CallLegs, message: &Message, code: u16) {
         let is_new = !pending.is_accepted && (101..300).contains(&code);
         let (Some(&(first, side)), Some(&(last, end)), true) =
             (pending.passes.first(), answering.first(), is_new)
         else {
             return;
         };
-        let places = Places::of(message, pending.down.remote.ip(), &self.config);
+        let places = PartyAddresses::of(message, pending.down.remote.ip(), &self.config);
         if let Some(call) = self.calls.get_mut(last) {
             let theirs = &mut call.sides[end].places;
             match (call.answered, code) {
@@ -192,7 +195,7 @@ impl Gateway {
         {
             let asked = &mut call.sides[side];
             asked.places.join(&pending.places);
-            if asked.is_adjacent && pending.is_adjacent {
+            if asked.is_next_hop && pending.is_next_hop {
                 asked.hop = Some(pending.up);
             }
         }
@@ -222,7 +225,8 @@ impl Gateway {
                 }
             }
             (Kind::Initial | Kind::Resuming, 300..) => {
-                let why = if has_expired { Outcome::Unanswered } else { Outcome::Refused(code) };
+                let why =
+                    if has_expired { CallOutcome::Unanswered } else { CallOutcome::Refused(code) };
                 self.end_unanswered(&pending.passes, why, media);
             }
             (Kind::Bye, 200..300) => self.end(&pending.passes, hung_up(&pending.passes), media),
@@ -250,13 +254,15 @@ impl Gateway {
         &mut self,
         passes: &[(CallId, usize)],
         by: Option<TransactionId>,
-        verdict: Verdict,
+        verdict: OfferOutcome,
         media: &mut impl Media,
     ) {
         for &(id, _) in passes {
             let is_plain = self.calls.settle(id, by, verdict, (&self.config, &mut *media));
-            if let Some(call) = self.calls.get_mut(id).filter(|call| is_plain && !call.is_plain) {
-                call.is_plain = true;
+            if let Some(call) =
+                self.calls.get_mut(id).filter(|call| is_plain && !call.bypasses_overlay)
+            {
+                call.bypasses_overlay = true;
                 self.events.push_back(Event::Plain(id));
             }
         }
@@ -279,7 +285,12 @@ impl Gateway {
         }
     }
 
-    fn complain(&mut self, passes: &[(CallId, usize)], between: &Between<'_>, why: Unpassable) {
+    fn complain(
+        &mut self,
+        passes: &[(CallId, usize)],
+        between: &HopEnds<'_>,
+        why: DescriptionError,
+    ) {
         let call = passes.first().and_then(|(id, _)| self.calls.get(*id));
         let name = call.map(|call| shown(&call.name));
         let from = between.from.remote.ip();

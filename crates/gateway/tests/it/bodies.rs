@@ -1,7 +1,7 @@
 //! Descriptions that aren't the whole body of a message, or can't be read.
 
 use crate::common::*;
-use trunkline_gateway::{Event, Unpassable};
+use trunkline_gateway::{DescriptionError, Event};
 
 const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: "10.1.0.1:5060" };
 const B: Agent = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060" };
@@ -53,7 +53,8 @@ fn a_description_that_cannot_be_read_is_refused() {
         assert!(refusal.contains(says), "{refusal}");
     }
     let site = &world.sites[0];
-    let is_told = |event: &&Event| matches!(event, Event::Refused(_, _, Unpassable::Unreadable));
+    let is_told =
+        |event: &&Event| matches!(event, Event::Refused(_, _, DescriptionError::Unreadable));
     assert_eq!(site.events.iter().filter(is_told).count(), 2);
     assert_eq!((site.gateway.calls().count(), site.gateway.free_ports()), (0, 50));
 }

@@ -1,7 +1,7 @@
 //! Calls through gateways, from INVITE to BYE.
 
 use crate::common::*;
-use trunkline_gateway::{Event, Found, Outcome, Remote};
+use trunkline_gateway::{CallOutcome, Event, Found, Remote};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Name;
 
@@ -79,7 +79,7 @@ fn media_of_a_call_cross_the_overlay_between_its_gateways() {
         assert_eq!((site.gateway.calls().count(), site.board.joined.len()), (0, 0));
         assert_eq!(site.gateway.free_ports(), 50);
         assert!(
-            matches!(&site.events[..], [Event::Ended(call, Outcome::CalleeHungUp)] if call.answered.is_some() && call.is_over)
+            matches!(&site.events[..], [Event::Ended(call, CallOutcome::CalleeHungUp)] if call.answered.is_some() && call.is_over)
         );
     }
 }
@@ -208,7 +208,7 @@ fn a_call_that_is_refused_or_given_up_leaves_nothing() {
                 panic!("{:?}", site.events)
             };
             assert!(call.answered.is_none() && call.from == "sip:a@h");
-            assert_eq!(*outcome, Outcome::Refused(if refuses { 486 } else { 487 }));
+            assert_eq!(*outcome, CallOutcome::Refused(if refuses { 486 } else { 487 }));
         }
     }
 }
@@ -235,7 +235,7 @@ fn who_does_not_answer_is_given_up() {
         // One site gave up, and its refusal reached the other.
         let last = site.events.last();
         let is = |why| matches!(last, Some(Event::Ended(_, outcome)) if *outcome == why);
-        assert!(is(Outcome::Unanswered) || is(Outcome::Refused(408)), "{last:?}");
+        assert!(is(CallOutcome::Unanswered) || is(CallOutcome::Refused(408)), "{last:?}");
         assert_eq!(site.gateway.calls().count(), 0);
     }
     // Ten minutes of silence end the call; this test has no media.

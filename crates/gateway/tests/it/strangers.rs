@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use std::net::SocketAddr;
-use trunkline_gateway::{Config, Event, Outcome, Remote};
+use trunkline_gateway::{CallOutcome, Config, Event, Remote};
 use trunkline_sip::Message;
 
 const G: &str = "10.1.0.1:5060";
@@ -243,7 +243,7 @@ fn who_was_hanging_up_when_the_gateway_is_stopped_has_hung_up() {
         Event::Ended(_, outcome) => Some(*outcome),
         _ => None,
     });
-    assert_eq!(ended.collect::<Vec<_>>(), [Outcome::CallerHungUp]);
+    assert_eq!(ended.collect::<Vec<_>>(), [CallOutcome::CallerHungUp]);
 }
 
 #[test]

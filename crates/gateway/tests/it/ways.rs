@@ -15,7 +15,7 @@ fn what_is_to_be_encrypted_on_every_hop_goes_over_tls_or_nowhere() {
     let mut with_tls = config(1, "10.1.0.1:5060");
     with_tls.sockets.push(tls);
     let mut gateway = Gateway::new(with_tls, [1; 32], &[9; 32]);
-    let mut board = Board::default();
+    let mut board = PortBoard::default();
     let phone = at("10.1.0.9:40000");
     let connection = Some(gateway.connected(2, phone));
     let by_tls = Hop { socket: 2, remote: phone, connection };

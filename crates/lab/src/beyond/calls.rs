@@ -46,11 +46,11 @@ pub struct Conversation {
     calls: [Call<VoiceLog>; 2],
     /// For each end's flow: packets sent so far on each of its links, the link of the last packet,
     /// and the times at which the link changed.
-    ways: [Way; 2],
+    ways: [DirectionLog; 2],
 }
 
 #[derive(Default)]
-struct Way {
+struct DirectionLog {
     sent: Vec<u64>,
     link: Option<usize>,
     changes: Vec<Time>,
@@ -111,21 +111,22 @@ impl Conversation {
 
     /// Number of path changes since `from`, summed over both directions.
     pub fn changes(&self, from: Time) -> u64 {
-        let since = |w: &Way| w.changes.iter().filter(|&&at| at >= from).count() as u64;
+        let since = |w: &DirectionLog| w.changes.iter().filter(|&&at| at >= from).count() as u64;
         self.ways.iter().map(since).sum()
     }
 
     /// Number of path changes since `from` and before `until`, in the direction that changed more
     /// often.
     pub fn most_changes(&self, from: Time, until: Time) -> u64 {
-        let within = |w: &Way| w.changes.iter().filter(|&&at| from <= at && at < until).count();
+        let within =
+            |w: &DirectionLog| w.changes.iter().filter(|&&at| from <= at && at < until).count();
         self.ways.iter().map(within).max().unwrap_or(0) as u64
     }
 
     /// Time from `event` until both directions had left the shortest path for good; `None` if one
     /// still uses it at the end.
     pub fn left(&self, event: Time) -> Option<Duration> {
-        let left = |way: &Way| {
+        let left = |way: &DirectionLog| {
             let last = *way.changes.last()?;
             (way.link != Some(0)).then(|| last.since(event))
         };
@@ -166,7 +167,7 @@ impl Conversation {
     }
 }
 
-impl Way {
+impl DirectionLog {
     /// Finds the link that took the newest packet at `host`.
     fn look(&mut self, now: Time, world: &World, host: HostId) {
         let links = world.node(host).links();

@@ -35,11 +35,11 @@ const DEAD_AFTER: [f64; 10] = [0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0
 const QUICK_DEAD_AFTER: [f64; 5] = [0.4, 1.0, 2.0, 5.0, 10.0];
 
 /// Hello intervals of silence that a node must tolerate.
-const LEAST: u32 = 3;
+const MIN_SILENT_HELLOS: u32 = 3;
 
 /// Impairment of hellos on the link.
 #[derive(Clone, Copy)]
-struct Trouble {
+struct Impairment {
     name: &'static str,
     loss: f64,
     bursts: Bursts,
@@ -50,19 +50,19 @@ const fn bursty(spacing: Option<Duration>) -> Bursts {
     Bursts { burstiness: Some(0.75), spacing }
 }
 
-const fn steady(name: &'static str, loss: f64, spacing: Option<Duration>) -> Trouble {
-    Trouble { name, loss, bursts: bursty(spacing), stalls: None }
+const fn steady(name: &'static str, loss: f64, spacing: Option<Duration>) -> Impairment {
+    Impairment { name, loss, bursts: bursty(spacing), stalls: None }
 }
 
-const fn stalled(name: &'static str, longest: Duration) -> Trouble {
+const fn stalled(name: &'static str, longest: Duration) -> Impairment {
     let stalls = Some(Stalls { longest });
-    Trouble { name, loss: 0.05, bursts: bursty(Some(PACKET)), stalls }
+    Impairment { name, loss: 0.05, bursts: bursty(Some(PACKET)), stalls }
 }
 
 /// Steady loss, per packet as in the paper and in continuous time; and the Planetlab hosts of §V-B,
 /// which lost tens to hundreds of packets in a row because they were not scheduled: tenths of a
 /// second to seconds at 50 packets/s, and eight seconds in another case (§V-A).
-const TROUBLES: [Trouble; 6] = [
+const TROUBLES: [Impairment; 6] = [
     steady("5/75", 0.05, None),
     steady("10/75", 0.10, None),
     steady("20/75", 0.20, None),
@@ -97,7 +97,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
                 for &dead_after_s in dead_after {
                     let dead_after = Duration::from_secs_f64(dead_after_s);
                     // Nodes accept no smaller value: a single lost hello would be a death.
-                    if dead_after < LEAST * interval {
+                    if dead_after < MIN_SILENT_HELLOS * interval {
                         continue;
                     }
                     let liveness = Liveness { interval, dead_after, probes, ..Liveness::default() };
@@ -113,7 +113,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 /// One setting on one impaired link.
 #[derive(Clone)]
 struct DetectionPoint {
-    trouble: Trouble,
+    trouble: Impairment,
     liveness: Liveness,
     /// Minutes that the link is observed without a real failure.
     minutes: u64,
@@ -140,7 +140,7 @@ impl DetectionPoint {
             self.liveness.dead_after *= 2;
         }
         if sabotage.is("half-the-patience") {
-            let least = LEAST * self.liveness.interval;
+            let least = MIN_SILENT_HELLOS * self.liveness.interval;
             self.liveness.dead_after = least.max(self.liveness.dead_after / 2);
         }
         self

@@ -166,12 +166,12 @@ fn failures(
 }
 
 fn failure(settings: &Settings, event: Event, seed: u64) -> Result<Failure, WorldError> {
-    let mut luck = rng(seed, 1);
+    let mut rng = rng(seed, 1);
     // A random moment between two hellos and between two packets.
-    let at = EVENT + Duration::from_micros(luck.next_u64() % 1_000_000);
+    let at = EVENT + Duration::from_micros(rng.next_u64() % 1_000_000);
     let mut call = Conversation::new(&THREE_WAYS, settings, Loss::None, at + WATCHED, seed)?;
     call.run_until(at);
-    strike(&mut call, event, &mut luck)?;
+    inject(&mut call, event, &mut rng)?;
     call.run_until(at + WATCHED);
     Ok(Failure {
         changes: call.changes(at),
@@ -181,9 +181,9 @@ fn failure(settings: &Settings, event: Event, seed: u64) -> Result<Failure, Worl
     })
 }
 
-fn strike(call: &mut Conversation, event: Event, luck: &mut Rng) -> Result<(), WorldError> {
-    let wire = SHORTEST[(luck.next_u64() % 2) as usize];
-    let end = [WireEnd::First, WireEnd::Second][(luck.next_u64() % 2) as usize];
+fn inject(call: &mut Conversation, event: Event, rng: &mut Rng) -> Result<(), WorldError> {
+    let wire = SHORTEST[(rng.next_u64() % 2) as usize];
+    let end = [WireEnd::First, WireEnd::Second][(rng.next_u64() % 2) as usize];
     let world = call.world_mut();
     match event {
         Event::Cut => world.cut(wire),

@@ -147,7 +147,7 @@ fn swung(settings: Settings, runs: u64) -> Point {
 
 /// Outcome of one failure.
 #[derive(Clone, Copy)]
-struct Outcome {
+struct FailureOutcome {
     /// Seconds from its beginning until the last missed packet was sent, and path changes in the
     /// direction that changed more often, both until the next failure.
     gap: f64,
@@ -156,10 +156,10 @@ struct Outcome {
     deaths: u64,
 }
 
-fn rows(row: &[Cell], runs: &[Vec<Outcome>]) -> Cells {
+fn rows(row: &[Cell], runs: &[Vec<FailureOutcome>]) -> Cells {
     let failures = runs.first().map_or(0, Vec::len);
     let nth = |n: usize| {
-        let here: Vec<Outcome> = runs.iter().map(|run| run[n]).collect();
+        let here: Vec<FailureOutcome> = runs.iter().map(|run| run[n]).collect();
         let mut gaps: Vec<f64> = here.iter().map(|o| o.gap).collect();
         gaps.sort_unstable_by(f64::total_cmp);
         let changes = here.iter().map(|o| o.changes).max().unwrap_or(0);
@@ -185,14 +185,14 @@ struct Flaps {
 }
 
 impl Flaps {
-    fn run(&self, settings: &Settings, seed: u64) -> Result<Vec<Outcome>, PointError> {
-        let mut luck = rng(seed, 1);
-        let wire = SHORTEST[(luck.next_u64() % 2) as usize];
+    fn run(&self, settings: &Settings, seed: u64) -> Result<Vec<FailureOutcome>, PointError> {
+        let mut rng = rng(seed, 1);
+        let wire = SHORTEST[(rng.next_u64() % 2) as usize];
         // A random moment between two hellos and between two packets.
-        let mut starts = vec![FIRST + somewhere(&mut luck)];
+        let mut starts = vec![FIRST + somewhere(&mut rng)];
         for _ in 1..self.failures {
             let last = starts[starts.len() - 1];
-            starts.push(last + self.outage + self.pause + somewhere(&mut luck));
+            starts.push(last + self.outage + self.pause + somewhere(&mut rng));
         }
         let end = starts[starts.len() - 1] + self.outage + WATCHED;
         let mut call = Conversation::new(&self.shape, settings, Loss::None, end, seed)?;
@@ -205,7 +205,7 @@ impl Flaps {
         let deaths = call.deaths();
         // Packets in flight when the next failure begins count towards that one.
         let until = starts.iter().skip(1).map(|&next| next - DEADLINE).chain([end]);
-        let outcome = |(&start, until)| Outcome {
+        let outcome = |(&start, until)| FailureOutcome {
             gap: call.gap(start, until).as_secs_f64(),
             changes: call.most_changes(start, until),
             deaths,
@@ -230,15 +230,15 @@ impl Flaps {
     }
 }
 
-fn somewhere(luck: &mut Rng) -> Duration {
-    Duration::from_micros(luck.next_u64() % 300_000)
+fn somewhere(rng: &mut Rng) -> Duration {
+    Duration::from_micros(rng.next_u64() % 300_000)
 }
 
 fn after_swings(
     settings: &Settings,
     outage: Duration,
     seed: u64,
-) -> Result<Vec<Outcome>, PointError> {
+) -> Result<Vec<FailureOutcome>, PointError> {
     let longest = PATIENCE * 2 * SWINGS as u32;
     let end = FIRST + longest + outage + WATCHED;
     let mut call = Conversation::new(&CHAIN, settings, Loss::None, end, seed)?;
@@ -255,7 +255,7 @@ fn after_swings(
     call.run_until(end);
     call.finish();
     let (changes, deaths) = (call.most_changes(start, end), call.deaths());
-    Ok(vec![Outcome { gap: call.gap(start, end).as_secs_f64(), changes, deaths }])
+    Ok(vec![FailureOutcome { gap: call.gap(start, end).as_secs_f64(), changes, deaths }])
 }
 
 /// Makes the first wire lose this share from now on, and runs until the first node reports it.

@@ -97,7 +97,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 
 /// Outcome of one event.
 #[derive(Clone, Copy, Default)]
-struct Outcome {
+struct EventOutcome {
     /// Number of wires that the event cut or restored.
     wires: usize,
     /// Seconds until all nodes agreed for good.
@@ -111,10 +111,10 @@ struct Outcome {
     stale: usize,
 }
 
-fn rows(loss: &str, nodes: u32, runs: &[[Outcome; EVENTS.len()]]) -> Cells {
+fn rows(loss: &str, nodes: u32, runs: &[[EventOutcome; EVENTS.len()]]) -> Cells {
     let row = |(n, event): (usize, &str)| {
-        let here: Vec<Outcome> = runs.iter().map(|r| r[n]).collect();
-        let all = |of: fn(&Outcome) -> f64| here.iter().map(of).collect::<Vec<_>>();
+        let here: Vec<EventOutcome> = runs.iter().map(|r| r[n]).collect();
+        let all = |of: fn(&EventOutcome) -> f64| here.iter().map(of).collect::<Vec<_>>();
         let converged = all(|o| o.converged);
         let most = converged.iter().copied().fold(0.0, f64::max);
         let (mean, flooded) = (Mean::of(&converged), Mean::of(&all(|o| o.bytes as f64 / 1e3)));
@@ -140,7 +140,7 @@ fn history(
     nodes: u32,
     loss: f64,
     seed: u64,
-) -> Result<[Outcome; EVENTS.len()], WorldError> {
+) -> Result<[EventOutcome; EVENTS.len()], WorldError> {
     let graph = Waxman::continent(nodes).draw(seed);
     let mut topology = graph.topology();
     for host in (0..nodes).map(HostId) {
@@ -155,12 +155,12 @@ fn history(
             world.change(wire, end, model)?;
         }
     }
-    let mut luck = rng(seed, 1);
+    let mut rng = rng(seed, 1);
     let mut life = Life { world, graph };
     let start = life.settle(0);
     let quiet = life.quiet();
-    let cut = life.cut(&mut luck);
-    let crash = life.crash(&mut luck)?;
+    let cut = life.cut(&mut rng);
+    let crash = life.crash(&mut rng)?;
     let [partition, heal] = life.partition();
     Ok([start, quiet, cut, crash, partition, heal])
 }
@@ -172,7 +172,7 @@ struct Life {
 
 impl Life {
     /// Continues until all nodes have agreed for [`CALM`].
-    fn settle(&mut self, wires: usize) -> Outcome {
+    fn settle(&mut self, wires: usize) -> EventOutcome {
         let (start, before) = (self.world.now(), self.said());
         let mut agreed = start;
         let mut heard = before;
@@ -189,7 +189,7 @@ impl Life {
         }
         let [bytes, records, repeated] = [0, 1, 2].map(|n| heard[n] - before[n]);
         let converged = agreed.since(start).as_secs_f64();
-        Outcome { wires, converged, bytes, records, repeated, stale: self.world.stale() }
+        EventOutcome { wires, converged, bytes, records, repeated, stale: self.world.stale() }
     }
 
     fn rest(&mut self) {
@@ -204,19 +204,19 @@ impl Life {
     }
 
     /// A minute without events.
-    fn quiet(&mut self) -> Outcome {
+    fn quiet(&mut self) -> EventOutcome {
         self.world.run_until(self.world.now() + LEARNT);
         let before = self.said();
         self.world.run_until(self.world.now() + QUIET);
         let after = self.said();
         let [bytes, records, repeated] = [0, 1, 2].map(|n| after[n] - before[n]);
         let stale = self.world.stale();
-        Outcome { wires: 0, converged: f64::NAN, bytes, records, repeated, stale }
+        EventOutcome { wires: 0, converged: f64::NAN, bytes, records, repeated, stale }
     }
 
     /// A wire is cut, and restored once all nodes have noticed.
-    fn cut(&mut self, luck: &mut Rng) -> Outcome {
-        let wire = WireId((luck.next_u64() % u64::from(self.world.wires())) as u32);
+    fn cut(&mut self, rng: &mut Rng) -> EventOutcome {
+        let wire = WireId((rng.next_u64() % u64::from(self.world.wires())) as u32);
         self.world.cut(wire);
         let outcome = self.settle(1);
         self.world.mend(wire);
@@ -225,8 +225,8 @@ impl Life {
     }
 
     /// A node dies, and starts again once all nodes have noticed.
-    fn crash(&mut self, luck: &mut Rng) -> Result<Outcome, WorldError> {
-        let host = HostId((luck.next_u64() % u64::from(self.world.hosts())) as u32);
+    fn crash(&mut self, rng: &mut Rng) -> Result<EventOutcome, WorldError> {
+        let host = HostId((rng.next_u64() % u64::from(self.world.hosts())) as u32);
         self.world.crash(host);
         let outcome = self.settle(0);
         self.world.restart(host)?;
@@ -236,7 +236,7 @@ impl Life {
 
     /// All wires between the western and the eastern half of the nodes are cut, and restored once
     /// all nodes have noticed.
-    fn partition(&mut self) -> [Outcome; 2] {
+    fn partition(&mut self) -> [EventOutcome; 2] {
         let mut xs: Vec<f64> = self.graph.places.iter().map(|p| p.0).collect();
         xs.sort_unstable_by(f64::total_cmp);
         let border = xs[xs.len() / 2];

@@ -124,7 +124,7 @@ impl Call {
         transport: &Transport,
         path: &Path,
         seed: u64,
-    ) -> Result<Carried, WorldError> {
+    ) -> Result<CallTrace, WorldError> {
         match transport {
             Transport::Udp => self.over_udp(path, seed),
             Transport::Tcp { profile, nodelay } => self.over_tcp(profile, *nodelay, path, seed),
@@ -141,7 +141,7 @@ impl Call {
         self.due.iter().zip(arrived).map(|(due, at)| at.map(|at| at.since(*due))).collect()
     }
 
-    fn over_udp(&self, path: &Path, seed: u64) -> Result<Carried, WorldError> {
+    fn over_udp(&self, path: &Path, seed: u64) -> Result<CallTrace, WorldError> {
         let mut world = World::new(seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
@@ -153,7 +153,7 @@ impl Call {
         world.bind(a, Protocol::UDP, 4_000, talker)?;
         world.run_until(self.end() + Duration::from_secs(10));
         let delays = self.delays(world.agent(listener).arrived());
-        Ok(Carried { delays, sent: Vec::new() })
+        Ok(CallTrace { delays, sent: Vec::new() })
     }
 
     fn over_tcp(
@@ -162,7 +162,7 @@ impl Call {
         nodelay: bool,
         path: &Path,
         seed: u64,
-    ) -> Result<Carried, WorldError> {
+    ) -> Result<CallTrace, WorldError> {
         let mut world = World::new(seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
@@ -182,10 +182,10 @@ impl Call {
         let arrived = world.agent(sink).delays().iter().copied().map(Some);
         let never = std::iter::repeat(None);
         let delays = arrived.chain(never).take(self.due.len()).collect();
-        Ok(Carried { delays, sent: Vec::new() })
+        Ok(CallTrace { delays, sent: Vec::new() })
     }
 
-    fn over_tfrc(&self, config: Config, path: &Path, seed: u64) -> Result<Carried, WorldError> {
+    fn over_tfrc(&self, config: Config, path: &Path, seed: u64) -> Result<CallTrace, WorldError> {
         let mut world = World::new(seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
@@ -199,18 +199,18 @@ impl Call {
         let source = world.bind(a, Protocol::DCCP, 4_000, source)?;
         world.run_until(self.end() + Duration::from_secs(10));
         let delays = self.delays(world.agent(sink).arrived());
-        Ok(Carried { delays, sent: world.agent(source).sent().to_vec() })
+        Ok(CallTrace { delays, sent: world.agent(source).sent().to_vec() })
     }
 
     /// Each packet with its talkspurt, as input of a playout.
-    pub fn packets<'a>(&'a self, carried: &'a Carried) -> impl Iterator<Item = Packet> + 'a {
+    pub fn packets<'a>(&'a self, carried: &'a CallTrace) -> impl Iterator<Item = Packet> + 'a {
         let pairs = self.talkspurts.iter().zip(&carried.delays);
         pairs.map(|(&talkspurt, &delay)| Packet { talkspurt, delay })
     }
 
     /// The quality of the call with the best playout, with a delay of `fixed` on top of network and
     /// playout; `None` for a call without packets.
-    pub fn best(&self, carried: &Carried, fixed: Duration) -> Option<optimal::Outcome> {
+    pub fn best(&self, carried: &CallTrace, fixed: Duration) -> Option<optimal::PlayoutOutcome> {
         optimal::optimal(self.packets(carried), fixed, self.codec.coefficients())
     }
 
@@ -218,10 +218,10 @@ impl Call {
     /// far.
     pub fn adapted(
         &self,
-        carried: &Carried,
+        carried: &CallTrace,
         fixed: Duration,
         config: adaptive::Config,
-    ) -> Option<optimal::Outcome> {
+    ) -> Option<optimal::PlayoutOutcome> {
         let sent = self.due.iter().copied().zip(self.packets(carried));
         let delays = adaptive::replay(sent, config);
         let delay = |talkspurt| delays.get(&talkspurt).copied();
@@ -231,14 +231,14 @@ impl Call {
 
 /// The fate of a call's packets.
 #[derive(Clone, Debug)]
-pub struct Carried {
+pub struct CallTrace {
     /// Time from when each packet was ready to be sent to its arrival; `None` if it never arrived.
     pub delays: Vec<Option<Duration>>,
     /// The fate of each packet at a TFRC sender; empty for other transports, which send all.
     pub sent: Vec<tfrc::Sent>,
 }
 
-impl Carried {
+impl CallTrace {
     /// Number of packets that the sender's full queue refused, or never released.
     pub fn dropped(&self) -> usize {
         self.sent.iter().filter(|s| !matches!(s, tfrc::Sent::At(_))).count()

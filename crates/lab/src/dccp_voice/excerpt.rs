@@ -1,16 +1,16 @@
 //! Figure 3: sixteen seconds of a call, at the sender and at the listener.
 
 use super::PAPER;
-use super::call::{Call, Carried, Codec, Path};
+use super::call::{Call, CallTrace, Codec, Path};
+use super::fig1_2::points as claim;
 use super::grid::FIXED;
 use super::transport;
-use super::unmodified::points as claim;
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Draw, Mark, Panel, Panels, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
 use std::time::Duration;
-use trunkline_media::playout::optimal::Outcome;
+use trunkline_media::playout::optimal::PlayoutOutcome;
 use trunkline_media::quality::reduced::{Rating, delay_impairment};
 use trunkline_sim::agent::tfrc::Sent;
 
@@ -70,9 +70,10 @@ fn measure(size: Size, sabotage: Sabotage, inputs: &Inputs<'_>) -> Result<Cells,
         let call = Call::draw(Codec::G729, 100, seed);
         let carry = |name| {
             let transport = transport::named(name, Codec::G729, sabotage);
-            Ok(Seen::new(&call, call.carry(&transport, &PATH, seed)?))
+            Ok(CallTimeline::new(&call, call.carry(&transport, &PATH, seed)?))
         };
-        let all: Vec<Seen> = SHOWN.into_iter().map(carry).collect::<Result<_, PointError>>()?;
+        let all: Vec<CallTimeline> =
+            SHOWN.into_iter().map(carry).collect::<Result<_, PointError>>()?;
         let lost = all.iter().map(|seen| seen.first_lost).max().flatten();
         let none = all.iter().any(|seen| seen.first_lost.is_none());
         let last = all[0].bins.len().saturating_sub(BINS);
@@ -112,14 +113,14 @@ struct Bin {
 }
 
 /// The fate of a call's packets over time.
-struct Seen {
+struct CallTimeline {
     bins: Vec<Bin>,
     /// The bin in which the network first lost a packet.
     first_lost: Option<usize>,
 }
 
-impl Seen {
-    fn new(call: &Call, carried: Carried) -> Seen {
+impl CallTimeline {
+    fn new(call: &Call, carried: CallTrace) -> CallTimeline {
         let best = call.best(&carried, FIXED).expect("a call has packets");
         let due: Vec<Duration> = call.due().collect();
         let place = |due: Duration| (due.as_nanos() / BIN.as_nanos()) as usize;
@@ -143,7 +144,7 @@ impl Seen {
                 _ => bin.late += 1,
             }
         }
-        Seen { bins, first_lost }
+        CallTimeline { bins, first_lost }
     }
 
     fn rows(&self, name: &'static str, begin: usize) -> impl Iterator<Item = Vec<Cell>> + '_ {
@@ -175,7 +176,7 @@ fn transient(bins: &[Bin]) -> f64 {
 }
 
 /// Number of packets queued at the sender when the `n`th has become due.
-fn waiting(call: &Call, carried: &Carried, n: usize) -> usize {
+fn waiting(call: &Call, carried: &CallTrace, n: usize) -> usize {
     let at = call.at(n);
     // A bounded queue has no packets from long ago, and those after `n` aren't due yet.
     let before = carried.sent[..=n].iter().rev().take(400);
@@ -188,7 +189,7 @@ fn waiting(call: &Call, carried: &Carried, n: usize) -> usize {
         .count()
 }
 
-fn delay_of(best: &Outcome, talkspurt: u32) -> Option<Duration> {
+fn delay_of(best: &PlayoutOutcome, talkspurt: u32) -> Option<Duration> {
     best.talkspurts.iter().find(|played| played.talkspurt == talkspurt)?.delay
 }
 
@@ -216,7 +217,7 @@ fn fig3() -> Figure {
         name: "fig3",
         title: "Sixteen seconds of a call over TFRC, with and without the paper's changes",
         section: "V",
-        says: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: activity of \
+        caption: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: activity of \
                the talker, output of the codec, packets queued and dropped at the sender, and R \
                over the last second. The excerpt is where SP+FR drops most.",
         chart: draw(),

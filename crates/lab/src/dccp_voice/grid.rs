@@ -2,7 +2,7 @@
 
 use super::call::{Call, Codec, Path};
 use super::transport::{self, Transport};
-use super::{PAPER, lossy, modified, unmodified};
+use super::{PAPER, fig1_2, fig5_7, lossy};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
 use std::fmt::Write as _;
@@ -54,10 +54,10 @@ pub fn experiments() -> Vec<Experiment> {
         figures,
         testbed: None,
     };
-    let mut by_delay = unmodified::figures();
-    by_delay.extend(modified::by_delay());
+    let mut by_delay = fig1_2::figures();
+    by_delay.extend(fig5_7::by_delay());
     let mut by_loss = lossy::figures();
-    by_loss.push(modified::by_loss());
+    by_loss.push(fig5_7::by_loss());
     vec![
         one("delay", Box::new(by_delay_points), by_delay),
         one("loss", Box::new(by_loss_points), by_loss),

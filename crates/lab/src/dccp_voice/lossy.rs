@@ -2,8 +2,8 @@
 
 use super::call::Codec;
 use super::charts::{Along, at, differences, draw, one};
+use super::fig1_2::{ALIKE, points};
 use super::transport::{PAPERS, UNMODIFIED};
-use super::unmodified::{ALIKE, points};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::table::Table;
@@ -27,7 +27,7 @@ fn fig4() -> Figure {
         name: "fig4",
         title: "Voice quality, by loss, at 50 ms",
         section: "IV-C",
-        says: "The same at a one-way delay of 50 ms, with 0.01 to 10 % of the packets lost in both \
+        caption: "The same at a one-way delay of 50 ms, with 0.01 to 10 % of the packets lost in both \
                directions. The data also include the variant in which only the forward direction \
                loses.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &PAPERS[..5]),

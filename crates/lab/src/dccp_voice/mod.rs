@@ -7,12 +7,12 @@
 mod call;
 mod charts;
 mod excerpt;
+mod fig1_2;
+mod fig5_7;
 mod grid;
 mod lossy;
-mod modified;
 mod tables;
 mod transport;
-mod unmodified;
 
 use crate::experiment::Experiment;
 

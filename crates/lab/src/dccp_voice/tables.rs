@@ -88,7 +88,7 @@ fn table1() -> Figure {
         name: "table1",
         title: "The codecs' rates during a talkspurt",
         section: "III-B",
-        says: "160 and 20 bytes of speech in packets of 20 ms. The paper's data rates include 78 \
+        caption: "160 and 20 bytes of speech in packets of 20 ms. The paper's data rates include 78 \
                bytes of headers for each: 40 of IPv4, UDP and RTP, and 38 of Ethernet.",
         chart: one_panel(|t| {
             let points = |column| {
@@ -119,7 +119,7 @@ fn table1() -> Figure {
         }),
         claims: vec![Claim {
             id: "rates",
-            says: "with 78 bytes of headers the codecs have the rates of Table I",
+            statement: "with 78 bytes of headers the codecs have the rates of Table I",
             published: Some("95.2 kbit/s with G.711, 39.2 kbit/s with G.729"),
             bound: Bound::at_most(0.05, "half of the last digit"),
             unit: "kbit/s",
@@ -135,7 +135,7 @@ fn table2() -> Figure {
         name: "table2",
         title: "R, mean opinion score and perceived quality",
         section: "III-F",
-        says: "The mean opinion score that corresponds to the E-model's R, at the borders between \
+        caption: "The mean opinion score that corresponds to the E-model's R, at the borders between \
                best, high, medium, low and poor.",
         chart: one_panel(|t| {
             let mark = |r: crate::table::Record<'_>| Mark {
@@ -156,7 +156,7 @@ fn table2() -> Figure {
         }),
         claims: vec![Claim {
             id: "scores",
-            says: "the formula gives the scores of Table II",
+            statement: "the formula gives the scores of Table II",
             published: Some("4.50, 4.34, 4.03, 3.60, 3.10, 2.58 at R of 100, 90 … 50"),
             bound: Bound::at_most(0.01, "one digit, as the table's are rounded up"),
             unit: "points of MOS",

@@ -1,7 +1,7 @@
 //! baresip without a screen: a phone that plays a file and takes commands.
 
 use super::network::within;
-use super::{Error, Network, Place, cannot};
+use super::{Error, Network, PhoneHost, cannot};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -57,7 +57,7 @@ impl Phone {
     /// Starts a phone at `place`, with its files in `folder`.
     pub fn start(
         network: &Network,
-        place: Place,
+        place: PhoneHost,
         address: &str,
         folder: &Path,
         setup: &PhoneSetup<'_>,

@@ -1,7 +1,7 @@
 //! The demonstration: the same call with and without the overlay.
 
 use super::{
-    Error, Gateways, Heard, Network, Options, Phone, PhoneSetup, Place, Rtp, SITE_A, SITE_B,
+    Error, Gateways, Heard, Network, Options, Phone, PhoneHost, PhoneSetup, Rtp, SITE_A, SITE_B,
     Sniffer, hear,
 };
 use std::path::Path;
@@ -72,9 +72,10 @@ fn call(demo: &Demo<'_>, folder: &Path, over: bool) -> Result<Vec<Direction>, Er
         Phone::start(&network, place, site[0], folder, &setup)
     };
     let [(wav_a, pcm_a), (wav_b, pcm_b)] = demo.speech;
-    let alice = phone("alice", Place::PhoneA, SITE_A, wav_a, "")?;
-    let bob = phone("bob", Place::PhoneB, SITE_B, wav_b, ";answermode=auto")?;
-    let sniffers = [Place::PhoneA, Place::PhoneB].map(|place| Sniffer::start(&network, place));
+    let alice = phone("alice", PhoneHost::PhoneA, SITE_A, wav_a, "")?;
+    let bob = phone("bob", PhoneHost::PhoneB, SITE_B, wav_b, ";answermode=auto")?;
+    let sniffers =
+        [PhoneHost::PhoneA, PhoneHost::PhoneB].map(|place| Sniffer::start(&network, place));
     let [a, b] = sniffers;
     let (a, b) = (a?, b?);
     alice.tell("dial", &format!("sip:bob@{}", SITE_B[0]))?;

@@ -6,8 +6,8 @@ mod numbered;
 mod rtpengine;
 
 use super::proxy::Sipp;
-use super::{Error, Gateways, Network, Options, Place, SITE_A, SITE_B, cannot, run};
-use numbered::{Listener, Outcome, Phase};
+use super::{Error, Gateways, Network, Options, PhoneHost, SITE_A, SITE_B, cannot, run};
+use numbered::{Listener, Phase, PhaseOutcome};
 use rtpengine::Rtpengine;
 use std::fs;
 use std::net::SocketAddr;
@@ -185,9 +185,9 @@ pub fn measure(
     // A second of a constant sample stands for speech.
     write("speech.ul", &[0xd5; 8_000])?;
     let stage = Stage { system, network: &network, folder };
-    let _callee = stage.sipp(Place::PhoneB, 5_080, "answers", &["-rtp_echo"])?;
-    let _silent = stage.sipp(Place::PhoneB, 5_083, "silent-answers", &[])?;
-    let mut listener = Listener::start(&network, Place::PhoneB, PORT)?;
+    let _callee = stage.sipp(PhoneHost::PhoneB, 5_080, "answers", &["-rtp_echo"])?;
+    let _silent = stage.sipp(PhoneHost::PhoneB, 5_083, "silent-answers", &[])?;
+    let mut listener = Listener::start(&network, PhoneHost::PhoneB, PORT)?;
     let mut measured = stage.full(plan, &running, &mut listener)?;
     measured.limit = stage.limit(&mut listener)?;
     Ok(measured)
@@ -200,8 +200,14 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn sipp(&self, place: Place, port: u16, scenario: &str, args: &[&str]) -> Result<Sipp, Error> {
-        let address = if place == Place::PhoneA { SITE_A[0] } else { SITE_B[0] };
+    fn sipp(
+        &self,
+        place: PhoneHost,
+        port: u16,
+        scenario: &str,
+        args: &[&str],
+    ) -> Result<Sipp, Error> {
+        let address = if place == PhoneHost::PhoneA { SITE_A[0] } else { SITE_B[0] };
         let scenario = self.folder.join(scenario).with_extension("xml");
         Sipp::start(self.network, (place, address, port), self.folder, &scenario, args)
     }
@@ -243,7 +249,7 @@ impl Stage<'_> {
             &log,
         ];
         let port = if calls == 1 { 5_081 } else { 5_082 };
-        let sipp = self.sipp(Place::PhoneA, port, "silent", &args)?;
+        let sipp = self.sipp(PhoneHost::PhoneA, port, "silent", &args)?;
         let until = Instant::now() + Duration::from_secs(10);
         loop {
             let said = fs::read_to_string(self.folder.join(&log)).unwrap_or_default();
@@ -297,7 +303,7 @@ impl Stage<'_> {
             "calls.csv",
         ];
         let (_probe, to) = self.silent("probe", 1)?;
-        let caller = self.sipp(Place::PhoneA, 5_080, "calls", &args)?;
+        let caller = self.sipp(PhoneHost::PhoneA, 5_080, "calls", &args)?;
         sleep(ramp + around);
         let began = Instant::now();
         let before = (
@@ -305,7 +311,7 @@ impl Stage<'_> {
             running.processes().iter().map(|p| processor_seconds(p.1)).collect::<Vec<_>>(),
         );
         let phase = Phase { per_second: 200.0, long: LOOK };
-        let probe = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
+        let probe = listener.play(self.network, (PhoneHost::PhoneA, &to), &[phase])?;
         let took = began.elapsed().as_secs_f64();
         let passed = (self.received()? - before.0) as f64 / took;
         let cpu = running.processes().into_iter().zip(before.1);
@@ -313,14 +319,14 @@ impl Stage<'_> {
             cpu.map(|((name, pid), was)| (name, (processor_seconds(pid) - was) / took)).collect();
         caller.ended()?;
         let (calls, failed) = statistics(&self.folder.join("calls.csv"))?;
-        let ways = probe.first().and_then(Outcome::ways);
+        let ways = probe.first().and_then(PhaseOutcome::ways);
         Ok(Measured { calls, failed, passed, cpu, ways, limit: Limit::default() })
     }
 
     /// Number of packets that both phones have received.
     fn received(&self) -> Result<u64, Error> {
         let mut all = 0;
-        for place in [Place::PhoneA, Place::PhoneB] {
+        for place in [PhoneHost::PhoneA, PhoneHost::PhoneB] {
             let path = "/sys/class/net/site/statistics/rx_packets";
             let said = run(self.network.command(place, "cat").arg(path))?;
             all += said.trim().parse::<u64>().unwrap_or(0);
@@ -337,9 +343,9 @@ impl Stage<'_> {
             // Once more, in case it was by chance.
             for is_last in [false, true] {
                 let phase = Phase { per_second: offer, long: Duration::from_millis(700) };
-                let all = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
+                let all = listener.play(self.network, (PhoneHost::PhoneA, &to), &[phase])?;
                 let lost = all.iter().any(|outcome| outcome.lost() > NOTHING);
-                let rate = all.iter().map(Outcome::rate).fold(0.0, f64::max);
+                let rate = all.iter().map(PhaseOutcome::rate).fold(0.0, f64::max);
                 if !lost {
                     most = most.max(rate);
                     if rate < 0.97 * offer {
@@ -365,7 +371,7 @@ impl Stage<'_> {
             per_second: lossless * share,
             long: Duration::from_secs(seconds),
         });
-        let all = listener.play(self.network, (Place::PhoneA, &to), &phases)?;
+        let all = listener.play(self.network, (PhoneHost::PhoneA, &to), &phases)?;
         let [before, over, after] = &all[..] else { return Ok(limit) };
         limit.lost_before = before.lost();
         limit.offered = over.rate();

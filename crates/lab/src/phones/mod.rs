@@ -13,7 +13,7 @@ mod sniff;
 pub use agent::{Phone, PhoneSetup};
 pub use demo::{Demo, Direction, play};
 pub use heard::{Heard, hear};
-pub use network::{Network, Place, SITE_A, SITE_B, missing};
+pub use network::{Network, PhoneHost, SITE_A, SITE_B, missing};
 pub use proxy::{Gateways, Kamailio, Options, Sipp};
 pub use sniff::{Rtp, Sniffer};
 

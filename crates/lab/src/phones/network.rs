@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 
 /// One of the hosts of the two sites, or the router between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum PhoneHost {
     /// The first site's phone, 10.77.1.2.
     PhoneA,
     /// The first site's gateway, 10.77.1.1.
@@ -36,8 +36,13 @@ pub const SITE_A: [&str; 3] = ["10.77.1.2", "10.77.1.1", "10.77.8.2"];
 /// Addresses of the second site, likewise.
 pub const SITE_B: [&str; 3] = ["10.77.2.2", "10.77.2.1", "10.77.9.2"];
 
-const PLACES: [Place; 5] =
-    [Place::PhoneA, Place::GatewayA, Place::Internet, Place::GatewayB, Place::PhoneB];
+const PLACES: [PhoneHost; 5] = [
+    PhoneHost::PhoneA,
+    PhoneHost::GatewayA,
+    PhoneHost::Internet,
+    PhoneHost::GatewayB,
+    PhoneHost::PhoneB,
+];
 
 /// The namespaces of the hosts, which are deleted when dropped.
 pub struct Network {
@@ -83,28 +88,30 @@ impl Network {
             ip(&["netns", "add", &host])?;
             ip(&["-n", &host, "link", "set", "lo", "up"])?;
         }
-        network.join([(Place::PhoneA, SITE_A[0]), (Place::GatewayA, SITE_A[1])], "site")?;
-        network.join([(Place::GatewayA, SITE_A[2]), (Place::Internet, "10.77.8.1")], "to-a")?;
-        network.join([(Place::GatewayB, SITE_B[2]), (Place::Internet, "10.77.9.1")], "to-b")?;
-        network.join([(Place::PhoneB, SITE_B[0]), (Place::GatewayB, SITE_B[1])], "site")?;
+        network.join([(PhoneHost::PhoneA, SITE_A[0]), (PhoneHost::GatewayA, SITE_A[1])], "site")?;
+        network
+            .join([(PhoneHost::GatewayA, SITE_A[2]), (PhoneHost::Internet, "10.77.8.1")], "to-a")?;
+        network
+            .join([(PhoneHost::GatewayB, SITE_B[2]), (PhoneHost::Internet, "10.77.9.1")], "to-b")?;
+        network.join([(PhoneHost::PhoneB, SITE_B[0]), (PhoneHost::GatewayB, SITE_B[1])], "site")?;
         for (place, to, via) in [
-            (Place::PhoneA, "default", SITE_A[1]),
-            (Place::GatewayA, "default", "10.77.8.1"),
-            (Place::GatewayB, "default", "10.77.9.1"),
-            (Place::PhoneB, "default", SITE_B[1]),
-            (Place::Internet, "10.77.1.0/24", SITE_A[2]),
-            (Place::Internet, "10.77.2.0/24", SITE_B[2]),
+            (PhoneHost::PhoneA, "default", SITE_A[1]),
+            (PhoneHost::GatewayA, "default", "10.77.8.1"),
+            (PhoneHost::GatewayB, "default", "10.77.9.1"),
+            (PhoneHost::PhoneB, "default", SITE_B[1]),
+            (PhoneHost::Internet, "10.77.1.0/24", SITE_A[2]),
+            (PhoneHost::Internet, "10.77.2.0/24", SITE_B[2]),
         ] {
             ip(&["-n", &network.host(place), "route", "add", to, "via", via])?;
         }
-        for place in [Place::GatewayA, Place::Internet, Place::GatewayB] {
+        for place in [PhoneHost::GatewayA, PhoneHost::Internet, PhoneHost::GatewayB] {
             run(network.command(place, "sysctl").args(["-qw", "net.ipv4.ip_forward=1"]))?;
         }
         Ok(network)
     }
 
     /// Connects two hosts.
-    fn join(&self, ends: [(Place, &str); 2], name: &str) -> Result<(), Error> {
+    fn join(&self, ends: [(PhoneHost, &str); 2], name: &str) -> Result<(), Error> {
         let [(a, address_a), (b, address_b)] = ends;
         let (host_a, host_b) = (self.host(a), self.host(b));
         let args = ["link", "add", "name", name, "netns", &host_a, "type", "veth"];
@@ -118,12 +125,12 @@ impl Network {
     }
 
     /// Name of a host's namespace.
-    pub fn host(&self, place: Place) -> String {
+    pub fn host(&self, place: PhoneHost) -> String {
         format!("{}-{place:?}", self.name)
     }
 
     /// A command that runs a program on a host.
-    pub fn command(&self, place: Place, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn command(&self, place: PhoneHost, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.host(place)]).arg(program);
         command
@@ -160,21 +167,21 @@ impl Network {
     }
 
     fn nft(&self, line: &str) -> Result<(), Error> {
-        run(self.command(Place::Internet, "nft").arg(line)).map(drop)
+        run(self.command(PhoneHost::Internet, "nft").arg(line)).map(drop)
     }
 
     /// Runs a function on a separate thread in this host's network. The thread ends with its
     /// result.
     pub fn within<T: Send + 'static>(
         &self,
-        place: Place,
+        place: PhoneHost,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<Option<T>>, Error> {
         within(&self.path(place), work).map_err(cannot("enter a namespace"))
     }
 
     /// Path of the namespace of a host.
-    pub fn path(&self, place: Place) -> std::path::PathBuf {
+    pub fn path(&self, place: PhoneHost) -> std::path::PathBuf {
         Path::new("/run/netns").join(self.host(place))
     }
 }

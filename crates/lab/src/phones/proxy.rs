@@ -1,6 +1,6 @@
 //! Hosts between the phones: the gateways, and Kamailio where it is used.
 
-use super::{Error, Network, Place, SITE_A, SITE_B, cannot, run};
+use super::{Error, Network, PhoneHost, SITE_A, SITE_B, cannot, run};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl Gateways {
         folder: &Path,
         options: &Options,
     ) -> Result<Gateways, Error> {
-        let sites = [(Place::GatewayA, SITE_A), (Place::GatewayB, SITE_B)];
+        let sites = [(PhoneHost::GatewayA, SITE_A), (PhoneHost::GatewayB, SITE_B)];
         let mut keys = Vec::new();
         for n in 1..=3 {
             let path = folder.join(format!("{n}.key"));
@@ -103,7 +103,7 @@ impl Gateways {
             let links = links.map(|(n, at)| link(n, &keys, at) + DEARER);
             let head = node(3, "0.0.0.0", folder);
             fs::write(&path, head + &links.concat()).map_err(cannot("write a node's file"))?;
-            let mut command = network.command(Place::Internet, trunkline);
+            let mut command = network.command(PhoneHost::Internet, trunkline);
             command.arg("node").arg("--config").arg(&path);
             gateways.children.push(start(&mut command, &folder.join("3.log"), "ready")?);
         }
@@ -234,7 +234,7 @@ impl Sipp {
     /// also gets `args`.
     pub fn start(
         network: &Network,
-        (place, address, port): (Place, &str, u16),
+        (place, address, port): (PhoneHost, &str, u16),
         folder: &Path,
         scenario: &Path,
         args: &[&str],
@@ -322,13 +322,13 @@ request_route {
 impl Kamailio {
     /// Starts the registrar, with its files in `folder`.
     pub fn start(network: &Network, folder: &Path) -> Result<Kamailio, Error> {
-        Kamailio::of(network, Place::Internet, folder, KAMAILIO)
+        Kamailio::of(network, PhoneHost::Internet, folder, KAMAILIO)
     }
 
     /// Starts a Kamailio at `place` with the configuration `text`.
     pub(super) fn of(
         network: &Network,
-        place: Place,
+        place: PhoneHost,
         folder: &Path,
         text: &str,
     ) -> Result<Kamailio, Error> {

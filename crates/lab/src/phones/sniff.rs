@@ -1,6 +1,6 @@
 //! Captures the traffic of a host's interfaces: RTP packets and their arrival times.
 
-use super::{Error, Network, Place, cannot};
+use super::{Error, Network, PhoneHost, cannot};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::Read as _;
@@ -44,7 +44,7 @@ pub struct Sniffer {
 
 impl Sniffer {
     /// Starts to capture at `place`.
-    pub fn start(network: &Network, place: Place) -> Result<Sniffer, Error> {
+    pub fn start(network: &Network, place: PhoneHost) -> Result<Sniffer, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = mpsc::channel();
         let stopped = Arc::clone(&stop);

@@ -9,7 +9,7 @@ use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
 /// A place (simulator or testbed), and a kind of transport.
-type Carried = (&'static str, &'static str);
+type Carrier = (&'static str, &'static str);
 /// A place, an overlay transport and the TCP that it is compared with.
 type Compared = (&'static str, &'static str, &'static str);
 
@@ -19,24 +19,24 @@ const LATER: [&str; 3] = ["later_120_pct", "later_120_low_pct", "later_120_high_
 
 /// A point at which messages are half a second late for more than this percentage of the time shows
 /// a backlog, not a delay: its mean grows with the run.
-const MOST_BACKLOG: f64 = 5.0;
+const MAX_BACKLOG: f64 = 5.0;
 
 /// The figures, in the paper's order.
 pub fn all() -> Vec<Figure> {
     vec![fig11(), fig12(), fig13(), fig14()]
 }
 
-fn is_of(r: &Record<'_>, (at, carried): Carried, rate: u32) -> bool {
+fn is_of(r: &Record<'_>, (at, carried): Carrier, rate: u32) -> bool {
     let is_here = r.is("where", at) && r.is("carried", carried);
     is_here && r.number("rate_kbit_s") == f64::from(rate)
 }
 
-fn of(table: &Table, carried: Carried, rate: u32) -> impl Iterator<Item = Record<'_>> + Clone {
+fn of(table: &Table, carried: Carrier, rate: u32) -> impl Iterator<Item = Record<'_>> + Clone {
     table.iter().filter(move |r| is_of(r, carried, rate))
 }
 
 /// The row with this loss in percent.
-fn with_loss(table: &Table, carried: Carried, rate: u32, loss: f64) -> Option<Record<'_>> {
+fn with_loss(table: &Table, carried: Carrier, rate: u32, loss: f64) -> Option<Record<'_>> {
     of(table, carried, rate).find(|r| r.number("loss_pct") == loss)
 }
 
@@ -47,7 +47,7 @@ fn nothing() -> Measured {
 /// Increase of the mean delay per percent of loss, from no loss to the largest at which both keep
 /// up: the overlay's over the TCP's.
 fn slopes(table: &Table, (at, ours, tcp): Compared, rate: u32) -> Measured {
-    let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MOST_BACKLOG;
+    let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MAX_BACKLOG;
     let theirs = of(table, (at, tcp), rate);
     let last = theirs.filter(kept_up).map(|r| r.number("loss_pct")).fold(0.0, f64::max);
     let [ours, theirs] = [ours, tcp].map(|carried| {
@@ -81,7 +81,7 @@ fn fig11() -> Figure {
         name: "fig11",
         title: "Mean delay of a 500 kbit/s stream",
         section: "Experimental results, figure 11",
-        says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, the \
+        caption: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, the \
                third of which loses packets in both directions: mean one-way delay until they can \
                be read in order, with a TCP from end to end, with reliable links hop by hop, and \
                with a stream over them, which also retransmits and limits its rate from end to end.",
@@ -124,7 +124,7 @@ fn fig12() -> Figure {
         name: "fig12",
         title: "Mean delay of a 1,000 kbit/s stream",
         section: "Experimental results, figure 12",
-        says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of \
+        caption: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of \
                its segments over 100 ms can't carry them: points at which messages are half a \
                second late for more than a twentieth of the time are not judged.",
         chart: one_panel(|t| delay_chart(t, RATES[1])),
@@ -164,14 +164,14 @@ fn fig12() -> Figure {
     }
 }
 
-fn keeps_up(id: &'static str, carried: Carried, says: &'static str) -> Claim {
+fn keeps_up(id: &'static str, carried: Carrier, says: &'static str) -> Claim {
     Claim {
         unit: "% of the messages",
         measure: Box::new(move |t| {
             let rows = of(t, carried, RATES[1]);
             Measured::maximum(rows.map(|r| Measured::census(r.number("backlog_pct"))))
         }),
-        ..Claim::holding(id, says, None, Bound::at_most(MOST_BACKLOG, BEFORE), "end-to-end-only")
+        ..Claim::holding(id, says, None, Bound::at_most(MAX_BACKLOG, BEFORE), "end-to-end-only")
     }
 }
 
@@ -208,7 +208,7 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Mean jitter of a 500 kbit/s stream",
         section: "Experimental results, figure 13",
-        says: "The streams of figure 11: the jitter estimate of RFC 3550 (section 6.4.1), averaged \
+        caption: "The streams of figure 11: the jitter estimate of RFC 3550 (section 6.4.1), averaged \
                over all messages. The paper doesn't define its jitter.",
         chart: one_panel(jitter_chart),
         claims: vec![
@@ -272,7 +272,7 @@ fn fig14() -> Figure {
         name: "fig14",
         title: "Delay distribution of a 500 kbit/s stream",
         section: "Experimental results, figure 14",
-        says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't give it): the \
+        caption: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't give it): the \
                share of messages that take longer than 60 to 280 ms.",
         chart: one_panel(late_chart),
         claims: vec![
@@ -313,7 +313,7 @@ fn series(
 ) -> Vec<Series> {
     let one = |(n, &carried): (usize, &&'static str)| {
         line(table, (carried, Style::nth(n)), "loss_pct", columns, move |r| {
-            is_of(r, (at, carried), rate) && r.number("backlog_pct") < MOST_BACKLOG
+            is_of(r, (at, carried), rate) && r.number("backlog_pct") < MAX_BACKLOG
         })
     };
     all.iter().enumerate().map(one).collect()
@@ -470,7 +470,7 @@ pub fn beside() -> Figure {
         name: "delays-testbed",
         title: "Delays between daemons, and with the kernel's TCP",
         section: "Experimental results, figures 11 to 14",
-        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network \
+        caption: "The streams of figures 11 to 14 between `trunkline node` daemons in network \
                namespaces, sealed and not, and through routers with the kernel's TCP (reno and \
                cubic, without Nagle's algorithm), all at the same time over separate links; from \
                when a message is due until it can be read in order.",

@@ -2,7 +2,7 @@
 
 mod testbed;
 
-use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
+use super::network::{Carrier, DELAY, HOPS, Stream, delays, links};
 use super::{delay_figures, mean_cells};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
@@ -97,15 +97,15 @@ fn rows(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let profiles = [Profile::linux_2_4(), Profile::linux_6()];
-    let tcp = |profile: &Profile| Carried::EndToEnd(Box::new(profile.clone()));
+    let tcp = |profile: &Profile| Carrier::EndToEnd(Box::new(profile.clone()));
     let (ours, ours_in_order) = match () {
-        () if sabotage.is("in-order-relays") => (Carried::InOrderRelays, Carried::Stream),
+        () if sabotage.is("in-order-relays") => (Carrier::InOrderRelays, Carrier::Stream),
         () if sabotage.is("end-to-end-only") => (tcp(&profiles[0]), tcp(&profiles[0])),
-        () => (Carried::HopByHop, Carried::Stream),
+        () => (Carrier::HopByHop, Carrier::Stream),
     };
     let [then, now] = [0, 1].map(|n| (TCPS[n], tcp(&profiles[n])));
     let all = [(HOP_BY_HOP, ours), (STREAM, ours_in_order), then, now];
-    let measured = |(name, carried): (&'static str, Carried)| {
+    let measured = |(name, carried): (&'static str, Carrier)| {
         let delays = delays(&carried, links(HOPS, DELAY, loss), stream, inputs.seed)?;
         Ok(row((PLACES[0], name), stream, loss, &delays, true))
     };

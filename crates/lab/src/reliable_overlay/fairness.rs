@@ -59,7 +59,7 @@ const RED: Queue = Queue::Red(Red {
 /// Rate of the bottleneck and of each link of the chain, in bits per second.
 const RATE: u64 = 20_000_000;
 /// Smallest value that a ratio uses, in Mbit/s.
-const LEAST: f64 = 0.001;
+const MIN_MBIT_S: f64 = 0.001;
 /// Number of streams that share a chain.
 const SHARING: u32 = 4;
 const HOPS: usize = 3;
@@ -141,7 +141,7 @@ fn row(
     // The mean of logarithms: a share twice the other's is as far off as half of it.
     let [estimate, low, high] = {
         // A TCP that gets nothing has a ratio too; without TCPs there is none.
-        let at_least = |x: f64| if x < LEAST { LEAST } else { x };
+        let at_least = |x: f64| if x < MIN_MBIT_S { MIN_MBIT_S } else { x };
         let [ours, tcps] = [0, 1].map(|n| all(&|run| at_least(mean(&run[n]))));
         let logs: Vec<f64> = ours.iter().zip(&tcps).map(|(a, b)| libm::log(a / b)).collect();
         let m = trunkline_base::stats::Mean::of(&logs);
@@ -162,7 +162,7 @@ fn jain(shares: &[f64]) -> f64 {
 struct Net {
     world: World,
     routers: [RouterId; 2],
-    luck: Rng,
+    rng: Rng,
 }
 
 impl Net {
@@ -180,7 +180,7 @@ impl Net {
     }
 
     fn start(&mut self) -> Time {
-        Time::ZERO + START + within(WITHIN, &mut self.luck)
+        Time::ZERO + START + within(WITHIN, &mut self.rng)
     }
 }
 
@@ -206,7 +206,7 @@ fn beside(
     let (delay, rate) = (Duration::from_millis(delay), Some(Bitrate::from_bps(RATE)));
     let narrow = LinkModel { delay, rate, queue, ..LinkModel::default() };
     world.cable(routers[0], routers[1], narrow.clone(), narrow)?;
-    let mut net = Net { world, routers, luck: rng(seed, 1) };
+    let mut net = Net { world, routers, rng: rng(seed, 1) };
     let mut readers = Vec::new();
     for (pair, to) in hosts.chunks(2).zip((2..).step_by(2)) {
         net.plug([pair[0], pair[1]])?;
@@ -242,10 +242,10 @@ fn streams(
     let model = LinkModel { delay: Duration::from_millis(10), rate, ..LinkModel::default() };
     let mut world = Topology::chain(vec![model; HOPS]).build(seed)?;
     world.use_ipv4();
-    let mut luck = rng(seed, 1);
+    let mut rng = rng(seed, 1);
     let mut sinks = Vec::new();
     for n in 0..SHARING {
-        let mut start = Time::ZERO + START + within(WITHIN, &mut luck);
+        let mut start = Time::ZERO + START + within(WITHIN, &mut rng);
         if n == 0 && sabotage.is("best-effort-links") {
             // One flow gets nothing, as if the others had taken it all.
             start += before + measured;
@@ -300,7 +300,7 @@ fn figure() -> Figure {
         name: "fairness",
         title: "Fairness of reliable links with TCPs at a bottleneck, and of streams over a chain",
         section: "Spines congestion control and reliability",
-        says: "1, 2 and 4 reliable links, each with unlimited data, and as many TCPs of Linux 6 \
+        caption: "1, 2 and 4 reliable links, each with unlimited data, and as many TCPs of Linux 6 \
                (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 \
                packets and with random early detection (10 and 30 packets, gentle, without marks): \
                Jain's index over all, and the goodput of a link against that of a TCP, in bytes of \

@@ -1,6 +1,6 @@
 //! Number of links into which a path of 50 ms has to be divided.
 
-use super::network::{Carried, Stream, delays, links};
+use super::network::{Carrier, Stream, delays, links};
 use super::{BEFORE, line, mean_cells, ratio};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
@@ -53,7 +53,7 @@ fn measure(
     let row = |loss: f64| {
         let one = |n| {
             let links = links(cut as usize, DELAY / cut, loss);
-            let delays = delays(&Carried::HopByHop, links, stream, inputs.seed.wrapping_add(n))?;
+            let delays = delays(&Carrier::HopByHop, links, stream, inputs.seed.wrapping_add(n))?;
             let sum: f64 = delays.iter().map(Duration::as_secs_f64).sum();
             // Transmission takes longer over more links, so only the delay that loss adds is
             // compared.
@@ -92,7 +92,7 @@ fn figure() -> Figure {
         name: "hops",
         title: "Number of links into which a path has to be divided",
         section: "Conclusion",
-        says: "A path of 50 ms divided into one to eight equal links, the middle one of which \
+        caption: "A path of 50 ms divided into one to eight equal links, the middle one of which \
                loses 1 or 2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's \
                conclusion refers to simulations whose figures are in its first half.",
         chart: one_panel(chart),

@@ -4,7 +4,7 @@
 //! reliable links, and the delay of messages over five of them, compared with a TCP from end to
 //! end.
 
-mod bed;
+mod daemon_network;
 mod delay_figures;
 mod delays;
 mod fairness;

@@ -13,7 +13,7 @@ use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::voice::{Sinks as _, VoiceLog, VoiceSource};
-use trunkline_sim::{Application, HostId, Io, Spot, Topology, World};
+use trunkline_sim::{Application, HostId, Io, LinkEnd, Topology, World};
 
 /// Links between A and F (figure 10).
 pub const HOPS: usize = 5;
@@ -57,7 +57,7 @@ impl Stream {
 
 /// Transport of the messages.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Carried {
+pub enum Carrier {
     /// Reliable links between neighbours.
     HopByHop,
     /// The same, with relays that put messages in order before they forward them, unlike the
@@ -83,16 +83,16 @@ pub fn links(hops: usize, delay: Duration, loss: f64) -> Vec<LinkModel> {
 /// Delay of each message until it could be read in order, by number. Messages that never arrived,
 /// and those behind them, are missing at the end.
 pub fn delays(
-    carried: &Carried,
+    carried: &Carrier,
     links: Vec<LinkModel>,
     stream: Stream,
     seed: u64,
 ) -> Result<Vec<Duration>, PointError> {
     match carried {
-        Carried::HopByHop => hop_by_hop(links, stream, false, seed),
-        Carried::InOrderRelays => hop_by_hop(links, stream, true, seed),
-        Carried::Stream => over_stream(links, stream, seed),
-        Carried::EndToEnd(profile) => end_to_end(links, stream, profile, seed),
+        Carrier::HopByHop => hop_by_hop(links, stream, false, seed),
+        Carrier::InOrderRelays => hop_by_hop(links, stream, true, seed),
+        Carrier::Stream => over_stream(links, stream, seed),
+        Carrier::EndToEnd(profile) => end_to_end(links, stream, profile, seed),
     }
 }
 
@@ -169,9 +169,9 @@ pub fn lay(
     links: Vec<LinkModel>,
 ) -> Result<(), PointError> {
     let last = links.len() - 1;
-    let mut here: Spot = a.into();
+    let mut here: LinkEnd = a.into();
     for (n, link) in links.into_iter().enumerate() {
-        let next: Spot = if n == last { b.into() } else { world.add_router().into() };
+        let next: LinkEnd = if n == last { b.into() } else { world.add_router().into() };
         world.cable(here, next, link.clone(), link)?;
         here = next;
     }
@@ -237,8 +237,8 @@ mod tests {
 
     #[test]
     fn without_loss_a_message_takes_the_propagation_and_transmission_times() {
-        let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
-        for carried in [Carried::HopByHop, Carried::Stream, tcp] {
+        let tcp = Carrier::EndToEnd(Box::new(Profile::linux_6()));
+        for carried in [Carrier::HopByHop, Carrier::Stream, tcp] {
             let delays = delays(&carried, links(HOPS, DELAY, 0.0), STREAM, 1).unwrap();
             assert_eq!(delays.len(), 2_000, "{carried:?}");
             let mean = delays.iter().sum::<Duration>() / 2_000;
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_and_a_lost_one_takes_a_links_round_trip_longer() {
         let links = links(HOPS, DELAY, 0.02);
-        let all = delays(&Carried::HopByHop, links.clone(), STREAM, 1).unwrap();
+        let all = delays(&Carrier::HopByHop, links.clone(), STREAM, 1).unwrap();
         assert_eq!(all.len(), 2_000);
         let slow = all.iter().filter(|d| **d > Duration::from_millis(65)).count();
         assert!((20..200).contains(&slow), "{slow}");
@@ -263,8 +263,8 @@ mod tests {
             delays.iter().filter(|d| **d > Duration::from_millis(120)).count()
         };
         // A retransmission from the first node takes a round trip of 100 ms.
-        let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
-        assert!(slow(tcp) > 10 * slow(Carried::Stream).max(1));
-        slow(Carried::InOrderRelays);
+        let tcp = Carrier::EndToEnd(Box::new(Profile::linux_6()));
+        assert!(slow(tcp) > 10 * slow(Carrier::Stream).max(1));
+        slow(Carrier::InOrderRelays);
     }
 }

@@ -1,6 +1,6 @@
 //! Benefit of relays that forward messages as they arrive, out of order.
 
-use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
+use super::network::{Carrier, DELAY, HOPS, Stream, delays, links};
 use super::{BEFORE, line, mean_cells};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
@@ -57,7 +57,7 @@ fn measure(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let stream = Stream { rate: 1_000_000, messages };
-    let mean = |carried: &Carried, loss: f64, seed: u64| {
+    let mean = |carried: &Carrier, loss: f64, seed: u64| {
         let mut links = links(HOPS, DELAY, 0.0);
         if loss > 0.0 {
             links.iter_mut().for_each(|link| link.loss = Loss::Bernoulli { p: loss });
@@ -67,16 +67,16 @@ fn measure(
         Ok::<f64, PointError>(1e3 * sum / delays.len() as f64)
     };
     let as_they_come = match sabotage.is("in-order-relays") {
-        true => Carried::InOrderRelays,
-        false => Carried::HopByHop,
+        true => Carrier::InOrderRelays,
+        false => Carrier::HopByHop,
     };
     // Both have the same losses on the first link.
     let one = |n| {
         let seed = inputs.seed.wrapping_add(n);
-        let added = |carried: &Carried| {
+        let added = |carried: &Carrier| {
             Ok::<f64, PointError>(mean(carried, loss, seed)? - mean(carried, 0.0, seed)?)
         };
-        Ok((added(&as_they_come)?, added(&Carried::InOrderRelays)?))
+        Ok((added(&as_they_come)?, added(&Carrier::InOrderRelays)?))
     };
     let pairs: Vec<(f64, f64)> = (0..runs).map(one).collect::<Result<_, PointError>>()?;
     let row = |name: &'static str, of: fn(&(f64, f64)) -> f64| {
@@ -101,7 +101,7 @@ fn figure() -> Figure {
         name: "order",
         title: "Benefit of relays that don't wait for order",
         section: "Related work",
-        says: "Messages of 1,000 bytes at 1,000 kbit/s over five links, each of which loses \
+        caption: "Messages of 1,000 bytes at 1,000 kbit/s over five links, each of which loses \
                packets in both directions: the delay that loss adds on average until messages can \
                be read in order, if relays forward them as they arrive, and if they put them in \
                order first. The paper claims lower latency for the former.",

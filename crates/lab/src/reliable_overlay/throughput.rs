@@ -261,7 +261,7 @@ impl Writer {
 
 impl Application for Writer {
     fn start(&mut self, io: &mut Io<'_>) {
-        io.send(&ToNode::Wait(true));
+        io.send(&ToNode::Blocking(true));
         io.wake_at(self.start);
     }
 
@@ -273,7 +273,7 @@ impl Application for Writer {
 
     fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
 
-    fn held_back(&mut self, on: bool, io: &mut Io<'_>) {
+    fn is_flow_controlled(&mut self, on: bool, io: &mut Io<'_>) {
         self.held = on;
         if !on {
             self.write(io);
@@ -331,7 +331,7 @@ fn fig9() -> Figure {
         name: "fig9",
         title: "Goodput of a reliable link, by loss",
         section: "Spines congestion control and reliability, figure 9",
-        says: "One link of 10 ms and 10 Mbit/s that loses packets in both directions: goodput of a \
+        caption: "One link of 10 ms and 10 Mbit/s that loses packets in both directions: goodput of a \
                reliable link in messages of 1,000 bytes, compared with a TCP alone on the same \
                link. Only the horizontal axis of the figure has survived.",
         chart: one_panel(loss_chart),
@@ -379,7 +379,7 @@ fn overheads() -> Figure {
         name: "overheads",
         title: "Overhead of a reliable link and a stream without loss",
         section: "Spines congestion control and reliability",
-        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable \
+        caption: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable \
                link, with best effort at the link's rate, and with a stream from end to end \
                through both levels of reliability and congestion control, in packets of 1,000 \
                bytes of it (`stream`) and of as many as a link carries by default (`stream-mtu`): \

@@ -32,7 +32,7 @@ use trunkline_overlay::node::Routing;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
-use trunkline_sim::voice::{Outcome, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{CallOutcome, VoiceSink, VoiceSource};
 use trunkline_sim::{AppId, HostId, Topology, WireId, World};
 
 const COLUMNS: &[Column] = &[
@@ -417,7 +417,7 @@ fn calls(
                 }
                 let length = Duration::from_millis(20) * packets as u32;
                 world.run_until(START + length + Duration::from_secs(1));
-                let missed = Outcome::of(world, &calls, DEADLINE).missed.estimate;
+                let missed = CallOutcome::of(world, &calls, DEADLINE).missed.estimate;
                 let sink = file.world.app(file.sink);
                 let mbit_s = 8e-6 * sink.read as f64 / (length.as_secs_f64() + 1.0);
                 Ok(Moved { mbit_s, astray: sink.wrong, ..file.moved(100.0 * missed) })

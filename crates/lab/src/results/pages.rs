@@ -95,7 +95,7 @@ fn section(
     if !figure.section.starts_with("beyond") {
         let _ = write!(page, "§{}, in our words: ", figure.section);
     }
-    let _ = write!(page, "{}\n\n", figure.says);
+    let _ = write!(page, "{}\n\n", figure.caption);
     let how = match experiment.figures.first() {
         // The testbed's figure is measured together with the simulator's.
         Some(first) if !is_simulated => format!("{} --testbed", id(experiment, first)),
@@ -135,7 +135,7 @@ fn claims(page: &mut String, figure: &Figure, result: &FigureResult) {
     page.push_str("\n| claim | published | bound | measured | verdict |\n|---|---|---|---|---|\n");
     for (claim, stored) in &judged {
         let published = claim.published.map_or("–".to_owned(), cell);
-        let says = if claim.published == Some(claim.says) { "" } else { claim.says };
+        let says = if claim.published == Some(claim.statement) { "" } else { claim.statement };
         let says = format!("`{}` {says}", claim.id);
         let why = match claim.bound.why {
             "" => String::new(),

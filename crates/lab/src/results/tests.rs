@@ -47,7 +47,7 @@ fn with(claims: Vec<Claim>, revision: u32) -> Papers {
         name: "fig4",
         title: "What is left",
         section: "IV-A",
-        says: "Hardly anything is left.",
+        caption: "Hardly anything is left.",
         chart: Box::new(|_| unreachable!("nothing is drawn here")),
         claims,
     };

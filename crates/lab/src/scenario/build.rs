@@ -1,6 +1,6 @@
 //! Builds a scenario's simulated network.
 
-use super::model::{FaultKind, Link, Scenario, Spot};
+use super::model::{FaultKind, Link, LinkEnd, Scenario};
 use crate::experiment::PointError;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
@@ -11,7 +11,7 @@ use trunkline_sim::{HostId, RouterId, Topology, WireEnd, WireId, World, WorldErr
 
 /// Most packets in flight in the whole network: 10 Gbit/s of 1,500 bytes for a third of a second.
 /// Packets beyond that count as `no_room`.
-const MOST_PACKETS: usize = 300_000;
+const MAX_PACKETS: usize = 300_000;
 
 /// Classes that ledgers distinguish, by name and number.
 pub const CLASSES: [(&str, Class); 4] =
@@ -88,11 +88,11 @@ pub struct Built {
 /// Builds everything except the calls and streams.
 pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
     let mut world = topology(scenario).build(seed)?;
-    world.set_packet_limit(MOST_PACKETS);
+    world.set_packet_limit(MAX_PACKETS);
     let routers: Vec<RouterId> = scenario.routers.iter().map(|_| world.add_router()).collect();
     let spot = |spot| match spot {
-        Spot::Host(n) => trunkline_sim::Spot::Host(host(n)),
-        Spot::Router(n) => trunkline_sim::Spot::Router(routers[n]),
+        LinkEnd::Host(n) => trunkline_sim::LinkEnd::Host(host(n)),
+        LinkEnd::Router(n) => trunkline_sim::LinkEnd::Router(routers[n]),
     };
     // Wires of the overlay's links exist already, in this order.
     let mut private = (0..world.wires()).map(WireId);

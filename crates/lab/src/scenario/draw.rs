@@ -15,13 +15,13 @@ const ENDS: [WireEnd; 2] = [WireEnd::First, WireEnd::Second];
 /// Number of steps of a line that can still be told apart.
 const STEPS: u32 = 250;
 /// The shortest step: the time of a few packets of a call.
-const LEAST: Duration = Duration::from_millis(100);
+const MIN_STEP: Duration = Duration::from_millis(100);
 
 /// The bins that cover a run.
 fn bins(scenario: &Scenario) -> Bins {
     let all = WARM_UP + scenario.length + DRAIN;
-    let tenths = all.as_millis().div_ceil(u128::from(STEPS) * LEAST.as_millis());
-    let width = LEAST * u32::try_from(tenths).unwrap_or(u32::MAX);
+    let tenths = all.as_millis().div_ceil(u128::from(STEPS) * MIN_STEP.as_millis());
+    let width = MIN_STEP * u32::try_from(tenths).unwrap_or(u32::MAX);
     let count = all.as_nanos().div_ceil(width.as_nanos());
     Bins { from: Time::ZERO, width, count: usize::try_from(count).unwrap_or(usize::MAX) }
 }

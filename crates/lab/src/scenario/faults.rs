@@ -5,7 +5,7 @@ use super::mistake::Mistake;
 use super::model::{Fault, FaultKind};
 use super::options::{LinkEnd, named, unknown};
 use super::units::Span;
-use super::wire::{Direction, Way};
+use super::wire::{Direction, DirectionSection};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub struct FaultSection {
     host: Option<String>,
     #[serde(default)]
     way: Direction,
-    becomes: Option<Way>,
+    becomes: Option<DirectionSection>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use super::build;
 use super::faults::FaultSection;
 use super::flows::{CallSection, Flow, ProgramSection, StreamSection};
 use super::mistake::{Mistake, Text};
-use super::model::{Carrier, Host, Link, Scenario, Spot};
+use super::model::{Carrier, Host, Link, LinkEnd, Scenario};
 use super::options::{
     BestEffort, Hello, LinkEnd, NodeSections, NodeSettings, Realtime, RecoveryName, RoutingSection,
     settings,
 };
 use super::units::{Rate, Room, Share, Span};
 use super::ways;
-use super::wire::{Direction, RedSection, Traces, Way, read_file};
+use super::wire::{Direction, DirectionSection, RedSection, Traces, read_file};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ use trunkline_overlay::node::Config;
 
 /// Largest number of hosts, of routers and of links: finding routes takes time that grows with all
 /// of them.
-const MOST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 /// Largest number of streams, and of faults.
-const MOST_STREAMS: usize = 100;
+const MAX_STREAMS: usize = 100;
 
 /// Largest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -102,9 +102,9 @@ struct LinkSection {
     queue: Option<Room>,
     red: Option<RedSection>,
     #[serde(default)]
-    there: Way,
+    there: DirectionSection,
     #[serde(default)]
-    back: Way,
+    back: DirectionSection,
     #[serde(default)]
     loses: Direction,
     #[serde(default)]
@@ -125,10 +125,21 @@ fn two<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error>
 
 impl LinkSection {
     /// The keys for both directions, combined with those for each.
-    fn ways(&self) -> [Way; 2] {
+    fn ways(&self) -> [DirectionSection; 2] {
         let &LinkSection { delay, jitter, loss, burst, spacing, rate, queue, red, .. } = self;
         let (trace, overlay) = (self.trace.clone(), self.overlay);
-        let both = Way { delay, jitter, loss, burst, spacing, trace, rate, queue, red, overlay };
+        let both = DirectionSection {
+            delay,
+            jitter,
+            loss,
+            burst,
+            spacing,
+            trace,
+            rate,
+            queue,
+            red,
+            overlay,
+        };
         let loses = self.loses.ways();
         let [there, back] = loses.map(|l| if l { both.clone() } else { both.lossless() });
         [self.there.or(&there), self.back.or(&back)]
@@ -170,12 +181,12 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
     for (what, n, most) in [
-        ("hosts", file.host.len(), MOST),
-        ("routers", file.router.len(), MOST),
-        ("links", file.link.len(), MOST),
-        ("streams", file.stream.len(), MOST_STREAMS),
-        ("programs", file.program.len(), MOST_STREAMS),
-        ("faults", file.fault.len(), MOST_STREAMS),
+        ("hosts", file.host.len(), MAX_ENTRIES),
+        ("routers", file.router.len(), MAX_ENTRIES),
+        ("links", file.link.len(), MAX_ENTRIES),
+        ("streams", file.stream.len(), MAX_STREAMS),
+        ("programs", file.program.len(), MAX_STREAMS),
+        ("faults", file.fault.len(), MAX_STREAMS),
     ] {
         if n > most {
             return Err(text.mistake(
@@ -358,19 +369,19 @@ impl Reader<'_> {
         &self,
         span: Range<usize>,
         (a, b): &(String, String),
-    ) -> Result<(Spot, Spot), Mistake> {
+    ) -> Result<(LinkEnd, LinkEnd), Mistake> {
         let names = self.hosts.iter().map(|h| &h.name).chain(&self.routers).map(String::as_str);
         let what = if self.routers.is_empty() { "host" } else { "host or router" };
         let find = |name: &str| {
             let n = self.text.find(span.clone(), what, name, names.clone())?;
             let router = n.checked_sub(self.hosts.len());
-            Ok(router.map_or(Spot::Host(n), Spot::Router))
+            Ok(router.map_or(LinkEnd::Host(n), LinkEnd::Router))
         };
         let (first, second) = (find(a)?, find(b)?);
         if first == second {
             let what = match first {
-                Spot::Host(_) => "host",
-                Spot::Router(_) => "router",
+                LinkEnd::Host(_) => "host",
+                LinkEnd::Router(_) => "router",
             };
             let what = format!("both ends are {what} \"{a}\": name two");
             return Err(self.mistake(span, what));
@@ -389,10 +400,10 @@ impl Reader<'_> {
         let ends = self.spots(span.clone(), &s.between)?;
         let ways = s.ways();
         let hosts = match ends {
-            (Spot::Host(a), Spot::Host(b)) if !s.plain => Some([a, b]),
+            (LinkEnd::Host(a), LinkEnd::Host(b)) if !s.plain => Some([a, b]),
             _ => None,
         };
-        let wire = match (hosts, ways.iter().all(Way::is_empty)) {
+        let wire = match (hosts, ways.iter().all(DirectionSection::is_empty)) {
             (Some(_), true) => None,
             _ => Some(self.wire(&span, &ways)?),
         };
@@ -424,7 +435,11 @@ impl Reader<'_> {
     }
 
     /// Models of a wire's two directions.
-    fn wire(&self, span: &Range<usize>, ways: &[Way; 2]) -> Result<[LinkModel; 2], Mistake> {
+    fn wire(
+        &self,
+        span: &Range<usize>,
+        ways: &[DirectionSection; 2],
+    ) -> Result<[LinkModel; 2], Mistake> {
         let [there, back] = ways.each_ref().map(|way| way.model(&self.traces));
         let wrong = |why: String| self.mistake(span.clone(), why);
         Ok([there.map_err(wrong)?, back.map_err(wrong)?])

@@ -31,7 +31,7 @@ pub use file::{load, parse};
 pub use ledger::LINK_COLUMNS;
 pub use mistake::Mistake;
 pub use model::{
-    Call, Carrier, Fault, FaultKind, Host, Link, Program, Scenario, Spot, Stream, Transfer,
+    Call, Carrier, Fault, FaultKind, Host, Link, LinkEnd, Program, Scenario, Stream, Transfer,
 };
 pub use results::Results;
 pub use rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, agree};
@@ -51,7 +51,7 @@ const FIRST_PORT: u16 = 5_000;
 
 /// One call of a [`Call`].
 #[derive(Clone, Copy, Debug)]
-struct Placed<'a> {
+struct CallInstance<'a> {
     /// The `[[call]]` that it belongs to.
     call: &'a Call,
     /// Port on which it is answered.
@@ -63,7 +63,7 @@ struct Placed<'a> {
 impl Scenario {
     /// Every call, in the order of the file. The calls of a `[[call]]` divide [`SPACING`] evenly,
     /// whatever others there are; those of another one fall in between.
-    fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
+    fn placed(&self) -> impl Iterator<Item = CallInstance<'_>> {
         let kinds = self.calls.len() as u32;
         let place = move |(call, kind)| {
             let call: &Call = call;
@@ -71,7 +71,7 @@ impl Scenario {
                 .map(move |n| (call, SPACING * (n * kinds + kind) / (call.count * kinds)))
         };
         let each = self.calls.iter().zip(0..).flat_map(place);
-        each.zip(0..).map(|((call, offset), n)| Placed { call, port: FIRST_PORT + n, offset })
+        each.zip(0..).map(|((call, offset), n)| CallInstance { call, port: FIRST_PORT + n, offset })
     }
 
     /// Number of packets of each call.

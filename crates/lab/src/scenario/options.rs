@@ -101,9 +101,9 @@ section!(
     Realtime => realtime::Config {
         recovery: RecoveryName => recovery,
         reorder: u16 => reorder,
-        repeat_share: Share => repeat_share,
-        repeat_burst: u32 => repeat_burst,
-        extra_share: Share => extra_share,
+        retransmit_ratio: Share => retransmit_ratio,
+        retransmit_burst: u32 => retransmit_burst,
+        recovery_budget: Share => recovery_budget,
         max_wait: Span => max_wait,
         memory: Size => bytes,
     }

@@ -7,7 +7,7 @@ use trunkline_base::Time;
 use trunkline_base::stats::{Mean, quantile};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::PesqError;
-use trunkline_sim::voice::{Arrival, Outcome};
+use trunkline_sim::voice::{Arrival, CallOutcome};
 
 /// A row has the calls of one `[[call]]`, in the simulator or in the testbed.
 pub const COLUMNS: &[Column] = &[
@@ -113,7 +113,7 @@ pub(super) fn row(
     speech: Option<&Speech>,
     valid: bool,
 ) -> Result<Row, PesqError> {
-    let outcome = Outcome::of_packets(calls.iter().flatten().copied(), 0, call.threshold);
+    let outcome = CallOutcome::of_packets(calls.iter().flatten().copied(), 0, call.threshold);
     let scores = match speech {
         Some(speech) => scores(call, calls, speech)?,
         None => Vec::new(),

@@ -4,7 +4,7 @@ use super::results::Results;
 use super::rows::{
     COLUMNS, Received, STREAM_COLUMNS, TRANSFER_COLUMNS, row, stream_row, transfer_row,
 };
-use super::{DRAIN, FIRST_PORT, Placed, SPACING, WARM_UP, draw, ledger};
+use super::{CallInstance, DRAIN, FIRST_PORT, SPACING, WARM_UP, draw, ledger};
 use crate::experiment::PointError;
 use crate::speech::Speech;
 use crate::table::Table;
@@ -104,7 +104,7 @@ pub fn simulate(
 fn attach(
     scenario: &Scenario,
     world: &mut World,
-    place: Placed<'_>,
+    place: CallInstance<'_>,
     start: Time,
 ) -> Result<voice::Call, WorldError> {
     let &Call { ends: (from, to), carrier, bytes, threshold, .. } = place.call;

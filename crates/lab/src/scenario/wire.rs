@@ -17,7 +17,7 @@ const MAX_TRACES: usize = 4 * MAX_TRACE;
 /// Keys for one direction. A direction without keys is as the link's.
 #[derive(Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub struct Way {
+pub struct DirectionSection {
     pub delay: Option<Span>,
     pub jitter: Option<Span>,
     pub loss: Option<Share>,
@@ -60,21 +60,22 @@ impl Direction {
     }
 }
 
-impl Way {
+impl DirectionSection {
     /// Whether it sets nothing about a wire.
     pub fn is_empty(&self) -> bool {
-        Way { overlay: LinkEnd::default(), ..self.clone() } == Way::default()
+        DirectionSection { overlay: LinkEnd::default(), ..self.clone() }
+            == DirectionSection::default()
     }
 
     /// These keys, and those of `other` that are missing here. The keys that determine which
     /// packets are lost are taken from only one of the two.
-    pub fn or(&self, other: &Way) -> Way {
+    pub fn or(&self, other: &DirectionSection) -> DirectionSection {
         let other = match (self.trace.is_some(), self.says_loss()) {
             (true, _) => &other.lossless(),
-            (_, true) => &Way { trace: None, ..other.clone() },
+            (_, true) => &DirectionSection { trace: None, ..other.clone() },
             _ => other,
         };
-        Way {
+        DirectionSection {
             delay: self.delay.or(other.delay),
             jitter: self.jitter.or(other.jitter),
             loss: self.loss.or(other.loss),
@@ -93,8 +94,8 @@ impl Way {
     }
 
     /// The same without the keys that determine which packets are lost.
-    pub fn lossless(&self) -> Way {
-        Way { loss: None, burst: None, spacing: None, trace: None, ..self.clone() }
+    pub fn lossless(&self) -> DirectionSection {
+        DirectionSection { loss: None, burst: None, spacing: None, trace: None, ..self.clone() }
     }
 
     /// Applies the keys to `old`: omitted keys leave their part unchanged, and so do loss and queue
@@ -104,7 +105,11 @@ impl Way {
             return Err("becomes is empty: give the keys that change".into());
         }
         let (delay, rate) = (Some(Span(old.delay)), old.rate.map(Rate));
-        let full = Way { delay: self.delay.or(delay), rate: self.rate.or(rate), ..self.clone() };
+        let full = DirectionSection {
+            delay: self.delay.or(delay),
+            rate: self.rate.or(rate),
+            ..self.clone()
+        };
         let new = full.model(traces)?;
         let loss = self.says_loss() || self.trace.is_some();
         let queue = self.queue.is_some() || self.red.is_some();

@@ -62,13 +62,13 @@ fn table1() -> Figure {
         name: "table1",
         title: "The codecs' rates with headers",
         section: "2",
-        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 \
+        caption: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 \
                ms with G.723.1 and every 20 ms with the others. Pale: the sum of the codec's bit \
                rate and that of the headers, as in the paper.",
         chart: one_panel(chart),
         claims: vec![
             Claim {
-                says: "40 bytes of headers and whole bytes of speech give the rates of Table 1",
+                statement: "40 bytes of headers and whole bytes of speech give the rates of Table 1",
                 measure: Box::new(|t| farthest(t, "ip_kbit_s")),
                 expected: Verdict::Fails,
                 why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are \
@@ -77,7 +77,7 @@ fn table1() -> Figure {
                 ..claim("whole-bytes")
             },
             Claim {
-                says: "the codecs' bit rates and 40 bytes of headers give the rates of Table 1",
+                statement: "the codecs' bit rates and 40 bytes of headers give the rates of Table 1",
                 measure: Box::new(|t| farthest(t, "bit_rate_and_headers_kbit_s")),
                 ..claim("bit-rates")
             },
@@ -88,7 +88,7 @@ fn table1() -> Figure {
 fn claim(id: &'static str) -> Claim {
     Claim {
         id,
-        says: "",
+        statement: "",
         published: Some("15.96 and 16.96 kbit/s with G.723.1, 24 with G.729A, 29.2 with GSM"),
         bound: Bound::at_most(0.01, "one digit, as the table's are truncated, not rounded"),
         unit: "kbit/s",

@@ -1,7 +1,7 @@
 //! Calls that share a link with a TCP: every spread of the calls' beginnings, with TFMC and
 //! without.
 
-use super::network::{Carried, Seen, Setup, Times, mean_known};
+use super::network::{Multiplexing, RunResult, Setup, Times, mean_known};
 use super::{PAPER, figures, mean_cells};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
@@ -197,7 +197,7 @@ fn measure(
 }
 
 /// Transport of packets by its name in the table, broken according to `sabotage`.
-fn carried(name: &str, sabotage: Sabotage) -> Carried {
+fn carried(name: &str, sabotage: Sabotage) -> Multiplexing {
     let mut config = match name {
         ONE_CALL => Config::paper(),
         NOMINAL => Config { segment: Segment::Nominal(1_460.0), ..Config::default() },
@@ -209,31 +209,31 @@ fn carried(name: &str, sabotage: Sabotage) -> Carried {
         config.segment = Segment::Datagram;
     }
     match () {
-        () if name == FEWER_BYTES => Carried::Singly,
-        () if name == FULL || name == FEWER_DATAGRAMS => Carried::Fixed(46),
+        () if name == FEWER_BYTES => Multiplexing::Singly,
+        () if name == FULL || name == FEWER_DATAGRAMS => Multiplexing::Fixed(46),
         () if name == SINGLY || sabotage.is("no-tfmc") || sabotage.is("singly-5ms") => {
-            Carried::Singly
+            Multiplexing::Singly
         }
-        () if sabotage.is("m-fixed-1") => Carried::Fixed(1),
-        () if sabotage.is("m-fixed-46") => Carried::Fixed(46),
-        () => Carried::Tfmc(config),
+        () if sabotage.is("m-fixed-1") => Multiplexing::Fixed(1),
+        () if sabotage.is("m-fixed-46") => Multiplexing::Fixed(46),
+        () => Multiplexing::Tfmc(config),
     }
 }
 
 /// The columns from `time_s` to `changes_per_s`, over all runs.
-fn summary(runs: &[Seen]) -> Vec<Cell> {
-    let mean = |of: fn(&Seen) -> f64| mean_cells(runs, of);
-    let [tcp, tcp_low, tcp_high] = mean(Seen::tcp_after);
-    let [voice, voice_low, voice_high] = mean(Seen::voice);
-    let [packed, ..] = mean(Seen::packed);
-    let [delay, ..] = mean_cells_known(runs, Seen::delay_ms);
-    let most = |seen: &Seen| seen.delays_ms().into_iter().fold(f64::NAN, f64::max);
+fn summary(runs: &[RunResult]) -> Vec<Cell> {
+    let mean = |of: fn(&RunResult) -> f64| mean_cells(runs, of);
+    let [tcp, tcp_low, tcp_high] = mean(RunResult::tcp_after);
+    let [voice, voice_low, voice_high] = mean(RunResult::voice);
+    let [packed, ..] = mean(RunResult::packed);
+    let [delay, ..] = mean_cells_known(runs, RunResult::delay_ms);
+    let most = |seen: &RunResult| seen.delays_ms().into_iter().fold(f64::NAN, f64::max);
     let [delay_max, ..] = mean_cells_known(runs, most);
     let mut row: Vec<Cell> = vec![f64::NAN.into(), tcp, voice, packed, delay, delay_max];
     row.extend([tcp_low, tcp_high, voice_low, voice_high]);
     row.extend(mean(|seen| 100.0 * seen.tcp_after() / seen.tcp_before()));
     row.extend(mean(|seen| seen.tcp_after() - seen.voice()));
-    let first = |of: fn(&Seen) -> f64| mean(of)[0].clone();
+    let first = |of: fn(&RunResult) -> f64| mean(of)[0].clone();
     row.push(first(|seen| 100.0 * seen.variation()));
     row.push(first(|seen| 100.0 * seen.lost()));
     row.push(first(|seen| 100.0 * seen.lost[0]));
@@ -246,9 +246,9 @@ fn summary(runs: &[Seen]) -> Vec<Cell> {
 }
 
 /// The last twelve columns: the effect of TFMC, run by run.
-fn compared(without: &[Seen], with: &[Seen]) -> Vec<Cell> {
-    let pairs: Vec<(&Seen, &Seen)> = without.iter().zip(with).collect();
-    let faster = |(without, with): &(&Seen, &Seen)| {
+fn compared(without: &[RunResult], with: &[RunResult]) -> Vec<Cell> {
+    let pairs: Vec<(&RunResult, &RunResult)> = without.iter().zip(with).collect();
+    let faster = |(without, with): &(&RunResult, &RunResult)| {
         let pairs = without.delays_ms().into_iter().zip(with.delays_ms());
         pairs.map(|(without, with)| without - with).collect::<Vec<f64>>()
     };
@@ -271,7 +271,7 @@ fn mean_cells_known<T>(runs: &[T], of: impl Fn(&T) -> f64) -> [Cell; 3] {
 }
 
 /// The columns from `time_s` to `delay_max_ms` in each half second.
-fn bins(seen: &Seen) -> impl Iterator<Item = Vec<Cell>> + '_ {
+fn bins(seen: &RunResult) -> impl Iterator<Item = Vec<Cell>> + '_ {
     (0..seen.tcp.len()).map(|n| {
         let from = 0.5 * n as f64;
         let delays = seen

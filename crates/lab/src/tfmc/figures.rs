@@ -19,7 +19,7 @@ fn fig6() -> Figure {
         name: "fig6",
         title: "Throughput of a TCP and of calls without multiplexing",
         section: "5.4",
-        says: "A TCP Reno with packets of 1,000 bytes over 10 Mbit/s and 10 ms with a drop-tail \
+        caption: "A TCP Reno with packets of 1,000 bytes over 10 Mbit/s and 10 ms with a drop-tail \
                queue of 50 packets; 200 calls of 24 kbit/s begin after 20 s, at the same instant \
                up to a millisecond. Throughput on the bottleneck, with headers, in bins of half a \
                second. The access links (100 Mbit/s, 1 ms) and the window of 20 packets, ns-2's \
@@ -46,7 +46,7 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Throughput of a TCP and of calls with TFMC",
         section: "5.4",
-        says: "The same with TFMC, which reports every 5 ms; below, packets in a datagram. Calls \
+        caption: "The same with TFMC, which reports every 5 ms; below, packets in a datagram. Calls \
                can't take less than 2.56 Mbit/s, their speech with RTP's headers.",
         chart: Box::new(|t| throughput("With TFMC", t, TFMC)),
         claims: vec![
@@ -113,7 +113,7 @@ fn fig7b() -> Figure {
         name: "fig7b",
         title: "Throughput by the spread of the calls' packets",
         section: "beyond",
-        says: "Not in the paper. The same with calls that begin within 0 to 20 ms, the interval \
+        caption: "Not in the paper. The same with calls that begin within 0 to 20 ms, the interval \
                between their packets: the effect of a queue of 50 packets on 200 that arrive at \
                once, and what remains of it when they don't. Above with the window of 20 packets, \
                below without a limit.",
@@ -166,7 +166,7 @@ fn fig7c() -> Figure {
         name: "fig7c",
         title: "Throughput with TFMC, by the size in equation (2)",
         section: "beyond",
-        says: "Not in the paper. Equation (4) yields the number of packets at which the rate is \
+        caption: "Not in the paper. Equation (4) yields the number of packets at which the rate is \
                TCP's, and equation (2) uses the size of a packet; if that is the datagram with the \
                number to be found, both together state that the trunk sends as many datagrams per \
                second as TCP would send segments. Shown over time with that, and in the table with \
@@ -222,7 +222,7 @@ fn fig8() -> Figure {
         name: "fig8",
         title: "Delay of one call's packets, with TFMC and without",
         section: "5.4",
-        says: "One of the 200 calls, from the call to the far gateway, including the wait for \
+        caption: "One of the 200 calls, from the call to the far gateway, including the wait for \
                others: the mean and, thin, the maximum of the packets in half a second.",
         chart: Box::new(delay),
         claims: vec![
@@ -272,7 +272,7 @@ const FASTEST: [&str; 3] = ["fastest_ms", "fastest_low_ms", "fastest_high_ms"];
 fn claim(id: &'static str, says: &'static str, published: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: Some(published),
         bound,
         unit: "Mbit/s",

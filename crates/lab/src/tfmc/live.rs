@@ -8,7 +8,7 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_media::playout::optimal::{Packet, optimal};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks, VoiceLog, VoiceSource};
+use trunkline_sim::voice::{Arrival, Call, CallOutcome, Sinks, VoiceLog, VoiceSource};
 use trunkline_sim::{HostId, PlainEnd, Topology, WireId, World, WorldError};
 
 /// Node ids of both ends.
@@ -30,7 +30,7 @@ pub const SETTLED: Duration = Duration::from_millis(500);
 
 /// Transport of the calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Carried {
+pub enum Carrier {
     /// Plain UDP, without any node.
     Udp,
     /// Nodes without a trunk.
@@ -43,7 +43,7 @@ pub enum Carried {
 #[derive(Clone)]
 pub struct Live {
     /// Transport of the calls.
-    pub carried: Carried,
+    pub carried: Carrier,
     /// The wire between the ends, in both directions.
     pub wire: LinkModel,
     /// Start of each call, after the earliest possible time.
@@ -57,7 +57,7 @@ pub struct Live {
 }
 
 /// A run of [`Live`], from when calls have settled.
-pub struct Seen {
+pub struct LiveRun {
     world: World,
     calls: Vec<Call<VoiceLog>>,
     span: (Time, Time),
@@ -78,7 +78,7 @@ impl Live {
     /// # Errors
     ///
     /// If the network can't be built.
-    pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
+    pub fn run(&self, seed: u64) -> Result<LiveRun, PointError> {
         let (mut world, plain) = self.build(seed)?;
         world.use_ipv4();
         let from = BEGIN + SETTLED;
@@ -98,20 +98,20 @@ impl Live {
         // Packets still in flight arrive.
         world.run_until(span.1 + Duration::from_secs(1));
         let trunked = [0, 1].map(|n| after.1[n] - before.1[n]);
-        Ok(Seen { world, calls, span, bytes: after.0 - before.0, trunked })
+        Ok(LiveRun { world, calls, span, bytes: after.0 - before.0, trunked })
     }
 
     /// The network, and its ends if there are no nodes.
     fn build(&self, seed: u64) -> Result<(World, Option<[PlainEnd; 2]>), WorldError> {
         let wire = || self.wire.clone();
-        if self.carried == Carried::Udp {
+        if self.carried == Carrier::Udp {
             let mut world = World::new(seed);
             let (a, b) = world.plain_path(wire(), wire(), None)?;
             return Ok((world, Some([a, b])));
         }
         let mut topology = Topology::chain([wire()]);
         for (host, to) in HOSTS.into_iter().zip(NODES.into_iter().rev()) {
-            if let Carried::Trunk(config) = self.carried {
+            if let Carrier::Trunk(config) = self.carried {
                 topology.config_mut(host).trunks.push(trunk::Config { to, ..config });
             }
         }
@@ -154,10 +154,10 @@ fn trunked(world: &World) -> [u64; 2] {
     })
 }
 
-impl Seen {
+impl LiveRun {
     /// The fate of the packets that were due in the measured span.
-    pub fn outcome(&self, late_after: Duration) -> Outcome {
-        Outcome::of_packets(self.calls.iter().flat_map(|call| self.due(call)), 0, late_after)
+    pub fn outcome(&self, late_after: Duration) -> CallOutcome {
+        CallOutcome::of_packets(self.calls.iter().flat_map(|call| self.due(call)), 0, late_after)
     }
 
     /// R of each call, by [`rating`].
@@ -213,7 +213,7 @@ pub fn rating(packets: impl Iterator<Item = (Time, Option<Arrival>)>, codec: Cod
 mod tests {
     use super::*;
 
-    fn live(carried: Carried) -> Live {
+    fn live(carried: Carrier) -> Live {
         let begins = (0..10).map(|k| Duration::from_micros(100 * k)).collect();
         let length = Duration::from_secs(1);
         Live { carried, wire: LinkModel::default(), begins, speech: 20, length, both_ways: true }
@@ -223,7 +223,7 @@ mod tests {
     /// 200 ms.
     #[test]
     fn each_packet_by_itself_has_its_headers() {
-        let seen = live(Carried::Alone).run(1).unwrap();
+        let seen = live(Carrier::Alone).run(1).unwrap();
         let outcome = seen.outcome(Duration::MAX);
         assert_eq!((outcome.sent, outcome.lost), (1_000, 0));
         let bytes = seen.bytes_per_packet();
@@ -233,14 +233,14 @@ mod tests {
     /// 94.2 − 10 of G.729 − 0.024 · 38.
     #[test]
     fn plain_udp_has_nothing_else() {
-        let seen = live(Carried::Udp).run(1).unwrap();
+        let seen = live(Carrier::Udp).run(1).unwrap();
         assert_eq!((seen.bytes_per_packet(), seen.packed()), (60.0, 1.0));
         assert!(seen.ratings(Codec::G729).iter().all(|r| (r - 83.288).abs() < 1e-6));
     }
 
     #[test]
     fn ten_calls_within_a_millisecond_share_a_packet() {
-        let seen = live(Carried::Trunk(fill(Duration::from_millis(2)))).run(1).unwrap();
+        let seen = live(Carrier::Trunk(fill(Duration::from_millis(2)))).run(1).unwrap();
         assert_eq!((seen.packed(), seen.outcome(Duration::MAX).lost), (10.0, 0));
         assert!(seen.bytes_per_packet() < 60.0, "{}", seen.bytes_per_packet());
     }

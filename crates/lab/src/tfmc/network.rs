@@ -44,7 +44,7 @@ const PORT: u16 = 5_000;
 
 /// Transport of the calls' packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Carried {
+pub enum Multiplexing {
     /// A datagram for each packet.
     Singly,
     /// This many packets in a datagram.
@@ -69,7 +69,7 @@ pub struct Times {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
     /// Transport of the calls' packets.
-    pub carried: Carried,
+    pub carried: Multiplexing,
     /// Time within which calls begin, each at random; their packets keep these distances.
     pub spread: Duration,
     /// The bottleneck's propagation delay.
@@ -89,7 +89,7 @@ pub struct Setup {
 impl Setup {
     /// The paper's network, with one TCP that has ns-2's default window, and a queue of 50 packets,
     /// also ns-2's default.
-    pub fn new(carried: Carried, spread: Duration, times: Times) -> Setup {
+    pub fn new(carried: Multiplexing, spread: Duration, times: Times) -> Setup {
         Setup {
             carried,
             spread,
@@ -107,13 +107,13 @@ impl Setup {
     /// # Errors
     ///
     /// If the network can't be built.
-    pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
-        let mut luck = rng(seed, 1);
+    pub fn run(&self, seed: u64) -> Result<RunResult, PointError> {
+        let mut rng = rng(seed, 1);
         let mut net = Net::new(self.queue, self.delay, seed)?;
         for n in 0..self.tcps {
-            net.tcp(n, self.window, within(TCP_WITHIN, &mut luck))?;
+            net.tcp(n, self.window, within(TCP_WITHIN, &mut rng))?;
         }
-        let trunk = self.trunk(&mut luck);
+        let trunk = self.trunk(&mut rng);
         let (sender, receiver) = net.trunk(&trunk)?;
         let bins = (self.times.end.as_nanos() / BIN.as_nanos()) as usize;
         let world = &mut net.world;
@@ -141,7 +141,7 @@ impl Setup {
         // Packets in flight at the end have had no time to arrive.
         let last = Time::ZERO + self.times.end - Duration::from_millis(200);
         let receiver = world.agent(receiver);
-        Ok(Seen {
+        Ok(RunResult {
             times: self.times,
             tcp,
             voice,
@@ -156,9 +156,9 @@ impl Setup {
         })
     }
 
-    fn trunk(&self, luck: &mut Rng) -> Trunk {
+    fn trunk(&self, rng: &mut Rng) -> Trunk {
         let Times { calls, end, .. } = self.times;
-        let starts: Vec<Duration> = (0..CALLS).map(|_| within(self.spread, luck)).collect();
+        let starts: Vec<Duration> = (0..CALLS).map(|_| within(self.spread, rng)).collect();
         let packets = ((end - calls).as_nanos() / INTERVAL.as_nanos()) as u32;
         let call = |start: &Duration| {
             let first = Time::ZERO + calls + *start;
@@ -168,24 +168,26 @@ impl Setup {
         let trunk = Trunk::new(PAYLOAD, starts.iter().map(call));
         let trunk = Trunk { observed: OBSERVED, header, per_packet, ..trunk };
         match self.carried {
-            Carried::Singly => trunk,
-            Carried::Fixed(packets) => Trunk { mode: Mode::Fixed(packets), wait: WAIT, ..trunk },
-            Carried::Tfmc(config) => Trunk { wait: WAIT, ..trunk.with_tfmc(config) },
+            Multiplexing::Singly => trunk,
+            Multiplexing::Fixed(packets) => {
+                Trunk { mode: Mode::Fixed(packets), wait: WAIT, ..trunk }
+            }
+            Multiplexing::Tfmc(config) => Trunk { wait: WAIT, ..trunk.with_tfmc(config) },
         }
     }
 }
 
 /// A random time from zero to before `most`; zero if `most` is.
-pub fn within(most: Duration, luck: &mut Rng) -> Duration {
+pub fn within(most: Duration, rng: &mut Rng) -> Duration {
     let nanos = most.as_nanos() as u64;
-    Duration::from_nanos(luck.next_u64().checked_rem(nanos).unwrap_or(0))
+    Duration::from_nanos(rng.next_u64().checked_rem(nanos).unwrap_or(0))
 }
 
 /// Send times of `calls` calls of `packets` packets each, one every [`INTERVAL`]; the calls begin
 /// at random times within one interval from `begin` on.
-pub fn spread_calls(calls: u32, begin: Time, packets: u32, luck: &mut Rng) -> Vec<Vec<Time>> {
+pub fn spread_calls(calls: u32, begin: Time, packets: u32, rng: &mut Rng) -> Vec<Vec<Time>> {
     let call = |_| {
-        let first = begin + within(INTERVAL, luck);
+        let first = begin + within(INTERVAL, rng);
         (0..packets).map(|n| first + INTERVAL * n).collect()
     };
     (0..calls).map(call).collect()
@@ -262,7 +264,7 @@ impl Net {
 }
 
 /// Results of a run.
-pub struct Seen {
+pub struct RunResult {
     times: Times,
     /// Throughput of all TCPs on the bottleneck in each bin, with headers, in Mbit/s.
     pub tcp: Vec<f64>,
@@ -278,7 +280,7 @@ pub struct Seen {
     pub stats: Stats,
 }
 
-impl Seen {
+impl RunResult {
     /// Times at which flows began and ended.
     pub fn times(&self) -> Times {
         self.times
@@ -373,7 +375,7 @@ mod tests {
     /// 6.65 Mbit/s. Without a window only the bottleneck's 10 Mbit/s limit the rate.
     #[test]
     fn a_tcp_alone_has_its_window_per_round_trip() {
-        let setup = Setup::new(Carried::Singly, Duration::ZERO, times());
+        let setup = Setup::new(Multiplexing::Singly, Duration::ZERO, times());
         let alone = setup.run(1).unwrap().tcp_before();
         assert!((alone - 6.65).abs() < 0.1, "{alone}");
         let wide = Setup { window: None, ..setup }.run(1).unwrap().tcp_before();
@@ -383,12 +385,12 @@ mod tests {
     /// Without a TCP, 200 calls spread evenly over 20 ms have 200 · 24 kbit/s, and no loss.
     #[test]
     fn calls_alone_have_their_rate() {
-        let setup = Setup::new(Carried::Singly, INTERVAL, times());
+        let setup = Setup::new(Multiplexing::Singly, INTERVAL, times());
         let seen = Setup { tcps: 0, ..setup }.run(1).unwrap();
         assert!((seen.voice() - 4.8).abs() < 0.01, "{}", seen.voice());
         assert_eq!((seen.lost(), seen.stats.packets), (0.0, 20_000));
         assert!((12.0..13.0).contains(&seen.delay_ms()), "{}", seen.delay_ms());
-        let packed = Setup { tcps: 0, carried: Carried::Fixed(40), ..setup }.run(1).unwrap();
+        let packed = Setup { tcps: 0, carried: Multiplexing::Fixed(40), ..setup }.run(1).unwrap();
         // At most 40 packets in 5 ms: at best 28/40 + 32 bytes each.
         assert!((2.6..2.75).contains(&packed.voice()), "{}", packed.voice());
     }

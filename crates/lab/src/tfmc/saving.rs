@@ -1,7 +1,7 @@
 //! Figure 4: the saving by multiplexing, by formula, counted, and with the overlay's trunk.
 
 use super::PAPER;
-use super::live::{Carried, Live, fill};
+use super::live::{Carrier, Live, fill};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
@@ -112,8 +112,8 @@ fn live_bytes(
 ) -> Result<f64, PointError> {
     let length = Duration::from_secs(size.pick(1, 2, 4));
     let carried = match sabotage.is("trunk-off") {
-        true => Carried::Alone,
-        false => Carried::Trunk(fill(Duration::from_millis(2))),
+        true => Carrier::Alone,
+        false => Carrier::Trunk(fill(Duration::from_millis(2))),
     };
     // Not at the moment at which a measurement begins or ends.
     let begins = vec![Duration::from_millis(10); calls];
@@ -127,7 +127,7 @@ fn fig4() -> Figure {
         name: "fig4",
         title: "Bytes that multiplexing saves",
         section: "5.2",
-        says: "Bytes on the wire that m packets of different calls save when they share a \
+        caption: "Bytes on the wire that m packets of different calls save when they share a \
                datagram, relative to those of a datagram for each, by equation (8) and counted in \
                the simulator, up to the capacity of 1,500 bytes. The paper has 20 bytes of speech \
                in a packet. Pale: the saving of a trunk between overlay nodes compared with such a \
@@ -138,7 +138,7 @@ fn fig4() -> Figure {
         claims: vec![
             Claim {
                 id: "ten",
-                says: "ten packets of 20 bytes in a datagram save 42 % of the bytes",
+                statement: "ten packets of 20 bytes in a datagram save 42 % of the bytes",
                 published: Some("42 % with 10 packets of 20 bytes"),
                 bound: Bound::within(41.5, 42.5, "the values that round to 42 %"),
                 unit: "%",
@@ -154,7 +154,7 @@ fn fig4() -> Figure {
             },
             Claim {
                 id: "as-counted",
-                says: "equation (8) gives the counted bytes, for every payload and number of \
+                statement: "equation (8) gives the counted bytes, for every payload and number of \
                        packets in a datagram",
                 published: None,
                 bound: Bound::at_most(0.001, "both are exact"),
@@ -175,7 +175,7 @@ fn fig4() -> Figure {
 fn live_claim() -> Claim {
     Claim {
         id: "live",
-        says: "a sealed trunk between overlay nodes saves at least half as much with ten packets \
+        statement: "a sealed trunk between overlay nodes saves at least half as much with ten packets \
                of 20 bytes, compared with plain datagrams for each",
         published: None,
         bound: Bound::at_least(21.0, "half of the paper's 42 %; set before the first measurement"),

@@ -16,7 +16,7 @@ fn fig1() -> Figure {
         name: "fig1",
         title: "Average PESQ by network loss, plain UDP",
         section: "II-C",
-        says: "A five-minute recording as G.711 with concealment over 50 ms and 10 Mbit/s, twenty \
+        caption: "A five-minute recording as G.711 with concealment over 50 ms and 10 Mbit/s, twenty \
                times; average PESQ of segments of 12 s. Up to 1 % loss the codec has a PESQ above \
                4.0, the quality of the telephone network. Burstiness plays no major role until \
                loss is high, and quality therefore low.",
@@ -31,7 +31,7 @@ fn fig1() -> Figure {
         claims: vec![
             Claim {
                 id: "one-percent",
-                says: "at 1 % loss the average, over all burstinesses, is that of the telephone \
+                statement: "at 1 % loss the average, over all burstinesses, is that of the telephone \
                        network",
                 published: Some("up to 1 % loss the average is above 4.0"),
                 bound: PSTN,
@@ -43,7 +43,7 @@ fn fig1() -> Figure {
             },
             Claim {
                 id: "burstiness-low",
-                says: "at 0.5 and 1 % loss the averages of the four burstinesses differ little",
+                statement: "at 0.5 and 1 % loss the averages of the four burstinesses differ little",
                 published: Some("burstiness plays no major role until loss is relatively high"),
                 bound: NO_MAJOR_ROLE,
                 unit: "PESQ apart",
@@ -57,7 +57,7 @@ fn fig1() -> Figure {
             },
             Claim {
                 id: "burstiness-high",
-                says: "at 10 % loss the average at 75 % burstiness is below that of uniform loss",
+                statement: "at 10 % loss the average at 75 % burstiness is below that of uniform loss",
                 published: Some("burstiness plays a role once loss is relatively high"),
                 bound: A_ROLE,
                 unit: "PESQ below",
@@ -83,7 +83,7 @@ fn fig2() -> Figure {
         name: "fig2",
         title: "5th percentile PESQ by network loss, plain UDP",
         section: "II-C",
-        says: "The worst twentieth of the same segments. For these, burstiness matters, and even \
+        caption: "The worst twentieth of the same segments. For these, burstiness matters, and even \
                at 0.5 % loss the codec is below telephone quality: 3.69 at 75 % burstiness.",
         chart: one_panel(|t| {
             let title = "Network loss: 5th percentile PESQ, one call over UDP";
@@ -92,7 +92,7 @@ fn fig2() -> Figure {
         claims: vec![
             Claim {
                 id: "half-percent",
-                says: "0.5 % loss lowers the 5th percentile, over all burstinesses, from above 4.0 \
+                statement: "0.5 % loss lowers the 5th percentile, over all burstinesses, from above 4.0 \
                        to less",
                 published: Some("even at 0.5 % loss it is below 4.0"),
                 bound: Bound::below(4.0, "the paper's number"),
@@ -104,7 +104,7 @@ fn fig2() -> Figure {
             },
             Claim {
                 id: "3.69",
-                says: "at 0.5 % loss and 75 % burstiness it is 3.69",
+                statement: "at 0.5 % loss and 75 % burstiness it is 3.69",
                 published: Some("3.69 at 0.5 % loss and 75 % burstiness"),
                 bound: Bound::within(
                     3.64,
@@ -123,7 +123,7 @@ fn fig2() -> Figure {
             },
             Claim {
                 id: "burstiness",
-                says: "at 0.5 % loss the 5th percentile at 75 % burstiness is below that of uniform \
+                statement: "at 0.5 % loss the 5th percentile at 75 % burstiness is below that of uniform \
                        loss",
                 published: Some("for the streams hit hardest burstiness has a significant impact"),
                 bound: A_ROLE,
@@ -141,7 +141,7 @@ fn fig2() -> Figure {
 fn internet() -> Claim {
     Claim {
         id: "internet",
-        says: "at the loss of the Internet as Andersen et al. measured it, 0.42 % on average with \
+        statement: "at the loss of the Internet as Andersen et al. measured it, 0.42 % on average with \
                72 % burstiness, the 5th percentile is below that of the telephone network",
         published: Some(
             "at 0.42 % loss and 72 % burstiness, the Internet's averages, new solutions are \

@@ -143,7 +143,7 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
         unanswered(sabotage, realtime, loss_pct / 100.0);
         // A token bucket that holds a single retransmission.
         if sabotage.is("one-repeat-at-a-time") {
-            realtime.repeat_burst = 1;
+            realtime.retransmit_burst = 1;
         }
         if sabotage.is("hello-every-20-ms") {
             config.liveness.interval = Duration::from_millis(20);
@@ -194,7 +194,7 @@ fn fig4() -> Figure {
         name: "fig4",
         title: "Loss after real-time recovery, one link",
         section: "IV-A",
-        says: "Ten streams, two million packets of 160 bytes a point, over one 10 ms link that \
+        caption: "Ten streams, two million packets of 160 bytes a point, over one 10 ms link that \
                loses in both directions. The loss after recovery follows a quadratic curve that \
                matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
         chart: one_panel(|table| {
@@ -230,7 +230,7 @@ fn fig5() -> Figure {
         name: "fig5",
         title: "Loss after real-time recovery, two links",
         section: "IV-A",
-        says: "The same over two such links in a row, each with the same loss and burstiness: \
+        caption: "The same over two such links in a row, each with the same loss and burstiness: \
                about twice the loss, so that at 5 % about 1 % of the packets are not recovered.",
         chart: one_panel(|table| {
             chart(
@@ -290,7 +290,7 @@ fn off(table: &Table, curve: fn(f64) -> f64, loss_pct: f64) -> Measured {
 fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
     Claim {
         id: "exact",
-        says,
+        statement: says,
         published: None,
         bound: Bound::within(
             -3.0,
@@ -311,7 +311,7 @@ fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
 fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f64) -> Claim {
     Claim {
         id: "approximate",
-        says,
+        statement: says,
         published: Some(published),
         bound: Bound::within(
             -5.0,
@@ -338,7 +338,7 @@ fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f6
 fn at_five(says: &'static str, published: &'static str, bound: Bound) -> Claim {
     Claim {
         id: "five-percent",
-        says,
+        statement: says,
         published: Some(published),
         bound,
         unit: "%",
@@ -353,7 +353,7 @@ fn at_five(says: &'static str, published: &'static str, bound: Bound) -> Claim {
 fn overhead() -> Claim {
     Claim {
         id: "overhead",
-        says: "at 0.5 % loss recovery takes less than 1 % more bytes, at every burstiness",
+        statement: "at 0.5 % loss recovery takes less than 1 % more bytes, at every burstiness",
         published: Some("minimal overhead under low or no loss"),
         bound: Bound::at_most(
             1.0,
@@ -374,7 +374,7 @@ fn overhead() -> Claim {
 fn independent() -> Claim {
     Claim {
         id: "independent",
-        says: "at 5 % loss the residual loss is similar for the four burstinesses: the largest \
+        statement: "at 5 % loss the residual loss is similar for the four burstinesses: the largest \
                difference is less than a fifth of their mean",
         published: Some("burstiness does not affect the residual loss"),
         bound: Bound::at_most(20.0, "0.1 of 0.5 %: the digit that the paper gives"),

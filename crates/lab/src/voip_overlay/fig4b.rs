@@ -31,13 +31,13 @@ pub fn until_deadline(sabotage: Sabotage) -> Policy {
             config.realtime.recovery = Recovery::OFF;
         }
         if sabotage.is("no-extra-requests") {
-            config.realtime.extra_share = 0.0;
+            config.realtime.recovery_budget = 0.0;
         }
         if sabotage.is("a-hello-every-20-ms") {
             config.liveness.interval = Duration::from_millis(20);
         }
         if sabotage.is("requests-without-end") {
-            config.realtime.extra_share = 1.0;
+            config.realtime.recovery_budget = 1.0;
         }
     })
 }
@@ -137,7 +137,7 @@ fn fig4b() -> Figure {
         name: "fig4b",
         title: "Loss after recovery until the deadline, one link",
         section: "IV-A, beyond",
-        says: "Not in the paper. The setting of figure 4 with a policy that spends the remaining \
+        caption: "Not in the paper. The setting of figure 4 with a policy that spends the remaining \
                deadline on a missing packet: request after request, several at once when time runs \
                out, the last answer in several copies. Loss states change per packet as in the \
                paper, and in continuous time. Zero loss is drawn at the bottom.",
@@ -166,7 +166,7 @@ fn alone() -> Figure {
         name: "fig4b-alone",
         title: "Loss after recovery until the deadline, one link, a single call",
         section: "IV-A, beyond",
-        says: "Not in the paper. One call, whose next packet, which reveals a gap, comes only \
+        caption: "Not in the paper. One call, whose next packet, which reveals a gap, comes only \
                after 20 ms. If the channel stays bad for longer than the deadline, packets can't \
                be recovered: in continuous time, at 75 % burstiness over 20 ms, a bad period lasts \
                69 ms on average.",
@@ -192,7 +192,7 @@ fn left(
 ) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(most, OWN_TARGET),
         unit: "%",
@@ -211,7 +211,7 @@ fn left(
 fn bytes(most: f64) -> Claim {
     Claim {
         id: "bytes",
-        says: "at 5 % loss recovery costs at most 9 % more bytes on the link, of which 5.3 % are \
+        statement: "at 5 % loss recovery costs at most 9 % more bytes on the link, of which 5.3 % are \
                p/(1−p), the minimum of any recovery",
         published: None,
         bound: Bound::at_most(most, OWN_TARGET),
@@ -231,7 +231,7 @@ fn bytes(most: f64) -> Claim {
 fn never_worse() -> Claim {
     Claim {
         id: "never-worse",
-        says: "nowhere is more lost than with one request for each packet, except by chance: at \
+        statement: "nowhere is more lost than with one request for each packet, except by chance: at \
                most 3.5 standard errors of the difference",
         published: None,
         bound: Bound::at_most(3.5, "of 84 points one is above it by chance once in 50 figures"),

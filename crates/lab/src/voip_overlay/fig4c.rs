@@ -56,8 +56,8 @@ fn policy(sabotage: Sabotage, recovery: Recovery, p: f64) -> Policy {
         let realtime = &mut config.realtime;
         realtime.recovery = recovery;
         if sabotage.is("one-request-in-a-hundred-unanswered") {
-            realtime.repeat_share = 0.99 * p * (1.0 - p * p);
-            realtime.repeat_burst = 50;
+            realtime.retransmit_ratio = 0.99 * p * (1.0 - p * p);
+            realtime.retransmit_burst = 50;
         }
         if sabotage.is("one-envelope-for-twice") && recovery.name() == "twice" {
             realtime.recovery = Recovery::ONCE;
@@ -98,7 +98,7 @@ fn fig4c() -> Figure {
         name: "fig4c",
         title: "Loss after recovery by each policy, one link",
         section: "IV-A, beyond",
-        says: "Not in the paper. The setting of figure 4, with independent losses, with each \
+        caption: "Not in the paper. The setting of figure 4, with independent losses, with each \
                recovery policy and the paper's settings otherwise. With a second request in \
                parallel to the first, little remains but the loss of the single retransmission, \
                p². Zero loss is drawn at the bottom.",
@@ -116,7 +116,7 @@ fn left(table: &Table, policy: &str, loss_pct: f64) -> Measured {
 fn twice() -> Claim {
     Claim {
         id: "twice",
-        says: "with two requests at once the residual loss is p² + p³ − p⁴, which is 1.09 % at 10 \
+        statement: "with two requests at once the residual loss is p² + p³ − p⁴, which is 1.09 % at 10 \
                % loss",
         published: None,
         bound: Bound::within(
@@ -145,7 +145,7 @@ const ORDER: [&str; 4] = ["off", "once", "twice", "until-deadline"];
 fn ordered() -> Claim {
     Claim {
         id: "ordered",
-        says: "at 10 % loss no recovery leaves more loss than one request, one request more than \
+        statement: "at 10 % loss no recovery leaves more loss than one request, one request more than \
                two at once, and two more than requests until the deadline",
         published: None,
         bound: Bound::at_most(0.0, "p > 2p² − p³ > p² + p³ − p⁴, and the last has no such minimum"),

@@ -173,7 +173,7 @@ fn fig6() -> Figure {
         name: "fig6",
         title: "Delay distribution at 5 % loss, one link",
         section: "IV-A",
-        says: "On one 10 ms link with 5 % loss 95 % of the packets arrive in about 10 ms. Most of \
+        caption: "On one 10 ms link with 5 % loss 95 % of the packets arrive in about 10 ms. Most of \
                the others are recovered, and arrive 30 ms and the time to detect the loss after \
                they were sent. This time is almost constant for uniform loss and spreads with \
                burstiness, most of all at 75 %; about 0.5 % are not recovered.",
@@ -181,7 +181,7 @@ fn fig6() -> Figure {
         claims: vec![
             Claim {
                 id: "recovered",
-                says: "recovered packets take 30 ms and Δ, one packet interval of 2 ms: median, \
+                statement: "recovered packets take 30 ms and Δ, one packet interval of 2 ms: median, \
                        uniform loss",
                 published: Some("recovered packets take 30 ms and the time to detect the loss"),
                 bound: Bound::within(31.0, 33.0, A_MS),
@@ -193,7 +193,7 @@ fn fig6() -> Figure {
             },
             Claim {
                 id: "constant",
-                says: "with uniform loss recovered packets take almost the same time: from the 5th \
+                statement: "with uniform loss recovered packets take almost the same time: from the 5th \
                        to the 95th percentile",
                 published: Some(
                     "with uniform loss the delay of recovered packets is almost constant",
@@ -227,7 +227,7 @@ fn apart(more: &Measured, less: &Measured) -> Measured {
 fn spread() -> Claim {
     Claim {
         id: "spread",
-        says: "bursts delay recovered packets, most of all at 75 %: there their 95th percentile is \
+        statement: "bursts delay recovered packets, most of all at 75 %: there their 95th percentile is \
                above that at 50 % by more than that is above uniform loss's",
         published: Some("the burstier, the later are recovered packets, most of all at 75 %"),
         bound: Bound::above(0.0, "more"),
@@ -253,7 +253,7 @@ fn spread() -> Claim {
 fn not_recovered(says: &'static str, published: &'static str, bound: Bound) -> Claim {
     Claim {
         id: "not-recovered",
-        says,
+        statement: says,
         published: Some(published),
         bound,
         unit: "%",
@@ -286,7 +286,7 @@ fn twice(table: &Table) -> Measured {
 fn out_of_order() -> Claim {
     Claim {
         id: "out-of-order",
-        says: "packets that are lost on neither link do not wait for others: 90.25 %, 0.95 · 0.95, \
+        statement: "packets that are lost on neither link do not wait for others: 90.25 %, 0.95 · 0.95, \
                arrive within 21 ms",
         published: Some(
             "intermediate nodes forward packets as they are received, even out of order",
@@ -307,7 +307,7 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Delay distribution at 5 % loss on each of two links",
         section: "IV-A",
-        says: "On two such links in a row with uniform loss most losses are recovered, all but 1 % \
+        caption: "On two such links in a row with uniform loss most losses are recovered, all but 1 % \
                of the packets; slightly less than 0.25 % are lost and recovered on both links and \
                arrive after about 66 ms, as expected from 0.05 · 0.05.",
         chart: one_panel(|t| chart("Delay at 5 % loss on each of two 10 ms links", t, 88.0)),
@@ -315,7 +315,7 @@ fn fig7() -> Figure {
             out_of_order(),
             Claim {
                 id: "twice",
-                says: "a little less than 0.25 % are recovered on both links",
+                statement: "a little less than 0.25 % are recovered on both links",
                 published: Some("slightly less than 0.25 % are recovered on both links"),
                 bound: Bound::within(0.225, 0.25, "less than 0.05 · 0.05, slightly: by a tenth"),
                 unit: "%",
@@ -329,7 +329,7 @@ fn fig7() -> Figure {
             },
             Claim {
                 id: "twice-delay",
-                says: "these take about 66 ms: median",
+                statement: "these take about 66 ms: median",
                 published: Some("these arrive with a latency of about 66 ms"),
                 bound: Bound::within(63.0, 69.0, "66, to a twentieth of it"),
                 unit: "ms",

@@ -18,7 +18,7 @@ fn fig9() -> Figure {
         name: "fig9",
         title: "Average PESQ with real-time recovery, compared with plain UDP",
         section: "IV-A",
-        says: "Ten streams over five links of 10 ms, the middle one of which loses in both \
+        caption: "Ten streams over five links of 10 ms, the middle one of which loses in both \
                directions, codec threshold 100 ms. Whatever the burstiness, the codec sustains \
                losses of 7 to 8 % with telephone quality on average.",
         chart: one_panel(|t| {
@@ -43,7 +43,7 @@ fn fig9() -> Figure {
             ),
             Claim {
                 id: "as-one-without",
-                says: "7 % with recovery is as good as 1 % without: the averages over all \
+                statement: "7 % with recovery is as good as 1 % without: the averages over all \
                        burstinesses differ by no more than the precision of a plot",
                 published: None,
                 bound: Bound::at_least(
@@ -72,7 +72,7 @@ fn fig10() -> Figure {
         name: "fig10",
         title: "5th percentile PESQ with real-time recovery, compared with plain UDP",
         section: "IV-A",
-        says: "The worst twentieth of the same segments: telephone quality up to 3.5 % loss, and \
+        caption: "The worst twentieth of the same segments: telephone quality up to 3.5 % loss, and \
                burstiness plays no major role here either.",
         chart: one_panel(|t| {
             chart(
@@ -94,7 +94,7 @@ fn fig10() -> Figure {
             ),
             Claim {
                 id: "better-than-half-without",
-                says: "3.5 % with recovery is better than 0.5 % without: the 5th percentiles over \
+                statement: "3.5 % with recovery is better than 0.5 % without: the 5th percentiles over \
                        all burstinesses",
                 published: None,
                 bound: Bound::above(0.0, "better"),
@@ -130,7 +130,7 @@ fn sustained(
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: Some(published),
         bound: PSTN,
         unit: "PESQ",
@@ -160,7 +160,7 @@ fn whatever(
 ) -> Claim {
     Claim {
         id: "burstiness",
-        says,
+        statement: says,
         published: Some(published),
         bound: NO_MAJOR_ROLE,
         unit: "PESQ apart",

@@ -99,7 +99,7 @@ fn fig9b() -> Figure {
         name: "fig9b",
         title: "Average PESQ with recovery until the deadline",
         section: "IV-A, beyond",
-        says: "Not in the paper. The setting of figure 9, where 60 of the 100 ms are left for the \
+        caption: "Not in the paper. The setting of figure 9, where 60 of the 100 ms are left for the \
                lossy link, so that there is time for two requests and copies of the last answer; \
                to 20 % loss, per packet and in continuous time.",
         chart: one_panel(|t| {
@@ -122,7 +122,7 @@ fn fig10b() -> Figure {
         name: "fig10b",
         title: "5th percentile PESQ with recovery until the deadline",
         section: "IV-A, beyond",
-        says: "Not in the paper. The worst twentieth of the same segments.",
+        caption: "Not in the paper. The worst twentieth of the same segments.",
         chart: one_panel(|t| {
             let title = "Recovery until the deadline over five links: 5th percentile PESQ";
             chart(title, t, Statistic::P5)
@@ -155,7 +155,7 @@ fn above_four(
 ) -> Claim {
     Claim {
         id: "above-four",
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_least(4.0, OWN_TARGET),
         unit: "PESQ",
@@ -174,7 +174,7 @@ fn above_four(
 fn as_without_loss() -> Claim {
     Claim {
         id: "as-without-loss",
-        says: "at 10 % loss and burstiness up to 50 % the 5th percentile is at most 0.1 below that \
+        statement: "at 10 % loss and burstiness up to 50 % the 5th percentile is at most 0.1 below that \
                without loss",
         published: None,
         bound: Bound::at_most(0.1, OWN_TARGET),
@@ -199,7 +199,7 @@ fn as_without_loss() -> Claim {
 fn cost() -> Claim {
     Claim {
         id: "bytes",
-        says: "at 10 % loss and burstiness up to 50 % recovery costs at most 17 % more bytes on \
+        statement: "at 10 % loss and burstiness up to 50 % recovery costs at most 17 % more bytes on \
                the lossy link: five times the overhead of all links",
         published: None,
         bound: Bound::at_most(17.0, OWN_TARGET),

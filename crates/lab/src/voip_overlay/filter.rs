@@ -29,7 +29,7 @@ pub fn experiment() -> Experiment {
             name: FIGURE,
             title: "The send filter of a telephone",
             section: "II-C, beyond",
-            says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
+            caption: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
                    recordings pass through this filter, modelled on the modified IRS of ITU-T \
                    P.830.",
             chart: one_panel(chart),
@@ -66,7 +66,7 @@ fn point(absent: bool) -> Point {
 fn within() -> Claim {
     Claim {
         id: "half-a-db",
-        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is \
+        statement: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is \
                modelled on",
         published: None,
         bound: Bound::at_most(0.5, OWN_TARGET),

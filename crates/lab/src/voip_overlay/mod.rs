@@ -57,8 +57,8 @@ pub fn unanswered(sabotage: Sabotage, config: &mut realtime::Config, p: f64) {
         [("one-request-in-ten-unanswered", 0.9), ("one-request-in-two-unanswered", 0.5)]
     {
         if sabotage.is(name) {
-            config.repeat_share = answered * p * (1.0 - p);
-            config.repeat_burst = 50;
+            config.retransmit_ratio = answered * p * (1.0 - p);
+            config.retransmit_burst = 50;
         }
     }
 }

@@ -289,7 +289,7 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("overlay", move |config| {
         let realtime = &mut config.realtime;
         if sabotage.is("one-repeat-at-a-time") {
-            realtime.repeat_burst = 1;
+            realtime.retransmit_burst = 1;
         }
         unanswered(sabotage, realtime, loss_pct / 100.0);
     })

@@ -189,7 +189,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "The paper's statements on PESQ, with other speech",
         section: "II-C and IV-A, beyond",
-        says: "Not in the paper, whose recording is unknown. Verdicts on its sentences about PESQ \
+        caption: "Not in the paper, whose recording is unknown. Verdicts on its sentences about PESQ \
                with 22 readers and with five languages, through the send filter of a telephone \
                (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures use the \
                readers, filtered. A verdict is by the 95 % interval, and 0.05 for the precision of \
@@ -203,7 +203,7 @@ fn figure() -> Figure {
 fn without_loss() -> Claim {
     Claim {
         id: "without-loss",
-        says: "through the filter and without loss, the 5th percentile is above 4.0, for both sets \
+        statement: "through the filter and without loss, the 5th percentile is above 4.0, for both sets \
                of voices",
         published: None,
         bound: Bound::at_least(4.0, "the paper's percentiles of 4.0 with loss presuppose it"),

@@ -1,6 +1,6 @@
 //! The measurements behind figures 4 to 7: by number of stations, cell and transport.
 
-use super::bed::{Access, Scheme, Seen, Setting};
+use super::topology::{Access, RunSummary, Scheme, Setting};
 use super::{PAPER, figures};
 use crate::experiment::{Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::table::{Cell, Column};
@@ -164,10 +164,10 @@ fn row(
         length,
     };
     let run = |n: u32| setting.run(inputs.seed.wrapping_add(n.into()));
-    let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
+    let seen = (0..runs).map(run).collect::<Result<Vec<RunSummary>, _>>()?;
     let mut row: Vec<Cell> = vec![cell.into(), over.into()];
     row.extend([stations.into(), calls.into(), runs.into()].map(|n: u64| Cell::from(n)));
-    let measures: [fn(&Seen) -> f64; 7] = [
+    let measures: [fn(&RunSummary) -> f64; 7] = [
         |s| s.mean_ms,
         |s| s.max_ms,
         |s| s.bandwidth,
@@ -177,7 +177,7 @@ fn row(
         |s| s.r,
     ];
     row.extend(measures.iter().flat_map(|of| mean_cells(&seen, of)));
-    let others: [fn(&Seen) -> f64; 2] = [|s| s.lost_pct, |s| s.background];
+    let others: [fn(&RunSummary) -> f64; 2] = [|s| s.lost_pct, |s| s.background];
     row.extend(others.iter().map(|of| mean_cells(&seen, of)[0].clone()));
     Ok(row)
 }

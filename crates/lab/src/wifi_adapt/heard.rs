@@ -1,7 +1,7 @@
 //! Quality of calls as heard: PESQ compared with the E-model's R.
 
-use super::bed::{Access, Scheme, Setting};
 use super::grid::{BACKGROUND, REPORT};
+use super::topology::{Access, Scheme, Setting};
 use super::{PAPER, claim};
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
@@ -217,7 +217,7 @@ fn figure() -> Figure {
         name: "heard",
         title: "Quality of calls as heard",
         section: "5, beyond figure 4",
-        says: "Speech through the codecs of figure 4's calls, packet by packet, scored by PESQ \
+        caption: "Speech through the codecs of figure 4's calls, packet by packet, scored by PESQ \
                (MOS-LQO, P.862.1), compared with the mean opinion score of the E-model's R, which \
                includes delay. The first call of each run.",
         chart: Box::new(draw),

@@ -4,12 +4,12 @@
 //! round trip, compared with the same calls over TFRC, and with background traffic of a lower
 //! priority.
 
-mod bed;
 mod figures;
 mod grid;
 mod heard;
 mod own;
 mod table1;
+mod topology;
 
 use crate::claim::{Bound, Claim};
 use crate::experiment::Experiment;

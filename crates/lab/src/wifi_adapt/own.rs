@@ -6,8 +6,8 @@ mod background;
 mod errors;
 mod uplink;
 
-use super::bed::{Access, Scheme, Seen, Setting};
 use super::grid::REPORT;
+use super::topology::{Access, RunSummary, Scheme, Setting};
 use super::{PAPER, claim};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
@@ -146,17 +146,20 @@ fn codecs(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
 }
 
 /// The same cell with each of these schemes.
-fn with(setting: Setting, schemes: impl IntoIterator<Item = (&'static str, Scheme)>) -> Vec<Way> {
+fn with(
+    setting: Setting,
+    schemes: impl IntoIterator<Item = (&'static str, Scheme)>,
+) -> Vec<Variant> {
     schemes.into_iter().map(|(name, scheme)| (name, Setting { scheme, ..setting })).collect()
 }
 
 /// An alternative that is compared, by its name in the column `calls_over`.
-type Way = (&'static str, Setting);
+type Variant = (&'static str, Setting);
 
 /// A point with a row for each of these alternatives.
-fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Size) -> Point {
+fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Variant>, size: Size) -> Point {
     let (runs, seconds) = size.pick((1, 2), (3, 6), (5, 20));
-    let weight = |(_, setting): &Way| {
+    let weight = |(_, setting): &Variant| {
         let legs = if setting.both_ways { 2 } else { 1 };
         (runs * seconds) as f64 * 0.3 * (0.01 + 0.001 * f64::from(legs * setting.calls))
     };
@@ -166,10 +169,10 @@ fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Si
         figures: vec![figure],
         weight: ways.iter().map(weight).sum(),
         measure: Box::new(move |inputs| {
-            let row = |&(name, setting): &Way| {
+            let row = |&(name, setting): &Variant| {
                 let setting = Setting { length: Duration::from_secs(seconds), ..setting };
                 let run = |n: u64| setting.run(inputs.seed.wrapping_add(n));
-                let seen = (0..runs).map(run).collect::<Result<Vec<Seen>, _>>()?;
+                let seen = (0..runs).map(run).collect::<Result<Vec<RunSummary>, _>>()?;
                 Ok(row(name, &setting, &seen))
             };
             ways.iter().map(row).collect()
@@ -177,14 +180,14 @@ fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Si
     }
 }
 
-fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
+fn row(name: &str, setting: &Setting, seen: &[RunSummary]) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![name.into(), u64::from(setting.calls).into()];
     row.push((setting.report.as_secs_f64() * 1e3).into());
     row.push((setting.bit_error_rate * 1e6).into());
     row.push(u64::from(setting.attempts).into());
     row.push((setting.background.as_bps() as f64 / 1e3).into());
     row.push((seen.len() as u64).into());
-    let measures: [fn(&Seen) -> f64; 10] = [
+    let measures: [fn(&RunSummary) -> f64; 10] = [
         |s| s.mean_ms,
         |s| s.max_ms,
         |s| s.bandwidth,
@@ -209,7 +212,7 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
 }
 
 /// Share of the reports with losses that blame a cause other than that of most losses, in percent.
-fn wrong_pct(seen: &Seen) -> f64 {
+fn wrong_pct(seen: &RunSummary) -> f64 {
     let [queue, channel] = seen.losses;
     let (congestion, wireless) = (seen.verdicts.congestion as f64, seen.verdicts.wireless as f64);
     let wrong = if channel > queue { congestion } else { wireless };
@@ -318,7 +321,7 @@ fn reports() -> Figure {
         name: "reports",
         title: "Effect of the interval between reports",
         section: "beyond the paper",
-        says: "12 stations with 24 Mbit/s of background traffic, EDCA with the drafts' parameters, \
+        caption: "12 stations with 24 Mbit/s of background traffic, EDCA with the drafts' parameters, \
                and a report every 20 ms to 5 s. The paper's control, and the same with a floor of \
                10 ms for BaseRTT and the other defaults of this project.",
         chart: draw(
@@ -368,7 +371,7 @@ fn verdicts() -> Figure {
         name: "verdicts",
         title: "Losses that the predictor attributes to the channel",
         section: "beyond section 4.2",
-        says: "12 stations with 24 Mbit/s of background traffic in the same queue, and one wrong \
+        caption: "12 stations with 24 Mbit/s of background traffic in the same queue, and one wrong \
                bit in 10,000 to 1,000,000. The share of reports with losses that blame the wrong \
                cause: nearly all packets are lost in the queue, since seven attempts leave hardly \
                any loss on the channel.",
@@ -427,7 +430,7 @@ fn capacity() -> Figure {
         name: "capacity",
         title: "Calls of acceptable quality",
         section: "6, beyond figure 6",
-        says: "Mean R of all calls by their number, with 24 Mbit/s of background traffic in total, \
+        caption: "Mean R of all calls by their number, with 24 Mbit/s of background traffic in total, \
                EDCA with the drafts' parameters; with the codec adapted by the paper's control and \
                by this project's defaults, and with G.711 and G.726 at 32 kbit/s throughout.",
         chart: draw(

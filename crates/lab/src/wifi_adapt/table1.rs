@@ -1,6 +1,6 @@
 //! Table 1: the codecs' output for 20 ms of speech.
 
-use super::bed::HEADERS;
+use super::topology::HEADERS;
 use super::{PAPER, claim};
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
@@ -79,7 +79,7 @@ fn table1() -> Figure {
         name: "table1",
         title: "Codec bit rate and packet size",
         section: "5, table 1",
-        says: "Output of G.711 and of the four rates of G.726 for 20 ms of speech, also with 40 \
+        caption: "Output of G.711 and of the four rates of G.726 for 20 ms of speech, also with 40 \
                bytes of IPv4, UDP and RTP headers.",
         chart: one_panel(|t| {
             let series = |(n, (name, column)): (usize, (&str, &str))| Series {

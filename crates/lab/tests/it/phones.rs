@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use tempfile::TempDir;
 use trunkline_lab::phones::{
-    Gateways, Kamailio, Network, Options, Phone, PhoneSetup, Place, Rtp, SITE_A, SITE_B, Sipp,
+    Gateways, Kamailio, Network, Options, Phone, PhoneHost, PhoneSetup, Rtp, SITE_A, SITE_B, Sipp,
     Sniffer, missing,
 };
 use trunkline_media::audio::read_wav;
@@ -113,10 +113,11 @@ impl Sites {
             };
             Phone::start(&network, place, site[0], folder.path(), &phone).expect("a phone")
         };
-        let alice = phone("alice", Place::PhoneA, SITE_A, "10.77.8.1", wav("en-allison.wav"), "");
+        let alice =
+            phone("alice", PhoneHost::PhoneA, SITE_A, "10.77.8.1", wav("en-allison.wav"), "");
         let bob = phone(
             "bob",
-            Place::PhoneB,
+            PhoneHost::PhoneB,
             SITE_B,
             "10.77.9.1",
             wav("it-carlo.wav"),
@@ -138,8 +139,8 @@ impl Sites {
     }
 
     /// A `sipp` at a phone's host that runs tests/sipp/`name`.xml.
-    fn sipp(&self, place: Place, name: &str, args: &[&str]) -> Sipp {
-        let address = if place == Place::PhoneA { SITE_A[0] } else { SITE_B[0] };
+    fn sipp(&self, place: PhoneHost, name: &str, args: &[&str]) -> Sipp {
+        let address = if place == PhoneHost::PhoneA { SITE_A[0] } else { SITE_B[0] };
         let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sipp").join(name);
         let scenario = scenario.with_extension("xml");
         let speech = self.folder.path().join("speech.ul");
@@ -157,7 +158,7 @@ impl Sites {
     /// Packets that reach both phones within this time.
     fn listen(&self, time: Duration) -> [Vec<Rtp>; 2] {
         let sniff = |place| Sniffer::start(&self.network, place).expect("a sniffer");
-        let both = [sniff(Place::PhoneA), sniff(Place::PhoneB)];
+        let both = [sniff(PhoneHost::PhoneA), sniff(PhoneHost::PhoneB)];
         sleep(time);
         let [a, b] = both.map(Sniffer::stop);
         let to = |all: Vec<Rtp>, phone: &str| -> Vec<Rtp> {
@@ -314,7 +315,7 @@ fn assert_over(sites: &Sites) {
 fn what_is_said_before_the_answer_is_heard() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
-    let callee = sites.sipp(Place::PhoneB, "early", &["-m", "1", "-rtp_echo"]);
+    let callee = sites.sipp(PhoneHost::PhoneB, "early", &["-m", "1", "-rtp_echo"]);
     sites.alice.tell("dial", "sip:early@10.77.2.2:5080").expect("a call");
     sites.alice.wait_for("SIP/2.0 183").expect("progress");
     sleep(seconds(0.3));
@@ -333,7 +334,7 @@ fn what_is_said_before_the_answer_is_heard() {
 fn who_gives_up_while_it_rings_ends_the_call() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
-    let callee = sites.sipp(Place::PhoneB, "rings", &["-m", "1"]);
+    let callee = sites.sipp(PhoneHost::PhoneB, "rings", &["-m", "1"]);
     sites.alice.tell("dial", "sip:rings@10.77.2.2:5080").expect("a call");
     sites.alice.wait_for("180 Ringing").expect("ringing");
     sites.alice.tell("hangup", "").expect("an end");
@@ -347,7 +348,7 @@ fn an_offer_may_come_from_who_is_called() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
     let args = ["10.77.1.1:5060", "-s", "bob", "-m", "1"];
-    let caller = sites.sipp(Place::PhoneA, "delayed", &args);
+    let caller = sites.sipp(PhoneHost::PhoneA, "delayed", &args);
     sites.bob.wait_for("Call established").expect("a call");
     let [a, b] = sites.listen(seconds(2.0));
     assert!(a.len() > 90 && b.len() > 90, "{} and {}", a.len(), b.len());
@@ -361,7 +362,7 @@ fn of_two_that_ring_one_is_busy_and_the_other_answers() {
     let Some(trunkline) = ready(&["baresip", "kamailio", "sipp"]) else { return };
     let setup = Setup { registers: true, options: Options::default(), ..Setup::default() };
     let sites = Sites::new(&trunkline, setup);
-    let _busy = sites.sipp(Place::PhoneB, "busy", &["-m", "1"]);
+    let _busy = sites.sipp(PhoneHost::PhoneB, "busy", &["-m", "1"]);
     sites.alice.tell("dial", "sip:fork@10.77.8.1").expect("a call");
     sites.alice.wait_for("Call established").expect("an answer");
     sites.assert_heard();
@@ -373,7 +374,7 @@ fn of_two_that_ring_one_is_busy_and_the_other_answers() {
 fn a_call_is_transferred() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
-    let third = sites.sipp(Place::PhoneB, "answers", &["-m", "1", "-rtp_echo"]);
+    let third = sites.sipp(PhoneHost::PhoneB, "answers", &["-m", "1", "-rtp_echo"]);
     sites.dial();
     // Bob is asked to call a third party at his site.
     sites.alice.tell("transfer", "sip:answers@10.77.2.2:5080").expect("a transfer");
@@ -388,10 +389,10 @@ fn a_call_is_transferred() {
 fn a_hundred_calls_at_once_leave_nothing_behind() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
-    let callee = sites.sipp(Place::PhoneB, "answers", &["-rtp_echo"]);
+    let callee = sites.sipp(PhoneHost::PhoneB, "answers", &["-rtp_echo"]);
     let calls = ["-key", "callee", "5080", "-r", "20", "-l", "100", "-m", "100", "-d", "10000"];
     let args = [&["10.77.1.1:5060", "-s", "many"][..], &calls].concat();
-    let caller = sites.sipp(Place::PhoneA, "calls", &args);
+    let caller = sites.sipp(PhoneHost::PhoneA, "calls", &args);
     sleep(seconds(8.0));
     let calls = sites.gateways.ask(1, &["calls", "--live"]).expect("calls");
     let calls = calls.as_array().expect("calls");

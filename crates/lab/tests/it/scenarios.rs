@@ -261,7 +261,7 @@ fn settings_of_nodes_and_links_change_what_they_are_about() {
     let (until, ..) = lossy("", "recovery = \"until-deadline\"");
     let (once, ..) = lossy("realtime = { recovery = \"off\" }", "recovery = \"once\"");
     assert!(until <= once && once < without / 2.0, "{until} {once} {without}");
-    let none = lost("realtime = { repeat_share = 0, repeat_burst = 0 }", "");
+    let none = lost("realtime = { retransmit_ratio = 0, retransmit_burst = 0 }", "");
     assert!(none >= without - 1.0, "a single packet may be repeated: {none} {without}");
 
     let hellos = |top: &str| {

@@ -57,14 +57,14 @@ pub struct Played {
 
 /// Playout of a call, and its rating.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct PlayoutOutcome {
     /// R, and the impairments by delay and loss in it. Id is 0 if nothing is played.
     pub rating: Rating,
     /// The talkspurts, in the order of their numbers.
     pub talkspurts: Vec<Played>,
 }
 
-impl Outcome {
+impl PlayoutOutcome {
     /// Number of packets of the call that are played.
     pub fn played(&self) -> usize {
         self.talkspurts.iter().map(|t| t.played).sum()
@@ -95,7 +95,7 @@ pub fn optimal(
     packets: impl IntoIterator<Item = Packet>,
     fixed: Duration,
     codec: Codec,
-) -> Option<Outcome> {
+) -> Option<PlayoutOutcome> {
     let talkspurts = Arrivals::collect(packets);
     let choices: Vec<_> = talkspurts.values().map(|t| t.choices(fixed)).collect();
     let sent = talkspurts.values().map(|t| t.delays.len() + t.lost).sum();
@@ -113,7 +113,7 @@ pub fn play(
     delay: impl FnMut(u32) -> Option<Duration>,
     fixed: Duration,
     codec: Codec,
-) -> Option<Outcome> {
+) -> Option<PlayoutOutcome> {
     outcome(&Arrivals::collect(packets), delay, fixed, codec)
 }
 
@@ -162,9 +162,11 @@ fn outcome(
     mut delay: impl FnMut(u32) -> Option<Duration>,
     fixed: Duration,
     codec: Codec,
-) -> Option<Outcome> {
-    let mut outcome =
-        Outcome { rating: Rating::of(0.0, 0.0), talkspurts: Vec::with_capacity(talkspurts.len()) };
+) -> Option<PlayoutOutcome> {
+    let mut outcome = PlayoutOutcome {
+        rating: Rating::of(0.0, 0.0),
+        talkspurts: Vec::with_capacity(talkspurts.len()),
+    };
     let mut sum = 0.0;
     for (&talkspurt, arrivals) in talkspurts {
         let chosen = delay(talkspurt);

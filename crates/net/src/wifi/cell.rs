@@ -2,11 +2,12 @@
 
 use super::edca::{Access, AccessCategory, PRIORITIES};
 use super::grid::Grid;
-use super::hcca::{NotAdmitted, Stream, Ways, admit, service_interval};
+use super::hcca::{NotAdmitted, Stream, StreamDirection, admit, service_interval};
 use super::phy::{PIFS, intact};
 use super::polling::Polling;
 use super::types::{
-    Config, Counters, InvalidCell, Lost, MAX_UNREAD, Msdu, Outcome, Refusal, Way, valid_rate,
+    Config, Counters, Direction, InvalidCell, Lost, MAX_UNREAD, Msdu, MsduOutcome, Refusal,
+    valid_rate,
 };
 use rand::Rng as _;
 use std::collections::VecDeque;
@@ -35,7 +36,7 @@ pub struct Cell {
     pub(super) txop_end: Time,
     /// The functions whose backoff ends now; kept to reuse the memory.
     due: Vec<FunctionId>,
-    outcomes: VecDeque<Outcome>,
+    outcomes: VecDeque<MsduOutcome>,
     pub(super) counters: Counters,
     /// Time of the last event, in the cell or to it.
     now: Time,
@@ -182,7 +183,7 @@ impl Cell {
         let now = self.run(now);
         let Msdu { station, way, priority, bytes, handle } = *msdu;
         let link = &mut self.links[usize::from(station)];
-        if way == Way::Up && !link.present {
+        if way == Direction::Up && !link.present {
             return Err(Refusal::Gone);
         }
         if self.outcomes.len() >= MAX_UNREAD {
@@ -193,7 +194,7 @@ impl Cell {
         if polled && bytes > longest {
             return Err(Refusal::TooLong(bytes, longest));
         }
-        let node = if way == Way::Down { 0 } else { station + 1 };
+        let node = if way == Direction::Down { 0 } else { station + 1 };
         let category =
             AccessCategory::of_priority(priority).ok_or(Refusal::NoPriority(priority))?;
         let id = FunctionId::new(node, category);
@@ -209,7 +210,7 @@ impl Cell {
         let bytes = bytes as u16;
         queue.push_back(Waiting { handle, station, bytes, priority, attempts: 0, received: false });
         if polled {
-            if way == Way::Down {
+            if way == Direction::Down {
                 self.polling.comes_down(now);
             }
         } else if first {
@@ -228,7 +229,7 @@ impl Cell {
     /// Returns the next outcome by `now`, in order of time; call it until it returns `None`. A
     /// stream from a station is polled in every service interval, until the end of time: never
     /// advance to [`Time::NEVER`] with one.
-    pub fn advance(&mut self, now: Time) -> Option<Outcome> {
+    pub fn advance(&mut self, now: Time) -> Option<MsduOutcome> {
         loop {
             if self.outcomes.front().is_some_and(|outcome| outcome.at <= now) {
                 return self.outcomes.pop_front();
@@ -259,10 +260,10 @@ impl Cell {
             self.polling.streams.pop();
             return Err(why);
         }
-        let ways: &[Way] = match stream.ways {
-            Ways::Down => &[Way::Down],
-            Ways::Up => &[Way::Up],
-            Ways::Both => &[Way::Down, Way::Up],
+        let ways: &[Direction] = match stream.ways {
+            StreamDirection::Down => &[Direction::Down],
+            StreamDirection::Up => &[Direction::Up],
+            StreamDirection::Both => &[Direction::Down, Direction::Up],
         };
         let link = &mut self.links[usize::from(station)];
         ways.iter().for_each(|&way| link.streams[way as usize] |= 1 << priority);
@@ -479,14 +480,14 @@ impl Cell {
     }
 
     pub(super) fn deliver(&mut self, at: Time, handle: u64) {
-        self.outcomes.push_back(Outcome { at, handle, result: Ok(()) });
+        self.outcomes.push_back(MsduOutcome { at, handle, result: Ok(()) });
     }
 
     /// Gives up a packet. If it has arrived nevertheless, that was its outcome.
     pub(super) fn lose(&mut self, at: Time, waiting: &Waiting, why: Lost) {
         if !waiting.received {
             let result = Err(why);
-            self.outcomes.push_back(Outcome { at, handle: waiting.handle, result });
+            self.outcomes.push_back(MsduOutcome { at, handle: waiting.handle, result });
         }
     }
 }

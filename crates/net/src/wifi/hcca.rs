@@ -15,7 +15,7 @@ pub const MIN_SERVICE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The directions in which a [`Stream`] has packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ways {
+pub enum StreamDirection {
     /// From the access point to the station: sent without polling.
     Down,
     /// From the station to the access point.
@@ -33,7 +33,7 @@ pub struct Stream {
     /// User priority of the stream's packets, 0 to 7.
     pub priority: u8,
     /// The directions in which the stream has packets.
-    pub ways: Ways,
+    pub ways: StreamDirection,
     /// Mean data rate in each direction, without the MAC's headers.
     pub mean_rate: Bitrate,
     /// Nominal packet size, in bytes: 1 to [`MAX_PACKET`].
@@ -118,9 +118,9 @@ impl Stream {
         let one_way = mean.max(exchange(self.maximum));
         let poll = SIFS + EMPTY_TIME;
         match self.ways {
-            Ways::Down => one_way,
-            Ways::Up => one_way.saturating_add(poll),
-            Ways::Both => one_way.saturating_mul(2).saturating_add(poll),
+            StreamDirection::Down => one_way,
+            StreamDirection::Up => one_way.saturating_add(poll),
+            StreamDirection::Both => one_way.saturating_mul(2).saturating_add(poll),
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     const VOICE: Stream = Stream {
         station: 0,
         priority: 6,
-        ways: Ways::Both,
+        ways: StreamDirection::Both,
         mean_rate: Bitrate::from_bps(80_000),
         nominal: 200,
         maximum: 200,
@@ -174,7 +174,7 @@ mod tests {
         // In that time 80 kbit/s amount to 170.7 bytes: one packet of 200. Its exchange is 16 + 76
         // + 16 + 28 = 136 µs; both directions, plus 16 + 32 for the poll.
         assert_eq!(VOICE.txop(interval), us(2 * 136 + 48));
-        let down = Stream { ways: Ways::Down, ..VOICE };
+        let down = Stream { ways: StreamDirection::Down, ..VOICE };
         assert_eq!(down.txop(interval), us(136));
         // At 64 kbit/s in packets of 60 bytes: 136.5 bytes, so three, each of
         // 16 + (20 + 6·4) + 16 + 28 = 104 µs: 22 + 8·98 = 806 bits are 5.6 symbols.

@@ -2,7 +2,7 @@
 
 use super::cell::Cell;
 use super::edca::priority_of_tos;
-use super::types::{Msdu, Way};
+use super::types::{Direction, Msdu};
 use crate::medium::{Done, Frame, Medium, PacketKey};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -23,7 +23,7 @@ impl Cell {
 /// counts as dropped by its queue, and every other loss as a loss on the wire.
 impl Medium for Cell {
     fn offer(&mut self, now: Time, frame: &Frame) -> Result<(), Cause> {
-        let way = if frame.lane.is_multiple_of(2) { Way::Down } else { Way::Up };
+        let way = if frame.lane.is_multiple_of(2) { Direction::Down } else { Direction::Up };
         let msdu = Msdu {
             // No station has number 65,535.
             station: u16::try_from(frame.lane / 2).unwrap_or(u16::MAX),

@@ -62,9 +62,11 @@ mod types;
 
 pub use cell::Cell;
 pub use edca::AccessCategory;
-pub use hcca::{BEACON_INTERVAL, CONTENTION, MIN_SERVICE_INTERVAL, NotAdmitted, Stream, Ways};
+pub use hcca::{
+    BEACON_INTERVAL, CONTENTION, MIN_SERVICE_INTERVAL, NotAdmitted, Stream, StreamDirection,
+};
 pub use streams::SILENT_TURNS;
 pub use types::{
-    Config, Counters, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, MAX_UNREAD, Msdu, Outcome,
-    Refusal, Way,
+    Config, Counters, Direction, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, MAX_UNREAD, Msdu,
+    MsduOutcome, Refusal,
 };

@@ -8,9 +8,9 @@
 //! keeps its packets until its streams end ([`SILENT_TURNS`](super::SILENT_TURNS)).
 
 use super::cell::{Cell, Phase, Waiting, count_attempt};
-use super::hcca::{Stream, Ways, exchange};
+use super::hcca::{Stream, StreamDirection, exchange};
 use super::phy::{ACK, EMPTY, OVERHEAD, PIFS, SIFS, Speed, air_time};
-use super::types::{Lost, Way};
+use super::types::{Direction, Lost};
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
@@ -44,7 +44,7 @@ struct Turn {
     /// Whether the station may send packets in the turn.
     asked: bool,
     /// Direction of the frame.
-    way: Way,
+    way: Direction,
     what: What,
     /// Length of the frame in bytes with all headers.
     bytes: u32,
@@ -74,7 +74,7 @@ impl Default for Turn {
             station: 0,
             end: Time::ZERO,
             asked: false,
-            way: Way::Down,
+            way: Direction::Down,
             what: What::Empty,
             bytes: 0,
             acks: false,
@@ -95,7 +95,7 @@ impl Polling {
                 None => self.stations.push((stream.station, txop)),
             }
         }
-        self.asks = self.streams.iter().any(|s| s.ways != Ways::Down);
+        self.asks = self.streams.iter().any(|s| s.ways != StreamDirection::Down);
         self.interval = interval;
         self.begins = self.begins.max(now);
     }
@@ -141,8 +141,8 @@ impl Cell {
         while let Some(&(station, txop)) = self.polling.stations.get(self.polling.served) {
             self.polling.served += 1;
             let link = &mut self.links[usize::from(station)];
-            let asked = link.streams[Way::Up as usize] != 0;
-            let data = !link.queues[Way::Down as usize].is_empty();
+            let asked = link.streams[Direction::Up as usize] != 0;
+            let data = !link.queues[Direction::Down as usize].is_empty();
             if !(asked || data) {
                 continue;
             }
@@ -150,15 +150,22 @@ impl Cell {
             self.counters.polls += u64::from(asked);
             link.silent_turns = link.silent_turns.saturating_add(1);
             let end = at + gap + txop;
-            let turn =
-                Turn { station, end, asked, way: Way::Down, what, polls: asked, ..Turn::default() };
+            let turn = Turn {
+                station,
+                end,
+                asked,
+                way: Direction::Down,
+                what,
+                polls: asked,
+                ..Turn::default()
+            };
             return self.send_in_turn(at + gap, turn);
         }
         self.end_streams(at);
         self.idle(at);
     }
 
-    fn polled_queue(&mut self, station: u16, way: Way) -> &mut VecDeque<Waiting> {
+    fn polled_queue(&mut self, station: u16, way: Direction) -> &mut VecDeque<Waiting> {
         &mut self.links[usize::from(station)].queues[way as usize]
     }
 
@@ -186,7 +193,7 @@ impl Cell {
         self.all_failed(at);
         let turn = self.polling.turn;
         let Turn { station, way, .. } = turn;
-        let back = if way == Way::Down { Way::Up } else { Way::Down };
+        let back = if way == Direction::Down { Direction::Up } else { Direction::Down };
         if turn.broken || !self.arrives(station, turn.bytes) {
             self.counters.broken_turns += 1;
             let unheard = [(turn.what == What::Data, way), (turn.acks, back)];
@@ -195,18 +202,18 @@ impl Cell {
             }
             return self.next_turn(at, PIFS);
         }
-        if way == Way::Up {
+        if way == Direction::Up {
             self.links[usize::from(station)].silent_turns = 0;
         }
         if turn.acks {
             self.polled_queue(station, back).pop_front();
-            self.polling.down_waiting -= usize::from(back == Way::Down);
+            self.polling.down_waiting -= usize::from(back == Direction::Down);
         }
         let data = turn.what == What::Data;
         if data {
             self.receive_in_turn(at, station, way);
         }
-        let may = back == Way::Down || turn.asked;
+        let may = back == Direction::Down || turn.asked;
         let next = self.polled_queue(station, back).front().filter(|_| may);
         let more = next.is_some_and(|next| at + exchange(u32::from(next.bytes)) <= turn.end);
         let what = match (more, turn.polls, data) {
@@ -216,14 +223,14 @@ impl Cell {
             // There is nothing to answer. The access point continues a SIFS after the station's
             // frame, and a PIFS after its own, as by then the station could have begun.
             (false, false, false) => {
-                return self.next_turn(at, if way == Way::Up { SIFS } else { PIFS });
+                return self.next_turn(at, if way == Direction::Up { SIFS } else { PIFS });
             }
         };
         let answer = Turn { way: back, what, acks: data, polls: false, ..turn };
         self.send_in_turn(at + SIFS, answer);
     }
 
-    fn receive_in_turn(&mut self, at: Time, station: u16, way: Way) {
+    fn receive_in_turn(&mut self, at: Time, station: u16, way: Direction) {
         let first = self.polled_queue(station, way).front_mut();
         if let Some(first) = first.filter(|first| !first.received) {
             first.received = true;
@@ -233,10 +240,10 @@ impl Cell {
     }
 
     /// Handles a missing acknowledgement of the first packet in a direction.
-    fn turn_failed(&mut self, at: Time, station: u16, way: Way) {
+    fn turn_failed(&mut self, at: Time, station: u16, way: Direction) {
         let limit = self.config.attempts;
         if let Some(given_up) = count_attempt(self.polled_queue(station, way), limit) {
-            self.polling.down_waiting -= usize::from(way == Way::Down);
+            self.polling.down_waiting -= usize::from(way == Direction::Down);
             self.lose(at, &given_up, Lost::RetryLimit);
         }
     }

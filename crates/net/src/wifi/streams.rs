@@ -4,7 +4,7 @@
 use super::cell::{Cell, FunctionId, Phase};
 use super::edca::AccessCategory;
 use super::hcca::service_interval;
-use super::types::{Lost, Way};
+use super::types::{Direction, Lost};
 use trunkline_base::Time;
 
 /// Number of consecutive turns with nothing received from the station, neither an answer to a poll
@@ -52,7 +52,7 @@ impl Cell {
         while let Some((station, priority)) = self.polling.ending.pop() {
             self.polling.streams.retain(|s| (s.station, s.priority) != (station, priority));
             self.links[usize::from(station)].silent_turns = 0;
-            for way in [Way::Down, Way::Up] {
+            for way in [Direction::Down, Direction::Up] {
                 self.contend_instead(at, station, priority, way);
             }
         }
@@ -61,10 +61,10 @@ impl Cell {
     }
 
     /// Moves the packets of a priority from the polled queue to contention.
-    fn contend_instead(&mut self, at: Time, station: u16, priority: u8, way: Way) {
+    fn contend_instead(&mut self, at: Time, station: u16, priority: u8, way: Direction) {
         let link = &mut self.links[usize::from(station)];
         link.streams[way as usize] &= !(1 << priority);
-        let node = if way == Way::Down { 0 } else { station + 1 };
+        let node = if way == Direction::Down { 0 } else { station + 1 };
         let Some(category) = AccessCategory::of_priority(priority) else { return };
         let id = FunctionId::new(node, category);
         // One pass over the queue: packets of other streams keep their order.
@@ -75,7 +75,7 @@ impl Cell {
                 queue.push_back(waiting);
                 continue;
             }
-            self.polling.down_waiting -= usize::from(way == Way::Down);
+            self.polling.down_waiting -= usize::from(way == Direction::Down);
             let queue = &mut self.functions[id.index()].queue;
             if queue.len() >= self.config.queue {
                 self.lose(at, &waiting, Lost::NoRoom);

@@ -100,7 +100,7 @@ pub(super) fn valid_rate(rate: f64) -> Result<(), InvalidCell> {
 
 /// Direction of a packet: all packets pass the access point.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Way {
+pub enum Direction {
     /// From the access point to a station.
     Down,
     /// From a station to the access point.
@@ -113,7 +113,7 @@ pub struct Msdu {
     /// The station at one end; the access point is the other.
     pub station: u16,
     /// Direction, from or to the station.
-    pub way: Way,
+    pub way: Direction,
     /// User priority, 0 to 7 (IEEE 802.1D); it selects the queue.
     pub priority: u8,
     /// Length in bytes with IP's header and without the MAC's, 1 to [`MAX_PACKET`].
@@ -173,7 +173,7 @@ pub enum Lost {
 
 /// Outcome of a packet. Each accepted packet has exactly one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct MsduOutcome {
     /// Time of arrival, whether or not the acknowledgement arrived later; or the time at which the
     /// packet was given up.
     pub at: Time,

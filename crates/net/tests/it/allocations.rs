@@ -1,21 +1,21 @@
 //! A frame's passage through an 802.11e cell allocates nothing, once the queues have been full.
 
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::wifi::{Cell, Config, Counters, Msdu, Stream, Way, Ways};
+use trunkline_net::wifi::{Cell, Config, Counters, Direction, Msdu, Stream, StreamDirection};
 
 const STATIONS: u16 = 4;
 /// A packet of each category, and those of streams.
-const PACKETS: [(Way, u8); 10] = [
-    (Way::Down, 0),
-    (Way::Down, 1),
-    (Way::Down, 5),
-    (Way::Down, 6),
-    (Way::Down, 7),
-    (Way::Up, 0),
-    (Way::Up, 1),
-    (Way::Up, 5),
-    (Way::Up, 6),
-    (Way::Up, 7),
+const PACKETS: [(Direction, u8); 10] = [
+    (Direction::Down, 0),
+    (Direction::Down, 1),
+    (Direction::Down, 5),
+    (Direction::Down, 6),
+    (Direction::Down, 7),
+    (Direction::Up, 0),
+    (Direction::Up, 1),
+    (Direction::Up, 5),
+    (Direction::Up, 6),
+    (Direction::Up, 7),
 ];
 
 /// Offers, in each millisecond, one of each packet for a station in turn, which is more than fits;
@@ -44,7 +44,7 @@ fn fill(cell: &mut Cell) {
             while cell.enqueue(Time::ZERO, &msdu).is_ok() {}
         }
     }
-    let last = Msdu { station: 0, way: Way::Down, priority: 0, bytes: 200, handle: 0 };
+    let last = Msdu { station: 0, way: Direction::Down, priority: 0, bytes: 200, handle: 0 };
     cell.enqueue(Time::from_millis(5_000), &last).unwrap();
 }
 
@@ -56,7 +56,7 @@ fn a_frame_costs_no_allocation() {
         let stream = Stream {
             station,
             priority: 6,
-            ways: Ways::Both,
+            ways: StreamDirection::Both,
             mean_rate: Bitrate::from_bps(80_000),
             nominal: 200,
             maximum: 200,

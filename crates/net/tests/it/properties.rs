@@ -1,6 +1,6 @@
 //! Properties of every network.
 
-use crate::common::{Came, Turns, next, packet};
+use crate::common::{Arrived, Turns, next, packet};
 use proptest::prelude::*;
 use std::time::Duration;
 use trunkline_base::link_model::{Count, LinkModel, Loss, Queue};
@@ -90,7 +90,7 @@ impl Plan {
 }
 
 /// Sends, and polls in between; returns every delivery up to the end.
-fn run(net: &mut Network, sends: &[Sent], end: Time) -> Vec<Came> {
+fn run(net: &mut Network, sends: &[Sent], end: Time) -> Vec<Arrived> {
     let (mut now, mut got) = (Time::ZERO, Vec::new());
     for &(gap, from, to, class, bytes) in sends {
         now += Duration::from_micros(gap);

@@ -12,7 +12,7 @@ use trunkline_base::{Rng, Time, rng};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Handover, Node, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Node, Sealing, SendOutcome, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -75,9 +75,9 @@ struct Applications {
 }
 
 impl Sink for Applications {
-    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> SendOutcome {
         self.packets += u64::from(payload.len() == PACKET);
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 

@@ -34,7 +34,7 @@
 use super::machine::{Event, Handshakes};
 use super::message::{Challenge, Payload};
 use super::receive::Opened;
-use super::stats::Refusal;
+use super::stats::RefusedHandshake;
 use crate::identity::{DhKey, MacKey};
 use crate::wire::Incarnation;
 use core::net::SocketAddr;
@@ -52,7 +52,7 @@ pub(super) const CHALLENGE_FOR: Duration = Duration::from_secs(5);
 
 /// What is to be done with an initiation.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum Freshness {
     /// It counts.
     Counts {
         /// Although its stamp is not above all before.
@@ -93,7 +93,7 @@ impl Latest {
         key: DhKey,
         payload: &Payload,
         entropy: &mut ChaCha20Rng,
-    ) -> Verdict {
+    ) -> Freshness {
         let this = (key, stamp(payload));
         let behind = this.1 <= self.highest.1;
         let stands = self.challenge.filter(|(_, until)| now < *until).map(|(nonce, _)| nonce);
@@ -104,14 +104,14 @@ impl Latest {
                 self.challenge = Some((nonce, now + CHALLENGE_FOR));
                 nonce
             });
-            return Verdict::Challenge(nonce);
+            return Freshness::Challenge(nonce);
         }
         self.last = if self.last.0 == key { (key, self.last.1.max(this.1)) } else { this };
         if !behind {
             self.highest = this;
         }
         self.challenge = None;
-        Verdict::Counts { behind }
+        Freshness::Counts { behind }
     }
 
     /// What is left once nothing counts that was made with a key of which
@@ -134,16 +134,18 @@ impl Handshakes {
         now: Time,
         opened: Opened,
         nonce: &[u8; NONCE],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedHandshake> {
         let Opened { mut handshake, key, payload, from, .. } = opened;
         if self.answers.admit(now, 1) {
-            let noise = handshake.write(&Challenge::payload(nonce)).map_err(|_| Refusal::Forged)?;
+            let noise = handshake
+                .write(&Challenge::payload(nonce))
+                .map_err(|_| RefusedHandshake::Forged)?;
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));
             self.stats.challenges += 1;
             self.push(Event::Send { to: from, bytes });
         }
-        Err(Refusal::Replayed)
+        Err(RefusedHandshake::Replayed)
     }
 
     /// The neighbour takes what this end has begun for a copy.
@@ -152,22 +154,24 @@ impl Handshakes {
         now: Time,
         from: SocketAddr,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        let challenge = Challenge::parse(bytes).map_err(|_| Refusal::Malformed)?;
+    ) -> Result<(), RefusedHandshake> {
+        let challenge = Challenge::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         if !self.own_mac.check(bytes) {
-            return Err(Refusal::BadMac);
+            return Err(RefusedHandshake::BadMac);
         }
-        let link = *self.by_index.get(&challenge.receiver).ok_or(Refusal::Unexpected)?;
-        let neighbour = self.neighbours.get_mut(&link).ok_or(Refusal::Unexpected)?;
+        let link = *self.by_index.get(&challenge.receiver).ok_or(RefusedHandshake::Unexpected)?;
+        let neighbour = self.neighbours.get_mut(&link).ok_or(RefusedHandshake::Unexpected)?;
         let attempt = neighbour.attempt.as_mut().filter(|a| a.index == challenge.receiver);
-        let attempt = attempt.ok_or(Refusal::Unexpected)?;
+        let attempt = attempt.ok_or(RefusedHandshake::Unexpected)?;
         self.stats.computed += 1;
-        let payload = attempt.handshake.read(challenge.noise).map_err(|_| Refusal::Forged)?;
+        let payload =
+            attempt.handshake.read(challenge.noise).map_err(|_| RefusedHandshake::Forged)?;
         // Only who it is for can have said that, and this handshake is over.
         let again = attempt.challenged;
         neighbour.attempt = None;
         self.by_index.remove(&challenge.receiver);
-        neighbour.nonce = Some(Challenge::nonce(&payload).map_err(|_| Refusal::Malformed)?);
+        neighbour.nonce =
+            Some(Challenge::nonce(&payload).map_err(|_| RefusedHandshake::Malformed)?);
         // One that had a nonce and was challenged all the same waits its turn.
         if !again && neighbour.next.is_none() {
             neighbour.try_at = now;

@@ -5,7 +5,7 @@ use super::freshness::{Latest, NONCE};
 use super::message::{Initiation, MAX_PATH, Payload, Query, echo_of};
 use super::neighbour::{Attempt, Live, Neighbour};
 use super::receive::Pending;
-use super::stats::{HandshakeStats, Refusal};
+use super::stats::{HandshakeStats, RefusedHandshake};
 use crate::identity::noise::{NEIGHBOURS, Static};
 use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
@@ -45,7 +45,7 @@ pub struct Offer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Handshakes computed for addresses that have shown no cookie, in all.
-    pub strangers: Rate,
+    pub unknown_peers: Rate,
     /// For one source network that has shown a cookie.
     pub source: Rate,
     /// For all of those together.
@@ -58,19 +58,19 @@ pub struct Limits {
     pub table: usize,
     /// Certified nodes without a configured link that may wait to be admitted
     /// at once; 0 admits none.
-    pub newcomers: usize,
+    pub unconfigured_peers: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            strangers: Rate::new(50, 50),
+            unknown_peers: Rate::new(50, 50),
             source: Rate::new(2, 5),
             sources: Rate::new(100, 100),
             neighbour: Rate::new(2, 8),
             answers: Rate::new(5_000, 500),
             table: 4_096,
-            newcomers: 0,
+            unconfigured_peers: 0,
         }
     }
 }
@@ -111,7 +111,7 @@ pub struct Peer {
 
 /// Names a node that waits to be admitted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct NewcomerId(pub(super) u64);
+pub struct UnconfiguredPeerId(pub(super) u64);
 
 /// A session was agreed on.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ pub enum Event {
     /// [`Handshakes::admit`] lets it, within 5 s.
     Newcomer {
         /// For `admit`.
-        id: NewcomerId,
+        id: UnconfiguredPeerId,
         /// The node.
         node: NodeId,
         /// What its certificate calls it.
@@ -178,7 +178,7 @@ pub enum Event {
         /// The link.
         link: LinkId,
         /// What is wrong.
-        why: Refusal,
+        why: RefusedHandshake,
     },
     /// A neighbour shows another key than before, certified too: for the log.
     /// Was it given a new one, or have two nodes one number?
@@ -209,7 +209,7 @@ pub enum Event {
         /// and can't be read, which is told once a second at most.
         node: Option<NodeId>,
         /// What is wrong.
-        why: Refusal,
+        why: RefusedHandshake,
     },
 }
 
@@ -231,12 +231,12 @@ pub struct Handshakes {
     pub(super) by_address: BTreeMap<SocketAddr, LinkId>,
     pub(super) by_index: BTreeMap<ReceiverIndex, LinkId>,
     pub(super) pending: Vec<Pending>,
-    pub(super) next_newcomer: u64,
+    pub(super) next_unconfigured_peer: u64,
     pub(super) seen: BTreeMap<(DhKey, String), Latest>,
     /// The time in the last initiation sent.
     sent: u64,
     pub(super) cookies: Cookies,
-    pub(super) strangers: Pacer,
+    pub(super) unknown_peers: Pacer,
     /// When a wrong mac is told of again.
     pub(super) tell_bad_mac: Time,
     pub(super) proven: Pacer,
@@ -277,11 +277,11 @@ impl Handshakes {
             by_address: BTreeMap::new(),
             by_index: BTreeMap::new(),
             pending: Vec::new(),
-            next_newcomer: 0,
+            next_unconfigured_peer: 0,
             seen: BTreeMap::new(),
             sent: 0,
             cookies: Cookies::new([entropy.random(), entropy.random()]),
-            strangers: Pacer::of(config.limits.strangers),
+            unknown_peers: Pacer::of(config.limits.unknown_peers),
             tell_bad_mac: Time::ZERO,
             proven: Pacer::of(config.limits.sources),
             answers: Pacer::of(config.limits.answers),
@@ -340,9 +340,9 @@ impl Handshakes {
             }
             let Some(key) = neighbour.key else { continue };
             let why = match &neighbour.certificate {
-                _ if self.revoked.contains(&key) => Refusal::Revoked,
+                _ if self.revoked.contains(&key) => RefusedHandshake::Revoked,
                 Some(c) if c.verify(&self.trust.overlay_keys, unix_secs).is_err() => {
-                    Refusal::WrongCertificate
+                    RefusedHandshake::WrongCertificate
                 }
                 _ => continue,
             };

@@ -32,5 +32,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Config, Established, Event, Handshakes, Limits, NewcomerId, Offer, Peer};
-pub use stats::{HandshakeStats, Refusal};
+pub use machine::{
+    Config, Established, Event, Handshakes, Limits, Offer, Peer, UnconfiguredPeerId,
+};
+pub use stats::{HandshakeStats, RefusedHandshake};

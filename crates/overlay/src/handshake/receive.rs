@@ -1,13 +1,13 @@
 //! What comes in, cheapest check first.
 
 use super::cookie::COOKIE_SECRET;
-use super::freshness::{Latest, Verdict};
+use super::freshness::{Freshness, Latest};
 use super::machine::{
-    CONFIRM_WITHIN, Established, Event, Handshakes, NewcomerId, Peer, REKEY_AFTER,
+    CONFIRM_WITHIN, Established, Event, Handshakes, Peer, REKEY_AFTER, UnconfiguredPeerId,
 };
 use super::message::{Answer, COOKIE, Initiation, Payload, Query, Response, echo_of};
 use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
-use super::stats::Refusal;
+use super::stats::RefusedHandshake;
 use crate::identity::noise::Handshake;
 use crate::identity::{Certificate, CertificateError, DhKey, MacKey, PublicKey};
 use crate::link::LinkId;
@@ -26,7 +26,7 @@ const PRECEDENCE: Duration = Duration::from_secs(1);
 /// A newcomer whose initiation was read.
 #[derive(Debug)]
 pub(super) struct Pending {
-    id: NewcomerId,
+    id: UnconfiguredPeerId,
     key: DhKey,
     certificate: Certificate,
     handshake: Handshake,
@@ -60,13 +60,13 @@ impl Handshakes {
             Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
             Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
             Ok(Kind::Challenge) => self.on_challenge(now, from, bytes),
-            Ok(Kind::Null | Kind::Aead) | Err(_) => Err(Refusal::Malformed),
+            Ok(Kind::Null | Kind::Aead) | Err(_) => Err(RefusedHandshake::Malformed),
         };
         if let Err(why) = done {
             self.stats.refuse(why);
             // Anybody can send as many of these as he likes: a word now and then
             // will do for the log.
-            if why == Refusal::BadMac && now >= self.tell_bad_mac {
+            if why == RefusedHandshake::BadMac && now >= self.tell_bad_mac {
                 self.tell_bad_mac = now + BAD_MAC_AGAIN;
                 self.push(Event::Refused { from, node: None, why });
             }
@@ -75,8 +75,15 @@ impl Handshakes {
 
     /// Lets a newcomer be the neighbour of `link`, which is new. False if it
     /// has waited too long; it will ask again.
-    pub fn admit(&mut self, newcomer: NewcomerId, link: LinkId, mtu: u16, now: Time) -> bool {
-        let Some(at) = self.pending.iter().position(|p| p.id == newcomer && p.until > now) else {
+    pub fn admit(
+        &mut self,
+        unconfigured_peer: UnconfiguredPeerId,
+        link: LinkId,
+        mtu: u16,
+        now: Time,
+    ) -> bool {
+        let Some(at) = self.pending.iter().position(|p| p.id == unconfigured_peer && p.until > now)
+        else {
             return false;
         };
         let Pending { key, certificate, handshake, payload, from, len, .. } =
@@ -97,20 +104,26 @@ impl Handshakes {
     }
 
     /// Takes no more newcomers like this one.
-    pub fn turn_away(&mut self, newcomer: NewcomerId) {
+    pub fn turn_away(&mut self, unconfigured_peer: UnconfiguredPeerId) {
         let waiting = self.pending.len();
-        self.pending.retain(|p| p.id != newcomer);
+        self.pending.retain(|p| p.id != unconfigured_peer);
         if self.pending.len() < waiting {
-            self.stats.refuse(Refusal::NewcomersFull);
+            self.stats.refuse(RefusedHandshake::NewcomersFull);
         }
     }
 
-    fn on_query(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Result<(), Refusal> {
-        let query = Query::parse(bytes).map_err(|_| Refusal::Malformed)?;
-        let mac = self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(Refusal::BadMac)?;
-        let certificate = self.certificate.as_ref().ok_or(Refusal::NoCertificate)?;
+    fn on_query(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(), RefusedHandshake> {
+        let query = Query::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
+        let mac =
+            self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(RefusedHandshake::BadMac)?;
+        let certificate = self.certificate.as_ref().ok_or(RefusedHandshake::NoCertificate)?;
         if !self.answers.admit(now, 1) {
-            return Err(Refusal::RateLimited);
+            return Err(RefusedHandshake::RateLimited);
         }
         let entropy = &mut self.entropy;
         self.cookies.rotate(now, || entropy.random());
@@ -129,30 +142,30 @@ impl Handshakes {
         unix_secs: u64,
         from: SocketAddr,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        let answer = Answer::parse(bytes).map_err(|_| Refusal::Malformed)?;
+    ) -> Result<(), RefusedHandshake> {
+        let answer = Answer::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         let asked = |n: &Neighbour| n.query == Some(answer.echo);
         let tried = |n: &Neighbour| n.attempt.as_ref().is_some_and(|a| a.echo == Some(answer.echo));
         let mut links = self.neighbours.iter_mut();
         let found = links.find(|(_, n)| asked(n) || tried(n));
-        let (_, neighbour) = found.ok_or(Refusal::Unexpected)?;
+        let (_, neighbour) = found.ok_or(RefusedHandshake::Unexpected)?;
         if tried(neighbour) {
             if !neighbour.mac.as_ref().is_some_and(|mac| mac.check(bytes)) {
-                return Err(Refusal::BadMac);
+                return Err(RefusedHandshake::BadMac);
             }
             if let Some(attempt) = &mut neighbour.attempt {
                 attempt.echo = None;
             }
         } else {
             if !self.query_macs.iter().any(|mac| mac.check(bytes)) {
-                return Err(Refusal::BadMac);
+                return Err(RefusedHandshake::BadMac);
             }
             let certificate = Certificate::parse(answer.certificate);
-            let certificate = certificate.map_err(|_| Refusal::WrongCertificate)?;
-            let key = certificate.dh().ok_or(Refusal::WrongCertificate)?;
+            let certificate = certificate.map_err(|_| RefusedHandshake::WrongCertificate)?;
+            let key = certificate.dh().ok_or(RefusedHandshake::WrongCertificate)?;
             let expected = neighbour.peer.node;
             let believed = match self.revoked.contains(&key) {
-                true => Err(Refusal::Revoked),
+                true => Err(RefusedHandshake::Revoked),
                 false => certificate.check(expected, key, &self.trust.overlay_keys, unix_secs),
             };
             if let Err(why) = believed {
@@ -181,22 +194,23 @@ impl Handshakes {
         unix_secs: u64,
         from: SocketAddr,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        let initiation = Initiation::parse(bytes).map_err(|_| Refusal::Malformed)?;
+    ) -> Result<(), RefusedHandshake> {
+        let initiation = Initiation::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         if !self.own_mac.check(bytes) {
-            return Err(Refusal::BadMac);
+            return Err(RefusedHandshake::BadMac);
         }
         self.afford(now, from, &initiation.cookie, bytes)?;
         self.stats.computed += 1;
-        let mut handshake = self.own.respond(&mut self.entropy).map_err(|_| Refusal::Forged)?;
-        let payload = handshake.read(initiation.noise).map_err(|_| Refusal::Forged)?;
-        let key = handshake.peer().ok_or(Refusal::Forged)?;
-        let payload = Payload::parse(&payload).map_err(|_| Refusal::Malformed)?;
+        let mut handshake =
+            self.own.respond(&mut self.entropy).map_err(|_| RefusedHandshake::Forged)?;
+        let payload = handshake.read(initiation.noise).map_err(|_| RefusedHandshake::Forged)?;
+        let key = handshake.peer().ok_or(RefusedHandshake::Forged)?;
+        let payload = Payload::parse(&payload).map_err(|_| RefusedHandshake::Malformed)?;
         let node = payload.node;
         let opened = Opened { handshake, key, payload, from, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy, or a race, is no news.
-            if !matches!(why, Refusal::Replayed | Refusal::Simultaneous) {
+            if !matches!(why, RefusedHandshake::Replayed | RefusedHandshake::Simultaneous) {
                 self.push(Event::Refused { from, node: Some(node), why: *why });
             }
         })
@@ -210,7 +224,7 @@ impl Handshakes {
         from: SocketAddr,
         cookie: &[u8; COOKIE],
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedHandshake> {
         let entropy = &mut self.entropy;
         self.cookies.rotate(now, || entropy.random());
         let link = self.by_address.get(&from);
@@ -220,9 +234,9 @@ impl Handshakes {
                 Some(neighbour) => neighbour.proven.admit(now, 1),
                 None => self.sources.admit(now, from) && self.proven.admit(now, 1),
             };
-            return if affordable { Ok(()) } else { Err(Refusal::RateLimited) };
+            return if affordable { Ok(()) } else { Err(RefusedHandshake::RateLimited) };
         }
-        if neighbour.is_some_and(|n| n.unproven.admit(now, 1)) || self.strangers.admit(now, 1) {
+        if neighbour.is_some_and(|n| n.unproven.admit(now, 1)) || self.unknown_peers.admit(now, 1) {
             return Ok(());
         }
         if self.answers.admit(now, 1) {
@@ -231,24 +245,30 @@ impl Handshakes {
             self.stats.answers += 1;
             self.push(Event::Send { to: from, bytes });
         }
-        Err(Refusal::NoCookie)
+        Err(RefusedHandshake::NoCookie)
     }
 
     /// Noise has shown that the sender has `key`: who is it?
-    fn identified(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
+    fn identified(
+        &mut self,
+        now: Time,
+        unix_secs: u64,
+        opened: Opened,
+    ) -> Result<(), RefusedHandshake> {
         let Opened { key, ref payload, .. } = opened;
         if self.revoked.contains(&key) {
-            return Err(Refusal::Revoked);
+            return Err(RefusedHandshake::Revoked);
         }
         let is_it = |n: &Neighbour| n.peer.node == payload.node && n.peer.path == payload.path;
         let Some((&link, neighbour)) = self.neighbours.iter_mut().find(|(_, n)| is_it(n)) else {
-            return self.newcomer(now, unix_secs, opened);
+            return self.unconfigured_peer(now, unix_secs, opened);
         };
         let shown = match neighbour.peer.key {
             Some(_) if neighbour.key == Some(key) => None,
-            Some(_) => return Err(Refusal::UnknownKey),
+            Some(_) => return Err(RefusedHandshake::UnknownKey),
             None => {
-                let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
+                let certificate =
+                    payload.certificate.clone().ok_or(RefusedHandshake::UnknownKey)?;
                 let keys = &self.trust.overlay_keys;
                 certificate.check(payload.node, key, keys, unix_secs)?;
                 Some(certificate)
@@ -256,8 +276,8 @@ impl Handshakes {
         };
         let behind = match &mut neighbour.latest {
             Some(latest) => match latest.judge(now, key, payload, &mut self.entropy) {
-                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
-                Verdict::Counts { behind } => behind,
+                Freshness::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Freshness::Counts { behind } => behind,
             },
             none => {
                 *none = Some(Latest::new(key, payload));
@@ -286,17 +306,22 @@ impl Handshakes {
             self.push(Event::ClockBehind { node, from, own: false });
         }
         if waiting && self.own.public() < key {
-            return Err(Refusal::Simultaneous);
+            return Err(RefusedHandshake::Simultaneous);
         }
         self.answer(now, link, opened)
     }
 
-    fn newcomer(&mut self, now: Time, unix_secs: u64, opened: Opened) -> Result<(), Refusal> {
+    fn unconfigured_peer(
+        &mut self,
+        now: Time,
+        unix_secs: u64,
+        opened: Opened,
+    ) -> Result<(), RefusedHandshake> {
         let Opened { key, ref payload, from, .. } = opened;
-        let certificate = payload.certificate.clone().ok_or(Refusal::UnknownKey)?;
+        let certificate = payload.certificate.clone().ok_or(RefusedHandshake::UnknownKey)?;
         certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
         if payload.node == self.node || !payload.node.is_nodes() {
-            return Err(Refusal::WrongCertificate);
+            return Err(RefusedHandshake::WrongCertificate);
         }
         let (node, path) = (payload.node, payload.path.clone());
         let mut latest = self.seen.get(&(key, path.clone())).copied();
@@ -304,19 +329,21 @@ impl Handshakes {
             let verdict = latest.judge(now, key, payload, &mut self.entropy);
             self.seen.insert((key, path.clone()), *latest);
             match verdict {
-                Verdict::Challenge(nonce) => return self.challenge(now, opened, &nonce),
-                Verdict::Counts { behind: false } => {}
-                Verdict::Counts { .. } => self.push(Event::ClockBehind { node, from, own: false }),
+                Freshness::Challenge(nonce) => return self.challenge(now, opened, &nonce),
+                Freshness::Counts { behind: false } => {}
+                Freshness::Counts { .. } => {
+                    self.push(Event::ClockBehind { node, from, own: false })
+                }
             }
         }
         let Opened { handshake, payload, len, .. } = opened;
         self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
-        if self.pending.len() >= self.limits.newcomers {
-            return Err(Refusal::NewcomersFull);
+        if self.pending.len() >= self.limits.unconfigured_peers {
+            return Err(RefusedHandshake::NewcomersFull);
         }
         self.remember(key, path.clone(), latest.unwrap_or_else(|| Latest::new(key, &payload)));
-        let id = NewcomerId(self.next_newcomer);
-        self.next_newcomer += 1;
+        let id = UnconfiguredPeerId(self.next_unconfigured_peer);
+        self.next_unconfigured_peer += 1;
         let name = certificate.name().to_owned();
         let public = certificate.key();
         let until = now + PENDING_FOR;
@@ -326,14 +353,15 @@ impl Handshakes {
     }
 
     /// Sends the response, and the session to the link.
-    fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), Refusal> {
+    fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), RefusedHandshake> {
         let Opened { mut handshake, key, payload, from, len } = opened;
         let index = self.new_index(link);
-        let own = self.payload(link, index, payload.sent, None).ok_or(Refusal::UnknownKey)?;
+        let own =
+            self.payload(link, index, payload.sent, None).ok_or(RefusedHandshake::UnknownKey)?;
         let written = handshake.write(&own).and_then(|noise| Ok((noise, handshake.split()?)));
         let Ok((noise, [forth, back])) = written else {
             self.by_index.remove(&index);
-            return Err(Refusal::Forged);
+            return Err(RefusedHandshake::Forged);
         };
         let response = Response { receiver: payload.index, noise: &noise };
         let bytes = response.emit(&MacKey::for_dh(&key));
@@ -343,7 +371,7 @@ impl Handshakes {
         // Only now: the other end shall learn why, too.
         let Some(version) = self.offer.versions.common(payload.versions) else {
             self.by_index.remove(&index);
-            return Err(Refusal::Version);
+            return Err(RefusedHandshake::Version);
         };
         let spread = CONFIRM_WITHIN.mul_f64(self.entropy.random::<f64>() / 4.0);
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return Ok(()) };
@@ -384,28 +412,32 @@ impl Handshakes {
         unix_secs: u64,
         from: SocketAddr,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        let response = Response::parse(bytes).map_err(|_| Refusal::Malformed)?;
+    ) -> Result<(), RefusedHandshake> {
+        let response = Response::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         if !self.own_mac.check(bytes) {
-            return Err(Refusal::BadMac);
+            return Err(RefusedHandshake::BadMac);
         }
-        let link = *self.by_index.get(&response.receiver).ok_or(Refusal::Unexpected)?;
-        let neighbour = self.neighbours.get_mut(&link).ok_or(Refusal::Unexpected)?;
+        let link = *self.by_index.get(&response.receiver).ok_or(RefusedHandshake::Unexpected)?;
+        let neighbour = self.neighbours.get_mut(&link).ok_or(RefusedHandshake::Unexpected)?;
         let is_it = |a: &&mut super::neighbour::Attempt| a.index == response.receiver;
-        let attempt = neighbour.attempt.as_mut().filter(is_it).ok_or(Refusal::Unexpected)?;
+        let attempt =
+            neighbour.attempt.as_mut().filter(is_it).ok_or(RefusedHandshake::Unexpected)?;
         self.stats.computed += 1;
-        let payload = attempt.handshake.read(response.noise).map_err(|_| Refusal::Forged)?;
+        let payload =
+            attempt.handshake.read(response.noise).map_err(|_| RefusedHandshake::Forged)?;
         // Whatever it says, this handshake is over.
-        let key = attempt.handshake.peer().ok_or(Refusal::Forged)?;
+        let key = attempt.handshake.peer().ok_or(RefusedHandshake::Forged)?;
         let sent = attempt.sent;
-        let Some(attempt) = neighbour.attempt.take() else { return Err(Refusal::Unexpected) };
+        let Some(attempt) = neighbour.attempt.take() else {
+            return Err(RefusedHandshake::Unexpected);
+        };
         let taken = self.concluded(unix_secs, link, key, sent, &payload);
         let (payload, version) = taken.inspect_err(|why| {
             self.by_index.remove(&response.receiver);
             let node = self.neighbours.get(&link).map(|n| n.peer.node);
             self.push(Event::Refused { from, node, why: *why });
         })?;
-        let [forth, back] = attempt.handshake.split().map_err(|_| Refusal::Forged)?;
+        let [forth, back] = attempt.handshake.split().map_err(|_| RefusedHandshake::Forged)?;
         // Whoever answers has received it there, wherever the answer comes from.
         self.set_address(link, attempt.to);
         self.initiator_live(now, link, attempt.index);
@@ -429,24 +461,26 @@ impl Handshakes {
         key: DhKey,
         sent: u64,
         payload: &[u8],
-    ) -> Result<(Payload, u8), Refusal> {
-        let payload = Payload::parse(payload).map_err(|_| Refusal::Malformed)?;
-        let neighbour = self.neighbours.get_mut(&link).ok_or(Refusal::Unexpected)?;
+    ) -> Result<(Payload, u8), RefusedHandshake> {
+        let payload = Payload::parse(payload).map_err(|_| RefusedHandshake::Malformed)?;
+        let neighbour = self.neighbours.get_mut(&link).ok_or(RefusedHandshake::Unexpected)?;
         if payload.sent != sent || payload.path != neighbour.peer.path {
-            return Err(Refusal::Malformed);
+            return Err(RefusedHandshake::Malformed);
         }
         if self.revoked.contains(&key) {
-            return Err(Refusal::Revoked);
+            return Err(RefusedHandshake::Revoked);
         }
         if payload.node != neighbour.peer.node {
-            return Err(Refusal::WrongCertificate);
+            return Err(RefusedHandshake::WrongCertificate);
         }
         if neighbour.peer.key.is_none() {
-            let certificate = payload.certificate.clone().ok_or(Refusal::WrongCertificate)?;
+            let certificate =
+                payload.certificate.clone().ok_or(RefusedHandshake::WrongCertificate)?;
             certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.learn(certificate);
         }
-        let version = self.offer.versions.common(payload.versions).ok_or(Refusal::Version)?;
+        let version =
+            self.offer.versions.common(payload.versions).ok_or(RefusedHandshake::Version)?;
         Ok((payload, version))
     }
 
@@ -492,13 +526,13 @@ impl Certificate {
         key: DhKey,
         overlay_keys: &[PublicKey],
         unix_secs: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedHandshake> {
         if self.node() != node || self.dh() != Some(key) {
-            return Err(Refusal::WrongCertificate);
+            return Err(RefusedHandshake::WrongCertificate);
         }
         self.verify(overlay_keys, unix_secs).map_err(|why| match why {
-            CertificateError::Expired(..) => Refusal::Expired,
-            _ => Refusal::WrongCertificate,
+            CertificateError::Expired(..) => RefusedHandshake::Expired,
+            _ => RefusedHandshake::WrongCertificate,
         })
     }
 }

@@ -3,7 +3,7 @@
 /// Why a message of the handshake, or its sender, was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum RefusedHandshake {
     /// Too short, too long, or with a field out of range.
     Malformed,
     /// The cheap check failed: the sender doesn't know to whom it speaks.
@@ -37,44 +37,44 @@ pub enum Refusal {
     NoCertificate,
 }
 
-impl Refusal {
+impl RefusedHandshake {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Refusal; 15] = [
-        Refusal::Malformed,
-        Refusal::BadMac,
-        Refusal::NoCookie,
-        Refusal::RateLimited,
-        Refusal::Forged,
-        Refusal::Replayed,
-        Refusal::Unexpected,
-        Refusal::UnknownKey,
-        Refusal::Revoked,
-        Refusal::Expired,
-        Refusal::WrongCertificate,
-        Refusal::NewcomersFull,
-        Refusal::Version,
-        Refusal::Simultaneous,
-        Refusal::NoCertificate,
+    pub const ALL: [RefusedHandshake; 15] = [
+        RefusedHandshake::Malformed,
+        RefusedHandshake::BadMac,
+        RefusedHandshake::NoCookie,
+        RefusedHandshake::RateLimited,
+        RefusedHandshake::Forged,
+        RefusedHandshake::Replayed,
+        RefusedHandshake::Unexpected,
+        RefusedHandshake::UnknownKey,
+        RefusedHandshake::Revoked,
+        RefusedHandshake::Expired,
+        RefusedHandshake::WrongCertificate,
+        RefusedHandshake::NewcomersFull,
+        RefusedHandshake::Version,
+        RefusedHandshake::Simultaneous,
+        RefusedHandshake::NoCertificate,
     ];
 
     /// The reason as a metric label.
     pub fn label(self) -> &'static str {
         match self {
-            Refusal::Malformed => "malformed",
-            Refusal::BadMac => "bad_mac",
-            Refusal::NoCookie => "no_cookie",
-            Refusal::RateLimited => "rate_limited",
-            Refusal::Forged => "forged",
-            Refusal::Replayed => "replayed",
-            Refusal::Unexpected => "unexpected",
-            Refusal::UnknownKey => "unknown_key",
-            Refusal::Revoked => "revoked",
-            Refusal::Expired => "expired",
-            Refusal::WrongCertificate => "wrong_certificate",
-            Refusal::NewcomersFull => "newcomers_full",
-            Refusal::Version => "version",
-            Refusal::Simultaneous => "simultaneous",
-            Refusal::NoCertificate => "no_certificate",
+            RefusedHandshake::Malformed => "malformed",
+            RefusedHandshake::BadMac => "bad_mac",
+            RefusedHandshake::NoCookie => "no_cookie",
+            RefusedHandshake::RateLimited => "rate_limited",
+            RefusedHandshake::Forged => "forged",
+            RefusedHandshake::Replayed => "replayed",
+            RefusedHandshake::Unexpected => "unexpected",
+            RefusedHandshake::UnknownKey => "unknown_key",
+            RefusedHandshake::Revoked => "revoked",
+            RefusedHandshake::Expired => "expired",
+            RefusedHandshake::WrongCertificate => "wrong_certificate",
+            RefusedHandshake::NewcomersFull => "unconfigured_peers_full",
+            RefusedHandshake::Version => "version",
+            RefusedHandshake::Simultaneous => "simultaneous",
+            RefusedHandshake::NoCertificate => "no_certificate",
         }
     }
 }
@@ -100,22 +100,22 @@ pub struct HandshakeStats {
     pub established: u64,
     /// Of those, the ones that replaced another.
     pub rekeyed: u64,
-    refused: [u64; Refusal::ALL.len()],
+    refused: [u64; RefusedHandshake::ALL.len()],
 }
 
 impl HandshakeStats {
-    pub(super) fn refuse(&mut self, why: Refusal) {
+    pub(super) fn refuse(&mut self, why: RefusedHandshake) {
         self.refused[why as usize] += 1;
     }
 
     /// How many messages were refused for this reason.
-    pub fn refused(&self, why: Refusal) -> u64 {
+    pub fn refused(&self, why: RefusedHandshake) -> u64 {
         self.refused[why as usize]
     }
 
     /// Every reason with its count.
-    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> {
-        Refusal::ALL.into_iter().map(|why| (why, self.refused(why)))
+    pub fn refusals(&self) -> impl Iterator<Item = (RefusedHandshake, u64)> {
+        RefusedHandshake::ALL.into_iter().map(|why| (why, self.refused(why)))
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_list_of_reasons_is_the_enum() {
-        for (i, why) in Refusal::ALL.into_iter().enumerate() {
+        for (i, why) in RefusedHandshake::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, i);
         }
     }

@@ -115,7 +115,7 @@ impl End {
         self.drain(now)
     }
 
-    pub fn refused(&self, why: Refusal) -> u64 {
+    pub fn refused(&self, why: RefusedHandshake) -> u64 {
         self.machine.stats().refused(why)
     }
 
@@ -235,7 +235,10 @@ fn both_begin_at_once_and_one_session_comes_of_it() {
     assert_eq!(to_a.len() + to_b.len(), 1, "one answers");
     to_a.iter().for_each(|m| assert!(a.hear(ms(9), at_b, &m.1).is_empty()));
     to_b.iter().for_each(|m| assert!(b.hear(ms(9), at_a, &m.1).is_empty()));
-    assert_eq!(a.refused(Refusal::Simultaneous) + b.refused(Refusal::Simultaneous), 1);
+    assert_eq!(
+        a.refused(RefusedHandshake::Simultaneous) + b.refused(RefusedHandshake::Simultaneous),
+        1
+    );
     assert_eq!((a.established.len(), b.established.len()), (1, 1));
     talk(&mut a, &mut b);
 }
@@ -452,8 +455,8 @@ fn neighbouring_versions_speak_the_older_one() {
     settle(ms(0), &mut c, &mut d);
     assert!(c.established.is_empty() && d.established.is_empty());
     for end in [&c, &d] {
-        assert_eq!(end.refused(Refusal::Version), 1);
-        let told = |e: &Event| matches!(e, Event::Refused { why: Refusal::Version, .. });
+        assert_eq!(end.refused(RefusedHandshake::Version), 1);
+        let told = |e: &Event| matches!(e, Event::Refused { why: RefusedHandshake::Version, .. });
         assert!(end.events.iter().any(told), "both ends hear of it");
     }
 }

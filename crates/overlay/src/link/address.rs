@@ -33,7 +33,7 @@
 
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
 use crate::arena::TxArena;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -236,7 +236,11 @@ impl Link {
 
     /// Takes the next step with a candidate, if there is one; call after
     /// envelopes and in time. The neighbour's new address, once, when it has moved.
-    pub(crate) fn seek(&mut self, now: Time, entropy: &mut ChaCha20Rng) -> Option<SocketAddr> {
+    pub(crate) fn validate_path(
+        &mut self,
+        now: Time,
+        entropy: &mut ChaCha20Rng,
+    ) -> Option<SocketAddr> {
         if self.place.candidate.is_some() {
             self.ask_candidate(now, entropy);
         }
@@ -271,9 +275,9 @@ impl Link {
     }
 
     /// Takes a frame about addresses, of the envelope that was opened last.
-    pub(crate) fn on_path(&mut self, now: Time, frame: PathFrame) -> Result<(), Drop> {
+    pub(crate) fn on_path(&mut self, now: Time, frame: PathFrame) -> Result<(), DropReason> {
         if !self.is_sealed() {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
         match frame {
             PathFrame::Challenge(data) => {
@@ -324,7 +328,7 @@ impl Link {
         let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
         if candidate.nonces.is_none() {
             // As soon as hellos' distance allows.
-            self.monitor.hasten(now);
+            self.monitor.expedite(now);
             if !self.monitor.is_due(now) {
                 return true;
             }
@@ -394,7 +398,7 @@ impl Link {
         if candidate.asked.is_some() && !candidate.due && candidate.pay(len) {
             let to = candidate.address;
             // Without room there is no copy: the original has gone.
-            if arena.repeat(to, len) {
+            if arena.copy_last(to, len) {
                 self.tally.path(len);
                 self.charge(now, to, len);
             }

@@ -1,9 +1,9 @@
 //! The best-effort service: each packet once, first in, first out.
 
 use super::ring::PacketRing;
-use super::service::{Class, LinkService, Moment, Sent};
+use super::service::{Class, LinkContext, LinkService, Sent};
 use super::{Packet, remaining_ms};
-use crate::counters::{Drop, Drops};
+use crate::counters::{DropReason, Drops};
 use core::time::Duration;
 use trunkline_base::Time;
 
@@ -54,10 +54,15 @@ impl LinkService for Queue {
         Class::Shared
     }
 
-    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+    fn enqueue(
+        &mut self,
+        since: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<(), DropReason> {
         let len = packet.frame_len();
         if !self.ring.has_room(len) {
-            return Err(Drop::QueueFull);
+            return Err(DropReason::QueueFull);
         }
         self.ring.keep(since, packet, latest)?;
         self.flow_controlled += if since == Time::NEVER { len } else { 0 };
@@ -74,20 +79,20 @@ impl LinkService for Queue {
 
     /// Drops what has waited too long.
     #[inline]
-    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+    fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         loop {
             let slot = self.ring.oldest()?;
             let (entry, frame) = self.ring.get(slot)?;
             if moment.now.since(entry.since) <= self.max_wait {
                 return Some(frame.len());
             }
-            drops.count(Drop::QueueDelay);
+            drops.count(DropReason::QueueDelay);
             self.ring.release(slot);
         }
     }
 
     #[inline]
-    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+    fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent {
         if let Some(slot) = self.ring.oldest()
             && let Some((entry, frame)) = self.ring.get(slot)
         {

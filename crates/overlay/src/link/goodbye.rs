@@ -7,7 +7,7 @@
 use super::Link;
 use super::service::LinkService;
 use crate::arena::TxArena;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -96,9 +96,9 @@ impl Link {
 
     /// Takes the neighbour's goodbye, in the envelope that was opened last; true
     /// if it has taken the link down. On a link that is not sealed it is malformed.
-    pub(crate) fn on_goodbye(&mut self, at: Time) -> Result<bool, Drop> {
+    pub(crate) fn on_goodbye(&mut self, at: Time) -> Result<bool, DropReason> {
         if !self.is_sealed() {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
         if !self.monitor.is_up() || !self.goodbye.pacer.admit(at, 1) {
             return Ok(false);
@@ -166,7 +166,12 @@ mod tests {
     }
 
     /// Takes an envelope as the forwarder does; what of its goodbyes.
-    fn take(now: Time, own: u8, link: &mut Link, mut bytes: Vec<u8>) -> Option<Result<bool, Drop>> {
+    fn take(
+        now: Time,
+        own: u8,
+        link: &mut Link,
+        mut bytes: Vec<u8>,
+    ) -> Option<Result<bool, DropReason>> {
         link.open(now, address(3 - own), &mut bytes).unwrap();
         let mut said = None;
         for frame in Frames::new(Seal::frames(&bytes)) {
@@ -271,6 +276,6 @@ mod tests {
         let (seal, _) = Link::unsealed(NodeId(1), Incarnation(1), &Config::new(NodeId(2)));
         let mut open = Link::new(seal, Config::new(NodeId(2)), Time::ZERO);
         open.address = Some(address(2));
-        assert_eq!((open.leave(ms(0)), open.on_goodbye(ms(0))), (None, Err(Drop::Malformed)));
+        assert_eq!((open.leave(ms(0)), open.on_goodbye(ms(0))), (None, Err(DropReason::Malformed)));
     }
 }

@@ -18,9 +18,9 @@ mod session;
 mod stats;
 
 use crate::arena::TxArena;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::identity::PublicKey;
-use crate::monitor::{self, Carried, LinkMonitor, Liveness, Quality};
+use crate::monitor::{self, LinkMonitor, LinkTotals, Liveness, Quality};
 use crate::wire::{
     DATA_HEADER, DATA_OVERHEAD, DataHeader, ENVELOPE_OVERHEAD, Incarnation, Nack, NodeId, Null,
     OpenError, Opened, ReceiverIndex, Seal, SelectiveAck, Service,
@@ -32,10 +32,10 @@ use trunkline_base::{Bitrate, Pacer, Time};
 
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
-pub(crate) use packet::{Incoming, Packet, STREAM, is_stale, remaining_ms};
-pub use report::Report;
+pub(crate) use packet::{Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
+pub use report::LinkReport;
 pub use scheduler::Progress;
-use service::{LinkService, Moment, Sent, Services};
+use service::{LinkContext, LinkService, Sent, Services};
 pub use session::Session;
 use stats::Tally;
 pub use stats::{LinkStats, ServiceStats};
@@ -240,17 +240,17 @@ impl Link {
     }
 
     /// What the monitor reckons with.
-    fn carried(&self) -> Carried {
+    fn carried(&self) -> LinkTotals {
         let Volume { sent, received } = self.volume;
         let realtime = self.services.get(Service::RealTime).received().unwrap_or_default();
-        Carried { sent, received, realtime }
+        LinkTotals { sent, received, realtime }
     }
 
     /// What services are told of this link.
-    fn moment(&self, now: Time) -> Moment {
+    fn moment(&self, now: Time) -> LinkContext {
         let rtt = self.monitor.rtt();
         let (one_way, envelope) = (rtt.one_way(), self.seal.count());
-        Moment { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
+        LinkContext { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
     }
 
     /// What the direction away from here costs, if `quality` is what it is.
@@ -279,27 +279,27 @@ impl Link {
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         // Sealed, a neighbour is its key, wherever it is.
         if !self.is_sealed() && self.config.address.is_some_and(|fixed| fixed != from) {
-            return Err(Drop::WrongSource);
+            return Err(DropReason::WrongSource);
         }
         if bytes.len() + SMALLEST_HEADERS > self.own_mtu {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
         // Nobody can be answered there.
         if from.port() == 0 {
-            return Err(Drop::WrongSource);
+            return Err(DropReason::WrongSource);
         }
         let (opened, counter) = self.seal.open(bytes).map_err(|why| match why {
-            OpenError::Malformed(_) => Drop::Malformed,
-            OpenError::NoSession => Drop::NoSession,
-            OpenError::Replayed => Drop::Replayed,
-            OpenError::Forged => Drop::Forged,
+            OpenError::Malformed(_) => DropReason::Malformed,
+            OpenError::NoSession => DropReason::NoSession,
+            OpenError::Replayed => DropReason::Replayed,
+            OpenError::Forged => DropReason::Forged,
         })?;
         match opened {
             Opened::Same => {}
-            Opened::Stale => return Err(Drop::Stale),
+            Opened::Stale => return Err(DropReason::Stale),
             Opened::Fresh { first } => {
                 if !first {
                     self.tally.restart();
@@ -350,7 +350,7 @@ impl Link {
         at: Time,
         ack: SelectiveAck<'_>,
         allowance: &mut usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         self.services.get_mut(Service::Reliable).on_ack(at, ack, allowance)
     }
 
@@ -362,7 +362,7 @@ impl Link {
         header: &DataHeader,
         payload: &'a [u8],
         onward: Duration,
-    ) -> Result<Packet<'a>, Drop> {
+    ) -> Result<Packet<'a>, DropReason> {
         let DataHeader { flow, hop } = *header;
         let rtt = self.monitor.rtt();
         let left = match flow.service {
@@ -370,7 +370,7 @@ impl Link {
             _ => Duration::from_millis(u64::from(hop.remaining_ms)),
         };
         let deadline = at + left.saturating_sub(rtt.one_way());
-        let incoming = Incoming {
+        let incoming = RxPacketInfo {
             wire_seq: hop.link_seq,
             remaining: hop.remaining_ms,
             envelope: self.opened,
@@ -395,15 +395,15 @@ impl Link {
         now: Time,
         packet: &Packet<'_>,
         latest: Time,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         if self.address.is_none() {
-            return Err(Drop::NoAddress);
+            return Err(DropReason::NoAddress);
         }
         if !self.seal.ready() {
-            return Err(Drop::NoSession);
+            return Err(DropReason::NoSession);
         }
         if packet.payload.len() > self.config.max_payload() {
-            return Err(Drop::TooLarge);
+            return Err(DropReason::TooLarge);
         }
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
     }
@@ -446,16 +446,16 @@ impl Link {
 
     /// What control is to be told after a hello, which has brought the link up
     /// or not: that it is up, or that the neighbour is another start of itself.
-    pub(crate) fn up_report(&mut self, link: LinkId, came_up: bool) -> Option<Report> {
+    pub(crate) fn up_report(&mut self, link: LinkId, came_up: bool) -> Option<LinkReport> {
         let news = came_up || (self.fresh && self.monitor.is_up());
-        news.then(|| Report::Up {
+        news.then(|| LinkReport::Up {
             link,
             restarted: core::mem::take(&mut self.fresh),
             rtt: self.monitor.rtt().get().unwrap_or_default(),
         })
     }
 
-    pub(crate) fn drop_counted(&mut self, why: Drop) {
+    pub(crate) fn drop_counted(&mut self, why: DropReason) {
         self.tally.drops().count(why);
     }
 

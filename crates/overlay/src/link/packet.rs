@@ -1,6 +1,6 @@
 //! A packet inside a node, and when it is too late for it.
 
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::wire::{DATA_HEADER, FlowHeader, Service};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -45,20 +45,20 @@ impl Packet<'_> {
 
     /// Writes the frame into the `frame_len` bytes where it is kept, but for what
     /// the link says of it: that is known when it leaves.
-    pub(super) fn keep(&self, frame: &mut [u8]) -> Result<(), Drop> {
-        let len = u16::try_from(self.payload.len()).map_err(|_| Drop::TooLarge)?;
+    pub(super) fn keep(&self, frame: &mut [u8]) -> Result<(), DropReason> {
+        let len = u16::try_from(self.payload.len()).map_err(|_| DropReason::TooLarge)?;
         let mut w = Writer::new(frame);
         let written = self.flow.emit(len, &mut w).and_then(|()| w.bytes(self.payload));
         if let Some(flags) = frame.get_mut(DATA_HEADER - 1) {
             *flags = self.flags;
         }
-        written.map_err(|_| Drop::TooLarge)
+        written.map_err(|_| DropReason::TooLarge)
     }
 }
 
 /// What a link knows of a packet that has come in, for the service that carries it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct RxPacketInfo {
     /// The packet's number on this link and service.
     pub wire_seq: u16,
     /// The count of the envelope that brought it.

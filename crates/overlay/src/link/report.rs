@@ -8,7 +8,7 @@ use trunkline_base::Time;
 
 /// What the forwarder tells control.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Report {
+pub enum LinkReport {
     /// A link's neighbour is heard again, or has started anew.
     Up {
         /// Which link.

@@ -3,7 +3,7 @@
 //! Bounded in bytes and in packets from the start; never allocates after.
 
 use super::packet::Packet;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::wire::HopHeader;
 use trunkline_base::Time;
 
@@ -26,7 +26,7 @@ pub struct Entry {
     /// When it stops being of use to the next node: that has a way to go.
     pub latest: Time,
     /// When it was last repeated; [`Time::ZERO`] if never.
-    pub repeated: Time,
+    pub retransmitted: Time,
     /// Its link sequence number and the count of its envelope, once it has been
     /// sent.
     pub sent: Option<(u64, u64)>,
@@ -44,11 +44,11 @@ impl Entry {
         out: &mut [u8],
         link_seq: u16,
         remaining_ms: u8,
-        repeated: bool,
+        retransmitted: bool,
     ) {
         if out.len() == frame.len() {
             let hop = HopHeader {
-                recovered: self.recovered || repeated,
+                recovered: self.recovered || retransmitted,
                 hop_limit: self.hop_limit,
                 link_seq,
                 remaining_ms,
@@ -82,7 +82,7 @@ impl PacketRing {
             since: NEVER,
             deadline: NEVER,
             latest: NEVER,
-            repeated: NEVER,
+            retransmitted: NEVER,
             sent: None,
         };
         PacketRing {
@@ -101,9 +101,14 @@ impl PacketRing {
 
     /// Keeps `packet` from `now` on, which is of use to the next node until
     /// `latest`, displacing the oldest ones where there is no room.
-    pub fn keep(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<Slot, Drop> {
+    pub fn keep(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<Slot, DropReason> {
         let room = self.push(packet.frame_len(), now, packet.deadline, latest);
-        let (slot, frame) = room.ok_or(Drop::QueueFull)?;
+        let (slot, frame) = room.ok_or(DropReason::QueueFull)?;
         packet.keep(frame)?;
         let entry = self.entry_mut(slot);
         (entry.recovered, entry.hop_limit) = (packet.recovered, packet.hop_limit);
@@ -141,7 +146,7 @@ impl PacketRing {
             since,
             deadline,
             latest,
-            repeated: Time::ZERO,
+            retransmitted: Time::ZERO,
             sent: None,
         };
         self.next += 1;
@@ -198,9 +203,9 @@ impl PacketRing {
     }
 
     /// Notes that the packet in `slot` is repeated at `now`.
-    pub fn mark_repeated(&mut self, slot: Slot, now: Time) {
+    pub fn mark_retransmitted(&mut self, slot: Slot, now: Time) {
         if (self.first..self.next).contains(&slot) {
-            self.entry_mut(slot).repeated = now;
+            self.entry_mut(slot).retransmitted = now;
         }
     }
 

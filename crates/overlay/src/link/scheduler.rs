@@ -2,7 +2,7 @@
 //! repeats by deadline, then the other services in turns of equally many bytes. A
 //! file transfer never goes before voice.
 
-use super::service::{Class, Moment, Turn};
+use super::service::{Class, LinkContext, Turn};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, Seal};
 use core::net::SocketAddr;
@@ -161,7 +161,7 @@ impl Link {
     }
 
     /// One envelope with one packet.
-    fn send_data(&mut self, moment: &Moment, to: SocketAddr, arena: &mut TxArena) -> Step {
+    fn send_data(&mut self, moment: &LinkContext, to: SocketAddr, arena: &mut TxArena) -> Step {
         let now = moment.now;
         let overhead = ENVELOPE_OVERHEAD + headers(to);
         let Some(turn) = self.services.next(moment, overhead, self.tally.drops()) else {

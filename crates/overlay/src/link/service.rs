@@ -6,8 +6,8 @@
 //! match, not by a table of functions, and nothing is allocated after the start.
 
 use super::drr::DeficitRoundRobin;
-use super::{Config, Incoming, Packet, best_effort, realtime, reliable};
-use crate::counters::{Drop, Drops, ReceiverStats};
+use super::{Config, Packet, RxPacketInfo, best_effort, realtime, reliable};
+use crate::counters::{DropReason, Drops, ReceiverStats};
 use crate::wire::{Incarnation, Nack, SelectiveAck, Service};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -15,7 +15,7 @@ use trunkline_base::wire::{Short, Writer};
 
 /// What a service is told of its link whenever it has something to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct LinkContext {
     pub now: Time,
     /// The link's round trip, zero while it is unknown.
     pub rtt: Duration,
@@ -38,7 +38,7 @@ pub(super) enum Class {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sent {
     Original,
-    Repeat,
+    Retransmit,
 }
 
 /// One service of one link, both directions. One that recovers nothing needs no more
@@ -52,7 +52,8 @@ pub(super) trait LinkService {
     /// Takes a packet to be sent, which has waited since `since` and is of use to the
     /// next node until `latest`. [`Time::NEVER`] is for one under flow control, whose
     /// sender waits for room: it may wait for as long as it takes.
-    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop>;
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time)
+    -> Result<(), DropReason>;
 
     /// Bytes under flow control that wait; `None` if a frame of `len` bytes would
     /// find no room.
@@ -70,10 +71,10 @@ pub(super) trait LinkService {
     fn waiting(&self) -> usize;
 
     /// Bytes of the frame that goes next, after dropping what is of no use.
-    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize>;
+    fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize>;
 
     /// Writes the head into `out`, which has just its bytes.
-    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent;
+    fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent;
 
     /// Of an urgent one: when the head stops being of use.
     fn deadline(&self) -> Time {
@@ -81,14 +82,20 @@ pub(super) trait LinkService {
     }
 
     /// Takes note of a packet that has come; an error if it has come before.
-    fn on_data(&mut self, _: &Incoming, _: &mut Drops) -> Result<(), Drop> {
+    fn on_data(&mut self, _: &RxPacketInfo, _: &mut Drops) -> Result<(), DropReason> {
         Ok(())
     }
 
     /// The neighbour asks for packets again; `allowance` is how many numbers may be
     /// looked up for the rest of this envelope.
-    fn on_request(&mut self, _: &Moment, _: Nack<'_>, _allowance: &mut usize, drops: &mut Drops) {
-        drops.count(Drop::NotRepeated);
+    fn on_request(
+        &mut self,
+        _: &LinkContext,
+        _: Nack<'_>,
+        _allowance: &mut usize,
+        drops: &mut Drops,
+    ) {
+        drops.count(DropReason::NotRetransmitted);
     }
 
     /// The neighbour says what it has; `allowance` is as for requests.
@@ -97,8 +104,8 @@ pub(super) trait LinkService {
         _at: Time,
         _: SelectiveAck<'_>,
         _allowance: &mut usize,
-    ) -> Result<(), Drop> {
-        Err(Drop::Malformed)
+    ) -> Result<(), DropReason> {
+        Err(DropReason::Malformed)
     }
 
     /// Bytes of control frames to be sent now, at most `room`.
@@ -124,7 +131,7 @@ pub(super) trait LinkService {
     }
 
     /// Does what is due.
-    fn handle_timeout(&mut self, _: &Moment, _: &mut Drops) {}
+    fn handle_timeout(&mut self, _: &LinkContext, _: &mut Drops) {}
 
     /// The neighbour has started anew, with new numbers; `peer` tells this start from
     /// others.
@@ -177,7 +184,7 @@ register! {
 impl AnyService {
     /// The head of one of this class, with one question for both.
     #[inline]
-    fn head_if(&mut self, class: Class, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+    fn head_if(&mut self, class: Class, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         with!(self, one => if one.class() == class { one.head(moment, drops) } else { None })
     }
 }
@@ -189,7 +196,12 @@ impl LinkService for AnyService {
     }
 
     #[inline]
-    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+    fn enqueue(
+        &mut self,
+        since: Time,
+        packet: &Packet<'_>,
+        latest: Time,
+    ) -> Result<(), DropReason> {
         with!(self, one => one.enqueue(since, packet, latest))
     }
 
@@ -207,12 +219,12 @@ impl LinkService for AnyService {
     }
 
     #[inline]
-    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+    fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         with!(self, one => one.head(moment, drops))
     }
 
     #[inline]
-    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+    fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent {
         with!(self, one => one.pop(moment, out))
     }
 
@@ -222,11 +234,17 @@ impl LinkService for AnyService {
     }
 
     #[inline]
-    fn on_data(&mut self, packet: &Incoming, drops: &mut Drops) -> Result<(), Drop> {
+    fn on_data(&mut self, packet: &RxPacketInfo, drops: &mut Drops) -> Result<(), DropReason> {
         with!(self, one => one.on_data(packet, drops))
     }
 
-    fn on_request(&mut self, m: &Moment, nack: Nack<'_>, allowance: &mut usize, d: &mut Drops) {
+    fn on_request(
+        &mut self,
+        m: &LinkContext,
+        nack: Nack<'_>,
+        allowance: &mut usize,
+        d: &mut Drops,
+    ) {
         with!(self, one => one.on_request(m, nack, allowance, d));
     }
 
@@ -239,7 +257,7 @@ impl LinkService for AnyService {
         at: Time,
         ack: SelectiveAck<'_>,
         allowance: &mut usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         with!(self, one => one.on_ack(at, ack, allowance))
     }
 
@@ -259,7 +277,7 @@ impl LinkService for AnyService {
         with!(self, one => one.next_timeout())
     }
 
-    fn handle_timeout(&mut self, moment: &Moment, drops: &mut Drops) {
+    fn handle_timeout(&mut self, moment: &LinkContext, drops: &mut Drops) {
         with!(self, one => one.handle_timeout(moment, drops));
     }
 
@@ -335,7 +353,12 @@ impl<const N: usize> Services<N> {
     /// The packet that goes next: of the urgent ones by deadline, then of the
     /// others in turns, in which each packet counts with `overhead` more bytes.
     #[inline]
-    pub fn next(&mut self, moment: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
+    pub fn next(
+        &mut self,
+        moment: &LinkContext,
+        overhead: usize,
+        drops: &mut Drops,
+    ) -> Option<Turn> {
         let mut first: Option<(usize, usize)> = None;
         for place in 0..N {
             if let Some(len) = self.each[place].head_if(Class::Urgent, moment, drops) {
@@ -351,7 +374,7 @@ impl<const N: usize> Services<N> {
         }
     }
 
-    fn next_shared(&mut self, m: &Moment, overhead: usize, drops: &mut Drops) -> Option<Turn> {
+    fn next_shared(&mut self, m: &LinkContext, overhead: usize, drops: &mut Drops) -> Option<Turn> {
         let mut costs = [None; N];
         for (cost, service) in costs.iter_mut().zip(&mut self.each) {
             *cost = service.head_if(Class::Shared, m, drops).map(|len| len + overhead);
@@ -363,7 +386,7 @@ impl<const N: usize> Services<N> {
 
     /// Writes the packet of `turn` into `out`, of just its bytes.
     #[inline]
-    pub fn pop(&mut self, turn: &Turn, moment: &Moment, out: &mut [u8]) -> Sent {
+    pub fn pop(&mut self, turn: &Turn, moment: &LinkContext, out: &mut [u8]) -> Sent {
         let service = &mut self.each[turn.place];
         let sent = service.pop(moment, out);
         if turn.class == Class::Shared {
@@ -413,8 +436,8 @@ mod tests {
     use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId};
 
     const OVERHEAD: usize = 52;
-    const NOW: Moment =
-        Moment { now: Time::ZERO, rtt: Duration::ZERO, one_way: Duration::ZERO, envelope: 0 };
+    const NOW: LinkContext =
+        LinkContext { now: Time::ZERO, rtt: Duration::ZERO, one_way: Duration::ZERO, envelope: 0 };
 
     fn config() -> Config {
         let mut config = Config::new(NodeId(2));
@@ -513,7 +536,10 @@ mod tests {
         let mut services = services(Service::ALL);
         let (mut drops, mut allowance) = (Drops::default(), 9);
         services.get_mut(nack.service).on_request(&NOW, nack, &mut allowance, &mut drops);
-        assert_eq!((drops.get(Drop::NotRepeated), drops.iter().map(|d| d.1).sum()), (1, 1u64));
+        assert_eq!(
+            (drops.get(DropReason::NotRetransmitted), drops.iter().map(|d| d.1).sum()),
+            (1, 1u64)
+        );
         assert!(!services.any_waits());
     }
 }

@@ -38,7 +38,7 @@ impl Link {
         if let Some(sealed) = self.sealed() {
             sealed.install(keys, now);
             // Who answered waits to hear the keys used.
-            self.monitor.hasten(now);
+            self.monitor.expedite(now);
         }
     }
 

@@ -35,7 +35,7 @@ pub struct ServiceStats {
     /// Packets sent the first time.
     pub originals: Traffic,
     /// Packets sent again, as the neighbour asked.
-    pub repeats: Traffic,
+    pub retransmissions: Traffic,
     /// Its control frames sent: retransmission requests.
     pub requests: Traffic,
     /// The receiving half, of a service that looks for what is missing.
@@ -50,7 +50,8 @@ impl LinkStats {
 
     /// Envelopes sent, of whatever kind.
     pub fn sent(&self) -> Traffic {
-        let of_services = self.services.iter().flat_map(|s| [s.originals, s.repeats, s.requests]);
+        let of_services =
+            self.services.iter().flat_map(|s| [s.originals, s.retransmissions, s.requests]);
         let all = [self.hellos, self.routing, self.paths].into_iter().chain(of_services);
         all.fold(Traffic::default(), |sum, t| Traffic {
             envelopes: sum.envelopes + t.envelopes,
@@ -100,7 +101,7 @@ impl Tally {
         let service = &mut self.0.services[place];
         match sent {
             Sent::Original => service.originals.count(bytes),
-            Sent::Repeat => service.repeats.count(bytes),
+            Sent::Retransmit => service.retransmissions.count(bytes),
         }
     }
 

@@ -16,10 +16,10 @@ const SUPPRESS: f64 = 1.5;
 const REUSE: f64 = SUPPRESS / 2.0;
 /// From here on it is damped [heavily](HEAVY): as of the third or fourth failure
 /// in a row, or one every half half-life for good.
-const MANY: f64 = 2.0 * SUPPRESS;
+const HEAVY_THRESHOLD: f64 = 2.0 * SUPPRESS;
 /// It grows no further: after three half-lives without a failure all is
 /// forgiven, however many there were (RFC 2439's maximum hold-down).
-const MOST: f64 = 2.0 * MANY;
+const MAX_PENALTY: f64 = 2.0 * HEAVY_THRESHOLD;
 
 /// Share that a damped link is expected to lose. As a way it then costs about
 /// half, or three quarters, of a missed packet: any other that brings voice in
@@ -78,12 +78,12 @@ impl Flaps {
         self.came_back(now);
         let (merit, at) = self.merit;
         let half_lives = now.since(at).as_secs_f64() / self.half_life.as_secs_f64();
-        let merit = (merit * libm::exp2(-half_lives) + 1.0).min(MOST);
+        let merit = (merit * libm::exp2(-half_lives) + 1.0).min(MAX_PENALTY);
         (self.merit, self.down) = ((merit, now), true);
         if merit >= SUPPRESS || now < self.until {
             let falls_to =
                 |least: f64| now + self.half_life.mul_f64(libm::log2(merit / least).max(0.0));
-            (self.heavy_until, self.until) = (falls_to(MANY), falls_to(REUSE));
+            (self.heavy_until, self.until) = (falls_to(HEAVY_THRESHOLD), falls_to(REUSE));
         }
     }
 

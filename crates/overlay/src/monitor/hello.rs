@@ -138,7 +138,7 @@ impl HelloClock {
     /// The neighbour is a new one: introduce this node soon.
     pub fn fresh_peer(&mut self, now: Time) {
         self.theirs = None;
-        self.hasten(now);
+        self.expedite(now);
     }
 
     /// Sets how far two probes are apart: twice as far as the round trip is longer than
@@ -180,7 +180,7 @@ impl HelloClock {
         self.up |= came_up;
         // One that is heard should know soon: its link may be down until it does.
         if hello.probe || !self.up || came_up {
-            self.hasten(at);
+            self.expedite(at);
         }
         came_up
     }
@@ -196,13 +196,13 @@ impl HelloClock {
     }
 
     /// Brings the next hello forward, as far as the spacing allows.
-    pub fn hasten(&mut self, now: Time) {
+    pub fn expedite(&mut self, now: Time) {
         self.bring_forward(now, MIN_SPACING);
     }
 
     /// Brings a hello forward that is to ask for one, as far as the spacing of probes
     /// allows.
-    pub fn hasten_probe(&mut self, now: Time) {
+    pub fn expedite_probe(&mut self, now: Time) {
         self.bring_forward(now, self.probe_spacing);
     }
 
@@ -465,7 +465,7 @@ mod tests {
         h.next(ms(167), false);
         receive(&mut h, ms(167), &hears(0));
         assert_eq!(h.due_at(), ms(367), "counted from where it went");
-        h.hasten(ms(168));
+        h.expedite(ms(168));
         assert!(!h.rides(ms(176)) && h.rides(ms(177)));
         let paper = HelloClock::new(Liveness::PAPER, Time::ZERO);
         assert!(!paper.rides(ms(0)), "the paper's go by themselves");

@@ -7,11 +7,11 @@
 
 mod advertise;
 mod damping;
-mod doubt;
-mod gauges;
 mod hello;
 mod loss;
+mod meters;
 mod rtt;
+mod suspicion;
 
 pub use advertise::{Advertiser, Patience, Quality};
 pub use damping::{Damping, HALF_LIFE};
@@ -23,14 +23,14 @@ use crate::counters::ReceiverStats;
 use crate::wire::Hello;
 use core::time::Duration;
 use damping::Flaps;
-use doubt::Doubt;
-use gauges::{Jitter, Residual, Throughput};
 use hello::HelloClock;
+use meters::{Jitter, Residual, Throughput};
+use suspicion::Doubt;
 use trunkline_base::{Bitrate, Time};
 
 /// What a link has carried so far, as its monitor needs it.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Carried {
+pub(crate) struct LinkTotals {
     /// UDP payload sent and received, bytes.
     pub sent: u64,
     pub received: u64,
@@ -118,14 +118,14 @@ impl LinkMonitor {
         self.hello.heard(at);
         self.loss.on_envelope(at, counter);
         self.doubt.earn();
-        if self.in_doubt() {
-            self.hello.hasten_probe(at);
+        if self.is_suspect() {
+            self.hello.expedite_probe(at);
         }
     }
 
     /// Whether a hello is worth asking for, to know sooner how bad the link is.
-    fn in_doubt(&self) -> bool {
-        self.hello.is_up() && self.hello.probes() && self.doubt.asks(self.loss.doubt())
+    fn is_suspect(&self) -> bool {
+        self.hello.is_up() && self.hello.probes() && self.doubt.asks(self.loss.suspicion())
     }
 
     /// Takes other settings; what was measured stays, but for losses if they
@@ -148,8 +148,8 @@ impl LinkMonitor {
     }
 
     /// Brings the next hello forward.
-    pub(crate) fn hasten(&mut self, now: Time) {
-        self.hello.hasten(now);
+    pub(crate) fn expedite(&mut self, now: Time) {
+        self.hello.expedite(now);
     }
 
     /// The neighbour has started anew, and numbers anew: introduce this node
@@ -186,7 +186,7 @@ impl LinkMonitor {
 
     /// The hello to send at `now`, with what was measured here. `carried` is
     /// what the link has carried.
-    pub(crate) fn next_hello(&mut self, now: Time, carried: &Carried) -> Hello {
+    pub(crate) fn next_hello(&mut self, now: Time, carried: &LinkTotals) -> Hello {
         self.rate_in.update(now, carried.received);
         self.rate_out.update(now, carried.sent);
         self.residual.update(carried.realtime);
@@ -195,7 +195,7 @@ impl LinkMonitor {
             self.changes = self.loss.changes();
             self.residual.forget();
         }
-        let in_doubt = self.in_doubt();
+        let in_doubt = self.is_suspect();
         if in_doubt {
             self.doubt.spend();
         }
@@ -336,7 +336,7 @@ mod tests {
         let at = Time::from_millis;
         let mut monitor = LinkMonitor::new(Liveness::default(), HALF_LIFE, at(0));
         let carried =
-            |ms: u64| Carried { sent: 100 * ms, received: 100 * ms, ..Carried::default() };
+            |ms: u64| LinkTotals { sent: 100 * ms, received: 100 * ms, ..LinkTotals::default() };
         let rates =
             |m: &LinkMonitor| [m.quality().rate_in, m.quality().rate_out].map(Bitrate::as_bps);
         let up = |from: u64, monitor: &mut LinkMonitor| {

@@ -5,9 +5,9 @@
 //! member of the overlay can write as it likes: they keep out mistakes and
 //! strangers, not a member that lies (docs/threat-model.md).
 
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::session::Client;
-use crate::session::wire::Refusal;
+use crate::session::wire::RefusalReason;
 use crate::wire::NodeId;
 use core::ops::RangeInclusive;
 
@@ -67,9 +67,9 @@ impl Rights {
 
     /// Whether `port` may be bound; port 0 asks for any, and what comes of that
     /// is checked by its number.
-    pub(crate) fn check_bind(&self, port: u16) -> Result<(), Refusal> {
+    pub(crate) fn check_bind(&self, port: u16) -> Result<(), RefusalReason> {
         let ok = port == 0 || self.bind.iter().any(|range| range.contains(&port));
-        if ok { Ok(()) } else { Err(Refusal::Forbidden) }
+        if ok { Ok(()) } else { Err(RefusalReason::Forbidden) }
     }
 }
 
@@ -96,12 +96,12 @@ impl Access {
         }
     }
 
-    pub(crate) fn check_transit(&self, source: NodeId) -> Result<(), Drop> {
-        if self.transit.has(source) { Ok(()) } else { Err(Drop::Forbidden) }
+    pub(crate) fn check_transit(&self, source: NodeId) -> Result<(), DropReason> {
+        if self.transit.has(source) { Ok(()) } else { Err(DropReason::Forbidden) }
     }
 
-    pub(crate) fn check_from(&self, source: NodeId) -> Result<(), Drop> {
-        if self.from.has(source) { Ok(()) } else { Err(Drop::Forbidden) }
+    pub(crate) fn check_from(&self, source: NodeId) -> Result<(), DropReason> {
+        if self.from.has(source) { Ok(()) } else { Err(DropReason::Forbidden) }
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::arena::RxDatagram;
     use crate::link;
-    use crate::node::{Config, Handover, Node, Sink, Start};
+    use crate::node::{Config, Node, SendOutcome, Sink, Start};
     use crate::session::SessionId;
     use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
     use crate::wire::{
@@ -132,7 +132,7 @@ mod tests {
 
     struct Heard(Vec<ToClient<'static>>);
     impl Sink for Heard {
-        fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> Handover {
+        fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> SendOutcome {
             match ToClient::parse(head).unwrap() {
                 ToClient::Error { refusal, node, port } => {
                     self.0.push(ToClient::Error { refusal, node, port });
@@ -142,7 +142,7 @@ mod tests {
                 }
                 _ => {}
             }
-            Handover::Taken
+            SendOutcome::Accepted
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
             node.recv(at, &mut batch, &mut Heard(Vec::new()));
         }
         let drops = node.stats().drops;
-        assert_eq!((drops.get(Drop::Forbidden), drops.get(Drop::Bounced)), (1, 1));
+        assert_eq!((drops.get(DropReason::Forbidden), drops.get(DropReason::Bounced)), (1, 1));
         assert_eq!(node.stats().to_sessions, 0);
     }
 
@@ -215,8 +215,11 @@ mod tests {
             }
             heard.0
         };
-        let refused =
-            |node, port| ToClient::Error { refusal: Refusal::Forbidden, node: NodeId(node), port };
+        let refused = |node, port| ToClient::Error {
+            refusal: RefusalReason::Forbidden,
+            node: NodeId(node),
+            port,
+        };
         let known = Client::Known(0);
         assert_eq!(say(known, 12, 1)[0], refused(0, 12));
         assert!(matches!(say(known, 0, 1)[..], [ToClient::Bound { port: 10, .. }]));
@@ -225,7 +228,7 @@ mod tests {
         assert_eq!(far[1], refused(2, 10));
         assert!(matches!(
             say(known, 0, 1)[0],
-            ToClient::Error { refusal: Refusal::NoFreePort, .. }
+            ToClient::Error { refusal: RefusalReason::NoFreePort, .. }
         ));
         assert_eq!(say(Client::Known(1), 0, 1)[0], refused(0, 0), "there is no such client");
         assert!(matches!(say(Client::Local, 12, 1)[0], ToClient::Bound { port: 12, .. }));

@@ -51,9 +51,9 @@ pub struct Sealing {
     /// say of their links is believed.
     pub known: Vec<(NodeId, PublicKey)>,
     /// Links with certified nodes that no link of the configuration names.
-    pub newcomers: u16,
+    pub unconfigured_peers: u16,
     /// The settings of those links.
-    pub newcomer: link::Config,
+    pub unconfigured_peer: link::Config,
     /// What it speaks.
     pub offer: Offer,
     /// What strangers may cost.
@@ -68,8 +68,8 @@ impl Sealing {
             certificate: None,
             trust: Trust::default(),
             known: Vec::new(),
-            newcomers: 0,
-            newcomer: link::Config::new(NodeId::NONE),
+            unconfigured_peers: 0,
+            unconfigured_peer: link::Config::new(NodeId::NONE),
             offer: Offer::default(),
             limits: handshake::Limits::default(),
         }
@@ -147,7 +147,7 @@ impl Config {
             link.check().map_err(|what| ConfigError::OutOfRange(link.neighbour, what))?;
         }
         if let Some(sealing) = &self.sealing {
-            sealing.newcomer.check().map_err(ConfigError::NewcomerOutOfRange)?;
+            sealing.unconfigured_peer.check().map_err(ConfigError::NewcomerOutOfRange)?;
         }
         self.check_keys()?;
         trunk::check(self.id, &self.trunks)?;
@@ -181,7 +181,8 @@ impl link::Config {
     /// Whether each setting is in its range; otherwise which is not.
     pub fn check(&self) -> Result<(), &'static str> {
         let range = |what, ok: bool| if ok { Ok(()) } else { Err(what) };
-        let realtime::Config { repeat_share, extra_share, bytes, packets, .. } = self.realtime;
+        let realtime::Config { retransmit_ratio, recovery_budget, bytes, packets, .. } =
+            self.realtime;
         range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&self.mtu))?;
         range("dscp: 0 to 63", self.dscp <= 63)?;
         range("penalty: 0 to 5 s", self.penalty <= link::Config::MAX_PENALTY)?;
@@ -189,8 +190,8 @@ impl link::Config {
         let damped = self.damping.is_zero() || half_life.contains(&self.damping);
         range("[routing] damping: 1 s to 1 h, or 0 s for none", damped)?;
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
-        range("[realtime] repeat_share: 0 to 1", (0.0..=1.0).contains(&repeat_share))?;
-        range("[realtime] extra_share: 0 to 1", (0.0..=1.0).contains(&extra_share))?;
+        range("[realtime] retransmit_ratio: 0 to 1", (0.0..=1.0).contains(&retransmit_ratio))?;
+        range("[realtime] recovery_budget: 0 to 1", (0.0..=1.0).contains(&recovery_budget))?;
         // Smaller than a packet, it would never have room for one that waits.
         let memory = self.mtu.max(4 << 10)..=1 << 30;
         range("[realtime] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
@@ -299,7 +300,7 @@ mod tests {
         assert!(matches!(paths.validate(), Err(ConfigError::LongPath(NodeId(2), _))));
         let mut alone = with(vec![]);
         let mut sealing = Sealing::new(crate::identity::Identity::from_secret(&[1; 32]));
-        sealing.newcomer.liveness.interval = Duration::ZERO;
+        sealing.unconfigured_peer.liveness.interval = Duration::ZERO;
         alone.sealing = Some(sealing);
         assert!(matches!(alone.validate(), Err(ConfigError::NewcomerOutOfRange(_))));
         let key = |n| crate::identity::Identity::from_secret(&[n; 32]).public();

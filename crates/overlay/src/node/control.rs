@@ -4,9 +4,9 @@
 mod sealing;
 
 use super::keys::KeyRing;
-use super::{Config, Nodes, Start, Why};
+use super::{Config, Nodes, Start, Timer};
 use crate::identity::{Certificate, PublicKey, Trust};
-use crate::link::{self, LinkId, Report, Session};
+use crate::link::{self, LinkId, LinkReport, Session};
 use crate::route::update::path_number;
 use crate::route::{
     self, CostModel, ForwardingTable, Limits, Neighbour, Router, StaticRoute, Unsigned,
@@ -118,19 +118,19 @@ impl Control {
 
     /// Takes a report. What follows from it waits for
     /// [`Control::next_command`] and [`Control::poll_datagram`].
-    pub fn report(&mut self, now: Time, report: Report) {
+    pub fn report(&mut self, now: Time, report: LinkReport) {
         let unix_secs = self.unix_secs(now);
         match report {
-            Report::Up { link, restarted, rtt } => self.up(now, link, restarted, rtt),
-            Report::Down(link) => self.down(now, link),
-            Report::Cost(link, cost) => {
+            LinkReport::Up { link, restarted, rtt } => self.up(now, link, restarted, rtt),
+            LinkReport::Down(link) => self.down(now, link),
+            LinkReport::Cost(link, cost) => {
                 if let Some(router) = &mut self.router {
                     router.set_cost(now, link, cost);
                 }
             }
-            Report::Damped(link, true) => self.note(Notice::Damped(link)),
-            Report::Damped(link, false) => self.note(Notice::Undamped(link)),
-            Report::Routing(link, frame) => {
+            LinkReport::Damped(link, true) => self.note(Notice::Damped(link)),
+            LinkReport::Damped(link, false) => self.note(Notice::Undamped(link)),
+            LinkReport::Routing(link, frame) => {
                 let wall = self.unix_nanos(now);
                 if let Some(router) = &mut self.router {
                     router.recv(now, wall, link, &frame);
@@ -275,9 +275,11 @@ impl Control {
     fn conclude(&mut self, now: Time) {
         while let Some(sealing) = &mut self.sealing {
             match sealing.poll(now) {
-                Some(sealing::Outcome::Command(command)) => self.commands.push_back(command),
-                Some(sealing::Outcome::Admit(newcomer)) => self.admit(now, *newcomer),
-                Some(sealing::Outcome::Leave(link)) => self.remove(now, link),
+                Some(sealing::LinkAction::Command(command)) => self.commands.push_back(command),
+                Some(sealing::LinkAction::Admit(unconfigured_peer)) => {
+                    self.admit(now, *unconfigured_peer)
+                }
+                Some(sealing::LinkAction::Leave(link)) => self.remove(now, link),
                 None => return,
             }
         }
@@ -285,16 +287,16 @@ impl Control {
 
     /// A certified node that no link of the configuration names wants to be a
     /// neighbour.
-    fn admit(&mut self, now: Time, newcomer: sealing::Newcomer) {
-        let path = path_number(&newcomer.config.path);
-        let node = newcomer.config.neighbour;
+    fn admit(&mut self, now: Time, unconfigured_peer: sealing::UnconfiguredPeer) {
+        let path = path_number(&unconfigured_peer.config.path);
+        let node = unconfigured_peer.config.neighbour;
         let alike = |l: &LinkState| (l.neighbour, l.path) == (node, path);
         if self.links.iter().flatten().any(alike) {
             return;
         }
-        let Some(link) = self.add(now, newcomer.config.clone()) else { return };
+        let Some(link) = self.add(now, unconfigured_peer.config.clone()) else { return };
         let Some(sealing) = &mut self.sealing else { return };
-        if sealing.admit(now, newcomer, link) {
+        if sealing.admit(now, unconfigured_peer, link) {
             self.conclude(now);
         } else {
             self.remove(now, link);
@@ -312,11 +314,11 @@ impl Control {
     }
 
     /// What is to be done then.
-    pub fn why(&self) -> Why {
+    pub fn why(&self) -> Timer {
         match self.next_timeout() {
-            Time::NEVER => Why::Nothing,
-            at if at == self.handshake_at() => Why::Handshake,
-            _ => Why::Route,
+            Time::NEVER => Timer::Nothing,
+            at if at == self.handshake_at() => Timer::Handshake,
+            _ => Timer::Route,
         }
     }
 

@@ -15,7 +15,7 @@
 //!   from wherever it ran out). Who is not on the way cannot know the number.
 
 use super::Forwarder;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::link::{LinkId, Packet};
 use crate::session::Cause;
 use crate::wire::{FlowHeader, MAX_HOPS, Metric, NodeId, Service};
@@ -194,11 +194,11 @@ impl Echoes {
     }
 
     /// Takes an answer if it is to a request that is open.
-    fn accept(&mut self, now: Time, from: NodeId, message: &EchoMessage) -> Result<(), Drop> {
+    fn accept(&mut self, now: Time, from: NodeId, message: &EchoMessage) -> Result<(), DropReason> {
         let reached = message.kind == EchoKind::Reply;
         let fits = |o: &Open| o.nonce == message.nonce && (o.to == from) == reached;
-        let at = self.open.iter().position(fits).ok_or(Drop::EchoUnasked)?;
-        let Some(open) = self.open.remove(at) else { return Err(Drop::EchoUnasked) };
+        let at = self.open.iter().position(fits).ok_or(DropReason::EchoUnexpected)?;
+        let Some(open) = self.open.remove(at) else { return Err(DropReason::EchoUnexpected) };
         // The limit on arrival counts down from `hops - 1` on the first link.
         let hops = if reached { open.hops.saturating_sub(message.left) } else { open.hops };
         let rtt = now.since(open.sent);
@@ -229,9 +229,9 @@ impl Forwarder {
         let message = EchoMessage { kind: EchoKind::Request, left: 0, nonce };
         self.send_echo(now, to, echo.service, hops - 1, &message, echo.size).map_err(|why| {
             match why {
-                Drop::NoRoute => EchoError::NoRoute(to),
-                Drop::TooLarge => EchoError::TooLarge(echo.size),
-                Drop::NoAddress => EchoError::NoAddress,
+                DropReason::NoRoute => EchoError::NoRoute(to),
+                DropReason::TooLarge => EchoError::TooLarge(echo.size),
+                DropReason::NoAddress => EchoError::NoAddress,
                 _ => EchoError::QueueFull,
             }
         })?;
@@ -240,9 +240,9 @@ impl Forwarder {
     }
 
     /// Takes a packet to port 0 of this node.
-    pub(super) fn on_echo(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+    pub(super) fn on_echo(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let h = &packet.flow;
-        let message = echo_in(packet).ok_or(Drop::NoPort)?;
+        let message = echo_in(packet).ok_or(DropReason::NoPort)?;
         if message.kind != EchoKind::Request {
             return self.echoes.accept(now, h.source, &message);
         }
@@ -252,9 +252,13 @@ impl Forwarder {
 
     /// The hop limit of `packet`, which goes on from here, has run out: tells
     /// its source if it is an echo.
-    pub(super) fn on_hop_limit(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+    pub(super) fn on_hop_limit(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+    ) -> Result<(), DropReason> {
         let request = echo_in(packet).filter(|m| m.kind == EchoKind::Request);
-        let message = request.ok_or(Drop::HopLimit)?;
+        let message = request.ok_or(DropReason::HopLimit)?;
         let answer = EchoMessage { kind: EchoKind::HopLimit, ..message };
         self.answer(now, packet, &answer, MIN_SIZE)
     }
@@ -265,14 +269,14 @@ impl Forwarder {
         request: &Packet<'_>,
         message: &EchoMessage,
         size: usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let FlowHeader { source, service, .. } = request.flow;
         // Nobody says its own id in a packet to itself.
         if source == self.id {
-            return Err(Drop::Bounced);
+            return Err(DropReason::Bounced);
         }
         if !self.echoes.pacer.admit(now, 1) {
-            return Err(Drop::EchoLimit);
+            return Err(DropReason::EchoLimit);
         }
         self.send_echo(now, source, service, MAX_HOPS - 1, message, size)?;
         self.stats.echoes_answered += 1;
@@ -287,10 +291,10 @@ impl Forwarder {
         hop_limit: u8,
         message: &EchoMessage,
         size: usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let mut payload = [0; MAX_SIZE];
         let payload = &mut payload[..size];
-        message.emit(&mut Writer::new(payload)).map_err(|_| Drop::Malformed)?;
+        message.emit(&mut Writer::new(payload)).map_err(|_| DropReason::Malformed)?;
         let marks = (hop_limit, message.nonce as u16);
         self.send_own(now, to, service, marks, payload).map_err(|(_, why)| why)
     }
@@ -304,7 +308,7 @@ impl Forwarder {
         service: Service,
         (hop_limit, flow_seq): (u8, u16),
         payload: &[u8],
-    ) -> Result<(), (Option<LinkId>, Drop)> {
+    ) -> Result<(), (Option<LinkId>, DropReason)> {
         let flow = FlowHeader {
             service,
             metric: Metric::default(),
@@ -357,7 +361,7 @@ mod tests {
         from: NodeId,
         message: EchoMessage,
         size: usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let mut payload = vec![0; size];
         message.emit(&mut Writer::new(&mut payload)).unwrap();
         receive_bytes(node, from, (0, 0), &payload)
@@ -368,7 +372,7 @@ mod tests {
         from: NodeId,
         (source_port, destination_port): (u16, u16),
         payload: &[u8],
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let flow = FlowHeader { source_port, destination_port, ..flow(from, HERE) };
         let packet = packet(flow, 30, payload);
         node.forwarder.on_echo(Time::from_millis(20), &packet)
@@ -428,11 +432,11 @@ mod tests {
         let reply = |nonce| EchoMessage { kind: EchoKind::Reply, left: 30, nonce };
         let limit = |nonce| EchoMessage { kind: EchoKind::HopLimit, left: 0, nonce };
         node.echo(Time::ZERO, &echo(NEAR, 7)).unwrap();
-        let unasked = Err(Drop::EchoUnasked);
+        let unasked = Err(DropReason::EchoUnexpected);
         assert_eq!(receive(&mut node, NEAR, reply(8), 64), unasked, "another number");
         assert_eq!(receive(&mut node, NodeId(9), reply(7), 64), unasked, "another node");
         assert_eq!(receive(&mut node, NEAR, limit(7), 10), unasked, "it is where it went");
-        assert_eq!(receive_bytes(&mut node, NEAR, (5, 0), &[2; 10]), Err(Drop::NoPort));
+        assert_eq!(receive_bytes(&mut node, NEAR, (5, 0), &[2; 10]), Err(DropReason::NoPort));
         assert_eq!(receive(&mut node, NEAR, reply(7), 64), Ok(()));
         assert_eq!(receive(&mut node, NEAR, reply(7), 64), unasked, "twice");
         let answer = node.next_echo().unwrap();
@@ -457,7 +461,11 @@ mod tests {
             message.emit(&mut Writer::new(&mut payload)).unwrap();
             let packet = packet(flow(NEAR, NodeId(9)), 0, &payload);
             let done = node.forwarder.on_hop_limit(Time::ZERO, &packet);
-            assert_eq!(done, if told == 1 { Ok(()) } else { Err(Drop::HopLimit) }, "{kind:?}");
+            assert_eq!(
+                done,
+                if told == 1 { Ok(()) } else { Err(DropReason::HopLimit) },
+                "{kind:?}"
+            );
             assert_eq!(node.stats().echoes_answered, told, "{kind:?}");
         }
     }
@@ -467,16 +475,20 @@ mod tests {
         let mut node = node();
         let request = EchoMessage { kind: EchoKind::Request, left: 0, nonce: 1 };
         let done: Vec<_> = (0..150).map(|_| receive(&mut node, NEAR, request, 64)).collect();
-        let limited = done.iter().filter(|d| **d == Err(Drop::EchoLimit)).count();
+        let limited = done.iter().filter(|d| **d == Err(DropReason::EchoLimit)).count();
         assert_eq!(limited, 50, "a second's worth at once");
         assert_eq!(node.stats().echoes_answered, 100);
-        assert_eq!(receive(&mut node, HERE, request, 64), Err(Drop::Bounced));
+        assert_eq!(receive(&mut node, HERE, request, 64), Err(DropReason::Bounced));
 
         for nonce in 0..=MAX_OPEN as u64 {
             node.echo(Time::ZERO, &echo(NEAR, nonce)).unwrap();
         }
         let reply = |nonce| EchoMessage { kind: EchoKind::Reply, left: 31, nonce };
-        assert_eq!(receive(&mut node, NEAR, reply(0), 64), Err(Drop::EchoUnasked), "the oldest");
+        assert_eq!(
+            receive(&mut node, NEAR, reply(0), 64),
+            Err(DropReason::EchoUnexpected),
+            "the oldest"
+        );
         assert_eq!(receive(&mut node, NEAR, reply(1), 64), Ok(()));
     }
 

@@ -1,15 +1,15 @@
 use super::echo::{Echoes, NODE_PORT};
-use super::held::Held;
+use super::flow_control::Held;
 use super::links::Links;
-use super::status::{Denials, Lost};
+use super::status::{Lost, PortUnreachableLimiter};
 use super::streams::StreamState;
 use super::streams::StreamStats;
 use super::trunks::Trunks;
-use super::{Access, Command, Config, Drained, Sink, Start, Why};
+use super::{Access, Command, Config, Drained, Sink, Start, Timer};
 use crate::arena::{RxDatagram, TxArena};
-use crate::counters::{Drop, Drops};
+use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, Packet, Progress, Report};
+use crate::link::{self, Link, LinkId, LinkReport, Packet, Progress};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
@@ -42,11 +42,11 @@ pub struct Forwarder {
     pub(super) next_look: Time,
     pub(super) looked_at: Option<Flow>,
     pub(super) lost: Lost,
-    pub(super) denials: Denials,
+    pub(super) denials: PortUnreachableLimiter,
     pub(super) held: Held,
     pub(super) trunks: Trunks,
     pub(super) streams: StreamState,
-    reports: VecDeque<Report>,
+    reports: VecDeque<LinkReport>,
     /// What neighbours are asked to say where they are.
     pub(super) entropy: ChaCha20Rng,
     /// Whether control wants to know what links cost.
@@ -71,10 +71,10 @@ pub struct ForwarderStats {
     /// Echo requests answered, in this node's or an unreached one's place.
     pub echoes_answered: u64,
     /// Packets to ports that nobody has, whose source was told so.
-    pub ports_denied: u64,
+    pub port_unreachable_sent: u64,
     /// Packets of other nodes that said so of theirs, to a node whose application had
     /// sent there.
-    pub denials_believed: u64,
+    pub port_unreachable_accepted: u64,
     /// Sessions open now.
     pub sessions: u64,
     /// Times that a message of an application that waits for room was held back.
@@ -134,7 +134,7 @@ impl Forwarder {
             next_look: Time::ZERO,
             looked_at: None,
             lost: Lost::default(),
-            denials: Denials::default(),
+            denials: PortUnreachableLimiter::default(),
             held: Held::default(),
             trunks: Trunks::default(),
             streams: StreamState::new(config.streams),
@@ -185,7 +185,7 @@ impl Forwarder {
         }
     }
 
-    pub(super) fn next_report(&mut self) -> Option<Report> {
+    pub(super) fn next_report(&mut self) -> Option<LinkReport> {
         self.reports.pop_front()
     }
 
@@ -239,7 +239,7 @@ impl Forwarder {
         self.tell_streams(now, sink);
     }
 
-    pub(super) fn drop_counted(&mut self, link: Option<LinkId>, why: Drop) {
+    pub(super) fn drop_counted(&mut self, link: Option<LinkId>, why: DropReason) {
         match link.and_then(|id| self.links.get_mut(id)) {
             Some(link) => link.drop_counted(why),
             None => self.stats.drops.count(why),
@@ -251,23 +251,23 @@ impl Forwarder {
         now: Time,
         datagram: &mut RxDatagram<'_>,
         sink: &mut impl Sink,
-    ) -> Result<(), (Option<LinkId>, Drop)> {
+    ) -> Result<(), (Option<LinkId>, DropReason)> {
         if Kind::of(datagram.bytes).is_ok_and(Kind::is_handshake) {
             return self.take_handshake(datagram).map_err(|why| (None, why));
         }
-        let header = open_header(datagram.bytes).map_err(|_| (None, Drop::Malformed))?;
-        let unknown = (None, Drop::UnknownReceiver);
+        let header = open_header(datagram.bytes).map_err(|_| (None, DropReason::Malformed))?;
+        let unknown = (None, DropReason::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
         let opened = link.open(datagram.at, datagram.from, datagram.bytes);
         opened.map_err(|why| (Some(id), why))?;
         if link.take_confirmed() {
-            self.reports.push_back(Report::Confirmed(id));
+            self.reports.push_back(LinkReport::Confirmed(id));
         }
         // What one envelope can make this node look up, however it is filled.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
-            let frame = frame.map_err(|_| (Some(id), Drop::Malformed))?;
+            let frame = frame.map_err(|_| (Some(id), DropReason::Malformed))?;
             let Some(link) = self.links.get_mut(id) else { break };
             match frame {
                 Frame::Hello(hello) => {
@@ -281,7 +281,7 @@ impl Forwarder {
                     }
                 }
                 Frame::Goodbye(_) => match link.on_goodbye(datagram.at) {
-                    Ok(true) => self.reports.push_back(Report::Down(id)),
+                    Ok(true) => self.reports.push_back(LinkReport::Down(id)),
                     Ok(false) => {}
                     Err(why) => link.drop_counted(why),
                 },
@@ -291,9 +291,11 @@ impl Forwarder {
                     }
                 }
                 Frame::Routing(_) if self.reports.len() >= MAX_REPORTS => {
-                    link.drop_counted(Drop::ControlFull);
+                    link.drop_counted(DropReason::ControlFull);
                 }
-                Frame::Routing(frame) => self.reports.push_back(Report::Routing(id, frame.into())),
+                Frame::Routing(frame) => {
+                    self.reports.push_back(LinkReport::Routing(id, frame.into()))
+                }
                 Frame::Data(header, payload) => {
                     let flow = &header.flow;
                     let goes_on = flow.destination != self.id;
@@ -305,7 +307,7 @@ impl Forwarder {
                     // and what was written in pieces is slow to read as one.
                     match &mut link.on_data(datagram.at, &header, payload, onward) {
                         Ok(packet) if self.is_stale(now, datagram.at, packet) => {
-                            self.drop_counted(Some(id), Drop::Late);
+                            self.drop_counted(Some(id), DropReason::Late);
                         }
                         Ok(packet) => self.relay(now, (id, datagram.at), hop, packet, sink),
                         Err(why) => self.drop_counted(Some(id), *why),
@@ -314,8 +316,8 @@ impl Forwarder {
             }
         }
         if let Some(link) = self.links.get_mut(id) {
-            let place = link.seek(now, &mut self.entropy);
-            self.reports.extend(place.map(|address| Report::Moved(id, address)));
+            let place = link.validate_path(now, &mut self.entropy);
+            self.reports.extend(place.map(|address| LinkReport::Moved(id, address)));
         }
         Ok(())
     }
@@ -328,19 +330,23 @@ impl Forwarder {
         let is_here = flow.destination == self.id;
         // The packets of a trunk are looked at one by one.
         let port = flow.destination_port;
-        waited && !(is_here && (port == NODE_PORT || self.sessions.wants_late(port)))
+        waited && !(is_here && (port == NODE_PORT || self.sessions.accepts_late(port)))
     }
 
     /// A message of the handshake is for control.
-    fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), Drop> {
+    fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), DropReason> {
         if !self.sealed || datagram.bytes.len() > MAX_HANDSHAKE {
-            return Err(Drop::UnknownReceiver);
+            return Err(DropReason::UnknownReceiver);
         }
         if self.reports.len() >= MAX_REPORTS {
-            return Err(Drop::ControlFull);
+            return Err(DropReason::ControlFull);
         }
         let &RxDatagram { at, from, .. } = datagram;
-        self.reports.push_back(Report::Handshake { at, from, bytes: (&*datagram.bytes).into() });
+        self.reports.push_back(LinkReport::Handshake {
+            at,
+            from,
+            bytes: (&*datagram.bytes).into(),
+        });
         Ok(())
     }
 
@@ -363,7 +369,7 @@ impl Forwarder {
         if packet.flow.destination == self.id {
             let done = match packet.flow.destination_port {
                 // What a node sends itself crosses no link: someone else says so.
-                _ if packet.flow.source == self.id => Err(Drop::Bounced),
+                _ if packet.flow.source == self.id => Err(DropReason::Bounced),
                 _ if packet.is_of_stream() => self.on_stream(now, packet),
                 NODE_PORT => {
                     let done = self.on_port_unbound(now, packet, sink);
@@ -373,8 +379,8 @@ impl Forwarder {
                 _ => self.deliver(now, packet, sink),
             };
             if let Err(why) = done {
-                if why == Drop::NoPort && !packet.is_of_stream() {
-                    self.deny_port(now, packet);
+                if why == DropReason::NoPort && !packet.is_of_stream() {
+                    self.send_port_unreachable(now, packet);
                 }
                 self.stats.drops.count(why);
             }
@@ -387,7 +393,7 @@ impl Forwarder {
             return;
         };
         if hop.is_some_and(|hop| hop.link == from) {
-            return self.stats.drops.count(Drop::Bounced);
+            return self.stats.drops.count(DropReason::Bounced);
         }
         if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);
@@ -410,9 +416,9 @@ impl Forwarder {
         now: Time,
         hop: Option<Hop>,
         packet: &Packet<'_>,
-    ) -> Result<(), (Option<LinkId>, Drop)> {
-        let hop = hop.ok_or((None, Drop::NoRoute))?;
-        let link = self.links.get_mut(hop.link).ok_or((None, Drop::NoRoute))?;
+    ) -> Result<(), (Option<LinkId>, DropReason)> {
+        let hop = hop.ok_or((None, DropReason::NoRoute))?;
+        let link = self.links.get_mut(hop.link).ok_or((None, DropReason::NoRoute))?;
         let latest = packet.deadline - hop.onward;
         link.enqueue(now, packet, latest).map_err(|why| (Some(hop.link), why))
     }
@@ -423,12 +429,12 @@ impl Forwarder {
         self.tell_streams(now, sink);
         for (id, link) in self.links.iter_mut() {
             if link.handle_timeout(now) {
-                self.reports.push_back(Report::Down(id));
+                self.reports.push_back(LinkReport::Down(id));
             }
-            let place = link.seek(now, &mut self.entropy);
-            self.reports.extend(place.map(|address| Report::Moved(id, address)));
+            let place = link.validate_path(now, &mut self.entropy);
+            self.reports.extend(place.map(|address| LinkReport::Moved(id, address)));
             if link.wants_rekey() {
-                self.reports.push_back(Report::Rekey(id));
+                self.reports.push_back(LinkReport::Rekey(id));
             }
             if self.advertise {
                 advertise(now, id, link, &mut self.reports);
@@ -461,7 +467,7 @@ impl Forwarder {
     }
 
     /// What a link has to do at `next`, if one has.
-    pub(super) fn why(&self, now: Time, next: Time) -> Option<Why> {
+    pub(super) fn timer(&self, now: Time, next: Time) -> Option<Timer> {
         let mut found = None;
         self.timeouts(now, |at, why| {
             if at == next && at < Time::NEVER {
@@ -473,22 +479,22 @@ impl Forwarder {
 
     /// Calls `each` with everything that links have to do, and when.
     #[inline]
-    fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Why)) {
+    fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Timer)) {
         self.trunks.timeouts(&mut each);
-        each(self.streams.next_timeout(), Why::Stream);
+        each(self.streams.next_timeout(), Timer::Stream);
         let mut offer = |at: Option<Time>, why| each(at.unwrap_or(Time::NEVER), why);
         for (id, link) in self.links.iter() {
-            offer(link.hello_at(), Why::Hello(id));
-            offer(link.monitor().dead_at(), Why::Silence(id));
-            offer(link.pace_at(now), Why::Pace(id));
-            offer(link.goodbye_at(), Why::Goodbye(id));
+            offer(link.hello_at(), Timer::Hello(id));
+            offer(link.monitor().dead_at(), Timer::Silence(id));
+            offer(link.pace_at(now), Timer::Pace(id));
+            offer(link.goodbye_at(), Timer::Goodbye(id));
             for (service, at) in link.service_timeouts() {
-                offer(Some(at), Why::Service(id, service));
+                offer(Some(at), Timer::Service(id, service));
             }
-            offer(link.session_at(), Why::Session(id));
+            offer(link.session_at(), Timer::Session(id));
             if self.advertise {
-                offer(link.monitor().advertise_at(), Why::Route);
-                offer(link.monitor().ease_at(), Why::Route);
+                offer(link.monitor().advertise_at(), Timer::Route);
+                offer(link.monitor().ease_at(), Timer::Route);
             }
         }
     }
@@ -496,18 +502,18 @@ impl Forwarder {
 
 /// Tells control what others should know of a link, and that it has begun or
 /// ceased to be damped.
-fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<Report>) {
+fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<LinkReport>) {
     let eased = link.monitor_mut().ease(now);
     if let Some(before) = eased {
         let is = link.monitor().damping().share > 0.0;
         if is != (before.share > 0.0) {
-            reports.push_back(Report::Damped(id, is));
+            reports.push_back(LinkReport::Damped(id, is));
         }
     }
     let news = link.monitor_mut().advertise(now).map(|quality| link.cost(quality));
     // An easier one may be told at once: it has been told rarely enough.
     let news = news.or_else(|| eased.and_then(|_| link.advertised()));
-    reports.extend(news.map(|cost| Report::Cost(id, cost)));
+    reports.extend(news.map(|cost| LinkReport::Cost(id, cost)));
 }
 
 /// A link that is sealed gets its receiver indices with its sessions.

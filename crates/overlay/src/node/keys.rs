@@ -1,7 +1,7 @@
 //! Whose signatures under link-state updates count.
 
 use crate::identity::{Certificate, Identity, PublicKey, Trust};
-use crate::route::{Keys, Refusal, Signature, Signer};
+use crate::route::{Keys, RefusedRecord, Signature, Signer};
 use crate::wire::NodeId;
 use std::collections::BTreeMap;
 
@@ -45,17 +45,18 @@ impl Keys for KeyRing {
         message: &[u8],
         signature: &Signature,
         wall_ns: u64,
-    ) -> Result<(), Refusal> {
-        let certificate = Certificate::parse(certificate).map_err(|_| Refusal::BadCertificate)?;
+    ) -> Result<(), RefusedRecord> {
+        let certificate =
+            Certificate::parse(certificate).map_err(|_| RefusedRecord::BadCertificate)?;
         let key = certificate.key();
         let is_it = certificate.node() == origin
             && !self.trust.revoked.contains(&key)
             && self.configured.get(&origin).is_none_or(|configured| *configured == key);
         if !is_it || certificate.verify(&self.trust.overlay_keys, wall_ns / SECOND).is_err() {
-            return Err(Refusal::BadCertificate);
+            return Err(RefusedRecord::BadCertificate);
         }
         if !key.verify(message, signature) {
-            return Err(Refusal::BadSignature);
+            return Err(RefusedRecord::BadSignature);
         }
         self.certified.insert(origin, certificate);
         Ok(())
@@ -118,7 +119,7 @@ mod tests {
         r.forget(ida);
         assert!(!r.knows(ida));
 
-        let bad = Err(Refusal::BadCertificate);
+        let bad = Err(RefusedRecord::BadCertificate);
         assert_eq!(introduce(&mut r, idb, &issue(ida, &a, 0), &a), bad, "another node's");
         assert_eq!(
             introduce(&mut r, idb, &issue(idb, &a, 0), &a),
@@ -127,7 +128,7 @@ mod tests {
         );
         assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 99), &a), bad, "over");
         assert_eq!(introduce(&mut ring(vec![a.public()]), ida, &issue(ida, &a, 0), &a), bad);
-        let forged = Err(Refusal::BadSignature);
+        let forged = Err(RefusedRecord::BadSignature);
         assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 0), &b), forged);
         assert!(!ring(vec![b.public()]).knows(idb), "revoked, though configured");
         // The operator's key of before is taken away; what is configured stays.

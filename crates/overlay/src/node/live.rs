@@ -2,7 +2,7 @@
 
 use super::{Access, Echo, EchoAnswer, EchoError, Node};
 use crate::identity::{Certificate, PublicKey, Trust};
-use crate::link::{self, LinkChange, LinkId, Report};
+use crate::link::{self, LinkChange, LinkId, LinkReport};
 use crate::route::{ForwardingTable, StaticRoute};
 use crate::trunk;
 use crate::wire::NodeId;
@@ -55,13 +55,13 @@ impl Node {
             // An operator's word is no measurement, which might be noise: it is
             // passed on at once, for better too.
             if let Some(cost) = link.advertised() {
-                self.control.report(now, Report::Cost(id, cost));
+                self.control.report(now, LinkReport::Cost(id, cost));
             }
         }
         for name in &changes.removed {
             if let Some(id) = self.named(name) {
                 self.control.remove(now, id);
-                self.obey(now);
+                self.apply_commands(now);
             }
         }
         for link in &changes.added {
@@ -70,7 +70,7 @@ impl Node {
                 self.control.remove(now, id);
             }
             self.control.add(now, link.clone());
-            self.obey(now);
+            self.apply_commands(now);
         }
         if let Some((trust, keys)) = &changes.trust {
             self.control.set_trust(now, trust, keys);
@@ -91,7 +91,7 @@ impl Node {
             self.forwarder.set_trunks(now, trunks);
         }
         self.control.handle_timeout(now);
-        self.obey(now);
+        self.apply_commands(now);
     }
 
     fn named(&self, (neighbour, path): &LinkName) -> Option<LinkId> {

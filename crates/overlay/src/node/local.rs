@@ -2,10 +2,10 @@
 
 use super::Forwarder;
 use super::access::Rights;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::link::Packet;
 use crate::session::flows::Ends;
-use crate::session::wire::{MAX_HEAD, Refusal, ToClient, ToNode};
+use crate::session::wire::{MAX_HEAD, RefusalReason, ToClient, ToNode};
 use crate::session::{Cause, SessionId};
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
@@ -15,11 +15,11 @@ use trunkline_base::wire::Writer;
 /// What became of a message that was handed over, between a node and an
 /// application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Handover {
+pub enum SendOutcome {
     /// Who it was handed to has it.
-    Taken,
+    Accepted,
     /// There was no room for it; who handed it over still has it.
-    Full,
+    Backpressure,
 }
 
 /// Takes session messages from a node to applications.
@@ -31,7 +31,7 @@ pub trait Sink {
     /// is dropped and counted, in all ([`Drop::SessionFull`]) and in its flow. What
     /// it has to say of destinations ([`ToClient::Unreachable`] and
     /// [`ToClient::Reachable`]) it says again later.
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover;
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome;
 }
 
 /// Hands `message`, whose payload is `payload`, to a session.
@@ -40,13 +40,13 @@ pub(super) fn say(
     to: SessionId,
     message: &ToClient<'_>,
     payload: &[u8],
-) -> Handover {
+) -> SendOutcome {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
     // Every head fits in MAX_HEAD; the round-trip tests see to that.
     match message.emit_head(&mut w) {
         Ok(()) => sink.deliver(to, w.written(), payload),
-        Err(_) => Handover::Full,
+        Err(_) => SendOutcome::Backpressure,
     }
 }
 
@@ -57,18 +57,18 @@ impl Forwarder {
         now: Time,
         packet: &Packet<'_>,
         sink: &mut impl Sink,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let h = &packet.flow;
         if h.source != self.id {
             self.access.check_from(h.source)?;
         }
-        let session = self.sessions.holder(h.destination_port).ok_or(Drop::NoPort)?;
+        let session = self.sessions.holder(h.destination_port).ok_or(DropReason::NoPort)?;
         if self.streams.table.role(session).is_some() {
-            return Err(Drop::NoPort);
+            return Err(DropReason::NoPort);
         }
         let peer = (h.source, h.source_port);
         if !self.sessions.is_new(now, packet.deadline, session, peer, (h.service, h.flow_seq)) {
-            return Err(Drop::FlowDuplicate);
+            return Err(DropReason::FlowDuplicate);
         }
         self.flow_received(now, packet);
         let message = ToClient::Received {
@@ -80,9 +80,9 @@ impl Forwarder {
             port: h.source_port,
             payload: packet.payload,
         };
-        if say(sink, session, &message, packet.payload) == Handover::Full {
+        if say(sink, session, &message, packet.payload) == SendOutcome::Backpressure {
             self.flow_not_taken(packet);
-            return Err(Drop::SessionFull);
+            return Err(DropReason::SessionFull);
         }
         self.stats.to_sessions += 1;
         self.note_heard(now, (session, (h.source, h.source_port)), sink);
@@ -96,13 +96,13 @@ impl Forwarder {
         id: SessionId,
         message: &[u8],
         sink: &mut impl Sink,
-    ) -> Handover {
+    ) -> SendOutcome {
         let about = |refusal, node, port| ToClient::Error { refusal, node, port };
         let none = NodeId::NONE;
         let reply = match ToNode::parse(message) {
             Err(_) => {
-                self.stats.drops.count(Drop::Malformed);
-                Some(about(Refusal::Malformed, none, 0))
+                self.stats.drops.count(DropReason::Malformed);
+                Some(about(RefusalReason::Malformed, none, 0))
             }
             Ok(ToNode::Bind { version, port }) => Some(match self.bind(id, version, port) {
                 Ok(port) => {
@@ -120,13 +120,13 @@ impl Forwarder {
                 self.sessions.set_late(id, on);
                 None
             }
-            Ok(ToNode::Wait(on)) => {
-                self.sessions.set_wait(id, on);
+            Ok(ToNode::Blocking(on)) => {
+                self.sessions.set_blocking(id, on);
                 None
             }
             Ok(ToNode::Send { service, deadline_ms, to, port, payload }) => {
                 if self.holds_back(id, service, to) {
-                    return Handover::Full;
+                    return SendOutcome::Backpressure;
                 }
                 let done = self.begin(now, id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
@@ -144,27 +144,27 @@ impl Forwarder {
             }
         };
         if let Some(reply) = reply
-            && say(sink, id, &reply, &[]) == Handover::Full
+            && say(sink, id, &reply, &[]) == SendOutcome::Backpressure
         {
-            self.stats.drops.count(Drop::SessionFull);
+            self.stats.drops.count(DropReason::SessionFull);
         }
-        Handover::Taken
+        SendOutcome::Accepted
     }
 
     /// What `id` may do, if it may ask for `port`.
-    fn may_bind(&self, id: SessionId, version: u8, port: u16) -> Result<&Rights, Refusal> {
+    fn may_bind(&self, id: SessionId, version: u8, port: u16) -> Result<&Rights, RefusalReason> {
         if !self.session_versions.contains(version) {
-            return Err(Refusal::Version);
+            return Err(RefusalReason::Version);
         }
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
-        let rights = rights.ok_or(Refusal::Forbidden)?;
+        let rights = rights.ok_or(RefusalReason::Forbidden)?;
         rights.check_bind(port)?;
         Ok(rights)
     }
 
     /// The session for which alone `message` of session `id` would be refused, since it
     /// has the port that `id` asks for.
-    pub(super) fn in_the_way(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
+    pub(super) fn port_conflict(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
         let Ok(ToNode::Bind { version, port: port @ 1.. }) = ToNode::parse(message) else {
             return None;
         };
@@ -172,10 +172,10 @@ impl Forwarder {
         self.sessions.holder(port).filter(|_| may)
     }
 
-    fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, Refusal> {
+    fn bind(&mut self, id: SessionId, version: u8, port: u16) -> Result<u16, RefusalReason> {
         let rights = self.may_bind(id, version, port)?;
         let port = match rights.any_port(|p| self.sessions.holder(p).is_none()) {
-            Some(free) if port == 0 => free.ok_or(Refusal::NoFreePort)?,
+            Some(free) if port == 0 => free.ok_or(RefusalReason::NoFreePort)?,
             _ => port,
         };
         self.sessions.bind(id, port)
@@ -188,17 +188,17 @@ impl Forwarder {
         id: SessionId,
         service: Service,
         peer: (NodeId, u16),
-    ) -> Result<FlowHeader, Refusal> {
-        let source_port = self.sessions.port_of(id).ok_or(Refusal::OutOfOrder)?;
+    ) -> Result<FlowHeader, RefusalReason> {
+        let source_port = self.sessions.port_of(id).ok_or(RefusalReason::OutOfOrder)?;
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
         if !rights.is_some_and(|rights| rights.to.has(peer.0)) {
-            self.stats.drops.count(Drop::Forbidden);
-            return Err(Refusal::Forbidden);
+            self.stats.drops.count(DropReason::Forbidden);
+            return Err(RefusalReason::Forbidden);
         }
         let ends = Ends { port: source_port, peer: peer.0, peer_port: peer.1 };
         if service == Service::RealTime && !self.admits(now, ends) {
-            self.stats.drops.count(Drop::OverShare);
-            return Err(Refusal::OverShare);
+            self.stats.drops.count(DropReason::OverShare);
+            return Err(RefusalReason::OverShare);
         }
         Ok(FlowHeader {
             service,
@@ -219,13 +219,13 @@ impl Forwarder {
         id: SessionId,
         packet: &Packet<'_>,
         sink: &mut impl Sink,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusalReason> {
         let FlowHeader { metric, destination, destination_port, .. } = packet.flow;
         let peer = (destination, destination_port);
         self.stats.from_sessions += 1;
         self.flow_sent(now, packet);
         let done = if packet.payload.len() > self.max_payload {
-            Err((None, Drop::TooLarge))
+            Err((None, DropReason::TooLarge))
         } else if destination == self.id {
             self.deliver(now, packet, sink).map_err(|why| (None, why))
         } else {
@@ -237,9 +237,9 @@ impl Forwarder {
             }
         };
         // Of one that is too large not its destination is to blame.
-        if !matches!(done, Err((_, Drop::TooLarge))) {
+        if !matches!(done, Err((_, DropReason::TooLarge))) {
             let found = match done {
-                Err((None, Drop::NoPort)) => Err(Cause::NoPort),
+                Err((None, DropReason::NoPort)) => Err(Cause::NoPort),
                 _ if peer.0 == self.id => Ok(()),
                 _ => self.reach(now, peer.0, metric),
             };
@@ -248,6 +248,6 @@ impl Forwarder {
         let Err((link, why)) = done else { return Ok(()) };
         self.flow_not_sent(packet);
         self.drop_counted(link, why);
-        if why == Drop::TooLarge { Err(Refusal::TooLarge) } else { Ok(()) }
+        if why == DropReason::TooLarge { Err(RefusalReason::TooLarge) } else { Ok(()) }
     }
 }

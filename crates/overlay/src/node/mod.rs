@@ -5,9 +5,9 @@ mod access;
 mod config;
 mod control;
 mod echo;
+mod flow_control;
 mod flows;
 mod forwarder;
-mod held;
 mod keys;
 mod links;
 mod live;
@@ -25,7 +25,7 @@ pub use echo::{
 };
 pub use forwarder::{Forwarder, ForwarderStats};
 pub use live::{Changes, LinkName};
-pub use local::{Handover, Sink};
+pub use local::{SendOutcome, Sink};
 pub use status::PortUnbound;
 pub use streams::{Stream, StreamPhase, StreamStats};
 pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
@@ -43,7 +43,7 @@ use trunkline_base::Time;
 
 /// Why a node wants to be woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum Timer {
     /// A hello is due on this link.
     Hello(LinkId),
     /// This link is dead unless its neighbour speaks before.
@@ -149,7 +149,7 @@ impl Node {
         let forwarder = Forwarder::new(config, &start);
         let mut node =
             Node { control, forwarder, draining: false, leaving: false, hold: Time::ZERO };
-        node.settle(start.at);
+        node.apply_reports(start.at);
         Ok(node)
     }
 
@@ -158,8 +158,8 @@ impl Node {
     /// [`Node::transmit`].
     pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
         self.forwarder.recv(now, batch, sink);
-        self.settle(now);
-        self.forwarder.look_again(now, sink);
+        self.apply_reports(now);
+        self.forwarder.poll_statuses(now, sink);
     }
 
     /// Begins a session; `None` if there are as many as the node allows, or it
@@ -171,8 +171,8 @@ impl Node {
     /// The session for which alone `message` of session `id` would be refused, since it
     /// has the port that `id` asks for: a driver may close it first, if its application
     /// is gone.
-    pub fn in_the_way(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
-        self.forwarder.in_the_way(id, message)
+    pub fn port_conflict(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
+        self.forwarder.port_conflict(id, message)
     }
 
     /// As [`Node::session_open`], with the rights of `client`.
@@ -198,7 +198,7 @@ impl Node {
         id: SessionId,
         message: &[u8],
         sink: &mut impl Sink,
-    ) -> Handover {
+    ) -> SendOutcome {
         self.forwarder.session_recv(now, id, message, sink)
     }
 
@@ -230,10 +230,10 @@ impl Node {
     /// early or late is harmless.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
         self.forwarder.handle_timeout(now, sink);
-        self.settle(now);
+        self.apply_reports(now);
         if now >= self.control.next_timeout() {
             self.control.handle_timeout(now);
-            self.obey(now);
+            self.apply_commands(now);
         }
     }
 
@@ -281,8 +281,8 @@ impl Node {
     }
 
     /// Why [`Node::next_timeout`] is when it is.
-    pub fn why(&self, now: Time) -> Why {
-        self.forwarder.why(now, self.next_timeout(now)).unwrap_or_else(|| self.control.why())
+    pub fn timer(&self, now: Time) -> Timer {
+        self.forwarder.timer(now, self.next_timeout(now)).unwrap_or_else(|| self.control.why())
     }
 
     /// The deciding half, to look at.
@@ -316,14 +316,14 @@ impl Node {
         self.forwarder.links().get(id)
     }
 
-    fn settle(&mut self, now: Time) {
+    fn apply_reports(&mut self, now: Time) {
         while let Some(report) = self.forwarder.next_report() {
             self.control.report(now, report);
         }
-        self.obey(now);
+        self.apply_commands(now);
     }
 
-    fn obey(&mut self, now: Time) {
+    fn apply_commands(&mut self, now: Time) {
         while let Some(command) = self.control.next_command() {
             self.forwarder.command(now, command);
         }
@@ -339,8 +339,8 @@ mod tests {
 
     struct Hole;
     impl Sink for Hole {
-        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-            Handover::Taken
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+            SendOutcome::Accepted
         }
     }
 
@@ -361,11 +361,11 @@ mod tests {
         use crate::session::wire::stream::{Notice, Request, Reset};
         struct Heard(Vec<Reset>);
         impl Sink for Heard {
-            fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> Handover {
+            fn deliver(&mut self, _: SessionId, head: &[u8], _: &[u8]) -> SendOutcome {
                 if let Ok(ToClient::Stream(Notice::Reset(why))) = ToClient::parse(head) {
                     self.0.push(why);
                 }
-                Handover::Taken
+                SendOutcome::Accepted
             }
         }
         let config = Config::new(NodeId(1));

@@ -18,8 +18,8 @@
 use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::Forwarder;
 use super::local::say;
-use super::local::{Handover, Sink};
-use crate::counters::Drop;
+use super::local::{SendOutcome, Sink};
+use crate::counters::DropReason;
 use crate::link::Packet;
 use crate::route::ForwardingTable;
 use crate::session::{Cause, Flow};
@@ -81,19 +81,19 @@ impl PortUnbound {
 
 /// Who was told lately that a port is not bound.
 #[derive(Debug)]
-pub(super) struct Denials {
+pub(super) struct PortUnreachableLimiter {
     /// By a hash of the flow: its ends, and when it was told.
     told: Box<[Option<(u64, Time)>; FLOWS]>,
     pacer: Pacer,
 }
 
-impl Default for Denials {
-    fn default() -> Denials {
-        Denials { told: Box::new([None; FLOWS]), pacer: Pacer::of(LIMIT) }
+impl Default for PortUnreachableLimiter {
+    fn default() -> PortUnreachableLimiter {
+        PortUnreachableLimiter { told: Box::new([None; FLOWS]), pacer: Pacer::of(LIMIT) }
     }
 }
 
-impl Denials {
+impl PortUnreachableLimiter {
     /// Whether the source of a packet may be told.
     fn may_tell(&mut self, now: Time, h: &FlowHeader) -> bool {
         let ports = u32::from(h.source_port) << 16 | u32::from(h.destination_port);
@@ -179,14 +179,16 @@ impl Forwarder {
     /// too much or doesn't keep up, later.
     fn tell(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
         let Some(news) = self.statuses.news(now, flow) else { return };
-        if self.sessions.may_tell(now, flow.0) && say(sink, flow.0, &news, &[]) == Handover::Taken {
+        if self.sessions.may_tell(now, flow.0)
+            && say(sink, flow.0, &news, &[]) == SendOutcome::Accepted
+        {
             self.statuses.told(flow);
         }
     }
 
     /// Tells applications of destinations that can be reached again, also those
     /// that have stopped sending.
-    pub(super) fn look_again(&mut self, now: Time, sink: &mut impl Sink) {
+    pub(super) fn poll_statuses(&mut self, now: Time, sink: &mut impl Sink) {
         if self.statuses.is_empty() || now < self.next_look {
             return;
         }
@@ -211,7 +213,7 @@ impl Forwarder {
     }
 
     /// Tells the source of `packet`, which came for a port that nobody has.
-    pub(super) fn deny_port(&mut self, now: Time, packet: &Packet<'_>) {
+    pub(super) fn send_port_unreachable(&mut self, now: Time, packet: &Packet<'_>) {
         let h = &packet.flow;
         let nodes = h.source_port == NODE_PORT || h.destination_port == NODE_PORT;
         if nodes || packet.payload.len() < PortUnbound::SIZE || !self.denials.may_tell(now, h) {
@@ -225,7 +227,7 @@ impl Forwarder {
         let &FlowHeader { source, service, flow_seq, .. } = h;
         let said = self.send_own(now, source, service, (MAX_HOPS - 1, flow_seq), &payload);
         // One that cannot go is no drop: nobody has sent it, and the packet is counted.
-        self.stats.ports_denied += u64::from(said.is_ok());
+        self.stats.port_unreachable_sent += u64::from(said.is_ok());
     }
 
     /// Takes a packet to port 0 of this node, if it says that a port is not bound.
@@ -234,15 +236,15 @@ impl Forwarder {
         now: Time,
         packet: &Packet<'_>,
         sink: &mut impl Sink,
-    ) -> Option<Result<(), Drop>> {
+    ) -> Option<Result<(), DropReason>> {
         let h = &packet.flow;
         let message = PortUnbound::parse(packet.payload).filter(|_| h.source_port == NODE_PORT)?;
         let peer = (h.source, message.to);
         let id = self.sessions.holder(message.from);
         let Some(id) = id.filter(|id| self.sessions.has_sent(*id, peer, h.flow_seq)) else {
-            return Some(Err(Drop::EchoUnasked));
+            return Some(Err(DropReason::EchoUnexpected));
         };
-        self.stats.denials_believed += 1;
+        self.stats.port_unreachable_accepted += 1;
         let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
         self.note(now, (id, peer), metric, Err(Cause::NoPort), sink);
         Some(Ok(()))
@@ -256,7 +258,9 @@ mod tests {
     use crate::link;
     use crate::node::{Config, Node, Start};
     use crate::session::SessionId;
-    use crate::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
+    use crate::session::wire::{
+        MAX_HEAD, RefusalReason, SESSION_VERSION, ToClient, ToNode, Unreachable,
+    };
     use crate::wire::version::VersionRange;
     use crate::wire::{Incarnation, Service};
     use proptest::prelude::*;
@@ -267,9 +271,9 @@ mod tests {
 
     /// What applications are told, but for packets.
     #[derive(Default)]
-    struct Told(Vec<(SessionId, ToClient<'static>)>);
-    impl Sink for Told {
-        fn deliver(&mut self, to: SessionId, head: &[u8], _: &[u8]) -> Handover {
+    struct Received(Vec<(SessionId, ToClient<'static>)>);
+    impl Sink for Received {
+        fn deliver(&mut self, to: SessionId, head: &[u8], _: &[u8]) -> SendOutcome {
             let message = match ToClient::parse(head).unwrap() {
                 ToClient::Reachable { node, port } => ToClient::Reachable { node, port },
                 ToClient::Unreachable { node, port, why } => {
@@ -277,11 +281,11 @@ mod tests {
                 }
                 ToClient::Error { refusal, node, port } => ToClient::Error { refusal, node, port },
                 ToClient::Bound { .. } | ToClient::Received { .. } | ToClient::Stream(_) => {
-                    return Handover::Taken;
+                    return SendOutcome::Accepted;
                 }
             };
             self.0.push((to, message));
-            Handover::Taken
+            SendOutcome::Accepted
         }
     }
 
@@ -302,7 +306,7 @@ mod tests {
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         message.emit_head(&mut w).unwrap();
-        let mut told = Told::default();
+        let mut told = Received::default();
         node.session_recv(at, id, w.written(), &mut told);
         told.0.into_iter().map(|(to, message)| (to == id).then_some(message).unwrap()).collect()
     }
@@ -363,8 +367,8 @@ mod tests {
             bind(&mut node, 2);
             sent(&mut node);
             let packet = packet((NodeId(from), ports.0), ports.1, 7, &bytes);
-            node.forwarder.deny_port(Time::ZERO, &packet);
-            let mut told = Told::default();
+            node.forwarder.send_port_unreachable(Time::ZERO, &packet);
+            let mut told = Received::default();
             let _ = node.forwarder.on_port_unbound(Time::ZERO, &packet, &mut told);
             prop_assert!(told.0.is_empty(), "of a flow that there is not");
             let payload = sent(&mut node).saturating_sub(crate::wire::DATA_OVERHEAD);
@@ -384,11 +388,15 @@ mod tests {
             }
         }
         let drops = node.stats().drops;
-        assert_eq!((drops.get(Drop::NoRoute), drops.get(Drop::NoPort)), (3, 3), "each counts");
+        assert_eq!(
+            (drops.get(DropReason::NoRoute), drops.get(DropReason::NoPort)),
+            (3, 3),
+            "each counts"
+        );
         // The port is taken: said when it is looked at, without a packet.
         let five = bind(&mut node, 5);
-        let mut told = Told::default();
-        node.forwarder.look_again(Time::ZERO, &mut told);
+        let mut told = Received::default();
+        node.forwarder.poll_statuses(Time::ZERO, &mut told);
         assert_eq!(told.0, [(two, ToClient::Reachable { node: HERE, port: 5 })]);
         node.session_close(Time::ZERO, five);
         node.session_close(Time::ZERO, two);
@@ -405,7 +413,7 @@ mod tests {
             for (version, served) in (1..).zip(served) {
                 let id = node.session_open().unwrap();
                 let told = say(&mut node, Time::ZERO, id, ToNode::Bind { version, port: 3 });
-                let refusal = Refusal::Version;
+                let refusal = RefusalReason::Version;
                 let refused = ToClient::Error { refusal, node: NodeId::NONE, port: 3 };
                 assert_eq!(told, if served { vec![] } else { vec![refused] }, "{version}");
                 node.session_close(Time::ZERO, id);
@@ -426,10 +434,10 @@ mod tests {
     fn a_port_that_nobody_has_is_denied_within_bounds() {
         let mut node = node();
         let mut denied = |at: u64, source, port, payload: &[u8]| {
-            let before = node.stats().ports_denied;
+            let before = node.stats().port_unreachable_sent;
             let packet = packet(source, port, 1, payload);
-            node.forwarder.deny_port(Time::from_millis(at), &packet);
-            node.stats().ports_denied - before
+            node.forwarder.send_port_unreachable(Time::from_millis(at), &packet);
+            node.stats().port_unreachable_sent - before
         };
         let voice = &[0; 172];
         assert_eq!(denied(0, (NEAR, 0), 5, voice), 0, "a node is never answered");
@@ -457,12 +465,12 @@ mod tests {
         let mut hear = |source: (NodeId, u16), seq, from, to| {
             let mut payload = [0; PortUnbound::SIZE];
             PortUnbound { from, to }.emit(&mut Writer::new(&mut payload)).unwrap();
-            let mut told = Told::default();
+            let mut told = Received::default();
             let packet = packet(source, 0, seq, &payload);
             let done = node.forwarder.on_port_unbound(Time::ZERO, &packet, &mut told);
             (done, told.0)
         };
-        let unasked = (Some(Err(Drop::EchoUnasked)), vec![]);
+        let unasked = (Some(Err(DropReason::EchoUnexpected)), vec![]);
         assert_eq!(hear((FAR, 0), seq, 2, 5), unasked, "another node");
         assert_eq!(hear((NEAR, 0), seq, 2, 6), unasked, "another port");
         assert_eq!(hear((NEAR, 0), seq, 3, 5), unasked, "no application");

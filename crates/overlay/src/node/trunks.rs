@@ -2,13 +2,13 @@
 //! and what comes by another's is taken apart.
 
 use super::echo::NODE_PORT;
-use super::{Forwarder, Node, Sink, Why};
-use crate::counters::Drop;
+use super::{Forwarder, Node, Sink, Timer};
+use crate::counters::DropReason;
 use crate::link::{LinkId, Packet, remaining_ms};
 use crate::route::Hop;
 use crate::session::flows::Ends;
 use crate::trunk::{
-    Answer, Config, Context, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Put, Receiver,
+    Answer, Config, Context, Enqueued, Entries, Head, Heard, MAX_ROOM, Message, Outgoing, Receiver,
     ReceiverStats, Sender, State, Stats, TRUNK_VERSION,
 };
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
@@ -76,9 +76,9 @@ impl Default for Trunks {
 impl Trunks {
     /// Calls `each` with when a trunk has something to do.
     #[inline]
-    pub(super) fn timeouts(&self, mut each: impl FnMut(Time, Why)) {
+    pub(super) fn timeouts(&self, mut each: impl FnMut(Time, Timer)) {
         for sender in &self.sending {
-            each(sender.next_timeout(), Why::Trunk(sender.config().to));
+            each(sender.next_timeout(), Timer::Trunk(sender.config().to));
         }
     }
 
@@ -147,7 +147,7 @@ impl Forwarder {
         now: Time,
         hop: Option<Hop>,
         packet: &Packet<'_>,
-    ) -> Result<(), (Option<LinkId>, Drop)> {
+    ) -> Result<(), (Option<LinkId>, DropReason)> {
         let FlowHeader { destination, source_port, destination_port, flow_seq, metric, .. } =
             packet.flow;
         let place = self.trunks.sending.iter().position(|s| s.config().to == destination);
@@ -158,11 +158,11 @@ impl Forwarder {
             Outgoing { source_port, destination_port, flow_seq, metric, deadline, way, payload };
         let room = self.trunk_room();
         let mut put = self.trunks.sending[at].put(now, &outgoing, room);
-        if put == Put::Full {
+        if put == Enqueued::Full {
             self.send_trunk(now, at);
             put = self.trunks.sending[at].put(now, &outgoing, room);
         }
-        if put == Put::Gathered {
+        if put == Enqueued::Gathered {
             return Ok(());
         }
         // What came before in its flow must not come behind it.
@@ -235,7 +235,7 @@ impl Forwarder {
         (now, at): (Time, Time),
         packet: &Packet<'_>,
         sink: &mut impl Sink,
-    ) -> Option<Result<(), Drop>> {
+    ) -> Option<Result<(), DropReason>> {
         let h = &packet.flow;
         if h.source_port != NODE_PORT {
             return None;
@@ -246,13 +246,13 @@ impl Forwarder {
                 let sender = self.trunks.sender(h.source);
                 let heard = version == TRUNK_VERSION
                     && sender.is_some_and(|s| s.on_answer(now, generation, answer));
-                if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
+                if heard { Ok(()) } else { Err(DropReason::EchoUnexpected) }
             }
             Message::Report { version, generation, report } => {
                 let sender = self.trunks.sender(h.source);
                 let heard = version == TRUNK_VERSION
                     && sender.is_some_and(|s| s.on_report(now, generation, report));
-                if heard { Ok(()) } else { Err(Drop::EchoUnasked) }
+                if heard { Ok(()) } else { Err(DropReason::EchoUnexpected) }
             }
             Message::Packets(head, entries) => {
                 self.take_apart((now, at), packet, &head, entries, sink)
@@ -266,9 +266,9 @@ impl Forwarder {
         now: Time,
         source: NodeId,
         question: &Message<'_>,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let &Message::Ask { version, generation, report_ms, rtt } = question else {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         };
         // A node that asks in the name of others, or of invented ones, ends no trunk that is
         // in use.
@@ -276,7 +276,7 @@ impl Forwarder {
         let there = there.find(|(node, _)| *node == source).map(|(_, receiver)| receiver);
         let known = there.and_then(|receiver| receiver.answers(now, generation));
         if !known.unwrap_or_else(|| self.trunks.answers.admit(now, 1)) {
-            return Err(Drop::EchoLimit);
+            return Err(DropReason::EchoLimit);
         }
         let is_welcome = version == TRUNK_VERSION && self.access.check_from(source).is_ok();
         let receiver = if is_welcome { self.trunks.receiver(now, source) } else { None };
@@ -300,7 +300,7 @@ impl Forwarder {
         head: &Head,
         entries: &[u8],
         sink: &mut impl Sink,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let source = packet.flow.source;
         let place = self.trunks.receiving.iter().position(|(node, _)| *node == source);
         let known = place.filter(|&at| self.trunks.receiving[at].1.knows(head.generation));
@@ -308,7 +308,7 @@ impl Forwarder {
             if self.trunks.answers.admit(now, 1) {
                 self.answer_for_trunk(now, source, head.generation, Answer::Unknown);
             }
-            return Err(Drop::TrunkUnknown);
+            return Err(DropReason::TrunkUnknown);
         };
         // Out of the way of what its packets do to this node, which is nothing to it.
         let (_, receiver) = &mut self.trunks.receiving[place];
@@ -321,7 +321,7 @@ impl Forwarder {
         let mut done = Ok(());
         for entry in Entries::new(head, entries) {
             let Ok(entry) = entry else {
-                done = Err(Drop::Malformed);
+                done = Err(DropReason::Malformed);
                 break;
             };
             self.take_entry(
@@ -348,7 +348,7 @@ impl Forwarder {
     ) {
         let (context, flow_seq, payload) = match heard {
             Heard::Definition => return,
-            Heard::Unknown => return self.stats.drops.count(Drop::TrunkUnknown),
+            Heard::Unknown => return self.stats.drops.count(DropReason::TrunkUnknown),
             Heard::Packet { context, flow_seq, payload } => (context, flow_seq, payload),
         };
         let (source_port, destination_port) = (context.source_port, context.destination_port);
@@ -357,11 +357,11 @@ impl Forwarder {
         let deadline = (now + Duration::from_millis(left)).max(by.deadline);
         let packet = Packet { flow, payload, deadline, ..*by };
         if self.is_stale(now, at, &packet) {
-            return self.stats.drops.count(Drop::Late);
+            return self.stats.drops.count(DropReason::Late);
         }
         if let Err(why) = self.deliver(now, &packet, sink) {
-            if why == Drop::NoPort {
-                self.deny_port(now, &packet);
+            if why == DropReason::NoPort {
+                self.send_port_unreachable(now, &packet);
             }
             self.stats.drops.count(why);
         }

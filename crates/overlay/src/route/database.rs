@@ -1,7 +1,7 @@
 //! The link-state database: the newest record of each kind of each node.
 
 use super::Limits;
-use super::stats::Refusal;
+use super::stats::RefusedRecord;
 use super::update::{Advert, Key, MAX_FRAGMENTS, Part, Record};
 use crate::wire::NodeId;
 use core::time::Duration;
@@ -56,7 +56,7 @@ impl Entry {
 
 /// How a record compares with what is here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum RecordFreshness {
     New,
     /// Here already, byte for byte or (`reused`) with other content.
     Here {
@@ -91,14 +91,14 @@ impl Database {
     }
 
     /// How `record` stands to what is here, before anything is believed of it.
-    pub fn standing(&self, record: &Record<'_>) -> Standing {
-        let Some(entry) = self.entries.get(&record.key) else { return Standing::New };
+    pub fn standing(&self, record: &Record<'_>) -> RecordFreshness {
+        let Some(entry) = self.entries.get(&record.key) else { return RecordFreshness::New };
         match record.seq.cmp(&entry.seq) {
-            core::cmp::Ordering::Greater => Standing::New,
+            core::cmp::Ordering::Greater => RecordFreshness::New,
             core::cmp::Ordering::Equal => {
-                Standing::Here { reused: record.bytes() != &*entry.bytes }
+                RecordFreshness::Here { reused: record.bytes() != &*entry.bytes }
             }
-            core::cmp::Ordering::Less => Standing::Older,
+            core::cmp::Ordering::Less => RecordFreshness::Older,
         }
     }
 
@@ -109,19 +109,19 @@ impl Database {
         now: Time,
         wall_ns: u64,
         limits: &Limits,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRecord> {
         let origin = record.key.origin;
         if record.seq > wall_ns.saturating_add(FUTURE) {
-            return Err(Refusal::TooFarAhead);
+            return Err(RefusedRecord::TooFarAhead);
         }
         if Duration::from_secs(record.age.into()) >= limits.max_age {
-            return Err(Refusal::Expired);
+            return Err(RefusedRecord::Expired);
         }
         if !self.has(origin) && self.nodes >= limits.max_nodes {
-            return Err(Refusal::TooManyNodes);
+            return Err(RefusedRecord::TooManyNodes);
         }
         match self.entries.get(&record.key) {
-            Some(entry) if !entry.pacer.is_ready(now) => Err(Refusal::OriginRate),
+            Some(entry) if !entry.pacer.is_ready(now) => Err(RefusedRecord::OriginRate),
             _ => Ok(()),
         }
     }

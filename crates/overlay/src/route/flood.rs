@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trunkline_base::{Pacer, Time};
 
 /// The least time before a record is sent again.
-const LEAST_WAIT: Duration = Duration::from_millis(50);
+const MIN_RETRANSMIT: Duration = Duration::from_millis(50);
 /// And the most: a neighbour that will not take it is asked that often.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Acknowledgements that wait to be sent; without one the neighbour repeats.
@@ -255,7 +255,7 @@ impl Adjacency {
                 stats.sent += 1;
                 let tries = self.pending.get(&key).map_or(0, |item| item.tries);
                 stats.repeated += u64::from(tries > 0);
-                let wait = (2 * self.rtt).max(LEAST_WAIT).saturating_mul(1 << tries.min(8));
+                let wait = (2 * self.rtt).max(MIN_RETRANSMIT).saturating_mul(1 << tries.min(8));
                 let due = now + wait.min(LONGEST_WAIT);
                 let tries = tries.saturating_add(1);
                 self.schedule(key, Pending { due, tries, class: Class::Rest });

@@ -1,7 +1,7 @@
 //! Who vouches for an update: an interface, so that routing neither knows nor
 //! cares which signatures those are.
 
-use super::stats::Refusal;
+use super::stats::RefusedRecord;
 use crate::identity::{PublicKey, Trust};
 use crate::wire::NodeId;
 use core::fmt;
@@ -30,7 +30,7 @@ pub trait Keys: fmt::Debug + Send {
         message: &[u8],
         signature: &Signature,
         wall_ns: u64,
-    ) -> Result<(), Refusal>;
+    ) -> Result<(), RefusedRecord>;
 
     /// Believes others from now on. Keys that certificates brought are kept as
     /// far as these would still be believed.
@@ -71,7 +71,7 @@ impl Keys for Unsigned {
         _message: &[u8],
         _signature: &Signature,
         _wall_ns: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRecord> {
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 use super::Config;
-use super::database::{Database, Entry, Standing};
+use super::database::{Database, Entry, RecordFreshness};
 use super::differing::Differing;
 use super::flood::Adjacency;
 use super::keys::{Keys, Signer};
-use super::own::{MAX_LINKS, Own};
+use super::self_originated::{MAX_LINKS, SelfOriginated};
 use super::spf::{Graph, Tree};
-use super::stats::{Refusal, Refusals, RouteStats};
+use super::stats::{Refusals, RefusedRecord, RouteStats};
 use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, Part, Record, RouteFrame};
 use crate::identity::{PublicKey, Trust};
@@ -21,7 +21,7 @@ use trunkline_base::wire::Reader;
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
 /// What a wrong signature costs a neighbour, in records: an honest one has
 /// checked it before.
-const LIE: u32 = 10;
+const INVALID_SIGNATURE_COST: u32 = 10;
 /// Records of nodes no longer believed that are kept, should that be taken back:
 /// checking them again takes 50 µs each.
 const MAX_ASIDE: usize = 64;
@@ -83,11 +83,11 @@ pub struct Router {
     links: Vec<Option<Link>>,
     db: Database,
     /// What those said who are not believed any more.
-    aside: BTreeMap<Key, Entry>,
+    distrusted: BTreeMap<Key, Entry>,
     /// Who has said something lately, by a key that this node doesn't know.
-    strangers: BTreeMap<NodeId, Time>,
+    unknown_peers: BTreeMap<NodeId, Time>,
     differing: Differing,
-    own: Own,
+    own: SelfOriginated,
     check_at: Time,
     /// The link whose records are checked next.
     turn: usize,
@@ -118,10 +118,10 @@ impl Router {
             wall: (wall_ns, now),
             links: Vec::new(),
             db: Database::new(),
-            aside: BTreeMap::new(),
-            strangers: BTreeMap::new(),
+            distrusted: BTreeMap::new(),
+            unknown_peers: BTreeMap::new(),
             differing: Differing::new(config.cost.digest()),
-            own: Own::new(&config, wall_ns, now),
+            own: SelfOriginated::new(&config, wall_ns, now),
             check_at: now,
             turn: 0,
             sweep_at: now + SWEEP,
@@ -240,9 +240,9 @@ impl Router {
         let gone: Vec<Key> = origins.filter(unknown).collect();
         for key in gone {
             if let Some(entry) = self.drop_record(key)
-                && self.aside.len() < MAX_ASIDE
+                && self.distrusted.len() < MAX_ASIDE
             {
-                self.aside.insert(key, entry);
+                self.distrusted.insert(key, entry);
             }
             self.spf_soon(now);
         }
@@ -251,15 +251,15 @@ impl Router {
     /// Believes again what was laid aside, as far as its origin is now.
     fn take_back(&mut self, now: Time) {
         // Introductions come first.
-        for (key, entry) in core::mem::take(&mut self.aside) {
+        for (key, entry) in core::mem::take(&mut self.distrusted) {
             let bytes = entry.record(now);
             let Ok(record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
-            if entry.is_over(now) || self.db.standing(&record) != Standing::New {
+            if entry.is_over(now) || self.db.standing(&record) != RecordFreshness::New {
                 continue;
             }
             match self.verify(now, &record) {
                 Ok(()) => self.keep(now, &record, None),
-                Err(_) => drop(self.aside.insert(key, entry)),
+                Err(_) => drop(self.distrusted.insert(key, entry)),
             }
         }
     }
@@ -306,14 +306,14 @@ impl Router {
         self.wall = (wall_ns, now);
         let index = usize::from(link.0);
         if !self.link(link).is_some_and(|l| l.adjacency.up) {
-            return self.refuse(now, index, Refusal::LinkDown);
+            return self.refuse(now, index, RefusedRecord::LinkDown);
         }
         match RouteFrame::parse(frame) {
             Ok(RouteFrame::LinkState(records)) => {
                 for record in records {
                     let taken = match record {
                         Ok(record) => self.queue(now, index, &record),
-                        Err(_) => Err(Refusal::Malformed),
+                        Err(_) => Err(RefusedRecord::Malformed),
                     };
                     if let Err(why) = taken {
                         self.refuse(now, index, why);
@@ -326,39 +326,41 @@ impl Router {
                     link.adjacency.acked(key, seq, &self.db);
                 }
             }
-            Err(_) => self.refuse(now, index, Refusal::Malformed),
+            Err(_) => self.refuse(now, index, RefusedRecord::Malformed),
         }
     }
 
     /// What is news waits for its signature to be checked; the rest is answered.
-    fn queue(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), Refusal> {
+    fn queue(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), RefusedRecord> {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
         if !adjacency.inbox.pacer.is_ready(now) {
-            return Err(Refusal::NeighbourRate);
+            return Err(RefusedRecord::NeighbourRate);
         }
         if !adjacency.inbox.push(record.whole(), now, limits) {
-            return Err(Refusal::QueueFull);
+            return Err(RefusedRecord::QueueFull);
         }
         adjacency.inbox.pacer.spend(now, 1);
         Ok(())
     }
 
     /// Passes what is news, as far as can be told without its signature.
-    fn sift(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), Refusal> {
+    fn sift(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), RefusedRecord> {
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
         let own = record.key.origin == self.config.id;
         match self.db.standing(record) {
-            Standing::New => self.db.admit(record, now, self.wall_ns(now), &self.config.limits),
-            Standing::Here { reused: true } if own => Ok(()),
-            Standing::Here { reused } => {
-                adjacency.heard(record.key, record.seq);
-                Err(if reused { Refusal::Reused } else { Refusal::Duplicate })
+            RecordFreshness::New => {
+                self.db.admit(record, now, self.wall_ns(now), &self.config.limits)
             }
-            Standing::Older => {
+            RecordFreshness::Here { reused: true } if own => Ok(()),
+            RecordFreshness::Here { reused } => {
+                adjacency.heard(record.key, record.seq);
+                Err(if reused { RefusedRecord::Reused } else { RefusedRecord::Duplicate })
+            }
+            RecordFreshness::Older => {
                 adjacency.correct(now, record.key);
-                Err(Refusal::Older)
+                Err(RefusedRecord::Older)
             }
         }
     }
@@ -409,31 +411,31 @@ impl Router {
         }
     }
 
-    fn refuse(&mut self, now: Time, from: usize, why: Refusal) {
+    fn refuse(&mut self, now: Time, from: usize, why: RefusedRecord) {
         self.stats.refused.count(why);
         let Some(Some(link)) = self.links.get_mut(from) else { return };
         link.refused.count(why);
-        if matches!(why, Refusal::BadSignature | Refusal::BadCertificate) {
-            link.adjacency.inbox.pacer.spend(now, LIE);
+        if matches!(why, RefusedRecord::BadSignature | RefusedRecord::BadCertificate) {
+            link.adjacency.inbox.pacer.spend(now, INVALID_SIGNATURE_COST);
         }
     }
 
-    fn verify(&mut self, now: Time, record: &Record<'_>) -> Result<(), Refusal> {
+    fn verify(&mut self, now: Time, record: &Record<'_>) -> Result<(), RefusedRecord> {
         let Key { origin, part } = record.key;
         if part != Part::Introduction && !self.keys.knows(origin) {
-            self.note_stranger(now, origin);
-            return Err(Refusal::UnknownOrigin);
+            self.note_unknown_node(now, origin);
+            return Err(RefusedRecord::UnknownOrigin);
         }
         self.stats.checks += if part == Part::Introduction { 2 } else { 1 };
         let wall_ns = self.wall_ns(now);
         record.verify(&mut *self.keys, wall_ns)
     }
 
-    fn note_stranger(&mut self, now: Time, origin: NodeId) {
+    fn note_unknown_node(&mut self, now: Time, origin: NodeId) {
         // Anybody can name any origin: whoever comes first has the places.
-        self.strangers.retain(|_, at| now.since(*at) < STRANGE_FOR);
-        if self.strangers.len() < MAX_STRANGERS || self.strangers.contains_key(&origin) {
-            self.strangers.insert(origin, now);
+        self.unknown_peers.retain(|_, at| now.since(*at) < STRANGE_FOR);
+        if self.unknown_peers.len() < MAX_STRANGERS || self.unknown_peers.contains_key(&origin) {
+            self.unknown_peers.insert(origin, now);
         }
     }
 
@@ -593,8 +595,8 @@ impl Router {
 
     /// Nodes that are spoken of within the last minutes, whose records nobody here
     /// can check: there is no way to them. A few at most.
-    pub fn strangers(&self) -> impl Iterator<Item = NodeId> {
-        self.strangers.keys().copied().filter(|origin| !self.keys.knows(*origin))
+    pub fn unknown_nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.unknown_peers.keys().copied().filter(|origin| !self.keys.knows(*origin))
     }
 
     /// The nodes whose [digest](super::CostModel::digest) differs from this node's,

@@ -166,7 +166,7 @@ pub struct Tree {
 
 /// How to get to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct NextHop {
     /// The neighbour to begin with.
     pub neighbour: NodeId,
     /// By which link to it.
@@ -235,10 +235,10 @@ impl Tree {
     }
 
     /// How to get to `node`; `None` if there is no path, or it is the source.
-    pub fn way(&self, graph: &Graph, node: NodeId) -> Option<Way> {
+    pub fn way(&self, graph: &Graph, node: NodeId) -> Option<NextHop> {
         let at = graph.index(node)? as usize;
         let edge = graph.edges.get(*self.first.get(at)? as usize)?;
-        Some(Way {
+        Some(NextHop {
             neighbour: graph.nodes[edge.to as usize],
             path: edge.path,
             onward: Duration::from_micros(100) * self.onward[at],

@@ -3,7 +3,7 @@
 /// Why a record or frame from a neighbour was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum RefusedRecord {
     /// Bytes that are no routing frame or record.
     Malformed,
     /// A frame on a link that is down.
@@ -36,63 +36,63 @@ pub enum Refusal {
     OriginRate,
 }
 
-impl Refusal {
+impl RefusedRecord {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Refusal; 14] = [
-        Refusal::Malformed,
-        Refusal::LinkDown,
-        Refusal::Duplicate,
-        Refusal::Older,
-        Refusal::Reused,
-        Refusal::TooFarAhead,
-        Refusal::Expired,
-        Refusal::TooManyNodes,
-        Refusal::UnknownOrigin,
-        Refusal::BadSignature,
-        Refusal::BadCertificate,
-        Refusal::NeighbourRate,
-        Refusal::QueueFull,
-        Refusal::OriginRate,
+    pub const ALL: [RefusedRecord; 14] = [
+        RefusedRecord::Malformed,
+        RefusedRecord::LinkDown,
+        RefusedRecord::Duplicate,
+        RefusedRecord::Older,
+        RefusedRecord::Reused,
+        RefusedRecord::TooFarAhead,
+        RefusedRecord::Expired,
+        RefusedRecord::TooManyNodes,
+        RefusedRecord::UnknownOrigin,
+        RefusedRecord::BadSignature,
+        RefusedRecord::BadCertificate,
+        RefusedRecord::NeighbourRate,
+        RefusedRecord::QueueFull,
+        RefusedRecord::OriginRate,
     ];
 
     /// Its name in metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            Refusal::Malformed => "malformed",
-            Refusal::LinkDown => "link_down",
-            Refusal::Duplicate => "duplicate",
-            Refusal::Older => "older",
-            Refusal::Reused => "reused",
-            Refusal::TooFarAhead => "too_far_ahead",
-            Refusal::Expired => "expired",
-            Refusal::TooManyNodes => "too_many_nodes",
-            Refusal::UnknownOrigin => "unknown_origin",
-            Refusal::BadSignature => "bad_signature",
-            Refusal::BadCertificate => "bad_certificate",
-            Refusal::NeighbourRate => "neighbour_rate",
-            Refusal::QueueFull => "queue_full",
-            Refusal::OriginRate => "origin_rate",
+            RefusedRecord::Malformed => "malformed",
+            RefusedRecord::LinkDown => "link_down",
+            RefusedRecord::Duplicate => "duplicate",
+            RefusedRecord::Older => "older",
+            RefusedRecord::Reused => "reused",
+            RefusedRecord::TooFarAhead => "too_far_ahead",
+            RefusedRecord::Expired => "expired",
+            RefusedRecord::TooManyNodes => "too_many_nodes",
+            RefusedRecord::UnknownOrigin => "unknown_origin",
+            RefusedRecord::BadSignature => "bad_signature",
+            RefusedRecord::BadCertificate => "bad_certificate",
+            RefusedRecord::NeighbourRate => "neighbour_rate",
+            RefusedRecord::QueueFull => "queue_full",
+            RefusedRecord::OriginRate => "origin_rate",
         }
     }
 }
 
 /// How often each [`Refusal`] was the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Refusals([u64; Refusal::ALL.len()]);
+pub struct Refusals([u64; RefusedRecord::ALL.len()]);
 
 impl Refusals {
-    pub(super) fn count(&mut self, why: Refusal) {
+    pub(super) fn count(&mut self, why: RefusedRecord) {
         self.0[why as usize] += 1;
     }
 
     /// How often `why` was it.
-    pub fn of(&self, why: Refusal) -> u64 {
+    pub fn of(&self, why: RefusedRecord) -> u64 {
         self.0[why as usize]
     }
 
     /// Every reason with its count.
-    pub fn iter(&self) -> impl Iterator<Item = (Refusal, u64)> {
-        Refusal::ALL.into_iter().map(|why| (why, self.of(why)))
+    pub fn iter(&self) -> impl Iterator<Item = (RefusedRecord, u64)> {
+        RefusedRecord::ALL.into_iter().map(|why| (why, self.of(why)))
     }
 
     /// All of them.
@@ -135,10 +135,10 @@ mod tests {
 
     #[test]
     fn reasons_are_in_order_and_named_apart() {
-        let mut labels: Vec<_> = Refusal::ALL.iter().map(|r| r.label()).collect();
-        assert!(Refusal::ALL.iter().enumerate().all(|(i, &r)| r as usize == i));
+        let mut labels: Vec<_> = RefusedRecord::ALL.iter().map(|r| r.label()).collect();
+        assert!(RefusedRecord::ALL.iter().enumerate().all(|(i, &r)| r as usize == i));
         labels.sort_unstable();
         labels.dedup();
-        assert_eq!(labels.len(), Refusal::ALL.len());
+        assert_eq!(labels.len(), RefusedRecord::ALL.len());
     }
 }

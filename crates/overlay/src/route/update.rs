@@ -5,7 +5,7 @@
 //! on byte for byte, but for its age.
 
 use super::keys::{Keys, Signer};
-use super::stats::Refusal;
+use super::stats::RefusedRecord;
 use crate::link::LinkCost;
 use crate::wire::{ControlKind, NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -31,7 +31,7 @@ const DIGEST: usize = 4;
 const SIGNATURE: usize = 64;
 const AGE: usize = 2;
 /// A frame of this size carries any record: what `poll_frame` must be given.
-pub const LEAST_ROOM: usize = FRAME_HEAD + HEAD + 2 + MAX_CERTIFICATE + SIGNATURE + AGE;
+pub const MIN_ROOM: usize = FRAME_HEAD + HEAD + 2 + MAX_CERTIFICATE + SIGNATURE + AGE;
 /// Kind and length.
 pub(super) const FRAME_HEAD: usize = 1 + 2;
 /// Bytes of one acknowledgement.
@@ -278,14 +278,18 @@ impl<'a> Record<'a> {
 
     /// Whether its origin signed it; `keys` takes note of a genuine
     /// introduction.
-    pub fn verify(&self, keys: &mut dyn Keys, wall_ns: u64) -> Result<(), Refusal> {
+    pub fn verify(&self, keys: &mut dyn Keys, wall_ns: u64) -> Result<(), RefusedRecord> {
         let (signed, signature) =
-            self.bytes().split_last_chunk::<SIGNATURE>().ok_or(Refusal::Malformed)?;
+            self.bytes().split_last_chunk::<SIGNATURE>().ok_or(RefusedRecord::Malformed)?;
         let (origin, message) = (self.key.origin, [CONTEXT, signed].concat());
         if self.key.part == Part::Introduction {
             return keys.introduce(origin, self.body, &message, signature, wall_ns);
         }
-        if keys.verify(origin, &message, signature) { Ok(()) } else { Err(Refusal::BadSignature) }
+        if keys.verify(origin, &message, signature) {
+            Ok(())
+        } else {
+            Err(RefusedRecord::BadSignature)
+        }
     }
 }
 

@@ -48,7 +48,7 @@ impl Cause {
 pub(crate) type Flow = (SessionId, Peer);
 
 #[derive(Clone, Copy, Debug)]
-struct Trouble {
+struct Unreachability {
     /// By what its way is chosen.
     metric: Metric,
     /// `None`: there is none any more.
@@ -61,7 +61,7 @@ struct Trouble {
     asked: u8,
 }
 
-impl Trouble {
+impl Unreachability {
     fn is_news(&self) -> bool {
         self.cause.map(|c| discriminant(&c)) != self.told.map(|c| discriminant(&c))
     }
@@ -70,7 +70,7 @@ impl Trouble {
 /// What is wrong with which flow.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
-    troubles: BTreeMap<Flow, Trouble>,
+    troubles: BTreeMap<Flow, Unreachability>,
 }
 
 impl Statuses {
@@ -86,7 +86,7 @@ impl Statuses {
         {
             return;
         }
-        let fresh = Trouble { metric, cause: None, told: None, asked_at: now, asked: 0 };
+        let fresh = Unreachability { metric, cause: None, told: None, asked_at: now, asked: 0 };
         let trouble = self.troubles.entry(flow).or_insert(fresh);
         (trouble.metric, trouble.cause) = (metric, Some(cause));
         (trouble.asked_at, trouble.asked) = (now, 0);

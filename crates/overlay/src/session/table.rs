@@ -1,5 +1,5 @@
 use super::flow::{Dedup, FlowMap, LIFE, Peer, RELIABLE_LIFE};
-use super::wire::Refusal;
+use super::wire::RefusalReason;
 use crate::wire::{Metric, Service};
 use trunkline_base::{Pacer, Rate, Time};
 
@@ -139,7 +139,7 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn set_wait(&mut self, id: SessionId, on: bool) {
+    pub(crate) fn set_blocking(&mut self, id: SessionId, on: bool) {
         if let Some(session) = self.get_mut(id) {
             session.waits = on;
         }
@@ -151,7 +151,7 @@ impl Sessions {
     }
 
     /// Whether who holds `port` wants packets that have waited past their deadline.
-    pub(crate) fn wants_late(&self, port: u16) -> bool {
+    pub(crate) fn accepts_late(&self, port: u16) -> bool {
         let holder = self.holder(port).and_then(|id| self.slots.get(id.0 as usize)?.as_ref());
         holder.is_some_and(|session| session.late)
     }
@@ -179,13 +179,13 @@ impl Sessions {
     }
 
     /// Gives session `id` the port `wanted`, or any dynamic one for 0.
-    pub(crate) fn bind(&mut self, id: SessionId, wanted: u16) -> Result<u16, Refusal> {
+    pub(crate) fn bind(&mut self, id: SessionId, wanted: u16) -> Result<u16, RefusalReason> {
         if self.get_mut(id).is_none_or(|s| s.port.is_some()) {
-            return Err(Refusal::OutOfOrder);
+            return Err(RefusalReason::OutOfOrder);
         }
         let port = match wanted {
-            0 => self.free_port().ok_or(Refusal::NoFreePort)?,
-            port if self.ports[usize::from(port)] != 0 => return Err(Refusal::PortInUse),
+            0 => self.free_port().ok_or(RefusalReason::NoFreePort)?,
+            port if self.ports[usize::from(port)] != 0 => return Err(RefusalReason::PortInUse),
             port => port,
         };
         self.ports[usize::from(port)] = id.0 + 1;
@@ -256,8 +256,8 @@ mod tests {
         let (a, b) = (s.open(Client::Local).unwrap(), s.open(Client::Local).unwrap());
         assert!(s.open(Client::Local).is_none(), "the table is full");
         assert_eq!(s.bind(a, 5), Ok(5));
-        assert_eq!(s.bind(a, 6), Err(Refusal::OutOfOrder));
-        assert_eq!(s.bind(b, 5), Err(Refusal::PortInUse));
+        assert_eq!(s.bind(a, 6), Err(RefusalReason::OutOfOrder));
+        assert_eq!(s.bind(b, 5), Err(RefusalReason::PortInUse));
         assert_eq!(s.bind(b, 0), Ok(FIRST_DYNAMIC));
         s.close(a);
         s.close(a);
@@ -288,6 +288,6 @@ mod tests {
             s.bind(id, 0).unwrap();
         }
         let last = s.open(Client::Local).unwrap();
-        assert_eq!(s.bind(last, 0), Err(Refusal::NoFreePort));
+        assert_eq!(s.bind(last, 0), Err(RefusalReason::NoFreePort));
     }
 }

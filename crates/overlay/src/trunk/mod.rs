@@ -26,7 +26,7 @@ mod wire;
 pub use receiver::ReceiverStats;
 pub(crate) use receiver::{Heard, Receiver};
 pub use rtp::{RTP_HEADER, Rtp};
-pub(crate) use sender::{Outgoing, Put, Sender};
+pub(crate) use sender::{Enqueued, Outgoing, Sender};
 pub use sender::{State, Stats};
 pub use wire::{
     Answer, Context, DEFINITION, ENTRY, Entries, Entry, HEAD, Head, MAX_CONTEXTS, MAX_ENTRIES,

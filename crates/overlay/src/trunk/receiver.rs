@@ -25,7 +25,7 @@ pub(crate) struct Receiver {
     /// `None` before the first question.
     generation: Option<u16>,
     /// By number; grows to the highest that was defined.
-    contexts: Vec<Option<Meaning>>,
+    contexts: Vec<Option<ContextState>>,
     heard: Time,
     /// When the last trunk packet of the present generation came.
     carried: Option<Time>,
@@ -44,7 +44,7 @@ pub(crate) struct Receiver {
 
 /// What a context means.
 #[derive(Clone, Copy, Debug)]
-struct Meaning {
+struct ContextState {
     context: Context,
     /// The number of the first trunk packet that said so: those before meant another.
     since: u32,
@@ -53,7 +53,7 @@ struct Meaning {
     templates: Templates,
 }
 
-impl Meaning {
+impl ContextState {
     /// Whether the sender can't have given the context another meaning unheard.
     fn is_fresh(&self, at: Time) -> bool {
         at.since(self.heard) < UNSAID_AFTER
@@ -213,7 +213,7 @@ impl Receiver {
             }
             Entry::Packet { context, flow_seq, payload } => match self.meaning(at, number, context)
             {
-                Some(&mut Meaning { context, .. }) => self.packet(context, flow_seq, payload),
+                Some(&mut ContextState { context, .. }) => self.packet(context, flow_seq, payload),
                 None => Heard::Unknown,
             },
             Entry::Rtp { context, flow_seq, rtp, payload } => {
@@ -259,7 +259,7 @@ impl Receiver {
                 let same = known.filter(|known| known.context.ports() == context.ports());
                 let (since, templates) =
                     same.map_or_else(|| (number, Templates::default()), |m| (m.since, m.templates));
-                let mut meaning = Meaning { context, since, heard: at, templates };
+                let mut meaning = ContextState { context, since, heard: at, templates };
                 meaning.again(at, number);
                 *place = Some(meaning);
             }
@@ -268,7 +268,7 @@ impl Receiver {
 
     /// What context `index` means in trunk packet `number`, if that is known; else the
     /// packet counts as unknown.
-    fn meaning(&mut self, at: Time, number: u32, index: u16) -> Option<&mut Meaning> {
+    fn meaning(&mut self, at: Time, number: u32, index: u16) -> Option<&mut ContextState> {
         let place = self.contexts.get_mut(usize::from(index)).and_then(Option::as_mut);
         let known = place.filter(|m| m.is_fresh(at) && ahead(number, m.since) >= 0);
         match known {

@@ -137,7 +137,7 @@ struct Batch {
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Put {
+pub(crate) enum Enqueued {
     /// It waits for others, until [`Sender::is_due`].
     Gathered,
     /// It is to be sent by itself, after what is gathered.
@@ -331,13 +331,13 @@ impl Sender {
 
     /// Puts a packet to the others, of which at most `room` bytes leave together, or says
     /// what becomes of it instead.
-    pub fn put(&mut self, now: Time, packet: &Outgoing<'_>, room: usize) -> Put {
+    pub fn put(&mut self, now: Time, packet: &Outgoing<'_>, room: usize) -> Enqueued {
         if self.config.multiplex == Multiplex::Off {
-            return Put::Alone;
+            return Enqueued::Alone;
         }
         if self.state(now) != State::Open {
             self.stats.unanswered += 1;
-            return Put::Alone;
+            return Enqueued::Alone;
         }
         let most = HEAD + DEFINITION + ENTRY + SAYING + packet.payload.len();
         let fits = packet.payload.len() <= MAX_PACKET && most <= room;
@@ -345,12 +345,12 @@ impl Sender {
         let may = fits && packet.destination_port != 0;
         let Some(plan) = may.then(|| self.plan(now, packet)).flatten() else {
             self.stats.alone += 1;
-            return Put::Alone;
+            return Enqueued::Alone;
         };
         if self.is_alone(now, plan.context) {
             self.note(now, packet, &plan, false);
             self.stats.alone += 1;
-            return Put::Alone;
+            return Enqueued::Alone;
         }
         let entry = plan.entry(packet);
         let len = entry.size() + plan.definition.map_or(0, |_| DEFINITION);
@@ -364,11 +364,11 @@ impl Sender {
             || usize::from(batch.entries) + 2 > MAX_ENTRIES
             || usize::from(batch.packets) >= self.most()
         {
-            return Put::Full;
+            return Enqueued::Full;
         }
         self.note(now, packet, &plan, true);
         self.append(now, packet, &plan, &entry);
-        Put::Gathered
+        Enqueued::Gathered
     }
 
     /// How the packet is to be put to the others; `None` if there is no context for its

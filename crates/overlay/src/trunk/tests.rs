@@ -62,7 +62,7 @@ fn ten_calls_in_one_packet_as_counted_by_hand() {
     for round in 1..=5u64 {
         let now = ms(20 * round);
         for port in 1..=10 {
-            assert_eq!(sender.put(now, &packet(port, now, &[0; 32]), ROOM), Put::Gathered);
+            assert_eq!(sender.put(now, &packet(port, now, &[0; 32]), ROOM), Enqueued::Gathered);
         }
         let (bytes, packets, definitions) = leave(&mut sender, now).expect("ten packets");
         assert_eq!((packets, bytes), (10, 8 + 10 * (5 + 32) + 10 * definitions));
@@ -80,17 +80,17 @@ fn it_leaves_when_it_is_full_or_the_wait_is_over_or_a_deadline_is_near() {
         deadline: now + Duration::from_micros(micros),
         ..packet(port, now, &[0; 172])
     };
-    assert_eq!(sender.put(now, &soon(1, 30_000), ROOM), Put::Gathered);
+    assert_eq!(sender.put(now, &soon(1, 30_000), ROOM), Enqueued::Gathered);
     assert_eq!(sender.next_timeout(), ms(12));
     assert!(!sender.is_due(ms(11)) && sender.is_due(ms(12)));
     // 20 ms on the way, 1 ms to spare: it may wait no longer than until 10.5 ms.
-    assert_eq!(sender.put(now, &soon(2, 21_500), ROOM), Put::Gathered);
+    assert_eq!(sender.put(now, &soon(2, 21_500), ROOM), Enqueued::Gathered);
     assert_eq!(sender.next_timeout(), now + Duration::from_micros(500));
     let mut gathered = 2;
     let full = (3..).find(|&port| {
         let put = sender.put(now, &soon(port, 30_000), ROOM);
-        gathered += u32::from(put == Put::Gathered);
-        put == Put::Full
+        gathered += u32::from(put == Enqueued::Gathered);
+        put == Enqueued::Full
     });
     assert!(full.is_some());
     // 8 + n (5 + 10 + 172) of at most 1,200.
@@ -106,24 +106,24 @@ fn another_metric_or_deadline_or_port_or_a_large_packet_doesnt_share() {
     let mut sender = open();
     wake_up(&mut sender, ms(0));
     let now = ms(1);
-    assert_eq!(sender.put(now, &packet(1, now, &[0; 172]), ROOM), Put::Gathered);
+    assert_eq!(sender.put(now, &packet(1, now, &[0; 172]), ROOM), Enqueued::Gathered);
     let other = Outgoing { metric: Metric::Hops, ..packet(2, now, &[0; 172]) };
-    assert_eq!(sender.put(now, &other, ROOM), Put::Full);
-    for (deadline, put) in [(89, Put::Full), (90, Put::Gathered), (111, Put::Full)] {
+    assert_eq!(sender.put(now, &other, ROOM), Enqueued::Full);
+    for (deadline, put) in [(89, Enqueued::Full), (90, Enqueued::Gathered), (111, Enqueued::Full)] {
         let other =
             Outgoing { deadline: now + Duration::from_millis(deadline), ..packet(2, now, &[]) };
         assert_eq!(sender.put(now, &other, ROOM), put, "{deadline} ms");
     }
-    assert_eq!(sender.put(now, &packet(2, now, &[0; 1_190]), ROOM), Put::Alone);
+    assert_eq!(sender.put(now, &packet(2, now, &[0; 1_190]), ROOM), Enqueued::Alone);
     let to_the_node = Outgoing { destination_port: 0, ..packet(2, now, &[0; 172]) };
-    assert_eq!(sender.put(now, &to_the_node, ROOM), Put::Alone);
+    assert_eq!(sender.put(now, &to_the_node, ROOM), Enqueued::Alone);
 }
 
 #[test]
 fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
     let mut sender = Sender::new(Config::new(NodeId(2)), ROOM, 7, 1, ms(0));
     let put = |sender: &mut Sender, now| sender.put(now, &packet(1, now, &[0; 32]), ROOM);
-    assert_eq!(put(&mut sender, ms(0)), Put::Alone);
+    assert_eq!(put(&mut sender, ms(0)), Enqueued::Alone);
     assert!(!sender.on_answer(ms(1), 8, Answer::Fresh), "of another trunk");
     assert_eq!(sender.state(ms(1)), State::Silent);
     let asked = (0..10_000).filter(|&t| sender.ask(ms(t)).is_some()).count();
@@ -131,11 +131,11 @@ fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
     sender.on_answer(ms(10_000), 7, Answer::Refused);
     assert_eq!(
         (sender.state(ms(10_001)), put(&mut sender, ms(10_001))),
-        (State::Refused, Put::Alone)
+        (State::Refused, Enqueued::Alone)
     );
     sender.on_answer(ms(11_000), 7, Answer::Known);
     wake_up(&mut sender, ms(11_000));
-    assert_eq!(put(&mut sender, ms(11_001)), Put::Gathered);
+    assert_eq!(put(&mut sender, ms(11_001)), Enqueued::Gathered);
     // The other end has started again: it is asked soon, and told all again.
     sender.on_answer(ms(11_010), 7, Answer::Unknown);
     assert_eq!(sender.state(ms(11_010)), State::Silent);
@@ -162,8 +162,8 @@ fn a_context_is_used_again_only_after_a_pause() {
             let now = ms(7_000 * round);
             sender.on_answer(now, 7, Answer::Known);
             let put = sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM);
-            alone += u32::from(put == Put::Alone);
-            if put == Put::Full || port == 6_000 {
+            alone += u32::from(put == Enqueued::Alone);
+            if put == Enqueued::Full || port == 6_000 {
                 let Some(leaving) = sender.take(now) else { continue };
                 let Some(Message::Packets(head, rest)) = Message::parse(&leaving.bytes) else {
                     panic!("no trunk packet")
@@ -256,7 +256,7 @@ fn what_said_so_is_lost_and_nothing_comes_to_a_wrong_port() {
     receiver.on_ask(ms(0), 7, 100, None);
     let mut send = |sender: &mut Sender, now: Time, port: u16, lost: bool| {
         sender.on_answer(now, 7, Answer::Known);
-        while sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM) == Put::Full {
+        while sender.put(now, &packet(port, now, &port.to_be_bytes()), ROOM) == Enqueued::Full {
             give(sender, &mut receiver, now, lost);
         }
         if port.is_multiple_of(10) {

@@ -53,7 +53,7 @@ services! {
     /// Each link repeats what it loses until its neighbour has it, within the rate of a
     /// TCP (Amir and Danilov 2003).
     Reliable = 3, "reliable", "reliable",
-        "Each link repeats what it loses until the next node has it, as fast as a TCP may";
+        "Each link retransmissions what it loses until the next node has it, as fast as a TCP may";
 }
 
 impl Service {

@@ -11,7 +11,7 @@ use trunkline_base::{Rng, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
-use trunkline_overlay::node::{Config, Handover, Node, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Node, Sealing, SendOutcome, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -25,10 +25,10 @@ const HEADERS: usize = 28;
 struct Packets(u64);
 
 impl Sink for Packets {
-    fn deliver(&mut self, _: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, _: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         // Not what says that a port is bound.
         self.0 += u64::from(head.len() + payload.len() > 100);
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 

@@ -6,10 +6,10 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Handover, Node, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Node, Sealing, SendOutcome, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -20,9 +20,9 @@ use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 struct Application(Vec<u32>);
 
 impl Sink for Application {
-    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> SendOutcome {
         self.0.extend(payload.first_chunk().map(|n| u32::from_be_bytes(*n)));
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 
@@ -144,7 +144,7 @@ impl Pair {
             "{rate}/s, {} lost in {time:?}: {got} of {wanted} delivered",
             after - before
         );
-        assert_eq!(self.nodes[1].stats().drops.get(Drop::FlowDuplicate), 0);
+        assert_eq!(self.nodes[1].stats().drops.get(DropReason::FlowDuplicate), 0);
     }
 }
 

@@ -8,7 +8,7 @@ use trunkline_base::Time;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::Identity;
 use trunkline_overlay::link::{self, Link, LinkId};
-use trunkline_overlay::node::{Config, Handover, Node, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Node, Sealing, SendOutcome, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, Kind, NodeId};
 
@@ -18,8 +18,8 @@ const DELAY: Duration = Duration::from_millis(10);
 struct Nobody;
 
 impl Sink for Nobody {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-        Handover::Taken
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+        SendOutcome::Accepted
     }
 }
 

@@ -149,7 +149,7 @@ impl Sender {
         self.payload.add(packets, payload_bytes);
         self.unreported = self.unreported.saturating_add(1);
         if self.unreported == self.reportable() {
-            self.timer = now + self.patience();
+            self.timer = now + self.feedback_timeout();
         }
         number as u32
     }
@@ -261,7 +261,7 @@ impl Sender {
 
     /// Time for which a report may be missing: four round trips, as for TCP's t_RTO, or four report
     /// intervals if those are longer.
-    fn patience(&self) -> Duration {
+    fn feedback_timeout(&self) -> Duration {
         let Some(rtt) = self.rtt() else { return FIRST_TIMEOUT };
         let four = rtt.max(self.config.feedback_interval).saturating_mul(4);
         four.min(MAX_BACKOFF)

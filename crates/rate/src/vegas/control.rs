@@ -2,13 +2,13 @@
 
 use super::base_rtt::BaseRtt;
 use super::fec::Losses;
-use super::{CodecRate, Config, Fec, Report, ReportError};
+use super::{CodecRate, Config, Fec, ReceiverReport, ReportError};
 use core::time::Duration;
 use trunkline_base::Time;
 
 /// The cause to which a loss is attributed (section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum LossCause {
     /// Queues overflow: the rate falls, and no redundancy is added.
     Congestion,
     /// The channel has errors: the rate stays, and [`Fec`] is added.
@@ -23,7 +23,7 @@ pub struct Decision {
     /// Redundancy to add from now on.
     pub fec: Fec,
     /// Cause of the report's losses; `None` without losses.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<LossCause>,
     /// Measurements at the rate before the decision; `None` if the report has no round trip.
     pub measure: Option<Measure>,
 }
@@ -92,7 +92,7 @@ impl Control {
     /// # Errors
     ///
     /// Returns [`ReportError`] for impossible values, and then changes nothing.
-    pub fn report(&mut self, now: Time, report: &Report) -> Result<Decision, ReportError> {
+    pub fn report(&mut self, now: Time, report: &ReceiverReport) -> Result<Decision, ReportError> {
         report.check()?;
         // After the end of time, no silence could ever be detected.
         let now = if now == Time::NEVER { self.heard } else { now };
@@ -100,18 +100,18 @@ impl Control {
         let weighed = report.rtt.map(|rtt| self.weigh(now, rtt));
         let lost = report.loss.lost > 0;
         let verdict = lost.then(|| match weighed {
-            Some((_, advice)) if !self.is_congestion(advice) => Verdict::Wireless,
-            _ => Verdict::Congestion,
+            Some((_, advice)) if !self.is_congestion(advice) => LossCause::Wireless,
+            _ => LossCause::Congestion,
         });
-        if verdict == Some(Verdict::Congestion) {
+        if verdict == Some(LossCause::Congestion) {
             self.losses.forget();
         } else {
             self.losses.add(now, report.loss);
         }
         self.step(match (verdict, weighed) {
-            (Some(Verdict::Congestion), _) => Advice::Lower,
+            (Some(LossCause::Congestion), _) => Advice::Lower,
             (_, Some(_)) if self.base.is_probing() => Advice::Lower,
-            (Some(Verdict::Wireless), _) if self.rate >= self.ceiling => Advice::Keep,
+            (Some(LossCause::Wireless), _) if self.rate >= self.ceiling => Advice::Keep,
             (_, Some((_, advice))) => advice,
             (_, None) => Advice::Keep,
         });

@@ -53,7 +53,7 @@ mod fec;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Control, Decision, Measure, Verdict};
+pub use control::{Control, Decision, LossCause, Measure};
 pub use fec::{Fec, FecConfig, FecKind};
 
 use core::time::Duration;
@@ -191,14 +191,14 @@ impl Config {
 
     /// Clamps all parameters to the ranges above.
     fn bounded(self) -> Config {
-        const LEAST: Duration = Duration::from_millis(1);
+        const MIN_INTERVAL: Duration = Duration::from_millis(1);
         let reports = self.interval.saturating_mul(3);
         Config {
-            packet: self.packet.clamp(LEAST, MAX_RTT),
+            packet: self.packet.clamp(MIN_INTERVAL, MAX_RTT),
             alpha: self.alpha.min(self.beta),
             floor: self.floor.min(MAX_RTT),
-            window: self.window.max(LEAST),
-            silence: self.silence.max(reports).max(LEAST),
+            window: self.window.max(MIN_INTERVAL),
+            silence: self.silence.max(reports).max(MIN_INTERVAL),
             ..self
         }
     }
@@ -207,17 +207,17 @@ impl Config {
 /// A report that a flow's receiver sends from time to time, like an RTCP receiver report, or that
 /// the sender measures itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct ReceiverReport {
     /// Round trip to the receiver and back, if one was measured: above zero, at most [`MAX_RTT`].
     pub rtt: Option<Duration>,
     /// Losses since the previous report.
     pub loss: Loss,
 }
 
-impl Report {
+impl ReceiverReport {
     /// Creates a report of a round trip without loss.
-    pub fn of_rtt(rtt: Duration) -> Report {
-        Report { rtt: Some(rtt), loss: Loss::default() }
+    pub fn of_rtt(rtt: Duration) -> ReceiverReport {
+        ReceiverReport { rtt: Some(rtt), loss: Loss::default() }
     }
 
     fn check(&self) -> Result<(), ReportError> {

@@ -24,7 +24,7 @@ fn at(config: Config, rate: CodecRate, base: Duration) -> Control {
 /// The rate after one more round trip.
 fn after(config: Config, rate: CodecRate, base: Duration, rtt: Duration) -> CodecRate {
     let mut control = at(config, rate, base);
-    let decision = control.report(Time::from_millis(100), &Report::of_rtt(rtt));
+    let decision = control.report(Time::from_millis(100), &ReceiverReport::of_rtt(rtt));
     decision.expect("a possible round trip").rate
 }
 
@@ -82,7 +82,7 @@ fn the_ratios_are_those_of_the_table() {
 #[test]
 fn quantities_are_the_papers() {
     let mut control = at(Config::paper(), Kbps64, Duration::from_millis(25));
-    let report = Report::of_rtt(Duration::from_millis(40));
+    let report = ReceiverReport::of_rtt(Duration::from_millis(40));
     let measure = control.report(Time::from_millis(1), &report).expect("possible").measure;
     let measure = measure.expect("a round trip");
     assert_eq!(measure.base_rtt, Duration::from_millis(25));
@@ -104,7 +104,7 @@ fn a_base_of_a_fifth_of_a_millisecond_makes_everything_congestion() {
         let mut control = at(config, Kbps64, idle);
         for n in 1..20 {
             let now = Time::from_millis(100 * n);
-            control.report(now, &Report::of_rtt(busy)).expect("possible");
+            control.report(now, &ReceiverReport::of_rtt(busy)).expect("possible");
         }
         control.rate()
     };
@@ -122,7 +122,7 @@ fn no_base_below_the_floor_ages() {
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
     for n in 0..6_000 {
         let rtt = if n % 200 == 0 { 200 } else { 1_000 + 37 * (n % 28) };
-        let report = Report::of_rtt(micros(rtt));
+        let report = ReceiverReport::of_rtt(micros(rtt));
         let decision = control.report(Time::from_millis(100 * n), &report).expect("possible");
         assert_eq!(decision.rate, Kbps64, "report {n}");
     }
@@ -132,21 +132,21 @@ fn no_base_below_the_floor_ages() {
 fn the_predictor_tells_congestion_from_the_channel() {
     let base = Duration::from_millis(20);
     for (rate, ratio, config, verdict, next) in [
-        (Kbps64, 1.0, Config::paper(), Verdict::Wireless, Kbps64),
-        (Kbps64, 1.5, Config::paper(), Verdict::Congestion, Kbps40),
-        (Kbps40, 1.0, Config::paper(), Verdict::Wireless, Kbps40),
-        (Kbps40, 1.7, Config::paper(), Verdict::Wireless, Kbps40),
-        (Kbps40, 2.1, Config::paper(), Verdict::Congestion, Kbps32),
-        (Kbps16, 9.0, Config::paper(), Verdict::Wireless, Kbps16),
-        (Kbps16, 9.0, Config::default(), Verdict::Congestion, Kbps16),
-        (Kbps16, 3.9, Config::default(), Verdict::Wireless, Kbps16),
+        (Kbps64, 1.0, Config::paper(), LossCause::Wireless, Kbps64),
+        (Kbps64, 1.5, Config::paper(), LossCause::Congestion, Kbps40),
+        (Kbps40, 1.0, Config::paper(), LossCause::Wireless, Kbps40),
+        (Kbps40, 1.7, Config::paper(), LossCause::Wireless, Kbps40),
+        (Kbps40, 2.1, Config::paper(), LossCause::Congestion, Kbps32),
+        (Kbps16, 9.0, Config::paper(), LossCause::Wireless, Kbps16),
+        (Kbps16, 9.0, Config::default(), LossCause::Congestion, Kbps16),
+        (Kbps16, 3.9, Config::default(), LossCause::Wireless, Kbps16),
     ] {
         let mut control = at(config, rate, base);
-        let report = Report { rtt: Some(base.mul_f64(ratio)), loss: loss(1, 1) };
+        let report = ReceiverReport { rtt: Some(base.mul_f64(ratio)), loss: loss(1, 1) };
         let decision = control.report(Time::from_millis(100), &report).expect("possible");
         assert_eq!((decision.verdict, decision.rate), (Some(verdict), next), "{rate:?} {ratio}");
         let adds = decision.fec != Fec::Off;
-        assert_eq!(adds, verdict == Verdict::Wireless, "{rate:?} {ratio}");
+        assert_eq!(adds, verdict == LossCause::Wireless, "{rate:?} {ratio}");
     }
 }
 
@@ -154,10 +154,10 @@ fn the_predictor_tells_congestion_from_the_channel() {
 fn congestion_takes_away_what_was_added() {
     let base = Duration::from_millis(20);
     let mut control = at(Config::default(), Kbps64, base);
-    let lost = |rtt| Report { rtt: Some(rtt), loss: loss(2, 1) };
+    let lost = |rtt| ReceiverReport { rtt: Some(rtt), loss: loss(2, 1) };
     let decision = control.report(Time::from_millis(100), &lost(base)).expect("possible");
     assert_eq!(decision.fec, Fec::Copies { count: 2 });
-    let slow = Report::of_rtt(base * 2);
+    let slow = ReceiverReport::of_rtt(base * 2);
     let decision = control.report(Time::from_millis(200), &slow).expect("possible");
     assert_eq!((decision.rate, decision.fec), (Kbps40, Fec::Copies { count: 2 }));
     let decision = control.report(Time::from_millis(300), &lost(base * 3)).expect("possible");
@@ -167,11 +167,12 @@ fn congestion_takes_away_what_was_added() {
 #[test]
 fn losses_without_a_round_trip_are_congestion() {
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
-    let decision = control.report(Time::from_millis(1), &Report::default()).expect("possible");
+    let decision =
+        control.report(Time::from_millis(1), &ReceiverReport::default()).expect("possible");
     assert_eq!((decision.rate, decision.verdict, decision.measure), (Kbps64, None, None));
-    let report = Report { rtt: None, loss: loss(1, 1) };
+    let report = ReceiverReport { rtt: None, loss: loss(1, 1) };
     let decision = control.report(Time::from_millis(2), &report).expect("possible");
-    assert_eq!((decision.rate, decision.verdict), (Kbps40, Some(Verdict::Congestion)));
+    assert_eq!((decision.rate, decision.verdict), (Kbps40, Some(LossCause::Congestion)));
 }
 
 /// A longer route looks like congestion for a window; then it is probed and recognised.
@@ -182,7 +183,7 @@ fn the_base_follows_a_route_that_has_become_longer() {
         let mut rates = Vec::new();
         for n in 1..200 {
             let rtt = if n < 50 { 30 } else { 90 };
-            let report = Report::of_rtt(Duration::from_millis(rtt));
+            let report = ReceiverReport::of_rtt(Duration::from_millis(rtt));
             control.report(Time::from_millis(100 * n), &report).expect("possible");
             rates.push(control.rate());
         }
@@ -200,7 +201,7 @@ fn the_base_follows_a_route_that_loses_all_the_time() {
     let mut answers = Vec::new();
     for n in 0..300 {
         let rtt = Duration::from_millis(if n < 50 { 40 } else { 70 });
-        let report = Report { rtt: Some(rtt), loss: loss(1, 1) };
+        let report = ReceiverReport { rtt: Some(rtt), loss: loss(1, 1) };
         let decision = control.report(Time::from_millis(100 * n), &report).expect("possible");
         let base = decision.measure.map(|measure| measure.base_rtt.as_millis());
         answers.push((decision.rate, base));
@@ -217,7 +218,7 @@ fn the_base_follows_a_route_that_loses_all_the_time() {
 fn a_probe_finds_a_base_that_was_never_seen() {
     let mut control = at(Config::default(), Kbps64, Duration::from_millis(40));
     let mut report = |millis, rtt| {
-        let report = Report::of_rtt(Duration::from_millis(rtt));
+        let report = ReceiverReport::of_rtt(Duration::from_millis(rtt));
         let decision = control.report(Time::from_millis(millis), &report).expect("possible");
         (decision.rate, decision.measure.map(|m| m.base_rtt.as_millis()))
     };
@@ -240,7 +241,7 @@ fn a_probe_finds_a_base_that_was_never_seen() {
 /// A clock that was ahead, or at its end, doesn't delay anything for ever.
 #[test]
 fn silence_is_noticed_whenever_the_last_report_was() {
-    let report = Report::of_rtt(Duration::from_millis(20));
+    let report = ReceiverReport::of_rtt(Duration::from_millis(20));
     let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
     control.report(Time::from_millis(100), &report).expect("possible");
     control.report(Time::NEVER, &report).expect("possible");
@@ -286,7 +287,7 @@ fn silence_is_as_long_as_three_reports() {
         let mut control = Control::new(config, Kbps64, Time::ZERO);
         assert_eq!(control.next_timeout(), Time::from_millis(silence), "{millis}");
         let heard = Time::from_millis(2 * millis);
-        control.report(heard, &Report::of_rtt(micros(11_000))).expect("possible");
+        control.report(heard, &ReceiverReport::of_rtt(micros(11_000))).expect("possible");
         let end = heard + Duration::from_millis(silence);
         assert_eq!(control.next_timeout(), end);
         control.expire(end - NANO);
@@ -304,14 +305,14 @@ fn what_cannot_be_changes_nothing() {
     let bad = |expected, lost, runs| Loss { expected, lost, runs };
     let none = Loss::default();
     for (report, error) in [
-        (Report::of_rtt(Duration::ZERO), ReportError::NoTime),
-        (Report::of_rtt(MAX_RTT + NANO), ReportError::TooLong(MAX_RTT + NANO)),
-        (Report::of_rtt(Duration::MAX), ReportError::TooLong(Duration::MAX)),
-        (Report { rtt, loss: bad(1, 2, 1) }, ReportError::Loss(bad(1, 2, 1))),
-        (Report { rtt, loss: bad(9, 2, 3) }, ReportError::Loss(bad(9, 2, 3))),
-        (Report { rtt, loss: bad(9, 2, 0) }, ReportError::Loss(bad(9, 2, 0))),
-        (Report { rtt, loss: bad(9, 0, 1) }, ReportError::Loss(bad(9, 0, 1))),
-        (Report { rtt: Some(Duration::ZERO), loss: none }, ReportError::NoTime),
+        (ReceiverReport::of_rtt(Duration::ZERO), ReportError::NoTime),
+        (ReceiverReport::of_rtt(MAX_RTT + NANO), ReportError::TooLong(MAX_RTT + NANO)),
+        (ReceiverReport::of_rtt(Duration::MAX), ReportError::TooLong(Duration::MAX)),
+        (ReceiverReport { rtt, loss: bad(1, 2, 1) }, ReportError::Loss(bad(1, 2, 1))),
+        (ReceiverReport { rtt, loss: bad(9, 2, 3) }, ReportError::Loss(bad(9, 2, 3))),
+        (ReceiverReport { rtt, loss: bad(9, 2, 0) }, ReportError::Loss(bad(9, 2, 0))),
+        (ReceiverReport { rtt, loss: bad(9, 0, 1) }, ReportError::Loss(bad(9, 0, 1))),
+        (ReceiverReport { rtt: Some(Duration::ZERO), loss: none }, ReportError::NoTime),
     ] {
         let mut control = at(Config::paper(), Kbps40, Duration::from_millis(15));
         let before = format!("{control:?}");
@@ -337,7 +338,7 @@ fn a_bottleneck_is_used_and_its_queue_stays_short() {
             longest = longest.max(delay);
             sent += bytes;
         }
-        let report = Report::of_rtt(Duration::from_secs_f64(idle + delay));
+        let report = ReceiverReport::of_rtt(Duration::from_secs_f64(idle + delay));
         control.report(Time::from_millis(100 * n), &report).expect("possible");
     }
     let used = sent / 48.0 / CARRIES;
@@ -410,8 +411,8 @@ proptest! {
                 prop_assert!(control.rate() <= before);
                 continue;
             }
-            let possible = Report { rtt, loss }.check();
-            let answer = control.report(now, &Report { rtt, loss });
+            let possible = ReceiverReport { rtt, loss }.check();
+            let answer = control.report(now, &ReceiverReport { rtt, loss });
             prop_assert_eq!(answer.err(), possible.err());
             prop_assert!(place(before).abs_diff(place(control.rate())) <= 1);
             let Ok(decision) = answer else { continue };

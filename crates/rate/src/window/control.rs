@@ -86,7 +86,7 @@ impl Control {
             acknowledged,
             in_flight,
             recovering: self.recovery.is_some(),
-            held_back: core::mem::take(&mut self.held_back),
+            flow_controlled: core::mem::take(&mut self.held_back),
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
         self.window.on_progress(now, &progress);

@@ -94,7 +94,7 @@ struct Progress {
     /// Whether data sent before the last loss event is still unacknowledged.
     recovering: bool,
     /// Whether the window or the pace has delayed data since the previous acknowledgement.
-    held_back: bool,
+    flow_controlled: bool,
     /// Smoothed round trip; zero if none was measured.
     rtt: Duration,
 }
@@ -149,7 +149,8 @@ impl Window {
     /// it grows while the lost data is retransmitted (RFC 5681, section 3.1), or else a whole
     /// window would be retransmitted at one packet per round trip.
     fn on_progress(&mut self, now: Time, progress: &Progress) {
-        let Progress { acknowledged, in_flight, recovering, held_back, rtt } = *progress;
+        let Progress { acknowledged, in_flight, recovering, flow_controlled: held_back, rtt } =
+            *progress;
         if recovering && !self.is_in_slow_start() {
             return;
         }

@@ -187,7 +187,7 @@ fn a_window_grows_in_the_recovery_of_a_timeout_only() {
         acknowledged: window.size(),
         in_flight: window.size(),
         recovering: true,
-        held_back: true,
+        flow_controlled: true,
         rtt: RTT,
     };
     let mut window = Window::new(Config { initial: 100, ..Config::new(SEGMENT) });

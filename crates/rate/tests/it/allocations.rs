@@ -90,7 +90,7 @@ fn a_report_on_a_codec_costs_no_allocation() {
                 let rtt = Some(Duration::from_millis(10 + n * n % 50));
                 let lost = u32::from(n % 7 == 0);
                 let loss = vegas::Loss { expected: 5, lost, runs: lost };
-                let report = vegas::Report { rtt, loss };
+                let report = vegas::ReceiverReport { rtt, loss };
                 let now = Time::from_millis(100 * n);
                 let decision = control.report(now, &report).expect("a possible report");
                 changes += u32::from(decision.rate != before);

@@ -17,7 +17,7 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_media::red::{self, BLOCK_HEADER, Block, PRIMARY_HEADER};
 use trunkline_net::{Endpoint, Protocol};
-use trunkline_rate::vegas::{CodecRate, Config, Control, Fec, Loss, Report, Verdict};
+use trunkline_rate::vegas::{CodecRate, Config, Control, Fec, Loss, LossCause, ReceiverReport};
 
 /// Duration of the speech in a packet.
 pub const PACKET: Duration = Duration::from_millis(20);
@@ -171,8 +171,8 @@ impl Gateway {
         let decision = control.report(now, &report).ok()?;
         self.rate = decision.rate;
         match decision.verdict {
-            Some(Verdict::Congestion) => self.verdicts.congestion += 1,
-            Some(Verdict::Wireless) => self.verdicts.wireless += 1,
+            Some(LossCause::Congestion) => self.verdicts.congestion += 1,
+            Some(LossCause::Wireless) => self.verdicts.wireless += 1,
             None => {}
         }
         Some(())
@@ -428,7 +428,7 @@ fn emit(now: Time, newest: Option<(Time, Time)>, loss: Loss) -> [u8; REPORT] {
 }
 
 /// Parses a report; `None` if its times are impossible.
-fn parse(now: Time, bytes: &[u8; REPORT]) -> Option<Report> {
+fn parse(now: Time, bytes: &[u8; REPORT]) -> Option<ReceiverReport> {
     let long = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
     let count = |at: usize| bytes[at..].first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
     let rtt = match (long(0), long(8)) {
@@ -440,7 +440,7 @@ fn parse(now: Time, bytes: &[u8; REPORT]) -> Option<Report> {
         }
     };
     let loss = Loss { expected: count(16), lost: count(20), runs: count(24) };
-    Some(Report { rtt, loss })
+    Some(ReceiverReport { rtt, loss })
 }
 
 #[cfg(test)]
@@ -453,9 +453,9 @@ mod tests {
         let loss = Loss { expected: 5, lost: 2, runs: 1 };
         let bytes = emit(now, Some((sent, came)), loss);
         // 30 ms out and 15 ms back.
-        let report = Report { rtt: Some(Duration::from_millis(45)), loss };
+        let report = ReceiverReport { rtt: Some(Duration::from_millis(45)), loss };
         assert_eq!(parse(heard, &bytes), Some(report));
-        assert_eq!(parse(heard, &emit(now, None, loss)), Some(Report { rtt: None, loss }));
+        assert_eq!(parse(heard, &emit(now, None, loss)), Some(ReceiverReport { rtt: None, loss }));
     }
 
     /// Two packets are lost before a packet with a copy of each. The copies are at the codec's rate

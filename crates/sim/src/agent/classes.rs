@@ -1,6 +1,6 @@
 //! Classification of a node's envelopes.
 
-use crate::places::HostId;
+use crate::endpoints::HostId;
 use crate::world::World;
 use trunkline_net::Class;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Kind};

@@ -12,9 +12,9 @@ pub mod trunk;
 
 pub use cbr::{Cbr, Meter};
 
-use crate::places::{HostId, Places};
+use crate::endpoints::{Endpoints, HostId};
 use crate::queue::{Event, Timers};
-use crate::watch::Watch;
+use crate::run_observer::RunObserver;
 use core::any::Any;
 use core::fmt;
 use core::marker::PhantomData;
@@ -74,8 +74,8 @@ pub struct AgentIo<'a> {
     pub(crate) agent: u32,
     pub(crate) host: u32,
     pub(crate) class: Class,
-    pub(crate) places: &'a Places,
-    pub(crate) net: &'a mut Network<Watch>,
+    pub(crate) places: &'a Endpoints,
+    pub(crate) net: &'a mut Network<RunObserver>,
     pub(crate) timers: &'a mut Timers,
 }
 

@@ -13,10 +13,12 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_net::{Class, Protocol};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink};
+use trunkline_overlay::node::{Config, Drained, Node, SendOutcome, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::stream::Request;
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{
+    MAX_HEAD, RefusalReason, SESSION_VERSION, ToClient, ToNode,
+};
 
 /// Maximum number of wake-ups at one moment. More of them mean that the node requests wake-ups
 /// without doing anything.
@@ -113,7 +115,7 @@ impl OverlayNode {
         node: Node,
         incarnation: u64,
         io: &mut AgentIo<'_>,
-    ) -> Result<(), (u16, Option<Refusal>)> {
+    ) -> Result<(), (u16, Option<RefusalReason>)> {
         (self.node, self.incarnation, self.ended) = (node, incarnation, false);
         self.ends = None;
         self.sessions.clear();
@@ -123,7 +125,7 @@ impl OverlayNode {
             self.apps.0[app].session = session;
             if !std::mem::take(&mut self.apps.0[app].held).is_empty() {
                 let app = app as u32;
-                self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(false, io));
             }
             self.apps.call(app as u32, &mut self.outbox, io, |a, io| a.reattached(io));
         }
@@ -156,7 +158,7 @@ impl OverlayNode {
         app: Box<dyn Application>,
         port: u16,
         io: &mut AgentIo<'_>,
-    ) -> Result<u32, Option<Refusal>> {
+    ) -> Result<u32, Option<RefusalReason>> {
         let index = self.apps.0.len() as u32;
         let (session, port) = self.open(io.now(), index, port)?;
         self.apps.0.push(AppSlot { app, session, port, generation: 0, held: VecDeque::new() });
@@ -193,7 +195,7 @@ impl OverlayNode {
         now: Time,
         app: u32,
         port: u16,
-    ) -> Result<(SessionId, u16), Option<Refusal>> {
+    ) -> Result<(SessionId, u16), Option<RefusalReason>> {
         let session = self.node.session_open().ok_or(None)?;
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
@@ -248,9 +250,12 @@ impl OverlayNode {
                 let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
                 let mut sink = ToApps { sessions, apps, outbox, io };
                 let now = sink.io.now();
-                if self.node.session_recv(now, session, message, &mut sink) == Handover::Full {
+                if self.node.session_recv(now, session, message, &mut sink)
+                    == SendOutcome::Backpressure
+                {
                     self.apps.0[app as usize].held.push_back(message.into());
-                    self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(true, io));
+                    self.apps
+                        .call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(true, io));
                 }
             }
             self.spare.clear();
@@ -267,14 +272,16 @@ impl OverlayNode {
                 let (sessions, apps, outbox) = (&self.sessions, &mut self.apps, &mut self.outbox);
                 let mut sink = ToApps { sessions, apps, outbox, io };
                 let now = sink.io.now();
-                if self.node.session_recv(now, session, &message, &mut sink) == Handover::Full {
+                if self.node.session_recv(now, session, &message, &mut sink)
+                    == SendOutcome::Backpressure
+                {
                     self.apps.0[app as usize].held.push_front(message);
                     break;
                 }
                 some = true;
             }
             if self.apps.0[app as usize].held.is_empty() {
-                self.apps.call(app, &mut self.outbox, io, |a, io| a.held_back(false, io));
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(false, io));
             }
         }
         if named {
@@ -329,7 +336,7 @@ impl OverlayNode {
             self.spins.1 < SPIN_LIMIT,
             "node {} keeps requesting a wake-up at {now:?}: {:?}",
             self.config.id,
-            self.node.why(now)
+            self.node.timer(now)
         );
         let (sessions, outbox) = (&self.sessions, &mut self.outbox);
         let mut sink = ToApps { sessions, apps: &mut self.apps, outbox, io };
@@ -363,16 +370,16 @@ impl Agent for OverlayNode {
 }
 
 /// Captures a node's answer to a bind.
-struct Reply(Option<Result<u16, Refusal>>);
+struct Reply(Option<Result<u16, RefusalReason>>);
 
 impl Sink for Reply {
-    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> Handover {
+    fn deliver(&mut self, _to: SessionId, head: &[u8], _payload: &[u8]) -> SendOutcome {
         self.0 = match ToClient::parse(head) {
             Ok(ToClient::Bound { port, .. }) => Some(Ok(port)),
             Ok(ToClient::Error { refusal, .. }) => Some(Err(refusal)),
             _ => None,
         };
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 
@@ -419,14 +426,14 @@ struct ToApps<'a, 'b> {
 }
 
 impl Sink for ToApps<'_, '_> {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         let app = self.sessions[to.0 as usize];
         if !self.apps.0[app as usize].app.reads() {
-            return Handover::Full;
+            return SendOutcome::Backpressure;
         }
         let message = ToClient::parse(head).expect("a node's messages parse").with_payload(payload);
         self.apps.call(app, self.outbox, self.io, |a, io| a.receive(&message, io));
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 

@@ -1,12 +1,12 @@
 //! Construction of a world.
 
-use super::{AppPlace, PlainEnd, Wire, World};
+use super::{AppLocation, PlainEnd, Wire, World};
 use crate::agent::overlay::OverlayNode;
 use crate::agent::plain::PlainApp;
 use crate::agent::{Agent, AgentId, AgentSlot};
 use crate::app::{AppId, Application};
+use crate::endpoints::{Host, HostId, Iface, LinkEnd, Port, RouterId, WireId, address};
 use crate::error::WorldError;
-use crate::places::{Host, HostId, Iface, Port, RouterId, Spot, WireId, address};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use trunkline_base::link_model::{InvalidModel, LinkModel};
@@ -143,20 +143,20 @@ impl World {
     /// [`WorldError::CableModel`].
     pub fn cable(
         &mut self,
-        a: impl Into<Spot>,
-        b: impl Into<Spot>,
+        a: impl Into<LinkEnd>,
+        b: impl Into<LinkEnd>,
         ab: LinkModel,
         ba: LinkModel,
     ) -> Result<WireId, WorldError> {
-        let vertices = [a.into(), b.into()].map(|spot: Spot| self.vertex(spot));
+        let vertices = [a.into(), b.into()].map(|spot: LinkEnd| self.vertex(spot));
         self.add_wire(vertices, [ab, ba], None, None).map_err(WorldError::CableModel)
     }
 
     /// Vertex of a host's own interface, or of a router.
-    pub(super) fn vertex(&self, spot: impl Into<Spot>) -> VertexId {
+    pub(super) fn vertex(&self, spot: impl Into<LinkEnd>) -> VertexId {
         match spot.into() {
-            Spot::Host(host) => self.places.hosts[host.0 as usize].vertex,
-            Spot::Router(router) => self.routers[router.0 as usize],
+            LinkEnd::Host(host) => self.places.hosts[host.0 as usize].vertex,
+            LinkEnd::Router(router) => self.routers[router.0 as usize],
         }
     }
 
@@ -249,7 +249,7 @@ impl World {
         let index = self
             .call_node(host, |node, io| node.attach(Box::new(app), port, io))
             .map_err(|refusal| WorldError::of_session(host, port, refusal))?;
-        Ok(self.push_app(AppPlace::AtNode { agent, index }))
+        Ok(self.push_app(AppLocation::AtNode { agent, index }))
     }
 
     /// Attaches an application to an end of a plain path and starts it.
@@ -282,7 +282,7 @@ impl World {
         let to = self.places.hosts[peer.0 as usize].vertex;
         let agent = PlainApp::new(Box::new(app), port, to);
         let AgentId { index: agent, .. } = self.bind(host, Protocol::UDP, port, agent)?;
-        Ok(self.push_app(AppPlace::Plain { agent }))
+        Ok(self.push_app(AppLocation::Plain { agent }))
     }
 
     /// Binds an agent to a port of `host` and starts it.
@@ -350,7 +350,7 @@ impl World {
         self.agents.len() as u32 - 1
     }
 
-    fn push_app<A>(&mut self, place: AppPlace) -> AppId<A> {
+    fn push_app<A>(&mut self, place: AppLocation) -> AppId<A> {
         self.apps.push(place);
         AppId::new(self.apps.len() as u32 - 1)
     }

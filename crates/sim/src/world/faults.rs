@@ -3,8 +3,8 @@
 use super::World;
 use crate::agent::overlay::OverlayNode;
 use crate::capture::{Capture, CaptureError, WireEnd};
+use crate::endpoints::{HostId, Stall, WireId};
 use crate::error::WorldError;
-use crate::places::{HostId, Stall, WireId};
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::Write;

@@ -2,7 +2,7 @@
 
 mod build;
 mod faults;
-mod look;
+mod inspect;
 mod radio;
 mod run;
 
@@ -11,9 +11,9 @@ pub use radio::CellId;
 use crate::agent::overlay::{self, OverlayNode};
 use crate::agent::{Agent, AgentIo, AgentSlot};
 use crate::app::AppId;
-use crate::places::{HostId, Places, WireId};
+use crate::endpoints::{Endpoints, HostId, WireId};
 use crate::queue::Timers;
-use crate::watch::Watch;
+use crate::run_observer::RunObserver;
 use core::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,14 +29,14 @@ use trunkline_overlay::arena::TxArena;
 pub struct World {
     seed: u64,
     now: Time,
-    net: Network<Watch>,
-    places: Places,
+    net: Network<RunObserver>,
+    places: Endpoints,
     wires: Vec<Wire>,
     /// Vertex of each router.
     routers: Vec<VertexId>,
     agents: Vec<AgentSlot>,
     /// Location of each application, by [`AppId`].
-    apps: Vec<AppPlace>,
+    apps: Vec<AppLocation>,
     timers: Timers,
     /// Datagrams that wait for stalled hosts.
     held: Held,
@@ -56,7 +56,7 @@ struct Wire {
 
 /// Location of an application.
 #[derive(Clone, Copy)]
-enum AppPlace {
+enum AppLocation {
     /// An application of this agent, which is a node.
     AtNode { agent: u32, index: u32 },
     /// The application of this agent, which has no node.
@@ -117,8 +117,8 @@ impl World {
         World {
             seed,
             now: Time::ZERO,
-            net: Network::with_tap(seed, Watch::default()),
-            places: Places::default(),
+            net: Network::with_tap(seed, RunObserver::default()),
+            places: Endpoints::default(),
             wires: Vec::new(),
             routers: Vec::new(),
             agents: Vec::new(),
@@ -168,7 +168,7 @@ impl World {
         agent.downcast_ref().expect("a host's node is an overlay node")
     }
 
-    fn app_place<A>(&self, app: AppId<A>) -> AppPlace {
+    fn app_location<A>(&self, app: AppId<A>) -> AppLocation {
         self.apps[app.index as usize]
     }
 }

@@ -1,8 +1,8 @@
 //! Cells of 802.11e that connect hosts.
 
 use super::{Wire, World};
+use crate::endpoints::{HostId, LinkEnd, WireId};
 use crate::error::WorldError;
-use crate::places::{HostId, Spot, WireId};
 use trunkline_base::link_model::LinkModel;
 use trunkline_net::MediumId;
 use trunkline_net::wifi::{Cell, Config};
@@ -24,7 +24,7 @@ impl World {
     /// [`WorldError::Cell`]; then nothing has changed.
     pub fn cell(
         &mut self,
-        access_point: impl Into<Spot>,
+        access_point: impl Into<LinkEnd>,
         stations: &[HostId],
         config: Config,
     ) -> Result<(CellId, Vec<WireId>), WorldError> {

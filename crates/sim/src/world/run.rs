@@ -3,7 +3,7 @@
 use super::World;
 use crate::agent::Received;
 use crate::agent::overlay::AFTER_DATAGRAMS;
-use crate::places::SOCKET_BUFFER;
+use crate::endpoints::SOCKET_BUFFER;
 use crate::queue::Event;
 use trunkline_base::Time;
 use trunkline_net::{Delivery, Moment};

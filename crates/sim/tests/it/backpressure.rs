@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
@@ -56,7 +56,7 @@ impl Writer {
 
 impl Application for Writer {
     fn start(&mut self, io: &mut Io<'_>) {
-        io.send(&ToNode::Wait(self.waits));
+        io.send(&ToNode::Blocking(self.waits));
         io.wake_at(self.start);
     }
 
@@ -68,7 +68,7 @@ impl Application for Writer {
         panic!("{message:?}");
     }
 
-    fn held_back(&mut self, on: bool, io: &mut Io<'_>) {
+    fn is_flow_controlled(&mut self, on: bool, io: &mut Io<'_>) {
         assert_ne!(self.held, on, "each begins and ends");
         self.held = on;
         self.holds += u32::from(on);
@@ -150,7 +150,7 @@ fn who_waits_loses_nothing_and_holds_up_nobody_else() {
         assert!(world.app(*writer).holds >= EACH / 16, "after each sixteen, it waits");
     }
     let drops = |why| dropped(&world, 0, 0, why);
-    assert_eq!((drops(Drop::QueueFull), drops(Drop::QueueDelay)), (0, 0));
+    assert_eq!((drops(DropReason::QueueFull), drops(DropReason::QueueDelay)), (0, 0));
     // The link was busy until the end, so the writers were no slower than necessary. The call takes
     // 65 kbit/s of it for ten seconds, and hellos the rest.
     let least = Duration::from_secs_f64((600 * ON_LINK * 8) as f64 / SLOW as f64);
@@ -180,7 +180,7 @@ fn a_flood_that_does_not_wait_starves_nobody_who_does() {
     let came = |app: AppId<Writer>| &world.app(reader).came[&world.origin(app).1];
     assert!(whole(came(polite), 100), "{} came", came(polite).len());
     assert!(came(flood).len() < 2_000 && world.app(flood).holds == 0);
-    assert!(dropped(&world, 0, 0, Drop::QueueDelay) > 0);
+    assert!(dropped(&world, 0, 0, DropReason::QueueDelay) > 0);
 }
 
 /// One application at a node doesn't read, and the other does.
@@ -196,7 +196,7 @@ fn who_does_not_read_loses_its_own() {
     assert!(whole(&world.app(reader).came[&world.origin(writers[0]).1], 100));
     assert!(world.app(idle).came.is_empty());
     let node = world.node(HostId(2));
-    assert_eq!(node.stats().drops.get(Drop::SessionFull), 100);
+    assert_eq!(node.stats().drops.get(DropReason::SessionFull), 100);
     let (flows, _) = node.flows(world.now(), 0, 100);
     let refused: BTreeMap<_, _> = flows.iter().map(|(f, _)| (f.ends.port, f.refused)).collect();
     assert_eq!(refused, BTreeMap::from([(4_000, 0), (4_001, 100)]), "told apart");
@@ -216,7 +216,7 @@ fn a_host_that_stalls_again_and_again_holds_back_and_goes_on() {
     world.run_until(at(60_000));
     assert!(whole(&world.app(reader).came[&world.origin(writer).1], 500));
     assert!(!world.app(writer).held);
-    assert_eq!(dropped(&world, 0, 0, Drop::QueueDelay), 0);
+    assert_eq!(dropped(&world, 0, 0, DropReason::QueueDelay), 0);
 }
 
 /// While a stream from or through its node fills the link, an application that blocks to send

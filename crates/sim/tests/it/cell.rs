@@ -21,7 +21,7 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-struct Bed {
+struct Topology {
     world: World,
     access_point: HostId,
     stations: Vec<HostId>,
@@ -29,14 +29,14 @@ struct Bed {
     wires: Vec<WireId>,
 }
 
-impl Bed {
-    fn new(stations: usize) -> Bed {
+impl Topology {
+    fn new(stations: usize) -> Topology {
         let mut world = World::new(1);
         world.use_ipv4();
         let access_point = world.add_plain_host();
         let stations: Vec<_> = (0..stations).map(|_| world.add_plain_host()).collect();
         let (cell, wires) = world.cell(access_point, &stations, Config::default()).unwrap();
-        Bed { world, access_point, stations, cell, wires }
+        Topology { world, access_point, stations, cell, wires }
     }
 
     /// A call to a station that reports every 100 ms.
@@ -83,21 +83,21 @@ impl Bed {
 
 #[test]
 fn an_idle_cell_takes_as_long_as_its_frames() {
-    let mut bed = Bed::new(1);
-    let call = bed.call(0, EF, Coding::Fixed(CodecRate::Kbps64));
-    bed.run();
+    let mut topology = Topology::new(1);
+    let call = topology.call(0, EF, Coding::Fixed(CodecRate::Kbps64));
+    topology.run();
     // 200 bytes take 76 µs; a report of 60 bytes has 22 + 8·(38 + 60) bits in 6 symbols, 44 µs.
     // Each begins at the next boundary of a slot, of 9 µs.
     let us = Duration::from_micros;
-    let (longest, lost) = bed.worst(call);
+    let (longest, lost) = topology.worst(call);
     assert!((us(76)..us(76 + 9)).contains(&longest) && lost == 0, "{longest:?}, {lost}");
-    let gateway = bed.world.agent(call.0);
+    let gateway = topology.world.agent(call.0);
     assert!((us(120)..us(120 + 18)).contains(&gateway.rtt().unwrap()), "{:?}", gateway.rtt());
     assert_eq!((gateway.sent().len(), gateway.refused()), (500, 0));
-    let [down, up] = bed.world.class_ledgers(bed.wires[0], Class::default());
+    let [down, up] = topology.world.class_ledgers(topology.wires[0], Class::default());
     assert_eq!((down.arrived.packets, down.arrived.bytes), (500, 500 * 200));
     assert_eq!((up.arrived.packets, up.arrived.bytes), (100, 100 * 60));
-    let counters = bed.world.with_cell(bed.cell, |cell| cell.counters());
+    let counters = topology.world.with_cell(topology.cell, |cell| cell.counters());
     assert_eq!(counters.contended, 600);
 }
 
@@ -105,14 +105,14 @@ fn an_idle_cell_takes_as_long_as_its_frames() {
 #[test]
 fn the_dscp_decides_which_queue() {
     let worst = |tos| {
-        let mut bed = Bed::new(2);
-        let call = bed.call(0, tos, Coding::Fixed(CodecRate::Kbps64));
-        let meter = bed.background(1, Duration::from_micros(300));
-        bed.run();
-        assert!(bed.world.agent(meter).received.packets > 7_000);
-        let [down, _] = bed.world.class_ledgers(bed.wires[1], BACKGROUND);
+        let mut topology = Topology::new(2);
+        let call = topology.call(0, tos, Coding::Fixed(CodecRate::Kbps64));
+        let meter = topology.background(1, Duration::from_micros(300));
+        topology.run();
+        assert!(topology.world.agent(meter).received.packets > 7_000);
+        let [down, _] = topology.world.class_ledgers(topology.wires[1], BACKGROUND);
         assert!(down.queue_dropped.packets > 3_000, "{down:?}");
-        bed.worst(call)
+        topology.worst(call)
     };
     let ((voice, voice_lost), (as_background, lost)) = (worst(EF), worst(CS1));
     assert!(voice < ms(1) && voice_lost == 0, "{voice:?}, {voice_lost}");
@@ -122,38 +122,38 @@ fn the_dscp_decides_which_queue() {
 
 #[test]
 fn the_codec_follows_the_cell() {
-    let mut bed = Bed::new(2);
+    let mut topology = Topology::new(2);
     let floor = ms(1);
     let config = vegas::Config { floor, ..vegas::Config::paper() };
     // The call shares the background's queue, so that its rate has to adapt.
-    let (gateway, station) = bed.call(0, CS1, Coding::Adaptive(CodecRate::Kbps64, config));
-    bed.background(1, Duration::from_micros(300));
-    bed.run();
-    let sent = bed.world.agent(gateway).sent();
+    let (gateway, station) = topology.call(0, CS1, Coding::Adaptive(CodecRate::Kbps64, config));
+    topology.background(1, Duration::from_micros(300));
+    topology.run();
+    let sent = topology.world.agent(gateway).sent();
     let rate_at = |ms: u64| sent.iter().rev().find(|s| s.at <= Time::from_millis(ms)).unwrap().rate;
     assert_eq!(
         [1_900, 5_500, 9_900].map(rate_at),
         [CodecRate::Kbps64, CodecRate::Kbps16, CodecRate::Kbps64]
     );
-    let verdicts = bed.world.agent(gateway).verdicts();
+    let verdicts = topology.world.agent(gateway).verdicts();
     assert!(verdicts.congestion + verdicts.wireless > 10, "{verdicts:?}");
-    assert!(bed.world.agent(station).arrived().iter().flatten().count() < 500);
+    assert!(topology.world.agent(station).arrived().iter().flatten().count() < 500);
 }
 
 #[test]
 fn what_is_no_report_changes_nothing() {
-    let mut bed = Bed::new(1);
+    let mut topology = Topology::new(1);
     let config = vegas::Config::paper();
-    let (gateway, _) = bed.call(0, EF, Coding::Adaptive(CodecRate::Kbps64, config));
-    let to = bed.world.endpoint(bed.access_point, 4_000);
+    let (gateway, _) = topology.call(0, EF, Coding::Adaptive(CodecRate::Kbps64, config));
+    let to = topology.world.endpoint(topology.access_point, 4_000);
     // Sent between the call's packets, because contention with them would change the outcome.
     let start = Time::from_millis(10);
     let mut short = Cbr::udp_sizes(8_000, to, 0, start, ms(20), 300);
     short.bytes = 16;
-    bed.world.bind(bed.stations[0], Protocol::UDP, 8_000, short).unwrap();
-    bed.run();
-    assert_eq!(bed.world.agent(gateway).refused(), 300);
-    assert!(bed.world.agent(gateway).sent().iter().all(|s| s.rate == CodecRate::Kbps64));
+    topology.world.bind(topology.stations[0], Protocol::UDP, 8_000, short).unwrap();
+    topology.run();
+    assert_eq!(topology.world.agent(gateway).refused(), 300);
+    assert!(topology.world.agent(gateway).sent().iter().all(|s| s.rate == CodecRate::Kbps64));
 }
 
 #[test]

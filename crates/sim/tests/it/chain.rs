@@ -3,9 +3,9 @@
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId, Service};
-use trunkline_sim::voice::{Outcome, VoiceLog, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{CallOutcome, VoiceLog, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
 #[test]
@@ -31,11 +31,11 @@ fn a_log_knows_what_a_sink_knows() {
         let mut o = if log {
             let sink = world.attach(HostId(2), 5_000, VoiceLog::default()).unwrap();
             world.run_until(at(22_000));
-            Outcome::of(&world, &[(source, sink)], ms(35))
+            CallOutcome::of(&world, &[(source, sink)], ms(35))
         } else {
             let sink = world.attach(HostId(2), 5_000, VoiceSink::default()).unwrap();
             world.run_until(at(22_000));
-            Outcome::of(&world, &[(source, sink)], ms(35))
+            CallOutcome::of(&world, &[(source, sink)], ms(35))
         };
         let up = |d: &Duration| Duration::from_micros(d.as_nanos().div_ceil(1_000) as u64);
         o.delays = o.delays.iter().map(up).collect();
@@ -95,7 +95,7 @@ fn a_plain_path_shares_a_links_luck() {
     world.run_until(at(12_000));
     let plain_flow = flow(&world, plain);
     assert_eq!(plain_flow.arrivals, flow(&world, over[0]).arrivals);
-    let lost = Outcome::of(&world, &[plain], ms(100)).lost;
+    let lost = CallOutcome::of(&world, &[plain], ms(100)).lost;
     assert!((50..200).contains(&lost), "{lost} of 500 at 20 % loss");
 }
 
@@ -116,7 +116,7 @@ fn a_packet_in_a_circle_dies() {
     let made = calls(&mut world, (0, 3), RT, 5_000, 1, (at(1_000), 10));
     world.run_until(at(3_000));
     assert_eq!(outcome(&world, &made).lost, 10);
-    let died = [a, b, c].map(|h| world.node(h).stats().drops.get(Drop::HopLimit));
+    let died = [a, b, c].map(|h| world.node(h).stats().drops.get(DropReason::HopLimit));
     assert_eq!(died.iter().sum::<u64>(), 10);
     let sent = |h: u32| (0..2).map(move |l| (h, l));
     let crossed: u64 =
@@ -135,7 +135,7 @@ fn a_packet_is_not_sent_back_where_it_came_from() {
     let mut world = t.build(1).unwrap();
     calls(&mut world, (0, 2), RT, 5_000, 1, (at(1_000), 10));
     world.run_until(at(3_000));
-    assert_eq!(world.node(b).stats().drops.get(Drop::Bounced), 10);
+    assert_eq!(world.node(b).stats().drops.get(DropReason::Bounced), 10);
     assert_eq!(stats(&world, 1, 0).of(RT).originals.envelopes, 0);
 }
 
@@ -162,5 +162,5 @@ fn mistakes_have_their_errors() {
     let source = world.attach(host, 0, source).unwrap();
     world.run_until(at(100));
     assert_eq!(world.app(source).sent(), 3);
-    assert_eq!(world.node(host).stats().drops.get(Drop::NoRoute), 3);
+    assert_eq!(world.node(host).stats().drops.get(DropReason::NoRoute), 3);
 }

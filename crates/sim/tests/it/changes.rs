@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use trunkline_base::link_model::{InvalidModel, LinkModel, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::random::Waxman;
 use trunkline_sim::voice::Call;
@@ -121,7 +121,7 @@ fn a_stalled_host_does_later_what_is_of_use() {
         assert!((ms(80)..=ms(111)).contains(&longest), "{longest:?}");
         late += world.app(call.0).sent() - arrivals.iter().flatten().count() as u64;
     }
-    let dropped = [0, 1].map(|l| stats(&world, 1, l).drops.get(Drop::Late));
+    let dropped = [0, 1].map(|l| stats(&world, 1, l).drops.get(DropReason::Late));
     assert_eq!((dropped.iter().sum::<u64>(), late / 10), (late, 6), "{dropped:?}");
 
     let (mut world, _) = diamond(5);

@@ -5,14 +5,14 @@ use crate::common::{self, RT, link, ms};
 use rand::Rng as _;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_base::{Rng, rng};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::identity::{Identity, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::wire::version::{CURRENT, VersionRange};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::random::{Graph, Waxman};
-use trunkline_sim::voice::{Call, Outcome, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Call, CallOutcome, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, WireEnd, WireId, World};
 
 const ENDS: [WireEnd; 2] = [WireEnd::First, WireEnd::Second];
@@ -27,7 +27,7 @@ const FORGIVEN: u64 = 185;
 struct Overlay {
     world: World,
     graph: Graph,
-    luck: Rng,
+    rng: Rng,
     sealed: bool,
     /// Links that an operator has removed, each with its host.
     removed: Vec<(HostId, link::Config)>,
@@ -39,26 +39,26 @@ impl Overlay {
     /// Draws an overlay of 3 to 10 nodes. Most are sealed, and in those a quarter of the nodes are
     /// upgraded already.
     fn new(seed: u64) -> Overlay {
-        let mut luck = rng(seed, 0xc4a05);
-        let nodes = 3 + luck.next_u32() % 8;
+        let mut rng = rng(seed, 0xc4a05);
+        let nodes = 3 + rng.next_u32() % 8;
         let graph = Waxman { degree: 3.0, ..Waxman::continent(nodes) }.draw(seed);
         let mut topology = graph.topology();
         topology.link_state(&Routing::default());
         let sealed = !seed.is_multiple_of(4);
         if sealed {
             topology.seal();
-            for host in (0..nodes).map(HostId).filter(|_| luck.next_u32().is_multiple_of(4)) {
+            for host in (0..nodes).map(HostId).filter(|_| rng.next_u32().is_multiple_of(4)) {
                 let sealing = topology.config_mut(host).sealing.as_mut().expect("sealed");
                 sealing.offer.versions = VersionRange::up_to(CURRENT + 1);
             }
         }
         let world = topology.build(seed).expect("a valid world");
         let story = vec![format!("seed {seed}, {nodes} nodes, sealed: {sealed}")];
-        Overlay { world, graph, luck, sealed, removed: Vec::new(), story }
+        Overlay { world, graph, rng: rng, sealed, removed: Vec::new(), story }
     }
 
     fn pick(&mut self, of: u32) -> u32 {
-        self.luck.next_u32() % of
+        self.rng.next_u32() % of
     }
 
     fn pick_host(&mut self) -> HostId {
@@ -292,12 +292,12 @@ fn live(seed: u64) -> f64 {
 
     let made = overlay.calls(6_000, 100);
     overlay.run(5_000);
-    let outcome = Outcome::of(&overlay.world, &made, ms(250));
+    let outcome = CallOutcome::of(&overlay.world, &made, ms(250));
     overlay.check(outcome.lost == 0, &format!("calls lose {} packets", outcome.lost));
     for host in overlay.hosts() {
         let node = overlay.world.node(host);
         for drops in node.links().map(|(_, l)| l.stats().drops).chain([node.stats().drops]) {
-            let bad = [Drop::Malformed, Drop::Forged].map(|why| drops.get(why));
+            let bad = [DropReason::Malformed, DropReason::Forged].map(|why| drops.get(why));
             overlay.check(bad == [0, 0], &format!("{host:?} was sent nonsense"));
         }
     }

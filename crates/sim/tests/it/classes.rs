@@ -4,7 +4,7 @@
 use crate::common::*;
 use trunkline_net::{Class, EdgeLedger, Protocol};
 use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::Outcome;
+use trunkline_sim::voice::CallOutcome;
 use trunkline_sim::{HostId, Topology, WireId, World, address};
 
 const PACKETS: Class = Class(1);
@@ -76,6 +76,6 @@ fn a_link_of_a_topology_may_go_over_cables() {
     }
     let made = calls(&mut world, (0, 2), RT, 5_000, 1, (at(1_000), 100));
     world.run_until(at(5_000));
-    let outcome = Outcome::of(&world, &made, ms(100));
+    let outcome = CallOutcome::of(&world, &made, ms(100));
     assert_eq!((outcome.lost, outcome.delay(1.0)), (0, Some(ms(13))));
 }

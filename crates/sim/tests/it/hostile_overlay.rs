@@ -11,13 +11,13 @@ use std::rc::Rc;
 use trunkline_base::link_model::Loss;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::RxDatagram;
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::handshake;
 use trunkline_overlay::identity::Trust;
 use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::node::{Changes, Routing};
 use trunkline_overlay::route::update::{Update, path_number, sign};
-use trunkline_overlay::route::{Advert, CostModel, Refusal, Router};
+use trunkline_overlay::route::{Advert, CostModel, RefusedRecord, Router};
 use trunkline_overlay::wire::{
     ControlKind, DataHeader, FlowHeader, HopHeader, Metric, NodeId, Service,
 };
@@ -38,7 +38,7 @@ fn row() -> Topology {
     t.link(hosts[1], hosts[2], model(), model());
     t.seal();
     t.link_state(&Routing::default());
-    t.config_mut(VICTIM).sealing.as_mut().unwrap().newcomers = 3;
+    t.config_mut(VICTIM).sealing.as_mut().unwrap().unconfigured_peers = 3;
     t
 }
 
@@ -77,7 +77,7 @@ fn goodbyes_without_end_cost_little_and_only_their_own_link() {
     let stats = of_liar(&world);
     assert_eq!((stats.downs, stats.goodbyes), (7, 7), "four, and one in ten seconds");
     assert!(ups <= 7 * 12, "{ups} ms of 30 s: hellos brought the link up as ever");
-    assert!(stats.drops.get(Drop::Replayed) >= 30_000, "{:?}", stats.drops);
+    assert!(stats.drops.get(DropReason::Replayed) >= 30_000, "{:?}", stats.drops);
     assert_eq!(outcome(&world, &made).missed.events, 0, "of 15,000 packets");
     let told = router(&world, HostId(0)).stats().accepted - before.accepted;
     assert!(told <= 20, "{told} updates in 30 s");
@@ -148,8 +148,8 @@ fn a_full_queue_to_control_costs_no_packet() {
         node.recv(at, &mut batch, &mut Nobody);
     });
     let node = world.node(VICTIM);
-    assert_eq!(node.stats().drops.get(Drop::NoPort), 4, "all four packets arrived");
-    let dropped = node.link(TO_LIAR).unwrap().stats().drops.get(Drop::ControlFull);
+    assert_eq!(node.stats().drops.get(DropReason::NoPort), 4, "all four packets arrived");
+    let dropped = node.link(TO_LIAR).unwrap().stats().drops.get(DropReason::ControlFull);
     assert_eq!(dropped, 4 * 380 - 1_024);
 }
 
@@ -218,20 +218,25 @@ fn a_flood_of_lies_reaches_no_other_link() {
         news <= 40 * 11 + 10 + 20,
         "{news}: an origin's updates are believed 40 times a second"
     );
-    for why in [Refusal::TooFarAhead, Refusal::OriginRate, Refusal::Older, Refusal::NeighbourRate] {
+    for why in [
+        RefusedRecord::TooFarAhead,
+        RefusedRecord::OriginRate,
+        RefusedRecord::Older,
+        RefusedRecord::NeighbourRate,
+    ] {
         assert!(refused.of(why) > 100, "{why:?}: {refused:?}");
     }
-    assert!(refused.of(Refusal::BadSignature) > 0, "{refused:?}");
+    assert!(refused.of(RefusedRecord::BadSignature) > 0, "{refused:?}");
     // A record that is too short or too long for its frame ends the envelope.
     let (_, link) = world.node(VICTIM).links().nth(2).unwrap();
-    assert_eq!(link.stats().drops.get(Drop::Malformed), frames / 8);
+    assert_eq!(link.stats().drops.get(DropReason::Malformed), frames / 8);
     // Each update was accepted, refused, or is still waiting.
     let at_most = frames / 8 * 7;
     let counted = refused.total() + news;
     assert!(counted <= at_most + 20 && counted + 512 >= at_most, "{counted} of {at_most}");
     // No other node had a reason to refuse anything, or learned of a node that doesn't exist.
     for host in [HostId(0), HostId(2)] {
-        for why in [Refusal::BadSignature, Refusal::NeighbourRate] {
+        for why in [RefusedRecord::BadSignature, RefusedRecord::NeighbourRate] {
             assert_eq!(of(host).refused.of(why), 0, "{host:?} {why:?}");
         }
         assert!(of(host).accepted <= 40 * 15 + 50);
@@ -286,9 +291,11 @@ fn numbers_that_are_reused_or_wrap_change_nothing() {
     assert_eq!(here(&world), (seq, 2));
     // Another record with the same number, with the greatest number, and with the number after
     // that.
-    for (number, why) in
-        [(seq, Refusal::Reused), (u64::MAX, Refusal::TooFarAhead), (0, Refusal::Older)]
-    {
+    for (number, why) in [
+        (seq, RefusedRecord::Reused),
+        (u64::MAX, RefusedRecord::TooFarAhead),
+        (0, RefusedRecord::Older),
+    ] {
         let before = refused(&world, why);
         let lie = liar.update(number, &[NodeId(2)]);
         liar.say(&mut world, &lie);
@@ -338,7 +345,7 @@ fn a_revoked_node_is_out() {
     let drops = |world: &World| {
         let link = world.node(VICTIM).link(TO_LIAR).unwrap().stats().drops;
         let node = world.node(VICTIM).stats().drops;
-        link.get(Drop::NoSession) + node.get(Drop::UnknownReceiver)
+        link.get(DropReason::NoSession) + node.get(DropReason::UnknownReceiver)
     };
     assert_eq!(drops(&world), 4_000 + 40, "every envelope of it");
     for host in [HostId(0), VICTIM, HostId(2)] {
@@ -349,7 +356,7 @@ fn a_revoked_node_is_out() {
     world.run_until(at(20_000));
     assert!(!again.greet(&mut world));
     let after = world.node(VICTIM).control().handshakes().unwrap();
-    let revoked = handshake::Refusal::Revoked;
+    let revoked = handshake::RefusedHandshake::Revoked;
     assert_eq!(after.refused(revoked), before.refused(revoked) + 1);
     assert_eq!(outcome(&world, &made).missed.events, 0);
 }
@@ -383,7 +390,7 @@ fn trust_that_is_given_back_brings_back_who_it_was_taken_from() {
 #[test]
 fn a_newcomer_leaves_room_for_others() {
     let mut t = row();
-    t.config_mut(VICTIM).sealing.as_mut().unwrap().newcomers = 16;
+    t.config_mut(VICTIM).sealing.as_mut().unwrap().unconfigured_peers = 16;
     let mut world = t.build(1).unwrap();
     world.run_until(at(1_000));
     let mut taken = 0;
@@ -395,7 +402,7 @@ fn a_newcomer_leaves_room_for_others() {
     assert!((1..=8).contains(&taken), "{taken} of 16 places for one node");
     assert_eq!(world.node(VICTIM).links().count(), 2 + taken);
     let full = world.node(VICTIM).control().handshakes().unwrap();
-    assert!(full.refused(handshake::Refusal::NewcomersFull) >= 40 - taken as u64);
+    assert!(full.refused(handshake::RefusedHandshake::NewcomersFull) >= 40 - taken as u64);
     assert!(Liar::new(NodeId(67), "", (VICTIM, NodeId(2))).greet(&mut world), "another node");
     // None of them has sent anything else, so their slots are free after five minutes.
     world.run_until(at(300_000));
@@ -420,7 +427,10 @@ fn an_unsealed_node_and_a_sealed_one_never_link() {
             let (_, link) = node.links().next().unwrap();
             assert!(!link.monitor().is_up(), "{host:?}");
             assert_eq!(link.stats().received.envelopes, 0);
-            assert!(node.stats().drops.get(Drop::UnknownReceiver) > 0, "{host:?} says why not");
+            assert!(
+                node.stats().drops.get(DropReason::UnknownReceiver) > 0,
+                "{host:?} says why not"
+            );
         }
         let (_, link) = world.node(sealed).links().next().unwrap();
         assert_eq!(link.stats().hellos.envelopes, 0, "nothing in the clear");
@@ -511,8 +521,9 @@ fn whole_sessions_sent_again_change_nothing() {
 /// Number of datagrams that the victim has refused, for any reason.
 fn refused(world: &World) -> u64 {
     let node = world.node(VICTIM);
-    let drops =
-        |d: trunkline_overlay::counters::Drops| -> u64 { Drop::ALL.map(|w| d.get(w)).iter().sum() };
+    let drops = |d: trunkline_overlay::counters::Drops| -> u64 {
+        DropReason::ALL.map(|w| d.get(w)).iter().sum()
+    };
     let links: u64 = node.links().map(|(_, l)| drops(l.stats().drops)).sum();
     let shakes: u64 = node.control().handshakes().unwrap().refusals().map(|(_, n)| n).sum();
     links + drops(node.stats().drops) + shakes

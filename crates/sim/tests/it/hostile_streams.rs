@@ -97,7 +97,7 @@ fn scene(writes: bool) -> Scene {
     t.link(hosts[1], hosts[2], model(), model());
     t.seal();
     t.link_state(&Routing::default());
-    t.config_mut(VICTIM).sealing.as_mut().unwrap().newcomers = 3;
+    t.config_mut(VICTIM).sealing.as_mut().unwrap().unconfigured_peers = 3;
     t.config_mut(VICTIM).max_sessions = 600;
     let mut world = t.build(1).unwrap();
     let open = world.attach(VICTIM, OPEN_TO_ALL, Open { writes, ..Open::default() }).unwrap();

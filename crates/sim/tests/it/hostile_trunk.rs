@@ -5,7 +5,7 @@ use crate::common::liar::Liar;
 use crate::common::{RT, at, calls, link, ms, outcome};
 use trunkline_base::link_model::Loss;
 use trunkline_base::wire::Writer;
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::node::{MAX_RECEIVING, Routing};
 use trunkline_overlay::trunk::{Answer, Config, Head, Message, State, TRUNK_VERSION};
 use trunkline_overlay::wire::{DataHeader, FlowHeader, HopHeader, Metric, NodeId, Service};
@@ -25,7 +25,7 @@ fn world() -> (World, Liar) {
     t.link(hosts[1], hosts[2], model(), model());
     t.seal();
     t.link_state(&Routing::default());
-    t.config_mut(VICTIM).sealing.as_mut().unwrap().newcomers = 3;
+    t.config_mut(VICTIM).sealing.as_mut().unwrap().unconfigured_peers = 3;
     let share = Config { admit_share: true, ..Config::new(NodeId(3)) };
     t.config_mut(hosts[0]).trunks.push(share);
     let mut world = t.build(1).unwrap();
@@ -112,7 +112,7 @@ fn questions_from_invented_nodes_end_no_trunk() {
     let trunk = trunk(&world);
     assert_eq!((trunk.state, trunk.stats.unanswered), (State::Open, 0), "{trunk:?}");
     assert_eq!(far.receiving(world.now()).count(), MAX_RECEIVING);
-    assert!(far.stats().drops.get(Drop::EchoLimit) > 200_000);
+    assert!(far.stats().drops.get(DropReason::EchoLimit) > 200_000);
     let (_, towards) = far.links().next().unwrap();
     assert!(towards.stats().sent().envelopes < 11 * (130 + 100 + 50), "answers");
 }

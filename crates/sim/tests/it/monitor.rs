@@ -3,7 +3,7 @@
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Impairment, LinkModel, Loss, PacketFate};
 use trunkline_overlay::monitor::{LinkQuality, Liveness, LossEstimate};
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, Topology, WireId, World};
@@ -22,7 +22,7 @@ fn pair(there: Loss, liveness: &Liveness) -> World {
 fn then(calm: usize, loss: Loss, packets: usize) -> Loss {
     let model = LinkModel { loss, ..LinkModel::default() };
     let mut wire = Impairment::new(model, 3, 0).unwrap();
-    let lost = (0..packets).map(|_| matches!(wire.offer(Time::ZERO, 1), Verdict::Drop(_)));
+    let lost = (0..packets).map(|_| matches!(wire.offer(Time::ZERO, 1), PacketFate::Drop(_)));
     Loss::Trace(std::iter::repeat_n(false, calm).chain(lost).collect())
 }
 

@@ -4,7 +4,7 @@ use crate::common::*;
 use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link::{LinkChange, LinkId};
 use trunkline_overlay::node::{Access, Changes, Echo, EchoAnswer, Nodes};
 use trunkline_overlay::route::StaticRoute;
@@ -42,7 +42,7 @@ fn a_trace_over_a_chain_names_every_hop_and_its_distance() {
             assert_eq!(answer.rtt, ms(20) * u32::from(crossed));
         }
         let stats = |h| world.node(HostId(h)).stats();
-        assert_eq!([1, 2, 3].map(|h| stats(h).drops.get(Drop::HopLimit)), [0; 3], "answered");
+        assert_eq!([1, 2, 3].map(|h| stats(h).drops.get(DropReason::HopLimit)), [0; 3], "answered");
         assert_eq!([1, 2, 3].map(|h| stats(h).echoes_answered), [1; 3]);
         assert_eq!(stats(4).echoes_answered, u64::from(MAX_HOPS) - 3);
     }
@@ -66,7 +66,7 @@ fn only_echoes_learn_where_their_hop_limit_ran_out() {
     let answer = ask(&mut world, echo(9, MAX_HOPS, 1)).unwrap();
     assert_eq!((answer.hops, answer.reached), (MAX_HOPS, false));
     let stats: Vec<_> = (0..3).map(|h| world.node(HostId(h)).stats()).collect();
-    let limited: u64 = stats.iter().map(|s| s.drops.get(Drop::HopLimit)).sum();
+    let limited: u64 = stats.iter().map(|s| s.drops.get(DropReason::HopLimit)).sum();
     assert_eq!(limited, calls);
     assert_eq!(stats.iter().map(|s| s.echoes_answered).sum::<u64>(), 1);
 }
@@ -99,7 +99,7 @@ fn a_flood_of_echoes_is_answered_as_far_as_the_limit_goes() {
     // A burst of a second's worth, and a hundred more in this second.
     assert!((195..=201).contains(&answers), "{answers}");
     assert_eq!(stats.echoes_answered, answers as u64);
-    assert_eq!(stats.drops.get(Drop::EchoLimit), 1_000 - answers as u64);
+    assert_eq!(stats.drops.get(DropReason::EchoLimit), 1_000 - answers as u64);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn rules_change_at_once() {
     world.run_until(at(1_505));
     set(&mut world, Nodes::All);
     world.run_until(at(4_000));
-    let forbidden = world.node(HostId(1)).stats().drops.get(Drop::Forbidden);
+    let forbidden = world.node(HostId(1)).stats().drops.get(DropReason::Forbidden);
     // 25 packets are sent in those 500 ms.
     assert!((24..=26).contains(&forbidden), "{forbidden}");
     assert_eq!(outcome(&world, &made).lost, forbidden);

@@ -3,7 +3,7 @@
 use crate::common::*;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::LinkModel;
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{Topology, WireId, World};
@@ -89,7 +89,7 @@ fn an_overload_of_best_effort_does_not_touch_real_time_and_leaves_no_trace() {
     // The flood has 2,000 kbit/s, and 578 remain for it.
     let through = 1.0 - o.residual.estimate;
     assert!((0.25..0.35).contains(&through), "{through}");
-    assert_eq!(dropped(&world, 0, 0, Drop::QueueDelay), o.lost);
+    assert_eq!(dropped(&world, 0, 0, DropReason::QueueDelay), o.lost);
 
     let o = outcome(&world, &after);
     assert_eq!((o.sent, o.lost), (200, 0));

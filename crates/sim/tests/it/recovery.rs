@@ -4,7 +4,7 @@
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link::realtime::{self, Recovery};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Call, VoiceSource};
@@ -95,19 +95,19 @@ fn each_missing_packet_is_asked_for_once() {
     assert_eq!(rx.asked, rx.missing);
     assert!(repeats <= rx.asked);
     assert!(repeats > rx.asked * 8 / 10);
-    assert_eq!(dropped(&world, 1, 0, Drop::Duplicate), 0);
+    assert_eq!(dropped(&world, 1, 0, DropReason::Duplicate), 0);
 }
 
 #[test]
 fn repeats_keep_to_their_share() {
     let (world, made) = ten_calls(uniform(0.2), RT, 20, 7, |c| {
-        c.repeat_share = 0.05;
-        c.repeat_burst = 10;
+        c.retransmit_ratio = 0.05;
+        c.retransmit_burst = 10;
     });
     let tx = stats(&world, 0, 0).of(RT);
     assert_eq!(tx.originals.envelopes, 10_000);
     assert!((490..=510).contains(&tx.repeats.envelopes), "{}", tx.repeats.envelopes);
-    assert!(dropped(&world, 0, 0, Drop::RepeatBudget) > 500);
+    assert!(dropped(&world, 0, 0, DropReason::RetransmitBudget) > 500);
     // A fifth is lost, a twentieth of the originals is retransmitted, and a fifth of that is lost
     // again.
     let lost = outcome(&world, &made).residual.estimate;
@@ -135,7 +135,7 @@ fn two_requests_at_once_leave_what_theory_says() {
         let asked = rx.receiver.unwrap().asked;
         assert!(tx.repeats.envelopes <= asked, "no repetition is sent twice");
         assert!(rx.requests.envelopes.is_multiple_of(2), "{}", rx.requests.envelopes);
-        assert_eq!((o.late, o.duplicates, dropped(&world, 1, 0, Drop::Duplicate)), (0, 0, 0));
+        assert_eq!((o.late, o.duplicates, dropped(&world, 1, 0, DropReason::Duplicate)), (0, 0, 0));
     }
 }
 

@@ -5,7 +5,7 @@ use crate::common::{RT, at, calls, dropped, flow, link, ms, outcome, stats, unif
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::wire::NodeId;
 use trunkline_overlay::wire::Service;
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
@@ -113,7 +113,7 @@ fn a_transfer_does_not_go_before_voice() {
         world.run_until(at(70_000));
         if with_file {
             // The transfer exceeded the link, so the window was in full use.
-            assert!(dropped(&world, 0, 0, Drop::QueueFull) > 10_000);
+            assert!(dropped(&world, 0, 0, DropReason::QueueFull) > 10_000);
             assert!(stats(&world, 0, 0).of(RELIABLE).originals.bytes > 10_000_000);
         }
         outcome(&world, &calls).missed.estimate
@@ -130,7 +130,7 @@ fn what_a_dead_neighbour_is_sent_is_bounded() {
     world.run_until(at(4_000));
     world.crash(HostId(1));
     world.run_until(at(60_000));
-    let full = dropped(&world, 0, 0, Drop::QueueFull);
+    let full = dropped(&world, 0, 0, DropReason::QueueFull);
     assert!((50_000..56_000).contains(&full), "{full}");
     // Retransmissions become less and less frequent.
     let repeats = stats(&world, 0, 0).of(RELIABLE).repeats.envelopes;

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use trunkline_base::link_model::Loss;
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_sim::voice::Call;
 use trunkline_sim::{HostId, Topology, World};
 
@@ -29,7 +29,11 @@ fn a_relay_that_restarts_loses_nothing_and_asks_for_nothing() {
             0,
             "host {host} link {link}"
         );
-        assert_eq!(dropped(&world, host, link, Drop::Duplicate), 0, "host {host} link {link}");
+        assert_eq!(
+            dropped(&world, host, link, DropReason::Duplicate),
+            0,
+            "host {host} link {link}"
+        );
         assert_eq!(stats(&world, host, link).downs, 0, "host {host} link {link}");
     }
     // Each neighbour has noticed the restart.

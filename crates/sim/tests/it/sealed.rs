@@ -4,7 +4,7 @@
 use crate::common::{RT, at, calls, flow, link, ms, outcome, uniform};
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::node::{Access, Changes, Node, Nodes, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
@@ -175,13 +175,13 @@ fn who_is_silent_is_greeted_again() {
 fn a_newcomer_that_is_configured_has_one_link() {
     let mut t = Topology::chain(vec![link(ms(10), Loss::None)]);
     t.seal();
-    t.config_mut(HostId(1)).sealing.as_mut().unwrap().newcomers = 3;
+    t.config_mut(HostId(1)).sealing.as_mut().unwrap().unconfigured_peers = 3;
     let own = t.config_mut(HostId(1)).links[0].clone();
     let mut world = t.build(1).unwrap();
     world.run_until(at(3_000));
     let removed = vec![(own.neighbour, own.path.clone())];
     for (changes, what) in [
-        (Changes { removed, ..Changes::default() }, "a newcomer"),
+        (Changes { removed, ..Changes::default() }, "a unconfigured_peer"),
         (Changes { added: vec![own], ..Changes::default() }, "configured"),
     ] {
         world.operate(HostId(1), |now, node| node.reconfigure(now, &changes));
@@ -203,6 +203,6 @@ fn new_keys_cost_no_packet() {
     let handshakes = world.node(HostId(0)).control().handshakes().unwrap();
     assert!(handshakes.established >= 10, "{handshakes:?}");
     for (_, link) in world.node(HostId(0)).links() {
-        assert_eq!(link.stats().drops.get(Drop::NoSession), 0);
+        assert_eq!(link.stats().drops.get(DropReason::NoSession), 0);
     }
 }

@@ -8,7 +8,7 @@ use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
-use trunkline_sim::voice::{Call, Outcome, VOICE_PACKET, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Call, CallOutcome, VOICE_PACKET, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, WireEnd, WireId, World, WorldError, address};
 
 const CBR: Class = Class(1);
@@ -137,7 +137,8 @@ fn three_kinds_of_flows_in_one_queue_add_up() {
     assert_eq!((meter.received.packets, meter.tos), (ledgers[0].arrived.packets, 0x20));
     let dropped = world.flow(CBR).dropped(DropReason::Queue);
     assert_eq!((dropped, world.flow(CBR).all_dropped()), (ledgers[0].queue_dropped, dropped));
-    let [of_plain, of_overlay] = [plain, overlay].map(|call| Outcome::of(world, &[call], ms(100)));
+    let [of_plain, of_overlay] =
+        [plain, overlay].map(|call| CallOutcome::of(world, &[call], ms(100)));
     assert_eq!(of_plain.lost, ledgers[1].queue_dropped.packets);
     // Whether a packet finds the queue full depends on those just before it, so the calls' losses
     // differ. The overlay also recovers most packets that the queue dropped.
@@ -166,7 +167,7 @@ fn a_stalled_host_silences_all_its_agents() {
     assert!(sent[80].iter().all(|&n| n > 0), "at once after: {sent:?}");
     // A source of speech then sends everything that it has recorded at once, which is more than the
     // queues hold.
-    let outcome = Outcome::of(&shared.world, &[shared.plain], ms(100));
+    let outcome = CallOutcome::of(&shared.world, &[shared.plain], ms(100));
     let dropped = shared.world.flow(PLAIN).dropped(DropReason::Queue).packets;
     assert_eq!((outcome.sent, outcome.lost), (450, dropped));
     assert!((10..150).contains(&dropped), "{dropped}");
@@ -196,7 +197,7 @@ fn a_crashed_host_silences_all_its_agents_and_hears_nothing() {
     let received = shared.world.agent(meter).received.packets;
     assert_eq!(received, 900 - 300, "what came in 3 s went nowhere");
     // Only the packets that the plain call would have sent meanwhile are lost.
-    let outcome = Outcome::of(&shared.world, &[shared.plain], ms(100));
+    let outcome = CallOutcome::of(&shared.world, &[shared.plain], ms(100));
     assert_eq!((outcome.sent, outcome.lost), (450, 150));
 }
 

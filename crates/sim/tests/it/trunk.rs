@@ -4,7 +4,7 @@
 use crate::common::*;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::node::{Changes, Nodes};
 use trunkline_overlay::trunk::{Config, Multiplex, ReceiverStats, State, Stats};
 use trunkline_overlay::wire::NodeId;
@@ -86,7 +86,7 @@ fn links_recover_trunk_packets_as_they_do_others() {
         let (before, after) = (outcome(&plain, &alone), outcome(&trunked, &together));
         assert!(after.recovered > 1_000, "{}", after.recovered);
         assert_eq!(after.duplicates, 0);
-        let missed = |o: &trunkline_sim::voice::Outcome| o.lost + o.late;
+        let missed = |o: &trunkline_sim::voice::CallOutcome| o.lost + o.late;
         assert!(missed(&after) < missed(&before) + 200, "{after:?}");
         assert!(received(&trunked).no_template < 20, "a thousandth: {:?}", received(&trunked));
         // Each packet reached the right port.
@@ -113,7 +113,7 @@ fn a_node_that_starts_again_is_told_again() {
     let after = world.node(HostId(2)).stats();
     assert!(after.to_sessions >= before + 10 * 700, "{after:?}");
     // The first node's contexts may also have been replaced meanwhile.
-    assert!(after.drops.get(Drop::TrunkUnknown) < 300, "{after:?}");
+    assert!(after.drops.get(DropReason::TrunkUnknown) < 300, "{after:?}");
     assert!(made.iter().all(|&call| world.app(call.1).flows.len() == 1));
 }
 
@@ -130,7 +130,7 @@ fn an_end_that_takes_none_gets_packets_one_by_one() {
     assert_eq!((trunk.state, trunk.stats.packets), (State::Refused, 0));
     assert_eq!(trunk.stats.unanswered, 500);
     // Its rules admit packets from node 9 only, with or without trunks.
-    assert_eq!(world.node(HostId(2)).stats().drops.get(Drop::Forbidden), 500);
+    assert_eq!(world.node(HostId(2)).stats().drops.get(DropReason::Forbidden), 500);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn new_calls_are_refused_while_the_trunk_is_over_its_share() {
     let refused = |calls: &[Call]| calls.iter().map(|c| world.app(c.0).refused()).sum::<u64>();
     assert_eq!(refused(&first), 0, "{over:?}");
     assert_eq!(refused(&second), 1_000, "{over:?}");
-    assert_eq!(world.node(HostId(0)).stats().drops.get(Drop::OverShare), 1_000);
+    assert_eq!(world.node(HostId(0)).stats().drops.get(DropReason::OverShare), 1_000);
 }
 
 /// Real-time packets of other sizes, and packets to an unbound port.
@@ -224,8 +224,8 @@ fn what_does_not_fit_leaves_by_itself_and_an_unbound_port_is_told() {
     let outcome = outcome(&world, &made);
     assert_eq!((outcome.sent, outcome.lost, outcome.duplicates), (2_500, 0, 0));
     let far = world.node(HostId(2)).stats();
-    assert_eq!(far.drops.get(Drop::NoPort), 500);
-    assert!(far.ports_denied > 0);
-    assert_eq!(world.node(HostId(0)).stats().denials_believed, far.ports_denied);
+    assert_eq!(far.drops.get(DropReason::NoPort), 500);
+    assert!(far.port_unreachable_sent > 0);
+    assert_eq!(world.node(HostId(0)).stats().port_unreachable_accepted, far.port_unreachable_sent);
     assert!(sent(&world).alone >= 1_000, "{:?}", sent(&world));
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::node::Changes;
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::trunk::{Config, Multiplex};
@@ -153,7 +153,7 @@ fn what_one_application_sends_costs_others_nothing() {
         let drops = world.node(HostId(2)).stats().drops;
         let got = (outcome.sent, outcome.lost, outcome.late, outcome.duplicates);
         assert_eq!(got, (9_000, 0, 0, 0), "port {port}, {deadline_ms} ms, {len} bytes: {drops:?}");
-        assert_eq!(drops.get(Drop::Malformed), 0);
+        assert_eq!(drops.get(DropReason::Malformed), 0);
     }
 }
 
@@ -337,8 +337,8 @@ fn operate(world: &mut World, pick: &mut impl FnMut(u32) -> u32) {
 #[test]
 fn whatever_happens_to_a_trunk_calls_go_on_in_peace() {
     for seed in 0..2u64 {
-        let mut luck = trunkline_base::rng(seed, 0x7a);
-        let mut pick = move |of: u32| luck.next_u32() % of;
+        let mut rng = trunkline_base::rng(seed, 0x7a);
+        let mut pick = move |of: u32| rng.next_u32() % of;
         let mut t = Topology::chain([link(ms(10), Loss::None), link(ms(10), Loss::None)]);
         if seed % 2 == 0 {
             t.seal();
@@ -373,7 +373,7 @@ fn whatever_happens_to_a_trunk_calls_go_on_in_peace() {
         assert!(trunk(&world).stats.packets > 10_000, "{:?}", trunk(&world));
         for node in HOSTS.map(|host| world.node(host)) {
             let all = node.links().map(|(_, l)| l.stats().drops).chain([node.stats().drops]);
-            assert!(all.map(|d| d.get(Drop::Malformed)).all(|n| n == 0), "{seed}");
+            assert!(all.map(|d| d.get(DropReason::Malformed)).all(|n| n == 0), "{seed}");
         }
     }
 }

@@ -76,7 +76,7 @@ fn on_a_chain_repairs_leave_time_for_the_links_that_follow() {
     let late = |adjust: fn(&mut realtime::Config)| {
         outcome(&chain(5, 10, &uniform(0.05), 20, adjust).0, &made).lost
     };
-    assert!(late(|c| c.extra_share = 0.0) > late(|_| {}), "without extra requests and copies");
+    assert!(late(|c| c.recovery_budget = 0.0) > late(|_| {}), "without extra requests and copies");
 }
 
 #[test]

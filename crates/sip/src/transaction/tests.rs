@@ -130,7 +130,7 @@ fn a_call_is_set_up() {
         assert_eq!((sent.len(), sent[0].0, sent[0].1.list(Name::Via).count()), (1, PHONE, 1));
     }
     assert_eq!(p.receive(40, &request("INVITE", "z9hG4bK1")), Incoming::Absorbed);
-    assert_eq!(p.sent(), [], "the 2xx is repeated by who said it");
+    assert_eq!(p.sent(), [], "the 2xx is retransmitted by who said it");
     assert_eq!(p.receive(50, &request("ACK", "z9hG4bK2")), Incoming::Ack);
     assert!(!p.pass(60, &answer(&forwarded, 486)), "nothing but another 2xx now");
     p.sent();
@@ -350,7 +350,7 @@ proptest! {
             steps += 1;
             prop_assert!(steps < 200);
         }
-        prop_assert!(p.t.is_empty() && p.t.taken == Taken::default() && p.t.by_source.is_empty());
+        prop_assert!(p.t.is_empty() && p.t.taken == Usage::default() && p.t.by_source.is_empty());
         finals.dedup();
         prop_assert!(finals.len() <= 1, "{:?}", finals);
         prop_assert!(forwarded.is_none() || finals.len() == 1);

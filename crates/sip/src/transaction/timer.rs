@@ -9,18 +9,18 @@ const TRY: Duration = Duration::from_secs(32);
 
 /// A retransmission with exponential back-off.
 #[derive(Clone, Copy, Debug)]
-struct Repeat {
+struct Retransmit {
     at: Time,
     interval: Duration,
 }
 
-impl Repeat {
-    fn from(now: Time) -> Repeat {
-        Repeat { at: now + T1, interval: T1 }
+impl Retransmit {
+    fn from(now: Time) -> Retransmit {
+        Retransmit { at: now + T1, interval: T1 }
     }
 
     /// Whether it is due; if so, doubles the interval up to `most`.
-    fn fires(this: &mut Option<Repeat>, now: Time, most: Duration) -> bool {
+    fn fires(this: &mut Option<Retransmit>, now: Time, most: Duration) -> bool {
         let Some(repeat) = this.as_mut().filter(|repeat| repeat.at <= now) else { return false };
         repeat.interval = (2 * repeat.interval).min(most);
         repeat.at = now + repeat.interval;
@@ -31,11 +31,11 @@ impl Repeat {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     /// Timers A and E: retransmit the request.
-    ask: Option<Repeat>,
+    ask: Option<Retransmit>,
     /// Retransmits the request's CANCEL.
-    cancel: Option<Repeat>,
+    cancel: Option<Retransmit>,
     /// Timer G: retransmit the response.
-    answer: Option<Repeat>,
+    answer: Option<Retransmit>,
     /// Timers B, C and F: no answer.
     give_up: Option<Time>,
     /// Timers D, H, I, J, K, L and M: forget the transaction.
@@ -55,8 +55,8 @@ impl Timers {
     }
 
     /// Timers for a forwarded request; `repeats` is set if the transport is unreliable.
-    pub fn calling(now: Time, repeats: bool) -> Timers {
-        Timers { ask: repeats.then(|| Repeat::from(now)), ..Timers::new(now) }
+    pub fn calling(now: Time, retransmissions: bool) -> Timers {
+        Timers { ask: retransmissions.then(|| Retransmit::from(now)), ..Timers::new(now) }
     }
 
     /// Handles a provisional response.
@@ -88,10 +88,10 @@ impl Timers {
 
     /// Handles another final response that is sent; `repeats` is set if the transport is
     /// unreliable.
-    pub fn completed(&mut self, now: Time, is_invite: bool, repeats: bool) {
+    pub fn completed(&mut self, now: Time, is_invite: bool, retransmissions: bool) {
         self.stop();
-        self.answer = (is_invite && repeats).then(|| Repeat::from(now));
-        let at_once = !is_invite && !repeats;
+        self.answer = (is_invite && retransmissions).then(|| Retransmit::from(now));
+        let at_once = !is_invite && !retransmissions;
         self.end = Some(if at_once { now } else { now + TRY });
     }
 
@@ -105,8 +105,8 @@ impl Timers {
     }
 
     /// Handles the cancellation of the request, whose recipient must answer within [`TRY`].
-    pub fn cancelling(&mut self, now: Time, repeats: bool) {
-        self.cancel = repeats.then(|| Repeat::from(now));
+    pub fn cancelling(&mut self, now: Time, retransmissions: bool) {
+        self.cancel = retransmissions.then(|| Retransmit::from(now));
         (self.give_up, self.is_cancelled) = (Some(now + TRY), true);
     }
 
@@ -116,15 +116,15 @@ impl Timers {
     }
 
     pub fn ask_again(&mut self, now: Time, is_invite: bool) -> bool {
-        Repeat::fires(&mut self.ask, now, if is_invite { TRY } else { T2 })
+        Retransmit::fires(&mut self.ask, now, if is_invite { TRY } else { T2 })
     }
 
     pub fn cancel_again(&mut self, now: Time) -> bool {
-        Repeat::fires(&mut self.cancel, now, T2)
+        Retransmit::fires(&mut self.cancel, now, T2)
     }
 
     pub fn answer_again(&mut self, now: Time) -> bool {
-        Repeat::fires(&mut self.answer, now, T2)
+        Retransmit::fires(&mut self.answer, now, T2)
     }
 
     pub fn has_ended(&self, now: Time) -> bool {
@@ -136,7 +136,7 @@ impl Timers {
     }
 
     pub fn next(&self) -> Option<Time> {
-        let repeats = [&self.ask, &self.cancel, &self.answer].map(|r| r.map(|r| r.at));
-        repeats.into_iter().chain([self.give_up, self.end]).flatten().min()
+        let retransmissions = [&self.ask, &self.cancel, &self.answer].map(|r| r.map(|r| r.at));
+        retransmissions.into_iter().chain([self.give_up, self.end]).flatten().min()
     }
 }

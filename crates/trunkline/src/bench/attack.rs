@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Writer};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::handshake::message::Initiation;
 use trunkline_overlay::identity::MacKey;
 use trunkline_overlay::wire::{
@@ -244,7 +244,12 @@ fn round(args: &Args, attack: Attack) -> Result<Round, Error> {
 
 /// What a node has refused from others.
 fn refused(s: &Snapshot) -> u64 {
-    let reasons = [Drop::UnknownReceiver, Drop::NoSession, Drop::Replayed, Drop::Forged];
+    let reasons = [
+        DropReason::UnknownReceiver,
+        DropReason::NoSession,
+        DropReason::Replayed,
+        DropReason::Forged,
+    ];
     let drops = s.links.iter().map(|l| &l.stats.drops).chain([&s.node.drops]);
     let dropped = drops.flat_map(|d| reasons.map(|why| d.get(why))).sum::<u64>();
     let shakes = s.handshakes.iter().flat_map(|h| h.refusals()).map(|(_, n)| n);

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Handover, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Node, SendOutcome, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -120,8 +120,8 @@ fn markdown(args: &Args, rows: &[Row]) {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-        Handover::Taken
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+        SendOutcome::Accepted
     }
 }
 

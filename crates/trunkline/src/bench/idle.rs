@@ -7,7 +7,7 @@ use super::under_test::{cpu_ns, new_thread, start_node, threads};
 use super::{Error, cannot, print_json};
 use crate::clock;
 use crate::datapath::mmsg::{BATCH, RxBatch};
-use crate::datapath::{Asker, Snapshot, record};
+use crate::datapath::{NodeHandle, Snapshot, record};
 use crate::units::Span;
 use arrayvec::ArrayVec;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Handover, Node, Routing, Sealing, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Node, Routing, Sealing, SendOutcome, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let before = threads();
     let (handle, entry) = start_node(config, false)?;
     let tid = new_thread(&before)?;
-    let asker = handle.asker();
+    let handle = handle.node_handle();
     let patience = Duration::from_secs(10);
     let program = std::env::current_exe().map_err(cannot("find this program"))?;
     let mut command = Command::new(program);
@@ -140,11 +140,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let whole = args.time.0 + 2 * patience;
     command.args(["--time", &format!("{} s", whole.as_secs())]);
     let neighbours = Neighbours(command.spawn().map_err(cannot("start the neighbours"))?);
-    wait_until_up(&asker, args.links, patience)?;
+    wait_until_up(&handle, args.links, patience)?;
     // Routing has told everyone, and the loss is known.
     std::thread::sleep(Duration::from_secs(3));
 
-    let look = || asker.snapshot().ok_or(Error::Broken("the packet thread is silent"));
+    let look = || handle.snapshot().ok_or(Error::Broken("the packet thread is silent"));
     let (first, cpu, start) = (look()?, cpu_ns(tid), clock::now());
     std::thread::sleep(args.time.0);
     let (cpu, seconds) = (cpu_ns(tid) - cpu, clock::now().since(start).as_secs_f64());
@@ -174,12 +174,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-fn wait_until_up(asker: &Asker, links: u16, patience: Duration) -> Result<(), Error> {
+fn wait_until_up(handle: &NodeHandle, links: u16, patience: Duration) -> Result<(), Error> {
     let end = clock::now() + patience;
     while clock::now() < end {
         std::thread::sleep(Duration::from_millis(100));
         let up = |s: Snapshot| s.links.iter().filter(|l| l.up).count();
-        if asker.snapshot().map_or(0, up) == usize::from(links) {
+        if handle.snapshot().map_or(0, up) == usize::from(links) {
             return Ok(());
         }
     }
@@ -260,8 +260,8 @@ fn print(r: &Report) {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-        Handover::Taken
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+        SendOutcome::Accepted
     }
 }
 

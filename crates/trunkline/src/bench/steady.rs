@@ -11,11 +11,11 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Impairment, LinkModel, Loss, PacketFate};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Drained, Node, SendOutcome, Sink, Start};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
@@ -54,8 +54,8 @@ struct Neighbour {
 struct Hole;
 
 impl Sink for Hole {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-        Handover::Taken
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+        SendOutcome::Accepted
     }
 }
 
@@ -85,7 +85,7 @@ impl Neighbour {
     }
 
     fn survives(lossy: &mut Impairment, now: Time, bytes: usize) -> bool {
-        matches!(lossy.offer(now, bytes), Verdict::Deliver(_))
+        matches!(lossy.offer(now, bytes), PacketFate::Deliver(_))
     }
 
     fn take(&mut self, socket: &UdpSocket, now: Time) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Handover, Node, Sink, Start};
+use trunkline_overlay::node::{Config, Node, SendOutcome, Sink, Start};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::trunk::{self, RTP_HEADER};
@@ -204,9 +204,9 @@ const STEPS: usize = 20_000;
 struct Listeners(u64);
 
 impl Sink for Listeners {
-    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, _: SessionId, _: &[u8], payload: &[u8]) -> SendOutcome {
         self.0 += u64::from(payload.len() == PAYLOAD);
-        Handover::Taken
+        SendOutcome::Accepted
     }
 }
 

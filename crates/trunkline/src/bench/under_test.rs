@@ -3,8 +3,8 @@
 use super::sealed::identity;
 use super::{Error, cannot};
 use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
-use crate::datapath::record::Tap;
-use crate::datapath::remote::Lobby;
+use crate::datapath::record::RecordedNode;
+use crate::datapath::remote::PendingConnections;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
 use crate::{clock, sys};
@@ -132,7 +132,7 @@ impl UnderTest {
     /// The node's counters.
     pub fn snapshot(&self) -> Option<datapath::Snapshot> {
         match &self.thread {
-            Thread::Node(handle) => handle.asker().snapshot(),
+            Thread::Node(handle) => handle.node_handle().snapshot(),
             Thread::Bare(..) => None,
         }
     }
@@ -209,11 +209,11 @@ pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr),
     let node = Node::new(config, Start { unix_nanos, ..start })
         .map_err(|_| Error::Broken("the node refused its configuration"))?;
     let parts = Parts {
-        node: Tap::new(node, None),
+        node: RecordedNode::new(node, None),
         udp: vec![udp],
         listener: None,
         remotes: Vec::new(),
-        lobby: Lobby::default(),
+        pending: PendingConnections::default(),
         acceptor: None,
         media_deadline_ms: None,
         priority: None,

@@ -4,7 +4,7 @@ use super::line::{Line, Target};
 use crate::clock;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_media::rtcp::{self, Reception, Report};
+use trunkline_media::rtcp::{self, Reception, SenderReport};
 
 /// Packets of a call, and behind a gap in it, to which the listener says that it is
 /// there: each answer may be lost.
@@ -14,7 +14,7 @@ const GREETED: u32 = 3;
 const GAP: Duration = Duration::from_millis(500);
 
 /// How often a caller that is not heard is told so.
-const TURN_AWAY_EVERY: Duration = Duration::from_secs(1);
+const REJECT_EVERY: Duration = Duration::from_secs(1);
 
 /// How many such callers are told so in that time, so that nobody makes a listener
 /// send more than a little.
@@ -29,7 +29,7 @@ pub struct Answers<'a> {
     last: Time,
     greet: u32,
     /// Who was turned away, and when.
-    strangers: Vec<(Target, Time)>,
+    unknown_peers: Vec<(Target, Time)>,
 }
 
 /// What came of the caller's stream (RFC 3550, A.1, A.3 and A.8).
@@ -62,7 +62,7 @@ impl Heard {
         self.packets = self.packets.wrapping_add(1);
     }
 
-    fn reception(&mut self, report: &Report) -> Reception {
+    fn reception(&mut self, report: &SenderReport) -> Reception {
         let expected = self.highest.wrapping_sub(self.first).wrapping_add(1);
         let new = expected.wrapping_sub(self.said.0);
         let came = self.packets.wrapping_sub(self.said.1);
@@ -85,7 +85,14 @@ impl Answers<'_> {
     pub fn new(line: &Line) -> Answers<'_> {
         let last = clock::now();
         let ssrc = last.as_nanos() as u32;
-        Answers { line, ssrc, heard: Heard::default(), last, greet: GREETED, strangers: Vec::new() }
+        Answers {
+            line,
+            ssrc,
+            heard: Heard::default(),
+            last,
+            greet: GREETED,
+            unknown_peers: Vec::new(),
+        }
     }
 
     /// A packet of the call has come. Its first ones, and those behind a gap, are
@@ -103,18 +110,20 @@ impl Answers<'_> {
     }
 
     /// The caller's report has come, perhaps with its goodbye: says so.
-    pub fn report(&mut self, report: &Report, from: &Target) {
+    pub fn report(&mut self, report: &SenderReport, from: &Target) {
         let reception = self.heard.reception(report);
         self.say(Some(&reception), false, from);
     }
 
     /// Tells somebody who calls and isn't heard, now and then.
-    pub fn turn_away(&mut self, stranger: &Target) {
+    pub fn turn_away(&mut self, unknown_peer: &Target) {
         let now = clock::now();
-        self.strangers.retain(|(_, told)| now.since(*told) < TURN_AWAY_EVERY);
-        if self.strangers.len() < STRANGERS && !self.strangers.iter().any(|(s, _)| s == stranger) {
-            self.strangers.push((*stranger, now));
-            self.hang_up(stranger);
+        self.unknown_peers.retain(|(_, told)| now.since(*told) < REJECT_EVERY);
+        if self.unknown_peers.len() < STRANGERS
+            && !self.unknown_peers.iter().any(|(s, _)| s == unknown_peer)
+        {
+            self.unknown_peers.push((*unknown_peer, now));
+            self.hang_up(unknown_peer);
         }
     }
 
@@ -135,8 +144,8 @@ impl Answers<'_> {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        Report { ssrc: 7, ntp: 0x0001_0203_0405_0607, timestamp: 0, packets: 0, octets: 0 }
+    fn report() -> SenderReport {
+        SenderReport { ssrc: 7, ntp: 0x0001_0203_0405_0607, timestamp: 0, packets: 0, octets: 0 }
     }
 
     #[test]

@@ -152,7 +152,7 @@ struct Call {
     law: Law,
     packets: Vec<Packet>,
     /// The caller's last report.
-    report: Option<rtcp::Report>,
+    report: Option<rtcp::SenderReport>,
     ending: Ending,
 }
 
@@ -166,7 +166,7 @@ struct Extent {
 
 impl Call {
     /// Reports may overtake each other.
-    fn reported(&mut self, report: rtcp::Report) {
+    fn reported(&mut self, report: rtcp::SenderReport) {
         if self.report.is_none_or(|old| report.packets >= old.packets) {
             self.report = Some(report);
         }

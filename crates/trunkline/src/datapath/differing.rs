@@ -1,7 +1,7 @@
 //! Nodes that compute costs with other settings than this node, as an operator is told
 //! of them.
 
-use crate::complaints::QUIET;
+use crate::rate_limited_log::QUIET;
 use trunkline_base::Time;
 use trunkline_overlay::route::Router;
 use trunkline_overlay::wire::NodeId;

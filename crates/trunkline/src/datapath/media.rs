@@ -53,16 +53,16 @@ pub enum Command {
         /// The first port of the pair.
         port: u16,
         /// Is told what has come to it in all.
-        tell: Box<dyn FnOnce(LegCounts) + Send>,
+        tx: Box<dyn FnOnce(LegCounts) + Send>,
     },
     /// Tell this what there is.
-    Look(Box<dyn FnOnce(Sight) + Send>),
+    Look(Box<dyn FnOnce(MediaSnapshot) + Send>),
     /// Tell this which ways there are.
-    Ways(Box<dyn FnOnce(Ways) + Send>),
+    Routes(Box<dyn FnOnce(RouteView) + Send>),
 }
 
 /// What the packet thread sees.
-pub struct Sight {
+pub struct MediaSnapshot {
     /// What has come to each leg so far.
     pub legs: Vec<LegCounts>,
     /// What all legs have counted together.
@@ -72,7 +72,7 @@ pub struct Sight {
 }
 
 /// The ways to other nodes.
-pub struct Ways {
+pub struct RouteView {
     /// The first hop to each node.
     pub table: Arc<ForwardingTable>,
     /// The links that are up: a way may lead over one that isn't, for want of another.
@@ -93,7 +93,7 @@ pub struct LegCounts {
     /// What the leg's end has said of what it hears.
     pub said: Option<Said>,
     /// Datagrams from elsewhere than signalled.
-    pub strangers: u64,
+    pub unexpected_source: u64,
     /// Whether the leg's packets come over the overlay.
     pub is_over: bool,
 }
@@ -147,7 +147,7 @@ struct Leg {
     latches: [Latch; 2],
     reception: Reception,
     reports: Reports,
-    strangers: u64,
+    unexpected_source: u64,
 }
 
 impl Leg {
@@ -158,7 +158,7 @@ impl Leg {
             jitter: self.reception.jitter(),
             clock_rate: self.reception.clock_rate(),
             said: self.reports.said(),
-            strangers: self.strangers,
+            unexpected_source: self.unexpected_source,
             is_over: self.relay.is_some_and(|r| matches!(r.remote, Remote::Overlay { .. })),
         }
     }
@@ -171,7 +171,7 @@ impl Leg {
 }
 
 /// Where a packet goes that has come.
-pub enum Way {
+pub enum Forward {
     /// It has gone, or nobody wants it.
     Done,
     /// It goes over the overlay.
@@ -191,7 +191,7 @@ pub struct MediaStats {
     /// Datagrams that came by UDP or over the overlay, and left again.
     pub relayed: u64,
     /// Datagrams from elsewhere than signalled.
-    pub strangers: u64,
+    pub unexpected_source: u64,
     /// Datagrams that came before it was known where they go, or that no one wants.
     pub unwanted: u64,
     /// Datagrams that the kernel didn't take.
@@ -218,7 +218,7 @@ impl Legs {
             latches: [Latch::default(); 2],
             reception: Reception::default(),
             reports: Reports::default(),
-            strangers: 0,
+            unexpected_source: 0,
         };
         self.all.insert(port, leg);
     }
@@ -280,18 +280,18 @@ impl Legs {
     }
 
     /// A datagram that came by UDP to `port`, the first or second of a pair.
-    pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Way {
+    pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Forward {
         let (first, kind) = (port & !1, usize::from(port & 1));
-        let Some(leg) = self.all.get_mut(&first) else { return Way::Done };
+        let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
         // First, lest what is no media says where the phone is.
         if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
             self.stats.unwanted += 1;
-            return Way::Done;
+            return Forward::Done;
         }
         if !leg.admits(at, kind, meta.from) {
-            leg.strangers += 1;
-            self.stats.strangers += 1;
-            return Way::Done;
+            leg.unexpected_source += 1;
+            self.stats.unexpected_source += 1;
+            return Forward::Done;
         }
         leg.reception.note(at, bytes, false);
         let onto = leg.relay.map(|relay| relay.onto);
@@ -316,15 +316,15 @@ impl Legs {
             _ => false,
         });
         if !is_its {
-            leg.strangers += 1;
-            self.stats.strangers += 1;
+            leg.unexpected_source += 1;
+            self.stats.unexpected_source += 1;
             return true;
         }
         leg.reception.note(now, payload, recovered);
         let onto = leg.relay.map(|relay| relay.onto);
         self.read_report(now, first, onto, payload);
         // Over the overlay it came; over the overlay it doesn't go on.
-        matches!(self.out(onto, kind, payload), Way::Done)
+        matches!(self.out(onto, kind, payload), Forward::Done)
     }
 
     /// Reads what came at leg `first` and goes out at leg `onto`, if it is RTCP.
@@ -346,27 +346,27 @@ impl Legs {
     }
 
     /// Sends what came at one leg out at the other.
-    fn out(&mut self, onto: Option<u16>, kind: usize, bytes: &[u8]) -> Way {
+    fn out(&mut self, onto: Option<u16>, kind: usize, bytes: &[u8]) -> Forward {
         let leg = onto.and_then(|port| self.all.get(&port));
         let Some((leg, relay)) = leg.and_then(|leg| Some((leg, leg.relay?))) else {
             self.stats.unwanted += 1;
-            return Way::Done;
+            return Forward::Done;
         };
         match relay.remote {
             Remote::Overlay { node, port } => {
                 let Some(sessions) = leg.sessions else {
                     self.stats.unwanted += 1;
-                    return Way::Done;
+                    return Forward::Done;
                 };
                 self.stats.relayed += 1;
                 let port = port.saturating_add(BOTH[kind]);
-                Way::Overlay { session: sessions[kind], node, port }
+                Forward::Overlay { session: sessions[kind], node, port }
             }
             Remote::Udp { rtp, rtcp, .. } => {
                 let said = if kind == 0 { rtp } else { rtcp };
                 let Some(to) = leg.latches[kind].heard().or(said) else {
                     self.stats.unwanted += 1;
-                    return Way::Done;
+                    return Forward::Done;
                 };
                 match leg.sockets[kind].send_to(bytes, &to.into()) {
                     Ok(_) => self.stats.relayed += 1,
@@ -374,11 +374,11 @@ impl Legs {
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                     Err(_) => self.stats.unsent += 1,
                 }
-                Way::Done
+                Forward::Done
             }
             Remote::Nobody => {
                 self.stats.unwanted += 1;
-                Way::Done
+                Forward::Done
             }
         }
     }

@@ -15,5 +15,5 @@ pub mod udp;
 mod unix;
 
 pub use thread::{
-    Asker, FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, Parts, Snapshot, start,
+    FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, NodeHandle, Parts, Snapshot, start,
 };

@@ -18,7 +18,7 @@ use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::node::{
-    Changes, Drained, Echo, EchoAnswer, EchoError, Handover, Node, Notice, Sink, Start,
+    Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, SendOutcome, Sink, Start,
 };
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
@@ -304,30 +304,30 @@ impl Recorder {
 
 /// A node whose every call is recorded, if a recording runs. Recording
 /// allocates and writes on the packet thread: it is for finding faults.
-pub struct Tap {
+pub struct RecordedNode {
     node: Node,
     recorder: Option<Recorder>,
 }
 
 /// Records what passes to applications.
-struct SinkTap<'a, S> {
+struct RecordedSink<'a, S> {
     inner: &'a mut S,
     recorder: &'a mut Recorder,
 }
 
-impl<S: Sink> Sink for SinkTap<'_, S> {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+impl<S: Sink> Sink for RecordedSink<'_, S> {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         let handover = self.inner.deliver(to, head, payload);
-        let took = handover == Handover::Taken;
+        let took = handover == SendOutcome::Accepted;
         self.recorder.write(Tag::Delivered, &delivered(to, head, payload, took));
         handover
     }
 }
 
-impl Tap {
+impl RecordedNode {
     /// A node, recorded by `recorder` if there is one.
-    pub fn new(node: Node, recorder: Option<Recorder>) -> Tap {
-        Tap { node, recorder }
+    pub fn new(node: Node, recorder: Option<Recorder>) -> RecordedNode {
+        RecordedNode { node, recorder }
     }
 
     /// The node, to look at.
@@ -345,7 +345,7 @@ impl Tap {
                     body = body.time(d.at).address(d.from).bytes(d.bytes);
                 }
                 recorder.write(Tag::Recv, &body);
-                self.node.recv(now, batch, &mut SinkTap { inner: sink, recorder });
+                self.node.recv(now, batch, &mut RecordedSink { inner: sink, recorder });
             }
         }
     }
@@ -371,13 +371,13 @@ impl Tap {
         id: SessionId,
         message: &[u8],
         sink: &mut impl Sink,
-    ) -> Handover {
+    ) -> SendOutcome {
         match &mut self.recorder {
             None => self.node.session_recv(now, id, message, sink),
             Some(recorder) => {
                 let body = Body::default().time(now).u64(id.0.into()).bytes(message);
                 recorder.write(Tag::Message, &body);
-                let sink = &mut SinkTap { inner: sink, recorder };
+                let sink = &mut RecordedSink { inner: sink, recorder };
                 self.node.session_recv(now, id, message, sink)
             }
         }
@@ -402,7 +402,7 @@ impl Tap {
             None => self.node.handle_timeout(now, sink),
             Some(recorder) => {
                 recorder.write(Tag::Timeout, &Body::default().time(now));
-                self.node.handle_timeout(now, &mut SinkTap { inner: sink, recorder });
+                self.node.handle_timeout(now, &mut RecordedSink { inner: sink, recorder });
             }
         }
     }

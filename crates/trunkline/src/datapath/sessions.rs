@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_client::in_process;
-use trunkline_overlay::node::{Handover, Sink};
-use trunkline_overlay::session::wire::{MAX_HEAD, Refusal, ToClient};
+use trunkline_overlay::node::{SendOutcome, Sink};
+use trunkline_overlay::session::wire::{MAX_HEAD, RefusalReason, ToClient};
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::NodeId;
 
 /// A listening socket.
-pub struct Door {
+pub struct Listener {
     socket: Socket,
     /// A descriptor in reserve: when there is no other, giving it up lets an
     /// application in to be shown the door, lest it knock for ever.
@@ -29,11 +29,11 @@ pub struct Door {
     stuck: bool,
 }
 
-impl Door {
+impl Listener {
     /// Lets connections queue at `socket`, which is bound and nonblocking.
-    pub fn open(socket: Socket) -> io::Result<Door> {
+    pub fn open(socket: Socket) -> io::Result<Listener> {
         socket.listen(libc::SOMAXCONN)?;
-        Ok(Door { socket, spare: spare(), stuck: false })
+        Ok(Listener { socket, spare: spare(), stuck: false })
     }
 
     /// The next connection that wants in, if one waits.
@@ -73,7 +73,7 @@ fn spare() -> Option<Socket> {
     Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()
 }
 
-impl AsFd for Door {
+impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -84,14 +84,14 @@ impl AsFd for Door {
 pub struct Listener {
     /// Goes before the socket does: see [`SocketFile`].
     _file: SocketFile,
-    door: Door,
+    door: Listener,
 }
 
 impl Listener {
     /// Listens at `path`, replacing what a node that died there left behind.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         let (socket, file) = bind_unix(path, Type::SEQPACKET.nonblocking())?;
-        Ok(Listener { _file: file, door: Door::open(socket)? })
+        Ok(Listener { _file: file, door: Listener::open(socket)? })
     }
 
     /// The next application that wants in, if one waits.
@@ -229,7 +229,7 @@ impl Carrier {
     }
 
     /// Tells the application why it may not attach.
-    pub fn turn_away(&mut self, now: Time, refusal: Refusal) {
+    pub fn turn_away(&mut self, now: Time, refusal: RefusalReason) {
         let why = ToClient::Error { refusal, node: NodeId::NONE, port: 0 };
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
@@ -373,7 +373,7 @@ impl Carriers {
 }
 
 impl Sink for Carriers {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         let sent = match self.slots.get_mut(to.0 as usize) {
             Some(Some(Carrier::Remote(session))) => {
                 self.remotes.deliver(to, session, head, payload)
@@ -384,6 +384,6 @@ impl Sink for Carriers {
                 None => false,
             },
         };
-        if sent { Handover::Taken } else { Handover::Full }
+        if sent { SendOutcome::Accepted } else { SendOutcome::Backpressure }
     }
 }

@@ -1,7 +1,7 @@
 mod applications;
-mod doors;
+mod flow_control;
 mod flows;
-mod held;
+mod listeners;
 mod media;
 mod notices;
 mod operate;
@@ -14,12 +14,12 @@ pub use operate::Operation;
 use super::differing::{self, Differing};
 use super::media::{Sender as MediaSender, channel as media_channel};
 use super::mmsg::RxBatch;
-use super::record::{self, Tap};
-use super::remote::{Lobby, Remote, RemoteStats, Remotes};
+use super::record::{self, RecordedNode};
+use super::remote::{PendingConnections, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener};
 use super::udp::{Udp, UdpStats};
 use crate::clock::{self, Stamps};
-use crate::complaints::Complaints;
+use crate::rate_limited_log::RateLimitedLog;
 use crate::sys;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -149,7 +149,7 @@ pub struct ThreadStats {
 /// What a packet thread is made of.
 pub struct Parts {
     /// The node.
-    pub node: Tap,
+    pub node: RecordedNode,
     /// Its UDP sockets, at least one.
     pub udp: Vec<Udp>,
     /// Where local applications come in.
@@ -157,7 +157,7 @@ pub struct Parts {
     /// Where applications of other hosts come in.
     pub remotes: Vec<Remote>,
     /// Whom of them it lets in.
-    pub lobby: Lobby,
+    pub pending: PendingConnections,
     /// Where applications of this process come in.
     pub acceptor: Option<Acceptor>,
     /// Whether a gateway's calls have media here, and for how many milliseconds a packet
@@ -180,12 +180,12 @@ pub struct Handle {
 
 /// How other threads speak to the packet thread.
 #[derive(Clone)]
-pub struct Asker {
+pub struct NodeHandle {
     requests: SyncSender<Request>,
     wake: Arc<EventFd>,
 }
 
-impl Asker {
+impl NodeHandle {
     /// The node's counters; `None` if the packet thread does not answer within
     /// a second.
     pub fn snapshot(&self) -> Option<Snapshot> {
@@ -198,8 +198,8 @@ impl Asker {
 
 impl Handle {
     /// A way to ask.
-    pub fn asker(&self) -> Asker {
-        Asker { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
+    pub fn node_handle(&self) -> NodeHandle {
+        NodeHandle { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
     }
 
     /// A way to say where a gateway's media go, if the thread has been told that there
@@ -272,21 +272,21 @@ mod token {
     pub const SESSION: u64 = 2 << 32;
     pub const REMOTE: u64 = 3 << 32;
     pub const REMOTE_UDP: u64 = 4 << 32;
-    pub const GUEST: u64 = 5 << 32;
+    pub const PENDING: u64 = 5 << 32;
     pub const MEDIA: u64 = 6 << 32;
 }
 
 struct PacketThread {
-    node: Tap,
+    node: RecordedNode,
     udp: Vec<Udp>,
     listener: Option<Listener>,
     remotes: Vec<Remote>,
-    lobby: Lobby,
+    pending: PendingConnections,
     acceptor: Option<Acceptor>,
     carriers: Carriers,
-    held: held::Held,
+    held: flow_control::Held,
     /// Applications that found the node full, until they have read so.
-    turned_away: VecDeque<Carrier>,
+    rejected: VecDeque<Carrier>,
     inbox: Receiver<Request>,
     media: Option<media::Media>,
     wake: Arc<EventFd>,
@@ -303,9 +303,9 @@ struct PacketThread {
     blocked: bool,
     message: Box<[u8]>,
     stats: ThreadStats,
-    complaints: Complaints,
+    limited_log: RateLimitedLog,
     /// About those that show no key.
-    strangers: Complaints,
+    unknown_peers: RateLimitedLog,
     differing: differing::Log,
     echoes: operate::Waiting,
     /// When to look after the doors again, if they are left alone.
@@ -333,11 +333,11 @@ impl PacketThread {
             udp: parts.udp,
             listener: parts.listener,
             remotes: parts.remotes,
-            lobby: parts.lobby,
+            pending: parts.pending,
             acceptor: parts.acceptor,
             carriers,
-            held: held::Held::default(),
-            turned_away: VecDeque::with_capacity(applications::TURNED_AWAY),
+            held: flow_control::Held::default(),
+            rejected: VecDeque::with_capacity(applications::REJECTED),
             inbox,
             media,
             wake,
@@ -350,8 +350,8 @@ impl PacketThread {
             blocked: false,
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
-            complaints: Complaints::default(),
-            strangers: Complaints::default(),
+            limited_log: RateLimitedLog::default(),
+            unknown_peers: RateLimitedLog::default(),
             differing: differing::Log::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
@@ -400,7 +400,7 @@ impl PacketThread {
                 self.node.handle_timeout(now, &mut self.carriers);
                 self.end_handshakes(now);
                 self.assure_held(now);
-                self.return_to_doors(now);
+                self.resume_accept(now);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
             }
@@ -421,7 +421,7 @@ impl PacketThread {
             (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
             (token::SESSION, _) => self.on_session(SessionId(index), event.events(), stamps),
             (token::REMOTE, _) => self.on_remote(index as usize),
-            (token::GUEST, _) => self.on_guest(index),
+            (token::PENDING, _) => self.on_pending(index),
             (token::MEDIA, _) => self.on_media(index as u16, stamps),
             (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
             (_, token::TIMER) => {
@@ -531,7 +531,7 @@ impl PacketThread {
                 .filter(|end| *end != 0),
             handshakes: node.control().handshakes().cloned(),
             routing: node.control().router().map(|r| (*r.stats(), r.nodes())),
-            unknown_nodes: node.router().map_or_else(Vec::new, |r| r.strangers().collect()),
+            unknown_nodes: node.router().map_or_else(Vec::new, |r| r.unknown_nodes().collect()),
             differing: node.router().map(Differing::of).unwrap_or_default(),
             trunks: (node.trunks(clock::now()).collect(), node.receiving(clock::now()).collect()),
             thread,
@@ -585,7 +585,7 @@ impl PacketThread {
 
     fn arm(&mut self) -> io::Result<()> {
         let at = self.node.node().next_timeout(clock::now());
-        let at = at.min(self.carriers.remotes.next_timeout()).min(self.lobby.next_timeout());
+        let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         // While a socket is full, its becoming writable is what to wait for; but
         // not for ever.

@@ -452,7 +452,7 @@ fn node_config(
     }
     match row {
         Row::Default => {}
-        Row::Paper => text += "[realtime]\nrecovery = \"once\"\nrepeat_share = \"25%\"\n",
+        Row::Paper => text += "[realtime]\nrecovery = \"once\"\nretransmit_ratio = \"25%\"\n",
         Row::Trunk if i == 0 => text += &format!("[[trunk]]\nto = {nodes}\n"),
         Row::Trunk if i + 1 == nodes => text += "[[trunk]]\nto = 1\n",
         Row::Trunk => {}

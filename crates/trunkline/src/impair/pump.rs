@@ -11,7 +11,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use trunkline_base::Time;
-use trunkline_net::{DirectionId, Header, Network, Tap};
+use trunkline_net::{DirectionId, Header, Network, Observer};
 
 use super::Error;
 use super::clock::Clock;
@@ -45,7 +45,7 @@ const CHANGE: u64 = u64::MAX - 4;
 /// Where packets come from and go to.
 pub trait Ports {
     /// An observer of the network.
-    type Tap: Tap;
+    type Tap: Observer;
 
     /// Takes up to [`BATCH`] packets that have come at `port` and sends them into the
     /// network.

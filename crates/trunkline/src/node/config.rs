@@ -225,9 +225,9 @@ struct RealtimeSection {
     #[serde(deserialize_with = "recovery")]
     recovery: Option<Recovery>,
     reorder: Option<u16>,
-    repeat_share: Option<Fraction>,
-    repeat_burst: Option<u32>,
-    extra_share: Option<Fraction>,
+    retransmit_ratio: Option<Fraction>,
+    retransmit_burst: Option<u32>,
+    recovery_budget: Option<Fraction>,
     max_wait: Option<Span>,
     memory: Option<Size>,
 }
@@ -463,9 +463,9 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let (rt, from) = (&mut c.realtime, &file.realtime);
     rt.recovery = from.recovery.unwrap_or(rt.recovery);
     rt.reorder = from.reorder.unwrap_or(rt.reorder);
-    rt.repeat_share = from.repeat_share.map_or(rt.repeat_share, |f| f.0);
-    rt.extra_share = from.extra_share.map_or(rt.extra_share, |f| f.0);
-    rt.repeat_burst = from.repeat_burst.unwrap_or(rt.repeat_burst);
+    rt.retransmit_ratio = from.retransmit_ratio.map_or(rt.retransmit_ratio, |f| f.0);
+    rt.recovery_budget = from.recovery_budget.map_or(rt.recovery_budget, |f| f.0);
+    rt.retransmit_burst = from.retransmit_burst.unwrap_or(rt.retransmit_burst);
     rt.max_wait = from.max_wait.map_or(rt.max_wait, |s| s.0);
     rt.bytes = from.memory.map_or(rt.bytes, size);
     let (be, from) = (&mut c.best_effort, &file.best_effort);

@@ -1,7 +1,7 @@
 //! `/metrics` for Prometheus and `/healthz` for whoever restarts daemons.
 
 use super::metrics;
-use crate::datapath::Asker;
+use crate::datapath::NodeHandle;
 use crate::sip;
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
@@ -41,11 +41,15 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves on `listener` from a thread of its own, until the process ends.
-pub fn serve(listener: TcpListener, asker: Asker, sip: Option<sip::Asker>) -> io::Result<()> {
+pub fn serve(
+    listener: TcpListener,
+    handle: NodeHandle,
+    sip: Option<sip::GatewayHandle>,
+) -> io::Result<()> {
     let app = Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(health_page))
-        .with_state((asker, sip));
+        .with_state((handle, sip));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("http".into()).spawn(move || {
         if let Err(error) = runtime.block_on(run(listener, app, CONNECTIONS, IN_ALL)) {
@@ -63,7 +67,7 @@ async fn run(
 ) -> io::Result<()> {
     let app = app.layer(middleware::from_fn(one_request));
     let app = app.into_make_service_with_connect_info::<Turn>();
-    axum::serve(Door::new(listener, places, in_all)?, app).await
+    axum::serve(LimitedListener::new(listener, places, in_all)?, app).await
 }
 
 /// Notes whose turn it is, and lets the answer end the connection.
@@ -80,22 +84,22 @@ const SILENT: (StatusCode, &str) =
 /// The packet thread answers within a second; that wait must not hold up
 /// another request.
 async fn ask<T: Send + 'static>(
-    asker: Asker,
-    what: impl FnOnce(&Asker) -> Option<T> + Send + 'static,
+    handle: NodeHandle,
+    what: impl FnOnce(&NodeHandle) -> Option<T> + Send + 'static,
 ) -> Option<T> {
-    tokio::task::spawn_blocking(move || what(&asker)).await.ok().flatten()
+    tokio::task::spawn_blocking(move || what(&handle)).await.ok().flatten()
 }
 
 /// Whom requests are passed on to.
-type Askers = (Asker, Option<sip::Asker>);
+type Askers = (NodeHandle, Option<sip::GatewayHandle>);
 
-async fn metrics_page(State((asker, sip)): State<Askers>, asked: HeaderMap) -> Response {
+async fn metrics_page(State((handle, sip)): State<Askers>, asked: HeaderMap) -> Response {
     // A gateway that hangs must not hide the node.
-    let text = move |asker: &Asker| {
+    let text = move |handle: &NodeHandle| {
         let report = sip.as_ref().and_then(|sip| sip.report(0, usize::MAX));
-        metrics::render(asker.snapshot()?, asker.all_flows().ok()?, report).ok()
+        metrics::render(handle.snapshot()?, handle.all_flows().ok()?, report).ok()
     };
-    let Some(text) = ask(asker, text).await else {
+    let Some(text) = ask(handle, text).await else {
         return SILENT.into_response();
     };
     // Prometheus asks for it. What `curl` prints is for `promtool check metrics`,
@@ -108,8 +112,8 @@ async fn metrics_page(State((asker, sip)): State<Askers>, asked: HeaderMap) -> R
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-async fn health_page(State((asker, _)): State<Askers>) -> Response {
-    match ask(asker, Asker::snapshot).await {
+async fn health_page(State((handle, _)): State<Askers>) -> Response {
+    match ask(handle, NodeHandle::snapshot).await {
         Some(_) => "ok\n".into_response(),
         None => SILENT.into_response(),
     }
@@ -117,7 +121,7 @@ async fn health_page(State((asker, _)): State<Askers>) -> Response {
 
 /// Lets in so many at once. Who comes when all places are taken gets that of the
 /// one who has kept the node waiting for longest.
-struct Door {
+struct LimitedListener {
     listener: tokio::net::TcpListener,
     places: Arc<Semaphore>,
     in_all: Duration,
@@ -131,11 +135,11 @@ const GRACE: Duration = Duration::from_millis(100);
 /// How often a door looks again for somebody to send away.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-impl Door {
-    fn new(listener: TcpListener, places: usize, in_all: Duration) -> io::Result<Door> {
+impl LimitedListener {
+    fn new(listener: TcpListener, places: usize, in_all: Duration) -> io::Result<LimitedListener> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let places = Arc::new(Semaphore::new(places));
-        Ok(Door { listener, places, in_all, visits: VecDeque::new() })
+        Ok(LimitedListener { listener, places, in_all, visits: VecDeque::new() })
     }
 
     async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
@@ -157,7 +161,7 @@ impl Door {
     }
 }
 
-impl axum::serve::Listener for Door {
+impl axum::serve::Listener for LimitedListener {
     type Io = Visit;
     type Addr = SocketAddr;
 
@@ -194,8 +198,8 @@ impl Turn {
     }
 }
 
-impl Connected<IncomingStream<'_, Door>> for Turn {
-    fn connect_info(stream: IncomingStream<'_, Door>) -> Turn {
+impl Connected<IncomingStream<'_, LimitedListener>> for Turn {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Turn {
         stream.io().turn.clone()
     }
 }

@@ -5,7 +5,7 @@ mod streams;
 
 use super::flows::{Distribution, distributions};
 use crate::datapath::{FlowSnapshot, LinkSnapshot, Snapshot};
-use crate::sip::Report;
+use crate::sip::GatewayReport;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -53,7 +53,7 @@ pub fn classic(open_metrics: &str) -> String {
 pub fn render(
     snapshot: Snapshot,
     flows: Vec<FlowSnapshot>,
-    report: Option<Report>,
+    report: Option<GatewayReport>,
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("trunkline");
     registry.register_collector(Box::new(Node(snapshot, flows)));
@@ -196,14 +196,14 @@ impl Collector for Node {
             single(s.node.echoes_answered),
         )?;
         f.counters(
-            "ports_denied",
+            "port_unreachable_sent",
             "Packets to ports that nobody has, whose source was told so",
-            single(s.node.ports_denied),
+            single(s.node.port_unreachable_sent),
         )?;
         f.counters(
-            "denials_believed",
+            "port_unreachable_accepted",
             "What other nodes said of their ports, to a node whose application had sent there",
-            single(s.node.denials_believed),
+            single(s.node.port_unreachable_accepted),
         )?;
         f.counters(
             "node_drops",
@@ -250,7 +250,7 @@ impl Node {
             directions.into_iter().map(|(way, n)| (vec![label("direction", way)], n))
         })?;
         f.counters(
-            "held_back_packets",
+            "flow_controlled_packets",
             "Times that a packet of an application that waits for room had to wait",
             single(self.0.node.held_back),
         )?;

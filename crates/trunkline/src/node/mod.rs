@@ -13,8 +13,8 @@ mod unsealed;
 mod versions;
 mod watchdog;
 
-use crate::datapath::record::{self, Recorder, Tap};
-use crate::datapath::remote::{Lobby, Remote};
+use crate::datapath::record::{self, RecordedNode, Recorder};
+use crate::datapath::remote::{PendingConnections, Remote};
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
@@ -22,7 +22,7 @@ use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, sip, stop};
 use config::{Config, Mistake};
-use expiry::Watch;
+use expiry::ExpiryMonitor;
 use manager::State;
 use operator::Operator;
 use std::io;
@@ -144,7 +144,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let (name, unsealed) = (config.name.clone(), config.overlay.sealing.is_none());
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;
-    let operator = Arc::new(Operator::new(handle.asker(), sip, &args.config, config));
+    let operator = Arc::new(Operator::new(handle.node_handle(), sip, &args.config, config));
     let _control = control
         .map(|control| control.serve(Arc::clone(&operator)))
         .transpose()
@@ -222,7 +222,7 @@ pub struct Started {
     /// How applications of this process attach.
     pub connector: Connector,
     /// Its gateway, if it is one.
-    pub sip: Option<sip::Asker>,
+    pub sip: Option<sip::GatewayHandle>,
 }
 
 /// Starts the node that `config` describes, in this process; `text` is what a
@@ -235,7 +235,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     let start = Start { at, unix_nanos, incarnation: Incarnation(unix_nanos), seed, entropy };
     let (secrets, not_after) = (config.secrets(), config.not_after());
     let lasting = lasting_secret(&config, &entropy);
-    let lobby = lobby(&config)?;
+    let pending = pending_limits(&config)?;
     let node = Node::new(config.overlay.clone(), start)?;
     let mut udp = Vec::new();
     for address in config.listen {
@@ -273,11 +273,11 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     let (connector, acceptor) = in_process::listen(IN_PROCESS_BYTES, IN_PROCESS_BACKLOG)
         .map_err(cannot("prepare for applications of this process"))?;
     let parts = Parts {
-        node: Tap::new(node, recorder),
+        node: RecordedNode::new(node, recorder),
         udp,
         listener,
         remotes,
-        lobby,
+        pending,
         acceptor: Some(acceptor),
         media_deadline_ms: config.sip.as_ref().map(|sip| sip.deadline_ms),
         priority: config.runtime.realtime_priority,
@@ -290,7 +290,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
         _ => None,
     };
     if let Some(listener) = http {
-        http::serve(listener, handle.asker(), sip.clone())
+        http::serve(listener, handle.node_handle(), sip.clone())
             .map_err(cannot("start serving metrics"))?;
     }
     Ok(Started { handle, connector, sip })
@@ -305,14 +305,14 @@ fn lasting_secret(config: &Config, entropy: &[u8; 32]) -> [u8; 32] {
 }
 
 /// Whom of other hosts' applications the node lets in.
-fn lobby(config: &Config) -> Result<Lobby, Error> {
+fn pending_limits(config: &Config) -> Result<PendingConnections, Error> {
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
     let responder = config.overlay.sealing.as_ref().map(|sealing| {
         let keys: Vec<_> = config.clients.iter().map(|client| client.key).collect();
         Responder::new(&sealing.identity, &keys, Limits::default(), entropy)
     });
-    Ok(Lobby::new(responder))
+    Ok(PendingConnections::new(responder))
 }
 
 fn unix_secs() -> u64 {
@@ -324,7 +324,7 @@ fn warn_of_protection(sealed: bool, not_after: u64) {
     if !sealed {
         tracing::warn!("{}", unsealed::WARNING);
     }
-    if let Some(standing) = Watch::default().look(not_after, unix_secs()) {
+    if let Some(standing) = ExpiryMonitor::default().look(not_after, unix_secs()) {
         tracing::warn!("{standing}");
     }
 }
@@ -437,7 +437,8 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     };
     // No mistake of the file's, even if it is over: the unit for systemd checks
     // before it starts a node, and a clock may be wrong.
-    let warning = Watch::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
+    let warning =
+        ExpiryMonitor::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
     let overlay = &config.overlay;
     let (links, routes) = (overlay.links.len(), overlay.routes.len());
     let trunks = overlay.trunks.len();

@@ -1,12 +1,12 @@
 //! What the control socket and SIGHUP do to a running node.
 
 use super::config::{self, Config};
-use super::expiry::Watch;
+use super::expiry::ExpiryMonitor;
 use super::{flows, reload, unix_secs};
-use crate::datapath::{Asker, LinkSnapshot, Snapshot};
+use crate::datapath::{LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Ask, Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Route, Status, Streams,
+    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, Status, Streams,
     Trunk, TrunkIn,
 };
 use crate::operate::server;
@@ -35,15 +35,15 @@ const MAX_FILE: u64 = 16 << 20;
 
 /// A running node, to be asked and changed.
 pub struct Operator {
-    asker: Asker,
-    sip: Option<sip::Asker>,
+    handle: NodeHandle,
+    sip: Option<sip::GatewayHandle>,
     path: PathBuf,
     /// How the node runs; a reload holds on to it, so that there is one at a
     /// time.
     running: Mutex<Config>,
     started: Time,
     stop: AtomicBool,
-    watch: Mutex<Watch>,
+    watch: Mutex<ExpiryMonitor>,
 }
 
 fn refused(message: impl Display) -> Refused {
@@ -66,12 +66,17 @@ fn value(of: impl Serialize) -> Result<Value, Refused> {
 impl Operator {
     /// Of the node behind `asker`, which runs by `config`, the content of
     /// `path`.
-    pub fn new(asker: Asker, sip: Option<sip::Asker>, path: &Path, config: Config) -> Operator {
+    pub fn new(
+        handle: NodeHandle,
+        sip: Option<sip::GatewayHandle>,
+        path: &Path,
+        config: Config,
+    ) -> Operator {
         // The start has said how it stands.
-        let mut watch = Watch::default();
+        let mut watch = ExpiryMonitor::default();
         watch.look(config.not_after(), unix_secs());
         Operator {
-            asker,
+            handle,
             sip,
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             running: Mutex::new(config),
@@ -93,7 +98,7 @@ impl Operator {
 
     /// Ends the gateway's calls, if it has any.
     pub fn end_calls(&self) {
-        match self.sip.as_ref().map(sip::Asker::stop) {
+        match self.sip.as_ref().map(sip::GatewayHandle::stop) {
             None | Some(Some(0)) => {}
             Some(Some(calls)) => tracing::warn!(
                 calls,
@@ -116,7 +121,7 @@ impl Operator {
 
     fn snapshot(&self) -> Result<Snapshot, Refused> {
         let silent = || refused("the packet thread does not answer: look at the node's log");
-        self.asker.snapshot().ok_or_else(silent)
+        self.handle.snapshot().ok_or_else(silent)
     }
 
     fn calls(&self, from: usize) -> Result<Calls, Refused> {
@@ -193,10 +198,10 @@ impl Operator {
         // Before anything changes: one of its files may be wrong.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
         if !diff.changes.is_empty() {
-            self.asker.reconfigure(diff.changes, text).map_err(refused)?;
+            self.handle.reconfigure(diff.changes, text).map_err(refused)?;
         }
-        if let (Some(asker), Some(sip)) = (&self.sip, &diff.running.sip) {
-            let is_new = asker.reconfigure(sip).map_err(|e| mistake(&e))?;
+        if let (Some(handle), Some(sip)) = (&self.sip, &diff.running.sip) {
+            let is_new = handle.reconfigure(sip).map_err(|e| mistake(&e))?;
             if is_new {
                 diff.applied.push("[sip] certificate, roots".into());
             }
@@ -216,7 +221,7 @@ impl Operator {
             let what = format!("timeout_ms is {timeout_ms}: give 1 to {MAX_TIMEOUT_MS}");
             return Err(refused(what));
         }
-        let answer = self.asker.echo(echo, Duration::from_millis(timeout_ms)).map_err(refused)?;
+        let answer = self.handle.echo(echo, Duration::from_millis(timeout_ms)).map_err(refused)?;
         Ok(Echo {
             from: answer.map(|a| a.from.0),
             reached: answer.is_some_and(|a| a.reached),
@@ -262,56 +267,56 @@ fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
 }
 
 impl server::Operator for Operator {
-    fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused> {
-        if matches!(ask, Ask::Reload {} | Ask::Drain { .. } | Ask::Stop {}) {
+    fn answer(&self, ask: Request, who: &UnixCredentials) -> Result<Value, Refused> {
+        if matches!(ask, Request::Reload {} | Request::Drain { .. } | Request::Stop {}) {
             let what = match ask {
-                Ask::Reload {} => "reload",
-                Ask::Drain { on: true } => "drain",
-                Ask::Drain { on: false } => "drain --undo",
+                Request::Reload {} => "reload",
+                Request::Drain { on: true } => "drain",
+                Request::Drain { on: false } => "drain --undo",
                 _ => "stop",
             };
             tracing::info!(uid = who.uid(), pid = who.pid(), "operator: {what}");
         }
         match ask {
-            Ask::Status {} => value(self.status()?),
-            Ask::Links {} => {
+            Request::Status {} => value(self.status()?),
+            Request::Links {} => {
                 let now = clock::now();
                 let links = self.snapshot()?.links;
                 value(links.iter().map(|link| link_view(now, link)).collect::<Vec<_>>())
             }
-            Ask::Routes { metric } => {
-                let computed = self.asker.computed(metric).map_err(refused)?;
+            Request::Routes { metric } => {
+                let computed = self.handle.computed(metric).map_err(refused)?;
                 value(routes(&self.snapshot()?, metric, &computed))
             }
-            Ask::Flows { peer, from } => {
-                let (page, next) = self.asker.flows(from).map_err(refused)?;
+            Request::Flows { peer, from } => {
+                let (page, next) = self.handle.flows(from).map_err(refused)?;
                 let running = self.running();
                 let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
                 let wanted = page.iter().filter(|f| peer.is_none_or(|p| f.flow.ends.peer.0 == p));
                 let flows = wanted.map(|f| flows::view(f, client)).collect();
                 value(Flows { flows, next })
             }
-            Ask::Streams { peer, from } => {
-                let (page, next) = self.asker.streams(from).map_err(refused)?;
+            Request::Streams { peer, from } => {
+                let (page, next) = self.handle.streams(from).map_err(refused)?;
                 let running = self.running();
                 let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
                 let wanted = page.iter().filter(|(s, _)| peer.is_none_or(|p| s.peer.0 == p));
                 let streams = wanted.map(|s| flows::stream_view(s, client)).collect();
                 value(Streams { streams, next })
             }
-            Ask::Calls { from } => value(self.calls(from)?),
-            Ask::Echo { to, service, size, hops, timeout_ms } => {
+            Request::Calls { from } => value(self.calls(from)?),
+            Request::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let to = NodeId(to);
                 value(self.echo(overlay::Echo { to, service, size, hops, nonce }, timeout_ms)?)
             }
-            Ask::Reload {} => value(self.reload()?),
-            Ask::Drain { on } => {
-                self.asker.drain(on).map_err(refused)?;
+            Request::Reload {} => value(self.reload()?),
+            Request::Drain { on } => {
+                self.handle.drain(on).map_err(refused)?;
                 self.sip.as_ref().inspect(|sip| sip.drain(on));
                 value(self.status()?)
             }
-            Ask::Stop {} => {
+            Request::Stop {} => {
                 let status = self.status();
                 self.stop.store(true, Ordering::Relaxed);
                 value(status?)

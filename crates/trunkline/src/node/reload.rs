@@ -203,7 +203,7 @@ impl Diff {
         };
         for (differs, key) in [
             (was.identity != is.identity, "[node] key"),
-            (was.newcomers != is.newcomers, "[overlay] newcomers"),
+            (was.unconfigured_peers != is.unconfigured_peers, "[overlay] unconfigured_peers"),
         ] {
             if differs {
                 self.restart.push(key.into());

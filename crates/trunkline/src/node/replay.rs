@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
 use trunkline_overlay::arena::RxDatagram;
-use trunkline_overlay::node::{Handover, Node, Sink};
+use trunkline_overlay::node::{Node, SendOutcome, Sink};
 use trunkline_overlay::session::SessionId;
 
 /// Run a recording of `node --record` through this build and compare
@@ -150,16 +150,16 @@ struct Expected {
 }
 
 impl Sink for Expected {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         self.seen += 1;
         let Some((at, body, took)) = self.messages.pop_front() else {
             self.wrong.get_or_insert((0, "a message to an application that was not".into()));
-            return Handover::Taken;
+            return SendOutcome::Accepted;
         };
         if record::delivered(to, head, payload, took).as_slice() != body {
             self.wrong.get_or_insert((at, "another message to an application".into()));
         }
-        if took { Handover::Taken } else { Handover::Full }
+        if took { SendOutcome::Accepted } else { SendOutcome::Backpressure }
     }
 }
 

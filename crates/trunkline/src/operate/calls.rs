@@ -1,7 +1,7 @@
 //! `calls`.
 
 use super::client::Client;
-use super::protocol::{Ask, Call, CallEnd, CallLeg, Calls};
+use super::protocol::{Call, CallEnd, CallLeg, Calls, Request};
 use super::table::{Align, lines, number, percent, span};
 use super::{CallsArgs, Error, print_json};
 
@@ -30,7 +30,7 @@ pub fn calls(args: &CallsArgs) -> Result<(), Error> {
 pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
     let (mut calls, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
-        let part: Calls = client.ask(&Ask::Calls { from })?;
+        let part: Calls = client.ask(&Request::Calls { from })?;
         calls.extend(part.calls);
         next = part.next;
     }
@@ -41,7 +41,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
 /// else those that began last.
 pub fn sort(calls: &mut [Call], worst_first: bool) {
     let least = |call: &Call| {
-        let all = call.legs.iter().filter_map(|leg| leg.r_least);
+        let all = call.legs.iter().filter_map(|leg| leg.r_min);
         if worst_first { all.fold(f64::INFINITY, f64::min) } else { 0.0 }
     };
     calls.sort_by(|a, b| {
@@ -127,7 +127,7 @@ fn cells(leg: &CallLeg, is_over: bool) -> Vec<String> {
             Some(silent) => format!("silent {}", span(silent)),
             None => number(leg.r_now, 1),
         },
-        number(leg.r_least, 1),
+        number(leg.r_min, 1),
         number(leg.mos, 2),
     ]
 }

@@ -1,6 +1,6 @@
 //! The commands' end of the control socket.
 
-use super::protocol::{Answer, Ask, Refused};
+use super::protocol::{Answer, Refused, Request};
 use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Asks, and waits for the answer.
-    pub fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> Result<T, Error> {
+    pub fn ask<T: DeserializeOwned>(&mut self, ask: &Request) -> Result<T, Error> {
         let line = self.exchange(ask).map_err(|source| self.broken(source))?;
         match serde_json::from_slice(&line) {
             Ok(Answer::Ok(value)) => Ok(value),
@@ -126,7 +126,7 @@ impl Client {
         Error::Broken { path: self.path.clone(), source }
     }
 
-    fn exchange(&mut self, ask: &Ask) -> io::Result<Vec<u8>> {
+    fn exchange(&mut self, ask: &Request) -> io::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(ask)?;
         line.push(b'\n');
         // A node that turns this connection away has said why before.

@@ -1,7 +1,7 @@
 //! `reload` and `drain`.
 
 use super::client::Client;
-use super::protocol::{Ask, Reloaded, Status};
+use super::protocol::{Reloaded, Request, Status};
 use super::table::{count, span};
 use super::{DrainArgs, Error, ReloadArgs, print_json};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `trunkline reload`.
 pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
-    let done: Reloaded = args.at.connect()?.ask(&Ask::Reload {})?;
+    let done: Reloaded = args.at.connect()?.ask(&Request::Reload {})?;
     if args.json {
         return print_json(&done);
     }
@@ -42,7 +42,7 @@ struct Drained {
 pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
     let begun = Instant::now();
-    let mut status: Status = client.ask(&Ask::Drain { on: !args.undo })?;
+    let mut status: Status = client.ask(&Request::Drain { on: !args.undo })?;
     let mut empty = false;
     if !args.undo && !args.now {
         if !args.json {
@@ -58,7 +58,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     }
     let stopped = args.stop && (empty || args.now);
     if stopped {
-        status = client.ask(&Ask::Stop {})?;
+        status = client.ask(&Request::Stop {})?;
         wait_for_end(status.pid);
     }
     let result = Drained {
@@ -138,7 +138,7 @@ fn wait(
             return Ok(false);
         }
         std::thread::sleep(LOOK);
-        let now: Status = client.ask(&Ask::Status {})?;
+        let now: Status = client.ask(&Request::Status {})?;
         if !now.draining {
             let what = format!("somebody has taken {} back (`drain --undo`): it goes on", now.name);
             return Err(Error::Failed(what));

@@ -1,7 +1,7 @@
 //! `ping` and `trace`.
 
 use super::client::Client;
-use super::protocol::{Ask, Echo};
+use super::protocol::{Echo, Request};
 use super::table::{count, number};
 use super::{Error, Packet, PingArgs, TraceArgs, print_json};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 impl Packet {
     fn send(&self, client: &mut Client, to: u32, hops: u8) -> Result<Echo, Error> {
         let timeout_ms = u64::try_from(self.timeout.0.as_millis()).unwrap_or(u64::MAX);
-        client.ask(&Ask::Echo { to, service: self.service, size: self.size, hops, timeout_ms })
+        client.ask(&Request::Echo { to, service: self.service, size: self.size, hops, timeout_ms })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `flows`.
 
 use super::client::Client;
-use super::protocol::{Ask, Direction, Flow, FlowQuality, Flows};
+use super::protocol::{Direction, Flow, FlowQuality, Flows, Request};
 use super::table::{Align, NOTHING, lines, number, percent, span};
 use super::{Error, FlowsArgs, print_json};
 
@@ -31,7 +31,7 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
 pub fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Flow>, Error> {
     let (mut flows, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
-        let page: Flows = client.ask(&Ask::Flows { peer, from })?;
+        let page: Flows = client.ask(&Request::Flows { peer, from })?;
         flows.extend(page.flows);
         next = page.next;
     }

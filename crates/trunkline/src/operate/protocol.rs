@@ -10,7 +10,7 @@ use trunkline_overlay::wire::{Metric, Service};
 /// A question, or an order.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Ask {
+pub enum Request {
     /// [`Status`].
     Status {},
     /// [`Vec`] of [`Link`].
@@ -142,7 +142,7 @@ pub struct CallLeg {
     /// seconds; to the second.
     pub silent_s: Option<f64>,
     /// Datagrams from elsewhere than signalled.
-    pub strangers: u64,
+    pub unexpected_source: u64,
     /// The share of the expected that was lost or late, in the last second.
     pub missed_now: Option<f64>,
     /// The jitter of RFC 3550 (6.4.1), in milliseconds.
@@ -154,7 +154,7 @@ pub struct CallLeg {
     /// The mean opinion score that [`CallLeg::r`] stands for.
     pub mos: Option<f64>,
     /// The lowest rating of any second.
-    pub r_least: Option<f64>,
+    pub r_min: Option<f64>,
     /// What this end has said last of what it hears, by RTCP.
     pub says: Option<CallEnd>,
 }

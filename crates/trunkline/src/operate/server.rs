@@ -2,7 +2,7 @@
 //! many ask, and whatever, the packet thread sees at most one small request at
 //! a time from each of [`CONNECTIONS`].
 
-use super::protocol::{Answer, Ask, Refused};
+use super::protocol::{Answer, Refused, Request};
 use crate::datapath::sessions::{SocketFile, bind_unix};
 use nix::sys::socket::{UnixCredentials, getsockopt, sockopt};
 use serde_json::Value;
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Answers what comes in.
 pub trait Operator: Send + Sync + 'static {
     /// Does what `ask` says, for the process `who`.
-    fn answer(&self, ask: Ask, who: &UnixCredentials) -> Result<Value, Refused>;
+    fn answer(&self, ask: Request, who: &UnixCredentials) -> Result<Value, Refused>;
 }
 
 /// A control socket; its file is removed when this is dropped. The thread that
@@ -74,9 +74,9 @@ impl Bound {
 }
 
 /// A connection's place among [`CONNECTIONS`], given back when dropped.
-struct Place(Arc<AtomicUsize>);
+struct Permit(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -87,7 +87,7 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
         .set_read_timeout(Some(Duration::from_secs(1)))
         .and_then(|()| stream.set_write_timeout(Some(TRANSFER)));
     let before = places.fetch_add(1, Ordering::Relaxed);
-    let place = Place(Arc::clone(places));
+    let place = Permit(Arc::clone(places));
     if timeouts.is_err() || before >= CONNECTIONS {
         let message = format!(
             "{CONNECTIONS} others are connected to this node's control socket, and more are not served: \
@@ -110,7 +110,7 @@ fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()>
     let mut next = Instant::now();
     while let Some(line) = lines.next(&mut stream)? {
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
-        let answer = match serde_json::from_slice::<Ask>(&line) {
+        let answer = match serde_json::from_slice::<Request>(&line) {
             Ok(ask) => operator.answer(ask, &who),
             Err(why) => {
                 let message = format!("the node does not understand the question: {why}");

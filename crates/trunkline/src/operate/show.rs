@@ -1,16 +1,16 @@
 //! `status`, `links` and `routes`.
 
-use super::protocol::{Ask, Link, Route, Status, Trunk};
+use super::protocol::{Link, Request, Route, Status, Trunk};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
-use crate::node::expiry::Standing;
+use crate::node::expiry::Validity;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trunkline_overlay::wire::NodeId;
 
 /// Runs `trunkline status`.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
-    let status: Status = args.at.connect()?.ask(&Ask::Status {})?;
+    let status: Status = args.at.connect()?.ask(&Request::Status {})?;
     if args.json {
         return print_json(&status);
     }
@@ -135,12 +135,12 @@ fn counts(counts: &BTreeMap<String, u64>) -> Option<String> {
 
 /// For how long the node's certificate holds.
 fn certified(not_after: u64, now: u64) -> String {
-    match Standing::of(not_after, now) {
-        Standing::Holds => format!("certified for another {}", span((not_after - now) as f64)),
-        Standing::EndsSoon(left) => {
+    match Validity::of(not_after, now) {
+        Validity::Holds => format!("certified for another {}", span((not_after - now) as f64)),
+        Validity::EndsSoon(left) => {
             format!("certified ONLY for another {}: certify it anew, and reload", span(left as f64))
         }
-        Standing::Over(since) => {
+        Validity::Over(since) => {
             format!("certified NO MORE for {}: certify it anew, and reload", span(since as f64))
         }
     }
@@ -148,7 +148,7 @@ fn certified(not_after: u64, now: u64) -> String {
 
 /// Runs `trunkline links`.
 pub fn links(args: &LinksArgs) -> Result<(), Error> {
-    let links: Vec<Link> = args.at.connect()?.ask(&Ask::Links {})?;
+    let links: Vec<Link> = args.at.connect()?.ask(&Request::Links {})?;
     if args.json {
         return print_json(&links);
     }
@@ -263,9 +263,9 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
 /// Runs `trunkline routes`.
 pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let mut node = args.at.connect()?;
-    let routes: Vec<Route> = node.ask(&Ask::Routes { metric: args.metric })?;
+    let routes: Vec<Route> = node.ask(&Request::Routes { metric: args.metric })?;
     if args.json {
-        let status: Status = node.ask(&Ask::Status {})?;
+        let status: Status = node.ask(&Request::Status {})?;
         return print_json(&with_missing(&routes, &status));
     }
     if routes.is_empty() {
@@ -301,7 +301,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
             "last resort: every way leads through a node that is draining or doesn't let all pass"
         );
     }
-    let status: Status = node.ask(&Ask::Status {})?;
+    let status: Status = node.ask(&Request::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `trunkline streams`: the streams that end at a running node, as a table or JSON.
 
 use super::client::Client;
-use super::protocol::{Ask, Stream, Streams};
+use super::protocol::{Request, Stream, Streams};
 use super::table::{Align, NOTHING, lines, number};
 use super::{Error, StreamsArgs, print_json};
 
@@ -30,7 +30,7 @@ pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
 fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Stream>, Error> {
     let (mut streams, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
-        let page: Streams = client.ask(&Ask::Streams { peer, from })?;
+        let page: Streams = client.ask(&Request::Streams { peer, from })?;
         streams.extend(page.streams);
         next = page.next;
     }
@@ -48,7 +48,7 @@ const COLUMNS: [(&str, Align); 11] = [
     ("unacknowledged", Align::Right),
     ("received", Align::Right),
     ("unread", Align::Right),
-    ("repeated", Align::Right),
+    ("retransmitted", Align::Right),
 ];
 
 fn row(s: &Stream) -> Vec<String> {
@@ -64,6 +64,6 @@ fn row(s: &Stream) -> Vec<String> {
         s.unacknowledged.to_string(),
         s.received.to_string(),
         s.unread.to_string(),
-        s.repeated.to_string(),
+        s.retransmitted.to_string(),
     ]
 }

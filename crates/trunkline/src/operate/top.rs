@@ -3,7 +3,7 @@
 use super::calls::{self, COLUMNS as CALL_COLUMNS};
 use super::client::Client;
 use super::flows::{self, FLOW_COLUMNS, flow_row};
-use super::protocol::{Ask, Call, Flow, Link, Status};
+use super::protocol::{Call, Flow, Link, Request, Status};
 use super::show::{LINK_COLUMNS, link_row, status_lines};
 use super::table::Align;
 use super::{Error, TopArgs};
@@ -122,8 +122,8 @@ struct Screen {
 
 impl Screen {
     fn look(&mut self, client: &mut Client) -> Result<(), Error> {
-        let status = client.ask(&Ask::Status {})?;
-        let links = client.ask(&Ask::Links {})?;
+        let status = client.ask(&Request::Status {})?;
+        let links = client.ask(&Request::Links {})?;
         match self.view {
             View::Links => {}
             View::Flows => self.flows = flows::all(client, None)?,
@@ -244,7 +244,7 @@ impl Screen {
             View::Calls => {
                 let rows = |call| calls::rows(call).into_iter().map(|row| (row, call.is_over()));
                 let rows = self.calls.iter().flat_map(rows).collect();
-                (&CALL_COLUMNS, &CALLS_LAST, rows, if self.by_name { 3 } else { LEAST })
+                (&CALL_COLUMNS, &CALLS_LAST, rows, if self.by_name { 3 } else { SORT_COLUMN })
             }
         };
         (self.table(columns, last, rows, by, room), columns[by].0)
@@ -301,7 +301,7 @@ const CALLS_LAST: [&[usize]; 11] =
 /// The column of flows by which the worst comes first.
 const MOS: usize = 16;
 /// The column of calls by which the worst comes first.
-const LEAST: usize = 14;
+const SORT_COLUMN: usize = 14;
 
 /// Which columns of these `widths` are shown where there is `room`; those that
 /// mean something together go together.
@@ -506,7 +506,7 @@ mod tests {
     fn calls_are_shown_the_worst_first() {
         let mut screen = Screen { view: View::Calls, ..Screen::default() };
         let call = |name: &str, state: &str, began: f64, least: &[f64]| -> Call {
-            let leg = |least: &f64| CallLeg { r_least: Some(*least), ..CallLeg::default() };
+            let leg = |least: &f64| CallLeg { r_min: Some(*least), ..CallLeg::default() };
             Call {
                 call: name.into(),
                 from: format!("sip:{name}@192.0.2.1"),

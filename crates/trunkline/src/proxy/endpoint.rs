@@ -16,14 +16,14 @@ const MAX_PORTS: usize = 64;
 /// One end: a host's UDP or TCP ports or a node's virtual ports, one or a range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
-    pub place: Place,
+    pub place: EndpointHost,
     first: u16,
     last: u16,
 }
 
 /// Where an end is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum EndpointHost {
     /// A host by name or IP address, reached by UDP.
     Udp(String),
     /// A host by name or IP address, reached by TCP.
@@ -45,10 +45,10 @@ impl Endpoint {
     pub fn targets(&self) -> io::Result<Vec<Target>> {
         let ports = self.first..=self.last;
         match &self.place {
-            Place::Node(node) => {
+            EndpointHost::Node(node) => {
                 Ok(ports.map(|port| Target::Overlay(Address { node: *node, port })).collect())
             }
-            Place::Udp(_) | Place::Tcp(_) => {
+            EndpointHost::Udp(_) | EndpointHost::Tcp(_) => {
                 let mut address = *self.hosts()?.first().ok_or(io::ErrorKind::NotFound)?;
                 let at = |port| {
                     address.set_port(port);
@@ -65,8 +65,8 @@ impl Endpoint {
     /// Those of the look-up.
     pub fn hosts(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.place {
-            Place::Node(_) => Ok(Vec::new()),
-            Place::Udp(host) | Place::Tcp(host) => {
+            EndpointHost::Node(_) => Ok(Vec::new()),
+            EndpointHost::Udp(host) | EndpointHost::Tcp(host) => {
                 Ok((host.as_str(), self.first).to_socket_addrs()?.collect())
             }
         }
@@ -90,15 +90,15 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Endpoint, String> {
         let parse = || {
-            let host: Option<fn(String) -> Place> = match text.get(..4) {
-                Some("udp:") => Some(Place::Udp),
-                Some("tcp:") => Some(Place::Tcp),
+            let host: Option<fn(String) -> EndpointHost> = match text.get(..4) {
+                Some("udp:") => Some(EndpointHost::Udp),
+                Some("tcp:") => Some(EndpointHost::Tcp),
                 _ => None,
             };
             let (name, numbers) = text[if host.is_some() { 4 } else { 0 }..].rsplit_once(':')?;
             let (first, last) = ports(numbers)?;
             let place = match host {
-                None => Place::Node(NodeId(name.parse().ok()?)),
+                None => EndpointHost::Node(NodeId(name.parse().ok()?)),
                 Some(place) => {
                     // Brackets keep an IPv6 address's colons from the port's.
                     let bare = name.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
@@ -126,9 +126,9 @@ fn bracketed(host: &str) -> Cow<'_, str> {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Udp(host) => write!(f, "udp:{}:{}", bracketed(host), self.first)?,
-            Place::Tcp(host) => write!(f, "tcp:{}:{}", bracketed(host), self.first)?,
-            Place::Node(node) => write!(f, "{node}:{}", self.first)?,
+            EndpointHost::Udp(host) => write!(f, "udp:{}:{}", bracketed(host), self.first)?,
+            EndpointHost::Tcp(host) => write!(f, "tcp:{}:{}", bracketed(host), self.first)?,
+            EndpointHost::Node(node) => write!(f, "{node}:{}", self.first)?,
         }
         if self.len() > 1 { write!(f, "-{}", self.last) } else { Ok(()) }
     }
@@ -141,14 +141,14 @@ mod tests {
     #[test]
     fn endpoints_are_read_and_written() {
         for (text, place, len) in [
-            ("udp:127.0.0.1:5004", Place::Udp("127.0.0.1".into()), 1),
-            ("udp:[::1]:5004-5005", Place::Udp("::1".into()), 2),
-            ("udp:phone.example:1-64", Place::Udp("phone.example".into()), 64),
-            ("tcp:[::1]:80", Place::Tcp("::1".into()), 1),
-            ("tcp:www.example:8000-8001", Place::Tcp("www.example".into()), 2),
-            ("6:5004", Place::Node(NodeId(6)), 1),
-            ("4294967295:65535", Place::Node(NodeId(u32::MAX)), 1),
-            ("6:5004-5005", Place::Node(NodeId(6)), 2),
+            ("udp:127.0.0.1:5004", EndpointHost::Udp("127.0.0.1".into()), 1),
+            ("udp:[::1]:5004-5005", EndpointHost::Udp("::1".into()), 2),
+            ("udp:phone.example:1-64", EndpointHost::Udp("phone.example".into()), 64),
+            ("tcp:[::1]:80", EndpointHost::Tcp("::1".into()), 1),
+            ("tcp:www.example:8000-8001", EndpointHost::Tcp("www.example".into()), 2),
+            ("6:5004", EndpointHost::Node(NodeId(6)), 1),
+            ("4294967295:65535", EndpointHost::Node(NodeId(u32::MAX)), 1),
+            ("6:5004-5005", EndpointHost::Node(NodeId(6)), 2),
         ] {
             let endpoint: Endpoint = text.parse().expect(text);
             assert_eq!((&endpoint.place, endpoint.len()), (&place, len), "{text}");

@@ -19,7 +19,7 @@ use crate::call::{self, line::Target};
 use crate::stop::Signals;
 use crate::units::Span;
 use crate::{names, node};
-use endpoint::{Endpoint, Place};
+use endpoint::{Endpoint, EndpointHost};
 use port::{Port, Terms};
 use relay::Relay;
 use std::io;
@@ -206,7 +206,7 @@ struct Forward {
 }
 
 fn is_tcp(end: &Endpoint) -> bool {
-    matches!(end.place, Place::Tcp(_))
+    matches!(end.place, EndpointHost::Tcp(_))
 }
 
 /// As long as a codec waits for a packet (Amir et al. 2005, IV-B).
@@ -257,7 +257,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// Whether the two ends make a proxy.
 fn check(args: &Args) -> Result<(), Error> {
     let (listen, send) = (&args.listen, &args.send);
-    let outside = [listen, send].map(|end| !matches!(end.place, Place::Node(_)));
+    let outside = [listen, send].map(|end| !matches!(end.place, EndpointHost::Node(_)));
     if outside[0] == outside[1] {
         return Err(Error::Usage(format!(
             "from {listen} to {send} nothing is to be done: of the two ends one is udp:HOST:PORT \

@@ -3,7 +3,7 @@
 
 use super::opener::{Opener, Ticket};
 use super::port::{Memory, Packet, Port, Terms};
-use super::signalling::Watch;
+use super::signalling::CallDetector;
 use super::table::Table;
 use super::tally::{Reason, Tally};
 use super::{Forward, Limits, Overlay};
@@ -52,7 +52,7 @@ enum Far {
 pub struct Relay {
     epoll: Epoll,
     forwards: Vec<Forward>,
-    watch: Watch,
+    watch: CallDetector,
     flows: Table<Key, Far>,
     limits: Limits,
     opener: Opener,
@@ -72,7 +72,7 @@ impl Relay {
         }
         Ok(Relay {
             epoll,
-            watch: Watch::new(&forwards),
+            watch: CallDetector::new(&forwards),
             forwards,
             flows: Table::new(limits.max_flows),
             limits,

@@ -9,19 +9,19 @@ use trunkline_sip::Message;
 use trunkline_sip::sdp::{Host, Sdp};
 
 /// Looks for calls in what passes, until one is found.
-pub struct Watch {
+pub struct CallDetector {
     /// The UDP addresses that this proxy listens at or sends to.
     own: Vec<SocketAddr>,
     is_over: bool,
 }
 
-impl Watch {
-    pub fn new(forwards: &[Forward]) -> Watch {
+impl CallDetector {
+    pub fn new(forwards: &[Forward]) -> CallDetector {
         let ends = |forward: &Forward| match forward.to {
             Target::Udp(address) => Some(address),
             Target::Overlay(_) => forward.listens_at,
         };
-        Watch { own: forwards.iter().filter_map(ends).collect(), is_over: false }
+        CallDetector { own: forwards.iter().filter_map(ends).collect(), is_over: false }
     }
 
     /// Warns of the first call whose media this proxy doesn't carry.

@@ -45,7 +45,7 @@ impl Reason {
         (Reason::NoPort, "no_port"),
         (Reason::Waiting, "waiting"),
         (Reason::Unopened, "unopened"),
-        (Reason::Stranger, "stranger"),
+        (Reason::Stranger, "unknown_peer"),
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
         (Reason::Stale, "stale"),
@@ -93,12 +93,12 @@ pub struct Tally {
     reconnects: u64,
     dropped: [u64; Reason::ALL.len()],
     said: [Option<Time>; Reason::ALL.len()],
-    told: Told,
+    told: LastLogged,
 }
 
 /// When things that are no drops were said.
 #[derive(Default, Debug)]
-struct Told {
+struct LastLogged {
     back: Option<Time>,
     full: Option<Time>,
     reachable: Option<Time>,

@@ -1,13 +1,13 @@
 //! The loop of the SIP thread.
 
-use super::board::Board;
 use super::ledger::Ledger;
 use super::names::{self, Names};
+use super::port_board::PortBoard;
 use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
-use super::{Bound, Input, Report, until};
+use super::{Bound, GatewayReport, Input, until};
 use crate::clock;
-use crate::complaints::Complaints;
 use crate::datapath::media::MediaStats;
+use crate::rate_limited_log::RateLimitedLog;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +37,7 @@ const WAYS: Duration = Duration::from_millis(100);
 /// The gateway with its sockets, connections and records.
 pub struct Driver {
     gateway: Gateway,
-    board: Board,
+    board: PortBoard,
     ledger: Ledger,
     names: Names,
     tls: Tls,
@@ -45,7 +45,7 @@ pub struct Driver {
     udp: BTreeMap<u32, Arc<UdpSocket>>,
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
-    complaints: Complained,
+    limited_log: Complained,
     /// Who waits for the end, and how many calls there were.
     stopping: Option<(SyncSender<usize>, usize)>,
 }
@@ -53,10 +53,10 @@ pub struct Driver {
 /// What has been said of what others do, by its kind.
 #[derive(Default)]
 struct Complained {
-    connections: Complaints,
-    descriptions: Complaints,
-    refusals: Complaints,
-    forbidden: Complaints,
+    connections: RateLimitedLog,
+    descriptions: RateLimitedLog,
+    refusals: RateLimitedLog,
+    forbidden: RateLimitedLog,
 }
 
 /// A connection, as it is written to.
@@ -80,7 +80,7 @@ impl Driver {
     /// Nothing has come yet.
     pub fn new(
         gateway: Gateway,
-        board: Board,
+        board: PortBoard,
         ledger: Ledger,
         tls: Tls,
         inbox: mpsc::Sender<Input>,
@@ -136,7 +136,7 @@ impl Driver {
                 Some(input) = inputs.recv() => self.take_all(input, &mut inputs),
                 Some(input) = told.recv() => self.take_all(input, &mut told),
                 () = tokio::time::sleep_until(until(self.gateway.next_timeout())) => {}
-                _ = looks.tick() => self.board.look(),
+                _ = looks.tick() => self.board.poll(),
                 _ = ways.tick() => self.board.look_for_ways(),
             }
             if self.is_over() {
@@ -193,11 +193,11 @@ impl Driver {
             Input::Named(name, found) => {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
-            Input::Sight(sight) => {
+            Input::Sight(snapshot) => {
                 // One that is stopped takes no call any more, whatever the node does.
-                self.gateway.drain(sight.is_draining || self.stopping.is_some());
-                self.media = sight.stats;
-                for port in self.ledger.see(&sight.legs) {
+                self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
+                self.media = snapshot.stats;
+                for port in self.ledger.see(&snapshot.legs) {
                     self.gateway.heard(now, port);
                 }
             }
@@ -220,7 +220,7 @@ impl Driver {
             }
             Input::Ask(from, count, reply) => {
                 let (calls, is_more) = self.ledger.rows(&self.gateway, from, count);
-                let report = Report {
+                let report = GatewayReport {
                     calls,
                     is_more,
                     stats: self.gateway.stats(),
@@ -297,7 +297,7 @@ impl Driver {
                 "SIP does not get to {}{name} by a connection: {why}; its requests are refused",
                 line.remote
             );
-            self.complaints.connections.warn(clock::now(), what);
+            self.limited_log.connections.warn(clock::now(), what);
         }
         self.over(connection);
     }
@@ -333,7 +333,7 @@ impl Driver {
     }
 
     fn forbidden(&mut self, from: SocketAddr) {
-        self.complaints.forbidden.warn(
+        self.limited_log.forbidden.warn(
             clock::now(),
             format_args!("SIP from {from} is dropped: that address is not in [sip] allow or trust"),
         );
@@ -365,10 +365,10 @@ impl Driver {
                 let what = format!(
                     "media of call {name:?}, by a message from {from}, can't be relayed: {why}"
                 );
-                self.complaints.descriptions.warn(clock::now(), what);
+                self.limited_log.descriptions.warn(clock::now(), what);
             }
             Event::TurnedAway(from, code, why) => {
-                self.complaints.refusals.warn(
+                self.limited_log.refusals.warn(
                     clock::now(),
                     format_args!("a request from {from} is refused with {code}: {why}"),
                 );

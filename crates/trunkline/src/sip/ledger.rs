@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_gateway::reception::Counts;
-use trunkline_gateway::{CallView, Gateway, Outcome};
+use trunkline_gateway::{CallOutcome, CallView, Gateway};
 use trunkline_media::quality::emodel::{self, Codec, Parameters};
 
 /// Calls that have ended and are still shown.
@@ -29,9 +29,9 @@ struct Leg {
     jitter: Option<Duration>,
     clock_rate: Option<u32>,
     said: Option<Said>,
-    strangers: u64,
+    unexpected_source: u64,
     is_over: bool,
-    r_least: Option<f64>,
+    r_min: Option<f64>,
     /// When media were last seen to have come.
     last: Option<Time>,
 }
@@ -44,7 +44,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 struct Ending {
     view: CallView,
-    outcome: Outcome,
+    outcome: CallOutcome,
     at: Time,
     waits: usize,
 }
@@ -83,7 +83,7 @@ impl Ledger {
                 known.last = Some(now);
             }
             let rating = rating(&second);
-            known.r_least = [known.r_least, rating].into_iter().flatten().reduce(f64::min);
+            known.r_min = [known.r_min, rating].into_iter().flatten().reduce(f64::min);
             known.now = Some(second);
             known.take(leg);
         }
@@ -112,7 +112,7 @@ impl Ledger {
     }
 
     /// A call is over.
-    pub fn ended(&mut self, view: CallView, outcome: Outcome) {
+    pub fn ended(&mut self, view: CallView, outcome: CallOutcome) {
         let (at, waits) = (clock::now(), view.ports.len() * 2);
         let ending = Ending { view, outcome, at, waits };
         match waits {
@@ -181,16 +181,16 @@ impl Ledger {
 }
 
 /// How a call has ended, as it is recorded; and with which status code.
-fn told(outcome: Outcome) -> (&'static str, Option<u16>) {
+fn told(outcome: CallOutcome) -> (&'static str, Option<u16>) {
     match outcome {
-        Outcome::CallerHungUp => ("caller-hung-up", None),
-        Outcome::CalleeHungUp => ("callee-hung-up", None),
-        Outcome::Refused(487) => ("cancelled", Some(487)),
-        Outcome::Refused(408) => ("unanswered", Some(408)),
-        Outcome::Refused(code) => ("refused", Some(code)),
-        Outcome::Unanswered => ("unanswered", Some(408)),
-        Outcome::Idle => ("idle", None),
-        Outcome::Stopped => ("stopped", None),
+        CallOutcome::CallerHungUp => ("caller-hung-up", None),
+        CallOutcome::CalleeHungUp => ("callee-hung-up", None),
+        CallOutcome::Refused(487) => ("cancelled", Some(487)),
+        CallOutcome::Refused(408) => ("unanswered", Some(408)),
+        CallOutcome::Refused(code) => ("refused", Some(code)),
+        CallOutcome::Unanswered => ("unanswered", Some(408)),
+        CallOutcome::Idle => ("idle", None),
+        CallOutcome::Stopped => ("stopped", None),
     }
 }
 
@@ -198,7 +198,7 @@ impl Leg {
     fn take(&mut self, from: &LegCounts) {
         (self.counts, self.jitter) = (from.counts, from.jitter);
         (self.clock_rate, self.said) = (from.clock_rate, from.said);
-        (self.strangers, self.is_over) = (from.strangers, from.is_over);
+        (self.unexpected_source, self.is_over) = (from.unexpected_source, from.is_over);
     }
 
     /// As it is shown; what its end hears comes from `other`.
@@ -215,13 +215,13 @@ impl Leg {
             late,
             recovered,
             silent_s: None,
-            strangers: self.strangers,
+            unexpected_source: self.unexpected_source,
             missed_now: self.now.as_ref().and_then(missed),
             jitter_ms: self.jitter.map(|jitter| jitter.as_secs_f64() * 1e3),
             r_now: self.now.as_ref().and_then(rating),
             r,
             mos: r.map(emodel::mos),
-            r_least: self.r_least,
+            r_min: self.r_min,
             says: self.said.map(|said| said.row(other)),
         }
     }

@@ -1,10 +1,10 @@
 //! The gateway of a node: SIP by UDP, TCP and TLS, on a thread of its own. What to do
 //! is `trunkline_gateway`'s to decide; media are the packet thread's.
 
-mod board;
 mod driver;
 mod ledger;
 mod names;
+mod port_board;
 mod records;
 mod stream;
 
@@ -12,8 +12,8 @@ use crate::clock;
 use crate::datapath::media::Sender;
 use crate::node::config::Sip;
 use crate::operate::protocol::Call;
-use board::Board;
 use driver::Driver;
+use port_board::PortBoard;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -44,9 +44,9 @@ enum Input {
     /// The name service has answered.
     Named(String, trunkline_gateway::Found),
     /// The packet thread has told.
-    Sight(Box<crate::datapath::media::Sight>),
+    Sight(Box<crate::datapath::media::MediaSnapshot>),
     /// The packet thread has told of ways.
-    Ways(crate::datapath::media::Ways),
+    Ways(crate::datapath::media::RouteView),
     /// A leg is over: all that came to it.
     LegEnded(crate::datapath::media::LegCounts),
     /// The file has changed, and what TLS goes by is this: the answer is whether that is
@@ -57,12 +57,12 @@ enum Input {
     /// The node ends: the answer is how many calls ended with it.
     Stop(SyncSender<usize>),
     /// Somebody asks what there is: of the calls, so many from this one on.
-    Ask(usize, usize, SyncSender<Report>),
+    Ask(usize, usize, SyncSender<GatewayReport>),
 }
 
 /// The gateway as one moment saw it.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct GatewayReport {
     /// Calls: those there are, then those that ended last.
     pub calls: Vec<Call>,
     /// Whether there are more than were asked for.
@@ -77,12 +77,12 @@ pub struct Report {
 
 /// How other threads ask the gateway.
 #[derive(Clone)]
-pub struct Asker(mpsc::Sender<Input>);
+pub struct GatewayHandle(mpsc::Sender<Input>);
 
-impl Asker {
+impl GatewayHandle {
     /// What there is, and `count` calls from number `from` on; `None` if the gateway does
     /// not answer within a second.
-    pub fn report(&self, from: usize, count: usize) -> Option<Report> {
+    pub fn report(&self, from: usize, count: usize) -> Option<GatewayReport> {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Ask(from, count, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
@@ -179,7 +179,7 @@ pub fn check(sip: &Sip) -> Result<(), Error> {
 
 /// Starts the gateway that `sip` describes. `lasting` is a secret that stays the same
 /// from start to start.
-pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<Asker, Error> {
+pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHandle, Error> {
     let mut bound = Vec::new();
     for (socket, address) in sip.gateway.sockets.iter().zip(&sip.bind) {
         let opened = match socket.transport {
@@ -210,16 +210,16 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<Asker, Erro
     let gateway = Gateway::new(config, secret, lasting);
     let (inbox, inputs) = mpsc::channel(INBOX);
     let (teller, told) = mpsc::channel(TOLD);
-    let board = Board::new(sip.media, media, teller.clone());
+    let board = PortBoard::new(sip.media, media, teller.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asker = Asker(teller);
+    let handle = GatewayHandle(teller);
     let driver = Driver::new(gateway, board, ledger, tls, inbox);
     std::thread::Builder::new().name("sip".into()).spawn(move || {
         if let Err(error) = runtime.block_on(driver.run(bound, inputs, told)) {
             tracing::error!(%error, "the gateway has ended: calls are no longer set up");
         }
     })?;
-    Ok(asker)
+    Ok(handle)
 }
 
 /// Until when to sleep for something that is due at `at`.

@@ -86,9 +86,9 @@ static void options(const char *node)
     CHECK(get(fd, TL_SERVICE) == TL_REAL_TIME && get(fd, TL_DEADLINE_MS) == 100);
     CHECK(get(fd, TL_NONBLOCK) == 0 && get(fd, TL_RCVTIMEO_MS) == 0);
     CHECK(get(fd, TL_LATE) == 0);
-    CHECK(get(fd, TL_WAIT) == 0);
+    CHECK(get(fd, TL_BLOCKING) == 0);
     set(fd, TL_LATE, -1);
-    set(fd, TL_WAIT, -1);
+    set(fd, TL_BLOCKING, -1);
     set(fd, TL_SERVICE, TL_BEST_EFFORT);
     set(fd, TL_DEADLINE_MS, 255);
     set(fd, TL_NONBLOCK, 7);
@@ -96,7 +96,7 @@ static void options(const char *node)
     CHECK(tl_bind(fd, 0) == 0); /* they outlive it */
     CHECK(get(fd, TL_SERVICE) == TL_BEST_EFFORT && get(fd, TL_DEADLINE_MS) == 255);
     CHECK(get(fd, TL_NONBLOCK) == 1 && get(fd, TL_RCVTIMEO_MS) == INT_MAX);
-    CHECK(get(fd, TL_LATE) == 1 && get(fd, TL_WAIT) == 1);
+    CHECK(get(fd, TL_LATE) == 1 && get(fd, TL_BLOCKING) == 1);
     FAILS(tl_setsockopt(fd, TL_LATE, NULL, sizeof value), EFAULT);
     FAILS(tl_setsockopt(fd, TL_LATE, &value, sizeof value - 1), EINVAL);
 

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_base::wire::Writer;
 use trunkline_client::{
-    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Unreachable,
+    Address, DatagramSocket, Error, NodeId, RefusalReason, Service, SocketOption, Status,
+    Unreachable,
 };
 use trunkline_overlay::session::wire::{MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode};
 
@@ -42,7 +43,7 @@ impl Raw {
 
     /// The node's answer, which must be a refusal.
     #[track_caller]
-    fn refusal(&mut self) -> Refusal {
+    fn refusal(&mut self) -> RefusalReason {
         let mut buf = [0; 100];
         let n = self.0.read(&mut buf).expect("an answer");
         match ToClient::parse(&buf[..n]) {
@@ -133,7 +134,7 @@ fn a_thousand_clients_and_the_one_too_many() {
     let asked = Instant::now();
     for _ in 0..30 {
         let error = DatagramSocket::bind(near.socket.as_path(), 0).expect_err("one too many");
-        assert!(matches!(error, Error::Refused(Refusal::Full)), "{error}");
+        assert!(matches!(error, Error::Refused(RefusalReason::Full)), "{error}");
     }
     assert!(asked.elapsed() < Duration::from_secs(2), "at once, not after a timeout");
     let listener = far.bind(5_000);
@@ -234,18 +235,18 @@ fn garbage_on_a_session_harms_only_that_session() {
 
     let mut version = raw();
     version.tell(&ToNode::Bind { version: 200, port: 0 }, &[]);
-    assert_eq!(version.refusal(), Refusal::Version);
+    assert_eq!(version.refusal(), RefusalReason::Version);
     let mut order = raw();
     order.tell(&send(to), b"before bind");
-    assert_eq!(order.refusal(), Refusal::OutOfOrder);
+    assert_eq!(order.refusal(), RefusalReason::OutOfOrder);
     order.bind(0);
     order.tell(&ToNode::Bind { version: SESSION_VERSION, port: 0 }, &[]);
-    assert_eq!(order.refusal(), Refusal::OutOfOrder);
+    assert_eq!(order.refusal(), RefusalReason::OutOfOrder);
     let mut large = raw();
     large.bind(0);
     for len in [2_000, 9_000] {
         large.tell(&send(to), &vec![0; len]);
-        assert_eq!(large.refusal(), Refusal::TooLarge, "{len}");
+        assert_eq!(large.refusal(), RefusalReason::TooLarge, "{len}");
     }
     large.say(&vec![2; 60_000]);
     large.refusal();
@@ -266,14 +267,14 @@ fn garbage_on_a_session_harms_only_that_session() {
     for message in messages {
         let mut session = raw();
         session.say(message);
-        assert_eq!(session.refusal(), Refusal::Malformed, "{message:?}");
+        assert_eq!(session.refusal(), RefusalReason::Malformed, "{message:?}");
     }
     // A session that is bound and then breaks keeps no other from working.
     let mut bound = raw();
     bound.bind(0);
     for _ in 0..100 {
         bound.say(&[0x77; 50]);
-        assert_eq!(bound.refusal(), Refusal::Malformed);
+        assert_eq!(bound.refusal(), RefusalReason::Malformed);
     }
     let counted = chain.nodes[0].metrics().drops("malformed") - before;
     assert_eq!(counted, messages.len() as u64 + 100);

@@ -200,7 +200,8 @@ impl Caller {
     /// Says that so many packets were sent.
     fn report(&self, packets: u32, bye: bool) {
         let timestamp = packets * 160;
-        let report = rtcp::Report { ssrc: 7, ntp: 0, timestamp, packets, octets: packets * 160 };
+        let report =
+            rtcp::SenderReport { ssrc: 7, ntp: 0, timestamp, packets, octets: packets * 160 };
         let mut packet = [0; rtcp::MAX_LEN];
         let n = report.emit(bye, &mut packet).expect("it fits");
         self.socket.send_to(&packet[..n], self.to).expect("sent");
@@ -429,7 +430,7 @@ fn who_calls_nobody_is_told_so_at_once() {
         assert!(begun.elapsed().as_secs() < 5, "{to}: {:?}", begun.elapsed());
     }
     let drops = chain.nodes[1].metrics();
-    assert!((1..=4).contains(&drops.sum("ports_denied_total", "")));
+    assert!((1..=4).contains(&drops.sum("port_unreachable_sent_total", "")));
     assert!(drops.drops("no_port") > 0);
 }
 

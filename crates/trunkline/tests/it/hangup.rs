@@ -241,7 +241,7 @@ impl Caller {
     fn report(&self, packets: u32, ntp: u64, bye: bool) {
         let timestamp = packets * 160;
         let report =
-            rtcp::Report { ssrc: self.ssrc, ntp, timestamp, packets, octets: packets * 160 };
+            rtcp::SenderReport { ssrc: self.ssrc, ntp, timestamp, packets, octets: packets * 160 };
         let mut packet = [0; rtcp::MAX_LEN];
         let n = report.emit(bye, &mut packet).expect("it fits");
         self.socket.send_to(&packet[..n], self.to).expect("sent");
@@ -298,18 +298,18 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
     assert!(sent["why"].as_str().is_some_and(|why| why.contains("hung up")), "{sent}");
 
     // A stranger is told once a second, and not all the strangers there may be.
-    let strangers: Vec<Caller> = (100..150).map(|ssrc| Caller::new(ssrc, at)).collect();
+    let unknown_peers: Vec<Caller> = (100..150).map(|ssrc| Caller::new(ssrc, at)).collect();
     // As many packets as a socket's buffer holds.
-    strangers.iter().for_each(|s| s.talk(5));
+    unknown_peers.iter().for_each(|s| s.talk(5));
     std::thread::sleep(ms(200));
-    let told: Vec<usize> = strangers.iter().map(|s| s.hears(ms(1)).len()).collect();
+    let told: Vec<usize> = unknown_peers.iter().map(|s| s.hears(ms(1)).len()).collect();
     assert!(told.iter().all(|n| *n <= 2), "{told:?}");
     let all: usize = told.iter().sum();
     assert!((10..=32).contains(&all), "{told:?}");
     let bye = rtcp::parse(&{
         std::thread::sleep(ms(1_100));
-        strangers[0].talk(1);
-        strangers[0].hears(ms(300)).pop().expect("told again")
+        unknown_peers[0].talk(1);
+        unknown_peers[0].hears(ms(300)).pop().expect("told again")
     });
     assert!(bye.is_ok_and(|c| c.bye), "{bye:?}");
     // The call that there is has suffered nothing.

@@ -28,7 +28,7 @@ fn slow_chain() -> Chain {
 }
 
 fn writer(socket: DatagramSocket, waits: bool) -> DatagramSocket {
-    for option in [SocketOption::Service(Service::BestEffort), SocketOption::Wait(waits)] {
+    for option in [SocketOption::Service(Service::BestEffort), SocketOption::Blocking(waits)] {
         socket.set_option(option).expect("in range");
     }
     socket
@@ -82,7 +82,7 @@ fn write_all(chain: &Chain, mut send: impl FnMut(&[u8], Address) + Send) -> (Vec
 #[track_caller]
 fn nothing_lost(chain: &Chain, (came, took): (Vec<u32>, Duration)) {
     let m = chain.nodes[0].metrics();
-    let waited = m.sum("held_back_packets_total", "");
+    let waited = m.sum("flow_controlled_packets_total", "");
     println!("written in {took:?}; held back {waited} times");
     let far = chain.nodes[1].metrics();
     println!("the listener had no time for {} packets", far.drops("session_full"));
@@ -178,7 +178,7 @@ fn datagrams_of_one_that_is_held_back_are_counted() {
         Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
     let near = &chain.nodes[0];
     let mut raw = raw::Raw::bound(near);
-    raw.say(&bytes(|w| ToNode::Wait(true).emit_head(w)));
+    raw.say(&bytes(|w| ToNode::Blocking(true).emit_head(w)));
     assert!(raw.pings(raw.token, 1));
     let (to, port, service) = (NodeId(2), 4_000, Service::BestEffort);
     let send = ToNode::Send { service, deadline_ms: 255, to, port, payload: &[] };
@@ -237,7 +237,7 @@ fn hostile_ones_fill_their_sockets_and_read_nothing() {
     // They wait, on a link that takes eight of their packets in a second …
     let waiting: Vec<_> = (0..20).map(|_| bare(&path)).collect();
     for mut socket in &waiting {
-        socket.write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
+        socket.write_all(&bytes(|w| ToNode::Blocking(true).emit_head(w))).expect("sent");
     }
     // … or have the node tell them of each packet that it is too large.
     let told: Vec<_> = (0..5).map(|_| bare(&path)).collect();
@@ -280,7 +280,7 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
         thread::scope(|scope| {
             let came = scope.spawn(|| numbers(&listener).len());
             let socket = bare(&chain.nodes[0].socket);
-            (&socket).write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
+            (&socket).write_all(&bytes(|w| ToNode::Blocking(true).emit_head(w))).expect("sent");
             let taken = fill(&socket, (listener.local_addr(), SIZE), ms(1));
             drop(socket);
             assert!(taken > 20, "{taken} packets wait nowhere");
@@ -296,7 +296,7 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
 /// `to`, and goes.
 fn fill_and_go(path: &Path, port: u16, to: Address) {
     let socket = bare_at(path, port);
-    (&socket).write_all(&bytes(|w| ToNode::Wait(true).emit_head(w))).expect("sent");
+    (&socket).write_all(&bytes(|w| ToNode::Blocking(true).emit_head(w))).expect("sent");
     let taken = fill(&socket, (to, SIZE), ms(20));
     assert!(taken > 20, "{taken} packets wait nowhere");
 }
@@ -359,7 +359,7 @@ fn nobody_waits_for_a_neighbour_that_is_dead() {
 fn who_has_gone_on_another_host_is_forgotten_soon() {
     let chain = crowded();
     let mut raw = raw::Raw::bound(&chain.nodes[0]);
-    raw.say(&bytes(|w| ToNode::Wait(true).emit_head(w)));
+    raw.say(&bytes(|w| ToNode::Blocking(true).emit_head(w)));
     let (to, port, service) = (NodeId(2), 4_000, Service::BestEffort);
     let send = ToNode::Send { service, deadline_ms: 255, to, port, payload: &[] };
     let message = [bytes(|w| send.emit_head(w)), vec![0; SIZE]].concat();

@@ -70,7 +70,8 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
             })
             .collect()
     };
-    let stranger = ReceiverIndex::new(ReceiverIndex::derived(NodeId(1), NodeId(2), "").get() ^ 1);
+    let unknown_peer =
+        ReceiverIndex::new(ReceiverIndex::derived(NodeId(1), NodeId(2), "").get() ^ 1);
     for round in 0..ROUNDS as usize {
         // Malformed: too short, of no known type, far too long.
         let whole = forged(hello);
@@ -86,7 +87,7 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
             datagrams.push(huge);
         }
         // For a link that does not exist.
-        datagrams.push(forged_for(stranger, hello));
+        datagrams.push(forged_for(unknown_peer, hello));
         // As the neighbour would write them, but from elsewhere.
         datagrams.extend([forged(hello), forged(nack), forged(data), forged(|_| ())]);
     }

@@ -15,7 +15,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
 use trunkline_base::Time;
-use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, PacketFate};
 
 fn impair() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
@@ -165,7 +165,7 @@ fn exactly_the_predicted_packets_are_lost() {
     let (a_side, b_side) = (relay.listens[0], relay.listens[1]);
 
     // A stranger's datagram is not offered, so it does not move the chain.
-    node().0.send_to(b"stranger", a_side).expect("sent");
+    node().0.send_to(b"unknown_peer", a_side).expect("sent");
     let arrived = exchange(&a, a_side, &b);
     let back = exchange(&b, b_side, &a);
     let ledger = relay.stop(|child| drop(child.stdin.take()));
@@ -176,7 +176,7 @@ fn exactly_the_predicted_packets_are_lost() {
         // Stream s of a link is 2s forward and 2s + 1 in reverse.
         let mut predicted = Impairment::new(model.clone(), 3, 10 + d as u64).expect("valid");
         let survivors: Vec<u32> = (0..N)
-            .filter(|_| matches!(predicted.offer(Time::ZERO, SIZE + 28), Verdict::Deliver(_)))
+            .filter(|_| matches!(predicted.offer(Time::ZERO, SIZE + 28), PacketFate::Deliver(_)))
             .collect();
         let got: Vec<u32> = arrived.iter().map(|&(k, _)| k).collect();
         assert_eq!(got, survivors, "{name}");

@@ -154,17 +154,17 @@ fn several_programs_ask_and_each_gets_its_own_answers() {
 fn nodes_and_proxies_restart() {
     let mut bridge = Bridge::over(Chain::of(2), &[], &[]);
     let echo = Echo::start(bridge.server);
-    let asker = program(bridge.at);
-    ask(&asker, b"before");
+    let handle = program(bridge.at);
+    ask(&handle, b"before");
     for i in [0, 1] {
         bridge.chain.nodes[i].crash();
-        assert!(!asks(&asker, b"meanwhile"), "node {} is away", i + 1);
+        assert!(!asks(&handle, b"meanwhile"), "node {} is away", i + 1);
         // A program that begins while the node is away gets its answers later.
-        let newcomer = program(bridge.at);
-        assert!(!asks(&newcomer, b"too early"));
+        let unconfigured_peer = program(bridge.at);
+        assert!(!asks(&unconfigured_peer, b"too early"));
         bridge.chain.nodes[i].start();
-        ask(&asker, format!("after node {}", i + 1).as_bytes());
-        ask(&newcomer, b"now");
+        ask(&handle, format!("after node {}", i + 1).as_bytes());
+        ask(&unconfigured_peer, b"now");
     }
     let Bridge { chain, near, far, at, server } = bridge;
     let (near, said) = end(near);
@@ -178,7 +178,7 @@ fn nodes_and_proxies_restart() {
     // New proxies, the same programs.
     let _near = proxy(socket(&chain, 0), &format!("udp:{at}"), "2:4000", &[]);
     let _far = proxy(socket(&chain, 1), "2:4000", &format!("udp:{server}"), &[]);
-    ask(&asker, b"the end");
+    ask(&handle, b"the end");
     assert!(echo.end() >= 3);
 }
 
@@ -264,12 +264,12 @@ fn what_is_too_large_is_dropped_and_said_once() {
         bridge.near.stderr()
     );
     let echo = Echo::start(bridge.server);
-    let asker = program(bridge.at);
+    let handle = program(bridge.at);
     // The first packet of a flow takes another way: it waits for its port.
-    asker.send(&[7; 1_189]).expect("sent");
+    handle.send(&[7; 1_189]).expect("sent");
     for size in [1_188, 1_189, 0, 9_001, 1, 65_507, 1_188] {
         let question: Vec<u8> = (0..size).map(|n| (n * 7) as u8).collect();
-        assert_eq!(asks(&asker, &question), size <= 1_188, "{size} bytes");
+        assert_eq!(asks(&handle, &question), size <= 1_188, "{size} bytes");
     }
     let (near, said) = end(bridge.near);
     assert_eq!(near["dropped"]["too_large"], 4, "{near}");
@@ -288,20 +288,20 @@ fn only_the_far_end_gets_in() {
     let at = free_port(LOCALHOST);
     let near = proxy(socket(&chain, 0), &format!("udp:{at}"), "2:4000", &[]);
     let far = chain.nodes[1].bind(4_000);
-    let asker = program(at);
-    asker.send(b"hello").expect("sent");
+    let handle = program(at);
+    handle.send(b"hello").expect("sent");
     let mut buf = [0; 200];
     let got = far.recv_from(&mut buf).expect("the question");
     assert_eq!(&buf[..got.len], b"hello");
-    let stranger = chain.nodes[1].bind(0);
+    let unknown_peer = chain.nodes[1].bind(0);
     for _ in 0..3 {
-        stranger.send_to(b"let me in", got.from).expect("sent");
+        unknown_peer.send_to(b"let me in", got.from).expect("sent");
     }
     far.send_to(b"hello to you", got.from).expect("sent");
-    let n = asker.recv(&mut buf).expect("the answer");
+    let n = handle.recv(&mut buf).expect("the answer");
     assert_eq!(&buf[..n], b"hello to you");
     let (near, said) = end(near);
-    assert_eq!(near["dropped"]["stranger"], 3, "{near}");
+    assert_eq!(near["dropped"]["unknown_peer"], 3, "{near}");
     assert!(said.contains("packets from elsewhere than 2:4000 were dropped"), "{said}");
 }
 
@@ -312,8 +312,8 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     let bridge = Bridge::over(Chain::of(2), &limits, &limits);
     let echo = Echo::start(bridge.server);
     let askers: Vec<_> = (0..=MAX).map(|_| program(bridge.at)).collect();
-    for asker in &askers[..MAX] {
-        ask(asker, b"there is room");
+    for handle in &askers[..MAX] {
+        ask(handle, b"there is room");
     }
     // The first one speaks again, so the second is the one to go.
     ask(&askers[0], b"still here");
@@ -337,14 +337,14 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
 #[apply(on_time)]
 fn a_program_that_is_not_there_yet_ends_nothing() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
-    let asker = program(bridge.at);
+    let handle = program(bridge.at);
     for _ in 0..5 {
-        assert!(!asks(&asker, b"is anybody there?"));
+        assert!(!asks(&handle, b"is anybody there?"));
     }
     let echo = Echo::start(bridge.server);
-    ask(&asker, b"now there is");
+    ask(&handle, b"now there is");
     // And one that goes away.
-    drop(asker);
+    drop(handle);
     let gone = program(bridge.at);
     gone.send(b"I will not wait").expect("sent");
     drop(gone);

@@ -16,8 +16,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{
-    Address, DatagramSocket, Error, NodeId, Refusal, Service, SocketOption, Status, Transport,
-    Unreachable,
+    Address, DatagramSocket, Error, NodeId, RefusalReason, Service, SocketOption, Status,
+    Transport, Unreachable,
 };
 use trunkline_overlay::session::remote::{
     DATAGRAM_HEAD, FromClient, FromNode, HANDSHAKE_TIMEOUT, MAX_DATAGRAM, MAX_FRAME, Token,
@@ -147,7 +147,7 @@ fn a_full_node_says_so() {
     let _two = (node.bind_remote(0), node.bind(0));
     for _ in 0..20 {
         let full = DatagramSocket::bind(node.attachment().as_str(), 0).expect_err("full");
-        assert!(matches!(full, Error::Refused(Refusal::Full)), "{full:?}");
+        assert!(matches!(full, Error::Refused(RefusalReason::Full)), "{full:?}");
     }
 }
 
@@ -376,7 +376,7 @@ fn garbage_on_tcp_ends_that_connection_only() {
         let mut raw = Raw::connect(node);
         for message in [&[0x17][..], &[2, 2], &[1]] {
             raw.say(message);
-            assert_eq!(raw.refusal(), Some(Refusal::Malformed), "{message:?}");
+            assert_eq!(raw.refusal(), Some(RefusalReason::Malformed), "{message:?}");
         }
         // Two identities on one connection.
         raw.say(&bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w)));

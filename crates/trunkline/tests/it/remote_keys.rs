@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Instant;
-use trunkline_client::{Address, DatagramSocket, Error, NodeId, Refusal};
+use trunkline_client::{Address, DatagramSocket, Error, NodeId, RefusalReason};
 use trunkline_overlay::session::remote::FromClient;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
 
@@ -38,17 +38,20 @@ fn each_mistake_has_its_error() {
     ] {
         let mut keyless = Raw::dial(node.remote);
         keyless.say(&first);
-        assert_eq!(keyless.refusal(), Some(Refusal::Unauthenticated), "{first:?}");
+        assert_eq!(keyless.refusal(), Some(RefusalReason::Unauthenticated), "{first:?}");
     }
     assert_eq!(count("unauthenticated"), 3);
 
-    let stranger = refused(&node.attachment_at(node.remote, STRANGER));
-    assert!(matches!(stranger, Error::Refused(Refusal::UnknownClient)), "{stranger:?}");
+    let unknown_peer = refused(&node.attachment_at(node.remote, STRANGER));
+    assert!(
+        matches!(unknown_peer, Error::Refused(RefusalReason::UnknownClient)),
+        "{unknown_peer:?}"
+    );
     assert_eq!(count("unknown_client"), 1);
 
     let (own, other) = (identity(1).public().to_string(), identity(9).public().to_string());
     let elsewhere = refused(&good.replace(&own, &other));
-    assert!(matches!(elsewhere, Error::Refused(Refusal::WrongKey)), "{elsewhere:?}");
+    assert!(matches!(elsewhere, Error::Refused(RefusalReason::WrongKey)), "{elsewhere:?}");
     assert_eq!(count("wrong_key"), 1);
 
     let absent = refused(&good.replace("100.key", "none.key"));
@@ -73,7 +76,7 @@ fn a_client_may_do_what_its_section_says() {
     let node = &chain.nodes[0];
     let attachment = node.attachment_at(node.remote, LIMITED);
     let forbidden = DatagramSocket::bind(attachment.as_str(), 4_002).expect_err("not its port");
-    assert!(matches!(forbidden, Error::Refused(Refusal::Forbidden)), "{forbidden:?}");
+    assert!(matches!(forbidden, Error::Refused(RefusalReason::Forbidden)), "{forbidden:?}");
     let limited = common::attach(attachment.as_str(), 0);
     assert_eq!(limited.local_addr().port, 4_000, "the first of its ports");
     let (near, far) = (node.bind(0), chain.nodes[1].bind(0));
@@ -81,7 +84,7 @@ fn a_client_may_do_what_its_section_says() {
     assert_eq!(stream(&far, &limited, 0..20, ms(2)).len(), 20, "anyone may send to it");
     limited.send_to(&numbered(1), far.local_addr()).expect("sent");
     let told = try_recv_number(&limited).expect_err("refused");
-    assert!(matches!(told, Error::Refused(Refusal::Forbidden)), "{told:?}");
+    assert!(matches!(told, Error::Refused(RefusalReason::Forbidden)), "{told:?}");
     // Another client has its own rights.
     assert_eq!(stream(&node.bind_remote(0), &far, 0..20, ms(2)).len(), 20);
 }
@@ -162,6 +165,6 @@ fn a_flood_of_handshakes_is_bounded_and_disturbs_nobody() {
     let ping = bytes(|w| FromClient::Ping.emit(w));
     let mut keyless = Raw::dial(remote);
     keyless.say(&ping);
-    assert_eq!(keyless.refusal(), Some(Refusal::Unauthenticated));
+    assert_eq!(keyless.refusal(), Some(RefusalReason::Unauthenticated));
     chain.first().assert_healthy();
 }

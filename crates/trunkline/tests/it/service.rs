@@ -17,7 +17,7 @@ use trunkline_client::{DatagramSocket, SocketOption};
 
 /// Of 10; what systemd calls "OK" begins below 5. A service without any
 /// hardening has 9.6.
-const MOST_EXPOSED: f64 = 2.0;
+const MAX_EXPOSURE: f64 = 2.0;
 
 fn unit() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/trunkline");
@@ -61,7 +61,7 @@ fn the_unit_leaves_little_exposed() {
     let Some(level) = level else {
         return println!("skipped: this systemd-analyze does not judge files: {said}");
     };
-    assert!(level <= MOST_EXPOSED, "{level}: {said}");
+    assert!(level <= MAX_EXPOSURE, "{level}: {said}");
     println!("exposure {level} of 10");
 }
 

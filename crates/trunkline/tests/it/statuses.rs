@@ -116,7 +116,7 @@ fn a_port_that_nobody_has_costs_little() {
     }
     let most = begun.elapsed().as_secs() + 1;
     let metrics = far.metrics();
-    let denied = metrics.sum("ports_denied_total", "");
+    let denied = metrics.sum("port_unreachable_sent_total", "");
     assert!((2..=most).contains(&denied), "{denied} in {:?}", begun.elapsed());
-    assert_eq!(near.metrics().drops("echo_unasked"), 0);
+    assert_eq!(near.metrics().drops("echo_unexpected"), 0);
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
-use trunkline_client::{Error, NodeId, Refusal, Reset, StreamListener, StreamSocket};
+use trunkline_client::{Error, NodeId, RefusalReason, Reset, StreamListener, StreamSocket};
 
 fn count(summary: &Value, key: &str) -> u64 {
     summary[key].as_u64().unwrap_or_else(|| panic!("{key} in {summary}"))
@@ -49,7 +49,7 @@ fn copy_over_a_restart(sealed: bool) {
     assert_eq!((&sent.1["whole"], &received.1["whole"]), (&true.into(), &true.into()));
     assert_eq!(sha256(&file), sha256(&copy));
     println!("{}", sent.1);
-    let repeated = chain.nodes[0].metrics().sum("stream_repeated_segments_total", "");
+    let repeated = chain.nodes[0].metrics().sum("stream_retransmitted_segments_total", "");
     assert!(repeated > 0, "what the relay held was lost with it");
 }
 
@@ -225,7 +225,7 @@ fn a_stream_waits_while_there_is_no_session_to_accept_it_in() {
     near.write(b"patience").expect("open");
     for _ in 0..2 {
         let error = listener.accept().expect_err("no place");
-        assert!(matches!(error, Error::Refused(Refusal::Full)), "{error}");
+        assert!(matches!(error, Error::Refused(RefusalReason::Full)), "{error}");
     }
     drop(other);
     let (far, _) = wait_for("a place", || listener.accept().ok());

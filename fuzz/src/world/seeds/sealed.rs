@@ -18,7 +18,7 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
             ]
         })
         .collect();
-    let strangers = [
+    let unknown_peers = [
         S::Initiations { from: 1, n: 127 },
         S::Initiations { from: 9, n: 127 },
         S::Raw { from: 0, mac: 0, bytes: Vec::new() },
@@ -34,7 +34,7 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let long = [S::Calm { n: 0 }, S::Calm { n: 0 }, S::Calm { n: 0 }, S::Calm { n: 0 }, ms(200)];
     vec![
         ("sealed_lies", script(&[&up, &known, &lies()])),
-        ("sealed_copies", script(&[&up, &known, &copies, &strangers])),
+        ("sealed_copies", script(&[&up, &known, &copies, &unknown_peers])),
         ("sealed_paths", script(&[&paths])),
         ("sealed_changes", script(&[&up, &known, &changes(), &copies[..30]])),
         ("sealed_goodbyes", script(&[&up, &known, &goodbyes()])),

@@ -3,7 +3,7 @@
 //! marking by ECN (RFC 3168) and the gentle variant (Floyd, *Recommendation on
 //! using the "gentle" variant of RED*, 2000).
 
-use super::{Backlog, Refusal, Unit, drop_tail};
+use super::{Backlog, Rejection, Unit, drop_tail};
 use crate::link_model::{Ecn, InvalidModel};
 use crate::{Bitrate, Rng};
 use rand::Rng as _;
@@ -108,23 +108,28 @@ impl RedState {
         RedState { red, packet_nanos, average: 0.0, count: 0, rng }
     }
 
-    pub fn admit(&mut self, bytes: usize, backlog: &Backlog, ecn: &mut Ecn) -> Result<(), Refusal> {
+    pub fn admit(
+        &mut self,
+        bytes: usize,
+        backlog: &Backlog,
+        ecn: &mut Ecn,
+    ) -> Result<(), Rejection> {
         self.sample(backlog);
         let Red { min, max, limit, unit, .. } = self.red;
         match self.red.share(self.average) {
             None => {
                 self.count = 0;
-                return Err(Refusal::Forced);
+                return Err(Rejection::Forced);
             }
             Some(_) if self.average < min => self.count = 0,
             Some(share) if self.chosen(share) => {
                 if !(self.red.ecn && self.average < max && ecn.mark()) {
-                    return Err(Refusal::Early);
+                    return Err(Rejection::Early);
                 }
             }
             Some(_) => {}
         }
-        drop_tail::admit(limit, unit, bytes, backlog).then_some(()).ok_or(Refusal::Forced)
+        drop_tail::admit(limit, unit, bytes, backlog).then_some(()).ok_or(Rejection::Forced)
     }
 
     /// Updates the moving average (section IV). After an idle time, it counts as many samples of an

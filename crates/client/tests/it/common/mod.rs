@@ -19,7 +19,7 @@ use trunkline_base::wire::Writer;
 use trunkline_client::{Address, DatagramSocket, Error, NodeId};
 use trunkline_overlay::session::wire::stream::{Notice, Request};
 use trunkline_overlay::session::wire::{
-    MAX_HEAD, MAX_MESSAGE, Refusal, SESSION_VERSION, ToClient, ToNode,
+    MAX_HEAD, MAX_MESSAGE, RefusalReason, SESSION_VERSION, ToClient, ToNode,
 };
 
 /// A path that no other test has, removed when dropped.
@@ -80,7 +80,7 @@ pub fn bound(port: u16) -> ToClient<'static> {
     ToClient::Bound { node: NodeId(1), port, max_payload: 1200 }
 }
 
-pub fn refusal(refusal: Refusal, node: u32, port: u16) -> ToClient<'static> {
+pub fn refusal(refusal: RefusalReason, node: u32, port: u16) -> ToClient<'static> {
     ToClient::Error { refusal, node: NodeId(node), port }
 }
 

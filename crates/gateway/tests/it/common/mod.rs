@@ -16,13 +16,13 @@ pub fn at(text: &str) -> SocketAddr {
 
 /// Records how a gateway uses its ports.
 #[derive(Default, Debug)]
-pub struct Board {
+pub struct PortBoard {
     pub joined: BTreeMap<u16, Option<Relay>>,
     pub taken_by_others: BTreeSet<u16>,
     pub nodes: BTreeSet<u32>,
 }
 
-impl Media for Board {
+impl Media for PortBoard {
     fn open(&mut self, port: u16) -> bool {
         assert_eq!(port % 2, 0);
         assert!(!self.joined.contains_key(&port), "port {port} is open");
@@ -47,7 +47,7 @@ impl Media for Board {
     }
 }
 
-impl Board {
+impl PortBoard {
     /// The remote end that RTP leaving at `port` goes to.
     pub fn sends(&self, port: u16) -> Remote {
         self.joined.get(&port).copied().flatten().map_or(Remote::Nobody, |relay| relay.remote)
@@ -56,7 +56,7 @@ impl Board {
 
 pub struct Site {
     pub gateway: Gateway,
-    pub board: Board,
+    pub board: PortBoard,
     pub address: SocketAddr,
     pub events: Vec<Event>,
 }
@@ -112,7 +112,7 @@ impl World {
         let site = |(n, config): (usize, Config)| Site {
             address: config.sockets[0].address,
             gateway: Gateway::new(config, [n as u8 + 1; 32], &[9; 32]),
-            board: Board { nodes: nodes.clone(), ..Board::default() },
+            board: PortBoard { nodes: nodes.clone(), ..PortBoard::default() },
             events: Vec::new(),
         };
         let sites = configs.into_iter().enumerate().map(site).collect();

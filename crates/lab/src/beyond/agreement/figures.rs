@@ -14,7 +14,7 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "Calls in six small networks, simulated",
         section: "V-A, V-B, beyond",
-        says: "Sealed nodes with the default settings, or that request each packet once: calls \
+        caption: "Sealed nodes with the default settings, or that request each packet once: calls \
                over two lossy links, with losses in bursts, through a slow link, and with a detour \
                when a link is cut or a relay crashes. The share of missed packets, their delays, \
                and the silence in a call: the reference for the testbed.",
@@ -31,7 +31,7 @@ pub fn beside() -> Figure {
         name: "agreement-testbed",
         title: "The simulator's numbers compared with those of real daemons",
         section: "V-A, V-B, beyond",
-        says: "The same scenarios with a `trunkline node` for each host, in network namespaces \
+        caption: "The same scenarios with a `trunkline node` for each host, in network namespaces \
                connected by `trunkline impair --hosts`: missed packets (%), median and p99 of \
                delays (ms), and silence in a call (ms), against the simulator's. On the line they \
                are equal.",
@@ -128,7 +128,7 @@ fn agrees(quantity: &'static str) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of the allowed difference",
@@ -167,7 +167,7 @@ fn agrees(quantity: &'static str) -> Claim {
 fn silent(at: &'static str) -> Claim {
     Claim {
         id: if at == PLACES[0] { "soon" } else { "soon-testbed" },
-        says: "after a cut or a crash a call is silent for at most 1.2 s on average",
+        statement: "after a cut or a crash a call is silent for at most 1.2 s on average",
         published: None,
         bound: Bound::at_most(1_200.0, OWN_TARGET),
         unit: "ms",
@@ -181,7 +181,7 @@ fn silent(at: &'static str) -> Claim {
 fn recovered(at: &'static str) -> Claim {
     Claim {
         id: if at == PLACES[0] { "recovered" } else { "recovered-testbed" },
-        says: "with links that lose 5 %, independently or in bursts, less than 1.5 % is missed",
+        statement: "with links that lose 5 %, independently or in bursts, less than 1.5 % is missed",
         published: None,
         bound: Bound::below(1.5, OWN_TARGET),
         unit: "%",

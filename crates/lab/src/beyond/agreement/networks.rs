@@ -42,7 +42,7 @@ pub const ALL: [Network; 6] = [
 
 /// Number of calls over links that lose packets: enough to measure the share of missed packets to
 /// within 0.03 percentage points in eight minutes.
-const MANY: u32 = 12;
+const CALLS: u32 = 12;
 
 /// Number of copies of each network in which something fails, each at its own time.
 const COPIES: u64 = 5;
@@ -59,8 +59,8 @@ pub fn scenario(
     }
     for network in networks {
         // Seeded by name, so that it does not depend on the other networks.
-        let mut luck = rng(seed, fnv1a(network.name.bytes()));
-        (network.text)(&mut text, seconds, &mut luck);
+        let mut rng = rng(seed, fnv1a(network.name.bytes()));
+        (network.text)(&mut text, seconds, &mut rng);
     }
     if sabotage.is("no-recovery") {
         text = text.replace("[[call]]", "[[call]]\nservice = \"best-effort\"");
@@ -92,35 +92,35 @@ fn pair(text: &mut String, name: &str, rest: &str, calls: u32) {
     call(text, name, (a, b), calls);
 }
 
-fn chain(text: &mut String, _seconds: u64, _luck: &mut Rng) {
+fn chain(text: &mut String, _seconds: u64, _rng: &mut Rng) {
     for name in ["chain-a", "chain-b", "chain-c"] {
         host(text, name);
     }
     for ends in [("chain-a", "chain-b"), ("chain-b", "chain-c")] {
         link(text, ends, "delay = \"20ms\"\nloss = \"2.5%\"");
     }
-    call(text, "chain", ("chain-a", "chain-c"), MANY);
+    call(text, "chain", ("chain-a", "chain-c"), CALLS);
 }
 
-fn burst(text: &mut String, _seconds: u64, _luck: &mut Rng) {
-    pair(text, "burst", "delay = \"15ms\"\nloss = \"5%\"\nburst = \"50%\"", MANY);
+fn burst(text: &mut String, _seconds: u64, _rng: &mut Rng) {
+    pair(text, "burst", "delay = \"15ms\"\nloss = \"5%\"\nburst = \"50%\"", CALLS);
 }
 
-fn once(text: &mut String, _seconds: u64, _luck: &mut Rng) {
-    pair(text, "once", "delay = \"10ms\"\nloss = \"5%\"\nrecovery = \"once\"", MANY);
+fn once(text: &mut String, _seconds: u64, _rng: &mut Rng) {
+    pair(text, "once", "delay = \"10ms\"\nloss = \"5%\"\nrecovery = \"once\"", CALLS);
 }
 
-fn queue(text: &mut String, _seconds: u64, _luck: &mut Rng) {
+fn queue(text: &mut String, _seconds: u64, _rng: &mut Rng) {
     pair(text, "queue", "delay = \"20ms\"\njitter = \"5ms\"\nrate = \"600 kbit/s\"", 5);
 }
 
 /// Time at which a copy fails, in milliseconds after the calls of `seconds` begin: once link state
 /// has settled, at a random moment between two hellos.
-fn at(seconds: u64, luck: &mut Rng) -> u64 {
-    400 * seconds + luck.next_u64() % 2_000
+fn at(seconds: u64, rng: &mut Rng) -> u64 {
+    400 * seconds + rng.next_u64() % 2_000
 }
 
-fn cut(text: &mut String, seconds: u64, luck: &mut Rng) {
+fn cut(text: &mut String, seconds: u64, rng: &mut Rng) {
     for n in 1..=COPIES {
         let [a, b, c] = ["a", "b", "c"].map(|end| format!("cut-{n}-{end}"));
         for name in [&a, &b, &c] {
@@ -130,12 +130,12 @@ fn cut(text: &mut String, seconds: u64, luck: &mut Rng) {
         link(text, (&a, &c), "delay = \"12ms\"");
         link(text, (&c, &b), "delay = \"12ms\"");
         call(text, &format!("cut.{n}"), (&a, &b), 1);
-        let at = at(seconds, luck);
+        let at = at(seconds, rng);
         let _ = write!(text, "[[fault]]\nat = \"{at}ms\"\nwhat = \"cut\"\nlink = \"cut-{n}\"\n");
     }
 }
 
-fn crash(text: &mut String, seconds: u64, luck: &mut Rng) {
+fn crash(text: &mut String, seconds: u64, rng: &mut Rng) {
     for n in 1..=COPIES {
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|end| format!("crash-{n}-{end}"));
         for name in [&a, &b, &c, &d] {
@@ -145,7 +145,7 @@ fn crash(text: &mut String, seconds: u64, luck: &mut Rng) {
             link(text, (ends.0, ends.1), &format!("delay = \"{delay}ms\""));
         }
         call(text, &format!("crash.{n}"), (&a, &d), 1);
-        let at = at(seconds, luck);
+        let at = at(seconds, rng);
         let _ = write!(text, "[[fault]]\nat = \"{at}ms\"\nwhat = \"crash\"\nhost = \"{b}\"\n");
     }
 }

@@ -61,9 +61,9 @@ fn parse(line: &[u8]) -> io::Result<Table> {
     let mut table = Table::default();
     for route in routes.iter().filter(|r| r.up) {
         let index = |id: usize| {
-            let stranger =
+            let unknown_peer =
                 || io::Error::new(ErrorKind::InvalidData, format!("there is no node {id}"));
-            (1..=NODES).contains(&id).then(|| id - 1).ok_or_else(stranger)
+            (1..=NODES).contains(&id).then(|| id - 1).ok_or_else(unknown_peer)
         };
         if let Some(to) = route.destination {
             table[index(to)?] = bit(index(route.next_hop)?);

@@ -19,7 +19,7 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "Time until four nodes agree on their routes after an event",
         section: "III-A, beyond",
-        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start \
+        caption: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start \
                at once; A–B is cut, and restored; B is killed, and started again; A–B loses \
                everything from A to B only. The time until all running nodes forward along the \
                shortest remaining paths, and keep doing so for a second.",
@@ -42,7 +42,7 @@ pub fn beside() -> Figure {
         name: "convergence-testbed",
         title: "Time until four daemons agree on their routes, compared with four simulated nodes",
         section: "III-A, beyond",
-        says: "The same events with four `trunkline node` processes and `trunkline impair` between \
+        caption: "The same events with four `trunkline node` processes and `trunkline impair` between \
                them on one machine. For each event, quantiles of the times in the simulator and in \
                the testbed: on the line they are equal. Between the dashed lines they differ by at \
                most 15 % or 50 ms.",
@@ -144,7 +144,7 @@ fn soon(
 ) -> Claim {
     Claim {
         id,
-        says: match (id, place) {
+        statement: match (id, place) {
             ("leave", "simulator") => {
                 "after a cut, a crash or a blackhole all nodes agree on their routes within 1.2 s, \
                  in the worst of all runs"
@@ -176,7 +176,7 @@ fn soon(
 fn settles(place: &'static str) -> Claim {
     Claim {
         id: "settles",
-        says: "after every event the nodes agree on their routes within 15 s",
+        statement: "after every event the nodes agree on their routes within 15 s",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "events",
@@ -205,7 +205,7 @@ fn agrees(event: Event) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(
             1.0,

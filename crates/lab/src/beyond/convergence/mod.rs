@@ -100,6 +100,6 @@ fn rows(place: &str, all: &[Settled], valid: bool) -> Cells {
 }
 
 /// A random time between two hellos, for any interval up to the paper's.
-fn some_time(luck: &mut trunkline_base::Rng) -> Duration {
-    Duration::from_micros(luck.next_u64() % 1_000_000)
+fn some_time(rng: &mut trunkline_base::Rng) -> Duration {
+    Duration::from_micros(rng.next_u64() % 1_000_000)
 }

@@ -169,20 +169,20 @@ pub trait Overlay {
 
     /// Injects `event`, and waits for at most [`PATIENCE`] until the tables of all running nodes
     /// have been right ([`is_right`]) for [`CALM`].
-    fn strike(&mut self, event: Event) -> Result<Settled, Self::Error>;
+    fn inject(&mut self, event: Event) -> Result<Settled, Self::Error>;
 }
 
 /// Runs `script` on an overlay.
 pub fn live<O: Overlay>(
     overlay: &mut O,
     script: &[Step],
-    luck: &mut Rng,
+    rng: &mut Rng,
 ) -> Result<Vec<Settled>, O::Error> {
     let one = |step: &Step| {
         if step.event != Event::Start {
-            overlay.rest(step.after + some_time(luck))?;
+            overlay.rest(step.after + some_time(rng))?;
         }
-        overlay.strike(step.event)
+        overlay.inject(step.event)
     };
     script.iter().map(one).collect()
 }

@@ -46,10 +46,9 @@ impl<'a> Simulated<'a> {
         // The world starts all nodes at the same moment: undo that.
         hosts.iter().for_each(|&host| world.crash(host));
         let begun = world.now() + Duration::from_secs(1);
-        let mut luck = rng(self.seed, 2);
-        let mut at = |host| {
-            (FIRST_LISTENS + Duration::from_micros(luck.next_u64() % STARTS_WITHIN_US), host)
-        };
+        let mut rng = rng(self.seed, 2);
+        let mut at =
+            |host| (FIRST_LISTENS + Duration::from_micros(rng.next_u64() % STARTS_WITHIN_US), host);
         let mut starts: Vec<(Duration, HostId)> = hosts.into_iter().map(&mut at).collect();
         starts.sort_unstable_by_key(|&(after, _)| after);
         for (after, host) in starts {
@@ -81,7 +80,7 @@ impl Overlay for Simulated<'_> {
         Ok(())
     }
 
-    fn strike(&mut self, event: Event) -> Result<Settled, WorldError> {
+    fn inject(&mut self, event: Event) -> Result<Settled, WorldError> {
         let (wire, b) = (WireId(FAILING as u32), HostId(B as u32));
         let (begun, world) = match event {
             Event::Start => (self.start()?, &mut self.world),

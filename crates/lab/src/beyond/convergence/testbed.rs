@@ -12,8 +12,8 @@ use crate::scenario::testbed::certified::{certify, files};
 use crate::scenario::testbed::emulator::{self, Emulator, Models};
 use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::process::{self, Process};
+use crate::scenario::testbed::run_monitor::RunMonitor;
 use crate::scenario::testbed::wakes::Sleeper;
-use crate::scenario::testbed::watch::Watch;
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot, config};
 use crate::scenario::{Host, Link, Scenario};
 use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
@@ -96,14 +96,14 @@ impl Lives {
     fn run(&self, stage: &Stage<'_>, lanes: &[usize]) -> Result<(Vec<Sample>, Effort), Error> {
         let dir = Folder::new()?;
         let network = Network::start(stage, dir.path(), lanes.len())?;
-        let (before, watch) = (process::children()?, Watch::new(Instant::now()));
+        let (before, watch) = (process::children()?, RunMonitor::new(Instant::now()));
         let sleeper = Sleeper::start();
         let live = |lane: usize| {
             let mut overlay = Daemons::new(&network, lane, &watch);
-            let mut luck = rng(stage.seed, 1 + lanes[lane] as u64);
+            let mut rng = rng(stage.seed, 1 + lanes[lane] as u64);
             let mut settled = Vec::new();
             for _ in 0..self.runs {
-                let run = script::live(&mut overlay, self.script, &mut luck)?;
+                let run = script::live(&mut overlay, self.script, &mut rng)?;
                 settled.extend(run.iter().map(sample));
             }
             Ok(settled)
@@ -248,7 +248,7 @@ fn scenario(lanes: usize) -> Scenario {
 struct Daemons<'a> {
     network: &'a Network,
     lane: usize,
-    watch: &'a Watch,
+    watch: &'a RunMonitor,
     /// The daemons by number; `None` while one is not running.
     nodes: [Option<Process>; NODES],
 }
@@ -263,7 +263,7 @@ struct Right {
 }
 
 impl<'a> Daemons<'a> {
-    fn new(network: &'a Network, lane: usize, watch: &'a Watch) -> Daemons<'a> {
+    fn new(network: &'a Network, lane: usize, watch: &'a RunMonitor) -> Daemons<'a> {
         Daemons { network, lane, watch, nodes: [const { None }; NODES] }
     }
 
@@ -343,7 +343,7 @@ impl Overlay for Daemons<'_> {
         self.watch.sleep_until(Instant::now() + how_long)
     }
 
-    fn strike(&mut self, event: Event) -> Result<Settled, Error> {
+    fn inject(&mut self, event: Event) -> Result<Settled, Error> {
         let begun = self.begin(event)?;
         let settled = self.settle(event, begun)?;
         self.nodes.iter_mut().flatten().try_for_each(|node| {

@@ -6,7 +6,7 @@ use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// A figure: one impairment.
-struct Shown {
+struct FigureSpec {
     figure: &'static str,
     trouble: &'static str,
     /// The impairment in words, for the title.
@@ -15,8 +15,8 @@ struct Shown {
     claims: fn() -> Vec<Claim>,
 }
 
-const SHOWN: [Shown; 6] = [
-    Shown {
+const SHOWN: [FigureSpec; 6] = [
+    FigureSpec {
         figure: "detection",
         trouble: "5/75",
         words: "5 % loss, burstiness 75 %",
@@ -33,21 +33,21 @@ const SHOWN: [Shown; 6] = [
             ]
         },
     },
-    Shown {
+    FigureSpec {
         figure: "detection-10",
         trouble: "10/75",
         words: "10 % loss, burstiness 75 %",
         says: "The same with twice the loss.",
         claims: Vec::new,
     },
-    Shown {
+    FigureSpec {
         figure: "detection-20",
         trouble: "20/75",
         words: "20 % loss, burstiness 75 %",
         says: "The same with four times the loss.",
         claims: || vec![as_calm_as_the_paper("as-calm", "20 %")],
     },
-    Shown {
+    FigureSpec {
         figure: "detection-in-time",
         trouble: "5/75 in time",
         words: "5 % loss, outages of 69 ms on average",
@@ -56,7 +56,7 @@ const SHOWN: [Shown; 6] = [
                each other, and one every 200 ms is enough without probes.",
         claims: || vec![calm_in_time()],
     },
-    Shown {
+    FigureSpec {
         figure: "detection-stalls",
         trouble: "stalls to 2 s",
         words: "the same, and one end stalls for 0.2 to 2 s a minute",
@@ -75,7 +75,7 @@ const SHOWN: [Shown; 6] = [
             ]
         },
     },
-    Shown {
+    FigureSpec {
         figure: "detection-long-stalls",
         trouble: "stalls to 8 s",
         words: "the same, and one end stalls for 0.2 to 8 s a minute",
@@ -104,18 +104,18 @@ pub fn showing(trouble: &str) -> Vec<&'static str> {
 
 /// Every figure of false deaths, one for each impairment, with its claims.
 pub fn all() -> Vec<Figure> {
-    let figure = |shown: &'static Shown| Figure {
+    let figure = |shown: &'static FigureSpec| Figure {
         name: shown.figure,
         title: "False deaths of a link by the silence that counts as death",
         section: "III-A, beyond",
-        says: shown.says,
+        caption: shown.says,
         chart: one_panel(|t| chart(shown, t)),
         claims: (shown.claims)(),
     };
     SHOWN.iter().map(figure).collect()
 }
 
-fn chart(shown: &Shown, table: &Table) -> Chart {
+fn chart(shown: &FigureSpec, table: &Table) -> Chart {
     let mut series = Vec::new();
     for (n, hello) in [50.0, 200.0, 1_000.0].into_iter().enumerate() {
         for probes in ["yes", "no"] {
@@ -184,7 +184,7 @@ fn more(table: &Table, a: Setting, b: Setting) -> Measured {
 fn shorter_is_riskier() -> Claim {
     Claim {
         id: "shorter-is-riskier",
-        says: "with the paper's hellos (every second, no probes) 5 s of silence cause more false \
+        statement: "with the paper's hellos (every second, no probes) 5 s of silence cause more false \
                deaths than 10 s",
         published: Some(
             "detecting failures in less than 10 s makes routes more likely to be unstable",
@@ -215,7 +215,7 @@ fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::above(0.0, "fewer"),
         unit: "fewer per link and day",
@@ -232,7 +232,7 @@ fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
 fn found_within_a_second() -> Claim {
     Claim {
         id: "found",
-        says: "with the default a cut is detected in 1 s on average: the last hello is up to 200 \
+        statement: "with the default a cut is detected in 1 s on average: the last hello is up to 200 \
                ms older than the cut",
         published: None,
         bound: Bound::at_most(1.0, OWN_TARGET),
@@ -252,7 +252,7 @@ fn found_within_a_second() -> Claim {
 fn calm_in_time() -> Claim {
     Claim {
         id: "calm",
-        says: "with the default there is no false death",
+        statement: "with the default there is no false death",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "per link and day",
@@ -269,7 +269,7 @@ fn calm_in_time() -> Claim {
 fn stalls_want_patience() -> Claim {
     Claim {
         id: "a-second-is-too-short",
-        says: "where hosts stall for up to 2 s, 1 s with probes has more false deaths than the \
+        statement: "where hosts stall for up to 2 s, 1 s with probes has more false deaths than the \
                paper's 10 s without, both for hellos every 50 ms and every 200 ms",
         published: None,
         bound: Bound::above(
@@ -293,7 +293,7 @@ fn stalls_want_patience() -> Claim {
 fn five_are_too_few() -> Claim {
     Claim {
         id: "five-are-too-few",
-        says: "where hosts stall for up to 8 s, 5 s have more false deaths than 10 s with probes, \
+        statement: "where hosts stall for up to 8 s, 5 s have more false deaths than 10 s with probes, \
                whatever the hello interval",
         published: None,
         bound: Bound::above(
@@ -315,7 +315,7 @@ fn five_are_too_few() -> Claim {
 fn calm_after(id: &'static str, says: &'static str, dead_after: f64) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(
             1.0,

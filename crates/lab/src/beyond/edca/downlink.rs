@@ -13,7 +13,9 @@ use trunkline_base::stats::quantile;
 use trunkline_base::{Bitrate, Time, rng};
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, AccessTable, DRAFT, STATION_2005};
 use trunkline_net::wifi::phy::{ACK_TIME, SIFS, SLOT, data_time};
-use trunkline_net::wifi::{AccessCategory, Config, Msdu, Outcome, Stream, Way, Ways};
+use trunkline_net::wifi::{
+    AccessCategory, Config, Direction, Msdu, MsduOutcome, Stream, StreamDirection,
+};
 
 /// Figures by the number of stations and by the rate of background traffic.
 const FIGURES: [&str; 2] = ["edca", "edca-rates"];
@@ -44,15 +46,15 @@ struct Access {
     name: &'static str,
     table: AccessTable,
     /// The directions whose voice is sent in turns of the hybrid coordinator; `None` without turns.
-    turns: Option<Ways>,
+    turns: Option<StreamDirection>,
 }
 
 const ACCESSES: [Access; 5] = [
     Access { name: "own table", table: ACCESS_POINT_2005, turns: None },
     Access { name: "stations' table", table: STATION_2005, turns: None },
     Access { name: "draft", table: DRAFT, turns: None },
-    Access { name: "turns", table: ACCESS_POINT_2005, turns: Some(Ways::Down) },
-    Access { name: "polls", table: ACCESS_POINT_2005, turns: Some(Ways::Both) },
+    Access { name: "turns", table: ACCESS_POINT_2005, turns: Some(StreamDirection::Down) },
+    Access { name: "polls", table: ACCESS_POINT_2005, turns: Some(StreamDirection::Both) },
 ];
 const OWN: &str = ACCESSES[0].name;
 const STATIONS_TABLE: &str = ACCESSES[1].name;
@@ -108,7 +110,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         let by_rate =
             rates.iter().map(move |&rate| (FIGURES[1], STATIONS_FOR_RATES, rate, f64::from(rate)));
         by_stations.chain(by_rate).map(move |(figure, stations, rate, x)| {
-            let place = Place { access, stations, rate };
+            let place = CellLoad { access, stations, rate };
             Point {
                 key: format!("{figure}-{}-{x}", access.name.replace([' ', '\''], "-")),
                 x,
@@ -126,7 +128,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 
 /// An access point with its stations and their traffic.
 #[derive(Clone, Copy)]
-struct Place {
+struct CellLoad {
     access: Access,
     /// Number of stations, including the access point.
     stations: u16,
@@ -134,7 +136,7 @@ struct Place {
     rate: u32,
 }
 
-impl Place {
+impl CellLoad {
     /// Background traffic that the cell has room for, in Mbit/s: packets one after the other, each
     /// with its acknowledgement, AIFS and half the window, in the time that voice leaves. A voice
     /// packet takes its exchange, and background traffic another AIFS after it.
@@ -213,7 +215,7 @@ impl Place {
             .collect();
         let begin = Time::ZERO + BEFORE_IT;
         let end = begin + lasts;
-        let mut seen = Seen { begin, end, delays: Vec::new(), background: 0 };
+        let mut seen = Arrivals { begin, end, delays: Vec::new(), background: 0 };
         let (mut voice, mut now) = (0u64, Time::ZERO);
         while now < end {
             let Some(flow) = flows.iter_mut().min_by_key(|flow| flow.next) else { break };
@@ -252,12 +254,12 @@ impl Flow {
             false => (BACKGROUND_PRIORITY, BACKGROUND_BYTES),
         };
         let handle = self.next.as_nanos() << 1 | u64::from(self.voice);
-        Msdu { station: self.station, way: Way::Down, priority, bytes, handle }
+        Msdu { station: self.station, way: Direction::Down, priority, bytes, handle }
     }
 }
 
 /// Packets that arrived within the part of a run that counts.
-struct Seen {
+struct Arrivals {
     /// Begin and end of the interval that counts.
     begin: Time,
     end: Time,
@@ -279,8 +281,8 @@ struct Run {
     lost: f64,
 }
 
-impl Seen {
-    fn take(&mut self, &Outcome { at, handle, result }: &Outcome) {
+impl Arrivals {
+    fn take(&mut self, &MsduOutcome { at, handle, result }: &MsduOutcome) {
         let sent = Time::from_nanos(handle >> 1);
         match (result, handle & 1 == 1) {
             (Ok(()), true) if sent >= self.begin => {
@@ -315,7 +317,8 @@ mod tests {
     /// 76 + 16 + 28 + 79 = 199 µs of 20 ms.
     #[test]
     fn room_by_hand() {
-        let room = |n: usize, stations| Place { access: ACCESSES[n], stations, rate: RATE }.room();
+        let room =
+            |n: usize, stations| CellLoad { access: ACCESSES[n], stations, rate: RATE }.room();
         assert!((room(0, 8) - 12_000.0 / 554.5 * (1.0 - 7.0 * 0.00995)).abs() < 1e-9);
         assert!((room(2, 1) - 12_000.0 / (408.0 + 34.0 + 67.5)).abs() < 1e-9);
     }

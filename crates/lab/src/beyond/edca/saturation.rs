@@ -10,7 +10,7 @@ use crate::table::{Cell, Column, Record, Table};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::wifi::edca::{Access, DRAFT, STATION_2005};
-use trunkline_net::wifi::{AccessCategory, Config, Msdu, Outcome, Way};
+use trunkline_net::wifi::{AccessCategory, Config, Direction, Msdu, MsduOutcome};
 
 const FIGURE: &str = "edca-saturation";
 
@@ -128,7 +128,7 @@ fn run(
     };
     let packet = |station: u16| {
         let handle = u64::from(station);
-        Msdu { station, way: Way::Up, priority, bytes, handle }
+        Msdu { station, way: Direction::Up, priority, bytes, handle }
     };
     // A packet that arrives is replaced at once; the extra ones fill the rest of an opportunity.
     for _ in 0..=saturated.burst() {
@@ -137,7 +137,7 @@ fn run(
     let begin = Time::ZERO + BEFORE_IT;
     let mut arrived_by = |end| -> Result<(f64, f64), PointError> {
         let (mut arrived, before) = (0u64, cell.counters().contended);
-        while let Some(Outcome { at, handle, result }) = cell.advance(end) {
+        while let Some(MsduOutcome { at, handle, result }) = cell.advance(end) {
             arrived += u64::from(result.is_ok());
             cell.enqueue(at, &packet(handle as u16))?;
         }
@@ -157,7 +157,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Throughput of stations that always have a packet to send",
         section: "beyond",
-        says: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each of which always \
+        caption: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each of which always \
                has packets of 1,500 bytes for the access point in one category, with the \
                parameters of IEEE 802.11e-2005 and of the draft as simulated in 2004: throughput \
                compared with Bianchi's model, with a retry limit of 7 and with transmission \

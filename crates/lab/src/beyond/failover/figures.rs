@@ -7,15 +7,15 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
 /// A figure: one choice of settings.
-struct Shown {
+struct FigureSpec {
     figure: &'static str,
     settings: &'static str,
     says: &'static str,
     claims: fn() -> Vec<Claim>,
 }
 
-const SHOWN: [Shown; 3] = [
-    Shown {
+const SHOWN: [FigureSpec; 3] = [
+    FigureSpec {
         figure: "failover",
         settings: "default",
         says: "One G.711 call in both directions over A–B–D (20 ms), which fails during the call; \
@@ -33,13 +33,13 @@ const SHOWN: [Shown; 3] = [
             ]
         },
     },
-    Shown {
+    FigureSpec {
         figure: "failover-50ms",
         settings: "50 ms",
         says: "The same with hellos every 50 ms, dead after 400 ms.",
         claims: || vec![whole("whole", "50 ms", "0.5 s", 0.5)],
     },
-    Shown {
+    FigureSpec {
         figure: "failover-paper",
         settings: "paper",
         says: "The same with the paper's hellos: every second, dead after nine, no probes.",
@@ -54,18 +54,18 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
 
 /// Every figure of calls whose path fails, one for each choice of settings.
 pub fn all() -> Vec<Figure> {
-    let figure = |shown: &'static Shown| Figure {
+    let figure = |shown: &'static FigureSpec| Figure {
         name: shown.figure,
         title: "Time until a call has recovered after its path has failed",
         section: "III-A, beyond",
-        says: shown.says,
+        caption: shown.says,
         chart: one_panel(|t| chart(shown, t)),
         claims: (shown.claims)(),
     };
     SHOWN.iter().map(figure).collect()
 }
 
-fn chart(shown: &Shown, table: &Table) -> Chart {
+fn chart(shown: &FigureSpec, table: &Table) -> Chart {
     let mut series = Vec::new();
     for (n, (event, _)) in EVENTS.into_iter().enumerate() {
         let here = table.iter().filter(|r| r.is("event", event));
@@ -109,7 +109,7 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
     debug_assert!(says.contains(within), "the claim says its bound");
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(bound, OWN_TARGET),
         unit: "s",
@@ -139,7 +139,7 @@ fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: 
 fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -> Claim {
     Claim {
         id,
-        says: match id {
+        statement: match id {
             "acts" => {
                 "when the shortest path begins to lose 30 %, independently, both directions of the \
                  call have left it 1 s later in 95 % of the runs"
@@ -202,7 +202,7 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "path changes an hour",

@@ -27,7 +27,7 @@ pub fn all() -> Vec<Figure> {
             name: NAMES[0],
             title: "Packets that a call misses in the n-th failure of its only path",
             section: "III-A, beyond",
-            says: "One G.711 call in both directions over A–B–C, sealed nodes with the daemon's \
+            caption: "One G.711 call in both directions over A–B–C, sealed nodes with the daemon's \
                    settings. B stalls, or a wire is cut, or B dies and is started again; ten \
                    times, with 2 to 60 s from the end of one failure to the next. The time from \
                    the beginning of the n-th failure until the last missed packet: lost, or later \
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Figure> {
             name: NAMES[1],
             title: "Packets that a call misses in the n-th failure of its shortest path",
             section: "III-A, beyond",
-            says: "The same over A–B–D (20 ms), which fails, while A–C–D (24 ms) does not.",
+            caption: "The same over A–B–D (20 ms), which fails, while A–C–D (24 ms) does not.",
             chart: one_panel(|t| chart(t, "diamond", "A call whose shortest path keeps failing")),
             claims: vec![changes(), calm()],
         },
@@ -97,7 +97,7 @@ fn lives<'a>(rows: impl Iterator<Item = Record<'a>>) -> f64 {
 fn heals() -> Claim {
     Claim {
         id: "heals",
-        says: "on the only path the call has recovered from each of ten failures 1.2 s after its \
+        statement: "on the only path the call has recovered from each of ten failures 1.2 s after its \
                end, from the tenth like from the first, in the worst run",
         published: None,
         bound: Bound::at_most(BACK, OWN_TARGET),
@@ -131,7 +131,7 @@ fn heals() -> Claim {
 fn swings() -> Claim {
     Claim {
         id: "swings",
-        says: "from an outage after five swings of loss the call has recovered 1.2 s after its \
+        statement: "from an outage after five swings of loss the call has recovered 1.2 s after its \
                end, in the worst run",
         published: None,
         bound: Bound::at_most(BACK, OWN_TARGET),
@@ -151,7 +151,7 @@ fn swings() -> Claim {
 fn changes() -> Claim {
     Claim {
         id: "changes",
-        says: "with an alternative path no failure makes either direction of the call change its \
+        statement: "with an alternative path no failure makes either direction of the call change its \
                path more than twice, nor all ten together more than five times",
         published: None,
         bound: Bound::at_most(5.0, OWN_TARGET),
@@ -178,7 +178,7 @@ fn changes() -> Claim {
 fn calm() -> Claim {
     Claim {
         id: "calm",
-        says: "with an alternative path the call misses nothing in the fourth and all later \
+        statement: "with an alternative path the call misses nothing in the fourth and all later \
                failures that last over a second and come up to a minute after the end of the one \
                before",
         published: None,

@@ -13,7 +13,7 @@ pub fn all() -> Vec<Figure> {
             name: "heal",
             title: "Time until all nodes agree on the overlay's state, by its size",
             section: "III-A, beyond",
-            says: "Overlays of nodes anywhere on a continent (40 ms across), six links each \
+            caption: "Overlays of nodes anywhere on a continent (40 ms across), six links each \
                    (Waxman), with the default settings. All start at once; a wire is cut; a node \
                    dies; every wire between two halves is cut and later restored. The time until \
                    every node has the newest record of every other node that it can reach, and \
@@ -32,7 +32,7 @@ pub fn all() -> Vec<Figure> {
             name: "heal-bytes",
             title: "Bytes of routing until all nodes agree on the overlay's state, by its size",
             section: "III-A, beyond",
-            says: "Routing traffic of all nodes together meanwhile, without IP and UDP headers; \
+            caption: "Routing traffic of all nodes together meanwhile, without IP and UDP headers; \
                    quiet is a minute without events, three minutes after the start: by then nodes \
                    have measured the loss of their links.",
             chart: one_panel(|t| {
@@ -94,7 +94,7 @@ fn of(table: &Table, nodes: f64, event: &str, column: &str) -> [f64; LOSSES.len(
 fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
     Claim {
         id: event,
-        says: match event {
+        statement: match event {
             "partition" => {
                 "100 nodes agree within 1.5 s that they are partitioned, in the worst run, without \
                  loss"
@@ -130,7 +130,7 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
 fn nothing_lost() -> Claim {
     Claim {
         id: "nothing-lost",
-        says: "after each event each of 25 nodes has the newest record of every other node that it \
+        statement: "after each event each of 25 nodes has the newest record of every other node that it \
                can reach, with and without loss",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
@@ -150,7 +150,7 @@ fn nothing_lost() -> Claim {
 fn quiet() -> Claim {
     Claim {
         id: "quiet",
-        says: "in an overlay of 25 nodes without changes routing takes at most 10 bytes per second \
+        statement: "in an overlay of 25 nodes without changes routing takes at most 10 bytes per second \
                and link, without loss",
         published: None,
         bound: Bound::at_most(10.0, "a tenth of what the paper's hellos take"),

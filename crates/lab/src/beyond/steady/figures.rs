@@ -21,7 +21,7 @@ pub fn all() -> Vec<Figure> {
         name,
         title,
         section: "III-A, beyond",
-        says,
+        caption: says,
         chart: one_panel(move |t| chart(title, t)),
         claims,
     };
@@ -145,7 +145,7 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(BOUND, OWN_TARGET),
         unit: "points",
@@ -194,7 +194,7 @@ fn probed(r: &Record<'_>) -> Measured {
 fn hellos() -> Claim {
     Claim {
         id: "hellos",
-        says: "up to 1 % loss, all hellos of a link with one call in both directions, including \
+        statement: "up to 1 % loss, all hellos of a link with one call in both directions, including \
                probes, are at most 2 % of the bytes of its packets; sent separately they would be \
                3 %",
         published: None,

@@ -13,7 +13,7 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "Goodput of the simulated TCP over a single link",
         section: "beyond",
-        says: "Linux's TCP as simulated (reno, selective acknowledgments, RACK-TLP), alone on \
+        caption: "Linux's TCP as simulated (reno, selective acknowledgments, RACK-TLP), alone on \
                links of 1, 10 and 100 Mbit/s with round trips of 10, 50 and 200 ms that lose none, \
                0.1 and 1 % of the packets, with a queue of the bandwidth-delay product: goodput \
                against what the rate and the square-root law allow.",
@@ -30,7 +30,7 @@ pub fn beside() -> Figure {
         name: "tcp-model-testbed",
         title: "Goodput of this kernel's TCP, compared with the simulated one",
         section: "beyond",
-        says: "The same links with `trunkline impair --hosts`, and iperf3 between two hosts for \
+        caption: "The same links with `trunkline impair --hosts`, and iperf3 between two hosts for \
                each: the kernel's reno, cubic and bbr against the simulated TCP, which models \
                reno. Between the dashed lines they differ by at most 10 %.",
         chart: one_panel(against),
@@ -143,7 +143,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
             "bbr" => "full-bbr",
             _ => "full",
         },
-        says: match tcp {
+        statement: match tcp {
             "reno" => {
                 "without loss the kernel's reno has the goodput that headers leave of the rate, on \
                  every link"
@@ -192,7 +192,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
 fn law() -> Claim {
     Claim {
         id: "square-root-law",
-        says: "on every link where the square-root law allows at most half of the rate, the \
+        statement: "on every link where the square-root law allows at most half of the rate, the \
                simulated TCP has the goodput of the law",
         published: None,
         bound: Bound::at_most(
@@ -224,7 +224,7 @@ fn law() -> Claim {
 fn agrees() -> Claim {
     Claim {
         id: "agrees",
-        says: "on every link the simulated TCP has the goodput of the kernel's reno",
+        statement: "on every link the simulated TCP has the goodput of the kernel's reno",
         published: None,
         bound: Bound::at_most(10.0, "10 %: set before the first measurement"),
         unit: "%",
@@ -251,7 +251,7 @@ fn agrees() -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{COLUMNS, Place, row};
+    use super::super::{COLUMNS, Params, row};
     use super::*;
     use crate::experiment::Size;
     use crate::output::judge;
@@ -261,8 +261,8 @@ mod tests {
     /// link.
     fn table(simulator: f64, kernel: f64) -> Table {
         let of = |at: &'static str, tcp: &'static str, share: f64| {
-            let one = move |place: Place| row(at, tcp, &place, &[share * place.expected()], true);
-            Place::all(Size::Full).into_iter().map(one)
+            let one = move |place: Params| row(at, tcp, &place, &[share * place.expected()], true);
+            Params::all(Size::Full).into_iter().map(one)
         };
         let mut cells: Vec<_> = of(PLACES[0], SIMULATED, simulator).collect();
         cells.extend(KERNELS.iter().flat_map(|tcp| of(PLACES[1], tcp, kernel)));

@@ -48,7 +48,7 @@ const BUFFER: usize = 64 << 20;
 
 /// A link over which TCP is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Place {
+struct Params {
     /// Rate of the link, in Mbit/s.
     rate: u32,
     /// Round-trip time without queueing, in milliseconds.
@@ -61,13 +61,13 @@ const RATES: [u32; 3] = [1, 10, 100];
 const RTTS: [u32; 3] = [10, 50, 200];
 const LOSSES: [f64; 3] = [0.0, 0.1, 1.0];
 
-impl Place {
+impl Params {
     /// All combinations of rate, round-trip time and loss; just one place for [`Size::Tiny`].
-    fn all(size: Size) -> Vec<Place> {
+    fn all(size: Size) -> Vec<Params> {
         if size == Size::Tiny {
-            return vec![Place { rate: 10, rtt: 10, loss: 1.0 }];
+            return vec![Params { rate: 10, rtt: 10, loss: 1.0 }];
         }
-        let of = |rate, rtt| LOSSES.map(|loss| Place { rate, rtt, loss });
+        let of = |rate, rtt| LOSSES.map(|loss| Params { rate, rtt, loss });
         let pairs = RATES.into_iter().flat_map(|rate| RTTS.map(|rtt| (rate, rtt)));
         pairs.flat_map(|(rate, rtt)| of(rate, rtt)).collect()
     }
@@ -133,7 +133,7 @@ pub fn experiment() -> Experiment {
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
-    let one = |place: Place| {
+    let one = |place: Params| {
         // Without loss, runs differ only in their initial sequence numbers.
         let runs = if place.loss > 0.0 { size.pick(1, 4, 20) } else { size.pick(1, 1, 2) };
         let spans = spans(size);
@@ -152,7 +152,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             measure: Box::new(measure),
         }
     };
-    Place::all(size).into_iter().map(one).collect()
+    Params::all(size).into_iter().map(one).collect()
 }
 
 /// The profile of the simulated TCP, broken according to `sabotage`.
@@ -168,7 +168,7 @@ fn profile(sabotage: Sabotage) -> Profile {
 }
 
 /// The table's row for the goodputs of these runs, in Mbit/s.
-fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec<Cell> {
+fn row(at: &str, tcp: &str, place: &Params, goodputs: &[f64], valid: bool) -> Vec<Cell> {
     let Mean { estimate, interval } = Mean::of(goodputs);
     let mut row: Vec<Cell> = vec![at.into(), tcp.into()];
     row.extend([f64::from(place.rate), f64::from(place.rtt), place.loss].map(Cell::from));
@@ -183,8 +183,8 @@ fn row(at: &str, tcp: &str, place: &Place, goodputs: &[f64], valid: bool) -> Vec
 
 /// The testbed's rows, by congestion control, then in the order of the places. `samples` gives
 /// the goodputs at a place, and whether they are valid.
-fn rows_of(samples: impl Fn(&Place, &str) -> (Vec<f64>, bool)) -> Cells {
-    let places = Place::all(Size::Full);
+fn rows_of(samples: impl Fn(&Params, &str) -> (Vec<f64>, bool)) -> Cells {
+    let places = Params::all(Size::Full);
     let each = KERNELS.into_iter().flat_map(|tcp| places.iter().map(move |place| (tcp, place)));
     each.filter_map(|(tcp, place)| {
         let (goodputs, valid) = samples(place, tcp);

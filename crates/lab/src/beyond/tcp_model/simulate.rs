@@ -1,6 +1,6 @@
 //! Measures the simulated TCP over a simulated link.
 
-use super::Place;
+use super::Params;
 use crate::experiment::PointError;
 use std::time::Duration;
 use trunkline_base::Time;
@@ -10,7 +10,7 @@ use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 
 /// Goodput of one connection, in Mbit/s, during the span `measured`, which follows `before`.
 pub fn goodput(
-    place: &Place,
+    place: &Params,
     profile: &Profile,
     (before, measured): (Duration, Duration),
     seed: u64,

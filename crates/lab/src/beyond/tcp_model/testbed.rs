@@ -1,23 +1,23 @@
 //! Measures this kernel's TCP over the modelled links, with iperf3 between two hosts for each.
 
-use super::{BUFFER, KERNELS, Place, figures, rows_of, spans};
+use super::{BUFFER, KERNELS, Params, figures, rows_of, spans};
 use crate::experiment::Size;
 use crate::scenario::testbed::emulator::Emulator;
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::transfers::{Carried, Prepared, has};
+use crate::scenario::testbed::run_monitor::RunMonitor;
+use crate::scenario::testbed::transfers::{Prepared, TransferResult, has};
 use crate::scenario::testbed::wakes::Sleeper;
-use crate::scenario::testbed::watch::Watch;
 use crate::scenario::testbed::{Cpu, Effort, Error};
-use crate::scenario::{Host, Link, Scenario, Spot, Transfer};
+use crate::scenario::{Host, Link, LinkEnd, Scenario, Transfer};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
 /// Largest number of simultaneous connections.
-const MOST: usize = 24;
+const MAX_CONNECTIONS: usize = 24;
 /// Largest total traffic at a time, in Mbit/s: impair needs about three quarters of a processor for
 /// it.
-const MOST_MBIT_S: f64 = 225.0;
+const MAX_MBIT_S: f64 = 225.0;
 /// Time from the start of one connection to that of the next. In slow start each may send at its
 /// link's full rate, which together may be more than impair can forward in time.
 const STAGGER: Duration = Duration::from_millis(300);
@@ -25,7 +25,7 @@ const STAGGER: Duration = Duration::from_millis(300);
 /// A TCP connection over a separate link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Flow {
-    place: Place,
+    place: Params,
     tcp: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Flow {
     }
 }
 
-fn key(place: &Place, tcp: &str) -> String {
+fn key(place: &Params, tcp: &str) -> String {
     format!("{tcp} {}", place.key())
 }
 
@@ -83,14 +83,14 @@ pub fn testbed() -> Testbed {
 /// has room.
 fn rounds(size: Size, kernels: &[&'static str]) -> Vec<Round> {
     let flow = |place| kernels.iter().map(move |&tcp| Flow { place, tcp });
-    let flows = Place::all(size).into_iter().flat_map(flow);
+    let flows = Params::all(size).into_iter().flat_map(flow);
     let mut flows: Vec<Flow> =
         flows.flat_map(|flow| std::iter::repeat_n(flow, flow.runs(size))).collect();
     flows.sort_by(|a, b| b.expected().total_cmp(&a.expected()));
     let mut rounds: Vec<(Vec<Flow>, f64)> = Vec::new();
     for flow in flows {
         let has_room = |(flows, sum): &&mut (Vec<Flow>, f64)| {
-            flows.len() < MOST && sum + flow.expected() <= MOST_MBIT_S
+            flows.len() < MAX_CONNECTIONS && sum + flow.expected() <= MAX_MBIT_S
         };
         match rounds.iter_mut().find(has_room) {
             Some((flows, sum)) => {
@@ -126,7 +126,7 @@ fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenari
     let link = |(flow, n): (&Flow, usize)| Link {
         name: n.to_string(),
         named: false,
-        ends: (Spot::Host(2 * n), Spot::Host(2 * n + 1)),
+        ends: (LinkEnd::Host(2 * n), LinkEnd::Host(2 * n + 1)),
         wire: Some(flow.place.link()),
         overlay: None,
         routed: None,
@@ -168,8 +168,8 @@ fn run(
     let prepared: Vec<Prepared<'_>> = prepared
         .map(|(transfer, n)| Prepared::new(transfer, n, &emulator))
         .collect::<Result<_, _>>()?;
-    let (watch, sleeper) = (Watch::new(Instant::now()), Sleeper::start());
-    let carried: Vec<Option<Carried>> = std::thread::scope(|scope| {
+    let (watch, sleeper) = (RunMonitor::new(Instant::now()), Sleeper::start());
+    let carried: Vec<Option<TransferResult>> = std::thread::scope(|scope| {
         let (watch, before) = (&watch, spans.0);
         let carry = move |ready: Prepared<'_>| watch.note(ready.carry(watch, before));
         let running: Vec<_> =
@@ -181,7 +181,7 @@ fn run(
     watch.end()?;
     let (ledger, time) = emulator.finish()?;
     let cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
-    let sample = |(flow, carried): (&Flow, &Carried)| {
+    let sample = |(flow, carried): (&Flow, &TransferResult)| {
         Sample::new(flow.key(), vec![carried.goodput_bps / 1e6])
     };
     let samples = flows.iter().zip(carried.iter().flatten()).map(sample).collect();
@@ -197,9 +197,13 @@ mod tests {
         for size in Size::ALL {
             let parts: usize = rounds(size, &KERNELS).iter().map(|round| round.parts).sum();
             let flow = |place| KERNELS.map(|tcp| Flow { place, tcp }.runs(size));
-            let wanted: usize = Place::all(size).into_iter().flat_map(flow).sum();
+            let wanted: usize = Params::all(size).into_iter().flat_map(flow).sum();
             assert_eq!(parts, wanted);
-            assert!(rounds(size, &KERNELS).iter().all(|round| (1..=MOST).contains(&round.parts)));
+            assert!(
+                rounds(size, &KERNELS)
+                    .iter()
+                    .all(|round| (1..=MAX_CONNECTIONS).contains(&round.parts))
+            );
         }
         assert!(rounds(Size::Full, &KERNELS).len() < 18, "{}", rounds(Size::Full, &KERNELS).len());
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time, rng};
 use trunkline_net::{Class, Protocol};
-use trunkline_overlay::session::wire::{Refusal, ToClient};
+use trunkline_overlay::session::wire::{RefusalReason, ToClient};
 use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::Service;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
@@ -162,7 +162,8 @@ impl Application for Caller {
     }
 
     fn receive(&mut self, message: &ToClient<'_>, _: &mut Io<'_>) {
-        self.is_refused |= matches!(message, ToClient::Error { refusal: Refusal::OverShare, .. });
+        self.is_refused |=
+            matches!(message, ToClient::Error { refusal: RefusalReason::OverShare, .. });
     }
 }
 
@@ -263,9 +264,9 @@ impl Setup {
     /// Calls that begin at random times and last until the end.
     fn calls(&self, world: &mut World, seed: u64) -> Result<Vec<Call>, PointError> {
         let [first, last, _, end] = self.times;
-        let mut luck = rng(seed, 1);
+        let mut rng = rng(seed, 1);
         let one = |k: u32| {
-            let (port, start) = (PORT + k as u16, first + within(last.since(first), &mut luck));
+            let (port, start) = (PORT + k as u16, first + within(last.since(first), &mut rng));
             let count = end.since(start).as_nanos() / INTERVAL.as_nanos() + 1;
             let count = count as u64;
             let mut source = VoiceSource::new(NODES[1], port, Service::RealTime, start, count);
@@ -294,7 +295,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Calls refused by a trunk over its share",
         section: "beyond, after 5.3",
-        says: "Calls of G.729 offered within 5 s to a trunk between overlay nodes with TFMC (waits \
+        caption: "Calls of G.729 offered within 5 s to a trunk between overlay nodes with TFMC (waits \
                of at most 5 ms), which last to the end: over 2 Mbit/s that are shared with a TCP \
                without a window limit, there also within 20 s, and over 10 Mbit/s that lose 3 % of \
                all packets. With admit = \"share\" new calls are refused while the trunk sends \

@@ -106,7 +106,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Reaction time of a trunk to losses, by the interval between reports",
         section: "beyond, after 5.1.2",
-        says: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of \
+        caption: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of \
                40 ms that begins to lose 3 % of the datagrams: the time until more than one packet \
                shares a datagram, including one delay in each direction, and the cost of the \
                reports.",

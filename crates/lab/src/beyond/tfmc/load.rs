@@ -6,7 +6,7 @@ use crate::dccp_voice::Codec;
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Guide, Panel, Panels, Style};
 use crate::table::{Cell, Column, Table};
-use crate::tfmc::live::{Carried, INTERVAL, Live, fill};
+use crate::tfmc::live::{Carrier, INTERVAL, Live, fill};
 use crate::tfmc::mean_cells;
 use crate::tfmc::network::{mean, within};
 use std::time::Duration;
@@ -103,7 +103,7 @@ struct Run {
 #[derive(Clone, Copy)]
 struct Kind {
     codec: Codec,
-    carried: Carried,
+    carried: Carrier,
     length: Duration,
 }
 
@@ -115,7 +115,7 @@ impl Kind {
     }
 
     fn run(&self, calls: u32, seed: u64) -> Result<Run, PointError> {
-        let mut luck = rng(seed, 1);
+        let mut rng = rng(seed, 1);
         let live = Live {
             carried: self.carried,
             wire: LinkModel {
@@ -124,7 +124,7 @@ impl Kind {
                 queue: Queue::Bytes(ROOM),
                 ..LinkModel::default()
             },
-            begins: (0..calls).map(|_| within(INTERVAL, &mut luck)).collect(),
+            begins: (0..calls).map(|_| within(INTERVAL, &mut rng)).collect(),
             speech: self.codec.framing().payload(),
             length: self.length,
             both_ways: false,
@@ -160,12 +160,12 @@ fn measure(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let carried = match name {
-        UDP => Carried::Udp,
-        ALONE => Carried::Alone,
-        _ if sabotage.is("trunk-off") => Carried::Alone,
-        WAIT_2 => Carried::Trunk(fill(Duration::from_millis(2))),
-        WAIT_5 => Carried::Trunk(fill(Duration::from_millis(5))),
-        _ => Carried::Trunk(fill(Duration::from_millis(10))),
+        UDP => Carrier::Udp,
+        ALONE => Carrier::Alone,
+        _ if sabotage.is("trunk-off") => Carrier::Alone,
+        WAIT_2 => Carrier::Trunk(fill(Duration::from_millis(2))),
+        WAIT_5 => Carrier::Trunk(fill(Duration::from_millis(5))),
+        _ => Carrier::Trunk(fill(Duration::from_millis(10))),
     };
     let (times, length) = extent(size);
     let kind = Kind { codec, carried, length };
@@ -213,7 +213,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Calls on a link",
         section: "beyond, after 5.4",
-        says: "Calls in one direction, begun at random times, over a link of 2 Mbit/s and 20 ms on \
+        caption: "Calls in one direction, begun at random times, over a link of 2 Mbit/s and 20 ms on \
                IPv4 with a queue of 50 ms: R of the worst call by the share of the link that the \
                calls' speech alone would take, with the best possible playout and a further delay \
                of 38 ms, over plain UDP, over two overlay nodes without a trunk, and with trunks \

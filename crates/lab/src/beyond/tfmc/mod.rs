@@ -49,7 +49,7 @@ fn experiment(columns: &'static [Column], points: Points, figure: Figure) -> Exp
 fn claim(id: &'static str, says: &'static str, bound: Bound, sabotage: &'static str) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound,
         measure: Box::new(|_| none()),

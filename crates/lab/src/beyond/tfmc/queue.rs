@@ -6,7 +6,7 @@ use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sa
 use crate::plot::{Axis, Panel, Panels, Style};
 use crate::table::{Cell, Column, Record, Table};
 use crate::tfmc::mean_cells;
-use crate::tfmc::network::{Carried, Seen, Setup, Times};
+use crate::tfmc::network::{Multiplexing, RunResult, Setup, Times};
 use std::time::Duration;
 use trunkline_base::link_model;
 use trunkline_rate::tfmc::Config;
@@ -81,22 +81,22 @@ fn measure(
     };
     let one = |name: &'static str| {
         let carried = match name {
-            TFMC => Carried::Tfmc(Config::default()),
-            _ => Carried::Singly,
+            TFMC => Multiplexing::Tfmc(Config::default()),
+            _ => Multiplexing::Singly,
         };
         let setup = Setup { queue, ..Setup::new(carried, SPREAD, times) };
         let favoured = counts == BYTES || name == TFMC;
         let narrow = sabotage.is("window-of-4") && favoured;
         let setup = if narrow { Setup { window: Some(4), ..setup } } else { setup };
-        let runs: Vec<Seen> = (0..runs)
+        let runs: Vec<RunResult> = (0..runs)
             .map(|n| setup.run(inputs.seed.wrapping_add(n)))
             .collect::<Result<_, PointError>>()?;
         let mut row: Vec<Cell> = vec![name.into(), counts.into(), (room as u64).into()];
         row.push((runs.len() as u64).into());
-        row.extend(mean_cells(&runs, Seen::tcp_after));
-        row.extend(mean_cells(&runs, Seen::voice));
+        row.extend(mean_cells(&runs, RunResult::tcp_after));
+        row.extend(mean_cells(&runs, RunResult::voice));
         row.push(mean_cells(&runs, |seen| 100.0 * seen.lost())[0].clone());
-        row.push(mean_cells(&runs, Seen::delay_ms)[0].clone());
+        row.push(mean_cells(&runs, RunResult::delay_ms)[0].clone());
         Ok(row)
     };
     [SINGLY, TFMC].map(one).into_iter().collect()
@@ -111,7 +111,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "A TCP and calls, by the size of the queue",
         section: "beyond, after 5.4",
-        says: "The network of figures 6 to 8, with calls that begin within a millisecond, and a \
+        caption: "The network of figures 6 to 8, with calls that begin within a millisecond, and a \
                bottleneck queue of 20 to 200 packets, or of the bytes of as many TCP packets.",
         chart: Box::new(chart),
         claims: vec![

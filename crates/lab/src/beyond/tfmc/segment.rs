@@ -128,7 +128,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "The segment size in the equation: the datagram's own, or a TCP's",
         section: "beyond, after 5.1.1",
-        says: "The paper's equation (2) uses the size of the present datagram as the segment: more \
+        caption: "The paper's equation (2) uses the size of the present datagram as the segment: more \
                packets in a datagram raise the allowed rate, so that fewer are needed. 200 calls \
                spread over 20 ms on a link with a round trip of 40 ms that loses datagrams \
                independently of each other; the same with 1,460 bytes in the equation, a TCP's \

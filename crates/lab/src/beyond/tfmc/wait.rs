@@ -6,7 +6,7 @@ use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Panel, Panels, Style};
 use crate::table::{Cell, Column, Record, Table};
-use crate::tfmc::live::{Carried, INTERVAL, Live, RTP, fill};
+use crate::tfmc::live::{Carrier, INTERVAL, Live, RTP, fill};
 use crate::tfmc::mean_cells;
 use crate::tfmc::network::within;
 use std::time::Duration;
@@ -98,14 +98,14 @@ fn measure(
     let (runs, length) = extent(size);
     let one = |n: u64| {
         let seed = inputs.seed.wrapping_add(n);
-        let mut luck = rng(seed, 1);
+        let mut rng = rng(seed, 1);
         let live = Live {
             carried: match sabotage.is("trunk-off") {
-                true => Carried::Alone,
-                false => Carried::Trunk(fill(Duration::from_millis(waits))),
+                true => Carrier::Alone,
+                false => Carrier::Trunk(fill(Duration::from_millis(waits))),
             },
             wire: LinkModel { delay: Duration::from_millis(20), ..LinkModel::default() },
-            begins: (0..calls).map(|_| within(INTERVAL, &mut luck)).collect(),
+            begins: (0..calls).map(|_| within(INTERVAL, &mut rng)).collect(),
             speech: SPEECH,
             length,
             both_ways: true,
@@ -162,7 +162,7 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Bytes and delay, by calls and wait",
         section: "beyond, after 5.2",
-        says: "Calls of G.729 in both directions between two overlay nodes, begun at random times, \
+        caption: "Calls of G.729 in both directions between two overlay nodes, begun at random times, \
                over a trunk that lets packets wait for others for 0 to 10 ms: all bytes on the \
                IPv4 wire per packet of the calls, including hellos, seals and reports, and the \
                packets' delay beyond the wire's. Black: UDP, and by calculation IAX2's trunk \

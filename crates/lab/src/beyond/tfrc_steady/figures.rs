@@ -15,7 +15,7 @@ pub fn steady() -> Figure {
         name: FIGURE,
         title: "Rate of a TFRC flow that always has a packet to send",
         section: "beyond",
-        says: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that \
+        caption: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that \
                loses 0.1 to 10 % of the packets independently of each other: packets sent per \
                second, against the throughput equation at the loss event rate that the receiver \
                reported. Packets of 1,400 bytes with DCCP's CCID 3; pale, of 160 bytes with TFRC \
@@ -88,7 +88,7 @@ fn equation(flow: &'static str) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(20.0, BEFORE),
         unit: "%",
@@ -158,7 +158,7 @@ fn loss(flow: &'static str) -> Claim {
     let (bound, sabotage) = falls(flow);
     Claim {
         id: if flow == SMALL { "more-loss-small" } else { "more-loss" },
-        says: match flow {
+        statement: match flow {
             SMALL => "with small packets, more loss never gives more packets per second",
             _ => {
                 "each step to about three times the loss reduces the packets per second by at \
@@ -179,7 +179,7 @@ fn rtt(flow: &'static str) -> Claim {
     let (bound, sabotage) = falls(flow);
     Claim {
         id: if flow == SMALL { "longer-small" } else { "longer" },
-        says: match flow {
+        statement: match flow {
             SMALL => "with small packets, a longer round trip never gives more packets per second",
             _ => {
                 "each step to at least twice the round trip reduces the packets per second by at \

@@ -49,35 +49,35 @@ const SMALL: &str = "small";
 const FULL_BYTES: u16 = 1_400;
 const SMALL_BYTES: u16 = 160;
 /// Largest rate of TFRC for small packets, in packets per second: one packet every 10 ms.
-const SMALL_MOST: f64 = 100.0;
+const SMALL_MAX: f64 = 100.0;
 
 /// Interval at which the sender's loss event rate is sampled.
 const SAMPLED: Duration = Duration::from_millis(100);
 
 /// A flow, and the link on which it is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Place {
+struct Params {
     flow: &'static str,
     loss: f64,
     rtt: u32,
 }
 
-impl Place {
+impl Params {
     /// All combinations; one link for [`Size::Tiny`].
-    fn all(size: Size) -> Vec<Place> {
+    fn all(size: Size) -> Vec<Params> {
         let links = match size {
             Size::Tiny => vec![(3.0, 50)],
             _ => LOSSES.into_iter().flat_map(|loss| RTTS.map(|rtt| (loss, rtt))).collect(),
         };
-        let of = |flow| links.iter().map(move |&(loss, rtt)| Place { flow, loss, rtt });
+        let of = |flow| links.iter().map(move |&(loss, rtt)| Params { flow, loss, rtt });
         of(FULL).chain(of(SMALL)).collect()
     }
 
     /// The place at the mirrored positions of both lists, counted from their other ends.
-    fn mirrored(self) -> Place {
+    fn mirrored(self) -> Params {
         let loss = LOSSES.iter().rev().zip(LOSSES).find(|(_, l)| *l == self.loss);
         let rtt = RTTS.iter().rev().zip(RTTS).find(|(_, r)| *r == self.rtt);
-        Place {
+        Params {
             loss: loss.map_or(self.loss, |l| *l.0),
             rtt: rtt.map_or(self.rtt, |r| *r.0),
             ..self
@@ -96,7 +96,7 @@ impl Place {
 
     /// Expected rate of the flow at the loss event rate `p`, in packets per second.
     fn expected(&self, p: f64) -> f64 {
-        self.equation(p).min(if self.flow == SMALL { SMALL_MOST } else { f64::INFINITY })
+        self.equation(p).min(if self.flow == SMALL { SMALL_MAX } else { f64::INFINITY })
     }
 
     /// The parameters of the flow, broken according to `sabotage`.
@@ -140,7 +140,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (runs, round_trips) = extent(size);
-    let one = |place: Place| {
+    let one = |place: Params| {
         let config = place.config(sabotage);
         let on = if sabotage.is("links-mirrored") { place.mirrored() } else { place };
         let rtt = Duration::from_millis(on.rtt.into());
@@ -159,7 +159,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             measure: Box::new(measure),
         }
     };
-    Place::all(size).into_iter().map(one).collect()
+    Params::all(size).into_iter().map(one).collect()
 }
 
 /// Results of a flow while it was measured.
@@ -170,7 +170,7 @@ struct Run {
     events: f64,
 }
 
-impl Place {
+impl Params {
     /// Measures one flow during the span `measured`, which follows `before`.
     fn run(
         &self,
@@ -215,7 +215,7 @@ impl Place {
 }
 
 /// The table's row for these runs.
-fn row(place: &Place, runs: &[Run]) -> Vec<Cell> {
+fn row(place: &Params, runs: &[Run]) -> Vec<Cell> {
     let mean = |of: &dyn Fn(&Run) -> f64| Mean::of(&runs.iter().map(of).collect::<Vec<_>>());
     let cells = |m: Mean| [m.estimate, m.interval.0, m.interval.1].map(Cell::from);
     // Shares and counts can't be negative.
@@ -239,13 +239,13 @@ mod tests {
     /// 1,460 / 200 = 7.3 times as many small packets would be.
     #[test]
     fn packets_per_second_by_hand() {
-        let place = Place { flow: FULL, loss: 1.0, rtt: 100 };
+        let place = Params { flow: FULL, loss: 1.0, rtt: 100 };
         assert!((place.expected(0.01) - 112.332).abs() < 1e-3);
-        let small = Place { flow: SMALL, ..place };
+        let small = Params { flow: SMALL, ..place };
         assert!((small.equation(0.01) - 7.3 * 112.332).abs() < 1e-2);
-        assert_eq!(small.expected(0.01), SMALL_MOST);
-        let other = Place { loss: 3.0, rtt: 50, ..place };
-        let mirrored = Place { loss: 0.3, rtt: 100, ..place };
+        assert_eq!(small.expected(0.01), SMALL_MAX);
+        let other = Params { loss: 3.0, rtt: 50, ..place };
+        let mirrored = Params { loss: 0.3, rtt: 100, ..place };
         assert_eq!((place.mirrored().rtt, other.mirrored()), (50, mirrored));
     }
 }

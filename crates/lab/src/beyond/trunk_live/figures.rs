@@ -1,6 +1,6 @@
 //! Figures and claims on calls over a link that is too slow for them without a trunk.
 
-use super::{CALLS, COMPARED, FIGURE, LOSSES, Place, testbed};
+use super::{CALLS, COMPARED, FIGURE, LOSSES, Params, testbed};
 use crate::beyond::means;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Figure, Size};
@@ -14,7 +14,7 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "500 calls over a link with the capacity for them as plain UDP",
         section: "beyond",
-        says: "500 G.729 calls (20 bytes of speech, 12 of RTP, 50 packets a second, spread over 20 \
+        caption: "500 G.729 calls (20 bytes of speech, 12 of RTP, 50 packets a second, spread over 20 \
                ms) from one sealed node to another, over a link of 20 ms with exactly the rate \
                that they would take as plain UDP over IPv6, 80 bytes each, and a queue of 100 \
                packets: each packet alone, and in a trunk (`multiplex = \"fill\"`, 2 ms), without \
@@ -35,7 +35,7 @@ pub fn beside() -> Figure {
         name: "trunk-live-testbed",
         title: "A hundred of these calls between two daemons",
         section: "beyond",
-        says: "A hundred such calls, over a link with the capacity for them, with a `trunkline \
+        caption: "A hundred such calls, over a link with the capacity for them, with a `trunkline \
                node` at each end of the link, which `trunkline impair --hosts` models, and the \
                processor usage of each daemon. Two processors fall behind with 500 calls without a \
                trunk.",
@@ -44,7 +44,7 @@ pub fn beside() -> Figure {
     }
 }
 
-fn find<'a>(table: &'a Table, at: &str, place: &Place) -> Option<Record<'a>> {
+fn find<'a>(table: &'a Table, at: &str, place: &Params) -> Option<Record<'a>> {
     table.iter().find(|r| {
         r.is("where", at)
             && r.is("trunk", place.name())
@@ -54,7 +54,7 @@ fn find<'a>(table: &'a Table, at: &str, place: &Place) -> Option<Record<'a>> {
 }
 
 /// Value of a quantity at a place.
-fn value(table: &Table, at: &str, place: &Place, quantity: &str) -> Measured {
+fn value(table: &Table, at: &str, place: &Params, quantity: &str) -> Measured {
     find(table, at, place).map_or_else(none, |r| means::of(&r, quantity))
 }
 
@@ -67,7 +67,7 @@ fn panels(table: &Table, places: &[&str], calls: u32) -> Panels {
         let each = places.iter().flat_map(|&at| [false, true].map(|has_trunk| (at, has_trunk)));
         let one = |(n, (at, has_trunk)): (usize, (&str, bool))| {
             let mark = |&loss: &f64| {
-                let r = find(table, at, &Place { has_trunk, loss, calls })?;
+                let r = find(table, at, &Params { has_trunk, loss, calls })?;
                 let y = r.number(quantity);
                 let interval =
                     COMPARED.contains(&quantity).then(|| means::of(&r, quantity).interval);
@@ -84,7 +84,7 @@ fn panels(table: &Table, places: &[&str], calls: u32) -> Panels {
         let values = series.iter().flat_map(|s| s.points.iter().map(|p| p.y));
         Panel::new(Axis::fitting(label, 0.0, values.chain([1.0])), series)
     };
-    let rate = 1e-6 * Place { has_trunk: false, loss: 0.0, calls }.rate() as f64;
+    let rate = 1e-6 * Params { has_trunk: false, loss: 0.0, calls }.rate() as f64;
     let mut load = panel("offered (Mbit/s)", "mbit_s");
     load.guides.push(Guide { at: rate, label: "the link's rate".into() });
     let mut all = vec![load, panel("packets/s", "packets_s"), panel("missed (%)", "missed_pct")];
@@ -111,7 +111,7 @@ fn own(at: &'static str, calls: u32) -> Vec<Claim> {
 fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound,
         unit: "%",
@@ -124,7 +124,7 @@ fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim 
 /// The claims on what listeners receive.
 fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
     let of = move |t: &Table, has_trunk, loss, quantity: &str| {
-        value(t, at, &Place { has_trunk, loss, calls }, quantity)
+        value(t, at, &Params { has_trunk, loss, calls }, quantity)
     };
     let too_much = Claim {
         measure: Box::new(move |t| of(t, false, 0.0, "missed_pct")),
@@ -184,7 +184,7 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
     let share = move |t: &Table, quantity: &str| {
         let one = |loss| {
             let [with, without] = [true, false]
-                .map(|has_trunk| value(t, at, &Place { has_trunk, loss, calls }, quantity));
+                .map(|has_trunk| value(t, at, &Params { has_trunk, loss, calls }, quantity));
             with.times(100.0 / without.estimate)
         };
         Measured::maximum(LOSSES.map(one))
@@ -251,16 +251,16 @@ fn agrees(quantity: &'static str) -> Claim {
     };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of the allowed difference",
         measure: Box::new(move |t| {
-            let pair = |place: Place| {
+            let pair = |place: Params| {
                 let [sim, live] = PLACES.map(|at| value(t, at, &place, quantity));
                 (place.key(), sim, live)
             };
-            means::apart(Place::all(Size::Full, testbed::CALLS).map(pair), allowed)
+            means::apart(Params::all(Size::Full, testbed::CALLS).map(pair), allowed)
         }),
         expected: if id == "p99-delay" { Verdict::Undecided } else { Verdict::Holds },
         why: match id {
@@ -284,7 +284,7 @@ mod tests {
 
     /// Plausible values without a trunk and with one: packets/s, bytes, missed, R, p99, and the
     /// rest.
-    fn plausible(place: &Place) -> Run {
+    fn plausible(place: &Params) -> Run {
         let [packets, bytes, missed, r, p99] = match place.has_trunk {
             false => [25_000.0, 124.0, 36.0, 23.0, 27.0],
             true => [1_000.0, 41.0, 0.01, 79.0, 23.0],
@@ -296,8 +296,8 @@ mod tests {
     /// runs.
     fn table(differ: fn(Run) -> Run, valid: bool) -> Table {
         let rows = |at: &'static str, valid, differ: fn(Run) -> Run| {
-            let one = move |place: Place| row(at, &place, &[differ(plausible(&place)); 4], valid);
-            Place::all(Size::Full, testbed::CALLS).map(one).collect::<Vec<_>>()
+            let one = move |place: Params| row(at, &place, &[differ(plausible(&place)); 4], valid);
+            Params::all(Size::Full, testbed::CALLS).map(one).collect::<Vec<_>>()
         };
         let cells = [rows(PLACES[0], true, |run| run), rows(PLACES[1], valid, differ)].concat();
         Table { columns: COLUMNS, rows: cells.into_iter().map(|row| print(COLUMNS, row)).collect() }
@@ -316,7 +316,7 @@ mod tests {
         let apart = ["packets", "bytes", "missed", "p99-delay", "in-time"];
         assert_eq!(failing(slower, true, Verdict::Fails), apart);
         // As if there were no trunk.
-        let bad = |_: Run| plausible(&Place { has_trunk: false, loss: 0.0, calls: 1 });
+        let bad = |_: Run| plausible(&Params { has_trunk: false, loss: 0.0, calls: 1 });
         let own = ["in-time", "fits-in-a-trunk", "sounds-well", "fewer-packets", "fewer-bytes"];
         let failed = failing(bad, true, Verdict::Fails);
         assert!(own.iter().all(|id| failed.contains(id)), "{failed:?}");

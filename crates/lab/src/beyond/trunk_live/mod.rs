@@ -72,18 +72,18 @@ const CALLS: u32 = 500;
 
 /// One measured configuration: the number of calls, whether they have a trunk, and the loss.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Place {
+struct Params {
     has_trunk: bool,
     /// Loss in each direction, in percent.
     loss: f64,
     calls: u32,
 }
 
-impl Place {
+impl Params {
     /// Every place with this many calls; only those without loss for [`Size::Tiny`].
-    fn all(size: Size, calls: u32) -> impl Iterator<Item = Place> {
+    fn all(size: Size, calls: u32) -> impl Iterator<Item = Params> {
         let losses = size.pick(&LOSSES[..1], &LOSSES, &LOSSES);
-        let of = move |has_trunk| losses.iter().map(move |&loss| Place { has_trunk, loss, calls });
+        let of = move |has_trunk| losses.iter().map(move |&loss| Params { has_trunk, loss, calls });
         [false, true].into_iter().flat_map(of)
     }
 
@@ -174,7 +174,7 @@ fn seen(calls: &Table, links: &Table, seconds: u64, told: [f64; 4]) -> Run {
 }
 
 /// The row of a place for these runs.
-fn row(at: &str, place: &Place, runs: &[Run], valid: bool) -> Vec<Cell> {
+fn row(at: &str, place: &Params, runs: &[Run], valid: bool) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![at.into(), place.name().into(), place.loss.into()];
     row.extend([u64::from(place.calls), runs.len() as u64].map(Cell::from));
     row.extend(means::cells(runs, COMPARED.len()));
@@ -204,7 +204,7 @@ fn extent(size: Size) -> (u64, u64) {
 /// The points of the simulator, with the testbed's number of calls too if that differs.
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (runs, seconds) = extent(size);
-    let one = |place: Place| {
+    let one = |place: Params| {
         let measure = move |inputs: &Inputs<'_>| {
             let run = |n| {
                 let scenario = place.scenario(seconds, sabotage);
@@ -224,14 +224,14 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     };
     let mut calls = vec![CALLS, testbed::CALLS];
     calls.dedup();
-    calls.into_iter().flat_map(|calls| Place::all(size, calls)).map(one).collect()
+    calls.into_iter().flat_map(|calls| Params::all(size, calls)).map(one).collect()
 }
 
 /// The testbed's rows. `runs` gives the runs at a place, and whether they are valid.
-fn rows_of(runs: impl Fn(&Place) -> (Vec<Run>, bool)) -> Cells {
-    let row = |place: Place| {
+fn rows_of(runs: impl Fn(&Params) -> (Vec<Run>, bool)) -> Cells {
+    let row = |place: Params| {
         let (runs, valid) = runs(&place);
         (!runs.is_empty()).then(|| row(PLACES[1], &place, &runs, valid))
     };
-    Place::all(Size::Full, testbed::CALLS).filter_map(row).collect()
+    Params::all(Size::Full, testbed::CALLS).filter_map(row).collect()
 }

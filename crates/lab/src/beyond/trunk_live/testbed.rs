@@ -1,10 +1,10 @@
 //! The same calls between two daemons.
 
-use super::{Place, Run, extent, figures, rows_of, seen};
+use super::{Params, Run, extent, figures, rows_of, seen};
 use crate::beyond::means;
 use crate::experiment::{Sabotage, Size};
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::{self as bed, Effort};
+use crate::scenario::testbed::{self as testbed, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
 /// Number of calls in the testbed. With 500 calls without a trunk two processors fall behind, as
@@ -24,7 +24,7 @@ pub fn testbed() -> Testbed {
 /// Places are measured in turn, each alone on the machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
-    let round = |n: u64, place: Place| Round {
+    let round = |n: u64, place: Params| Round {
         name: format!("{}-{n}", place.key()),
         seconds: seconds as usize + 8,
         parts: 1,
@@ -34,14 +34,14 @@ fn rounds(size: Size) -> Vec<Round> {
         }),
     };
     let turns = 1..=size.pick(1, 2, 4);
-    turns.flat_map(|n| Place::all(size, CALLS).map(move |place| round(n, place))).collect()
+    turns.flat_map(|n| Params::all(size, CALLS).map(move |place| round(n, place))).collect()
 }
 
-fn run(stage: &Stage<'_>, place: &Place, seconds: u64) -> Result<(Run, Effort), bed::Error> {
+fn run(stage: &Stage<'_>, place: &Params, seconds: u64) -> Result<(Run, Effort), bed::Error> {
     let dir = Folder::new()?;
     let scenario = place.scenario(seconds, Sabotage::NONE);
-    let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
-    let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;
+    let testbed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
     // Before and after the calls a daemon is almost idle.
     let cpu = |host: &str| {
         let of = effort.cpu.iter().find(|cpu| cpu.process == host);

@@ -14,7 +14,7 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "A TCP with 200 calls of the overlay",
         section: "5.4, beyond",
-        says: "The competition of Trad & Afifi 2003 with the overlay's nodes: 200 G.729 calls \
+        caption: "The competition of Trad & Afifi 2003 with the overlay's nodes: 200 G.729 calls \
                between two sealed nodes, and a TCP (Linux's reno, limited only by the receiver's \
                window), over one bottleneck of 10 Mbit/s and 10 ms with a drop-tail queue of 50 \
                packets. From left to right: no calls; each packet alone (`multiplex = \"off\"`), \
@@ -35,7 +35,7 @@ pub fn beside() -> Figure {
         name: "trunk-tcp-testbed",
         title: "The kernel's TCP with 200 calls between two daemons",
         section: "5.4, beyond",
-        says: "The same with daemons, and the kernel's reno between two further hosts, over the \
+        caption: "The same with daemons, and the kernel's reno between two further hosts, over the \
                same modelled network in real time.",
         chart: Box::new(|t| panels(t, &PLACES)),
         claims,
@@ -52,7 +52,7 @@ fn value(table: &Table, at: &str, carried: &str, quantity: &str) -> Measured {
 
 fn panels(table: &Table, places: &[&str]) -> Panels {
     let series = |n: usize, at: &str, name: &str, quantity: &str| {
-        let mark = |(x, carried): (f64, &super::Carried)| {
+        let mark = |(x, carried): (f64, &super::TrunkMode)| {
             let m = means::of(&find(table, at, carried.name)?, quantity);
             Some(Mark {
                 x,
@@ -231,12 +231,12 @@ fn agrees(quantity: &'static str) -> Claim {
     let ways = if quantity == "tcp_mbit_s" { &ALL[..] } else { &ALL[1..] };
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound: Bound::at_most(1.0, why),
         unit: "of the allowed difference",
         measure: Box::new(move |t| {
-            let pair = |carried: &super::Carried| {
+            let pair = |carried: &super::TrunkMode| {
                 let [sim, live] = PLACES.map(|at| value(t, at, carried.name, quantity));
                 (carried.name.to_owned(), sim, live)
             };

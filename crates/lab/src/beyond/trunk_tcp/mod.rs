@@ -8,7 +8,7 @@ mod testbed;
 use super::{PAPER, means};
 use crate::chain::DEADLINE;
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size, fnv1a};
-use crate::scenario::{self, Call, Carrier, Host, Link, Scenario, Spot, Transfer};
+use crate::scenario::{self, Call, Carrier, Host, Link, LinkEnd, Scenario, Transfer};
 use crate::table::{Cell, Column, Table};
 use crate::testbed::PLACES;
 use crate::tfmc::network::within;
@@ -70,7 +70,7 @@ const TCP: &str = "tcp";
 
 /// Transport of the calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Carried {
+struct TrunkMode {
     /// Value of the column `calls`.
     name: &'static str,
     /// The trunk's mode; `None` without calls.
@@ -78,18 +78,18 @@ struct Carried {
 }
 
 /// All transports, in the order of the rows.
-const ALL: [Carried; 4] = [
-    Carried { name: "none", multiplex: None },
-    Carried { name: "off", multiplex: Some(Multiplex::Off) },
-    Carried { name: "fill", multiplex: Some(Multiplex::Fill) },
-    Carried { name: "tfmc", multiplex: Some(Multiplex::Tfmc) },
+const ALL: [TrunkMode; 4] = [
+    TrunkMode { name: "none", multiplex: None },
+    TrunkMode { name: "off", multiplex: Some(Multiplex::Off) },
+    TrunkMode { name: "fill", multiplex: Some(Multiplex::Fill) },
+    TrunkMode { name: "tfmc", multiplex: Some(Multiplex::Tfmc) },
 ];
 
 fn mbit_s(rate: u64) -> Option<Bitrate> {
     Some(Bitrate::from_bps(1_000_000 * rate))
 }
 
-impl Carried {
+impl TrunkMode {
     /// The calls from `a` to `b`, and the TCP from `c` to `d`, over the same bottleneck for
     /// `seconds`.
     fn scenario(self, (seconds, seed): (u64, u64), sabotage: Sabotage) -> Scenario {
@@ -123,7 +123,7 @@ impl Carried {
             overlay: None,
             routed: None,
         };
-        let [near, far] = [0, 1].map(Spot::Router);
+        let [near, far] = [0, 1].map(LinkEnd::Router);
         let way = DELAY + 2 * ACCESS_DELAY;
         let overlay = Link::between((0, 1), LinkModel::default());
         Scenario {
@@ -135,11 +135,11 @@ impl Carried {
             routers: vec!["near".into(), "far".into()],
             links: vec![
                 Link { wire: None, routed: Some([way, way]), ..overlay },
-                wire("a", (Spot::Host(0), near), &access),
-                wire("c", (Spot::Host(2), near), &access),
+                wire("a", (LinkEnd::Host(0), near), &access),
+                wire("c", (LinkEnd::Host(2), near), &access),
                 wire("bottleneck", (near, far), &narrow),
-                wire("voice", (far, Spot::Host(1)), &access),
-                wire(TCP, (far, Spot::Host(3)), &access),
+                wire("voice", (far, LinkEnd::Host(1)), &access),
+                wire(TCP, (far, LinkEnd::Host(3)), &access),
             ],
             calls: multiplex.iter().map(|_| calls()).collect(),
             streams: Vec::new(),
@@ -193,7 +193,7 @@ fn seen(calls: &Table, links: &Table, seconds: u64, late: [f64; 2]) -> Run {
     ]
 }
 
-fn row(at: &str, carried: Carried, runs: &[Run], valid: bool) -> Vec<Cell> {
+fn row(at: &str, carried: TrunkMode, runs: &[Run], valid: bool) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![at.into(), carried.name.into(), (runs.len() as u64).into()];
     row.extend(means::cells(runs, COMPARED.len()));
     row.push(Cell::yes(valid));
@@ -221,7 +221,7 @@ fn extent(size: Size) -> (u64, u64) {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (runs, seconds) = extent(size);
-    let one = |carried: Carried| {
+    let one = |carried: TrunkMode| {
         let measure = move |inputs: &Inputs<'_>| {
             let run = |n| {
                 let seed = inputs.seed.wrapping_add(n);
@@ -244,7 +244,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 }
 
 /// The testbed's rows. `runs` gives the runs of each transport, and whether they are valid.
-fn rows_of(runs: impl Fn(Carried) -> (Vec<Run>, bool)) -> Cells {
+fn rows_of(runs: impl Fn(TrunkMode) -> (Vec<Run>, bool)) -> Cells {
     let row = |carried| {
         let (runs, valid) = runs(carried);
         (!runs.is_empty()).then(|| row(PLACES[1], carried, &runs, valid))

@@ -1,10 +1,10 @@
 //! The same calls between two daemons, next to the kernel's TCP.
 
-use super::{ALL, Carried, Run, extent, figures, rows_of, seen};
+use super::{ALL, Run, TrunkMode, extent, figures, rows_of, seen};
 use crate::beyond::means;
 use crate::experiment::{Sabotage, Size};
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::{self as bed, Effort};
+use crate::scenario::testbed::{self as testbed, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
 /// How the daemons and the kernel's TCP are measured.
@@ -19,7 +19,7 @@ pub fn testbed() -> Testbed {
 /// Transports are measured in turn, each alone on the machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
-    let round = |n: u64, carried: Carried| Round {
+    let round = |n: u64, carried: TrunkMode| Round {
         name: format!("{}-{n}", carried.name),
         seconds: seconds as usize + 8,
         parts: 1,
@@ -32,11 +32,11 @@ fn rounds(size: Size) -> Vec<Round> {
     turns.flat_map(|n| ALL.map(|carried| round(n, carried))).collect()
 }
 
-fn run(stage: &Stage<'_>, carried: Carried, seconds: u64) -> Result<(Run, Effort), bed::Error> {
+fn run(stage: &Stage<'_>, carried: TrunkMode, seconds: u64) -> Result<(Run, Effort), bed::Error> {
     let dir = Folder::new()?;
     let scenario = carried.scenario((seconds, stage.seed), Sabotage::NONE);
-    let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
-    let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;
+    let testbed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
     let late = [effort.lateness_p999_us(), effort.callers_late_pct];
     Ok((seen(&live.calls, &live.links, seconds, late), effort))
 }

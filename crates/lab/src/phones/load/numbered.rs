@@ -1,6 +1,6 @@
 //! RTP packets that carry their number and send time, and the fate of each.
 
-use super::super::{Error, Network, Place, cannot};
+use super::super::{Error, Network, PhoneHost, cannot};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -29,7 +29,7 @@ pub struct Phase {
 
 /// The fate of a phase's packets.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct PhaseOutcome {
     /// Duration of the phase.
     pub took: Duration,
     /// For each packet that was sent, by its number: when, since the phase began, and its one-way
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub packets: Vec<(Duration, Option<Duration>)>,
 }
 
-impl Outcome {
+impl PhaseOutcome {
     /// Share of the phase's packets that did not arrive.
     pub fn lost(&self) -> f64 {
         self.lost_from(Duration::ZERO)
@@ -89,7 +89,7 @@ impl Drop for Listener {
 
 impl Listener {
     /// Starts to listen at port `port` of `place`.
-    pub fn start(network: &Network, place: Place, port: u16) -> Result<Listener, Error> {
+    pub fn start(network: &Network, place: PhoneHost, port: u16) -> Result<Listener, Error> {
         let (epoch, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let ((ready, is_ready), (tell, heard)) = (mpsc::channel(), mpsc::channel());
         let stopped = Arc::clone(&stop);
@@ -110,9 +110,9 @@ impl Listener {
     pub fn play(
         &mut self,
         network: &Network,
-        (from, to): (Place, &[SocketAddr]),
+        (from, to): (PhoneHost, &[SocketAddr]),
         phases: &[Phase],
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<PhaseOutcome>, Error> {
         let (to, phases) = (to.to_vec(), phases.to_vec());
         let (first, epoch) = (self.next, self.epoch);
         let sender = network.within(from, move || send(&to, &phases, first, epoch))?;
@@ -137,7 +137,7 @@ fn send(
     phases: &[Phase],
     first: u32,
     epoch: Instant,
-) -> io::Result<Vec<Outcome>> {
+) -> io::Result<Vec<PhaseOutcome>> {
     let mut sockets = Vec::new();
     // The same ports each time: a relay learns the source of a call's packets.
     for (at, port) in to.iter().zip(FIRST..) {
@@ -150,7 +150,7 @@ fn send(
     let calls = sockets.len() as u32;
     let mut outcomes = Vec::new();
     for phase in phases {
-        let (began, mut outcome) = (Instant::now(), Outcome::default());
+        let (began, mut outcome) = (Instant::now(), PhaseOutcome::default());
         while began.elapsed() < phase.long {
             let due = (began.elapsed().as_secs_f64() * phase.per_second) as usize;
             if due <= outcome.packets.len() {
@@ -211,13 +211,13 @@ mod tests {
     fn outcomes_say_when_all_was_well_again() {
         let ms = Duration::from_millis;
         let way = |n: u64| (ms(n), (n != 3).then(|| ms(if n == 5 { 80 } else { n })));
-        let outcome = Outcome { took: ms(10), packets: (0..10).map(way).collect() };
+        let outcome = PhaseOutcome { took: ms(10), packets: (0..10).map(way).collect() };
         assert_eq!((outcome.lost(), outcome.lost_from(ms(6))), (0.1, 0.0));
         assert_eq!(outcome.lost_from(ms(2)), 0.125);
         assert_eq!(outcome.last_missed(ms(60)), ms(5));
         assert_eq!(outcome.last_missed(ms(90)), ms(3));
         assert_eq!(outcome.ways(), Some([ms(6), ms(80)]));
         assert_eq!(outcome.rate(), 1_000.0);
-        assert_eq!(Outcome::default().ways(), None);
+        assert_eq!(PhaseOutcome::default().ways(), None);
     }
 }

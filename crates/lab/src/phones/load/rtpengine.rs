@@ -1,7 +1,7 @@
 //! The peer: Kamailio with rtpengine, which relays the media.
 
 use super::super::proxy::{end, start};
-use super::super::{Error, Kamailio, Network, Place};
+use super::super::{Error, Kamailio, Network, PhoneHost};
 use std::path::Path;
 use std::process::Child;
 
@@ -59,13 +59,13 @@ onreply_route[ANSWER] {
 impl Rtpengine {
     /// Starts both, with their files in `folder`; rtpengine relays in user space.
     pub fn start(network: &Network, folder: &Path) -> Result<Rtpengine, Error> {
-        let mut command = network.command(Place::GatewayA, "rtpengine");
+        let mut command = network.command(PhoneHost::GatewayA, "rtpengine");
         command.args(["--config-file=none", "--foreground", "--log-stderr", "--log-level=6"]);
         command.args(["--table=-1", "--interface=10.77.1.1", "--listen-ng=127.0.0.1:2223"]);
         command.args(["--port-min=30000", "--port-max=39999", "--num-threads=2"]);
         let relay = start(&mut command, &folder.join("rtpengine.log"), "Startup complete")?;
         let relay = Relay(relay);
-        let proxy = Kamailio::of(network, Place::GatewayA, folder, KAMAILIO)?;
+        let proxy = Kamailio::of(network, PhoneHost::GatewayA, folder, KAMAILIO)?;
         Ok(Rtpengine { proxy, relay })
     }
 

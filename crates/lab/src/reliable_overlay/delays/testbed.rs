@@ -7,7 +7,7 @@
 
 use super::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, row};
 use crate::experiment::{Cells, Size};
-use crate::reliable_overlay::bed::{self, Bed};
+use crate::reliable_overlay::daemon_network::{self, DaemonNetwork};
 use crate::reliable_overlay::delay_figures;
 use crate::reliable_overlay::messages::{Due, receive, send, took};
 use crate::reliable_overlay::network::{DELAY, HOPS, MESSAGE, Stream, links};
@@ -103,7 +103,7 @@ fn rounds(size: Size) -> Vec<Round> {
             seconds: (stream.spacing() * messages + SETTLED + DRAIN).as_secs() as usize,
             parts: parts.len(),
             run: Box::new(move |stage, chosen| {
-                bed::side_by_side(stage, chosen, |n| measure(stage, stream, parts[n]))
+                daemon_network::side_by_side(stage, chosen, |n| measure(stage, stream, parts[n]))
             }),
         }
     };
@@ -116,27 +116,29 @@ fn measure(
     stream: Stream,
     (tenths, sealed): Part,
 ) -> Result<(Vec<Sample>, Effort), Error> {
-    let mut network = bed::network(sealed);
+    let mut network = daemon_network::network(sealed);
     let links = links(HOPS, DELAY, f64::from(tenths) / 1_000.0);
-    let [hops, whole] = [(), ()].map(|()| bed::add_nodes(&mut network, &links));
+    let [hops, whole] = [(), ()].map(|()| daemon_network::add_nodes(&mut network, &links));
     let tcps = match sealed {
         true => Vec::new(),
-        false => LIVE_TCPS.map(|tcp| (tcp, bed::add_routers(&mut network, &links))).into(),
+        false => {
+            LIVE_TCPS.map(|tcp| (tcp, daemon_network::add_routers(&mut network, &links))).into()
+        }
     };
     // No two parts share randomness.
     let seed = stage.seed.wrapping_add(u64::from(2 * tenths) + u64::from(sealed));
-    let bed = Bed::start(stage.trunkline, seed, network)?;
+    let testbed = DaemonNetwork::start(stage.trunkline, seed, network)?;
     let spacing_ns = stream.spacing().as_nanos() as u64;
     let begin_ns = clock_ns() + SETTLED.as_nanos() as u64;
     let due = Due { begin_ns, spacing_ns, count: stream.messages.into() };
     let delays = std::thread::scope(|scope| {
         let mut all = vec![
-            scope.spawn(|| over_links(&bed, hops, &due)),
-            scope.spawn(|| over_stream(&bed, whole, &due)),
+            scope.spawn(|| over_links(&testbed, hops, &due)),
+            scope.spawn(|| over_stream(&testbed, whole, &due)),
         ];
         for (tcp, ends) in &tcps {
-            let (bed, due) = (&bed, &due);
-            all.push(scope.spawn(move || over_tcp(bed, tcp, *ends, due)));
+            let (testbed, due) = (&testbed, &due);
+            all.push(scope.spawn(move || over_tcp(testbed, tcp, *ends, due)));
         }
         let ended = all.into_iter().map(|one| one.join().expect("no end panics"));
         ended.collect::<Result<Vec<_>, Error>>()
@@ -147,19 +149,23 @@ fn measure(
         ms.resize(stream.messages as usize, f64::NAN);
         Sample::new(of(carried, rate, tenths), ms)
     };
-    Ok((ways(sealed).zip(delays).map(sample).collect(), bed.finish()?))
+    Ok((ways(sealed).zip(delays).map(sample).collect(), testbed.finish()?))
 }
 
 /// Sends over reliable links between neighbours; messages that overtake others wait for them.
-fn over_links(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
-    let listener = DatagramSocket::bind(bed.socket(last).as_path(), PORT)?;
+fn over_links(
+    testbed: &DaemonNetwork,
+    (first, last): (usize, usize),
+    due: &Due,
+) -> Result<Vec<u64>, Error> {
+    let listener = DatagramSocket::bind(testbed.socket(last).as_path(), PORT)?;
     listener.set_option(SocketOption::ReadTimeout(Some(LOOK)))?;
-    let sender = DatagramSocket::bind(bed.socket(first).as_path(), 0)?;
+    let sender = DatagramSocket::bind(testbed.socket(first).as_path(), 0)?;
     sender.set_option(SocketOption::Service(Service::Reliable))?;
-    sender.set_option(SocketOption::Wait(true))?;
+    sender.set_option(SocketOption::Blocking(true))?;
     let over_ns = due.begin_ns + due.count * due.spacing_ns + DRAIN.as_nanos() as u64;
     std::thread::scope(|scope| {
-        let to = Address { node: bed::node(last), port: PORT };
+        let to = Address { node: daemon_network::node(last), port: PORT };
         let sender = scope.spawn(move || send(due, |message| sender.send_to(message, to)));
         let (mut came, mut buf) = (BTreeMap::new(), [0; 2 * MESSAGE]);
         while clock_ns() < over_ns && (came.len() as u64) < due.count {
@@ -181,15 +187,19 @@ fn over_links(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec
     })
 }
 
-fn over_stream(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
-    let listener = StreamListener::bind(bed.socket(last).as_path(), PORT)?;
+fn over_stream(
+    testbed: &DaemonNetwork,
+    (first, last): (usize, usize),
+    due: &Due,
+) -> Result<Vec<u64>, Error> {
+    let listener = StreamListener::bind(testbed.socket(last).as_path(), PORT)?;
     listener.set_accept_timeout(Some(SILENCE))?;
     // Waits until the nodes have a route.
     std::thread::sleep(SETTLED / 2);
     std::thread::scope(|scope| {
-        let to = Address { node: bed::node(last), port: PORT };
+        let to = Address { node: daemon_network::node(last), port: PORT };
         let sender = scope.spawn(move || {
-            let stream = StreamSocket::connect(bed.socket(first).as_path(), to)?;
+            let stream = StreamSocket::connect(testbed.socket(first).as_path(), to)?;
             let write = |message: &[u8]| std::io::Write::write_all(&mut &stream, message);
             send(due, write).map_err(cannot("write to a stream"))?;
             stream.shutdown()?;
@@ -205,7 +215,7 @@ fn over_stream(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Ve
 
 /// Sends with a program at each end, with this congestion control.
 fn over_tcp(
-    bed: &Bed,
+    testbed: &DaemonNetwork,
     tcp: &str,
     (first, last): (usize, usize),
     due: &Due,
@@ -214,13 +224,13 @@ fn over_tcp(
     let congestion = tcp.strip_prefix("tcp-").unwrap_or(tcp);
     let numbers = [due.begin_ns, due.spacing_ns, due.count].map(|n| n.to_string());
     let start = |host: usize, to: &[String]| {
-        let mut program = bed.emulator.bound(host, Path::new(&own));
+        let mut program = testbed.emulator.bound(host, Path::new(&own));
         program.args(["messages", congestion, &PORT.to_string()]).args(&numbers).args(to);
         let program = program.stdin(Stdio::null()).stdout(Stdio::piped());
         program.spawn().map(Owned).map_err(cannot("start a program"))
     };
     let mut receiver = start(last, &[])?;
-    let (to, _) = bed.emulator.addresses(last);
+    let (to, _) = testbed.emulator.addresses(last);
     let _sender = start(first, &["--to".into(), format!("{to}:{PORT}")])?;
     let (mut text, pipe) = (String::new(), receiver.0.stdout.take());
     let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));

@@ -19,7 +19,7 @@ pub fn figure() -> Figure {
         name: "transfer",
         title: "A file over a stream and over a TCP from end to end",
         section: "beyond",
-        says: "A file through three links of 10 ms and 20 Mbit/s with queues of 100 packets: with \
+        caption: "A file through three links of 10 ms and 20 Mbit/s with queues of 100 packets: with \
                1 % lost in both directions on the middle one (64 MiB), and without loss (256 MiB); \
                and around a ring with two links in one direction and three in the other, of 8 \
                Mbit/s that lose 0.5 %, on which the relay of the shorter path fails five times for \
@@ -220,7 +220,7 @@ pub fn beside() -> Figure {
         name: "transfer-testbed",
         title: "A file between daemons, and over TCP, QUIC and SRT",
         section: "beyond",
-        says: "64 MiB through three links of 10 ms and 20 Mbit/s, the middle one of which loses 1 \
+        caption: "64 MiB through three links of 10 ms and 20 Mbit/s, the middle one of which loses 1 \
                % in both directions, in network namespaces: over a stream of `trunkline node` \
                daemons, sealed and not, and from end to end through routers over the kernel's TCP \
                (reno, cubic and bbr), over QUIC (quinn, NewReno and CUBIC) and over SRT in file \

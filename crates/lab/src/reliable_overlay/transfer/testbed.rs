@@ -4,7 +4,7 @@ use super::{
     DELAY, DOWN, FAILING, KILLS, LOSS, LOSSY, Moved, SEALED, STREAM, figure, links, row_at,
 };
 use crate::experiment::Size;
-use crate::reliable_overlay::bed::{self, Bed, Witness};
+use crate::reliable_overlay::daemon_network::{self, DaemonNetwork, Witness};
 use crate::scenario::testbed::emulator::Emulator;
 use crate::scenario::testbed::process::Owned;
 use crate::scenario::testbed::transfers::has;
@@ -34,7 +34,7 @@ const RING_RATE: u64 = 40_000_000;
 
 /// Transport of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Transport {
     /// A stream of the overlay, sealed or not.
     Stream { sealed: bool },
     /// The kernel's TCP with this congestion control.
@@ -45,35 +45,36 @@ enum Way {
     Srt,
 }
 
-const OURS: [Way; 2] = [Way::Stream { sealed: false }, Way::Stream { sealed: true }];
-const WAYS: [Way; 8] = [
+const OURS: [Transport; 2] =
+    [Transport::Stream { sealed: false }, Transport::Stream { sealed: true }];
+const TRANSPORTS: [Transport; 8] = [
     OURS[0],
     OURS[1],
-    Way::Tcp("reno"),
-    Way::Tcp("cubic"),
-    Way::Quic("newreno"),
-    Way::Quic("cubic"),
-    Way::Tcp("bbr"),
-    Way::Srt,
+    Transport::Tcp("reno"),
+    Transport::Tcp("cubic"),
+    Transport::Quic("newreno"),
+    Transport::Quic("cubic"),
+    Transport::Tcp("bbr"),
+    Transport::Srt,
 ];
 
-impl Way {
+impl Transport {
     /// Value of the column `carried`.
     fn name(self) -> String {
         match self {
-            Way::Stream { sealed: false } => STREAM.into(),
-            Way::Stream { sealed: true } => SEALED.into(),
-            Way::Tcp(congestion) => format!("tcp-{congestion}"),
-            Way::Quic(congestion) => format!("quic-{congestion}"),
-            Way::Srt => "srt".into(),
+            Transport::Stream { sealed: false } => STREAM.into(),
+            Transport::Stream { sealed: true } => SEALED.into(),
+            Transport::Tcp(congestion) => format!("tcp-{congestion}"),
+            Transport::Quic(congestion) => format!("quic-{congestion}"),
+            Transport::Srt => "srt".into(),
         }
     }
 
     /// Whether this machine supports it.
     fn is_here(self) -> bool {
         match self {
-            Way::Tcp(congestion) => has(congestion),
-            Way::Srt => {
+            Transport::Tcp(congestion) => has(congestion),
+            Transport::Srt => {
                 let paths = std::env::var_os("PATH").unwrap_or_default();
                 std::env::split_paths(&paths).any(|dir| dir.join("srt-file-transmit").is_file())
             }
@@ -84,7 +85,7 @@ impl Way {
 
 /// All transports that a figure shows, as in the column `carried`.
 pub fn names() -> Vec<String> {
-    WAYS.into_iter().map(Way::name).collect()
+    TRANSPORTS.into_iter().map(Transport::name).collect()
 }
 
 /// How files are measured with daemons.
@@ -94,7 +95,7 @@ pub fn testbed() -> Testbed {
         rounds: Box::new(rounds),
         rows: Box::new(|samples| {
             let row = |network: &'static str| {
-                move |way: Way| {
+                move |way: Transport| {
                     let of = key(way, network);
                     let all = || samples.iter().filter(|s| s.of == of);
                     let numbers: Vec<[f64; 4]> =
@@ -103,13 +104,13 @@ pub fn testbed() -> Testbed {
                     (!numbers.is_empty()).then(|| live_row((&way.name(), network), &numbers, valid))
                 }
             };
-            let lossy = WAYS.into_iter().filter_map(row(LOSSY));
+            let lossy = TRANSPORTS.into_iter().filter_map(row(LOSSY));
             lossy.chain(OURS.into_iter().filter_map(row(FAILING))).collect()
         }),
     }
 }
 
-fn key(way: Way, network: &str) -> String {
+fn key(way: Transport, network: &str) -> String {
     format!("{} {network}", way.name())
 }
 
@@ -132,7 +133,7 @@ const AT_ONCE: usize = 3;
 /// last; then, one after the other, the rings with a failing relay, which need the whole machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (mib, ring) = size.pick((1, 8), (8, 64), (64, 1_024));
-    let here: Vec<Way> = WAYS.into_iter().filter(|way| way.is_here()).collect();
+    let here: Vec<Transport> = TRANSPORTS.into_iter().filter(|way| way.is_here()).collect();
     let lossy = here.chunks(AT_ONCE).map(|ways| {
         let ways = ways.to_vec();
         Round {
@@ -140,7 +141,7 @@ fn rounds(size: Size) -> Vec<Round> {
             seconds: 4 * mib as usize + 6,
             parts: ways.len(),
             run: Box::new(move |stage, parts| {
-                bed::side_by_side(stage, parts, |n| lossy(stage, ways[n], mib))
+                daemon_network::side_by_side(stage, parts, |n| lossy(stage, ways[n], mib))
             }),
         }
     });
@@ -149,7 +150,7 @@ fn rounds(size: Size) -> Vec<Round> {
         seconds: ring as usize / 4 + 6,
         parts: 1,
         run: Box::new(move |stage, parts| {
-            bed::side_by_side(stage, parts, |_| failing(stage, way, ring))
+            daemon_network::side_by_side(stage, parts, |_| failing(stage, way, ring))
         }),
     });
     lossy.chain(failing).collect()
@@ -167,10 +168,10 @@ impl Files {
         let (from, folder) = (dir.join("file.in"), dir.join("out"));
         let write = || {
             std::fs::create_dir(&folder)?;
-            let (mut file, mut luck) = (std::fs::File::create(&from)?, rng(seed, 1));
+            let (mut file, mut rng) = (std::fs::File::create(&from)?, rng(seed, 1));
             let mut part = vec![0; 1 << 20];
             (0..mib).try_for_each(|_| {
-                luck.fill_bytes(&mut part);
+                rng.fill_bytes(&mut part);
                 file.write_all(&part)
             })
         };
@@ -213,36 +214,36 @@ fn digest(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 /// One file over the row of links with a middle one that loses packets.
-fn lossy(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
-    let mut network = bed::network(way == OURS[1]);
+fn lossy(stage: &Stage<'_>, way: Transport, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
+    let mut network = daemon_network::network(way == OURS[1]);
     let ends = match OURS.contains(&way) {
-        true => bed::add_nodes(&mut network, &links(LOSS)),
-        false => bed::add_routers(&mut network, &links(LOSS)),
+        true => daemon_network::add_nodes(&mut network, &links(LOSS)),
+        false => daemon_network::add_routers(&mut network, &links(LOSS)),
     };
     // No two transports share randomness.
     let seed = way
         .name()
         .bytes()
         .fold(stage.seed, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));
-    let bed = Bed::start(stage.trunkline, seed, network)?;
-    let files = Files::new(bed.folder(), mib, seed)?;
+    let testbed = DaemonNetwork::start(stage.trunkline, seed, network)?;
+    let files = Files::new(testbed.folder(), mib, seed)?;
     let took = match OURS.contains(&way) {
         true => {
-            let ends = [ends.0, ends.1].map(|host| (host, bed.socket(host)));
-            over_stream(ends, &files, &bed.witness())?
+            let ends = [ends.0, ends.1].map(|host| (host, testbed.socket(host)));
+            over_stream(ends, &files, &testbed.witness())?
         }
-        false => by_programs(&bed.emulator, ends, way, &files)?,
+        false => by_programs(&testbed.emulator, ends, way, &files)?,
     };
     let sample = files.sample(key(way, LOSSY), took, f64::NAN)?;
-    Ok((vec![sample], bed.finish()?))
+    Ok((vec![sample], testbed.finish()?))
 }
 
 /// A ring of five hosts, with two links in one direction from the first to the third and three in
 /// the other.
 fn ring(sealed: bool) -> Scenario {
-    let mut network = bed::network(sealed);
+    let mut network = daemon_network::network(sealed);
     for _ in 0..5 {
-        bed::add_host(&mut network);
+        daemon_network::add_host(&mut network);
     }
     let rate = Some(Bitrate::from_bps(RING_RATE));
     let model = LinkModel { delay: DELAY, rate, ..LinkModel::default() };
@@ -254,11 +255,11 @@ fn ring(sealed: bool) -> Scenario {
 
 /// One file over the ring. The relay on the shorter path is killed five times and started again, so
 /// that the route changes to the other path and back.
-fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
-    let mut bed = Bed::start(stage.trunkline, stage.seed, ring(way == OURS[1]))?;
-    let files = Files::new(bed.folder(), mib, stage.seed)?;
-    let sockets = [0, 2].map(|host| (host, bed.socket(host)));
-    let witness = bed.witness();
+fn failing(stage: &Stage<'_>, way: Transport, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
+    let mut testbed = DaemonNetwork::start(stage.trunkline, stage.seed, ring(way == OURS[1]))?;
+    let files = Files::new(testbed.folder(), mib, stage.seed)?;
+    let sockets = [0, 2].map(|host| (host, testbed.socket(host)));
+    let witness = testbed.witness();
     // All failures are within the shortest possible duration of the transfer, unless the file is
     // small.
     let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
@@ -269,16 +270,16 @@ fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort
         let mut kills = 0.0;
         for _ in 0..KILLS {
             std::thread::sleep(up / 2);
-            bed.kill_daemon(1);
+            testbed.kill_daemon(1);
             std::thread::sleep(DOWN);
             kills += f64::from(u8::from(!moving.is_finished()));
-            bed.start_daemon(1)?;
+            testbed.start_daemon(1)?;
             std::thread::sleep(up / 2);
         }
         Ok::<_, Error>((moving.join().expect("no transfer panics")?, kills))
     })?;
     let sample = files.sample(key(way, FAILING), took, kills)?;
-    Ok((vec![sample], bed.finish()?))
+    Ok((vec![sample], testbed.finish()?))
 }
 
 /// Time from when the sending end begins until the whole file has arrived. If the transfer fails,
@@ -294,7 +295,7 @@ fn over_stream(
     let begun = Instant::now();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            let to = Address { node: bed::node(last), port: PORT };
+            let to = Address { node: daemon_network::node(last), port: PORT };
             let mut stream = StreamSocket::connect(from.as_path(), to)?;
             let sent = std::fs::File::open(&files.from)
                 .and_then(|mut from| io::copy(&mut from, &mut stream));
@@ -326,7 +327,7 @@ fn over_stream(
 fn by_programs(
     emulator: &Emulator,
     (first, last): (usize, usize),
-    way: Way,
+    way: Transport,
     files: &Files,
 ) -> Result<Duration, Error> {
     let own = std::env::current_exe().map_err(cannot("find this program"))?;
@@ -339,16 +340,16 @@ fn by_programs(
         program.stderr(Stdio::null()).spawn().map(Owned).map_err(cannot("start a program"))
     };
     let (by, congestion) = match way {
-        Way::Tcp(congestion) => ("tcp", congestion),
-        Way::Quic(congestion) => ("quic", congestion),
-        Way::Stream { .. } | Way::Srt => ("", ""),
+        Transport::Tcp(congestion) => ("tcp", congestion),
+        Transport::Quic(congestion) => ("quic", congestion),
+        Transport::Stream { .. } | Transport::Srt => ("", ""),
     };
     let ends = |host: usize, file: &Path| match (way, host) {
-        (Way::Srt, host) if host == first => {
+        (Transport::Srt, host) if host == first => {
             let there = format!("srt://[{to}]:{port}?mode=caller");
             (PathBuf::from("srt-file-transmit"), vec![format!("file://{}", path(file)), there])
         }
-        (Way::Srt, _) => {
+        (Transport::Srt, _) => {
             let here = format!("srt://[::]:{port}?mode=listener");
             let folder = path(file.parent().unwrap_or(file));
             let into = format!("file://{folder}/");

@@ -2,8 +2,8 @@
 
 use super::super::build::node;
 use super::super::rows::Packet;
-use super::super::{Carrier, Placed, SPACING, Scenario};
-use super::watch::Watch;
+use super::super::{CallInstance, Carrier, SPACING, Scenario};
+use super::run_monitor::RunMonitor;
 use super::{Error, LATE, cannot};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Clock {
 
 /// A call with both ends attached to their daemons.
 struct Call<'a> {
-    placed: Placed<'a>,
+    placed: CallInstance<'a>,
     caller: DatagramSocket,
     listener: DatagramSocket,
 }
@@ -69,11 +69,11 @@ struct Sent {
 impl<'a> Calls<'a> {
     /// Attaches every caller and listener to its host's daemon, whose Unix socket is in `sockets`.
     pub fn attach(scenario: &'a Scenario, sockets: &[PathBuf]) -> Result<Calls<'a>, Error> {
-        let overlay = |placed: Placed<'a>| match placed.call.carrier {
+        let overlay = |placed: CallInstance<'a>| match placed.call.carrier {
             Carrier::Overlay(service) => Some((placed, service)),
             Carrier::Plain => None,
         };
-        let attach = |(placed, service): (Placed<'a>, Service)| {
+        let attach = |(placed, service): (CallInstance<'a>, Service)| {
             let call = placed.call;
             let caller = DatagramSocket::bind(sockets[call.ends.0].as_path(), 0)?;
             caller.set_option(SocketOption::Service(service))?;
@@ -90,7 +90,12 @@ impl<'a> Calls<'a> {
 
     /// Holds the calls, then waits for `drain` for packets in flight.
     /// `second` is called once per second of the calls.
-    pub fn hold(&self, drain: Duration, watch: &Watch, second: &dyn Fn()) -> Result<Heard, Error> {
+    pub fn hold(
+        &self,
+        drain: Duration,
+        watch: &RunMonitor,
+        second: &dyn Fn(),
+    ) -> Result<Heard, Error> {
         let clock = Clock::start();
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -110,7 +115,7 @@ impl<'a> Calls<'a> {
     }
 
     /// Sends every packet when it is due.
-    fn send(&self, clock: Clock, watch: &Watch, second: &dyn Fn()) -> Result<Sent, Error> {
+    fn send(&self, clock: Clock, watch: &RunMonitor, second: &dyn Fn()) -> Result<Sent, Error> {
         let (mut sent, mut refused) = (vec![Vec::new(); self.calls.len()], 0);
         let mut late = vec![0; self.calls.len()];
         let mut packet = [0; MAX_PACKET];
@@ -121,7 +126,7 @@ impl<'a> Calls<'a> {
             watch.check()?;
             for &n in &order {
                 let (call, sent) = (&self.calls[n], &mut sent[n]);
-                let Placed { call: to, port, offset } = call.placed;
+                let CallInstance { call: to, port, offset } = call.placed;
                 let due = start + offset + Duration::from_nanos(k * SPACING_NS);
                 clock.sleep_until(due);
                 let now = clock.now();

@@ -2,8 +2,8 @@
 
 use super::super::model::{Fault, FaultKind};
 use super::emulator::{self, Models};
-use super::watch::Watch;
-use super::{Bed, Error};
+use super::run_monitor::RunMonitor;
+use super::{Error, RunningTestbed};
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 
@@ -19,10 +19,10 @@ enum Act {
     GoOn(usize),
 }
 
-impl Bed<'_> {
+impl RunningTestbed<'_> {
     /// Carries out all of the scenario's faults when they are due. Fails if a process ends on its
     /// own meanwhile.
-    pub(super) fn happen(&self, watch: &Watch, seed: u64) -> Result<(), Error> {
+    pub(super) fn happen(&self, watch: &RunMonitor, seed: u64) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let as_said = emulator::models(scenario);
         let mut events: Vec<(Duration, Act)> =

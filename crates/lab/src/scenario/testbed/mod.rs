@@ -11,11 +11,11 @@ pub(crate) mod folder;
 mod plain;
 pub(crate) mod process;
 mod programs;
+pub(crate) mod run_monitor;
 pub(super) mod settings;
 mod shell;
 pub(crate) mod transfers;
 pub(crate) mod wakes;
-pub(crate) mod watch;
 mod wire;
 
 use super::build::node;
@@ -32,21 +32,21 @@ use emulator::Emulator;
 use folder::Folder;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 pub(crate) use plain::clock_ns;
-use plain::{Agents, Outcome};
-pub use plain::{Report, agent};
+pub use plain::{AgentReport, agent};
+use plain::{Agents, PlainFlows};
 use process::Process;
 pub use process::find_default;
 use programs::Running;
+use run_monitor::RunMonitor;
 use serde::{Deserialize, Serialize};
 pub use shell::shell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use transfers::{Carried, Prepared};
+use transfers::{Prepared, TransferResult};
 use trunkline_media::quality::pesq::PesqError;
 use wakes::Sleeper;
-use watch::Watch;
 
 /// Error that kept a scenario from running in the testbed.
 #[derive(Debug, thiserror::Error)]
@@ -242,21 +242,21 @@ impl<'a> Testbed<'a> {
     ) -> Result<(Live, Effort), Error> {
         let scenario = self.scenario;
         let dir = Folder::new()?;
-        let bed = Bed::start(self, seed, dir.path())?;
-        let calls = Calls::attach(scenario, &bed.sockets())?;
+        let testbed = RunningTestbed::start(self, seed, dir.path())?;
+        let calls = Calls::attach(scenario, &testbed.sockets())?;
         let prepared = scenario.transfers.iter().zip(0..);
         let prepared: Vec<Prepared<'_>> = prepared
-            .map(|(transfer, n)| Prepared::new(transfer, n, &bed.emulator))
+            .map(|(transfer, n)| Prepared::new(transfer, n, &testbed.emulator))
             .collect::<Result<_, _>>()?;
-        let watch = Watch::new(Instant::now() + WARM_UP);
+        let watch = RunMonitor::new(Instant::now() + WARM_UP);
         let sleeper = Sleeper::start();
-        let (heard, carried) = bed.hold(&calls, prepared, (&watch, seed), (folder, second));
+        let (heard, carried) = testbed.hold(&calls, prepared, (&watch, seed), (folder, second));
         let wakes_late = sleeper.finish();
         watch.end()?;
         let heard = heard.expect("nothing has failed");
         drop(calls);
 
-        let (effort, plain, links) = bed.finish(&heard, wakes_late)?;
+        let (effort, plain, links) = testbed.finish(&heard, wakes_late)?;
         let mut rows = Vec::new();
         let mut overlay = heard.packets.into_iter();
         let mut outside = plain.calls(scenario).into_iter();
@@ -291,7 +291,7 @@ pub struct Live {
 }
 
 /// All processes of a run.
-struct Bed<'a> {
+struct RunningTestbed<'a> {
     testbed: &'a Testbed<'a>,
     emulator: Emulator,
     /// Public key of the overlay, if it is sealed.
@@ -303,9 +303,9 @@ struct Bed<'a> {
     agents: Agents,
 }
 
-impl<'a> Bed<'a> {
+impl<'a> RunningTestbed<'a> {
     /// Creates the hosts and starts their daemons; all files go into `dir`.
-    fn start(testbed: &'a Testbed<'a>, seed: u64, dir: &Path) -> Result<Bed<'a>, Error> {
+    fn start(testbed: &'a Testbed<'a>, seed: u64, dir: &Path) -> Result<RunningTestbed<'a>, Error> {
         let scenario = testbed.scenario;
         // Each call needs several descriptors, and the soft limit may be 1,024. If raising it
         // fails, opening the first one too many reports the error.
@@ -320,12 +320,13 @@ impl<'a> Bed<'a> {
         // Nothing can start without impair; if it has ended, that is the reason.
         let agents = Agents::start(scenario, &emulator, dir)
             .map_err(|why| emulator.check().err().unwrap_or(why))?;
-        let bed = Bed { testbed, emulator, overlay_key, dir: dir.to_owned(), nodes, agents };
+        let testbed =
+            RunningTestbed { testbed, emulator, overlay_key, dir: dir.to_owned(), nodes, agents };
         hosts
             .clone()
-            .try_for_each(|n| bed.start_node(n))
-            .map_err(|why| bed.emulator.check().err().unwrap_or(why))?;
-        Ok(bed)
+            .try_for_each(|n| testbed.start_node(n))
+            .map_err(|why| testbed.emulator.check().err().unwrap_or(why))?;
+        Ok(testbed)
     }
 
     /// Starts the daemon of host `n`, and waits until the daemon is ready.
@@ -354,9 +355,9 @@ impl<'a> Bed<'a> {
         &self,
         calls: &Calls<'_>,
         prepared: Vec<Prepared<'_>>,
-        (watch, seed): (&Watch, u64),
+        (watch, seed): (&RunMonitor, u64),
         (folder, second): (&Path, &(dyn Fn() + Sync)),
-    ) -> (Option<Heard>, Vec<Carried>) {
+    ) -> (Option<Heard>, Vec<TransferResult>) {
         let warm = self.agents.begin(watch.begun()).and_then(|()| {
             (0..WARM_UP.as_secs()).rev().try_for_each(|left| {
                 let at = watch.begun() - Duration::from_secs(left);
@@ -379,7 +380,7 @@ impl<'a> Bed<'a> {
             let happened = self.happen(watch, seed).and_then(|()| {
                 while !heard.is_finished() {
                     self.check()?;
-                    watch.sleep_until(Instant::now() + watch::LOOK)?;
+                    watch.sleep_until(Instant::now() + run_monitor::LOOK)?;
                 }
                 Ok(())
             });
@@ -402,7 +403,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Starts each program when it is due, and ends all of them when the calls end.
-    fn run_programs(&self, watch: &Watch, folder: &Path) -> Result<(), Error> {
+    fn run_programs(&self, watch: &RunMonitor, folder: &Path) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let mut order: Vec<usize> = (0..scenario.programs.len()).collect();
         order.sort_by_key(|&n| scenario.programs[n].start);
@@ -423,7 +424,7 @@ impl<'a> Bed<'a> {
 
     /// Ends all processes; returns the effort, the outcome of flows outside the overlay, and the
     /// ledgers of links.
-    fn finish(self, heard: &Heard, wakes_late: f64) -> Result<(Effort, Outcome, Table), Error> {
+    fn finish(self, heard: &Heard, wakes_late: f64) -> Result<(Effort, PlainFlows, Table), Error> {
         let (plain, agents) = self.agents.finish()?;
         let (ledger, time) = self.emulator.finish()?;
         let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];

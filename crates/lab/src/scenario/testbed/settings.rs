@@ -20,9 +20,9 @@ const LINK: &[Key<Config>] = &[
 const REALTIME: &[Key<Config>] = &[
     ("recovery", |c| Some(format!("\"{}\"", c.realtime.recovery.name()))),
     ("reorder", |c| Some(c.realtime.reorder.to_string())),
-    ("repeat_share", |c| Some(c.realtime.repeat_share.to_string())),
-    ("repeat_burst", |c| Some(c.realtime.repeat_burst.to_string())),
-    ("extra_share", |c| Some(c.realtime.extra_share.to_string())),
+    ("retransmit_ratio", |c| Some(c.realtime.retransmit_ratio.to_string())),
+    ("retransmit_burst", |c| Some(c.realtime.retransmit_burst.to_string())),
+    ("recovery_budget", |c| Some(c.realtime.recovery_budget.to_string())),
     ("max_wait", |c| span(c.realtime.max_wait)),
     ("memory", |c| Some(format!("\"{} B\"", c.realtime.bytes))),
 ];

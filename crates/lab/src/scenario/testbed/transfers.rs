@@ -4,7 +4,7 @@ use super::super::model::Transfer;
 use super::super::rows::transfer_row;
 use super::emulator::Emulator;
 use super::process::Owned;
-use super::watch::Watch;
+use super::run_monitor::RunMonitor;
 use super::{Error, cannot};
 use crate::table::Row;
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ pub fn has(congestion: &str) -> bool {
 
 /// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Carried {
+pub struct TransferResult {
     /// Payload that arrived during the measured time, in bits per second.
     pub goodput_bps: f64,
     /// Number of retransmitted segments.
@@ -102,7 +102,7 @@ impl<'a> Prepared<'a> {
     ///
     /// If iperf3 fails or does not end in time; [`Error::Halted`] if another part of the run
     /// has failed.
-    pub fn carry(self, watch: &Watch, before: Duration) -> Result<Carried, Error> {
+    pub fn carry(self, watch: &RunMonitor, before: Duration) -> Result<TransferResult, Error> {
         watch.sleep_until(watch.begun() + self.transfer.from)?;
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
         let (_, to) = self.emulator.addresses(ends.1);
@@ -132,7 +132,7 @@ impl<'a> Prepared<'a> {
         &self,
         mut client: Owned,
         limit: Duration,
-        watch: &Watch,
+        watch: &RunMonitor,
     ) -> Result<ExitStatus, Error> {
         let until = Instant::now() + limit;
         loop {
@@ -151,13 +151,13 @@ impl<'a> Prepared<'a> {
 }
 
 /// Reads the result of a transfer from iperf3's JSON.
-fn carried(said: &Value) -> Result<Carried, String> {
+fn carried(said: &Value) -> Result<TransferResult, String> {
     if let Some(why) = said["error"].as_str() {
         return Err(why.to_owned());
     }
     let number = |value: &Value| value.as_f64().ok_or("its output has no result");
     let end = &said["end"];
-    Ok(Carried {
+    Ok(TransferResult {
         goodput_bps: number(&end["sum_received"]["bits_per_second"])?,
         retransmitted: number(&end["sum_sent"]["retransmits"])?,
         rtt_ms: number(&end["streams"][0]["sender"]["mean_rtt"])? / 1e3,
@@ -165,10 +165,10 @@ fn carried(said: &Value) -> Result<Carried, String> {
 }
 
 /// The table's rows for all transfers.
-pub fn rows(transfers: &[Transfer], carried: &[Carried], is_valid: bool) -> Vec<Row> {
+pub fn rows(transfers: &[Transfer], carried: &[TransferResult], is_valid: bool) -> Vec<Row> {
     let each = transfers.iter().zip(carried);
     each.map(|(transfer, carried)| {
-        let Carried { goodput_bps, retransmitted, rtt_ms } = *carried;
+        let TransferResult { goodput_bps, retransmitted, rtt_ms } = *carried;
         transfer_row("testbed", transfer, (goodput_bps, retransmitted, rtt_ms), is_valid)
     })
     .collect()
@@ -189,7 +189,7 @@ mod tests {
             "sum_received": { "bits_per_second": 9.5e6 }, "sum_sent": { "retransmits": 7 },
             "streams": [{ "sender": { "mean_rtt": 20_500 } }],
         }});
-        let carried_ = Carried { goodput_bps: 9.5e6, retransmitted: 7.0, rtt_ms: 20.5 };
+        let carried_ = TransferResult { goodput_bps: 9.5e6, retransmitted: 7.0, rtt_ms: 20.5 };
         assert_eq!(carried(&said), Ok(carried_));
         let failed = serde_json::json!({ "error": "unable to connect" });
         assert_eq!(carried(&failed), Err("unable to connect".into()));

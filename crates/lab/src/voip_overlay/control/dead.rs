@@ -106,10 +106,10 @@ struct Failure {
 }
 
 fn failure(liveness: &Liveness, call: bool, seed: u64) -> Result<Failure, WorldError> {
-    let mut luck = rng(seed, 1);
+    let mut rng = rng(seed, 1);
     let mut world = overlay(liveness, seed)?;
     // A random moment between two hellos, on either of the two links.
-    let at = START + Duration::from_micros(luck.next_u64() % 1_000_000);
+    let at = START + Duration::from_micros(rng.next_u64() % 1_000_000);
     if call {
         let count = ((at + WATCHED).since(CALL).as_nanos() / PACKET.as_nanos()) as u64;
         for (from, to) in [(ENDS[0], ENDS[1]), (ENDS[1], ENDS[0])] {
@@ -119,7 +119,7 @@ fn failure(liveness: &Liveness, call: bool, seed: u64) -> Result<Failure, WorldE
         }
     }
     world.run_until(at);
-    strike(&mut world, &mut luck);
+    inject(&mut world, &mut rng);
     world.run_until(at + EARLY);
     let (mut found, mut left) = (None, None);
     while left.is_none() && world.now() < at + WATCHED {
@@ -149,10 +149,10 @@ fn overlay(liveness: &Liveness, seed: u64) -> Result<World, WorldError> {
 }
 
 /// Cuts one of the two links of the shorter path, in both directions or one; or kills their relay.
-fn strike(world: &mut World, luck: &mut Rng) {
-    let wire = WireId((luck.next_u64() % 2) as u32);
-    let end = [WireEnd::First, WireEnd::Second][(luck.next_u64() % 2) as usize];
-    match luck.next_u64() % 3 {
+fn inject(world: &mut World, rng: &mut Rng) {
+    let wire = WireId((rng.next_u64() % 2) as u32);
+    let end = [WireEnd::First, WireEnd::Second][(rng.next_u64() % 2) as usize];
+    match rng.next_u64() % 3 {
         0 => world.cut(wire),
         1 => world.blackhole(wire, end),
         _ => world.crash(RELAY),

@@ -37,7 +37,7 @@ fn updates() -> Figure {
         name: "control-updates",
         title: "Link updates in an Ethernet packet, by the links of a node",
         section: "III-A",
-        says: "When a node comes up it receives the entire routing table, and many simultaneous \
+        caption: "When a node comes up it receives the entire routing table, and many simultaneous \
                events are sent together: an Ethernet packet then carries 60 to 90 distinct \
                updates, depending on the sparsity of the network. Here the records of an overlay \
                of 100 nodes are sent to a node that has none, and then the news that 60 of its \
@@ -94,7 +94,7 @@ fn told_together(
 ) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: Some(
             "a regular Ethernet packet carries between 60 and 90 distinct updates, depending on \
              the sparsity of the network",
@@ -124,7 +124,7 @@ fn quiet() -> Figure {
         name: "control-quiet",
         title: "Traffic while nothing happens",
         section: "III-A",
-        says: "Each end of a link sends one hello of 32 bytes a second, and a link update is sent \
+        caption: "Each end of a link sends one hello of 32 bytes a second, and a link update is sent \
                only if something has changed. Here an idle link, and an overlay of 15 nodes and 30 \
                links in which nothing happens for an hour, with the paper's hellos.",
         chart: one_panel(|t| {
@@ -156,7 +156,7 @@ fn quiet() -> Figure {
 fn quiet_claims() -> Vec<Claim> {
     let hello = Claim {
         id: "a-hello",
-        says: "a hello is no more than 32 bytes of UDP payload",
+        statement: "a hello is no more than 32 bytes of UDP payload",
         published: Some("a hello has 32 bytes"),
         bound: Bound::at_most(32.0, "as published, whatever the 32 bytes consist of"),
         unit: "bytes",
@@ -170,7 +170,7 @@ fn quiet_claims() -> Vec<Claim> {
     };
     let a_second = Claim {
         id: "one-a-second",
-        says: "each end sends a hello a second",
+        statement: "each end sends a hello a second",
         published: Some("one hello is sent every second by each end of a link"),
         bound: Bound::within(0.95, 1.05, "1, to a twentieth of it"),
         unit: "a second",
@@ -182,7 +182,7 @@ fn quiet_claims() -> Vec<Claim> {
     };
     let cost = Claim {
         id: "a-link",
-        says: "an idle sealed link costs at most 100 bytes a second of UDP payload, both \
+        statement: "an idle sealed link costs at most 100 bytes a second of UDP payload, both \
                directions together",
         published: None,
         bound: Bound::at_most(100.0, OWN_TARGET),
@@ -199,7 +199,7 @@ fn quiet_claims() -> Vec<Claim> {
     };
     let news = Claim {
         id: "only-changes",
-        says: "in an hour in which nothing changes no node sends an update",
+        statement: "in an hour in which nothing changes no node sends an update",
         published: Some("a link update is propagated only in case of a network change"),
         bound: Bound::at_most(0.0, "as published"),
         unit: "updates a node and hour",
@@ -227,7 +227,7 @@ fn found() -> Figure {
         name: "control-dead",
         title: "Time until a dead link is detected and left",
         section: "III-A",
-        says: "Failures are detected through hellos in under 10 seconds; a shorter detection \
+        caption: "Failures are detected through hellos in under 10 seconds; a shorter detection \
                interval makes routes more likely to be unstable. Here one of two links of the \
                shorter of two paths is cut, or loses everything in one direction, or their relay \
                dies, at a random time between two hellos, with a call on them or without: until \
@@ -251,7 +251,7 @@ fn found() -> Figure {
 fn left() -> Claim {
     Claim {
         id: "under-ten",
-        says: "with the paper's hellos a link that dies under a call is detected and left in both \
+        statement: "with the paper's hellos a link that dies under a call is detected and left in both \
                directions in under 10 s, in the worst of all runs",
         published: Some("network failures are detected through hellos in under 10 seconds"),
         bound: Bound::below(10.0, "as published"),
@@ -288,7 +288,7 @@ fn hundreds() -> Figure {
         name: "control-nodes",
         title: "Overlays of hundreds of nodes",
         section: "III-A",
-        says: "Several hundred overlay nodes, and up to a thousand clients of each. Here overlays \
+        caption: "Several hundred overlay nodes, and up to a thousand clients of each. Here overlays \
                with four links a node, whose nodes all start at once with the paper's hellos: the \
                time until all agree on the overlay's state, and the traffic until then.",
         chart: one_panel(|t| {
@@ -308,7 +308,7 @@ fn hundreds() -> Figure {
 fn scales() -> Claim {
     Claim {
         id: "several-hundred",
-        says: "in an overlay of 300 every node has a route to every other",
+        statement: "in an overlay of 300 every node has a route to every other",
         published: Some("up to several hundred overlay nodes"),
         bound: Bound::at_least(300.0, "300 are several hundred; a node counts itself"),
         unit: "nodes",

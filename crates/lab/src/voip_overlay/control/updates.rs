@@ -165,8 +165,8 @@ fn events(graph: &Graph, room: usize, seed: u64) -> f64 {
     teller.meet(LEARNER);
     teller.drain(LEARNER);
     let mut after = Links::new();
-    let mut luck = rng(seed, 1);
-    let mut which: Vec<_> = graph.links.iter().map(|link| (luck.next_u64(), link)).collect();
+    let mut rng = rng(seed, 1);
+    let mut which: Vec<_> = graph.links.iter().map(|link| (rng.next_u64(), link)).collect();
     which.sort_unstable_by_key(|(drawn, _)| *drawn);
     for (_, &(a, b, _)) in which.into_iter().take(EVENTS) {
         for (from, to) in [(a, b), (b, a)] {

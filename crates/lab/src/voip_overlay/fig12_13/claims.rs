@@ -74,7 +74,7 @@ const POINTS: &str = "points";
 fn loss_near_best() -> Claim {
     Claim {
         id: "loss-near-best",
-        says: "at the smallest diameter paths by loss deliver no more than 0.2 points less than \
+        statement: "at the smallest diameter paths by loss deliver no more than 0.2 points less than \
                the best paths",
         published: Some("in networks of small diameter routing by loss does very well"),
         bound: Bound::at_least(
@@ -93,7 +93,7 @@ fn loss_near_best() -> Claim {
 fn near_best() -> Claim {
     Claim {
         id: "near-best",
-        says: "paths by expected latency deliver at most 1 point less than the best paths, up to \
+        statement: "paths by expected latency deliver at most 1 point less than the best paths, up to \
                95 ms",
         published: None,
         bound: Bound::at_least(-1.0, OWN_TARGET),
@@ -125,7 +125,7 @@ fn both(nodes: u32) -> Vec<Claim> {
 fn below_loss() -> Claim {
     Claim {
         id: "below-loss",
-        says: "at 10, 20 and 30 ms paths by expected latency deliver less than those by loss",
+        statement: "at 10, 20 and 30 ms paths by expected latency deliver less than those by loss",
         published: Some("in networks of small diameter expected latency delivers less than loss"),
         bound: Bound::below(0.0, "less; the next claim says by how much"),
         unit: POINTS,
@@ -140,7 +140,7 @@ fn below_loss() -> Claim {
 fn slight_drop(nodes: u32) -> Claim {
     Claim {
         id: "slight-drop",
-        says: "at 10, 20 and 30 ms they deliver at most 0.25 points less",
+        statement: "at 10, 20 and 30 ms they deliver at most 0.25 points less",
         published: Some("that drop is slight and changes voice quality little"),
         bound: Bound::at_least(
             -0.25,
@@ -161,7 +161,7 @@ fn slight_drop(nodes: u32) -> Claim {
 fn above_latency() -> Claim {
     Claim {
         id: "above-latency",
-        says: "paths by expected latency deliver more than those by latency at every diameter up \
+        statement: "paths by expected latency deliver more than those by latency at every diameter up \
                to 95 ms",
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at each diameter"),
@@ -177,7 +177,7 @@ fn above_latency() -> Claim {
 fn latency_above_loss() -> Claim {
     Claim {
         id: "latency-above-loss",
-        says: "at 80, 90 and 95 ms paths by latency deliver more than those by loss",
+        statement: "at 80, 90 and 95 ms paths by latency deliver more than those by loss",
         published: Some("as the diameter grows latency becomes better than loss"),
         bound: Bound::above(0.0, "better, at each of the three"),
         unit: POINTS,
@@ -191,7 +191,7 @@ fn latency_above_loss() -> Claim {
 fn greedy_fails(nodes: u32) -> Claim {
     Claim {
         id: "greedy-fails",
-        says: "at 80, 90 and 95 ms the greedy optimiser's paths deliver less than those by \
+        statement: "at 80, 90 and 95 ms the greedy optimiser's paths deliver less than those by \
                expected latency",
         published: Some("the greedy optimiser fails where latency is high"),
         bound: Bound::below(0.0, "worse, at each of the three"),
@@ -213,7 +213,7 @@ const ONE_IN_A_HUNDRED: Bound = Bound::at_most(
 fn daemon() -> Claim {
     Claim {
         id: "daemon",
-        says: "paths by the daemon's cost deliver more than 0.1 points less than those by the \
+        statement: "paths by the daemon's cost deliver more than 0.1 points less than those by the \
                paper's in at most one graph of a hundred, at each diameter up to 95 ms",
         published: None,
         bound: ONE_IN_A_HUNDRED,
@@ -230,7 +230,7 @@ fn daemon() -> Claim {
 fn daemon_edge(nodes: u32) -> Claim {
     Claim {
         id: "daemon-edge",
-        says: "the same at 99 and 100 ms",
+        statement: "the same at 99 and 100 ms",
         published: None,
         bound: ONE_IN_A_HUNDRED,
         unit: "% of the graphs",
@@ -247,7 +247,7 @@ fn daemon_edge(nodes: u32) -> Claim {
 fn edge() -> Claim {
     Claim {
         id: "above-latency-at-the-edge",
-        says: "paths by expected latency deliver more than those by latency at 99 and 100 ms, too, \
+        statement: "paths by expected latency deliver more than those by latency at 99 and 100 ms, too, \
                where hardly any path but the shortest is in time",
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at both"),

@@ -13,7 +13,7 @@ use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sa
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
 use delivery::Law;
-use network::{MAX_LOSS, Network, Way};
+use network::{MAX_LOSS, Network, Path};
 use std::borrow::Cow;
 use std::time::Duration;
 use trunkline_base::stats::{Mean, Ratio};
@@ -205,8 +205,8 @@ impl Many {
     }
 
     /// The path of each rule.
-    fn ways(&self, network: &Network, rules: &[Rule]) -> Vec<Way> {
-        let mut ways: Vec<Way> = Vec::new();
+    fn ways(&self, network: &Network, rules: &[Rule]) -> Vec<Path> {
+        let mut ways: Vec<Path> = Vec::new();
         for &rule in rules {
             let way = self.way(network, rule, &ways);
             ways.push(way);
@@ -220,7 +220,7 @@ impl Many {
     }
 
     /// The path of one rule; `known` holds some that have been computed already.
-    fn way(&self, network: &Network, rule: Rule, known: &[Way]) -> Way {
+    fn way(&self, network: &Network, rule: Rule, known: &[Path]) -> Path {
         let paper = CostModel { formula: Formula::Paper, ..CostModel::default() };
         let is = |name| self.sabotage.is(name);
         let seen = self.seen_by(rule, network);
@@ -303,8 +303,8 @@ impl Many {
 }
 
 /// The path with the largest share in time.
-fn best_of(network: &Network, ways: &[Way]) -> Way {
-    let share = |way: &&Way| network.delivered(way, &Law::PAPER);
+fn best_of(network: &Network, ways: &[Path]) -> Path {
+    let share = |way: &&Path| network.delivered(way, &Law::PAPER);
     let best = ways.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     best.cloned().unwrap_or_default()
 }
@@ -349,7 +349,7 @@ fn fig12() -> Figure {
         name: "fig12",
         title: "Delivery in time by routing metric, 15 nodes",
         section: "IV-B",
-        says: "Random overlays of 15 nodes and 30 links, half of which lose up to 5 %, 1,000 for \
+        caption: "Random overlays of 15 nodes and 30 links, half of which lose up to 5 %, 1,000 for \
                each diameter. While links are short, paths by loss deliver most in time, and those \
                by expected latency little less; as the diameter grows those by latency overtake \
                them. Those by expected latency are always better than those by latency. The greedy \
@@ -364,7 +364,7 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Delivery in time by routing metric, 100 nodes",
         section: "IV-B",
-        says: "The same with 100 nodes and 200 links, where not all paths can be compared: the \
+        caption: "The same with 100 nodes and 200 links, where not all paths can be compared: the \
                same order.",
         chart: one_panel(|t| chart("Packets in time over 100 nodes, 200 links", t)),
         claims: claims::many(),

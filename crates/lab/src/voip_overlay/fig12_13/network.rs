@@ -16,7 +16,7 @@ pub const MAX_LOSS: f64 = 0.05;
 const STREAM: u64 = 0x6c6f_7373_6573;
 
 /// A path: the indices of its links, in order.
-pub type Way = Vec<usize>;
+pub type Path = Vec<usize>;
 
 /// An overlay and its two most distant nodes.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Network {
 
     /// The path that overlay nodes would take: their costs, in the units of their updates (0.1 ms),
     /// and their shortest paths.
-    pub fn by_metric(&self, metric: Metric, model: &CostModel) -> Way {
+    pub fn by_metric(&self, metric: Metric, model: &CostModel) -> Path {
         let id = |node: usize| NodeId(node as u32 + 1);
         let adverts = self.links.iter().flat_map(|link| {
             let cost = LinkCost::measured(Duration::from_nanos(link.delay), link.loss, None);
@@ -88,7 +88,7 @@ impl Network {
     }
 
     /// Share of packets that arrive in time on this path.
-    pub fn delivered(&self, way: &Way, law: &Law) -> f64 {
+    pub fn delivered(&self, way: &Path, law: &Law) -> f64 {
         delivered(way.iter().map(|&l| &self.links[l]), law)
     }
 

@@ -53,7 +53,7 @@ pub(super) fn experiment() -> Experiment {
 
 /// A number of paths of one diameter, and packets over each.
 #[derive(Clone, Copy, Debug)]
-struct Ways {
+struct PathSet {
     diameter_ms: u64,
     ways: u64,
     packets: u64,
@@ -64,7 +64,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let diameters: &[u64] = size.pick(&[80], &DIAMETERS, &DIAMETERS);
     let point = |&diameter_ms: &u64| {
         let (ways, packets) = size.pick((2, 4_000), (10, 20_000), (20, 100_000));
-        let ways = Ways { diameter_ms, ways, packets, sabotage };
+        let ways = PathSet { diameter_ms, ways, packets, sabotage };
         Point {
             key: format!("diameter{diameter_ms}"),
             x: diameter_ms as f64,
@@ -76,7 +76,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     diameters.iter().map(point).collect()
 }
 
-impl Ways {
+impl PathSet {
     fn measure(&self, inputs: &Inputs<'_>) -> Result<Cells, PointError> {
         (0..self.ways).map(|number| self.one(number, inputs.seed)).collect()
     }
@@ -168,7 +168,7 @@ fn figure() -> Figure {
         name: "fig12b",
         title: "The closed form of figures 12 and 13, compared with packets",
         section: "IV-B",
-        says: "Figures 12 and 13 are computed from the delay distribution that the paper derives \
+        caption: "Figures 12 and 13 are computed from the delay distribution that the paper derives \
                for a link and combines along a path. Here packets of ten calls, one every 2 ms, \
                pass through overlay nodes along such paths, with the paper's settings.",
         chart: one_panel(chart),
@@ -179,7 +179,7 @@ fn figure() -> Figure {
 fn mean() -> Claim {
     Claim {
         id: "mean",
-        says: "over all paths as many packets are in time as in the closed form, with 2p² − p³ \
+        statement: "over all paths as many packets are in time as in the closed form, with 2p² − p³ \
                lost on a link",
         published: None,
         bound: Bound::within(
@@ -202,7 +202,7 @@ fn mean() -> Claim {
 fn chance() -> Claim {
     Claim {
         id: "chance",
-        says: "on paths where no delay is within 6 ms of the deadline the two differ by no more \
+        statement: "on paths where no delay is within 6 ms of the deadline the two differ by no more \
                than chance: at most 4 standard errors",
         published: None,
         bound: Bound::at_most(4.0, "of 200 paths one exceeds that by chance in 80 runs"),

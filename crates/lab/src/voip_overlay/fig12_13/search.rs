@@ -2,13 +2,13 @@
 //! expresses (§IV-B): the greedy optimiser and the best path.
 
 use super::delivery::{Arrivals, Law};
-use super::network::{Network, Way};
+use super::network::{Network, Path};
 use core::cmp::Ordering;
 
 /// Dijkstra's algorithm with the share in time as the distance: each partial path has its arrivals,
 /// and the one with the largest share is extended next. Without losses all shares are equal; among
 /// equal shares the earlier arrival is preferred, as it leaves the most time.
-pub fn greedy(network: &Network, law: &Law) -> Way {
+pub fn greedy(network: &Network, law: &Law) -> Path {
     let (from, to) = network.ends;
     let nodes = network.next.len();
     let mut best: Vec<Option<Arrivals>> = vec![None; nodes];
@@ -32,7 +32,7 @@ pub fn greedy(network: &Network, law: &Law) -> Way {
             }
         }
     }
-    let mut way: Way =
+    let mut way: Path =
         core::iter::successors(last[to], |&(node, _)| last[node]).map(|l| l.1).collect();
     way.reverse();
     way
@@ -46,7 +46,7 @@ fn in_time(a: &Arrivals, b: &Arrivals) -> Ordering {
 /// The path with the largest share in time among all: better than `known`, or `known` itself.
 /// Partial paths are abandoned if neither the rest without loss in time, nor the rest with the
 /// least loss in any time, would be better.
-pub fn best(network: &Network, law: &Law, known: Way) -> Way {
+pub fn best(network: &Network, law: &Law, known: Path) -> Path {
     let to = network.ends.1;
     let survives = |l: &super::delivery::Link| -libm::log(1.0 - (law.residual)(l.loss));
     let search = Search {
@@ -70,13 +70,13 @@ struct Search<'a> {
     /// Upper bound of the share of packets at each node that reaches the end.
     survival: Vec<f64>,
     share: f64,
-    best: Way,
-    way: Way,
+    best: Path,
+    way: Path,
     on_way: Vec<bool>,
 }
 
 impl Search<'_> {
-    fn run(mut self) -> Way {
+    fn run(mut self) -> Path {
         self.descend(self.network.ends.0, &Arrivals::at_source());
         self.best
     }
@@ -115,9 +115,9 @@ mod tests {
     fn every(
         network: &Network,
         node: usize,
-        way: &mut Way,
+        way: &mut Path,
         seen: &mut Vec<usize>,
-        all: &mut Vec<Way>,
+        all: &mut Vec<Path>,
     ) {
         if node == network.ends.1 {
             all.push(way.clone());

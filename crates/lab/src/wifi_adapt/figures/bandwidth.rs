@@ -21,7 +21,7 @@ pub fn fig6() -> Figure {
         name: "fig6",
         title: "Mean bandwidth of calls, by number of stations",
         section: "5, figure 6",
-        says: "Rate at which a call arrives, in kilobytes (1,000 bytes) a second, with IP, UDP and \
+        caption: "Rate at which a call arrives, in kilobytes (1,000 bytes) a second, with IP, UDP and \
                RTP headers and without: 4 KB/s are 16 kbit/s with headers, or 32 kbit/s without. \
                The paper doesn't say which. Smoothness: the coefficient of variation of the rate \
                from second to second.",

@@ -57,7 +57,7 @@ pub fn fig4() -> Figure {
         name: "fig4",
         title: "Mean delay of calls, by number of stations",
         section: "5, figure 4",
-        says: "The access point sends a call of user priority 6 and 4 Mbit/s of priority 1 to each \
+        caption: "The access point sends a call of user priority 6 and 4 Mbit/s of priority 1 to each \
                station. The mean delay of the calls' packets, from the gateway to the station, \
                with the paper's control, with TFRC as the codec's 50 packets a second and greedy, \
                and with G.711 throughout.",
@@ -150,7 +150,7 @@ pub fn fig4b() -> Figure {
         name: "fig4b",
         title: "Quality of calls, by number of stations",
         section: "5, beyond figure 4",
-        says: "R of the calls of figure 4 by the E-model: with the codecs' impairments averaged \
+        caption: "R of the calls of figure 4 by the E-model: with the codecs' impairments averaged \
                over a call, the losses, and a playout for which no packet is late. The wired part \
                has no delay.",
         chart: draw("Quality of calls", "R", CELLS, &[("", RATING)], Some(100.0)),
@@ -193,7 +193,7 @@ pub fn fig5() -> Figure {
         name: "fig5",
         title: "Maximum delay of calls, by number of stations",
         section: "5, figure 5",
-        says: "The longest delay of any packet of any call in a run, averaged over the runs of \
+        caption: "The longest delay of any packet of any call in a run, averaged over the runs of \
                figure 4.",
         chart: draw("Maximum delay of calls", "maximum delay (ms)", CELLS, &[("", MAXIMUM)], None),
         claims: [fig5_adaptive(), fig5_tfrc()].into_iter().flatten().collect(),

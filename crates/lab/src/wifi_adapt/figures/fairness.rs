@@ -19,7 +19,7 @@ pub fn fig7() -> Figure {
         name: "fig7",
         title: "Fairness between calls, by number of stations",
         section: "5, figure 7",
-        says: "Jain's index of the calls' rates: 1 if all are equal, 1/n if one has everything.",
+        caption: "Jain's index of the calls' rates: 1 if all are equal, 1/n if one has everything.",
         chart: draw(
             "Fairness between calls",
             "fairness index",

@@ -4,8 +4,8 @@ use super::{BANDWIDTH, FEW, MEAN, PAPERS, RATING, base, controls, draw_where, po
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Figure, Point, Sabotage, Size};
 use crate::plot::Axis;
-use crate::wifi_adapt::bed::{Access, Scheme, Setting};
 use crate::wifi_adapt::claim;
+use crate::wifi_adapt::topology::{Access, Scheme, Setting};
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::CodecRate;
 
@@ -38,7 +38,7 @@ pub fn figure() -> Figure {
         name: "background",
         title: "Amount of background traffic",
         section: "5, beyond figures 4 and 6",
-        says: "As figures 4, 4b and 6, for the cell with the drafts' parameters, with 1 to 6 \
+        caption: "As figures 4, 4b and 6, for the cell with the drafts' parameters, with 1 to 6 \
                Mbit/s of background traffic to each station, where those have 4. The chart shows \
                12 stations.",
         chart: draw_where(

@@ -1,12 +1,14 @@
 //! Bit errors, and redundancy against the losses that they cause: the paper's future work.
 
-use super::{FEW, LOST, OURS, RATING, WRONG, Way, base, controls, draw_where, point, rows, with};
+use super::{
+    FEW, LOST, OURS, RATING, Variant, WRONG, base, controls, draw_where, point, rows, with,
+};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::{Figure, Point, Sabotage, Size};
 use crate::plot::Axis;
 use crate::table::{Record, Table};
-use crate::wifi_adapt::bed::{Access, Scheme, Setting};
 use crate::wifi_adapt::claim;
+use crate::wifi_adapt::topology::{Access, Scheme, Setting};
 use trunkline_rate::vegas::{self, CodecRate, FecConfig, FecKind};
 
 const SENT: [&str; 3] = ["sent_kb_s", "sent_low_kb_s", "sent_high_kb_s"];
@@ -37,7 +39,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         let setting = base(Access::Draft, FEW, sabotage);
         let setting = Setting { bit_error_rate, attempts, ..setting };
         let bare = with(setting, controls(sabotage));
-        let copied = |(name, most): (&'static str, CodecRate)| -> Way {
+        let copied = |(name, most): (&'static str, CodecRate)| -> Variant {
             let of = if name == PAPERS_COPIES { bare[0].1 } else { bare[1].1 };
             let low = name == LOW && sabotage.is("no-low-copies");
             let fec = (!sabotage.is("no-fec") && !low).then_some(most);
@@ -56,7 +58,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 }
 
 /// The same setting with parity where the control blames the channel.
-fn with_parity(of: Setting, sabotage: Sabotage) -> Way {
+fn with_parity(of: Setting, sabotage: Sabotage) -> Variant {
     let scheme = match of.scheme {
         Scheme::Adaptive(config) => {
             let max_span = if sabotage.is("parity-of-one") { 1 } else { config.fec.max_span };
@@ -75,7 +77,7 @@ pub fn figure() -> Figure {
         name: "errors",
         title: "Bit errors, and redundancy against the losses that they cause",
         section: "5, its future work",
-        says: "12 stations with 24 Mbit/s of background traffic in a separate queue, and one wrong \
+        caption: "12 stations with 24 Mbit/s of background traffic in a separate queue, and one wrong \
                bit in 10,000 to 1,000,000, with seven attempts and with one (drawn). Where the \
                loss predictor blames the channel, packets carry the speech of one or two before \
                them (RFC 2198), as it was sent or at 16 kbit/s; or one to six of them are followed \

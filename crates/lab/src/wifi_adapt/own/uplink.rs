@@ -6,8 +6,8 @@ use super::{
 use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::{Figure, Point, Sabotage, Size};
 use crate::plot::Axis;
-use crate::wifi_adapt::bed::{Access, Setting};
 use crate::wifi_adapt::claim;
+use crate::wifi_adapt::topology::{Access, Setting};
 
 const CALLS: [u16; 12] = [5, 10, 15, 20, 25, 30, 35, 38, 40, 42, 44, 50];
 /// About as many calls as in the paper's figures, which are compared with delays here.
@@ -28,7 +28,7 @@ pub fn figure() -> Figure {
         name: "uplink",
         title: "Calls in both directions",
         section: "beyond the paper",
-        says: "As capacity, but each station sends as well as it receives, so that stations and \
+        caption: "As capacity, but each station sends as well as it receives, so that stations and \
                the access point contend for the channel and collide. Mean R of both directions of \
                all calls, and their packets' delay, with 24 Mbit/s of background traffic from the \
                access point.",

@@ -35,23 +35,23 @@ pub fn packet(from: VertexId, to: VertexId, class: u8, payload: &[u8]) -> Packet
 
 /// An arrived packet with its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Came {
+pub struct Arrived {
     pub at: Time,
     pub header: Header,
     pub payload: Vec<u8>,
 }
 
 /// The next packet that arrives by `end`.
-pub fn next(net: &mut Network, end: Time) -> Option<Came> {
+pub fn next(net: &mut Network, end: Time) -> Option<Arrived> {
     let delivery = net.poll(end)?;
     let (header, payload) = net.open(&delivery);
-    let came = Came { at: delivery.at, header, payload: payload.clone() };
+    let came = Arrived { at: delivery.at, header, payload: payload.clone() };
     net.release(delivery, payload);
     Some(came)
 }
 
 /// All packets that arrive by `end`.
-pub fn drain(net: &mut Network, end: Time) -> Vec<Came> {
+pub fn drain(net: &mut Network, end: Time) -> Vec<Arrived> {
     std::iter::from_fn(|| next(net, end)).collect()
 }
 

@@ -5,7 +5,7 @@ use super::{arrivals, cell, cell_of, down, drain, table, up, us};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::wifi::edca::{Access, DRAFT, STATION_2005};
-use trunkline_net::wifi::{Cell, Config, Lost, Outcome};
+use trunkline_net::wifi::{Cell, Config, Lost, MsduOutcome};
 
 /// 22 + 8·1,538 bits are 86 symbols: 20 + 86·4 = 364 µs. Then SIFS 16, the acknowledgement 28, AIFS
 /// 16 + 7·9 = 79, and the next frame without backoff.
@@ -184,7 +184,7 @@ fn alone(access: Access) -> f64 {
     let packet = down(0, 1, 1_500, 0);
     (0..3).for_each(|_| cell.enqueue(Time::ZERO, &packet).unwrap());
     let (end, mut arrived) = (Time::from_millis(20_000), 0u32);
-    while let Some(Outcome { at, .. }) = cell.advance(end) {
+    while let Some(MsduOutcome { at, .. }) = cell.advance(end) {
         arrived += 1;
         cell.enqueue(at, &packet).unwrap();
     }

@@ -11,7 +11,7 @@ mod trouble;
 
 use trunkline_base::Time;
 use trunkline_net::wifi::edca::{Access, AccessTable};
-use trunkline_net::wifi::{Cell, Config, Lost, Msdu, Outcome, Way};
+use trunkline_net::wifi::{Cell, Config, Direction, Lost, Msdu, MsduOutcome};
 
 fn us(n: u64) -> Time {
     Time::from_micros(n)
@@ -32,17 +32,17 @@ fn cell_of(config: Config) -> Cell {
 }
 
 fn down(station: u16, priority: u8, bytes: u32, handle: u64) -> Msdu {
-    Msdu { station, way: Way::Down, priority, bytes, handle }
+    Msdu { station, way: Direction::Down, priority, bytes, handle }
 }
 
 fn up(station: u16, priority: u8, bytes: u32, handle: u64) -> Msdu {
-    Msdu { way: Way::Up, ..down(station, priority, bytes, handle) }
+    Msdu { way: Direction::Up, ..down(station, priority, bytes, handle) }
 }
 
 /// All outcomes up to `end`: handle, µs and result.
 fn drain(cell: &mut Cell, end: Time) -> Vec<(u64, u64, Result<(), Lost>)> {
     let outcomes = std::iter::from_fn(|| cell.advance(end));
-    outcomes.map(|Outcome { at, handle, result }| (handle, at.as_micros(), result)).collect()
+    outcomes.map(|MsduOutcome { at, handle, result }| (handle, at.as_micros(), result)).collect()
 }
 
 /// As [`drain`], where every packet arrives.

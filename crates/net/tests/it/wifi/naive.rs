@@ -5,7 +5,7 @@ use super::{cell_of, up};
 use rand::Rng as _;
 use trunkline_base::{Rng, Time, rng};
 use trunkline_net::wifi::edca::{AccessTable, DRAFT, STATION_2005};
-use trunkline_net::wifi::{Config, Outcome};
+use trunkline_net::wifi::{Config, MsduOutcome};
 
 struct Function {
     station: usize,
@@ -128,7 +128,7 @@ fn by_the_cell(stations: u16, categories: &[usize], table: &AccessTable) -> Tota
         cell.enqueue(Time::ZERO, &packet(station, category)).unwrap();
     }
     let mut totals = Totals::default();
-    while let Some(Outcome { at, handle, result }) = cell.advance(Time::from_micros(END)) {
+    while let Some(MsduOutcome { at, handle, result }) = cell.advance(Time::from_micros(END)) {
         let category = (handle % 4) as usize;
         let count = if result.is_ok() { &mut totals.arrived } else { &mut totals.dropped };
         count[category] += 1;

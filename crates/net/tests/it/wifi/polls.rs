@@ -3,12 +3,12 @@
 use super::{arrivals, cell, down, drain, table, up, us};
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::wifi::{Cell, Lost, NotAdmitted, Refusal, Stream, Ways};
+use trunkline_net::wifi::{Cell, Lost, NotAdmitted, Refusal, Stream, StreamDirection};
 
 /// The service interval in µs: a sixth of a beacon interval, and less than 20 ms.
 pub const INTERVAL: u64 = 102_400 / 6;
 
-pub fn voice(station: u16, ways: Ways) -> Stream {
+pub fn voice(station: u16, ways: StreamDirection) -> Stream {
     Stream {
         station,
         priority: 6,
@@ -20,7 +20,7 @@ pub fn voice(station: u16, ways: Ways) -> Stream {
     }
 }
 
-pub fn polled(stations: u16, ways: Ways) -> Cell {
+pub fn polled(stations: u16, ways: StreamDirection) -> Cell {
     let mut cell = cell(stations, table(2, 0, 0));
     (0..stations).for_each(|s| cell.admit(Time::ZERO, voice(s, ways)).unwrap());
     cell
@@ -30,7 +30,7 @@ pub fn polled(stations: u16, ways: Ways) -> Cell {
 /// acknowledgement, 28. The medium is idle at 237, and others wait for their AIFS.
 #[test]
 fn one_packet_each_way() {
-    let mut cell = polled(2, Ways::Both);
+    let mut cell = polled(2, StreamDirection::Both);
     cell.set_present(Time::ZERO, 1, false).unwrap();
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     cell.enqueue(Time::ZERO, &up(0, 6, 200, 2)).unwrap();
@@ -51,7 +51,7 @@ fn one_packet_each_way() {
 fn acknowledgements_carry_data() {
     let mut cell = cell(1, table(2, 0, 0));
     let mean_rate = Bitrate::from_bps(160_000);
-    cell.admit(Time::ZERO, Stream { mean_rate, ..voice(0, Ways::Both) }).unwrap();
+    cell.admit(Time::ZERO, Stream { mean_rate, ..voice(0, StreamDirection::Both) }).unwrap();
     for k in 0..3 {
         cell.enqueue(Time::ZERO, &down(0, 6, 200, k)).unwrap();
         cell.enqueue(Time::ZERO, &up(0, 6, 200, 10 + k)).unwrap();
@@ -69,7 +69,7 @@ fn acknowledgements_carry_data() {
 /// acknowledged at 193 + 136 = 329, the second uplink packet at 285 + 136 = 421.
 #[test]
 fn a_turn_is_for_what_fits() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     for k in 0..2 {
         cell.enqueue(Time::ZERO, &down(0, 6, 200, k)).unwrap();
         cell.enqueue(Time::ZERO, &up(0, 6, 200, 10 + k)).unwrap();
@@ -82,7 +82,7 @@ fn a_turn_is_for_what_fits() {
 /// No packets: a poll, 32, SIFS, QoS Null, 32.
 #[test]
 fn polls_cost_time_without_packets_too() {
-    let mut cell = polled(1, Ways::Up);
+    let mut cell = polled(1, StreamDirection::Up);
     assert_eq!(drain(&mut cell, us(5_000)), []);
     assert_eq!(cell.counters().busy, Duration::from_micros(32 + 16 + 32));
     assert_eq!(cell.next_timeout().as_micros(), INTERVAL);
@@ -91,7 +91,7 @@ fn polls_cost_time_without_packets_too() {
 /// A downlink-only stream is not polled, and without packets nothing is sent.
 #[test]
 fn what_goes_down_needs_no_poll() {
-    let mut cell = polled(2, Ways::Down);
+    let mut cell = polled(2, StreamDirection::Down);
     assert_eq!(cell.next_timeout(), Time::NEVER);
     cell.enqueue(us(100), &down(0, 6, 200, 1)).unwrap();
     cell.enqueue(us(100), &down(1, 6, 200, 2)).unwrap();
@@ -108,7 +108,7 @@ fn what_goes_down_needs_no_poll() {
 /// acknowledgement, before any AIFS ends.
 #[test]
 fn polls_wait_for_an_exchange_and_for_no_other() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     assert_eq!(drain(&mut cell, us(INTERVAL - 100)), []);
     cell.enqueue(us(INTERVAL - 66), &up(0, 1, 1_500, 1)).unwrap();
     cell.enqueue(us(INTERVAL - 60), &up(0, 1, 1_500, 2)).unwrap();
@@ -125,7 +125,7 @@ fn polls_wait_for_an_exchange_and_for_no_other() {
 #[test]
 fn a_station_that_waits_for_a_pifs_collides_with_the_poll() {
     let mut cell = cell(2, table(1, 0, 0));
-    cell.admit(Time::ZERO, voice(0, Ways::Both)).unwrap();
+    cell.admit(Time::ZERO, voice(0, StreamDirection::Both)).unwrap();
     assert_eq!(drain(&mut cell, us(INTERVAL - 100)), []);
     cell.enqueue(us(INTERVAL - 66), &up(1, 1, 1_500, 1)).unwrap();
     cell.enqueue(us(INTERVAL - 60), &up(1, 1, 1_500, 2)).unwrap();
@@ -141,7 +141,7 @@ fn a_station_that_waits_for_a_pifs_collides_with_the_poll() {
 #[test]
 fn the_access_point_polls_before_it_contends() {
     let mut cell = cell(1, table(1, 0, 0));
-    cell.admit(Time::ZERO, voice(0, Ways::Up)).unwrap();
+    cell.admit(Time::ZERO, voice(0, StreamDirection::Up)).unwrap();
     assert_eq!(drain(&mut cell, us(INTERVAL - 100)), []);
     for (k, priority) in [(1, 1), (2, 1), (3, 5)] {
         cell.enqueue(us(INTERVAL - 66), &down(0, priority, 1_500, k)).unwrap();
@@ -161,7 +161,7 @@ fn the_access_point_polls_before_it_contends() {
 /// answer isn't received, and the packet that it would have acknowledged is retransmitted.
 #[test]
 fn an_answer_dies_with_its_sender() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     cell.enqueue(Time::ZERO, &up(0, 6, 200, 2)).unwrap();
     assert_eq!(arrivals(&mut cell, us(150)), [(1, 101)]);
@@ -180,7 +180,7 @@ fn an_answer_dies_with_its_sender() {
 #[test]
 fn a_turn_breaks_when_its_station_is_away() {
     for (away, came) in [(50, INTERVAL + 76), (110, 101)] {
-        let mut cell = polled(1, Ways::Down);
+        let mut cell = polled(1, StreamDirection::Down);
         cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
         cell.set_present(us(away), 0, false).unwrap();
         cell.set_present(us(away + 10), 0, true).unwrap();
@@ -192,7 +192,7 @@ fn a_turn_breaks_when_its_station_is_away() {
 /// A packet that its station never acknowledges is sent in seven intervals.
 #[test]
 fn polled_packets_have_a_retry_limit() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     cell.set_present(Time::ZERO, 0, false).unwrap();
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     // The first interval's turn begins at 25, all others when they are due.
@@ -204,7 +204,7 @@ fn polled_packets_have_a_retry_limit() {
 /// time, but one arrival.
 #[test]
 fn lost_answers_are_failed_attempts() {
-    let mut cell = polled(1, Ways::Down);
+    let mut cell = polled(1, StreamDirection::Down);
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     let mut came = Vec::new();
     for k in 1..=7 {
@@ -222,9 +222,9 @@ fn lost_answers_are_failed_attempts() {
 /// A further stream does not change an interval that has begun.
 #[test]
 fn streams_come_while_others_are_served() {
-    let mut cell = polled(2, Ways::Both);
+    let mut cell = polled(2, StreamDirection::Both);
     assert_eq!(drain(&mut cell, us(5_000)), []);
-    cell.admit(us(5_000), Stream { priority: 7, ..voice(0, Ways::Up) }).unwrap();
+    cell.admit(us(5_000), Stream { priority: 7, ..voice(0, StreamDirection::Up) }).unwrap();
     assert_eq!(cell.next_timeout().as_micros(), INTERVAL);
 }
 
@@ -232,7 +232,7 @@ fn streams_come_while_others_are_served() {
 fn what_is_not_admitted() {
     let mut cell = cell(60, table(2, 0, 0));
     let mut admit = |stream| cell.admit(Time::ZERO, stream);
-    let good = voice(0, Ways::Both);
+    let good = voice(0, StreamDirection::Both);
     assert_eq!(admit(Stream { station: 60, ..good }), Err(NotAdmitted::NoStation(60)));
     assert_eq!(admit(Stream { priority: 8, ..good }), Err(NotAdmitted::NoPriority(8)));
     for (nominal, maximum) in [(0, 200), (201, 200), (200, 2_297)] {
@@ -249,7 +249,7 @@ fn what_is_not_admitted() {
     assert_eq!(admit(good), Ok(()));
     assert_eq!(admit(good), Err(NotAdmitted::Twice(0, 6)));
     // 46 of these fit; see the scheduler's unit test.
-    let admitted = (1..60).take_while(|&s| admit(voice(s, Ways::Both)).is_ok()).count();
+    let admitted = (1..60).take_while(|&s| admit(voice(s, StreamDirection::Both)).is_ok()).count();
     assert_eq!(admitted, 45);
     // A packet for which the turn might never have room.
     let long = cell.enqueue(Time::ZERO, &down(0, 6, 201, 1));
@@ -260,7 +260,7 @@ fn what_is_not_admitted() {
 /// service interval plus the time of the interval's turns.
 #[test]
 fn as_many_calls_as_are_admitted_are_served() {
-    let mut cell = polled(46, Ways::Both);
+    let mut cell = polled(46, StreamDirection::Both);
     let (mut longest, mut arrived) = (0, 0);
     for ms in 0..2_000u64 {
         let now = Time::from_millis(ms);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
-use trunkline_net::wifi::{Cell, Config, Msdu, Outcome, Stream, Way, Ways};
+use trunkline_net::wifi::{Cell, Config, Direction, Msdu, MsduOutcome, Stream, StreamDirection};
 
 const STATIONS: u16 = 4;
 
@@ -15,7 +15,7 @@ enum Does {
     Sends { station: u16, up: bool, priority: u8, bytes: u32 },
     Present(u16, bool),
     Errors(u16, f64),
-    Admits { station: u16, priority: u8, ways: Ways },
+    Admits { station: u16, priority: u8, ways: StreamDirection },
     Removes { station: u16, priority: u8 },
     Looks,
 }
@@ -30,7 +30,11 @@ fn does() -> impl Strategy<Value = Does> {
         bytes,
     });
     let errors = prop::sample::select(vec![0.0, 1e-5, 1e-4, 1.0]);
-    let ways = prop::sample::select(vec![Ways::Down, Ways::Up, Ways::Both]);
+    let ways = prop::sample::select(vec![
+        StreamDirection::Down,
+        StreamDirection::Up,
+        StreamDirection::Both,
+    ]);
     let admits = (station.clone(), 0u8..8, ways);
     let removes = (station.clone(), 0u8..8);
     prop_oneof![
@@ -67,7 +71,7 @@ fn play(
     cell: &mut Cell,
     script: &[(u64, Does)],
     end: Duration,
-) -> Result<(u64, Vec<Outcome>), TestCaseError> {
+) -> Result<(u64, Vec<MsduOutcome>), TestCaseError> {
     play_late(cell, script, &[0], end)
 }
 
@@ -78,14 +82,14 @@ fn play_late(
     script: &[(u64, Does)],
     lags: &[u64],
     end: Duration,
-) -> Result<(u64, Vec<Outcome>), TestCaseError> {
+) -> Result<(u64, Vec<MsduOutcome>), TestCaseError> {
     let (mut present, mut taken, mut outcomes) = (Time::ZERO, 0u64, Vec::new());
     for ((gap, what), lag) in script.iter().zip(lags.iter().cycle()) {
         present += Duration::from_micros(*gap);
         let now = present - Duration::from_micros(*lag);
         match *what {
             Does::Sends { station, up, priority, bytes } => {
-                let way = if up { Way::Up } else { Way::Down };
+                let way = if up { Direction::Up } else { Direction::Down };
                 let msdu = Msdu { station, way, priority, bytes, handle: taken };
                 taken += u64::from(cell.enqueue(now, &msdu).is_ok());
             }
@@ -179,7 +183,7 @@ fn what_was_removed_may_be_admitted_again() {
     let stream = Stream {
         station: 0,
         priority: 6,
-        ways: Ways::Both,
+        ways: StreamDirection::Both,
         mean_rate: Bitrate::from_bps(80_000),
         nominal: 200,
         maximum: 1_500,

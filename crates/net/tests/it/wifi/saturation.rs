@@ -6,7 +6,7 @@
 
 use super::{cell, table, up};
 use trunkline_base::Time;
-use trunkline_net::wifi::{Counters, Outcome};
+use trunkline_net::wifi::{Counters, MsduOutcome};
 
 const ATTEMPTS: i32 = 7;
 
@@ -49,7 +49,7 @@ fn measured(n: u16, aifsn: u8, cw_min: u16, cw_max: u16) -> (f64, f64) {
         cell.enqueue(Time::ZERO, &packet(station)).unwrap();
     }
     let (end, mut arrived) = (Time::from_millis(20_000), 0u32);
-    while let Some(Outcome { at, handle, result }) = cell.advance(end) {
+    while let Some(MsduOutcome { at, handle, result }) = cell.advance(end) {
         arrived += u32::from(result.is_ok());
         cell.enqueue(at, &packet(handle as u16)).unwrap();
     }

@@ -3,12 +3,12 @@
 use super::polls::{INTERVAL, polled, voice};
 use super::{arrivals, cell, cell_of, down, drain, table, up, us};
 use trunkline_base::Time;
-use trunkline_net::wifi::{Config, Lost, NotAdmitted, SILENT_TURNS, Ways};
+use trunkline_net::wifi::{Config, Lost, NotAdmitted, SILENT_TURNS, StreamDirection};
 
 /// A packet that waits for the PIFS contends from the next slot on: 9 µs, and 76.
 #[test]
 fn packets_of_a_removed_stream_contend() {
-    let mut cell = polled(2, Ways::Down);
+    let mut cell = polled(2, StreamDirection::Down);
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     assert!(cell.remove_stream(us(5), 0, 6));
     assert_eq!(arrivals(&mut cell, us(1_000)), [(1, 9 + 76)]);
@@ -25,9 +25,9 @@ fn packets_of_a_removed_stream_contend() {
 /// Packets of the station's other stream, queued between them, keep waiting for their turn.
 #[test]
 fn packets_of_other_streams_wait_on() {
-    let mut cell = polled(1, Ways::Down);
-    cell.admit(Time::ZERO, super::polls::voice(0, Ways::Down)).unwrap_err();
-    let video = trunkline_net::wifi::Stream { priority: 5, ..voice(0, Ways::Down) };
+    let mut cell = polled(1, StreamDirection::Down);
+    cell.admit(Time::ZERO, super::polls::voice(0, StreamDirection::Down)).unwrap_err();
+    let video = trunkline_net::wifi::Stream { priority: 5, ..voice(0, StreamDirection::Down) };
     cell.admit(Time::ZERO, video).unwrap();
     for (k, priority) in [(1, 5), (2, 6), (3, 5), (4, 6)] {
         cell.enqueue(Time::ZERO, &down(0, priority, 200, k)).unwrap();
@@ -42,19 +42,19 @@ fn packets_of_other_streams_wait_on() {
 /// The turn continues as in `one_packet_each_way`, and no other follows.
 #[test]
 fn a_turn_under_way_ends_first() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 1)).unwrap();
     cell.enqueue(Time::ZERO, &up(0, 6, 200, 2)).unwrap();
     assert_eq!(cell.advance(us(50)), None);
     // Removing twice is the same as once.
     assert!(cell.remove_stream(us(50), 0, 6) && cell.remove_stream(us(50), 0, 6));
-    assert_eq!(cell.admit(us(50), voice(0, Ways::Up)), Err(NotAdmitted::Twice(0, 6)));
+    assert_eq!(cell.admit(us(50), voice(0, StreamDirection::Up)), Err(NotAdmitted::Twice(0, 6)));
     assert_eq!(arrivals(&mut cell, us(237)), [(1, 101), (2, 193)]);
     assert_eq!((cell.counters().polls, cell.next_timeout()), (1, Time::NEVER));
     // A later packet contends: 237 + 34, and 9 µs slots to 300.
     cell.enqueue(us(300), &up(0, 6, 200, 3)).unwrap();
     assert_eq!(arrivals(&mut cell, us(1_000)), [(3, 271 + 4 * 9 + 76)]);
-    assert_eq!(cell.admit(us(1_000), voice(0, Ways::Up)), Ok(()));
+    assert_eq!(cell.admit(us(1_000), voice(0, StreamDirection::Up)), Ok(()));
 }
 
 /// A queue of one packet, occupied by a contending one.
@@ -67,7 +67,7 @@ fn what_has_no_room_is_lost() {
         ..Config::default()
     });
     cell.enqueue(Time::ZERO, &down(0, 7, 200, 1)).unwrap();
-    cell.admit(Time::ZERO, voice(0, Ways::Down)).unwrap();
+    cell.admit(Time::ZERO, voice(0, StreamDirection::Down)).unwrap();
     cell.enqueue(Time::ZERO, &down(0, 6, 200, 2)).unwrap();
     assert!(cell.remove_stream(us(10), 0, 6));
     assert_eq!(drain(&mut cell, us(1_000)), [(2, 10, Err(Lost::NoRoom)), (1, 76, Ok(()))]);
@@ -77,9 +77,12 @@ fn what_has_no_room_is_lost() {
 /// The time of a removed stream goes to the next one requested.
 #[test]
 fn a_removed_stream_makes_room_for_another() {
-    let mut cell = polled(46, Ways::Both);
+    let mut cell = polled(46, StreamDirection::Both);
     let other = |cell: &mut trunkline_net::wifi::Cell| {
-        cell.admit(Time::ZERO, trunkline_net::wifi::Stream { priority: 7, ..voice(3, Ways::Both) })
+        cell.admit(
+            Time::ZERO,
+            trunkline_net::wifi::Stream { priority: 7, ..voice(3, StreamDirection::Both) },
+        )
     };
     assert!(matches!(other(&mut cell), Err(NotAdmitted::NoTime { .. })));
     assert!(cell.remove_stream(Time::ZERO, 0, 6));
@@ -90,7 +93,7 @@ fn a_removed_stream_makes_room_for_another() {
 /// returns, it contends.
 #[test]
 fn a_silent_station_is_polled_no_longer() {
-    let mut cell = polled(2, Ways::Both);
+    let mut cell = polled(2, StreamDirection::Both);
     cell.set_present(Time::ZERO, 1, false).unwrap();
     // Downlink packets that it never acknowledges contend after that, up to their retry limit.
     for k in 0..3 {
@@ -113,7 +116,7 @@ fn a_silent_station_is_polled_no_longer() {
 /// and the others contend. Earlier acknowledged turns don't count.
 #[test]
 fn a_stream_to_a_silent_station_ends() {
-    let mut cell = polled(1, Ways::Down);
+    let mut cell = polled(1, StreamDirection::Down);
     let away = 100;
     let (mut polled, mut silenced) = (0, None);
     for k in 0..300 {
@@ -137,7 +140,7 @@ fn a_stream_to_a_silent_station_ends() {
 /// answered, and ten in a row before or after an absence of forty occur once in 16,000.
 #[test]
 fn errors_and_short_absences_end_no_stream() {
-    let mut cell = polled(1, Ways::Both);
+    let mut cell = polled(1, StreamDirection::Both);
     cell.set_bit_error_rate(Time::ZERO, 0, 1e-3).unwrap();
     let away = us(INTERVAL * 100);
     assert_eq!(drain(&mut cell, away), []);
@@ -156,7 +159,7 @@ fn errors_and_short_absences_end_no_stream() {
 fn a_cell_of_silent_stations_sleeps() {
     let mut cell = cell(3, table(2, 0, 0));
     for station in 0..3 {
-        cell.admit(Time::ZERO, voice(station, Ways::Up)).unwrap();
+        cell.admit(Time::ZERO, voice(station, StreamDirection::Up)).unwrap();
         cell.set_present(Time::ZERO, station, false).unwrap();
     }
     assert_eq!(drain(&mut cell, Time::from_millis(60_000)), []);

@@ -7,7 +7,7 @@ use trunkline_base::link_model::Cause;
 use trunkline_net::wifi::edca::Access;
 use trunkline_net::wifi::phy::MAX_PACKET;
 use trunkline_net::wifi::{
-    AccessCategory, Cell, Config, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, Outcome, Refusal,
+    AccessCategory, Cell, Config, InvalidCell, Lost, MAX_QUEUE, MAX_STATIONS, MsduOutcome, Refusal,
 };
 use trunkline_net::{Class, Done, Endpoint, Frame, Medium, Network, Packet, Protocol};
 
@@ -190,7 +190,7 @@ fn time_does_not_go_back() {
     cell.enqueue(us(5_000), &down(0, 6, 200, 1)).unwrap();
     assert_eq!(arrivals(&mut cell, us(6_000)).len(), 1);
     cell.enqueue(us(10), &down(0, 6, 200, 2)).unwrap();
-    let Some(Outcome { at, .. }) = cell.advance(us(9_000)) else { panic!("nothing came") };
+    let Some(MsduOutcome { at, .. }) = cell.advance(us(9_000)) else { panic!("nothing came") };
     assert!(at > us(5_000));
 }
 

@@ -55,10 +55,10 @@ fn what_came_before_is_refused() {
     let challenge = b.hear(ms(2), address(66), &initiation).remove(0).1;
     assert_eq!(Kind::of(&challenge), Ok(Kind::Challenge));
     assert!(a.hear(ms(2), address(2), &challenge).is_empty());
-    assert_eq!(a.refused(Refusal::Unexpected), 1);
-    assert_eq!(b.refused(Refusal::Replayed), 1);
+    assert_eq!(a.refused(RefusedHandshake::Unexpected), 1);
+    assert_eq!(b.refused(RefusedHandshake::Replayed), 1);
     a.hear(ms(2), address(2), &response);
-    assert_eq!(a.refused(Refusal::Unexpected), 2);
+    assert_eq!(a.refused(RefusedHandshake::Unexpected), 2);
     let said: Vec<_> = (0..3_000).map(|_| a.say(b"v").unwrap()).collect();
     for envelope in &said {
         assert!(b.open(envelope).is_ok());
@@ -144,16 +144,16 @@ fn a_flood_costs_little_and_starves_nobody() {
         bytes
     };
     assert_eq!(flood(&mut b, 10, wrong), 0);
-    assert_eq!(b.refused(Refusal::BadMac), 10_000);
+    assert_eq!(b.refused(RefusedHandshake::BadMac), 10_000);
     let computed = b.machine.stats().computed;
 
     print!("with it: ");
     let answers = flood(&mut b, 20, forged);
     let computed = b.machine.stats().computed - computed;
-    let Limits { strangers, answers: answered, .. } = Limits::default();
-    assert!(computed <= u64::from(strangers.burst + strangers.per_second));
+    let Limits { unknown_peers, answers: answered, .. } = Limits::default();
+    assert!(computed <= u64::from(unknown_peers.burst + unknown_peers.per_second));
     assert!(answers <= u64::from(answered.burst + answered.per_second));
-    assert_eq!(b.refused(Refusal::NoCookie), 10_000 - computed);
+    assert_eq!(b.refused(RefusedHandshake::NoCookie), 10_000 - computed);
 
     // In the midst of it, a neighbour is heard at its address…
     a.machine.restart(LINK, ms(20_999));
@@ -202,12 +202,12 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
     }
     let computed = b.machine.stats().computed;
     assert!((5..=8).contains(&computed), "{computed}");
-    assert_eq!(b.refused(Refusal::RateLimited), 1_000 - computed);
+    assert_eq!(b.refused(RefusedHandshake::RateLimited), 1_000 - computed);
     // It is of no use elsewhere.
     for t in 1_000..1_200 {
         b.hear(ms(t), address(10), &shown);
     }
-    assert!(b.refused(Refusal::NoCookie) > 100);
+    assert!(b.refused(RefusedHandshake::NoCookie) > 100);
 }
 
 /// Someone who writes a neighbour's address on datagrams, and reads what is sent
@@ -217,13 +217,15 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
 #[test]
 fn a_link_outlives_a_flood_from_its_neighbours_address() {
     // Few for strangers, so that the test is fast.
-    let limits = Limits { strangers: trunkline_base::Rate::new(1, 1), ..Limits::default() };
+    let limits = Limits { unknown_peers: trunkline_base::Rate::new(1, 1), ..Limits::default() };
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, Config { limits, ..config(2) }, Some(peer(1, true, true)));
     settle(ms(0), &mut a, &mut b);
     talk(&mut a, &mut b);
     let mut thief = End::new(66, config(66), Some(peer(2, true, true)));
-    let refused = |b: &End| [Refusal::RateLimited, Refusal::NoCookie].map(|why| b.refused(why));
+    let refused = |b: &End| {
+        [RefusedHandshake::RateLimited, RefusedHandshake::NoCookie].map(|why| b.refused(why))
+    };
     let begun = |b: &End| b.established.iter().filter(|e| e.0 == Role::Initiator).count();
     let before = begun(&b);
     for t in (1_000..400_000).step_by(250) {
@@ -256,14 +258,14 @@ fn a_wrong_mac_is_told_now_and_then() {
     for n in 0..20_000 {
         b.machine.recv(ms(n / 10), 0, spoofed(n), &bytes);
         while let Some(event) = b.machine.poll() {
-            let Event::Refused { from, node: None, why: Refusal::BadMac } = event else {
+            let Event::Refused { from, node: None, why: RefusedHandshake::BadMac } = event else {
                 panic!("{event:?}")
             };
             told.push((n, from));
         }
     }
     assert_eq!(told, [(0, spoofed(0)), (10_000, spoofed(10_000))]);
-    assert_eq!(b.refused(Refusal::BadMac), 20_000);
+    assert_eq!(b.refused(RefusedHandshake::BadMac), 20_000);
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn queries_without_the_overlay_key_stay_unanswered() {
     let query = message::Query { nonce: [1; 8] };
     let other = MacKey::for_overlay(&identity(5).public());
     assert!(b.hear(ms(0), address(9), &query.emit(&other)).is_empty());
-    assert_eq!(b.refused(Refusal::BadMac), 1);
+    assert_eq!(b.refused(RefusedHandshake::BadMac), 1);
     // And no more than the rate, whoever asks.
     let mac = MacKey::for_overlay(&operator().public());
     let print = |_| query.emit(&mac);
@@ -373,10 +375,10 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
 
     let told = |b: &End| b.events.iter().filter(|e| matches!(e, Event::OtherKey { .. })).count();
     assert_eq!(told(&b), 1, "two nodes may have one number");
-    let before = b.refused(Refusal::Replayed);
+    let before = b.refused(RefusedHandshake::Replayed);
     b.hear(ms(10_000), address(66), &copy);
     assert_eq!(told(&b), 1);
-    assert_eq!(b.refused(Refusal::Replayed), before + 1);
+    assert_eq!(b.refused(RefusedHandshake::Replayed), before + 1);
     // What it begins now is for the key of now.
     let sessions = a.established.len();
     b.machine.restart(LINK, ms(20_000));
@@ -396,7 +398,7 @@ fn a_forged_response_spoils_no_handshake() {
         let forged = message::Response { receiver, noise: &vec![9; len] }.emit(&mac);
         assert!(a.hear(ms(1), address(66), &forged).is_empty());
     }
-    assert_eq!(a.refused(Refusal::Forged) + a.refused(Refusal::Malformed), 5);
+    assert_eq!(a.refused(RefusedHandshake::Forged) + a.refused(RefusedHandshake::Malformed), 5);
     assert!(a.established.is_empty());
     a.hear(ms(2), address(2), &response);
     talk(&mut a, &mut b);
@@ -428,7 +430,7 @@ fn what_is_remembered_of_strangers_is_bounded() {
         b.machine.push(Event::Refused {
             from: address(9),
             node: Some(NodeId(9)),
-            why: Refusal::Revoked,
+            why: RefusedHandshake::Revoked,
         });
     }
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);

@@ -105,9 +105,9 @@ fn the_successor_of_a_revoked_key_is_not_refused_for_what_that_said() {
     a.at = ELSEWHERE;
     assert!(meet(20_000, &mut a, &mut b).is_some(), "{:?}", b.machine.stats());
     assert_eq!(b.machine.stats().challenges, challenges);
-    let revoked = b.refused(Refusal::Revoked);
+    let revoked = b.refused(RefusedHandshake::Revoked);
     b.hear(ms(30_000), address(66), &copy);
-    assert_eq!(b.refused(Refusal::Revoked), revoked + 1);
+    assert_eq!(b.refused(RefusedHandshake::Revoked), revoked + 1);
 }
 
 /// Nobody has a session by it, nor loses one.
@@ -192,9 +192,9 @@ fn a_flood_of_old_initiations_is_bounded() {
         }
         came += old.len();
     }
-    let Limits { strangers, answers, .. } = Limits::default();
+    let Limits { unknown_peers, answers, .. } = Limits::default();
     let computed = b.machine.stats().computed - computed;
-    assert!(computed <= u64::from(strangers.burst + strangers.per_second), "{computed}");
+    assert!(computed <= u64::from(unknown_peers.burst + unknown_peers.per_second), "{computed}");
     let sent = b.machine.stats().answers + b.machine.stats().challenges;
     assert!(sent <= u64::from(answers.burst + answers.per_second), "{sent}");
     assert!(went <= came);

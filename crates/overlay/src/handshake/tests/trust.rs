@@ -2,7 +2,13 @@ use super::*;
 
 /// `a` begins, `b` is to answer; why didn't they agree? Which node `a` is told
 /// of that it refused.
-fn refused(a: Config, b: Config, a_knows: bool, b_knows: bool, why: Refusal) -> Option<NodeId> {
+fn refused(
+    a: Config,
+    b: Config,
+    a_knows: bool,
+    b_knows: bool,
+    why: RefusedHandshake,
+) -> Option<NodeId> {
     let mut a = End::new(1, a, Some(peer(2, a_knows, true)));
     let mut b = End::new(2, b, Some(peer(1, b_knows, false)));
     settle(ms(0), &mut a, &mut b);
@@ -19,37 +25,66 @@ fn what_is_not_vouched_for_is_refused() {
     let with = |certificate| Config { certificate: Some(certificate), ..certified(2) };
     let revoked = Trust { revoked: vec![identity(2).public()], ..certified(1).trust };
     // The responder's certificate, in its answer.
-    refused(certified(1), with(certificate(2, UNIX - 1)), false, true, Refusal::Expired);
-    let told =
-        refused(certified(1), with(certificate(4, 0)), false, true, Refusal::WrongCertificate);
+    refused(certified(1), with(certificate(2, UNIX - 1)), false, true, RefusedHandshake::Expired);
+    let told = refused(
+        certified(1),
+        with(certificate(4, 0)),
+        false,
+        true,
+        RefusedHandshake::WrongCertificate,
+    );
     assert_eq!(told, Some(NodeId(4)), "whom it found in node 2's place");
-    refused(Config { trust: revoked, ..certified(1) }, certified(2), false, true, Refusal::Revoked);
+    refused(
+        Config { trust: revoked, ..certified(1) },
+        certified(2),
+        false,
+        true,
+        RefusedHandshake::Revoked,
+    );
     let rogue = Certificate::issue(&identity(66), NodeId(2), "b", identity(2).public(), 0).unwrap();
-    refused(certified(1), with(rogue), false, true, Refusal::WrongCertificate);
+    refused(certified(1), with(rogue), false, true, RefusedHandshake::WrongCertificate);
 
     // The initiator's, in its initiation.
     let with = |certificate| Config { certificate, ..certified(1) };
-    refused(with(Some(certificate(1, UNIX - 1))), certified(2), true, false, Refusal::Expired);
-    refused(with(Some(certificate(4, 0))), certified(2), true, false, Refusal::WrongCertificate);
-    refused(with(None), certified(2), true, false, Refusal::UnknownKey);
+    refused(
+        with(Some(certificate(1, UNIX - 1))),
+        certified(2),
+        true,
+        false,
+        RefusedHandshake::Expired,
+    );
+    refused(
+        with(Some(certificate(4, 0))),
+        certified(2),
+        true,
+        false,
+        RefusedHandshake::WrongCertificate,
+    );
+    refused(with(None), certified(2), true, false, RefusedHandshake::UnknownKey);
     let revoked = Trust { revoked: vec![identity(1).public()], ..certified(2).trust };
-    refused(certified(1), Config { trust: revoked, ..certified(2) }, true, false, Refusal::Revoked);
+    refused(
+        certified(1),
+        Config { trust: revoked, ..certified(2) },
+        true,
+        false,
+        RefusedHandshake::Revoked,
+    );
 
     // A key that is not the configured one, whatever it says it is.
     let impostor = Config { identity: identity(9), ..config(1) };
-    refused(impostor, config(2), true, true, Refusal::UnknownKey);
+    refused(impostor, config(2), true, true, RefusedHandshake::UnknownKey);
     // Who is not what the caller thought.
     let other = Config { node: NodeId(7), ..config(2) };
-    refused(config(1), other, true, true, Refusal::WrongCertificate);
+    refused(config(1), other, true, true, RefusedHandshake::WrongCertificate);
     // Nobody to vouch for anyone.
-    refused(certified(1), config(2), false, true, Refusal::BadMac);
+    refused(certified(1), config(2), false, true, RefusedHandshake::BadMac);
 }
 
 #[test]
 fn a_certificate_of_another_does_not_fit_ones_key() {
     // The thief has node 1's certificate, as anyone may, but not its key.
     let thief = Config { identity: identity(9), ..certified(1) };
-    refused(thief, certified(2), true, false, Refusal::WrongCertificate);
+    refused(thief, certified(2), true, false, RefusedHandshake::WrongCertificate);
 }
 
 #[test]
@@ -64,7 +99,8 @@ fn revocation_ends_what_there_is() {
     assert!(a.events.is_empty(), "nothing has changed");
     a.machine.set_trust(Trust { revoked: vec![identity(2).public()], ..trust }, UNIX);
     a.drain(ms(10));
-    let closed = |e: &Event| matches!(e, Event::Closed { link: LINK, why: Refusal::Revoked });
+    let closed =
+        |e: &Event| matches!(e, Event::Closed { link: LINK, why: RefusedHandshake::Revoked });
     assert!(a.events.iter().any(closed));
     a.sealed().clear();
     // Neither may begin again.
@@ -74,18 +110,18 @@ fn revocation_ends_what_there_is() {
         settle(ms(t), &mut a, &mut b);
     }
     assert!(!a.seal.ready());
-    assert!(a.refused(Refusal::Revoked) > 0);
+    assert!(a.refused(RefusedHandshake::Revoked) > 0);
 }
 
 #[test]
 fn newcomers_are_admitted_if_certified() {
-    let limits = Limits { newcomers: 2, ..Limits::default() };
+    let limits = Limits { unconfigured_peers: 2, ..Limits::default() };
     let mut b = End::new(2, Config { limits, ..certified(2) }, None);
     let mut a = End::new(1, certified(1), Some(peer(2, true, true)));
     let first = a.wake(ms(0)).remove(0).1;
     assert!(b.hear(ms(0), address(1), &first).is_empty());
     let Some(Event::Newcomer { id, node, name, path, key, address: at }) = b.events.pop() else {
-        panic!("a newcomer");
+        panic!("a unconfigured_peer");
     };
     assert_eq!((node, name.as_str(), path.as_str()), (NodeId(1), "node-1", "main"));
     assert_eq!((key, at), (identity(1).public(), address(1)));
@@ -98,7 +134,7 @@ fn newcomers_are_admitted_if_certified() {
     b.hear(ms(200), address(1), &first);
     b.machine.remove(LINK);
     b.hear(ms(300), address(66), &first);
-    assert_eq!(b.refused(Refusal::Replayed), 2);
+    assert_eq!(b.refused(RefusedHandshake::Replayed), 2);
     assert!(!b.machine.admit(id, LINK, 1_280, ms(300)), "only once");
 
     // Nor is one whose certificate says that it is this very node, or no node.
@@ -108,20 +144,20 @@ fn newcomers_are_admitted_if_certified() {
         let twin = Config { node: id, identity: identity(9), certificate, ..certified(2) };
         let bytes = End::new(9, twin, Some(peer(2, true, true))).wake(ms(0)).remove(0).1;
         b.hear(ms(350), address(9), &bytes);
-        assert_eq!(b.refused(Refusal::WrongCertificate), refused);
+        assert_eq!(b.refused(RefusedHandshake::WrongCertificate), refused);
     }
 
     // Without a certificate, from nobody known; and no more than fit.
-    let mut stranger = End::new(5, config(5), Some(peer(2, true, true)));
-    let bytes = stranger.wake(ms(0)).remove(0).1;
+    let mut unknown_peer = End::new(5, config(5), Some(peer(2, true, true)));
+    let bytes = unknown_peer.wake(ms(0)).remove(0).1;
     b.hear(ms(400), address(5), &bytes);
-    assert_eq!(b.refused(Refusal::UnknownKey), 1);
+    assert_eq!(b.refused(RefusedHandshake::UnknownKey), 1);
     for n in 6..9 {
         let mut node = End::new(n, certified(n), Some(peer(2, true, true)));
         let bytes = node.wake(ms(0)).remove(0).1;
         b.hear(ms(500), address(n), &bytes);
     }
-    assert_eq!(b.refused(Refusal::NewcomersFull), 1);
+    assert_eq!(b.refused(RefusedHandshake::NewcomersFull), 1);
     b.wake(ms(6_000));
     assert_eq!(b.machine.next_timeout(), Time::NEVER, "they are forgotten");
 }
@@ -168,7 +204,7 @@ fn a_renewed_certificate_is_seen_with_new_keys_and_no_copy_brings_back_the_old_o
     assert_eq!(shown(&b), &renewed);
 
     b.hear(ms(122_000), address(66), &first);
-    assert_eq!(b.refused(Refusal::Replayed), 1);
+    assert_eq!(b.refused(RefusedHandshake::Replayed), 1);
     assert_eq!(shown(&b), &renewed, "a copy of the first initiation");
     // Nor an answer with the old one to a question that is still open.
     let old = certificate(1, UNIX + 100);
@@ -192,7 +228,7 @@ fn a_link_that_is_down_since_its_certificate_is_over_comes_back_with_another() {
     for t in (0..20_000).step_by(50) {
         settle(ms(t), &mut a, &mut b);
     }
-    assert!(!a.seal.ready() && b.refused(Refusal::Expired) > 0);
+    assert!(!a.seal.ready() && b.refused(RefusedHandshake::Expired) > 0);
     a.machine.set_certificate(certificate(1, UNIX + 1), ms(20_000));
     settle(ms(20_000), &mut a, &mut b);
     talk(&mut a, &mut b);

@@ -22,9 +22,9 @@ pub use policy::{Recovery, UnknownRecovery};
 pub use receiver::{Arrival, Receiver};
 pub use sender::Sender;
 
-use super::service::{Class, LinkService, Moment, Sent};
-use super::{Incoming, Packet};
-use crate::counters::{Drop, Drops, ReceiverStats};
+use super::service::{Class, LinkContext, LinkService, Sent};
+use super::{Packet, RxPacketInfo};
+use crate::counters::{DropReason, Drops, ReceiverStats};
 use crate::wire::{Incarnation, MAX_NACK_RANGES, NACK_RANGE_LEN, Nack, Service};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -55,23 +55,23 @@ pub struct Config {
     /// How many later packets must arrive before a missing one is asked for.
     pub reorder: u16,
     /// Retransmissions per original, in the long run, 0 to 1.
-    pub repeat_share: f64,
+    pub retransmit_ratio: f64,
     /// Retransmissions that may come in one burst.
-    pub repeat_burst: u32,
+    pub retransmit_burst: u32,
     /// What is done about lost packets.
     pub recovery: Recovery,
     /// What recovery may send beyond the requests that its policy makes of every
     /// loss and one repetition of each, as a share of what was lost, 0 to 1, at 10 % loss; half of
     /// it where little is lost, one and a half at 20 %. Each end has so much of
     /// its own: bytes for requests, and packets for copies.
-    pub extra_share: f64,
+    pub recovery_budget: f64,
 }
 
 impl Config {
     /// The service as the paper has it (IV-A): one request, a quarter of the
     /// originals for retransmissions. Needs no onward delays and no timers.
     pub fn paper() -> Config {
-        Config { recovery: Recovery::ONCE, repeat_share: 0.25, ..Config::default() }
+        Config { recovery: Recovery::ONCE, retransmit_ratio: 0.25, ..Config::default() }
     }
 }
 
@@ -89,10 +89,10 @@ impl Default for Config {
             packets: 16_384,
             max_wait: Duration::from_millis(50),
             reorder: 1,
-            repeat_share: 0.5,
-            repeat_burst: 256,
+            retransmit_ratio: 0.5,
+            retransmit_burst: 256,
             recovery: Recovery::default(),
-            extra_share: 0.3,
+            recovery_budget: 0.3,
         }
     }
 }
@@ -118,7 +118,7 @@ impl LinkService for RealTime {
         Class::Urgent
     }
 
-    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), Drop> {
+    fn enqueue(&mut self, now: Time, packet: &Packet<'_>, latest: Time) -> Result<(), DropReason> {
         self.tx.enqueue(now, packet, latest)
     }
 
@@ -126,7 +126,7 @@ impl LinkService for RealTime {
         self.tx.waiting()
     }
 
-    fn head(&mut self, moment: &Moment, drops: &mut Drops) -> Option<usize> {
+    fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         self.tx.head(moment.now, moment.envelope, moment.one_way, drops)
     }
 
@@ -134,28 +134,34 @@ impl LinkService for RealTime {
         self.tx.deadline()
     }
 
-    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+    fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent {
         match self.tx.pop(moment.now, moment.envelope, out) {
-            true => Sent::Repeat,
+            true => Sent::Retransmit,
             false => Sent::Original,
         }
     }
 
-    fn on_data(&mut self, packet: &Incoming, drops: &mut Drops) -> Result<(), Drop> {
+    fn on_data(&mut self, packet: &RxPacketInfo, drops: &mut Drops) -> Result<(), DropReason> {
         match self.rx.accept(packet, drops) {
             Arrival::New => Ok(()),
-            Arrival::Duplicate => Err(Drop::Duplicate),
+            Arrival::Duplicate => Err(DropReason::Duplicate),
         }
     }
 
-    fn on_request(&mut self, m: &Moment, nack: Nack<'_>, allowance: &mut usize, d: &mut Drops) {
-        self.tx.repeat(m.now, nack.ranges(), m.rtt, allowance, d);
+    fn on_request(
+        &mut self,
+        m: &LinkContext,
+        nack: Nack<'_>,
+        allowance: &mut usize,
+        d: &mut Drops,
+    ) {
+        self.tx.retransmit(m.now, nack.ranges(), m.rtt, allowance, d);
     }
 
     /// A request for as many ranges as there is room for.
     fn control_len(&self, room: usize) -> usize {
         let ranges = room.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
-        match self.rx.pending_asks().min(ranges) {
+        match self.rx.pending_requests().min(ranges) {
             0 => 0,
             n => REQUEST_HEAD + n * NACK_RANGE_LEN,
         }
@@ -163,7 +169,7 @@ impl LinkService for RealTime {
 
     fn write_control(&mut self, _: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
         let n = len.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
-        let (ranges, n) = self.rx.take_asks(n.min(MAX_NACK_RANGES));
+        let (ranges, n) = self.rx.take_requests(n.min(MAX_NACK_RANGES));
         Nack::emit(Service::RealTime, &ranges[..n], w)
     }
 
@@ -171,7 +177,7 @@ impl LinkService for RealTime {
         self.rx.next_timeout().min(self.tx.next_timeout())
     }
 
-    fn handle_timeout(&mut self, moment: &Moment, drops: &mut Drops) {
+    fn handle_timeout(&mut self, moment: &LinkContext, drops: &mut Drops) {
         self.rx.handle_timeout(moment.now, moment.rtt, drops);
         self.tx.handle_timeout(moment.now);
     }

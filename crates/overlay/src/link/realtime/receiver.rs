@@ -3,14 +3,14 @@ mod requests;
 
 pub(super) use requests::{Gap, Requests};
 
-use super::policy::{Came, Policy};
+use super::policy::{ArrivalKind, Policy};
 use super::{Config, MAX_GAP, MAX_RUNS};
-use crate::counters::{Drop, Drops, ReceiverStats};
-use crate::link::Incoming;
+use crate::counters::{DropReason, Drops, ReceiverStats};
+use crate::link::RxPacketInfo;
 use crate::wire::{MAX_NACK_RANGES, NackRange};
 use core::time::Duration;
 use std::collections::VecDeque;
-use trunkline_base::{Place, Time};
+use trunkline_base::{SeqClass, Time};
 
 /// The receiving half: tells new packets from duplicates, finds what is missing,
 /// and has its policy ask for it.
@@ -48,7 +48,7 @@ impl Receiver {
         let policy = config.recovery.policy();
         Receiver {
             gaps: VecDeque::with_capacity(MAX_RUNS),
-            requests: Requests::new(config.extra_share),
+            requests: Requests::new(config.recovery_budget),
             asks: policy.asks(),
             policy,
             outage: false,
@@ -78,7 +78,7 @@ impl Receiver {
     }
 
     /// Takes note of a packet.
-    pub(crate) fn accept(&mut self, packet: &Incoming, drops: &mut Drops) -> Arrival {
+    pub(crate) fn accept(&mut self, packet: &RxPacketInfo, drops: &mut Drops) -> Arrival {
         let requests = &mut self.requests;
         (requests.now, requests.rtt) = (packet.at, packet.rtt);
         // Whose the missing packet is nobody knows. Ask if any flow of this
@@ -86,17 +86,17 @@ impl Receiver {
         requests.useful_until = requests.useful_until.max(packet.useful_until);
         let mut regular = true;
         let seq = match requests.numbers.note(packet.envelope, packet.wire_seq) {
-            Place::Known => return Arrival::Duplicate,
-            Place::Start => {
+            SeqClass::Known => return Arrival::Duplicate,
+            SeqClass::Start => {
                 self.renumber();
                 self.requests.stats.received += 1;
                 return Arrival::New;
             }
-            Place::Behind { seq } => {
+            SeqClass::Behind { seq } => {
                 requests.filled(seq);
                 seq
             }
-            Place::Ahead { seq, missing } => {
+            SeqClass::Ahead { seq, missing } => {
                 regular = missing == 0;
                 if regular && packet.recovered {
                     requests.came_unseen(seq, packet.len);
@@ -114,15 +114,15 @@ impl Receiver {
         };
         requests.stats.received += 1;
         if !self.gaps.is_empty() {
-            self.ripen(seq, packet, drops);
+            self.promote_gaps(seq, packet, drops);
         }
         if !packet.recovered {
             self.requests.budget.packet();
         }
         let kind = match (packet.recovered, regular) {
-            (true, _) => Came::Repeated,
-            (false, true) => Came::InOrder,
-            (false, false) => Came::AfterGap,
+            (true, _) => ArrivalKind::Retransmitted,
+            (false, true) => ArrivalKind::InOrder,
+            (false, false) => ArrivalKind::AfterGap,
         };
         self.policy.arrived(kind, &mut self.requests);
         Arrival::New
@@ -130,7 +130,7 @@ impl Receiver {
 
     /// Hands gaps that enough later packets have followed to the policy, while an
     /// answer can still be in time.
-    fn ripen(&mut self, arrived: u64, packet: &Incoming, drops: &mut Drops) {
+    fn promote_gaps(&mut self, arrived: u64, packet: &RxPacketInfo, drops: &mut Drops) {
         for gap in &mut self.gaps {
             if arrived >= gap.end {
                 gap.later += 1;
@@ -146,7 +146,7 @@ impl Receiver {
                 let gap = Gap { first, end, until, len: packet.len };
                 self.policy.missing(gap, &mut self.requests);
             } else {
-                drops.add(Drop::RepeatLate, end - first);
+                drops.add(DropReason::RetransmitLate, end - first);
             }
         }
     }
@@ -158,7 +158,7 @@ impl Receiver {
         }
         let requests = &mut self.requests;
         (requests.now, requests.rtt, requests.wake) = (now, rtt, Time::NEVER);
-        drops.add(Drop::RepeatLate, requests.expire());
+        drops.add(DropReason::RetransmitLate, requests.expire());
         self.policy.handle_timeout(requests);
     }
 
@@ -168,12 +168,12 @@ impl Receiver {
     }
 
     /// How many ranges wait to be asked for, at most what one frame holds.
-    pub(crate) fn pending_asks(&self) -> usize {
+    pub(crate) fn pending_requests(&self) -> usize {
         self.requests.pending()
     }
 
     /// The next `n` ranges, to be written into a request.
-    pub(crate) fn take_asks(&mut self, n: usize) -> ([NackRange; MAX_NACK_RANGES], usize) {
+    pub(crate) fn take_requests(&mut self, n: usize) -> ([NackRange; MAX_NACK_RANGES], usize) {
         let mut out = [NackRange { first: 0, count: 1 }; MAX_NACK_RANGES];
         // No more than wait, since a range that goes in further envelopes comes
         // up again behind them.
@@ -202,14 +202,14 @@ mod tests {
     }
 
     /// In the envelope after the last, and after so many that were lost.
-    fn packet_after(lost: u64, wire_seq: u16, useful_until: Time, at: Time) -> Incoming {
+    fn packet_after(lost: u64, wire_seq: u16, useful_until: Time, at: Time) -> RxPacketInfo {
         let envelope = ENVELOPE.get() + lost;
         ENVELOPE.set(envelope + 1);
         let (len, recovered, rtt) = (160, false, Duration::ZERO);
-        Incoming { wire_seq, envelope, remaining: 0, len, recovered, at, useful_until, rtt }
+        RxPacketInfo { wire_seq, envelope, remaining: 0, len, recovered, at, useful_until, rtt }
     }
 
-    fn packet(wire_seq: u16, useful_until: Time, at: Time) -> Incoming {
+    fn packet(wire_seq: u16, useful_until: Time, at: Time) -> RxPacketInfo {
         packet_after(0, wire_seq, useful_until, at)
     }
 
@@ -218,8 +218,8 @@ mod tests {
         for &s in seqs {
             r.accept(&packet(s, SOON, Time::ZERO), &mut drops);
         }
-        let n = r.pending_asks();
-        let (ranges, n) = r.take_asks(n);
+        let n = r.pending_requests();
+        let (ranges, n) = r.take_requests(n);
         ranges[..n].iter().map(|x| (x.first, x.count)).collect()
     }
 
@@ -273,12 +273,12 @@ mod tests {
                 let now = at(u64::from(k) + 2_000);
                 r.accept(&packet(k, now + Duration::from_millis(100), now), &mut drops);
             }
-            assert_eq!((drops.get(Drop::RepeatLate), r.pending_asks()), (0, 0));
+            assert_eq!((drops.get(DropReason::RetransmitLate), r.pending_requests()), (0, 0));
             assert_eq!(r.stats().missing, before.missing);
             // A loss after that is one again.
             let now = at(2_801);
             r.accept(&packet(801, now + Duration::from_millis(100), now), &mut drops);
-            assert_eq!((r.stats().missing, r.pending_asks()), (before.missing + 1, 1));
+            assert_eq!((r.stats().missing, r.pending_requests()), (before.missing + 1, 1));
         }
     }
 
@@ -288,12 +288,12 @@ mod tests {
         assert_eq!(feed(&mut r, &[0, 5_000]), []);
         let mut drops = Drops::default();
         r.accept(&packet(5_002, SOON, SOON), &mut drops);
-        assert_eq!((r.pending_asks(), drops.get(Drop::RepeatLate)), (0, 1));
+        assert_eq!((r.pending_requests(), drops.get(DropReason::RetransmitLate)), (0, 1));
         // Of a flow that has time left, whatever shows the gap.
         let later = Time::from_millis(100);
         r.accept(&packet(5_003, later, SOON), &mut drops);
         r.accept(&packet(5_005, SOON, SOON), &mut drops);
-        assert_eq!(r.pending_asks(), 1);
+        assert_eq!(r.pending_requests(), 1);
     }
 
     #[test]
@@ -317,13 +317,13 @@ mod tests {
     fn arrives(r: &mut Receiver, wire_seq: u16, ms: u64) -> Vec<(u16, u16)> {
         let at = Time::from_millis(ms);
         let useful_until = at + Duration::from_millis(90);
-        let packet = Incoming { rtt: RTT, ..packet(wire_seq, useful_until, at) };
+        let packet = RxPacketInfo { rtt: RTT, ..packet(wire_seq, useful_until, at) };
         r.accept(&packet, &mut Drops::default());
         asked(r)
     }
 
     fn asked(r: &mut Receiver) -> Vec<(u16, u16)> {
-        let (ranges, n) = r.take_asks(r.pending_asks());
+        let (ranges, n) = r.take_requests(r.pending_requests());
         ranges[..n].iter().map(|x| (x.first, x.count)).collect()
     }
 
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn what_does_not_come_is_asked_for_again_until_it_is_too_late() {
         let mut drops = Drops::default();
-        let mut r = gap(Config { extra_share: 0.0, ..Config::default() });
+        let mut r = gap(Config { recovery_budget: 0.0, ..Config::default() });
         // A round trip, a sixteenth of it, and a millisecond.
         let overdue = Time::from_nanos(14_000_000 + 22_250_000);
         assert_eq!(r.next_timeout(), overdue);
@@ -355,16 +355,16 @@ mod tests {
         assert_eq!(wakes(&mut r, 60, &mut drops), [(6, 1)]);
         // Of use until 104: what is asked for at 84 comes too late.
         assert_eq!(wakes(&mut r, 83, &mut drops), [(6, 1)]);
-        assert_eq!(drops.get(Drop::RepeatLate), 0);
+        assert_eq!(drops.get(DropReason::RetransmitLate), 0);
         assert_eq!(wakes(&mut r, 106, &mut drops), []);
-        assert_eq!((drops.get(Drop::RepeatLate), r.next_timeout()), (1, Time::NEVER));
+        assert_eq!((drops.get(DropReason::RetransmitLate), r.next_timeout()), (1, Time::NEVER));
         assert_eq!(r.stats().asked, 2, "each counts once");
     }
 
     #[test]
     fn what_the_losses_earned_is_spent_when_time_runs_out() {
         let mut drops = Drops::default();
-        let mut r = gap(Config { extra_share: 1.0, ..Config::default() });
+        let mut r = gap(Config { recovery_budget: 1.0, ..Config::default() });
         // The neighbour goes on speaking, so that nothing is guessed.
         let mut asked_at = Vec::new();
         for ms in 16..110 {
@@ -391,7 +391,7 @@ mod tests {
             arrives(r, 15_001, 800);
         };
         for anew in [restart, jump] {
-            let mut r = Receiver::new(&Config { extra_share: 1.0, ..Config::default() });
+            let mut r = Receiver::new(&Config { recovery_budget: 1.0, ..Config::default() });
             for k in 0..200 {
                 arrives(&mut r, 40_000 + k + k / 10, 2 * u64::from(k));
             }
@@ -407,7 +407,7 @@ mod tests {
                 let at = Time::from_millis(802 + 2 * u64::from(k));
                 // Repeated, but on a link before this one.
                 let recovered = true;
-                let packet = Incoming { recovered, ..packet(15_002 + k, at + 2 * RTT, at) };
+                let packet = RxPacketInfo { recovered, ..packet(15_002 + k, at + 2 * RTT, at) };
                 assert_eq!(r.accept(&packet, &mut drops), Arrival::New);
             }
             assert_eq!(r.stats(), ReceiverStats { received: before.received + 50, ..before });
@@ -417,11 +417,11 @@ mod tests {
     #[test]
     fn what_is_not_due_is_not_asked_for_unless_paid_for() {
         let mut drops = Drops::default();
-        let mut r = Receiver::new(&Config { extra_share: 0.0, ..Config::default() });
+        let mut r = Receiver::new(&Config { recovery_budget: 0.0, ..Config::default() });
         let mut takes = |wire_seq, ms, left| {
             let at = Time::from_millis(ms);
             let useful_until = at + Duration::from_millis(left);
-            let packet = Incoming { rtt: RTT, ..packet(wire_seq, useful_until, at) };
+            let packet = RxPacketInfo { rtt: RTT, ..packet(wire_seq, useful_until, at) };
             r.accept(&packet, &mut Drops::default());
             asked(&mut r)
         };
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(takes(2, 2, 40), [(1, 1)]);
         assert_eq!(takes(4, 20, 90), [(1, 1), (3, 1)]);
         assert_eq!(wakes(&mut r, 25, &mut drops), []);
-        assert_eq!(drops.get(Drop::RepeatLate), 1);
+        assert_eq!(drops.get(DropReason::RetransmitLate), 1);
         assert_eq!(r.next_timeout(), Time::from_nanos(42_250_000), "when 3 is overdue");
     }
 
@@ -478,25 +478,25 @@ mod tests {
             match (self.late, self.follows) {
                 (true, _) => self.held.push(gap),
                 (_, true) => assert!(requests.follow(gap)),
-                _ => requests.ask(gap, u8::MAX),
+                _ => requests.request(gap, u8::MAX),
             }
         }
 
-        fn arrived(&mut self, _: Came, requests: &mut Requests) {
+        fn arrived(&mut self, _: ArrivalKind, requests: &mut Requests) {
             requests.ask_for_all(if self.late { u16::MAX } else { 0 });
             requests.wake_at(requests.now());
         }
 
         fn handle_timeout(&mut self, requests: &mut Requests) {
-            self.held.drain(..).for_each(|gap| requests.ask(gap, 1));
+            self.held.drain(..).for_each(|gap| requests.request(gap, 1));
             requests.ask_for_all(if self.late { u16::MAX } else { 0 });
         }
     }
 
     /// How often number 5 is asked for by a policy that is called every millisecond,
     /// and the farthest number that is.
-    fn greed(policy: Greedy, extra_share: f64, from: u64) -> (usize, u16) {
-        let mut r = Receiver::new(&Config { extra_share, ..Config::paper() });
+    fn greed(policy: Greedy, recovery_budget: f64, from: u64) -> (usize, u16) {
+        let mut r = Receiver::new(&Config { recovery_budget, ..Config::paper() });
         r.policy = Box::new(policy);
         let mut drops = Drops::default();
         for k in (0..5).chain([6]) {

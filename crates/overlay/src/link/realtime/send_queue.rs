@@ -14,7 +14,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub fn is_repeat(&self) -> bool {
+    pub fn is_retransmission(&self) -> bool {
         self.order % 2 == 1
     }
 }
@@ -51,7 +51,7 @@ impl SendQueue {
     }
 
     /// Adds a job; the caller has seen that there is room.
-    pub fn push(&mut self, deadline: Time, slot: Slot, repeat: bool) {
+    pub fn push(&mut self, deadline: Time, slot: Slot, retransmit: bool) {
         self.order += 2;
         let job = Job { deadline, order: self.order + u64::from(repeat), slot };
         if self.line.back().is_none_or(|last| last.deadline <= deadline) {

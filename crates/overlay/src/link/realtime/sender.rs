@@ -2,7 +2,7 @@ use super::budget::RecoveryBudget;
 use super::policy::{Answer, Policy, Request};
 use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
-use crate::counters::{Drop, Drops};
+use crate::counters::{DropReason, Drops};
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::{Packet, is_stale, remaining_ms};
 use crate::wire::NackRange;
@@ -45,9 +45,9 @@ impl Sender {
             queue: SendQueue::new(2 * packets),
             slots: vec![0; packets].into(),
             next_seq: 0,
-            budget: Budget::new(config.repeat_share, config.repeat_burst),
+            budget: Budget::new(config.retransmit_ratio, config.retransmit_burst),
             copies: BinaryHeap::with_capacity(MAX_COPIES),
-            copy_budget: RecoveryBudget::new(config.extra_share, COPY_BURST),
+            copy_budget: RecoveryBudget::new(config.recovery_budget, COPY_BURST),
             max_wait: config.max_wait,
             policy: config.recovery.policy(),
         }
@@ -58,9 +58,9 @@ impl Sender {
         now: Time,
         packet: &Packet<'_>,
         latest: Time,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         if self.queue.is_full() {
-            return Err(Drop::QueueFull);
+            return Err(DropReason::QueueFull);
         }
         // What this displaces is the oldest packet; if that one was still
         // waiting, `head` finds it gone and counts it.
@@ -72,7 +72,7 @@ impl Sender {
     /// Queues the retransmissions that `ranges` ask for, as far as they can
     /// still be in time over a link of round trip `rtt`, looking up `allowance`
     /// of them at most.
-    pub(crate) fn repeat(
+    pub(crate) fn retransmit(
         &mut self,
         now: Time,
         ranges: impl Iterator<Item = NackRange>,
@@ -83,50 +83,57 @@ impl Sender {
         // At so many packets a second what is asked for left the ring while the
         // request was under way; its number, of 16 bits, may be another's now.
         if self.ring.turned_over(now - rtt) {
-            return drops.count(Drop::RepeatUnknown);
+            return drops.count(DropReason::RetransmitUnknown);
         }
         let numbers = ranges.flat_map(|r| (0..r.count).map(move |k| r.first.wrapping_add(k)));
         for seq in numbers {
             let Some(rest) = allowance.checked_sub(1) else { return };
             *allowance = rest;
-            match self.repeat_one(now, seq, rtt) {
+            match self.retransmit_one(now, seq, rtt) {
                 Ok(()) => {}
-                Err(Drop::RepeatBudget) => return drops.count(Drop::RepeatBudget),
+                Err(DropReason::RetransmitBudget) => {
+                    return drops.count(DropReason::RetransmitBudget);
+                }
                 Err(why) => drops.count(why),
             }
         }
     }
 
-    fn repeat_one(&mut self, now: Time, wire_seq: u16, rtt: Duration) -> Result<(), Drop> {
-        let last = self.next_seq.checked_sub(1).ok_or(Drop::RepeatUnknown)?;
+    fn retransmit_one(
+        &mut self,
+        now: Time,
+        wire_seq: u16,
+        rtt: Duration,
+    ) -> Result<(), DropReason> {
+        let last = self.next_seq.checked_sub(1).ok_or(DropReason::RetransmitUnknown)?;
         let seq = extend(last, wire_seq);
         // A guess of the neighbour's at what comes next.
         if seq > last && seq - last <= u64::from(MAX_GUESS) {
             return Ok(());
         }
         let slot = self.slots[self.place(seq)];
-        let (entry, _) = self.ring.get(slot).ok_or(Drop::RepeatUnknown)?;
+        let (entry, _) = self.ring.get(slot).ok_or(DropReason::RetransmitUnknown)?;
         if entry.sent.map(|(seq, _)| seq) != Some(seq) {
-            return Err(Drop::RepeatUnknown);
+            return Err(DropReason::RetransmitUnknown);
         }
-        let (deadline, repeated) = (entry.deadline, entry.repeated);
+        let (deadline, retransmitted) = (entry.deadline, entry.retransmitted);
         let send_by = entry.latest - rtt / 2;
         if now >= send_by {
-            return Err(Drop::RepeatLate);
+            return Err(DropReason::RetransmitLate);
         }
         // The request left before the last repetition could have come.
-        if repeated > Time::ZERO && now < repeated + rtt {
+        if retransmitted > Time::ZERO && now < retransmitted + rtt {
             return Ok(());
         }
         let Some(answer) = self.policy.answer(&Request { now, rtt, send_by }) else {
             return Ok(());
         };
         if self.queue.is_full() || !self.budget.spend() {
-            return Err(Drop::RepeatBudget);
+            return Err(DropReason::RetransmitBudget);
         }
         self.queue.push(deadline, slot, true);
-        self.ring.mark_repeated(slot, now);
-        if repeated == Time::ZERO {
+        self.ring.mark_retransmitted(slot, now);
+        if retransmitted == Time::ZERO {
             self.copy_budget.lost(1, 1.0);
         }
         let within = answer.within.min(send_by.since(now));
@@ -184,21 +191,23 @@ impl Sender {
         loop {
             let job = self.queue.first()?;
             let verdict = match self.ring.get(job.slot) {
-                None if job.is_repeat() => Err(Drop::RepeatUnknown),
-                None => Err(Drop::QueueFull),
-                Some((entry, _)) if job.is_repeat() && now + one_way >= entry.latest => {
-                    Err(Drop::RepeatLate)
+                None if job.is_retransmission() => Err(DropReason::RetransmitUnknown),
+                None => Err(DropReason::QueueFull),
+                Some((entry, _)) if job.is_retransmission() && now + one_way >= entry.latest => {
+                    Err(DropReason::RetransmitLate)
                 }
                 Some((entry, _)) if entry.sent.is_some_and(|(_, c)| is_beyond(c, count)) => {
-                    Err(Drop::RepeatUnknown)
-                }
-                Some((entry, _)) if !job.is_repeat() && now.since(entry.since) > self.max_wait => {
-                    Err(Drop::QueueDelay)
+                    Err(DropReason::RetransmitUnknown)
                 }
                 Some((entry, _))
-                    if !job.is_repeat() && is_stale(now, entry.since, entry.deadline) =>
+                    if !job.is_retransmission() && now.since(entry.since) > self.max_wait =>
                 {
-                    Err(Drop::Late)
+                    Err(DropReason::QueueDelay)
+                }
+                Some((entry, _))
+                    if !job.is_retransmission() && is_stale(now, entry.since, entry.deadline) =>
+                {
+                    Err(DropReason::Late)
                 }
                 Some((_, frame)) => Ok(frame.len()),
             };
@@ -218,8 +227,14 @@ impl Sender {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        entry.write(frame, out, seq as u16, remaining_ms(now, entry.deadline), job.is_repeat());
-        if !job.is_repeat() {
+        entry.write(
+            frame,
+            out,
+            seq as u16,
+            remaining_ms(now, entry.deadline),
+            job.is_retransmission(),
+        );
+        if !job.is_retransmission() {
             self.ring.mark_sent(job.slot, seq, count);
             let place = self.place(seq);
             self.slots[place] = job.slot;
@@ -227,7 +242,7 @@ impl Sender {
             self.budget.earn();
             self.copy_budget.packet();
         }
-        job.is_repeat()
+        job.is_retransmission()
     }
 
     /// When the head stops being of use.
@@ -321,7 +336,7 @@ mod tests {
             assert_eq!(send(&mut s, 2, &mut drops), Some((u16::from(k), false, 98, k)));
         }
         let ask = NackRange { first: 1, count: 1 };
-        s.repeat(
+        s.retransmit(
             Time::from_millis(30),
             [ask].into_iter(),
             Duration::from_millis(20),
@@ -331,18 +346,18 @@ mod tests {
         assert_eq!(send(&mut s, 30, &mut drops), Some((1, true, 70, 1)));
         assert_eq!(send(&mut s, 30, &mut drops), None);
         // Ninety milliseconds in, ten more of delay are too many.
-        s.repeat(
+        s.retransmit(
             Time::from_millis(90),
             [ask].into_iter(),
             Duration::from_millis(20),
             &mut 9,
             &mut drops,
         );
-        assert_eq!(drops.get(Drop::RepeatLate), 1);
+        assert_eq!(drops.get(DropReason::RetransmitLate), 1);
         // A number never sent.
         let wild = NackRange { first: 40_000, count: 2 };
-        s.repeat(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut 9, &mut drops);
-        assert_eq!(drops.get(Drop::RepeatUnknown), 2);
+        s.retransmit(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut 9, &mut drops);
+        assert_eq!(drops.get(DropReason::RetransmitUnknown), 2);
     }
 
     #[test]
@@ -359,23 +374,23 @@ mod tests {
 
     #[test]
     fn a_greedy_neighbour_gets_its_share() {
-        let config = Config { repeat_share: 0.1, repeat_burst: 5, ..Config::default() };
+        let config = Config { retransmit_ratio: 0.1, retransmit_burst: 5, ..Config::default() };
         let mut s = Sender::new(&config);
         let mut drops = Drops::default();
-        let mut repeats = 0;
+        let mut retransmissions = 0;
         for _ in 0..1_000 {
             enqueue(&mut s, Time::ZERO, &[0], 100);
             let (seq, ..) = send(&mut s, 0, &mut drops).unwrap();
             let ask = NackRange { first: seq, count: 1 };
-            s.repeat(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut 9, &mut drops);
+            s.retransmit(Time::ZERO, [ask].into_iter(), Duration::ZERO, &mut 9, &mut drops);
             while let Some(sent) = send(&mut s, 0, &mut drops) {
-                repeats += u32::from(sent.1);
+                retransmissions += u32::from(sent.1);
             }
         }
         // The burst and a tenth of the originals, but for the first original,
         // which finds the bucket full: 5 + 99.9.
-        assert_eq!(repeats, 104);
-        assert_eq!(drops.get(Drop::RepeatBudget), 1_000 - 104);
+        assert_eq!(retransmissions, 104);
+        assert_eq!(drops.get(DropReason::RetransmitBudget), 1_000 - 104);
     }
 
     #[test]
@@ -385,7 +400,7 @@ mod tests {
         enqueue(&mut s, Time::ZERO, &[1], 100);
         enqueue(&mut s, Time::from_millis(40), &[2], 140);
         assert_eq!(send(&mut s, 60, &mut drops).map(|x| (x.0, x.3)), Some((0, 2)));
-        assert_eq!(drops.get(Drop::QueueDelay), 1);
+        assert_eq!(drops.get(DropReason::QueueDelay), 1);
     }
 
     /// A number of 16 bits says which packet is meant while its original is at
@@ -393,18 +408,18 @@ mod tests {
     #[test]
     fn what_is_too_many_envelopes_back_is_not_repeated() {
         let mut drops = Drops::default();
-        for (later, repeated) in [(SeqTracker::REACH, true), (SeqTracker::REACH + 1, false)] {
+        for (later, retransmitted) in [(SeqTracker::REACH, true), (SeqTracker::REACH + 1, false)] {
             let mut s = Sender::new(&Config::default());
             enqueue(&mut s, Time::ZERO, &[1], 255);
             let mut out = [0; DATA_HEADER + 1];
             assert_eq!(s.head(Time::ZERO, 7, Duration::ZERO, &mut drops), Some(out.len()));
             s.pop(Time::ZERO, 7, &mut out);
             let ask = [NackRange { first: 0, count: 1 }].into_iter();
-            s.repeat(Time::ZERO, ask, Duration::ZERO, &mut 9, &mut drops);
+            s.retransmit(Time::ZERO, ask, Duration::ZERO, &mut 9, &mut drops);
             let head = s.head(Time::ZERO, 7 + later, Duration::ZERO, &mut drops);
-            assert_eq!(head.is_some(), repeated);
+            assert_eq!(head.is_some(), retransmitted);
         }
-        assert_eq!(drops.get(Drop::RepeatUnknown), 1);
+        assert_eq!(drops.get(DropReason::RetransmitUnknown), 1);
     }
 
     /// 70,000 packets in a round trip: what is asked for has gone, and its number
@@ -422,9 +437,9 @@ mod tests {
         }
         // The first was 5; 65,536 after it is kept.
         let ask = [NackRange { first: 5, count: 3 }].into_iter();
-        s.repeat(at(70_000), ask, rtt, &mut 9, &mut drops);
+        s.retransmit(at(70_000), ask, rtt, &mut 9, &mut drops);
         assert_eq!(s.head(at(70_000), 70_000, rtt / 2, &mut drops), None);
-        assert_eq!(drops.get(Drop::RepeatUnknown), 1);
+        assert_eq!(drops.get(DropReason::RetransmitUnknown), 1);
     }
 
     /// Gives each request this answer.
@@ -459,15 +474,15 @@ mod tests {
             assert!(send(&mut s, 0, &mut drops).is_some());
             s.copy_budget.lost(losses, f64::from(losses));
             let ask = [NackRange { first: 0, count: 1 }].into_iter();
-            s.repeat(Time::from_millis(10), ask, rtt, &mut 9, &mut drops);
-            let mut repeats = Vec::new();
+            s.retransmit(Time::from_millis(10), ask, rtt, &mut 9, &mut drops);
+            let mut retransmissions = Vec::new();
             for ms in 10..100 {
                 s.handle_timeout(Time::from_millis(ms));
                 while send(&mut s, ms, &mut drops).is_some() {
-                    repeats.push(ms);
+                    retransmissions.push(ms);
                 }
             }
-            assert_eq!(repeats, sent, "{answer:?} after {losses} losses");
+            assert_eq!(retransmissions, sent, "{answer:?} after {losses} losses");
         }
     }
 }

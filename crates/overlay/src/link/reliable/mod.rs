@@ -29,9 +29,9 @@ mod tests;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::Sender;
 
-use super::service::{Class, LinkService, Moment, Sent};
-use super::{Incoming, Packet};
-use crate::counters::{Drop, Drops, ReceiverStats};
+use super::service::{Class, LinkContext, LinkService, Sent};
+use super::{Packet, RxPacketInfo};
+use crate::counters::{DropReason, Drops, ReceiverStats};
 use crate::wire::{Incarnation, SelectiveAck};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -91,7 +91,7 @@ impl LinkService for Reliable {
         self.tx.begin(incarnation.0 as u16);
     }
 
-    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, _: Time) -> Result<(), Drop> {
+    fn enqueue(&mut self, since: Time, packet: &Packet<'_>, _: Time) -> Result<(), DropReason> {
         self.tx.enqueue(since, packet)
     }
 
@@ -108,18 +108,18 @@ impl LinkService for Reliable {
     }
 
     #[inline]
-    fn head(&mut self, moment: &Moment, _: &mut Drops) -> Option<usize> {
+    fn head(&mut self, moment: &LinkContext, _: &mut Drops) -> Option<usize> {
         self.tx.head(moment.now)
     }
 
-    fn pop(&mut self, moment: &Moment, out: &mut [u8]) -> Sent {
+    fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent {
         match self.tx.pop(moment.now, moment.rtt, out) {
-            true => Sent::Repeat,
+            true => Sent::Retransmit,
             false => Sent::Original,
         }
     }
 
-    fn on_data(&mut self, packet: &Incoming, _: &mut Drops) -> Result<(), Drop> {
+    fn on_data(&mut self, packet: &RxPacketInfo, _: &mut Drops) -> Result<(), DropReason> {
         self.rx.accept(packet)
     }
 
@@ -128,7 +128,7 @@ impl LinkService for Reliable {
         at: Time,
         ack: SelectiveAck<'_>,
         allowance: &mut usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         self.tx.on_ack(at, ack, allowance)
     }
 
@@ -148,7 +148,7 @@ impl LinkService for Reliable {
         self.tx.next_timeout().min(self.rx.next_timeout())
     }
 
-    fn handle_timeout(&mut self, moment: &Moment, _: &mut Drops) {
+    fn handle_timeout(&mut self, moment: &LinkContext, _: &mut Drops) {
         self.tx.handle_timeout(moment.now);
         self.rx.handle_timeout(moment.now);
     }
@@ -159,7 +159,7 @@ impl LinkService for Reliable {
     }
 
     fn up(&mut self) {
-        self.tx.hasten();
+        self.tx.expedite();
     }
 
     fn received(&self) -> Option<ReceiverStats> {

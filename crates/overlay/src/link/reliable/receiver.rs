@@ -1,8 +1,8 @@
 //! The receiving half: tells new packets from copies, and says what has come.
 
 use super::{ACK_DELAY, EPOCH, MAX_AHEAD};
-use crate::counters::{Drop, ReceiverStats};
-use crate::link::Incoming;
+use crate::counters::{DropReason, ReceiverStats};
+use crate::link::RxPacketInfo;
 use crate::wire::{ACK_HEAD, ACK_RANGE, AckHead, AckRange, MAX_ACK_RANGES, SelectiveAck};
 use trunkline_base::wire::{Short, Writer};
 use trunkline_base::{Time, extend};
@@ -69,13 +69,13 @@ impl Receiver {
 
     /// Takes note of a packet; an error if it has come before, or can't be told from one
     /// that has.
-    pub fn accept(&mut self, packet: &Incoming) -> Result<(), Drop> {
+    pub fn accept(&mut self, packet: &RxPacketInfo) -> Result<(), DropReason> {
         let epoch = packet.remaining & EPOCH;
         match self.epoch {
             Some(known) if known == epoch => {}
             // Under way since before the sender began the present one.
             Some(known) if epoch.wrapping_sub(known) & EPOCH > EPOCH / 2 => {
-                return Err(Drop::Stale);
+                return Err(DropReason::Stale);
             }
             _ => {
                 self.restart(self.sender);
@@ -85,12 +85,12 @@ impl Receiver {
         let seq = extend(self.next, packet.wire_seq);
         if seq >= self.next + MAX_AHEAD {
             self.is_due = true;
-            return Err(Drop::BeyondWindow);
+            return Err(DropReason::BeyondWindow);
         }
         // Nothing new, so what was said before is lost: say it again.
         if seq < self.next || self.has(seq) {
             self.is_due = true;
-            return Err(Drop::Duplicate);
+            return Err(DropReason::Duplicate);
         }
         let (word, bit) = place(seq);
         self.seen[word] |= bit;

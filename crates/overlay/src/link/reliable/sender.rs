@@ -2,7 +2,7 @@
 
 use super::red::{HIGH, NEAR, Red};
 use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::link::Packet;
 use crate::link::packet::MARKED;
 use crate::link::ring::{PacketRing, Slot};
@@ -25,7 +25,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How much of this node's streams may wait here: what the window carries in this time, which is
 /// longer than a queue that is marked, and as much longer on a link of a longer round trip.
-const OWN: Duration = HIGH.saturating_add(NEAR);
+const LOCAL_QUEUE: Duration = HIGH.saturating_add(NEAR);
 
 /// No more packets of other nodes' streams are added to those that wait, once one has waited for
 /// so long and a new one would wait for this long, by the rate at which packets left meanwhile.
@@ -35,7 +35,7 @@ const WAITED: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Bytes that may wait in any case.
-const LEAST: usize = 32 << 10;
+const MIN_QUEUE: usize = 32 << 10;
 
 /// A round trip below which a shorter one makes no difference.
 const SHORTEST_RTT: Duration = Duration::from_millis(1);
@@ -69,7 +69,7 @@ enum Kind {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     state: State,
-    repeated: bool,
+    retransmitted: bool,
     kind: Kind,
     /// How many bytes had been sent for the first time when it came.
     sent_before: u64,
@@ -170,14 +170,14 @@ impl Sender {
     }
 
     /// Takes a packet, unless there is no room: what is kept displaces nothing.
-    pub fn enqueue(&mut self, since: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+    pub fn enqueue(&mut self, since: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let len = packet.frame_len();
         if !self.ring.has_room(len) {
-            return Err(Drop::QueueFull);
+            return Err(DropReason::QueueFull);
         }
         let kind = match (packet.is_of_stream(), packet.hop_limit == MAX_HOPS - 1) {
             (true, true) => Kind::OwnStream,
-            (true, false) if self.is_behind(since) => return Err(Drop::QueueFull),
+            (true, false) if self.is_behind(since) => return Err(DropReason::QueueFull),
             (false, _) if since == Time::NEVER => Kind::FlowControlled,
             _ => Kind::Other,
         };
@@ -199,11 +199,11 @@ impl Sender {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let rtt = self.control.rtt();
         let (shortest, smoothed) = (rtt.shortest(), rtt.smoothed().map(|r| r.max(SHORTEST_RTT)));
-        let span = nanos(OWN) * nanos(shortest.unwrap_or(NEAR).max(NEAR)) / nanos(NEAR);
+        let span = nanos(LOCAL_QUEUE) * nanos(shortest.unwrap_or(NEAR).max(NEAR)) / nanos(NEAR);
         let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
         // The other half is for what comes from elsewhere.
-        let own = (soon as usize).max(LEAST).min(self.ring.size() / 2);
-        let own = if data { own } else { own + LEAST };
+        let own = (soon as usize).max(MIN_QUEUE).min(self.ring.size() / 2);
+        let own = if data { own } else { own + MIN_QUEUE };
         self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 
@@ -211,7 +211,7 @@ impl Sender {
     fn is_behind(&mut self, now: Time) -> bool {
         let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
         let (waited, unsent) = (now.since(first), self.unsent.iter().sum::<usize>());
-        if waited <= WAITED || unsent <= LEAST {
+        if waited <= WAITED || unsent <= MIN_QUEUE {
             return false;
         }
         let left = (self.sent - self.flight(self.next).sent_before).max(1);
@@ -272,16 +272,16 @@ impl Sender {
     pub fn pop(&mut self, now: Time, measured: Duration, out: &mut [u8]) -> bool {
         let Some(slot) = self.candidate() else { return false };
         let Some((entry, frame)) = self.ring.get(slot) else { return false };
-        let repeated = slot < self.next;
+        let retransmitted = slot < self.next;
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
         // What waited for room was held back already.
-        let counts = !repeated && entry.since < Time::NEVER;
+        let counts = !retransmitted && entry.since < Time::NEVER;
         let rtt = self.control.rtt().shortest().unwrap_or_default();
         if counts && self.red.marks(now.since(entry.since), rtt) {
             flags |= MARKED;
         }
-        entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, repeated);
-        if repeated {
+        entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, retransmitted);
+        if retransmitted {
             self.lost.pop();
         } else {
             let len = frame.len();
@@ -302,7 +302,7 @@ impl Sender {
         self.transmissions += 1;
         let transmission = self.transmissions;
         let flight = self.flight(slot);
-        flight.repeated = repeated;
+        flight.retransmitted = retransmitted;
         (flight.state, flight.transmission, flight.sent_at) = (State::InFlight, transmission, now);
         let cost = flight.cost as usize;
         self.in_flight += cost as u64;
@@ -312,7 +312,7 @@ impl Sender {
         self.order.push_back((slot, transmission));
         self.pacer.spend_time(now, self.control.pace(cost));
         (self.active, self.last_sent, self.probe) = (now, now, false);
-        repeated
+        retransmitted
     }
 
     /// Keeps those transmissions that still mean something: one for each packet at most.
@@ -332,10 +332,10 @@ impl Sender {
         at: Time,
         ack: SelectiveAck<'_>,
         allowance: &mut usize,
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let head = ack.head;
         if head.sender != self.own {
-            return Err(Drop::Stale);
+            return Err(DropReason::Stale);
         }
         if *self.instance.get_or_insert(head.instance) != head.instance {
             // It has started anew, and knows of nothing.
@@ -344,14 +344,14 @@ impl Sender {
             return Ok(());
         }
         if head.epoch != self.epoch {
-            return Err(Drop::Stale);
+            return Err(DropReason::Stale);
         }
         let base = self.base;
         let near = |slot: Slot, wire: u16| base + extend(slot - base, wire);
         let upto = near(self.first, head.next);
         let latest = near(self.first, head.latest);
         if upto > self.next || latest >= self.next {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
         let before = self.in_flight;
         self.measure(at, latest, head.delay);
@@ -399,7 +399,7 @@ impl Sender {
         // packets paced by that would wait for minutes.
         let is_plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
         // Karn: of a repeated one nobody knows which transmission came.
-        if is_new && !flight.repeated && is_plausible {
+        if is_new && !flight.retransmitted && is_plausible {
             self.control.on_round_trip(rtt);
         }
     }
@@ -429,7 +429,7 @@ impl Sender {
     /// Marks one packet, which was sent; the bytes that have left the network.
     fn acknowledge(&mut self, at: Time, slot: Slot) -> u64 {
         let flight = self.flight(slot);
-        let Flight { state, cost, transmission, sent_at, repeated, .. } = *flight;
+        let Flight { state, cost, transmission, sent_at, retransmitted, .. } = *flight;
         if state == State::Acknowledged {
             return 0;
         }
@@ -439,11 +439,11 @@ impl Sender {
         }
         // What was repeated just now came before: of the repetition nothing is known.
         let shortest = self.control.rtt().shortest().unwrap_or_default();
-        let is_repetition = !repeated || at.since(sent_at) >= shortest;
+        let is_repetition = !retransmitted || at.since(sent_at) >= shortest;
         if is_repetition && transmission > self.newest.0 {
             self.newest = (transmission, sent_at);
         }
-        if !repeated {
+        if !retransmitted {
             self.highest = self.highest.max(slot);
         }
         cost.into()
@@ -472,7 +472,7 @@ impl Sender {
                     break;
                 }
                 let due = flight.sent_at + rtt + reordering;
-                let overtaken = !flight.repeated && slot + REORDER <= highest;
+                let overtaken = !flight.retransmitted && slot + REORDER <= highest;
                 if !overtaken && now < due {
                     self.loss_at = due;
                     break;
@@ -535,7 +535,7 @@ impl Sender {
     }
 
     /// The link is up again: if the timer has backed off, what was sent in vain goes at once.
-    pub fn hasten(&mut self) {
+    pub fn expedite(&mut self) {
         self.is_hastened = self.control.timeouts() > 1;
         // It backs off anew, but the window isn't reduced again.
         self.control.ease_backoff(2);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::link::packet::STREAM;
 use crate::wire::{
     DATA_HEADER, FlowHeader, Frame, Frames, MAX_ACK_RANGES, MAX_HOPS, Metric, NodeId, SelectiveAck,
@@ -39,7 +39,7 @@ struct Pair {
     rng: trunkline_base::Rng,
     /// What the destination has been given.
     delivered: Vec<u32>,
-    repeats: u64,
+    retransmissions: u64,
 }
 
 impl Pair {
@@ -57,11 +57,11 @@ impl Pair {
             envelopes: 0,
             rng: trunkline_base::rng(seed, 0),
             delivered: Vec::new(),
-            repeats: 0,
+            retransmissions: 0,
         }
     }
 
-    fn offer(&mut self, number: u32, len: usize) -> Result<(), Drop> {
+    fn offer(&mut self, number: u32, len: usize) -> Result<(), DropReason> {
         self.offer_of(number, len, (1, 0))
     }
 
@@ -71,7 +71,7 @@ impl Pair {
         number: u32,
         len: usize,
         (hop_limit, flags): (u8, u8),
-    ) -> Result<(), Drop> {
+    ) -> Result<(), DropReason> {
         let flow = FlowHeader {
             service: Service::Reliable,
             metric: Metric::default(),
@@ -105,7 +105,7 @@ impl Pair {
     fn drain(&mut self) {
         while let Some(len) = self.tx.head(self.now) {
             let mut frame = vec![0; len];
-            self.repeats += u64::from(self.tx.pop(self.now, 20 * MS, &mut frame));
+            self.retransmissions += u64::from(self.tx.pop(self.now, 20 * MS, &mut frame));
             self.carry(|| Under::Data(frame.clone()));
         }
         let len = self.rx.ack_len(200);
@@ -147,7 +147,7 @@ impl Pair {
             panic!("a packet")
         };
         self.envelopes += 1;
-        let incoming = Incoming {
+        let incoming = RxPacketInfo {
             wire_seq: header.hop.link_seq,
             envelope: self.envelopes,
             remaining: header.hop.remaining_ms,
@@ -189,7 +189,7 @@ fn without_loss_nothing_is_repeated_and_the_window_opens() {
     let mut pair = Pair::new(Channel::default(), 1);
     let took = transfer(&mut pair, 10_000);
     assert_eq!(pair.delivered, (0..10_000).collect::<Vec<_>>());
-    assert_eq!(pair.repeats, 0);
+    assert_eq!(pair.retransmissions, 0);
     // Slow start: the window doubles every 20 ms, up to what the ring holds.
     assert!(took < 400 * MS, "{took:?}");
 }
@@ -203,8 +203,8 @@ fn at_one_percent_it_takes_the_share_of_a_tcp() {
     let segments = f64::from(n) * 1_088.0 / 1_280.0 / took * 0.02;
     // Losses on the way back cost nothing: acknowledgements are cumulative.
     assert!((9.0..16.0).contains(&segments), "{segments} segments a round trip");
-    let waste = pair.repeats as f64 / f64::from(n);
-    assert!((0.0095..0.0125).contains(&waste), "{waste} of all repeated");
+    let waste = pair.retransmissions as f64 / f64::from(n);
+    assert!((0.0095..0.0125).contains(&waste), "{waste} of all retransmitted");
 }
 
 #[test]
@@ -272,11 +272,15 @@ fn an_outage_is_asked_after_ever_less_often_and_ends_at_once() {
     transfer(&mut pair, 100);
     pair.channel.loss = 1.0;
     (0..50).for_each(|n| pair.offer(n, 1_000).unwrap());
-    let (began, before) = (pair.now, pair.repeats);
+    let (began, before) = (pair.now, pair.retransmissions);
     while pair.now.since(began) < Duration::from_secs(60) {
         pair.step();
     }
-    assert!(pair.repeats - before < 60, "{} repeats in a minute", pair.repeats - before);
+    assert!(
+        pair.retransmissions - before < 60,
+        "{} retransmissions in a minute",
+        pair.retransmissions - before
+    );
     pair.channel.loss = 0.0;
     let healed = pair.now;
     pair.run_until_idle();
@@ -292,7 +296,7 @@ fn what_is_kept_is_bounded_and_displaces_nothing() {
         fit += 1;
     }
     assert!((4_000..=4_096).contains(&fit), "{fit}");
-    assert_eq!(pair.offer(0, 1_000), Err(Drop::QueueFull));
+    assert_eq!(pair.offer(0, 1_000), Err(DropReason::QueueFull));
     pair.channel.loss = 0.0;
     pair.run_until_idle();
     assert_eq!(pair.delivered, (0..fit).collect::<Vec<_>>());
@@ -311,7 +315,7 @@ fn ack(instance: u16, epoch: u8, next: u16, latest: u16, ranges: &[(u16, u16)]) 
     bytes
 }
 
-fn take(tx: &mut Sender, bytes: &[u8]) -> Result<(), Drop> {
+fn take(tx: &mut Sender, bytes: &[u8]) -> Result<(), DropReason> {
     let Some(Ok(Frame::Ack(ack))) = Frames::new(bytes).next() else { panic!("an ack") };
     tx.on_ack(Time::from_millis(1_100), ack, &mut 1_024)
 }
@@ -326,13 +330,16 @@ fn what_was_never_sent_is_not_acknowledged() {
     for (next, latest, ranges) in
         [(sent + 1, 0, vec![]), (0, sent, vec![]), (40_000, 0, vec![]), (0, u16::MAX, vec![])]
     {
-        assert_eq!(take(&mut pair.tx, &ack(1, 0, next, latest, &ranges)), Err(Drop::Malformed));
+        assert_eq!(
+            take(&mut pair.tx, &ack(1, 0, next, latest, &ranges)),
+            Err(DropReason::Malformed)
+        );
     }
     let before = pair.tx.flight_size();
     // Ranges that overlap, run backwards or beyond what was sent are passed over.
     take(&mut pair.tx, &ack(1, 0, 0, 0, &[(sent - 1, 9), (5, 0), (60_000, 3)])).unwrap();
     assert_eq!(pair.tx.flight_size().1, before.1);
-    assert_eq!(take(&mut pair.tx, &ack(1, 3, 1, 0, &[])), Err(Drop::Stale));
+    assert_eq!(take(&mut pair.tx, &ack(1, 3, 1, 0, &[])), Err(DropReason::Stale));
     take(&mut pair.tx, &ack(1, 0, sent, 0, &[])).unwrap();
     assert_eq!(pair.tx.flight_size().1, 0);
 }
@@ -399,7 +406,7 @@ proptest! {
         // Numbers that wrap: all before `base` have come.
         let arrive = |rx: &mut Receiver, wire_seq: u16| {
             let at = Time::ZERO;
-            let incoming = Incoming {
+            let incoming = RxPacketInfo {
                 wire_seq, envelope: 0, remaining: 0, len: 0, recovered: false, at,
                 useful_until: at, rtt: MS,
             };
@@ -414,7 +421,7 @@ proptest! {
             let next = (0..).find(|k| !model.contains(k)).unwrap_or(0);
             // The window moves with what has come.
             if n < next || model.contains(&n) {
-                prop_assert_eq!(came, Err(Drop::Duplicate));
+                prop_assert_eq!(came, Err(DropReason::Duplicate));
             } else {
                 prop_assert!(came.is_ok());
                 model.insert(n);
@@ -492,7 +499,7 @@ fn what_waits_for_seconds_is_not_added_to() {
     }
     (0..7).for_each(|n| pair.offer_of(30 + n, 1_200, through).expect("they are few"));
     let refused = pair.offer_of(50, 1_200, through);
-    assert_eq!(refused, Err(Drop::QueueFull));
+    assert_eq!(refused, Err(DropReason::QueueFull));
     pair.offer_of(51, 1_200, (1, 0)).expect("no packet of a stream");
     pair.channel.loss = 0.0;
     while pair.delivered.len() < 38 {
@@ -508,14 +515,14 @@ fn what_waits_for_seconds_is_not_added_to() {
 fn what_is_sent_after_all_has_come_is_not_hastened() {
     let mut pair = Pair::new(Channel { loss: 1.0, ..Channel::default() }, 1);
     pair.offer(0, 1_000).unwrap();
-    while pair.repeats < 3 {
+    while pair.retransmissions < 3 {
         pair.step();
     }
     pair.channel.loss = 0.0;
     while pair.tx.flight_size().1 > 0 || pair.delivered.is_empty() {
         pair.step();
     }
-    pair.tx.hasten();
+    pair.tx.expedite();
     pair.offer(1, 1_000).unwrap();
     pair.drain();
     assert!(pair.tx.flight_size().1 > 0);

@@ -34,7 +34,7 @@ const WORSE: usize = 2;
 const NOW: usize = N + 2;
 
 /// Below this a loss is not told from none by the tests.
-const LEAST: f64 = 0.005;
+const MIN_LOSS: f64 = 0.005;
 /// What counts as bad in any case: a worsening to this is found within 50
 /// packets.
 const BAD: f64 = 0.3;
@@ -260,7 +260,7 @@ impl ChangeMeter {
         (most > SUSPECT).then_some(most)
     }
 
-    pub fn doubt(&self) -> Option<f64> {
+    pub fn suspicion(&self) -> Option<f64> {
         self.doubt
     }
 
@@ -271,8 +271,8 @@ impl ChangeMeter {
     fn assume(&mut self, in_question: bool) {
         let p = self.since.loss(0);
         let margin = 1.0 + 2.0 * self.since.error();
-        let high = (p * margin).clamp(LEAST, 0.6);
-        let low = (p / margin).clamp(LEAST, 0.9);
+        let high = (p * margin).clamp(MIN_LOSS, 0.6);
+        let low = (p / margin).clamp(MIN_LOSS, 0.9);
         let burst = self.since.burst().clamp(0.0, 0.99);
         let old = self.assumed;
         if in_question && high >= old.0 {
@@ -330,7 +330,7 @@ impl ChangeMeter {
     }
 
     fn look_for_better(&mut self) {
-        if self.since.events == 0.0 || self.assumed.1 <= LEAST {
+        if self.since.events == 0.0 || self.assumed.1 <= MIN_LOSS {
             return;
         }
         // Burstier than it has been means longer waiting for its next burst.

@@ -187,10 +187,10 @@ impl LossMeter {
     /// What speaks for a worsening that must be noticed at once, while more
     /// traffic would tell sooner: the logarithm of a likelihood ratio, from 2 to
     /// 16, at which the worsening is believed. `None` where nothing much does.
-    pub fn doubt(&self) -> Option<f64> {
+    pub fn suspicion(&self) -> Option<f64> {
         match &self.estimator {
             Estimator::Paper(_) => None,
-            Estimator::Changes(meter) => meter.doubt(),
+            Estimator::Changes(meter) => meter.suspicion(),
         }
     }
 

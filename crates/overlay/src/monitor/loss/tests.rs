@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, Verdict};
+use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, PacketFate};
 
 const SPACING: Duration = Duration::from_millis(20);
 
@@ -12,7 +12,7 @@ fn feed(m: &mut LossMeter, from: u64, packets: u64, loss: &Loss, bound: f64) -> 
     (from..from + packets)
         .find(|&k| {
             let now = Time::ZERO + SPACING * u32::try_from(k).unwrap();
-            if let Verdict::Deliver(at) = wire.offer(now, 100) {
+            if let PacketFate::Deliver(at) = wire.offer(now, 100) {
                 m.on_envelope(at, k);
             }
             m.estimate().is_some_and(|e| e.loss > bound)
@@ -119,10 +119,10 @@ fn a_steady_loss_is_known_and_seldom_in_doubt() {
             let model = LinkModel { loss, ..LinkModel::default() };
             let mut wire = Impairment::new(model, 4, 0).unwrap();
             for k in known_after..known_after + packets {
-                if let Verdict::Deliver(at) = wire.offer(Time::from_millis(20 * k), 100) {
+                if let PacketFate::Deliver(at) = wire.offer(Time::from_millis(20 * k), 100) {
                     m.on_envelope(at, k);
                 }
-                doubtful += u64::from(m.doubt().is_some());
+                doubtful += u64::from(m.suspicion().is_some());
             }
             let share = doubtful as f64 / packets as f64;
             assert!(share < 0.15, "{p} {b}: {share}");

@@ -3,10 +3,11 @@
 
 use super::Command;
 use crate::handshake::{
-    self, Established, Event, HandshakeStats, Handshakes, NewcomerId, Peer, Refusal,
+    self, Established, Event, HandshakeStats, Handshakes, Peer, RefusedHandshake,
+    UnconfiguredPeerId,
 };
 use crate::identity::{Certificate, Trust};
-use crate::link::{self, LinkId, Report, Session};
+use crate::link::{self, LinkId, LinkReport, Session};
 use crate::node::{Config, Sealing, Start};
 use crate::wire::NodeId;
 use core::net::SocketAddr;
@@ -42,7 +43,7 @@ pub enum Notice {
         /// and can't be read, which is told once a second at most.
         node: Option<NodeId>,
         /// What is wrong.
-        why: Refusal,
+        why: RefusedHandshake,
     },
     /// A certified node that no link of the configuration names is a neighbour
     /// now.
@@ -82,14 +83,14 @@ pub enum Notice {
         /// Its link.
         link: LinkId,
         /// Why.
-        why: Refusal,
+        why: RefusedHandshake,
     },
 }
 
 /// A node to be admitted.
 #[derive(Debug)]
-pub(super) struct Newcomer {
-    id: NewcomerId,
+pub(super) struct UnconfiguredPeer {
+    id: UnconfiguredPeerId,
     name: String,
     address: SocketAddr,
     /// Its link's settings.
@@ -105,9 +106,9 @@ struct Admitted {
 }
 
 /// What is to be done.
-pub(super) enum Outcome {
+pub(super) enum LinkAction {
     Command(Command),
-    Admit(Box<Newcomer>),
+    Admit(Box<UnconfiguredPeer>),
     /// A newcomer that has been gone for long.
     Leave(LinkId),
 }
@@ -117,9 +118,9 @@ pub(super) struct SealedLinks {
     handshakes: Handshakes,
     /// The settings of a newcomer's link.
     template: link::Config,
-    most_newcomers: usize,
+    max_unconfigured_peers: usize,
     /// Links that no configuration names.
-    newcomers: BTreeMap<LinkId, Admitted>,
+    unconfigured_peers: BTreeMap<LinkId, Admitted>,
     names: BTreeMap<LinkId, Certificate>,
     datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
     notices: VecDeque<Notice>,
@@ -127,9 +128,12 @@ pub(super) struct SealedLinks {
 
 impl SealedLinks {
     pub fn new(config: &Config, sealing: &Sealing, start: &Start) -> SealedLinks {
-        let most_newcomers = usize::from(sealing.newcomers);
+        let max_unconfigured_peers = usize::from(sealing.unconfigured_peers);
         // As many at once as may come at all, up to a burst.
-        let limits = handshake::Limits { newcomers: most_newcomers.min(64), ..sealing.limits };
+        let limits = handshake::Limits {
+            unconfigured_peers: max_unconfigured_peers.min(64),
+            ..sealing.limits
+        };
         let settings = handshake::Config {
             node: config.id,
             identity: sealing.identity.clone(),
@@ -141,9 +145,9 @@ impl SealedLinks {
         };
         let mut links = SealedLinks {
             handshakes: Handshakes::new(settings, start.entropy),
-            template: sealing.newcomer.clone(),
-            most_newcomers,
-            newcomers: BTreeMap::new(),
+            template: sealing.unconfigured_peer.clone(),
+            max_unconfigured_peers,
+            unconfigured_peers: BTreeMap::new(),
             names: BTreeMap::new(),
             datagrams: VecDeque::new(),
             notices: VecDeque::new(),
@@ -167,7 +171,7 @@ impl SealedLinks {
 
     pub fn remove(&mut self, link: LinkId) {
         self.handshakes.remove(link);
-        self.newcomers.remove(&link);
+        self.unconfigured_peers.remove(&link);
         self.names.remove(&link);
     }
 
@@ -179,41 +183,41 @@ impl SealedLinks {
         self.handshakes.set_certificate(certificate, now);
     }
 
-    pub fn report(&mut self, now: Time, unix_secs: u64, report: Report) {
+    pub fn report(&mut self, now: Time, unix_secs: u64, report: LinkReport) {
         match report {
-            Report::Handshake { at, from, bytes } => {
+            LinkReport::Handshake { at, from, bytes } => {
                 self.handshakes.recv(at.max(now), unix_secs, from, &bytes);
             }
-            Report::Confirmed(link) => self.handshakes.confirmed(link),
-            Report::Moved(link, address) => self.handshakes.set_address(link, address),
-            Report::Rekey(link) => self.handshakes.restart(link, now),
+            LinkReport::Confirmed(link) => self.handshakes.confirmed(link),
+            LinkReport::Moved(link, address) => self.handshakes.set_address(link, address),
+            LinkReport::Rekey(link) => self.handshakes.restart(link, now),
             _ => {}
         }
     }
 
     pub fn up(&mut self, link: LinkId) {
-        if let Some(newcomer) = self.newcomers.get_mut(&link) {
-            newcomer.down = None;
+        if let Some(unconfigured_peer) = self.unconfigured_peers.get_mut(&link) {
+            unconfigured_peer.down = None;
         }
     }
 
     /// A dead link's neighbour may have forgotten its keys.
     pub fn down(&mut self, now: Time, link: LinkId) {
         self.handshakes.restart(link, now);
-        if let Some(newcomer) = self.newcomers.get_mut(&link) {
-            newcomer.down.get_or_insert(now);
+        if let Some(unconfigured_peer) = self.unconfigured_peers.get_mut(&link) {
+            unconfigured_peer.down.get_or_insert(now);
         }
     }
 
     /// Answers a newcomer, whose link is `link` now; false if it has waited too
     /// long.
-    pub fn admit(&mut self, now: Time, newcomer: Newcomer, link: LinkId) -> bool {
-        let Newcomer { id, name, address, config } = newcomer;
+    pub fn admit(&mut self, now: Time, unconfigured_peer: UnconfiguredPeer, link: LinkId) -> bool {
+        let UnconfiguredPeer { id, name, address, config } = unconfigured_peer;
         let mtu = u16::try_from(config.mtu).unwrap_or(u16::MAX);
         let admitted = self.handshakes.admit(id, link, mtu, now);
         if admitted {
             let node = config.neighbour;
-            self.newcomers.insert(link, Admitted { node, down: Some(now) });
+            self.unconfigured_peers.insert(link, Admitted { node, down: Some(now) });
             self.note(Notice::Admitted { link, node, name, address });
         }
         admitted
@@ -224,13 +228,13 @@ impl SealedLinks {
     }
 
     pub fn next_timeout(&self) -> Time {
-        let downs = self.newcomers.values().filter_map(|n| n.down);
+        let downs = self.unconfigured_peers.values().filter_map(|n| n.down);
         let leave = downs.min().map_or(Time::NEVER, |at| at + NEWCOMER_GONE);
         leave.min(self.handshakes.next_timeout())
     }
 
     /// The next thing to do.
-    pub fn poll(&mut self, now: Time) -> Option<Outcome> {
+    pub fn poll(&mut self, now: Time) -> Option<LinkAction> {
         while let Some(event) = self.handshakes.poll() {
             match event {
                 Event::Send { to, bytes } => {
@@ -239,10 +243,10 @@ impl SealedLinks {
                     }
                 }
                 Event::Established(established) => {
-                    return Some(Outcome::Command(self.established(*established)));
+                    return Some(LinkAction::Command(self.established(*established)));
                 }
                 Event::Retired { index, .. } => {
-                    return Some(Outcome::Command(Command::Release(index)));
+                    return Some(LinkAction::Command(Command::Release(index)));
                 }
                 Event::Newcomer { id, node, name, path, address, .. } => {
                     if !self.has_room(node) {
@@ -250,13 +254,13 @@ impl SealedLinks {
                     } else {
                         let mut config = self.template.clone();
                         (config.neighbour, config.path) = (node, path);
-                        let newcomer = Newcomer { id, name, address, config };
-                        return Some(Outcome::Admit(Box::new(newcomer)));
+                        let unconfigured_peer = UnconfiguredPeer { id, name, address, config };
+                        return Some(LinkAction::Admit(Box::new(unconfigured_peer)));
                     }
                 }
                 Event::Closed { link, why } => {
                     self.note(Notice::Closed { link, why });
-                    return Some(Outcome::Command(Command::Close(link)));
+                    return Some(LinkAction::Command(Command::Close(link)));
                 }
                 Event::OtherKey { node, name, from } => {
                     self.note(Notice::OtherKey { node, name, from });
@@ -270,15 +274,15 @@ impl SealedLinks {
             }
         }
         let gone = |n: &Admitted| n.down.is_some_and(|at| now >= at + NEWCOMER_GONE);
-        let (&link, _) = self.newcomers.iter().find(|(_, n)| gone(n))?;
-        Some(Outcome::Leave(link))
+        let (&link, _) = self.unconfigured_peers.iter().find(|(_, n)| gone(n))?;
+        Some(LinkAction::Leave(link))
     }
 
     /// Whether `node` may have one more link. It names the path, so without a
     /// bound of its own it could take all places.
     fn has_room(&self, node: NodeId) -> bool {
-        let own = self.newcomers.values().filter(|n| n.node == node).count();
-        self.newcomers.len() < self.most_newcomers && own < MAX_PATHS
+        let own = self.unconfigured_peers.values().filter(|n| n.node == node).count();
+        self.unconfigured_peers.len() < self.max_unconfigured_peers && own < MAX_PATHS
     }
 
     fn established(&mut self, established: Established) -> Command {

@@ -7,10 +7,11 @@ mod tell;
 pub use status::{Stream, StreamPhase, StreamStats};
 
 use super::Forwarder;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::link::{LinkId, Packet, STREAM};
 use crate::session::stream::{
-    End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, Sender, StreamId, Streams, Taken,
+    End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, SegmentOutcome, Sender, StreamId,
+    Streams,
 };
 use crate::session::wire::stream::{Request, Reset};
 use crate::session::{Client, SessionId};
@@ -71,7 +72,7 @@ impl StreamState {
             stats.open += u64::from(!end.is_left());
             stats.sent += end.tx.delivered();
             stats.received += end.rx.received();
-            stats.repeated += end.tx.repeats();
+            stats.retransmitted += end.tx.retransmits();
         }
         stats
     }
@@ -85,7 +86,7 @@ impl StreamState {
         let end = self.table.remove(id)?;
         self.stats.sent += end.tx.delivered();
         self.stats.received += end.rx.received();
-        self.stats.repeated += end.tx.repeats();
+        self.stats.retransmitted += end.tx.retransmits();
         Some(end)
     }
 
@@ -196,7 +197,7 @@ impl Forwarder {
         let port = self.sessions.port_of(id).ok_or(Reset::Misuse)?;
         let rights = self.sessions.client_of(id).and_then(|client| self.access.rights(client));
         if !rights.is_some_and(|rights| rights.to.has(peer)) {
-            self.stats.drops.count(Drop::Forbidden);
+            self.stats.drops.count(DropReason::Forbidden);
             return Err(Reset::Forbidden);
         }
         self.streams.stats.opened += 1;
@@ -307,10 +308,10 @@ impl Forwarder {
     }
 
     /// Processes a packet of a stream that ends here.
-    pub(super) fn on_stream(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), Drop> {
+    pub(super) fn on_stream(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let h = &packet.flow;
         let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
-        let segment = Segment::parse(packet.payload).map_err(|_| Drop::Malformed)?;
+        let segment = Segment::parse(packet.payload).map_err(|_| DropReason::Malformed)?;
         if h.source != self.id
             && let Err(forbidden) = self.access.check_from(h.source)
         {
@@ -334,7 +335,7 @@ impl Forwarder {
                 // ask it; it repeats its request.
                 end.challenge();
                 self.streams.table.will_send(id);
-                return Err(Drop::NoPort);
+                return Err(DropReason::NoPort);
             }
         }
         match (found, segment) {
@@ -353,7 +354,7 @@ impl Forwarder {
                 let done = end.on_segment(now, &body, marked, &mut memory);
                 self.streams.table.touch(id);
                 match done {
-                    Ok(Taken::NoRoom) => return Err(Drop::QueueFull),
+                    Ok(SegmentOutcome::NoRoom) => return Err(DropReason::QueueFull),
                     Ok(_) => {}
                     Err(why) => {
                         let over = self.streams.table.get(id).is_some_and(End::is_over);
@@ -363,7 +364,7 @@ impl Forwarder {
                         // A peer that writes to an application that has just gone does nothing
                         // wrong.
                         let gone = why == Reset::Closed;
-                        return Err(if gone { Drop::NoPort } else { Drop::Malformed });
+                        return Err(if gone { DropReason::NoPort } else { DropReason::Malformed });
                     }
                 }
                 Ok(())
@@ -375,15 +376,15 @@ impl Forwarder {
                     Err(why) => {
                         self.streams.stats.refused += 1;
                         self.say_reset(now, packet, why);
-                        Err(Drop::NoPort)
+                        Err(DropReason::NoPort)
                     }
                 }
             }
             (None, Segment::Body(_)) => {
                 self.say_reset(now, packet, Reset::Unknown);
-                Err(Drop::NoPort)
+                Err(DropReason::NoPort)
             }
-            (None, Segment::Reset(_)) => Err(Drop::NoPort),
+            (None, Segment::Reset(_)) => Err(DropReason::NoPort),
         }
     }
 
@@ -485,16 +486,16 @@ impl Forwarder {
 
     /// The link by which a stream's next packet leaves, if it takes one now; `None` if the other
     /// end is at this node.
-    fn way_of(&self, end: &End) -> Result<Option<LinkId>, Way> {
+    fn way_of(&self, end: &End) -> Result<Option<LinkId>, Blocked> {
         if end.key.peer == self.id {
             return Ok(None);
         }
-        let hop = self.next_hop(end.key.peer, end.metric).ok_or(Way::None)?;
-        let link = self.links.get(hop.link).ok_or(Way::None)?;
+        let hop = self.next_hop(end.key.peer, end.metric).ok_or(Blocked::None)?;
+        let link = self.links.get(hop.link).ok_or(Blocked::None)?;
         match link.stream_room(true) {
             Some(true) => Ok(Some(hop.link)),
-            Some(false) => Err(Way::Full(hop.link)),
-            None => Err(Way::None),
+            Some(false) => Err(Blocked::Full(hop.link)),
+            None => Err(Blocked::None),
         }
     }
 
@@ -539,7 +540,7 @@ impl Forwarder {
                 Ok(Some(link))
                     if !is_first && self.streams.table.awaited(link.0) == Some(link.0) =>
                 {
-                    Err(Way::Full(link))
+                    Err(Blocked::Full(link))
                 }
                 way => way,
             };
@@ -555,7 +556,7 @@ impl Forwarder {
                 }
                 Err(why) => {
                     end.wait_until(now + NO_WAY);
-                    if let Way::Full(link) = why {
+                    if let Blocked::Full(link) = why {
                         self.streams.table.hold(id, link.0);
                     }
                 }
@@ -587,7 +588,7 @@ impl Forwarder {
     fn still_waits(&mut self, now: Time, id: StreamId) -> bool {
         let Some(outlet) = self.streams.table.held(id) else { return false };
         let way = self.streams.table.get(id).map(|end| self.way_of(end));
-        let waits = matches!(way, Some(Ok(Some(l)) | Err(Way::Full(l))) if l.0 == outlet);
+        let waits = matches!(way, Some(Ok(Some(l)) | Err(Blocked::Full(l))) if l.0 == outlet);
         match self.streams.table.get_mut(id) {
             Some((end, _)) if waits => {
                 end.wait_until(now + NO_WAY);
@@ -621,7 +622,7 @@ impl Forwarder {
 }
 
 /// Why no packet of a stream can leave now.
-enum Way {
+enum Blocked {
     /// There is no route, or its link isn't up.
     None,
     /// The send queue of this link is full, or others wait for it.

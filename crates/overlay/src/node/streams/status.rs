@@ -24,7 +24,7 @@ pub struct StreamStats {
     /// Bytes that have come in order.
     pub received: u64,
     /// Segments that the ends here had to retransmit; what links retransmit doesn't count.
-    pub repeated: u64,
+    pub retransmitted: u64,
 }
 
 /// The state of one end of a stream, at one moment.
@@ -51,7 +51,7 @@ pub struct Stream {
     /// Bytes received in order that the application here has not read yet.
     pub unread: u64,
     /// Segments that this end had to retransmit.
-    pub repeated: u64,
+    pub retransmitted: u64,
 }
 
 /// Where a stream is between its opening and its end, as one of its nodes sees it.
@@ -103,7 +103,7 @@ impl From<&End> for Stream {
             unacknowledged: end.tx.unacknowledged(),
             received: end.rx.received(),
             unread: end.rx.unread(),
-            repeated: end.tx.repeats(),
+            retransmitted: end.tx.retransmits(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Tells applications what becomes of their streams, and hands them the data.
 
 use crate::node::local::say;
-use crate::node::{Forwarder, Handover, Sink};
+use crate::node::{Forwarder, SendOutcome, Sink};
 use crate::session::SessionId;
 use crate::session::stream::{End, Key, Owner, StreamId};
 use crate::session::wire::ToClient;
@@ -23,7 +23,7 @@ impl Forwarder {
         for _ in 0..self.streams.broken.len() {
             let Some((id, why)) = self.streams.broken.pop_front() else { break };
             let notice = ToClient::Stream(Notice::Reset(why));
-            if say(sink, id, &notice, &[]) == Handover::Full {
+            if say(sink, id, &notice, &[]) == SendOutcome::Backpressure {
                 self.streams.broken.push_back((id, why));
                 left = true;
             }
@@ -31,8 +31,8 @@ impl Forwarder {
         for _ in 0..self.streams.table.tellers() {
             let Some(id) = self.streams.table.next_to_tell() else { break };
             match self.tell_stream(now, id, sink) {
-                Ok(Handover::Taken) => told = true,
-                Ok(Handover::Full) => {
+                Ok(SendOutcome::Accepted) => told = true,
+                Ok(SendOutcome::Backpressure) => {
                     self.streams.table.will_tell(id);
                     left = true;
                 }
@@ -59,14 +59,14 @@ impl Forwarder {
         now: Time,
         id: StreamId,
         sink: &mut impl Sink,
-    ) -> Result<Handover, Reset> {
+    ) -> Result<SendOutcome, Reset> {
         let node = self.id;
         let listener = self.streams.table.get(id).and_then(|end| match end.owner {
             Owner::Backlog { .. } => self.streams.table.listener(end.key.port).map(|l| l.session),
             _ => None,
         });
         let Some((end, mut memory)) = self.streams.table.get_mut(id) else {
-            return Ok(Handover::Taken);
+            return Ok(SendOutcome::Accepted);
         };
         let key = end.key;
         let session = match (end.owner, listener) {
@@ -75,10 +75,10 @@ impl Forwarder {
                 let (from, port, messages) = (key.peer, key.peer_port, end.messages);
                 let notice = Notice::Incoming { token, from, port, messages };
                 let told = say(sink, listener, &ToClient::Stream(notice), &[]);
-                end.told_open = told == Handover::Taken;
+                end.told_open = told == SendOutcome::Accepted;
                 return Ok(told);
             }
-            _ => return Ok(Handover::Taken),
+            _ => return Ok(SendOutcome::Accepted),
         };
         end.credit_owed = end.credit_owed.saturating_add(end.tx.grant(&mut memory));
         if !end.told_open {
@@ -88,8 +88,8 @@ impl Forwarder {
             let Key { peer, peer_port, port } = key;
             let (messages, credit) = (end.messages, end.credit_owed);
             let notice = Notice::Connected { node, port, peer, peer_port, messages, credit };
-            if say(sink, session, &ToClient::Stream(notice), &[]) == Handover::Full {
-                return Ok(Handover::Full);
+            if say(sink, session, &ToClient::Stream(notice), &[]) == SendOutcome::Backpressure {
+                return Ok(SendOutcome::Backpressure);
             }
             (end.told_open, end.credit_owed) = (true, 0);
         }
@@ -105,7 +105,7 @@ impl Forwarder {
 /// Hands the data of an open stream to its application, and then what else it has to know: the
 /// end of the other direction, credit, and the end of the stream. `Full` if the application
 /// doesn't take all of that now.
-fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> Handover {
+fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> SendOutcome {
     loop {
         let bytes = end.rx.readable();
         if bytes.is_empty() {
@@ -113,29 +113,30 @@ fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink)
         }
         let len = bytes.len();
         let notice = ToClient::Stream(Notice::Data(bytes));
-        if say(sink, session, &notice, bytes) == Handover::Full {
-            return Handover::Full;
+        if say(sink, session, &notice, bytes) == SendOutcome::Backpressure {
+            return SendOutcome::Backpressure;
         }
         end.rx.took(now, len);
     }
     if end.rx.is_at_end() && !end.told_end {
-        if say(sink, session, &ToClient::Stream(Notice::Shut), &[]) == Handover::Full {
-            return Handover::Full;
+        if say(sink, session, &ToClient::Stream(Notice::Shut), &[]) == SendOutcome::Backpressure {
+            return SendOutcome::Backpressure;
         }
         end.told_end = true;
     }
     if end.credit_owed > 0 {
         let notice = Notice::Credit(end.credit_owed);
-        if say(sink, session, &ToClient::Stream(notice), &[]) == Handover::Full {
-            return Handover::Full;
+        if say(sink, session, &ToClient::Stream(notice), &[]) == SendOutcome::Backpressure {
+            return SendOutcome::Backpressure;
         }
         end.credit_owed = 0;
     }
     if end.told_end && end.is_over() && !end.told_finished {
-        if say(sink, session, &ToClient::Stream(Notice::Finished), &[]) == Handover::Full {
-            return Handover::Full;
+        if say(sink, session, &ToClient::Stream(Notice::Finished), &[]) == SendOutcome::Backpressure
+        {
+            return SendOutcome::Backpressure;
         }
         end.told_finished = true;
     }
-    Handover::Taken
+    SendOutcome::Accepted
 }

@@ -6,7 +6,7 @@ use trunkline_base::{SeqWindow, Time, first};
 
 /// How far behind the highest number a packet still counts.
 const WINDOW: u64 = 256;
-type Seen = SeqWindow<[u64; 4]>;
+type SeenWindow = SeqWindow<[u64; 4]>;
 
 /// A jump ahead this far at most is believed without a look at the clock: as
 /// much may be lost in a row, and after a pause the next number comes.
@@ -20,7 +20,7 @@ const PACE: u64 = 50;
 #[derive(Debug)]
 pub(super) struct Numbers {
     /// Packets that came before their deadline.
-    in_time: Seen,
+    in_time: SeenWindow,
     /// The lowest number that counts.
     base: u64,
     /// When the highest came.
@@ -59,7 +59,7 @@ impl Numbers {
     pub(super) fn begin(now: Time, number: u16, late: bool) -> (Numbers, Step) {
         let start = first(number);
         let mut numbers = Numbers {
-            in_time: Seen::starting_at(start, [0; 4]),
+            in_time: SeenWindow::starting_at(start, [0; 4]),
             base: start,
             at: now,
             pace: PACE,
@@ -73,7 +73,7 @@ impl Numbers {
     fn start(&mut self, now: Time, number: u16, late: bool) -> Counts {
         let start = first(number);
         // A late one is as if it were missing.
-        self.in_time = Seen::starting_at(if late { start - WINDOW } else { start }, [0; 4]);
+        self.in_time = SeenWindow::starting_at(if late { start - WINDOW } else { start }, [0; 4]);
         self.in_time.pass(start);
         (self.base, self.at) = (start, now);
         let missed = i64::from(late);

@@ -5,7 +5,7 @@ use super::wire::{INITIATION, RESPONSE, Token};
 use crate::identity::mac::MAC;
 use crate::identity::noise::{FIRST_OVERHEAD, Handshake, REMOTE, SECOND_OVERHEAD, Static};
 use crate::identity::{Identity, MacKey, PublicKey};
-use crate::session::wire::Refusal;
+use crate::session::wire::RefusalReason;
 use core::net::SocketAddr;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
@@ -124,13 +124,18 @@ impl Responder {
     ///
     /// [`Refusal::WrongKey`] if it is for another node, [`Refusal::Busy`] if too
     /// many come from there.
-    pub fn check(&mut self, now: Time, from: SocketAddr, initiation: &[u8]) -> Result<(), Refusal> {
+    pub fn check(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        initiation: &[u8],
+    ) -> Result<(), RefusalReason> {
         if initiation.len() < HEAD + FIRST_OVERHEAD || !self.mac.check(initiation) {
-            return Err(Refusal::WrongKey);
+            return Err(RefusalReason::WrongKey);
         }
         match self.sources.admit(now, from) {
             true => Ok(()),
-            false => Err(Refusal::Busy),
+            false => Err(RefusalReason::Busy),
         }
     }
 
@@ -145,18 +150,18 @@ impl Responder {
     /// # Errors
     ///
     /// [`Refusal::WrongKey`] if it is forged, [`Refusal::UnknownClient`].
-    pub fn answer(&mut self, initiation: &[u8], token: Token) -> Result<Answered, Refusal> {
-        let forged = |_| Refusal::WrongKey;
+    pub fn answer(&mut self, initiation: &[u8], token: Token) -> Result<Answered, RefusalReason> {
+        let forged = |_| RefusalReason::WrongKey;
         let mut handshake = self.own.respond(&mut self.rng).map_err(forged)?;
         handshake.read(initiation.get(HEAD..).unwrap_or_default()).map_err(forged)?;
-        let key = handshake.peer().ok_or(Refusal::WrongKey)?.0;
+        let key = handshake.peer().ok_or(RefusalReason::WrongKey)?.0;
         let found = self.clients.binary_search_by_key(&key, |(key, _)| *key);
-        let (_, client) = self.clients[found.map_err(|_| Refusal::UnknownClient)?];
+        let (_, client) = self.clients[found.map_err(|_| RefusalReason::UnknownClient)?];
         let mut response = Vec::with_capacity(1 + SECOND_OVERHEAD + 8);
         response.push(RESPONSE);
         response.extend(handshake.write(&token.0.to_be_bytes()).map_err(forged)?);
         let [forth, back] = handshake.split().map_err(forged)?;
-        let keys = Keys::new(&back, &forth).ok_or(Refusal::WrongKey)?;
+        let keys = Keys::new(&back, &forth).ok_or(RefusalReason::WrongKey)?;
         Ok(Answered { client, response, keys })
     }
 }
@@ -215,19 +220,19 @@ mod tests {
     fn each_mistake_has_its_refusal() {
         let mut node = node();
         let wrong = begin(2, 5).1;
-        assert_eq!(node.check(Time::ZERO, from(1), &wrong), Err(Refusal::WrongKey));
-        let stranger = begin(4, 1).1;
-        assert_eq!(node.check(Time::ZERO, from(1), &stranger), Ok(()));
-        let refused = node.answer(&stranger, Token(1)).unwrap_err();
-        assert_eq!(refused, Refusal::UnknownClient);
+        assert_eq!(node.check(Time::ZERO, from(1), &wrong), Err(RefusalReason::WrongKey));
+        let unknown_peer = begin(4, 1).1;
+        assert_eq!(node.check(Time::ZERO, from(1), &unknown_peer), Ok(()));
+        let refused = node.answer(&unknown_peer, Token(1)).unwrap_err();
+        assert_eq!(refused, RefusalReason::UnknownClient);
         // Who knows the node's key can make the mac, and nothing else.
         let (_, mut first) = begin(2, 1);
         let last = first.len() - 1;
         first[last] ^= 1;
-        assert_eq!(node.check(Time::ZERO, from(1), &first), Err(Refusal::WrongKey));
+        assert_eq!(node.check(Time::ZERO, from(1), &first), Err(RefusalReason::WrongKey));
         node.mac.stamp(&mut first);
         assert_eq!(node.check(Time::ZERO, from(1), &first), Ok(()));
-        assert_eq!(node.answer(&first, Token(1)).unwrap_err(), Refusal::WrongKey);
+        assert_eq!(node.answer(&first, Token(1)).unwrap_err(), RefusalReason::WrongKey);
         let key = PublicKey([0; 32]);
         assert!(Opening::begin(&identity(2), &key, [0; 32]).is_none());
     }
@@ -266,11 +271,11 @@ mod tests {
         let now = Time::from_millis(1_000);
         let checked = (0..100).filter(|_| node.check(now, from(1), &first).is_ok()).count();
         assert_eq!(checked, 20);
-        assert_eq!(node.check(now, from(1), &first), Err(Refusal::Busy));
+        assert_eq!(node.check(now, from(1), &first), Err(RefusalReason::Busy));
         assert_eq!(node.check(now, from(2), &first), Ok(()));
         assert_eq!((0..100).filter(|_| node.is_free(now)).count(), 50);
         // What makes no sense costs nothing of it.
-        assert_eq!(node.check(now, from(1), &first[1..]), Err(Refusal::WrongKey));
+        assert_eq!(node.check(now, from(1), &first[1..]), Err(RefusalReason::WrongKey));
         assert!(node.is_free(now + core::time::Duration::from_millis(20)));
     }
 

@@ -44,7 +44,7 @@ impl Memory<'_> {
 
 /// The least memory of a buffer that keeps anything, in bytes: more than the largest
 /// packet has.
-pub const LEAST: usize = 16 << 10;
+pub const MIN_MEMORY: usize = 16 << 10;
 
 /// A circular buffer; which positions it keeps is for its owner to know.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Buffer {
         if len <= old {
             return true;
         }
-        let Some(new) = len.max(LEAST).checked_next_power_of_two() else { return false };
+        let Some(new) = len.max(MIN_MEMORY).checked_next_power_of_two() else { return false };
         if !memory.take(new - old) {
             return false;
         }
@@ -96,7 +96,7 @@ impl Buffer {
 
     /// Returns all memory but [`LEAST`] bytes to the budget; the contents are lost.
     pub fn shrink(&mut self, memory: &mut Memory<'_>) {
-        if self.bytes.len() > LEAST {
+        if self.bytes.len() > MIN_MEMORY {
             self.release(memory);
             self.reserve(0, 1, memory);
         }

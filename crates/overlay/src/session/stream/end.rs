@@ -1,7 +1,7 @@
 //! One end of one stream: both halves, its opening and its end.
 
 use super::buffer::Memory;
-use super::receiver::{Receiver, Taken};
+use super::receiver::{Receiver, SegmentOutcome};
 use super::segment::{ACK_HEAD, Body, Data, HEAD, INSTANCE_LEN, MAX_RANGES, Segment};
 use super::sender::Sender;
 use crate::session::SessionId;
@@ -188,7 +188,7 @@ impl End {
         body: &Body<'_>,
         marked: bool,
         memory: &mut Memory<'_>,
-    ) -> Result<Taken, Reset> {
+    ) -> Result<SegmentOutcome, Reset> {
         if self.is_opener {
             let instance = body.instance.ok_or(Reset::Protocol)?;
             if *self.instance.get_or_insert(instance) != instance {
@@ -213,7 +213,7 @@ impl End {
                 self.stalled = None;
             }
         }
-        let mut taken = Taken::Copy;
+        let mut taken = SegmentOutcome::Copy;
         if let Some(data) = &body.data {
             taken = self.rx.on_data(now, data, memory)?;
             // What had come before may come again.
@@ -268,7 +268,7 @@ impl End {
             let rides = rides && head + cut.len <= room;
             let ack = rides.then(|| self.rx.ack(0));
             let (position, end) = (cut.position, cut.is_end);
-            let data = Data { position, end, repeated: cut.is_repeated(), bytes: &[] };
+            let data = Data { position, end, retransmitted: cut.is_retransmitted(), bytes: &[] };
             let body = Body { ask: cut.ask, instance, ack, data: Some(data), ..Body::default() };
             let mut w = Writer::new(out);
             Segment::Body(body).emit_head(&mut w).ok()?;

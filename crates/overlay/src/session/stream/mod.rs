@@ -28,7 +28,7 @@ mod table;
 mod tests;
 
 pub(crate) use end::{End, Key, Owner};
-pub(crate) use receiver::{Receiver, Taken};
+pub(crate) use receiver::{Receiver, SegmentOutcome};
 pub(crate) use segment::{MAX_CONTROL, Segment};
 pub(crate) use sender::Sender;
 pub(crate) use table::{Role, StreamId, Streams};

@@ -17,7 +17,7 @@ const MAX_GAPS: usize = 512;
 
 /// What became of the data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum SegmentOutcome {
     /// Some of the data, or the end of the stream, was new, and is kept.
     New,
     /// All of it had been received before.
@@ -49,7 +49,7 @@ pub struct Receiver {
     /// Whether the budget had no memory for the last data that needed more.
     is_short: bool,
     marks: u8,
-    repeats: u8,
+    retransmissions: u8,
     due: Time,
 }
 
@@ -68,7 +68,7 @@ impl Receiver {
             announced: 0,
             is_short: false,
             marks: 0,
-            repeats: 0,
+            retransmissions: 0,
             due: Time::NEVER,
         }
     }
@@ -103,7 +103,7 @@ impl Receiver {
         now: Time,
         data: &Data<'_>,
         memory: &mut Memory<'_>,
-    ) -> Result<Taken, Reset> {
+    ) -> Result<SegmentOutcome, Reset> {
         let first = extend48(self.next, data.position);
         let end = first + data.bytes.len() as u64;
         let furthest = self.ranges.last().map_or(self.next, |&(_, end)| end);
@@ -116,9 +116,9 @@ impl Receiver {
             return Err(Reset::Protocol);
         }
         let new_end = data.end && self.end.is_none();
-        self.repeats = self.repeats.wrapping_add(data.repeated.into());
+        self.retransmissions = self.retransmissions.wrapping_add(data.retransmitted.into());
         let taken = self.keep(first, data.bytes, memory);
-        if taken == Taken::NoRoom {
+        if taken == SegmentOutcome::NoRoom {
             // The peer has to hear that its window is smaller than it was.
             self.due = self.due.min(now + ACK_DELAY);
             return Ok(taken);
@@ -126,30 +126,30 @@ impl Receiver {
         if new_end {
             self.end = Some(end);
         }
-        if taken == Taken::Copy && !new_end {
+        if taken == SegmentOutcome::Copy && !new_end {
             self.due = self.due.min(now);
-            return Ok(Taken::Copy);
+            return Ok(SegmentOutcome::Copy);
         }
         self.due = self.due.min(if new_end { now } else { now + ACK_DELAY });
-        Ok(Taken::New)
+        Ok(SegmentOutcome::New)
     }
 
-    fn keep(&mut self, first: u64, bytes: &[u8], memory: &mut Memory<'_>) -> Taken {
+    fn keep(&mut self, first: u64, bytes: &[u8], memory: &mut Memory<'_>) -> SegmentOutcome {
         let end = first + bytes.len() as u64;
         let (from, skip) = (first.max(self.next), self.next.saturating_sub(first));
         // The first range that reaches to it or beyond.
         let at = self.ranges.partition_point(|&(_, e)| e < from);
         if end <= from || self.ranges.get(at).is_some_and(|&(f, e)| f <= from && end <= e) {
-            return Taken::Copy;
+            return SegmentOutcome::Copy;
         }
         let joins = self.ranges[at..].iter().take_while(|&&(f, _)| f <= end).count();
         let is_gap = from > self.next && joins == 0;
         if is_gap && self.ranges.len() >= MAX_GAPS {
-            return Taken::NoRoom;
+            return SegmentOutcome::NoRoom;
         }
         self.is_short = !self.buffer.reserve(self.taken, end, memory);
         if self.is_short {
-            return Taken::NoRoom;
+            return SegmentOutcome::NoRoom;
         }
         self.buffer.write(from, &bytes[skip as usize..]);
         let mut range = (from, end);
@@ -165,7 +165,7 @@ impl Receiver {
             self.ranges[at] = range;
             self.ranges.drain(at + 1..at + joins);
         }
-        Taken::New
+        SegmentOutcome::New
     }
 
     /// The next bytes for the application, as far as it has given credit: at most [`MAX_DATA`], and
@@ -234,7 +234,7 @@ impl Receiver {
         let window = u16::try_from(room).unwrap_or(u16::MAX);
         self.announced = self.announced.max(self.next + u64::from(window) * WINDOW_UNIT);
         let next = self.next + u64::from(self.is_complete());
-        let mut ack = Ack::new(next, window, self.marks, self.repeats);
+        let mut ack = Ack::new(next, window, self.marks, self.retransmissions);
         for &(first, end) in self.ranges.iter().take(ranges.min(MAX_RANGES)) {
             ack.push(((first - next) as u32, (end - first) as u32));
         }

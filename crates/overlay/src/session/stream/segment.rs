@@ -18,7 +18,7 @@ const END: u8 = 0x02;
 /// Without data: the stream has broken off; a reason follows, and nothing else.
 const RESET: u8 = 0x04;
 /// With data: they were sent before.
-const REPEATED: u8 = 0x04;
+const RETRANSMITTED: u8 = 0x04;
 /// An acknowledgement is in front of the data.
 const ACK: u8 = 0x08;
 /// The sender wants an acknowledgement at once.
@@ -56,15 +56,15 @@ pub struct Ack {
     /// How many packets have been received with a congestion mark, modulo 256.
     pub marks: u8,
     /// How many retransmissions have been received, modulo 256.
-    pub repeats: u8,
+    pub retransmissions: u8,
     ranges: [(u32, u32); MAX_RANGES],
     count: u8,
 }
 
 impl Ack {
     /// An acknowledgement without ranges; the arguments are its fields.
-    pub fn new(next: u64, window: u16, marks: u8, repeats: u8) -> Ack {
-        Ack { next, window, marks, repeats, ..Ack::default() }
+    pub fn new(next: u64, window: u16, marks: u8, retransmissions: u8) -> Ack {
+        Ack { next, window, marks, retransmissions, ..Ack::default() }
     }
 
     /// What has been received beyond `next`: of each range, how far behind `next` it begins, and
@@ -115,7 +115,7 @@ pub struct Data<'a> {
     /// Whether the stream ends behind these bytes, which may be none.
     pub end: bool,
     /// Whether this is a retransmission, so that the sender learns which of two has been received.
-    pub repeated: bool,
+    pub retransmitted: bool,
     pub bytes: &'a [u8],
 }
 
@@ -131,14 +131,14 @@ impl<'a> Segment<'a> {
         };
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let is_end = body.data.is_some_and(|data| data.end);
-        let is_repeated = body.data.is_some_and(|data| data.repeated);
+        let is_repeated = body.data.is_some_and(|data| data.retransmitted);
         w.u8(flag(body.open, OPEN)
             | flag(body.messages, MESSAGES)
             | flag(body.ask, ASK)
             | flag(body.ack.is_some(), ACK)
             | flag(body.data.is_some(), DATA)
             | flag(body.instance.is_some(), INSTANCE)
-            | flag(is_repeated, REPEATED)
+            | flag(is_repeated, RETRANSMITTED)
             | flag(is_end, END))?;
         if let Some(instance) = body.instance {
             w.u16(instance)?;
@@ -147,7 +147,7 @@ impl<'a> Segment<'a> {
             w.u48(ack.next)?;
             w.u16(ack.window)?;
             w.u8(ack.marks)?;
-            w.u8(ack.repeats)?;
+            w.u8(ack.retransmissions)?;
             w.u8(ack.count)?;
             for &(first, len) in ack.ranges() {
                 w.u32(first)?;
@@ -172,7 +172,7 @@ impl<'a> Segment<'a> {
             true => Some(Data {
                 position: r.u48()?,
                 end: has(END),
-                repeated: has(REPEATED),
+                retransmitted: has(RETRANSMITTED),
                 bytes: r.rest(),
             }),
             false => None,
@@ -213,11 +213,11 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..100), code in 1u8..=13,
             instance in any::<Option<u16>>(),
         ) {
-            let [open, messages, ask, has_ack, has_data, end, repeated] = flags;
-            let (next, (window, marks, repeats), position) = numbers;
-            let mut ack = Ack::new(next, window, marks, repeats);
+            let [open, messages, ask, has_ack, has_data, end, retransmitted] = flags;
+            let (next, (window, marks, retransmissions), position) = numbers;
+            let mut ack = Ack::new(next, window, marks, retransmissions);
             ranges.iter().for_each(|&range| ack.push(range));
-            let data = has_data.then_some(Data { position, end, repeated, bytes: &bytes });
+            let data = has_data.then_some(Data { position, end, retransmitted, bytes: &bytes });
             let body =
                 Body { open, messages, ask, instance, ack: has_ack.then_some(ack), data };
             for segment in [Segment::Body(body), Segment::Reset(Reset::from_wire(code))] {

@@ -28,7 +28,7 @@ const PACING_BURST: Duration = Duration::from_millis(1);
 
 /// How many segments may be outstanding before small ones have to wait, unless all of them have
 /// this many bytes on average.
-const MANY: usize = 1_024;
+const MAX_SMALL: usize = 1_024;
 const AVERAGE: u64 = 256;
 
 /// The longest retransmission timeout.
@@ -36,17 +36,17 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The least credit, in bytes, that an application is given if there is memory for it, however
 /// small the window is.
-const LEAST_GRANT: u64 = 64 << 10;
+const MIN_CREDIT: u64 = 64 << 10;
 
 /// How long the other end may delay an acknowledgement.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// The least time for which an overtaken segment is waited for before it is taken for lost.
-const LEAST_REORDERING: Duration = Duration::from_millis(20);
+const MIN_REORDER_WINDOW: Duration = Duration::from_millis(20);
 
 /// How much longer than a round trip the first segment is waited for, or a second round trip if
 /// that is longer, however late others have come.
-const TRIAL: Duration = Duration::from_secs(1);
+const FIRST_SEGMENT_PROBE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -62,7 +62,7 @@ struct Sent {
     first: u64,
     end: u64,
     state: State,
-    repeated: bool,
+    retransmitted: bool,
     /// The number of its last transmission among all of the stream, and the time of that.
     transmission: u64,
     at: Time,
@@ -92,7 +92,7 @@ pub struct Cut {
 
 impl Cut {
     /// Whether this is a retransmission.
-    pub fn is_repeated(&self) -> bool {
+    pub fn is_retransmitted(&self) -> bool {
         self.again.is_some()
     }
 }
@@ -143,7 +143,7 @@ pub struct Sender {
     /// When the first segment was last taken for lost.
     tried: Time,
     marks: u8,
-    repeats_received: u8,
+    retransmissions_received: u8,
     /// Bytes sent since an acknowledgement was last requested.
     unasked: u64,
     loss_at: Time,
@@ -156,7 +156,7 @@ pub struct Sender {
     advanced: Time,
     /// Whether one packet may be sent whatever window and pace say.
     probe: bool,
-    repeats: u64,
+    retransmissions: u64,
 }
 
 impl Sender {
@@ -183,7 +183,7 @@ impl Sender {
             slowest: Duration::ZERO,
             tried: Time::ZERO,
             marks: 0,
-            repeats_received: 0,
+            retransmissions_received: 0,
             unasked: 0,
             loss_at: Time::NEVER,
             paced_until: Time::NEVER,
@@ -191,7 +191,7 @@ impl Sender {
             active: Time::ZERO,
             advanced: Time::ZERO,
             probe: false,
-            repeats: 0,
+            retransmissions: 0,
         }
     }
 
@@ -218,7 +218,7 @@ impl Sender {
     /// Gives the application credit for as much as two windows, as far as there is memory for
     /// it. Returns the additional bytes; 0 if they are too few to be worth a message.
     pub fn grant(&mut self, memory: &mut Memory<'_>) -> u32 {
-        let want = (2 * self.control.size()).clamp(LEAST_GRANT, self.max);
+        let want = (2 * self.control.size()).clamp(MIN_CREDIT, self.max);
         let worth = |room: u64| self.first + room >= self.granted + room / 4;
         if self.is_shut || !worth(want) {
             return 0;
@@ -256,8 +256,8 @@ impl Sender {
     }
 
     /// How many segments were retransmitted.
-    pub fn repeats(&self) -> u64 {
-        self.repeats
+    pub fn retransmits(&self) -> u64 {
+        self.retransmissions
     }
 
     /// The smoothed round-trip time from end to end, once one was measured.
@@ -351,8 +351,8 @@ impl Sender {
         // (RFC 9293, section 3.8.6.2.1); nor any when many segments are outstanding, each of
         // which takes memory and time beside its data (as RFC 9293, section 3.7.4, for one).
         let small = (len as usize) < room;
-        let many =
-            self.sent.len() >= MANY && self.next - self.first < AVERAGE * self.sent.len() as u64;
+        let many = self.sent.len() >= MAX_SMALL
+            && self.next - self.first < AVERAGE * self.sent.len() as u64;
         if small && (len < waits && self.in_flight > 0 || many) {
             return None;
         }
@@ -374,13 +374,13 @@ impl Sender {
         let is_first = self.in_flight == 0 && self.lost == 0;
         self.transmissions += 1;
         let end = cut.position + cut.len as u64 + u64::from(cut.is_end);
-        let (transmission, repeated) = (self.transmissions, cut.is_repeated());
+        let (transmission, retransmitted) = (self.transmissions, cut.is_retransmitted());
         let before = cut.again.and_then(|at| self.sent.get(at));
         let sent = Sent {
             first: cut.position,
             end,
             state: State::InFlight,
-            repeated,
+            retransmitted,
             transmission,
             at: now,
             first_at: before.map_or(now, |sent| sent.first_at),
@@ -389,7 +389,7 @@ impl Sender {
             Some(place) => {
                 *place = sent;
                 self.lost -= 1;
-                self.repeats += 1;
+                self.retransmissions += 1;
             }
             None => {
                 self.sent.push_back(sent);
@@ -422,7 +422,7 @@ impl Sender {
             self.control.end_backoff();
         }
         let before = self.in_flight;
-        let is_original = ack.repeats == self.repeats_received;
+        let is_original = ack.retransmissions == self.retransmissions_received;
         let mut news = News { is_original, ..News::default() };
         // What comes in ranges is beyond what came before it, with a gap in front of each: so
         // none covers what is acknowledged already, and no segment is looked at twice.
@@ -470,7 +470,7 @@ impl Sender {
     /// what that tells.
     fn acknowledge(&mut self, now: Time, at: usize, news: &mut News) {
         let Some(sent) = self.sent.get_mut(at) else { return };
-        let Sent { state, transmission, repeated, at: sent_at, first_at, .. } = *sent;
+        let Sent { state, transmission, retransmitted, at: sent_at, first_at, .. } = *sent;
         let cost = sent.cost();
         if state == State::Acknowledged {
             return;
@@ -481,17 +481,17 @@ impl Sender {
             State::InFlight => self.in_flight = self.in_flight.saturating_sub(cost),
             _ => self.lost -= 1,
         }
-        if !repeated || news.is_original {
+        if !retransmitted || news.is_original {
             let took = now.since(first_at);
             self.slowest = took.max(self.slowest - self.slowest / 8);
             self.control.end_backoff();
-            news.is_late |= repeated || state == State::Lost;
+            news.is_late |= retransmitted || state == State::Lost;
         }
         // Otherwise nobody knows which has come (RFC 6298, section 3), but that the last has not
         // come sooner than anything does.
         let shortest = self.control.rtt().shortest().unwrap_or_default();
-        let is_last = !repeated || !news.is_original && now.since(sent_at) >= shortest;
-        if is_last && repeated {
+        let is_last = !retransmitted || !news.is_original && now.since(sent_at) >= shortest;
+        if is_last && retransmitted {
             // This original was lost: others are not to be waited for that long.
             self.slowest = self.slowest.min(now.since(sent_at));
         }
@@ -500,7 +500,7 @@ impl Sender {
             let rtt = now.since(sent_at);
             // Nor is it a round trip if it takes longer than any timeout: this node must
             // have stood still, and what was paced by that would wait for minutes.
-            if !repeated && rtt <= LONGEST_TIMEOUT + ACK_DELAY {
+            if !retransmitted && rtt <= LONGEST_TIMEOUT + ACK_DELAY {
                 self.control.on_round_trip(rtt);
             }
         }
@@ -510,8 +510,8 @@ impl Sender {
     /// smaller counts are old.
     fn on_counts(&mut self, ack: &Ack) {
         let is_later = |then: u8, now: u8| (1..128).contains(&now.wrapping_sub(then));
-        if is_later(self.repeats_received, ack.repeats) {
-            self.repeats_received = ack.repeats;
+        if is_later(self.retransmissions_received, ack.retransmissions) {
+            self.retransmissions_received = ack.retransmissions;
         }
         if is_later(self.marks, ack.marks) {
             self.marks = ack.marks;
@@ -522,7 +522,7 @@ impl Sender {
     /// What was taken for lost has come: others that are no later will too.
     fn on_late(&mut self, now: Time) {
         self.control.undo();
-        let (_, patience) = self.patience();
+        let (_, patience) = self.reorder_window();
         for sent in &mut self.sent {
             if sent.state == State::Lost && now < sent.at + patience {
                 sent.state = State::InFlight;
@@ -537,16 +537,16 @@ impl Sender {
     }
 
     /// How long segments that were overtaken are waited for: the first, and others.
-    fn patience(&self) -> (Duration, Duration) {
+    fn reorder_window(&self) -> (Duration, Duration) {
         let rtt = self.control.rtt().smoothed().unwrap_or_default();
-        let others = rtt.max(self.slowest) + rtt.max(LEAST_REORDERING);
-        (others.min(rtt + rtt.max(TRIAL)), others)
+        let others = rtt.max(self.slowest) + rtt.max(MIN_REORDER_WINDOW);
+        (others.min(rtt + rtt.max(FIRST_SEGMENT_PROBE)), others)
     }
 
     /// Takes for lost what was sent long before something that is acknowledged.
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
-        let (first, others) = self.patience();
+        let (first, others) = self.reorder_window();
         let mut lost = None;
         for (at, sent) in self.sent.iter_mut().enumerate() {
             if sent.state != State::InFlight || sent.transmission > self.newest.0 {

@@ -1,7 +1,7 @@
 //! The streams of a node, who listens for them, and which of them have something to do.
 
 use super::Config;
-use super::buffer::{Budget, LEAST, Memory};
+use super::buffer::{Budget, MIN_MEMORY, Memory};
 use super::end::{End, Key, Owner};
 use crate::session::SessionId;
 use crate::wire::NodeId;
@@ -124,8 +124,8 @@ impl Streams {
 
     /// Whether there is memory for one more stream with `peer` to receive anything.
     pub fn has_memory(&self, peer: NodeId) -> bool {
-        let of_peer = self.peers.get(&peer).map_or(LEAST, |p| p.memory.left());
-        of_peer.min(self.memory.left()) >= LEAST
+        let of_peer = self.peers.get(&peer).map_or(MIN_MEMORY, |p| p.memory.left());
+        of_peer.min(self.memory.left()) >= MIN_MEMORY
     }
 
     /// Adds a stream, for which [`Streams::has_room`] has found room.

@@ -84,7 +84,7 @@ impl Side {
         self.end.abandon(&mut Memory { all: &mut self.all, peer: &mut self.peer })
     }
 
-    fn hear(&mut self, now: Time, bytes: &[u8], marked: bool) -> Result<Taken, Reset> {
+    fn hear(&mut self, now: Time, bytes: &[u8], marked: bool) -> Result<SegmentOutcome, Reset> {
         let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
         let Ok(Segment::Body(body)) = Segment::parse(bytes) else { panic!("a body") };
         self.end.on_segment(now, &body, marked, &mut memory)
@@ -201,7 +201,7 @@ fn what_is_read_is_what_was_written_whatever_the_channel_does() {
 fn a_clean_path_repeats_nothing_and_asks_four_times_in_a_window() {
     let channel = Channel { delay: 50, ..Channel::default() };
     let (ms, [a, b]) = transfer([4_000_000, 0], channel, 1);
-    assert_eq!(a.end.tx.repeats(), 0);
+    assert_eq!(a.end.tx.retransmits(), 0);
     // Of 256 KiB each 100 ms a quarter may be read and not announced yet; slow start before.
     assert!((1_600..2_600).contains(&ms), "{ms} ms");
     let windows = 4_000_000 / MAX;
@@ -213,7 +213,7 @@ fn a_clean_path_repeats_nothing_and_asks_four_times_in_a_window() {
 fn what_comes_late_is_not_taken_for_lost() {
     let channel = Channel { delay: 50, late: 20, later: 60, ..Channel::default() };
     let (ms, [a, _]) = transfer([4_000_000, 0], channel, 1);
-    assert!(a.end.tx.repeats() <= 4, "{} repeats", a.end.tx.repeats());
+    assert!(a.end.tx.retransmits() <= 4, "{} retransmissions", a.end.tx.retransmits());
     assert!(ms < 3_500, "{ms} ms");
 }
 
@@ -223,7 +223,7 @@ fn marks_bring_the_window_down_and_lose_nothing() {
     let (free, _) = transfer([2_000_000, 0], Channel { delay, ..Channel::default() }, 1);
     let channel = Channel { delay, marks: 50, ..Channel::default() };
     let (marked, [a, _]) = transfer([2_000_000, 0], channel, 1);
-    assert_eq!(a.end.tx.repeats(), 0);
+    assert_eq!(a.end.tx.retransmits(), 0);
     assert!(marked > 3 * free, "{marked} ms with marks, {free} without");
 }
 
@@ -268,7 +268,7 @@ fn opened() -> (Side, impl Fn(u64, bool, &[u8]) -> Vec<u8>) {
     // From here on it has announced a window.
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let segment = |position: u64, end: bool, bytes: &[u8]| {
-        let data = Data { position, end, repeated: false, bytes: &[] };
+        let data = Data { position, end, retransmitted: false, bytes: &[] };
         let mut out = [0; 32];
         let mut w = trunkline_base::wire::Writer::new(&mut out);
         let body = Body { data: Some(data), ..Body::default() };
@@ -284,11 +284,11 @@ fn who_sends_what_no_end_sends_is_refused() {
     let (mut side, segment) = opened();
     assert_eq!(hear(&mut side, segment(MAX - 3, false, b"1234")), Err(Reset::Protocol));
     assert_eq!(hear(&mut side, segment((1 << 47) - 9, false, b"1")), Err(Reset::Protocol));
-    assert_eq!(hear(&mut side, segment(10, true, b"12")), Ok(Taken::New));
+    assert_eq!(hear(&mut side, segment(10, true, b"12")), Ok(SegmentOutcome::New));
     assert_eq!(hear(&mut side, segment(9, true, b"1")), Err(Reset::Protocol), "two ends");
     assert_eq!(hear(&mut side, segment(12, false, b"1")), Err(Reset::Protocol), "behind the end");
     let (mut side, segment) = opened();
-    assert_eq!(hear(&mut side, segment(10, false, b"12")), Ok(Taken::New));
+    assert_eq!(hear(&mut side, segment(10, false, b"12")), Ok(SegmentOutcome::New));
     assert_eq!(hear(&mut side, segment(3, true, b"1")), Err(Reset::Protocol), "an end before data");
     // Acknowledges what was never sent: one byte, or a range of it.
     for bytes in [ack(1, &[]), ack(0, &[(0, 1)])] {
@@ -320,7 +320,7 @@ fn ranges_that_no_end_has_are_refused() {
     }
     // A late acknowledgement may have ranges of what has been acknowledged since.
     for (next, ranges) in [(2_000, &[(500, 500), (1_500, 100)][..]), (0, &[(1_000, 1_000)])] {
-        assert_eq!(hear(ranges, next), Ok(Taken::Copy), "{ranges:?}");
+        assert_eq!(hear(ranges, next), Ok(SegmentOutcome::Copy), "{ranges:?}");
     }
 }
 
@@ -332,7 +332,7 @@ fn who_sends_crumbs_with_gaps_is_kept_short() {
     for n in 0..20_000u32 {
         let taken =
             side.hear(Time::ZERO, &segment((2 * n + 1).into(), false, b"x"), false).unwrap();
-        kept += u32::from(taken == Taken::New);
+        kept += u32::from(taken == SegmentOutcome::New);
     }
     assert_eq!(kept, 512);
     assert!((4 << 20) - side.all.left() <= MAX as usize);
@@ -455,7 +455,7 @@ fn the_opener_decides_whether_messages_have_boundaries() {
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let mut out = [0; 32];
     let mut w = trunkline_base::wire::Writer::new(&mut out);
-    let data = Some(Data { position: 0, end: false, repeated: false, bytes: &[] });
+    let data = Some(Data { position: 0, end: false, retransmitted: false, bytes: &[] });
     let body = Body { instance: Some(9), data, ..Body::default() };
     Segment::Body(body).emit_head(&mut w).unwrap();
     w.bytes(b"1").unwrap();
@@ -473,7 +473,7 @@ fn copies_for_one_that_has_gone_break_nothing_off() {
     side.run(Time::ZERO, true);
     assert_eq!(side.abandon(), Ok(()));
     side.end.owner = Owner::Nobody;
-    assert_eq!(side.hear(Time::ZERO, &segment(0, false, b"1234"), false), Ok(Taken::Copy));
+    assert_eq!(side.hear(Time::ZERO, &segment(0, false, b"1234"), false), Ok(SegmentOutcome::Copy));
     assert_eq!(side.hear(Time::ZERO, &segment(4, false, b"5"), false), Err(Reset::Closed));
 }
 
@@ -550,7 +550,7 @@ fn what_comes_gibibytes_late_is_a_copy() {
     let config = window::Config { max: 2 * MAX, ..window::Config::new(PIECE as usize) };
     let (mut tx, mut rx) = (Sender::new(MAX, config), Receiver::new(MAX, u64::from(u32::MAX)));
     let old = [1; 1_000];
-    let late = Data { position: 3_000, end: false, repeated: true, bytes: &old };
+    let late = Data { position: 3_000, end: false, retransmitted: true, bytes: &old };
     let late_ack = {
         let mut ack = super::segment::Ack::new(3_000, 1_000, 0, 0);
         ack.push((500, 1_000));
@@ -565,10 +565,14 @@ fn what_comes_gibibytes_late_is_a_copy() {
         let cut = tx.next(now, PIECE as usize, PIECE as usize).unwrap();
         tx.sent(now, &cut);
         let position = cut.position & ((1 << 48) - 1);
-        let data = Data { position, end: false, repeated: false, bytes: &new };
-        assert_eq!(rx.on_data(now, &data, &mut memory), Ok(Taken::New));
+        let data = Data { position, end: false, retransmitted: false, bytes: &new };
+        assert_eq!(rx.on_data(now, &data, &mut memory), Ok(SegmentOutcome::New));
         if (k * PIECE) % (1 << 30) < 2 * PIECE {
-            assert_eq!(rx.on_data(now, &late, &mut memory), Ok(Taken::Copy), "after {k} pieces");
+            assert_eq!(
+                rx.on_data(now, &late, &mut memory),
+                Ok(SegmentOutcome::Copy),
+                "after {k} pieces"
+            );
             assert_eq!(tx.on_ack(now, &late_ack), Ok(()), "after {k} pieces");
         }
         while !rx.readable().is_empty() {

@@ -44,7 +44,7 @@ pub enum ToNode<'a> {
     Late(bool),
     /// Whether best-effort and reliable packets that find no room in the queue of their
     /// link wait for it, and this session with them: by default they are dropped.
-    Wait(bool),
+    Blocking(bool),
     /// Send `payload`.
     Send {
         /// How it is carried.
@@ -111,7 +111,7 @@ pub enum ToClient<'a> {
     /// A bind or send that the node refused.
     Error {
         /// Why.
-        refusal: Refusal,
+        refusal: RefusalReason,
         /// The node it was about, if any, else 0.
         node: NodeId,
         /// The port it was about, if any, else 0.
@@ -141,7 +141,7 @@ impl Unreachable {
 /// Why a node refused a client's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// The client speaks another version of this protocol.
     #[error("the node speaks another version of the session protocol")]
     Version = 1,
@@ -195,9 +195,9 @@ pub enum Refusal {
     OverShare = 15,
 }
 
-impl Refusal {
-    fn from_wire(code: u8) -> Option<Refusal> {
-        use Refusal::*;
+impl RefusalReason {
+    fn from_wire(code: u8) -> Option<RefusalReason> {
+        use RefusalReason::*;
         let known = [
             Version,
             PortInUse,
@@ -253,7 +253,7 @@ impl<'a> ToNode<'a> {
                 w.u8(LATE)?;
                 w.u8(on.into())
             }
-            ToNode::Wait(on) => {
+            ToNode::Blocking(on) => {
                 w.u8(WAIT)?;
                 w.u8(on.into())
             }
@@ -299,7 +299,7 @@ impl<'a> ToNode<'a> {
                 _ => Err(WireError::OutOfRange("what to do with late packets")),
             },
             WAIT => match (r.u8()?, r.rest()) {
-                (n @ 0..=1, []) => Ok(ToNode::Wait(n == 1)),
+                (n @ 0..=1, []) => Ok(ToNode::Blocking(n == 1)),
                 _ => Err(WireError::OutOfRange("whether to wait for room")),
             },
             SEND => Ok(ToNode::Send {
@@ -436,7 +436,7 @@ impl<'a> ToClient<'a> {
                 Ok(ToClient::Unreachable { node, port, why })
             }
             ERROR => Ok(ToClient::Error {
-                refusal: Refusal::from_wire(r.u8()?)
+                refusal: RefusalReason::from_wire(r.u8()?)
                     .ok_or(WireError::OutOfRange("the error code"))?,
                 node: NodeId(r.u32()?),
                 port: r.u16()?,
@@ -486,7 +486,7 @@ mod tests {
                 ToNode::Send { service, deadline_ms, to: NodeId(to), port, payload: &payload },
                 ToNode::Bind { version: deadline_ms, port },
                 ToNode::Late(port % 2 == 0),
-                ToNode::Wait(port % 2 == 0),
+                ToNode::Blocking(port % 2 == 0),
             ] {
                 let bytes = whole(|w| message.emit_head(w), message.payload());
                 prop_assert_eq!(ToNode::parse(&bytes), Ok(message));
@@ -497,7 +497,7 @@ mod tests {
         fn to_client_round_trip(
             service in service(), recovered in any::<bool>(), remaining_ms in any::<u8>(),
             flow_seq in any::<u16>(), node in any::<u32>(), port in any::<u16>(),
-            refusal in (1u8..=16).prop_filter_map("none has this number", Refusal::from_wire),
+            refusal in (1u8..=16).prop_filter_map("none has this number", RefusalReason::from_wire),
             ago in (0u32..=0xff_ffff).prop_map(|ms| Duration::from_millis(ms.into())),
             payload in prop::collection::vec(any::<u8>(), 0..200),
         ) {

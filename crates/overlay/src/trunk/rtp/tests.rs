@@ -1,5 +1,6 @@
 use super::super::{
-    Answer, Config, ENTRY, Entries, Entry, HEAD, Heard, Message, Outgoing, Put, Receiver, Sender,
+    Answer, Config, ENTRY, Enqueued, Entries, Entry, HEAD, Heard, Message, Outgoing, Receiver,
+    Sender,
 };
 use super::*;
 use crate::wire::{Metric, NodeId};
@@ -253,9 +254,9 @@ impl Line {
                 payload: &payload,
             };
             match self.sender.put(self.now, &outgoing, ROOM) {
-                Put::Gathered => drop(self.sent.insert(id, payload)),
-                Put::Alone => {}
-                Put::Full => panic!("two packets fit"),
+                Enqueued::Gathered => drop(self.sent.insert(id, payload)),
+                Enqueued::Alone => {}
+                Enqueued::Full => panic!("two packets fit"),
             }
         }
         if let Some(leaving) = self.sender.take(self.now) {
@@ -339,7 +340,7 @@ proptest! {
     ) {
         let mut line = Line::new(phones);
         for (a, b, copies) in steps {
-            let kept = copies.into_iter().filter(|(luck, _)| *luck >= loses);
+            let kept = copies.into_iter().filter(|(rng, _)| *rng >= loses);
             let delays: Vec<u16> = kept.map(|(_, delay)| delay).collect();
             line.step([a, b], &delays);
         }

@@ -6,7 +6,7 @@ use super::net::{Net, Toy, WALL, id};
 use core::time::Duration;
 use proptest::prelude::*;
 use trunkline_overlay::link::{LinkCost, LinkId};
-use trunkline_overlay::route::Refusal;
+use trunkline_overlay::route::RefusedRecord;
 use trunkline_overlay::route::update::{Introduction, sign};
 use trunkline_overlay::wire::Metric;
 
@@ -325,5 +325,5 @@ fn who_falls_silent_is_forgotten_and_the_rest_is_not() {
     net.run(Duration::from_secs(5));
     check(&net);
     assert_eq!(net.hosts[0].router.nodes(), 4);
-    assert_eq!(net.hosts[0].router.stats().refused.of(Refusal::BadSignature), 0);
+    assert_eq!(net.hosts[0].router.stats().refused.of(RefusedRecord::BadSignature), 0);
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::update::{Introduction, LINKS_PER_RECORD, Update, sign};
 use trunkline_overlay::route::{
-    Advert, Config, CostModel, Limits, Neighbour, Refusal, Router, Signer, Unsigned,
+    Advert, Config, CostModel, Limits, Neighbour, RefusedRecord, Router, Signer, Unsigned,
 };
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -38,7 +38,7 @@ fn chain() -> Net {
     net
 }
 
-fn refused(net: &Net, host: usize, why: Refusal) -> u64 {
+fn refused(net: &Net, host: usize, why: RefusedRecord) -> u64 {
     net.hosts[host].router.stats().refused.of(why)
 }
 
@@ -66,12 +66,14 @@ fn a_link_whose_other_end_denies_it_is_none() {
 fn nobody_speaks_for_another() {
     let mut net = chain();
     let forged = update(3, WALL + (1 << 40), &[0], &Toy(id(1)));
-    let stranger = update(77, WALL, &[0], &Toy(id(77)));
+    let unknown_peer = update(77, WALL, &[0], &Toy(id(77)));
     let other = Introduction { origin: id(3), seq: WALL + 9_999, certificate: vec![0, 0, 0, 2] };
     let other = sign(other.emit().unwrap(), &Toy(id(3)));
-    net.inject(0, LinkId(0), &frame(&[forged, stranger, other]));
+    net.inject(0, LinkId(0), &frame(&[forged, unknown_peer, other]));
     net.run(Duration::from_secs(1));
-    for why in [Refusal::BadSignature, Refusal::UnknownOrigin, Refusal::BadCertificate] {
+    for why in
+        [RefusedRecord::BadSignature, RefusedRecord::UnknownOrigin, RefusedRecord::BadCertificate]
+    {
         assert_eq!(refused(&net, 0, why), 1, "{why:?}");
     }
     assert_eq!(net.hosts[0].router.stats().accepted, 8);
@@ -92,9 +94,9 @@ fn numbers_are_not_reused_nor_from_the_future() {
     let older = update(3, now - 1, &[1], &Toy(id(3)));
     net.inject(0, LinkId(0), &frame(&[reused, future, last, older]));
     net.run(Duration::from_secs(1));
-    assert_eq!(refused(&net, 0, Refusal::Reused), 1);
-    assert_eq!(refused(&net, 0, Refusal::TooFarAhead), 2);
-    assert_eq!(refused(&net, 0, Refusal::Older), 1);
+    assert_eq!(refused(&net, 0, RefusedRecord::Reused), 1);
+    assert_eq!(refused(&net, 0, RefusedRecord::TooFarAhead), 2);
+    assert_eq!(refused(&net, 0, RefusedRecord::Older), 1);
     assert_eq!(seq(&net), now);
 }
 
@@ -108,8 +110,8 @@ fn a_record_made_old_does_not_silence_its_origin() {
     let record = update(3, seq, &[2, 4], &Toy(id(3)));
     net.inject(0, LinkId(0), &aged(&record, 1_800));
     net.settle();
-    assert_eq!(refused(&net, 0, Refusal::Expired), 1);
-    assert_eq!(net.hosts[0].router.refused(LinkId(0)).of(Refusal::Expired), 1);
+    assert_eq!(refused(&net, 0, RefusedRecord::Expired), 1);
+    assert_eq!(net.hosts[0].router.refused(LinkId(0)).of(RefusedRecord::Expired), 1);
     net.inject(0, LinkId(0), &aged(&record, 1_799));
     net.run(Duration::from_secs(40 * 60));
     assert_eq!(net.hosts[0].router.nodes(), 5);
@@ -128,7 +130,7 @@ fn an_origin_that_changes_all_the_time_is_slowed_down() {
     let stats = net.hosts[0].router.stats();
     let taken = stats.accepted - start;
     assert!((190..=220).contains(&taken), "{taken}");
-    assert!(stats.refused.of(Refusal::OriginRate) > 4_000);
+    assert!(stats.refused.of(RefusedRecord::OriginRate) > 4_000);
 }
 
 /// A lying neighbour cannot take the processor, and others are heard.
@@ -156,7 +158,7 @@ fn forgeries_cost_little_and_other_links_nothing() {
     println!("{checks} checks for 16,000 forgeries in 2 s");
     // A burst of 2,000 at eleven each, then a thousand per second.
     assert!(checks < 2_000 / 11 + 2 * 1_000 / 11 + 64, "{checks}");
-    assert!(stats.refused.of(Refusal::NeighbourRate) > 15_000);
+    assert!(stats.refused.of(RefusedRecord::NeighbourRate) > 15_000);
 }
 
 /// Signatures take their time: links take turns.
@@ -173,7 +175,7 @@ fn a_queue_of_lies_holds_no_other_link_up() {
     net.run(Duration::from_millis(10));
     let of_3 = net.hosts[2].router.records().filter(|r| r.0.origin == id(3));
     assert!(of_3.flat_map(|r| r.2).any(|l| l.cost == cost(44, 0)));
-    assert!(refused(&net, 2, Refusal::BadSignature) < 480, "there are still some");
+    assert!(refused(&net, 2, RefusedRecord::BadSignature) < 480, "there are still some");
 }
 
 /// In an overlay that is not sealed, everyone can make up nodes.
@@ -200,5 +202,5 @@ fn made_up_nodes_fill_no_memory() {
         }
     }
     assert_eq!((router.nodes(), router.records().count()), (100, 100));
-    assert!(router.stats().refused.of(Refusal::TooManyNodes) > 15_000);
+    assert!(router.stats().refused.of(RefusedRecord::TooManyNodes) > 15_000);
 }

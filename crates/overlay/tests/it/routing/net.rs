@@ -8,7 +8,7 @@ use trunkline_base::{Rng, Time};
 use trunkline_overlay::identity::{PublicKey, Trust};
 use trunkline_overlay::link::{LinkCost, LinkId};
 use trunkline_overlay::route::{
-    Config, CostModel, ForwardingTable, Keys, Neighbour, Refusal, Router, Signature, Signer,
+    Config, CostModel, ForwardingTable, Keys, Neighbour, RefusedRecord, Router, Signature, Signer,
 };
 use trunkline_overlay::wire::{Metric, NodeId};
 
@@ -57,12 +57,12 @@ impl Keys for ToyKeys {
         message: &[u8],
         signature: &Signature,
         _wall_ns: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RefusedRecord> {
         if certificate != origin.0.to_be_bytes() {
-            return Err(Refusal::BadCertificate);
+            return Err(RefusedRecord::BadCertificate);
         }
         if *signature != toy(origin, message) {
-            return Err(Refusal::BadSignature);
+            return Err(RefusedRecord::BadSignature);
         }
         self.0.insert(origin.0);
         Ok(())

@@ -43,7 +43,7 @@ struct Delivered {
 impl Delivered {
     fn add(&mut self, now: Time, s: &Sent, cost: u64, high: u64) {
         self.cost += cost;
-        if !s.repeated {
+        if !s.retransmitted {
             // Karn's algorithm: only segments sent once give a round-trip time.
             let rtt = now.since(s.at);
             self.rtt = Some((self.rtt.map_or(rtt, |r| r.0), rtt));
@@ -186,14 +186,14 @@ impl Sender {
     fn try_undo(&mut self, ack: &Ack<'_>, done: &Delivered) {
         let Some(undo) = self.undo else { return };
         let early = done.advanced && ack.echo.zip(undo.first).is_some_and(|(e, f)| is_older(e, f));
-        let repeated_in_vain = undo.first.is_some() && undo.open <= 0;
+        let retransmitted_in_vain = undo.first.is_some() && undo.open <= 0;
         // Only the first new ACK after an RTO is conclusive (RFC 5682, section 3).
         let doubtful = self.phase == Phase::Loss && self.doubt_rto;
         let spurious = doubtful && done.original && done.advanced;
         if done.advanced {
             self.doubt_rto = false;
         }
-        if !(early || repeated_in_vain || spurious) {
+        if !(early || retransmitted_in_vain || spurious) {
             return;
         }
         self.congestion.undo(undo.before);

@@ -95,8 +95,8 @@ impl Rack {
     }
 
     /// Records a probe, sent when everything up to `end` had been sent.
-    pub fn probed(&mut self, end: u64, repeated: bool) {
-        self.probe = Some((end, repeated));
+    pub fn probed(&mut self, end: u64, retransmitted: bool) {
+        self.probe = Some((end, retransmitted));
     }
 
     /// Segments sent up to this time are lost unless they were delivered.
@@ -109,11 +109,11 @@ impl Rack {
     pub fn delivered(&mut self, now: Time, s: &Sent, echo_is_older: bool) {
         if s.end > self.fack {
             self.fack = s.end;
-        } else if s.end < self.fack && !s.repeated {
+        } else if s.end < self.fack && !s.retransmitted {
             self.reordering_seen = true;
         }
         let rtt = now.since(s.at);
-        if s.repeated && (echo_is_older || rtt < self.min_rtt.get()) {
+        if s.retransmitted && (echo_is_older || rtt < self.min_rtt.get()) {
             return;
         }
         if s.nth > self.latest {
@@ -149,11 +149,11 @@ impl Rack {
     /// Whether an ACK shows that the probe repaired a loss that was not detected otherwise, to
     /// which the window must respond (section 7.4).
     pub fn probe_repaired(&mut self, ack: u64, dsack: bool, plain_duplicate: bool) -> bool {
-        let Some((end, repeated)) = self.probe else { return false };
+        let Some((end, retransmitted)) = self.probe else { return false };
         if ack < end {
             return false;
         }
-        if !repeated || dsack || plain_duplicate {
+        if !retransmitted || dsack || plain_duplicate {
             self.probe = None;
             return false;
         }

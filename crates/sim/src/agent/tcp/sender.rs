@@ -107,7 +107,7 @@ pub struct Sender {
     last_sent: Time,
     /// Whether the congestion window blocked a segment.
     blocked: bool,
-    syn_repeated: bool,
+    syn_retransmitted: bool,
     pub(super) stats: Stats,
 }
 
@@ -140,7 +140,7 @@ impl Sender {
             rto_at: Time::NEVER,
             last_sent: Time::ZERO,
             blocked: false,
-            syn_repeated: false,
+            syn_retransmitted: false,
             stats: Stats::default(),
             profile,
         }
@@ -157,7 +157,7 @@ impl Sender {
         }
         self.window_end = window_end;
         self.congestion = Congestion::new(&self.profile, self.mss);
-        if self.syn_repeated {
+        if self.syn_retransmitted {
             self.congestion.start_small();
         }
         self.phase = Phase::Open;
@@ -307,13 +307,13 @@ impl Sender {
             return None;
         }
         self.forced = false;
-        Some(self.repeat(now, index))
+        Some(self.retransmit(now, index))
     }
 
-    fn repeat(&mut self, now: Time, index: usize) -> Chunk {
+    fn retransmit(&mut self, now: Time, index: usize) -> Chunk {
         let sent = self.board.repeat(index, now);
         let cost = self.board.cost(sent.start, sent.end);
-        self.syn_repeated |= sent.start == 0;
+        self.syn_retransmitted |= sent.start == 0;
         self.stats.retransmitted += 1;
         let stamp = super::connection::timestamp(now);
         if let Some(undo) = &mut self.undo {
@@ -386,7 +386,7 @@ impl Sender {
             self.send_new(now, end)
         } else {
             let last = self.board.len() - 1;
-            self.repeat(now, last)
+            self.retransmit(now, last)
         };
         self.stats.probes += 1;
         self.rack.probed(self.nxt, !fresh);

@@ -26,7 +26,7 @@ pub struct Sent {
     /// Whether it was lost and has been retransmitted since.
     pub again: bool,
     /// Whether it was ever retransmitted.
-    pub repeated: bool,
+    pub retransmitted: bool,
 }
 
 /// The queue of segments, ascending and without gaps, with sums in the unit of the congestion
@@ -125,7 +125,7 @@ impl Scoreboard {
     pub fn push(&mut self, start: u64, end: u64, at: Time) {
         self.transmissions += 1;
         let (nth, no) = (self.transmissions, false);
-        let new = Sent { start, end, at, nth, sacked: no, lost: no, again: no, repeated: no };
+        let new = Sent { start, end, at, nth, sacked: no, lost: no, again: no, retransmitted: no };
         self.out += self.cost_of(&new);
         self.queue.push_back(new);
         if let Some(order) = &mut self.order {
@@ -152,7 +152,7 @@ impl Scoreboard {
             if !next.lost || next.again || here.again || next.end - here.start > most {
                 return;
             }
-            let joined = Sent { end: next.end, repeated: true, ..here };
+            let joined = Sent { end: next.end, retransmitted: true, ..here };
             let saved = self.cost_of(&here) + self.cost_of(&next) - self.cost_of(&joined);
             self.out -= saved;
             self.lost -= saved;
@@ -162,11 +162,11 @@ impl Scoreboard {
     }
 
     /// Records a retransmission of the segment at `index`.
-    pub fn repeat(&mut self, index: usize, at: Time) -> Sent {
+    pub fn retransmit(&mut self, index: usize, at: Time) -> Sent {
         let cost = self.cost_of(&self.queue[index]);
         self.transmissions += 1;
         let s = &mut self.queue[index];
-        s.repeated = true;
+        s.retransmitted = true;
         (s.at, s.nth) = (at, self.transmissions);
         if s.lost && !s.again {
             s.again = true;

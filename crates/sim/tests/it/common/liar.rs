@@ -9,7 +9,7 @@ use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::handshake::{Config, Event, Handshakes, Limits, Offer, Peer};
 use trunkline_overlay::identity::{Certificate, Identity, Trust};
 use trunkline_overlay::link::{LinkCost, LinkId};
-use trunkline_overlay::node::{Handover, Node, Sink};
+use trunkline_overlay::node::{Node, SendOutcome, Sink};
 use trunkline_overlay::route::update::{Introduction, Update, path_number, sign};
 use trunkline_overlay::route::{Advert, CostModel, Signer};
 use trunkline_overlay::session::SessionId;
@@ -20,8 +20,8 @@ use trunkline_sim::{HostId, World};
 pub struct Nobody;
 
 impl Sink for Nobody {
-    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-        Handover::Taken
+    fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+        SendOutcome::Accepted
     }
 }
 

@@ -5,10 +5,10 @@ pub mod liar;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link::LinkStats;
 use trunkline_overlay::wire::{NodeId, Service};
-use trunkline_sim::voice::{Call, Outcome, VoiceFlow, VoiceSink, VoiceSource};
+use trunkline_sim::voice::{Call, CallOutcome, VoiceFlow, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, World};
 
 pub const RT: Service = Service::RealTime;
@@ -50,8 +50,8 @@ pub fn calls(
         .collect()
 }
 
-pub fn outcome(world: &World, calls: &[Call]) -> Outcome {
-    Outcome::of(world, calls, ms(100))
+pub fn outcome(world: &World, calls: &[Call]) -> CallOutcome {
+    CallOutcome::of(world, calls, ms(100))
 }
 
 /// The sink's record of a call.
@@ -64,6 +64,6 @@ pub fn stats(world: &World, host: u32, link: usize) -> LinkStats {
     world.node(HostId(host)).links().nth(link).expect("a link").1.stats()
 }
 
-pub fn dropped(world: &World, host: u32, link: usize, why: Drop) -> u64 {
+pub fn dropped(world: &World, host: u32, link: usize, why: DropReason) -> u64 {
     stats(world, host, link).drops.get(why)
 }

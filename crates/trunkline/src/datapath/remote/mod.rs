@@ -1,14 +1,14 @@
 //! Applications on other hosts: TCP and UDP at one address. The protocol is
 //! `trunkline_overlay::session::remote`; here are its sockets.
 
-mod lobby;
 mod outbox;
+mod pending;
 mod session;
 
-pub use lobby::{Lobby, Verdict};
+pub use pending::{Admission, PendingConnections};
 pub use session::{ASSURE, Hello, Session};
 
-use super::sessions::Door;
+use super::sessions::Listener;
 use super::udp::Udp;
 use outbox::Outbox;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -21,7 +21,7 @@ use trunkline_overlay::session::remote::{
     DATAGRAM_HEAD, Datagram, FromClient, HANDSHAKE_TIMEOUT, TAG, Token, packet_to_client,
     packet_to_node,
 };
-use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::wire::RefusalReason;
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::Service;
 
@@ -78,12 +78,12 @@ impl RemoteStats {
     }
 
     /// Counts a connection that was refused.
-    pub fn count(&mut self, refusal: Refusal) {
+    pub fn count(&mut self, refusal: RefusalReason) {
         match refusal {
-            Refusal::Unauthenticated => self.unauthenticated += 1,
-            Refusal::WrongKey => self.wrong_key += 1,
-            Refusal::UnknownClient => self.unknown_client += 1,
-            Refusal::Busy => self.busy += 1,
+            RefusalReason::Unauthenticated => self.unauthenticated += 1,
+            RefusalReason::WrongKey => self.wrong_key += 1,
+            RefusalReason::UnknownClient => self.unknown_client += 1,
+            RefusalReason::Busy => self.busy += 1,
             _ => {}
         }
     }
@@ -92,7 +92,7 @@ impl RemoteStats {
 /// An address where applications of other hosts attach.
 pub struct Remote {
     /// Where they connect.
-    pub door: Door,
+    pub door: Listener,
     /// Where their packets come.
     pub udp: Udp,
     address: SocketAddr,
@@ -112,7 +112,7 @@ impl Remote {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         let udp = Udp::bind(address, offload)?;
-        Ok(Remote { door: Door::open(socket)?, udp, address })
+        Ok(Remote { door: Listener::open(socket)?, udp, address })
     }
 
     /// The next client that wants in: its carrier, with a token from the

@@ -8,15 +8,15 @@ use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
 use trunkline_client::in_process::Acceptor;
-use trunkline_overlay::node::Handover;
-use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::node::SendOutcome;
+use trunkline_overlay::session::wire::RefusalReason;
 use trunkline_overlay::session::{Client, SessionId};
 
 /// Messages that one application may hand over before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;
 
 /// Connections kept open for applications that were turned away.
-pub(super) const TURNED_AWAY: usize = 16;
+pub(super) const REJECTED: usize = 16;
 
 impl PacketThread {
     pub(super) fn on_session(&mut self, id: SessionId, events: EpollFlags, stamps: &Stamps) {
@@ -36,8 +36,8 @@ impl PacketThread {
                     self.make_way(id, n);
                     let message = &self.message[..n];
                     match self.node.session_recv(at, id, message, &mut self.carriers) {
-                        Handover::Taken => {}
-                        Handover::Full => return self.hold(now, id, n),
+                        SendOutcome::Accepted => {}
+                        SendOutcome::Backpressure => return self.hold(now, id, n),
                     }
                 }
                 Read::Handled => self.carriers.note_stuck(id),
@@ -75,10 +75,10 @@ impl PacketThread {
                 Ok(None) => return,
                 Err(error) => {
                     if listener.is_stuck() {
-                        self.leave_doors();
+                        self.pause_accept();
                     }
                     let what = format!("an application could not attach: {error}");
-                    return self.complaints.warn(clock::now(), &what);
+                    return self.limited_log.warn(clock::now(), &what);
                 }
             }
         }
@@ -90,14 +90,14 @@ impl PacketThread {
         }
     }
 
-    pub(super) fn turn_away(&mut self, mut carrier: Carrier, why: Refusal) {
+    pub(super) fn turn_away(&mut self, mut carrier: Carrier, why: RefusalReason) {
         carrier.turn_away(self.carriers.now, why);
         // Closing now, with messages unread, could overtake the answer: it stays
         // until others have come to the same door.
-        if self.turned_away.len() == TURNED_AWAY {
-            self.turned_away.pop_front();
+        if self.rejected.len() == REJECTED {
+            self.rejected.pop_front();
         }
-        self.turned_away.push_back(carrier);
+        self.rejected.push_back(carrier);
     }
 
     pub(super) fn admit(&mut self, carrier: Carrier, client: Client) -> Option<SessionId> {
@@ -106,7 +106,7 @@ impl PacketThread {
             place = self.node.session_open_for(client);
         }
         let Some(id) = place else {
-            self.turn_away(carrier, Refusal::Full);
+            self.turn_away(carrier, RefusalReason::Full);
             let what = match self.node.node().is_draining() {
                 true => "an application was turned away: this node is being drained",
                 false => {
@@ -114,7 +114,7 @@ impl PacketThread {
                      allows"
                 }
             };
-            self.complaints.warn(clock::now(), what);
+            self.limited_log.warn(clock::now(), what);
             return None;
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
@@ -125,7 +125,7 @@ impl PacketThread {
             }
             Err(error) => {
                 let what = format!("an application could not attach: {error}");
-                self.complaints.warn(clock::now(), &what);
+                self.limited_log.warn(clock::now(), &what);
                 self.node.session_close(clock::now(), id);
                 None
             }

@@ -1,7 +1,7 @@
 //! What is asked of the node's flows.
 
 use super::operate::{AT_ONCE, Operation, Unanswered};
-use super::{Asker, PacketThread};
+use super::{NodeHandle, PacketThread};
 use crate::clock;
 use crate::datapath::sessions::Application;
 use std::sync::mpsc::sync_channel;
@@ -25,7 +25,7 @@ pub struct FlowSnapshot {
 /// Some flows, and from where on there are more.
 pub type FlowPage = (Vec<FlowSnapshot>, Option<u64>);
 
-impl Asker {
+impl NodeHandle {
     /// Some of the flows that begin or end at the node: those from `from` on,
     /// which is 0 at first.
     pub fn flows(&self, from: u64) -> Result<FlowPage, Unanswered> {

@@ -1,6 +1,6 @@
 //! What the packet thread does for a gateway's calls.
 
-use super::super::media::{self, Command, LegCounts, Sight, Way, Ways};
+use super::super::media::{self, Command, Forward, LegCounts, MediaSnapshot, RouteView};
 use super::super::mmsg::RxBatch;
 use super::{PacketThread, token};
 use crate::clock::{self, Stamps};
@@ -38,20 +38,20 @@ impl PacketThread {
             match command {
                 Command::Open { port, sockets } => self.open_leg(port, sockets),
                 Command::Relay { port, relay } => self.join_leg(port, relay),
-                Command::Close { port, tell } => {
+                Command::Close { port, tx: tell } => {
                     if let Some(counts) = self.close_leg(port) {
                         tell(counts);
                     }
                 }
-                Command::Ways(tell) => {
+                Command::Routes(tell) => {
                     let node = self.node.node();
                     let up = node.links().filter(|(_, link)| link.monitor().is_up());
                     let up = up.map(|(id, _)| id).collect();
-                    tell(Ways { table: Arc::clone(node.table()), up });
+                    tell(RouteView { table: Arc::clone(node.table()), up });
                 }
                 Command::Look(tell) => {
                     let (node, legs) = (self.node.node(), &self.carriers.legs);
-                    tell(Sight {
+                    tell(MediaSnapshot {
                         legs: legs.counts(),
                         stats: legs.stats,
                         is_draining: node.is_draining(),
@@ -67,7 +67,7 @@ impl PacketThread {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, token::MEDIA | u64::from(port));
             if let Err(error) = self.epoll.add(socket, event) {
                 let what = format!("a call's media on port {port} are not heard: {error}");
-                self.complaints.warn(clock::now(), &what);
+                self.limited_log.warn(clock::now(), &what);
             }
         }
         self.carriers.legs.open(port, sockets);
@@ -87,7 +87,7 @@ impl PacketThread {
                          next is an application's, or as many sessions are open as [node] \
                          max_sessions allows"
                     );
-                    self.complaints.warn(clock::now(), &what);
+                    self.limited_log.warn(clock::now(), &what);
                 }
             }
             Some(false) => {
@@ -146,7 +146,7 @@ impl PacketThread {
             }
             let at = meta.stamp.map_or(now, |s| stamps.place(s, Time::ZERO, now));
             let way = carriers.legs.take_udp(port, &meta, at, bytes);
-            let Way::Overlay { session, node: to, port } = way else { continue };
+            let Forward::Overlay { session, node: to, port } = way else { continue };
             let send = ToNode::Send {
                 service: Service::RealTime,
                 deadline_ms: *deadline_ms,

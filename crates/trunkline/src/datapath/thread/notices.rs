@@ -2,7 +2,7 @@
 
 use super::PacketThread;
 use crate::clock;
-use trunkline_overlay::handshake::Refusal;
+use trunkline_overlay::handshake::RefusedHandshake;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;
 
@@ -23,11 +23,11 @@ impl PacketThread {
                         why.label()
                     );
                     // Garbage must not crowd out who has a key.
-                    self.strangers.warn(clock::now(), &what);
+                    self.unknown_peers.warn(clock::now(), &what);
                 }
                 Notice::Refused { from, node: Some(node), why } => {
                     let advice = match why {
-                        Refusal::Version => {
+                        RefusedHandshake::Version => {
                             ", the two nodes have no protocol version in common: upgrade the older"
                         }
                         _ => "",
@@ -37,28 +37,28 @@ impl PacketThread {
                          {}{advice}",
                         why.label()
                     );
-                    self.complaints.warn(clock::now(), &what);
+                    self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::OtherKey { node, name, from } => {
                     let what = format!(
                         "node {node} ({name}), at {from}, has another key than before: if it was \
                          not given a new one, two nodes have this number"
                     );
-                    self.complaints.warn(clock::now(), &what);
+                    self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::ClockBehind { node, from, own: true } => {
                     let what = format!(
                         "node {node}, at {from}, has heard later starts of this node than this \
                          one: check this node's clock; the handshake goes on"
                     );
-                    self.complaints.warn(clock::now(), &what);
+                    self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::ClockBehind { node, from, own: false } => {
                     let what = format!(
                         "node {node}, at {from}, had later starts than this one: check its clock, \
                          and revoke its earlier key if it was given a new one; the handshake goes on"
                     );
-                    self.complaints.warn(clock::now(), &what);
+                    self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::Admitted { node, name, address, .. } => {
                     tracing::info!(%node, %name, %address, "a certified node is a neighbour now");

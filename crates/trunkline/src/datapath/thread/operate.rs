@@ -2,7 +2,7 @@
 
 use super::flows::FlowPage;
 use super::streams::StreamPage;
-use super::{Asker, PacketThread, Request};
+use super::{NodeHandle, PacketThread, Request};
 use crate::clock;
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -77,7 +77,7 @@ pub(super) struct Waiting(VecDeque<(u64, SyncSender<Result<EchoAnswer, EchoError
 /// How long the packet thread may take for what it does at once.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
-impl Asker {
+impl NodeHandle {
     pub(super) fn operate(&self, operation: Operation) -> Option<()> {
         self.requests.try_send(Request::Operate(operation)).ok()?;
         self.wake.write(1).ok().map(drop)

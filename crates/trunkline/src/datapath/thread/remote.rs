@@ -1,12 +1,12 @@
 //! What the packet thread does for applications on other hosts.
 
-use super::super::remote::{Session, Verdict};
+use super::super::remote::{Admission, Session};
 use super::super::sessions::Carrier;
 use super::{ADMITTED_PER_TURN, PacketThread, token};
 use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use trunkline_base::Time;
-use trunkline_overlay::node::Handover;
+use trunkline_overlay::node::SendOutcome;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::remote::Token;
 
@@ -15,79 +15,79 @@ impl PacketThread {
         for _ in 0..ADMITTED_PER_TURN {
             let Some(remote) = self.remotes.get_mut(index) else { return };
             let (session, from) = match remote.accept() {
-                Ok(Some(guest)) => guest,
+                Ok(Some(connection)) => connection,
                 Ok(None) => return,
                 Err(error) => {
                     if remote.door.is_stuck() {
-                        self.leave_doors();
+                        self.pause_accept();
                     }
-                    return self.complain_of(&error);
+                    return self.log_rejected(&error);
                 }
             };
-            let (slot, evicted) = self.lobby.enter(clock::now(), session, from);
+            let (slot, evicted) = self.pending.enter(clock::now(), session, from);
             if let Some(evicted) = evicted {
-                self.forget_guest(&evicted);
+                self.forget_pending(&evicted);
             }
-            let Some(descriptor) = self.lobby.descriptor(slot) else { continue };
-            let event = EpollEvent::new(EpollFlags::EPOLLIN, token::GUEST | u64::from(slot));
+            let Some(descriptor) = self.pending.descriptor(slot) else { continue };
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, token::PENDING | u64::from(slot));
             if let Err(error) = self.epoll.add(descriptor, event) {
-                self.complain_of(&error.into());
+                self.log_rejected(&error.into());
             }
         }
     }
 
-    fn complain_of(&mut self, error: &std::io::Error) {
+    fn log_rejected(&mut self, error: &std::io::Error) {
         let what = format!("a remote application could not attach: {error}");
-        self.complaints.warn(clock::now(), &what);
+        self.limited_log.warn(clock::now(), &what);
     }
 
-    pub(super) fn on_guest(&mut self, slot: u32) {
-        let verdict = self.lobby.hear(clock::now(), slot);
+    pub(super) fn on_pending(&mut self, slot: u32) {
+        let verdict = self.pending.hear(clock::now(), slot);
         self.judge(slot, verdict);
     }
 
     /// Answers handshakes, and ends those that took too long.
-    fn look_after_guests(&mut self, now: Time) {
+    fn poll_pending(&mut self, now: Time) {
         let mut told = arrayvec::ArrayVec::<_, 4>::new();
-        self.lobby.answer(now, |slot, verdict| drop(told.try_push((slot, verdict))));
+        self.pending.answer(now, |slot, verdict| drop(told.try_push((slot, verdict))));
         for (slot, verdict) in told {
             self.judge(slot, verdict);
         }
-        while let Some(late) = self.lobby.overdue(now) {
-            self.forget_guest(&late);
+        while let Some(late) = self.pending.overdue(now) {
+            self.forget_pending(&late);
         }
     }
 
-    fn forget_guest(&mut self, session: &Session) {
+    fn forget_pending(&mut self, session: &Session) {
         self.carriers.remotes.stats.handshakes += 1;
         let _ = self.epoll.delete(session);
     }
 
-    fn judge(&mut self, slot: u32, verdict: Verdict) {
+    fn judge(&mut self, slot: u32, verdict: Admission) {
         match verdict {
-            Verdict::Stays => self.watch_guest(slot, EpollFlags::EPOLLIN),
+            Admission::Stays => self.watch_pending(slot, EpollFlags::EPOLLIN),
             // Else what it sends meanwhile would wake the thread for nothing.
-            Verdict::Waits => self.watch_guest(slot, EpollFlags::empty()),
-            Verdict::In(session) => {
+            Admission::Waits => self.watch_pending(slot, EpollFlags::empty()),
+            Admission::In(session) => {
                 let _ = self.epoll.delete(&session);
                 self.let_in(session);
             }
-            Verdict::Out(session, why) => {
+            Admission::Out(session, why) => {
                 let _ = self.epoll.delete(&session);
                 self.carriers.remotes.stats.count(why);
                 self.turn_away(Carrier::Remote(Box::new(session)), why);
             }
-            Verdict::Broken(session) => {
+            Admission::Broken(session) => {
                 let _ = self.epoll.delete(&session);
                 self.carriers.remotes.stats.streams += 1;
             }
-            Verdict::Gone(session) => drop(self.epoll.delete(&session)),
+            Admission::Gone(session) => drop(self.epoll.delete(&session)),
         }
     }
 
-    fn watch_guest(&mut self, slot: u32, flags: EpollFlags) {
-        if let Some(descriptor) = self.lobby.descriptor(slot) {
-            let mut event = EpollEvent::new(flags, token::GUEST | u64::from(slot));
+    fn watch_pending(&mut self, slot: u32, flags: EpollFlags) {
+        if let Some(descriptor) = self.pending.descriptor(slot) {
+            let mut event = EpollEvent::new(flags, token::PENDING | u64::from(slot));
             let _ = self.epoll.modify(descriptor, &mut event);
         }
     }
@@ -114,7 +114,8 @@ impl PacketThread {
                         // A socket that all share can hold nothing back. The client
                         // library sends by TCP what is to wait.
                         let handover = node.session_recv(at, id, message, carriers);
-                        carriers.remotes.stats.held_back += u64::from(handover == Handover::Full);
+                        carriers.remotes.stats.held_back +=
+                            u64::from(handover == SendOutcome::Backpressure);
                     }
                 }
             });
@@ -123,7 +124,7 @@ impl PacketThread {
 
     /// Closes connections that have not been bound in time.
     pub(super) fn end_handshakes(&mut self, now: Time) {
-        self.look_after_guests(now);
+        self.poll_pending(now);
         while let Some((id, token)) = self.carriers.remotes.overdue(now) {
             self.end_handshake(id, token);
         }

@@ -1,7 +1,7 @@
 //! The operator's view of the node's streams.
 
 use super::operate::{AT_ONCE, Operation, Unanswered};
-use super::{Asker, PacketThread};
+use super::{NodeHandle, PacketThread};
 use crate::datapath::sessions::Application;
 use std::sync::mpsc::sync_channel;
 use trunkline_overlay::node::Stream;
@@ -12,7 +12,7 @@ const STREAMS_AT_ONCE: usize = 256;
 /// Some streams, each with the application that has it, and from where on there are more.
 pub type StreamPage = (Vec<(Stream, Option<Application>)>, Option<usize>);
 
-impl Asker {
+impl NodeHandle {
     /// Some of the streams that end at the node: those from `from` on, which is 0 at first.
     pub fn streams(&self, from: usize) -> Result<StreamPage, Unanswered> {
         let (reply, answer) = sync_channel(1);

@@ -1,6 +1,6 @@
 //! Cells of 802.11e between hosts.
 
-use super::config::{Spot, Spots, Wrong, find};
+use super::config::{EdgeEnd, Spots, Wrong, find};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::num::NonZeroU8;
@@ -17,9 +17,9 @@ pub struct Cell {
     /// The name in the ledger, before that of the station.
     pub name: String,
     /// The host or router that is the access point.
-    pub access_point: Spot,
+    pub access_point: EdgeEnd,
     /// The hosts or routers that are stations, and their names, in the order of the file.
-    pub stations: Vec<(Spot, String)>,
+    pub stations: Vec<(EdgeEnd, String)>,
     /// How everybody gets at the channel, and what else the cell is.
     pub config: Config,
 }
@@ -100,8 +100,8 @@ impl Cell {
     }
 
     /// The host or router at either end of each station's edge, and its name.
-    pub fn edges(&self) -> impl Iterator<Item = ([Spot; 2], String)> {
-        let edge = |(spot, name): &(Spot, String)| {
+    pub fn edges(&self) -> impl Iterator<Item = ([EdgeEnd; 2], String)> {
+        let edge = |(spot, name): &(EdgeEnd, String)| {
             ([self.access_point, *spot], format!("{} {name}", self.name))
         };
         self.stations.iter().map(edge)

@@ -51,7 +51,7 @@ pub struct Host {
 
 /// One end of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Spot {
+pub enum EdgeEnd {
     /// The host with this number.
     Host(usize),
     /// The router with this number.
@@ -64,7 +64,7 @@ pub struct Edge {
     /// The name in the ledger.
     pub name: String,
     /// The host or router at either end.
-    pub ends: [Spot; 2],
+    pub ends: [EdgeEnd; 2],
     /// Whether its ends at hosts have addresses of their own.
     pub is_private: bool,
     /// The largest IP packet, in bytes.
@@ -121,7 +121,7 @@ modelled! {
 pub type Wrong = (usize, String);
 
 /// Hosts and routers by name.
-pub type Spots = BTreeMap<String, Spot>;
+pub type Spots = BTreeMap<String, EdgeEnd>;
 
 impl Setup for Hosts {
     fn read(path: &Path) -> Result<Hosts, ConfigError> {
@@ -168,8 +168,8 @@ impl Hosts {
 
     fn new(file: File) -> Result<Hosts, Wrong> {
         let mut spots = Spots::new();
-        let hosts = file.host.iter().enumerate().map(|(n, h)| (&h.name, Spot::Host(n)));
-        let routers = file.router.iter().enumerate().map(|(n, r)| (&r.name, Spot::Router(n)));
+        let hosts = file.host.iter().enumerate().map(|(n, h)| (&h.name, EdgeEnd::Host(n)));
+        let routers = file.router.iter().enumerate().map(|(n, r)| (&r.name, EdgeEnd::Router(n)));
         for (name, spot) in hosts.chain(routers) {
             if name.get_ref().is_empty() || name.get_ref().chars().any(char::is_whitespace) {
                 return Err((name.span().start, "a name is one word".into()));
@@ -224,7 +224,7 @@ impl Hosts {
 
     /// The ends of each edge of the network and the largest packet on it, in bytes: of those in the
     /// file, then of those in its cells, station by station.
-    pub fn all_edges(&self) -> impl Iterator<Item = ([Spot; 2], u16)> {
+    pub fn all_edges(&self) -> impl Iterator<Item = ([EdgeEnd; 2], u16)> {
         let of_cells = self.cells.iter().flat_map(Cell::edges).map(|(ends, _)| (ends, cell::MTU));
         self.edges.iter().map(|edge| (edge.ends, edge.mtu)).chain(of_cells)
     }
@@ -233,11 +233,11 @@ impl Hosts {
     /// cell. Hosts need not all reach each other: a file may have several networks.
     fn check_joined(&self, places: &[usize]) -> Result<(), Wrong> {
         let ends = self.all_edges().flat_map(|(ends, _)| ends);
-        if ends.filter(|end| matches!(end, Spot::Host(_))).count() > MAX_INTERFACES {
+        if ends.filter(|end| matches!(end, EdgeEnd::Host(_))).count() > MAX_INTERFACES {
             return Err((0, format!("more than {MAX_INTERFACES} ends of edges at hosts")));
         }
         for ((n, host), place) in self.hosts.iter().enumerate().zip(places) {
-            if !self.all_edges().any(|(ends, _)| ends.contains(&Spot::Host(n))) {
+            if !self.all_edges().any(|(ends, _)| ends.contains(&EdgeEnd::Host(n))) {
                 let what =
                     format!("no [[edge]] or [[cell]] leads to host \"{}\": add one", host.name);
                 return Err((*place, what));
@@ -325,7 +325,7 @@ fn no_cell_at_an_end(file: &File, spots: &Spots) -> Result<(), Wrong> {
 }
 
 /// The host or router of this name.
-pub fn find(spots: &Spots, end: &Spanned<String>) -> Result<Spot, Wrong> {
+pub fn find(spots: &Spots, end: &Spanned<String>) -> Result<EdgeEnd, Wrong> {
     if let Some(spot) = spots.get(end.get_ref()) {
         return Ok(*spot);
     }

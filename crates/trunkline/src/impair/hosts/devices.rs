@@ -4,8 +4,8 @@ use super::super::clock::Clock;
 use super::super::pump::{BATCH, Ports};
 use super::super::say::say;
 use super::capture::Captures;
-use super::ip::{Head, Refusal, pass_on, refusal};
-use super::layout::{Layout, Way, router_addresses};
+use super::ip::{Head, RejectedPacket, pass_on, refusal};
+use super::layout::{HostPath, Layout, router_addresses};
 use super::namespace::{DEVICE, Namespace};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::Duration;
@@ -131,11 +131,11 @@ impl Devices {
         let Some((to, way)) = to.and_then(|to| Some((to, self.layout.way(from, to)?))) else {
             return device.unroutable.add(length);
         };
-        let Way { routers, mtu, narrow, .. } = way;
+        let HostPath { routers, mtu, narrow, .. } = way;
         let (why, count) = if head.hops <= routers {
-            (Refusal::Expired, &mut device.expired)
+            (RejectedPacket::Expired, &mut device.expired)
         } else if length > usize::from(mtu) {
-            (Refusal::TooBig(mtu), &mut device.too_big)
+            (RejectedPacket::TooBig(mtu), &mut device.too_big)
         } else {
             device.sent.add(length);
             let endpoint =

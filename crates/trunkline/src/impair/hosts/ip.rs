@@ -105,7 +105,7 @@ pub fn pass_on(packet: &mut [u8], tos: u8, routers: u8) {
 
 /// Why a router doesn't pass a packet on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RejectedPacket {
     /// It has been passed on too often.
     Expired,
     /// The next edge takes packets of so many bytes.
@@ -118,7 +118,7 @@ pub fn refusal(
     (v4, v6): (Ipv4Addr, Ipv6Addr),
     packet: &[u8],
     head: &Head,
-    why: Refusal,
+    why: RejectedPacket,
 ) -> Option<Vec<u8>> {
     match (head.from, head.to) {
         (IpAddr::V4(to), IpAddr::V4(_)) => {
@@ -131,8 +131,8 @@ pub fn refusal(
                 return None;
             }
             let (kind, code, rest) = match why {
-                Refusal::Expired => (11, 0, 0),
-                Refusal::TooBig(mtu) => (3, 4, u32::from(mtu)),
+                RejectedPacket::Expired => (11, 0, 0),
+                RejectedPacket::TooBig(mtu) => (3, 4, u32::from(mtu)),
             };
             let body = message((kind, code, rest), &packet[..packet.len().min(QUOTE_V4)], 0);
             let mut out = vec![0; V4];
@@ -152,8 +152,8 @@ pub fn refusal(
                 return None;
             }
             let (kind, rest) = match why {
-                Refusal::Expired => (3, 0),
-                Refusal::TooBig(mtu) => (2, u32::from(mtu)),
+                RejectedPacket::Expired => (3, 0),
+                RejectedPacket::TooBig(mtu) => (2, u32::from(mtu)),
             };
             let quote = &packet[..packet.len().min(QUOTE)];
             let mut out = vec![0; V6];
@@ -265,21 +265,21 @@ mod tests {
     fn who_is_told_what_a_router_refuses() {
         let router = ("10.65.0.1".parse().expect("v4"), "fd74:6c:1::1".parse().expect("v6"));
         let head = Head::parse(&V4_UDP).expect("a packet");
-        let said = refusal(router, &V4_UDP, &head, Refusal::TooBig(1_400)).expect("told");
+        let said = refusal(router, &V4_UDP, &head, RejectedPacket::TooBig(1_400)).expect("told");
         let outer = Head::parse(&said).expect("a packet");
         assert_eq!((outer.to, outer.protocol), (head.from, Protocol(ICMP)));
         assert!(sums_up(&said[..V4]) && sums_up(&said[V4..]));
         assert_eq!((&said[V4..V4 + 2], &said[V4 + 6..V4 + 8]), (&[3, 4][..], &[5, 120][..]));
-        assert_eq!(refusal(router, &said, &outer, Refusal::Expired), None, "of an error");
+        assert_eq!(refusal(router, &said, &outer, RejectedPacket::Expired), None, "of an error");
 
         let packet = v6_tcp();
         let head = Head::parse(&packet).expect("a packet");
-        let said = refusal(router, &packet, &head, Refusal::Expired).expect("told");
+        let said = refusal(router, &packet, &head, RejectedPacket::Expired).expect("told");
         let outer = Head::parse(&said).expect("a packet");
         assert_eq!((outer.to, outer.protocol, said[V6]), (head.from, Protocol(ICMPV6), 3));
         let around = add(0, &said[8..40]) + (said.len() - V6) as u32 + u32::from(ICMPV6);
         assert_eq!(checksum(around, &said[V6..]), 0);
-        assert_eq!(refusal(router, &said, &outer, Refusal::Expired), None);
+        assert_eq!(refusal(router, &said, &outer, RejectedPacket::Expired), None);
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             packet[5] = rest.len() as u8;
             let head = Head::parse(&packet).expect("a packet");
             let router = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
-            refusal(router, &packet, &head, Refusal::Expired).is_some()
+            refusal(router, &packet, &head, RejectedPacket::Expired).is_some()
         };
         let [error, request] = [[1, 0, 0, 0], [128, 0, 0, 0]];
         assert!(!packet(ICMPV6, &error) && packet(ICMPV6, &request));
@@ -323,7 +323,7 @@ mod tests {
             }
             if let Some(head) = Head::parse(&bytes) {
                 let router = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
-                let _ = refusal(router, &bytes, &head, Refusal::TooBig(1_300));
+                let _ = refusal(router, &bytes, &head, RejectedPacket::TooBig(1_300));
                 pass_on(&mut bytes, 3, 9);
                 prop_assert_eq!(Head::parse(&bytes).map(|h| (h.from, h.to)), Some((head.from, head.to)));
             }

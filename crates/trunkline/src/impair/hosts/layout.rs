@@ -6,7 +6,7 @@
 
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
-use super::config::{Hosts, Spot};
+use super::config::{EdgeEnd, Hosts};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
 
 /// The way from one interface to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct HostPath {
     /// The number of routers on the way.
     pub routers: u8,
     /// The largest packet that all edges allow, in bytes.
@@ -43,7 +43,7 @@ pub struct Layout {
     pub of_host: Vec<Range<usize>>,
     /// The host of each interface.
     pub host_of: Vec<usize>,
-    ways: BTreeMap<(u32, u32), Way>,
+    ways: BTreeMap<(u32, u32), HostPath>,
 }
 
 /// Builds the network that a file describes, without a packet in it.
@@ -61,7 +61,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
         host_of.push(n);
         for (edge, vertices) in hosts.edges.iter().zip(&mut ends) {
             for (end, vertex) in edge.ends.iter().zip(vertices) {
-                if *end == Spot::Host(n) {
+                if *end == EdgeEnd::Host(n) {
                     *vertex = own;
                     if edge.is_private {
                         *vertex = net.host();
@@ -75,7 +75,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let routers: Vec<VertexId> = hosts.routers.iter().map(|_| net.router()).collect();
     for (edge, vertices) in hosts.edges.iter().zip(&mut ends) {
         for (end, vertex) in edge.ends.iter().zip(&mut *vertices) {
-            if let Spot::Router(n) = *end {
+            if let EdgeEnd::Router(n) = *end {
                 *vertex = routers[n];
             }
         }
@@ -89,8 +89,8 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
         let medium = net.medium(Cell::new(cell.config, hosts.seed, stream).expect(VALID));
         for (station, (ends, _)) in (0..).zip(cell.edges()) {
             let [a, b] = ends.map(|end| match end {
-                Spot::Host(n) => VertexId(of_host[n].start as u32),
-                Spot::Router(n) => routers[n],
+                EdgeEnd::Host(n) => VertexId(of_host[n].start as u32),
+                EdgeEnd::Router(n) => routers[n],
             });
             net.connect_over(a, b, medium, Cell::lanes(station), Cell::HOP);
         }
@@ -105,7 +105,7 @@ fn ways(
     net: &Network,
     host_of: &[usize],
     first_router: u32,
-) -> BTreeMap<(u32, u32), Way> {
+) -> BTreeMap<(u32, u32), HostPath> {
     let edges: Vec<_> = hosts.all_edges().collect();
     let way = |path: Vec<DirectionId>| {
         let edge = |d: &DirectionId| edges[d.edge().0 as usize];
@@ -113,11 +113,11 @@ fn ways(
         let narrow = path.iter().find(|d| edge(d).1 == mtu)?;
         let (ends, _) = edge(narrow);
         let router = ends.iter().find_map(|end| match end {
-            Spot::Router(n) => Some(first_router + *n as u32),
-            Spot::Host(_) => None,
+            EdgeEnd::Router(n) => Some(first_router + *n as u32),
+            EdgeEnd::Host(_) => None,
         });
         let delays = path.iter().map(|&d| net.model(d).map_or(Cell::HOP, |model| model.delay));
-        Some(Way {
+        Some(HostPath {
             routers: u8::try_from(path.len() - 1).unwrap_or(u8::MAX),
             mtu,
             narrow: router.unwrap_or(first_router) - first_router,
@@ -139,7 +139,7 @@ fn ways(
 
 impl Layout {
     /// The way from one interface to another, if there is one.
-    pub fn way(&self, from: usize, to: usize) -> Option<Way> {
+    pub fn way(&self, from: usize, to: usize) -> Option<HostPath> {
         self.ways.get(&(from as u32, to as u32)).copied()
     }
 

@@ -165,7 +165,7 @@ impl Namespace {
 fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     let own = layout.of_host[n].clone();
     let own_edges =
-        hosts.all_edges().filter(|(ends, _)| ends.contains(&super::config::Spot::Host(n)));
+        hosts.all_edges().filter(|(ends, _)| ends.contains(&super::config::EdgeEnd::Host(n)));
     let mtu = own_edges.map(|(_, mtu)| mtu).min().unwrap_or_default();
     let mut text = format!(
         "link set lo up\n\

@@ -24,7 +24,7 @@ const NEWCOMERS: u16 = 32;
 pub struct OverlaySection {
     keys: Vec<Key>,
     revoked: Vec<Key>,
-    newcomers: Option<u16>,
+    unconfigured_peers: Option<u16>,
 }
 
 /// `[[known]]`.
@@ -137,7 +137,7 @@ pub struct KeyFiles {
 pub struct Believed {
     trust: Trust,
     known: Vec<(NodeId, PublicKey)>,
-    newcomers: u16,
+    unconfigured_peers: u16,
 }
 
 /// What is secret about a node: a recording keeps it, so that it can be
@@ -157,7 +157,7 @@ impl OverlaySection {
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
         let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
         Believed {
-            newcomers: self.newcomers.unwrap_or(most),
+            unconfigured_peers: self.unconfigured_peers.unwrap_or(most),
             known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),
             trust,
         }
@@ -165,8 +165,8 @@ impl OverlaySection {
 
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        let OverlaySection { keys, revoked, newcomers } = self;
-        keys.is_empty() && revoked.is_empty() && newcomers.is_none()
+        let OverlaySection { keys, revoked, unconfigured_peers } = self;
+        keys.is_empty() && revoked.is_empty() && unconfigured_peers.is_none()
     }
 
     /// Whether certificates are believed at all.
@@ -207,10 +207,17 @@ impl KeyFiles {
     /// What the node is told; `template` has the settings of links that no
     /// `[[link]]` names.
     pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {
-        let Believed { trust, known, newcomers } = self.believed.clone();
+        let Believed { trust, known, unconfigured_peers } = self.believed.clone();
         let Secrets { identity, certificate } = secrets.clone();
-        let newcomer = template;
-        Sealing { certificate, trust, known, newcomers, newcomer, ..Sealing::new(identity) }
+        let unconfigured_peer = template;
+        Sealing {
+            certificate,
+            trust,
+            known,
+            unconfigured_peers,
+            unconfigured_peer,
+            ..Sealing::new(identity)
+        }
     }
 }
 

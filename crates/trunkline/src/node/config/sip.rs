@@ -48,7 +48,7 @@ pub struct Tls {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SipSection {
-    listen: Vec<Spanned<Place>>,
+    listen: Vec<Spanned<TransportAddress>>,
     address: Option<Spanned<Address>>,
     #[serde(default)]
     names: Vec<HostName>,
@@ -73,7 +73,7 @@ pub struct SipSection {
 #[serde(deny_unknown_fields)]
 struct RouteSection {
     to: Name,
-    via: Place,
+    via: TransportAddress,
     name: Option<HostName>,
 }
 
@@ -83,26 +83,26 @@ fn ports() -> Spanned<Ports> {
 
 /// An address, and how SIP is carried there: `"udp:192.0.2.1:5060"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
+struct TransportAddress {
     transport: Transport,
     address: SocketAddr,
 }
 
-impl FromStr for Place {
+impl FromStr for TransportAddress {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<TransportAddress, String> {
         let wanted = "write udp:, tcp: or tls:, an IP address and a port, as in \
                       \"udp:192.0.2.1:5060\"";
         let wrong = || format!("\"{text}\" is no place for SIP: {wanted}");
         let (transport, address) = text.split_once(':').ok_or_else(wrong)?;
         let transport = Transport::parse(transport.as_bytes()).ok_or_else(wrong)?;
         let address = address.parse().map_err(|_| wrong())?;
-        Ok(Place { transport, address })
+        Ok(TransportAddress { transport, address })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TransportAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.transport.in_uri(), self.address)
     }
@@ -228,7 +228,7 @@ macro_rules! from_text {
     )*};
 }
 from_text! {
-    Place: "a place for SIP in quotes, as \"udp:192.0.2.1:5060\"",
+    TransportAddress: "a place for SIP in quotes, as \"udp:192.0.2.1:5060\"",
     Network: "a network in quotes, as \"192.0.2.0/24\"",
     Name: "a network or a name in quotes, as \"192.0.2.0/24\" or \"b.example\"",
     HostName: "a name in quotes, as \"sip.b.example\"",
@@ -283,8 +283,8 @@ impl SipSection {
         };
         let max_calls = self.max_calls.map_or(CALLS, Spanned::into_inner);
         let public = self.address.map(|address| address.into_inner().0);
-        let socket = |place: &Spanned<Place>| {
-            let Place { transport, address } = *place.get_ref();
+        let socket = |place: &Spanned<TransportAddress>| {
+            let TransportAddress { transport, address } = *place.get_ref();
             let ip = public.unwrap_or(address.ip());
             Socket { transport, address: SocketAddr::new(ip, address.port()) }
         };
@@ -311,7 +311,8 @@ impl SipSection {
     fn check_address(&self) -> Result<(), Wrong> {
         let Some(public) = &self.address else { return Ok(()) };
         let ip = public.get_ref().0;
-        let differs = |place: &&Spanned<Place>| place.get_ref().address.is_ipv4() != ip.is_ipv4();
+        let differs =
+            |place: &&Spanned<TransportAddress>| place.get_ref().address.is_ipv4() != ip.is_ipv4();
         match self.listen.iter().find(differs) {
             Some(other) => {
                 let other = other.get_ref();
@@ -322,8 +323,8 @@ impl SipSection {
         }
     }
 
-    fn check_place(&self, place: &Spanned<Place>, n: usize) -> Result<(), String> {
-        let Place { transport, address } = *place.get_ref();
+    fn check_place(&self, place: &Spanned<TransportAddress>, n: usize) -> Result<(), String> {
+        let TransportAddress { transport, address } = *place.get_ref();
         if self.listen[..n].iter().any(|other| other.get_ref() == place.get_ref()) {
             return Err(format!("{} is there twice", place.get_ref()));
         }
@@ -351,7 +352,7 @@ impl SipSection {
         if self.listen.iter().any(|place| place.get_ref() == via) {
             return Err(format!("{via} is this gateway itself: `via` names the next hop"));
         }
-        let reaches = |place: &Place| {
+        let reaches = |place: &TransportAddress| {
             place.transport == via.transport && place.address.is_ipv4() == via.address.is_ipv4()
         };
         if !self.listen.iter().any(|place| reaches(place.get_ref())) {

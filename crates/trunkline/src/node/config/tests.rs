@@ -32,7 +32,7 @@ via = 1
 
 [realtime]
 reorder = 3
-repeat_share = "20%"
+retransmit_ratio = "20%"
 
 [hello]
 interval = "50ms"
@@ -62,7 +62,7 @@ fn a_whole_file() {
     assert_eq!(a.rate.unwrap().as_bps(), 10_000_000);
     assert_eq!((a.dscp, b.dscp, b.mtu, b.path.as_str()), (46, 0, 1400, "isp2"));
     assert_eq!([a, b].map(|link| link.penalty.as_millis()), [0, 20]);
-    assert_eq!((a.realtime.reorder, a.realtime.repeat_share), (3, 0.2));
+    assert_eq!((a.realtime.reorder, a.realtime.retransmit_ratio), (3, 0.2));
     assert_eq!(a.liveness.interval.as_millis(), 50);
     assert_eq!(c.overlay.routes.len(), 3);
     assert!(!c.runtime.offload);
@@ -195,12 +195,12 @@ fn mistakes_have_a_line_and_a_way_out() {
     let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
     assert!(key.contains("44 characters of base64"), "{key}");
     let sealed = GOOD.replace("unsealed_for_measurements = true", "key = \"b.key\"");
-    let stranger = mistake(&sealed);
-    assert!(stranger.contains("neighbour 1 has no key"), "{stranger}");
+    let unknown_peer = mistake(&sealed);
+    assert!(unknown_peer.contains("neighbour 1 has no key"), "{unknown_peer}");
     let overlay = "[overlay]\nkeys = [\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=\"]\n[hello]";
     let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
     assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
-    let unsealed = mistake(&GOOD.replace("[hello]", "[overlay]\nnewcomers = 1\n[hello]"));
+    let unsealed = mistake(&GOOD.replace("[hello]", "[overlay]\nunconfigured_peers = 1\n[hello]"));
     assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
     let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
     assert!(priority.contains("1 to 99"), "{priority}");

@@ -2,7 +2,7 @@
 
 use super::{Family, Labels, label, single};
 use crate::operate::protocol::CallLeg;
-use crate::sip::Report;
+use crate::sip::GatewayReport;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use std::fmt;
@@ -10,7 +10,7 @@ use trunkline_media::quality::emodel;
 
 /// A gateway as one moment saw it.
 #[derive(Debug)]
-pub(super) struct Gateway(pub Report);
+pub(super) struct Gateway(pub GatewayReport);
 
 /// What users find between good and bad (ITU-T G.107, annex B).
 const MOS: [f64; 9] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, 4.5, f64::INFINITY];
@@ -18,7 +18,7 @@ const MOS: [f64; 9] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, 4.5, f64::INFINITY]
 impl Collector for Gateway {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut f = Family(&mut encoder);
-        let Report { calls, stats, media, free_ports, .. } = &self.0;
+        let GatewayReport { calls, stats, media, free_ports, .. } = &self.0;
         let gauge = |n: usize| std::iter::once((Labels::new(), n as f64));
         f.gauges("calls_live", "Calls that ring or are up", gauge(stats.live))?;
         f.counters("calls", "Calls so far", single(stats.calls))?;
@@ -33,8 +33,11 @@ impl Collector for Gateway {
         let help = "Messages that were dropped, or refused for their form";
         f.counters("sip_messages_dropped", help, dropped.into_iter().map(by))?;
         f.counters("media_packets", "Packets of calls that passed", single(media.relayed))?;
-        let dropped =
-            [("stranger", media.strangers), ("unwanted", media.unwanted), ("unsent", media.unsent)];
+        let dropped = [
+            ("unexpected_source", media.unexpected_source),
+            ("unwanted", media.unwanted),
+            ("unsent", media.unsent),
+        ];
         let help = "Packets of calls that did not pass";
         f.counters("media_packets_dropped", help, dropped.into_iter().map(by))?;
         let help = "Pairs of media ports that are free";

@@ -11,9 +11,11 @@ const COUNTED: [Counted<StreamStats>; 7] = [
     ("streams_reset", "Streams that broke off, or were never opened", |s| s.reset),
     ("stream_sent_bytes", "Bytes that other ends of streams have acknowledged", |s| s.sent),
     ("stream_received_bytes", "Bytes of streams that have come in order", |s| s.received),
-    ("stream_repeated_segments", "Packets of streams that were sent again from end to end", |s| {
-        s.repeated
-    }),
+    (
+        "stream_retransmitted_segments",
+        "Packets of streams that were sent again from end to end",
+        |s| s.retransmitted,
+    ),
 ];
 
 /// Writes the metrics of all streams together; single streams have none.

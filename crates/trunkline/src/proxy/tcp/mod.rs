@@ -3,7 +3,7 @@
 mod pair;
 mod tally;
 
-use super::endpoint::Place;
+use super::endpoint::EndpointHost;
 use super::{Args, Error, cannot, cannot_listen};
 use crate::stop::Signals;
 use pair::{Pair, Stream, Tcp};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
-use tally::{Refusal, Tally};
+use tally::{RefusedConnection, Tally};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpListener, TcpStream};
@@ -38,7 +38,7 @@ struct Proxy {
 }
 
 /// Where connections or streams come in, and where they go.
-enum Door {
+enum Inlet {
     Tcp(TcpListener, Address),
     Overlay(Box<AsyncListener>, Arc<[SocketAddr]>),
 }
@@ -56,8 +56,10 @@ pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(
         errln!("listening on {}, sending to {}", args.listen, args.send);
         // They end with the runtime.
         let serve = |door| match door {
-            Door::Tcp(listener, to) => tokio::spawn(from_tcp(proxy.clone(), listener, to)),
-            Door::Overlay(listener, to) => tokio::spawn(from_overlay(proxy.clone(), *listener, to)),
+            Inlet::Tcp(listener, to) => tokio::spawn(from_tcp(proxy.clone(), listener, to)),
+            Inlet::Overlay(listener, to) => {
+                tokio::spawn(from_overlay(proxy.clone(), *listener, to))
+            }
         };
         let _tasks: Vec<_> = doors.into_iter().map(serve).collect();
         // Deprecated, since another type's descriptor might be closed under it. This one outlives
@@ -90,34 +92,34 @@ fn check(args: &Args) -> Result<(), Error> {
 }
 
 /// Binds the ports that the proxy listens on.
-async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Door>, Error> {
+async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, Error> {
     let (listen, send) = (&args.listen, &args.send);
-    let end = if matches!(listen.place, Place::Tcp(_)) { listen } else { send };
+    let end = if matches!(listen.place, EndpointHost::Tcp(_)) { listen } else { send };
     let what = format!("find the address of {end}");
     let hosts = end.hosts().map_err(cannot(what, "; is the name right?"))?;
     let with_port = |port| hosts.iter().map(move |host| SocketAddr::new(host.ip(), port));
     let mut doors = Vec::new();
     for (port, to) in listen.ports().zip(send.ports()) {
         match (&listen.place, &send.place) {
-            (Place::Node(node), _) if *node != own => {
+            (EndpointHost::Node(node), _) if *node != own => {
                 return Err(Error::Usage(format!(
                     "cannot listen on {node}:{port}: the node at {} is {own}, so it would be \
                      {own}:{port}",
                     proxy.at
                 )));
             }
-            (Place::Node(_), _) => {
+            (EndpointHost::Node(_), _) => {
                 // As many may come at once as may be open.
                 let listener =
                     StreamListener::with_backlog(proxy.at.clone(), port, args.max_flows)?;
                 let listener = AsyncListener::new(listener)?;
-                doors.push(Door::Overlay(Box::new(listener), with_port(to).collect()));
+                doors.push(Inlet::Overlay(Box::new(listener), with_port(to).collect()));
             }
-            (_, Place::Node(node)) => {
+            (_, EndpointHost::Node(node)) => {
                 let Some(at) = with_port(port).next() else { continue };
                 let listener = TcpListener::bind(at).await;
                 let listener = listener.map_err(cannot_listen(format!("TCP {at}")))?;
-                doors.push(Door::Tcp(listener, Address { node: *node, port: to }));
+                doors.push(Inlet::Tcp(listener, Address { node: *node, port: to }));
             }
             _ => {}
         }
@@ -131,7 +133,7 @@ impl Proxy {
         let place = self.places.clone().try_acquire_owned().ok();
         if place.is_none() {
             self.tally.refused(
-                Refusal::TooMany,
+                RefusedConnection::TooMany,
                 format_args!(
                     "a connection was refused: {} are open; allow more with --max-flows",
                     self.max
@@ -163,9 +165,9 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
                 Ok(stream) => join(&proxy, tcp, Stream::new(stream)).await,
                 Err(error) => {
                     let why = match &error {
-                        ClientError::Reset(_) | ClientError::Version => Refusal::NoStream,
-                        ClientError::Io { .. } => Refusal::NoFiles,
-                        _ => Refusal::NodeAway,
+                        ClientError::Reset(_) | ClientError::Version => RefusedConnection::NoStream,
+                        ClientError::Io { .. } => RefusedConnection::NoFiles,
+                        _ => RefusedConnection::NodeAway,
                     };
                     proxy.tally.refused(
                         why,
@@ -197,7 +199,7 @@ async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[Socke
                 Err(error) => {
                     let at = to.first().map_or_else(String::new, SocketAddr::to_string);
                     proxy.tally.refused(
-                        Refusal::NoTcp,
+                        RefusedConnection::NoTcp,
                         format_args!(
                             "a stream from {from} was refused: no TCP connection to {at}: {error}"
                         ),

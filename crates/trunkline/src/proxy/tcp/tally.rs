@@ -7,7 +7,7 @@ use trunkline_base::Time;
 
 /// Why a connection or a stream was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum RefusedConnection {
     /// As many as `--max-flows` allows are open.
     TooMany,
     /// There is no connection to the node.
@@ -20,13 +20,13 @@ pub enum Refusal {
     NoFiles,
 }
 
-impl Refusal {
-    const ALL: [(Refusal, &str); 5] = [
-        (Refusal::TooMany, "too_many"),
-        (Refusal::NodeAway, "node_away"),
-        (Refusal::NoStream, "no_stream"),
-        (Refusal::NoTcp, "no_tcp"),
-        (Refusal::NoFiles, "no_files"),
+impl RefusedConnection {
+    const ALL: [(RefusedConnection, &str); 5] = [
+        (RefusedConnection::TooMany, "too_many"),
+        (RefusedConnection::NodeAway, "node_away"),
+        (RefusedConnection::NoStream, "no_stream"),
+        (RefusedConnection::NoTcp, "no_tcp"),
+        (RefusedConnection::NoFiles, "no_files"),
     ];
 }
 
@@ -41,8 +41,8 @@ struct Counts {
     opened: u64,
     ended: u64,
     broken: u64,
-    refused: [u64; Refusal::ALL.len()],
-    said: [Option<Time>; Refusal::ALL.len()],
+    refused: [u64; RefusedConnection::ALL.len()],
+    said: [Option<Time>; RefusedConnection::ALL.len()],
     complained: Option<Time>,
 }
 
@@ -76,7 +76,7 @@ impl Tally {
 
     /// Counts a connection or a stream that was refused, and logs `what` as a warning, at a limited
     /// rate for each reason.
-    pub fn refused(&self, why: Refusal, what: impl Display) {
+    pub fn refused(&self, why: RefusedConnection, what: impl Display) {
         let mut counts = self.lock();
         counts.refused[why as usize] += 1;
         if due(&mut counts.said[why as usize]) {
@@ -99,7 +99,7 @@ impl Tally {
              off; ",
             c.to_overlay, c.from_overlay, c.opened, c.ended, c.broken
         );
-        let counted = Refusal::ALL.iter().zip(c.refused).filter(|(_, n)| *n > 0);
+        let counted = RefusedConnection::ALL.iter().zip(c.refused).filter(|(_, n)| *n > 0);
         let refused: Vec<String> = counted.map(|((_, name), n)| format!("{n} {name}")).collect();
         match refused.is_empty() {
             true => line += "none refused",
@@ -111,7 +111,7 @@ impl Tally {
     /// All counters as JSON, for programs.
     pub fn json(&self) -> serde_json::Value {
         let c = self.lock();
-        let refused: serde_json::Map<String, serde_json::Value> = Refusal::ALL
+        let refused: serde_json::Map<String, serde_json::Value> = RefusedConnection::ALL
             .iter()
             .zip(c.refused)
             .map(|((_, name), n)| ((*name).to_owned(), n.into()))
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn every_refusal_has_its_place() {
-        for (i, (why, _)) in Refusal::ALL.iter().enumerate() {
+        for (i, (why, _)) in RefusedConnection::ALL.iter().enumerate() {
             assert_eq!(*why as usize, i, "{why:?}");
         }
         let tally = Tally::default();
         assert!(tally.line().ends_with("none refused"), "{}", tally.line());
-        tally.refused(Refusal::NoTcp, "why");
+        tally.refused(RefusedConnection::NoTcp, "why");
         tally.opened();
         tally.ended(false);
         assert!(tally.line().ends_with("1 broke off; refused: 1 no_tcp"), "{}", tally.line());

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use trunkline_base::wire::Writer;
 use trunkline_overlay::session::remote::{Datagram, FromClient, Keys, Opening, TAG, Token, prefix};
-use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 
 pub struct Raw {
     pub tcp: TcpStream,
@@ -73,7 +73,7 @@ impl Raw {
     }
 
     /// Why the node refuses what was said.
-    pub fn refusal(&mut self) -> Option<Refusal> {
+    pub fn refusal(&mut self) -> Option<RefusalReason> {
         match ToClient::parse(&self.read()?) {
             Ok(ToClient::Error { refusal, .. }) => Some(refusal),
             _ => None,

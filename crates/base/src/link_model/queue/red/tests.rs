@@ -1,5 +1,5 @@
 use super::*;
-use crate::link_model::{Cause, Impairment, LinkModel, Loss, Queue, Verdict};
+use crate::link_model::{Cause, Impairment, LinkModel, Loss, PacketFate, Queue};
 use crate::{Time, rng};
 use core::time::Duration;
 
@@ -108,7 +108,7 @@ fn overload(red: Red, load: f64, seconds: u64, ecn: Ecn) -> (Impairment, f64) {
     let (mut waited, mut delivered) = (0.0, 0.0);
     for k in 0..n {
         let now = Time::from_nanos((k as f64 * 1e6 / load) as u64);
-        if let Verdict::Deliver(at) = link.offer_ecn(now, 125, &mut ecn.clone()) {
+        if let PacketFate::Deliver(at) = link.offer_ecn(now, 125, &mut ecn.clone()) {
             // The average needs time to settle.
             if k > n / 10 {
                 waited += at.since(now).as_secs_f64() * 1e3 - 1.0;
@@ -183,7 +183,7 @@ fn what_can_be_marked_is_marked_and_stays() {
     red.average = 29.0;
     let refused = (0..1_000).filter(|_| {
         red.average = 29.0;
-        red.admit(125, &waiting(29), &mut Ecn::Ect0.clone()) == Err(Refusal::Early)
+        red.admit(125, &waiting(29), &mut Ecn::Ect0.clone()) == Err(Rejection::Early)
     });
     assert!(refused.count() > 900);
 }
@@ -199,7 +199,7 @@ fn the_buffer_has_an_end_all_the_same() {
         ..LinkModel::default()
     };
     let mut link = Impairment::new(model, 1, 0).unwrap();
-    let full = (0..200).filter(|_| link.offer(Time::ZERO, 125) == Verdict::Drop(Cause::Queue));
+    let full = (0..200).filter(|_| link.offer(Time::ZERO, 125) == PacketFate::Drop(Cause::Queue));
     assert!(full.count() >= 149);
     let l = link.ledger();
     assert!(l.delivered.packets <= 51 && l.forced_dropped().packets > 140, "{l:?}");

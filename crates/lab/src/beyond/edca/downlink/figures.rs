@@ -15,7 +15,7 @@ pub fn stations() -> Figure {
         name: FIGURES[0],
         title: "Voice and background traffic in an 802.11e cell, by stations",
         section: "5, beyond",
-        says: "A G.711 call (200 bytes every 20 ms, user priority 6) and 4 Mbit/s of background \
+        caption: "A G.711 call (200 bytes every 20 ms, user priority 6) and 4 Mbit/s of background \
                traffic (1,500 bytes, user priority 1) from the access point to each of 1 to 23 \
                stations at 36 Mbit/s, for 20 s: mean delay and 99th percentile of voice, and \
                throughput of background traffic. The access point contends with its own parameters \
@@ -43,7 +43,7 @@ pub fn rates() -> Figure {
         name: FIGURES[1],
         title: "Voice and background traffic in an 802.11e cell, by the rate of background traffic",
         section: "5, beyond",
-        says: "The same with 8 stations, one of them the access point, and 1 to 6 Mbit/s of \
+        caption: "The same with 8 stations, one of them the access point, and 1 to 6 Mbit/s of \
                background traffic for each of the others: the paper doesn't give its rate.",
         chart: Box::new(|table| panels(table, "offered_mbit_s", &by_rate())),
         claims: vec![hardly_depends(), whole()],

@@ -2,7 +2,7 @@
 
 use super::super::{Error, LATE, cannot};
 use super::listen::Ears;
-use super::{Flow, Plan, Report, Sent, clock_ns, packet};
+use super::{AgentReport, Flow, Plan, Sent, clock_ns, packet};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// # Errors
 ///
 /// If `file` or the start time was not written by the lab, or a system call fails.
-pub fn agent(file: &Path) -> Result<Report, Error> {
+pub fn agent(file: &Path) -> Result<AgentReport, Error> {
     let text = std::fs::read(file).map_err(cannot(format!("read {}", file.display())))?;
     let wrong = |why: &dyn std::fmt::Display| {
         Err(Error::Process(format!("{}: {why}: only the lab may write this file", file.display())))
@@ -40,7 +40,7 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
     let begun = match line.trim().parse() {
         Ok(begun) => begun,
         // Standard input was closed before the start.
-        Err(_) if line.is_empty() => return Ok(Report::default()),
+        Err(_) if line.is_empty() => return Ok(AgentReport::default()),
         Err(why) => return wrong(&why),
     };
     let is_over = AtomicBool::new(false);
@@ -49,7 +49,7 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
         let heard = ears.listen();
         is_over.store(true, Ordering::Relaxed);
         let sent = sender.join().expect("no sender panics");
-        Ok(Report { sent, heard: heard? })
+        Ok(AgentReport { sent, heard: heard? })
     })
 }
 

@@ -9,7 +9,7 @@ mod packet;
 use super::super::model::{Carrier, Scenario, Stream};
 use super::super::rows::{Packet, Received, stream_row};
 use super::super::simulate::{FIRST_CALLER, FIRST_METER, FIRST_STREAM};
-use super::super::{FIRST_PORT, MAX_LENGTH, Placed, SPACING};
+use super::super::{CallInstance, FIRST_PORT, MAX_LENGTH, SPACING};
 use super::emulator::Emulator;
 use super::process::Process;
 use super::{Cpu, Error, cannot};
@@ -62,7 +62,7 @@ impl Plan {
         let most = u64::try_from(MAX_LENGTH.as_nanos()).unwrap_or(u64::MAX);
         flows.all(|flow| {
             let packets = flow.count.checked_mul(flow.interval_ns.max(1));
-            let fits = (packet::STAMP..=packet::MOST).contains(&flow.payload);
+            let fits = (packet::STAMP..=packet::MAX_PAYLOAD).contains(&flow.payload);
             // Some slack, since the last interval may extend beyond the end.
             let is_short = packets.is_some_and(|all| all <= 2 * most) && flow.first_ns <= 2 * most;
             let is_slow = !flow.each || flow.interval_ns >= nanos(SPACING);
@@ -73,7 +73,7 @@ impl Plan {
 
 /// Results of the process of a host.
 #[derive(Serialize, Deserialize, Default)]
-pub struct Report {
+pub struct AgentReport {
     sent: Vec<Sent>,
     heard: Vec<Heard>,
 }
@@ -115,8 +115,8 @@ fn nanos(duration: Duration) -> u64 {
 fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)> {
     let address =
         |host: usize, port: u16| SocketAddrV6::new(emulator.addresses(host).1, port, 0, 0);
-    let plain = |p: &Placed<'_>| p.call.carrier == Carrier::Plain;
-    let calls = scenario.placed().filter(plain).map(|Placed { call, port, offset }| {
+    let plain = |p: &CallInstance<'_>| p.call.carrier == Carrier::Plain;
+    let calls = scenario.placed().filter(plain).map(|CallInstance { call, port, offset }| {
         let ends = call.ends;
         let flow = Flow {
             number: 0,
@@ -215,14 +215,14 @@ impl Agents {
     /// # Errors
     ///
     /// If one of the processes has failed, or its report is not JSON.
-    pub fn finish(self) -> Result<(Outcome, Vec<Cpu>), Error> {
+    pub fn finish(self) -> Result<(PlainFlows, Vec<Cpu>), Error> {
         let agents = self.0.into_iter().map(|a| a.into_inner().expect("nobody panics"));
         let mut agents: Vec<(String, Process)> = agents.collect();
         agents.iter_mut().for_each(|(_, process)| process.close());
-        let (mut outcome, mut cpu) = (Outcome::default(), Vec::new());
+        let (mut outcome, mut cpu) = (PlainFlows::default(), Vec::new());
         for (host, process) in agents {
             let (said, time) = process.finish()?;
-            let report: Report = serde_json::from_str(&said)
+            let report: AgentReport = serde_json::from_str(&said)
                 .map_err(|e| Error::Process(format!("the report of {host} is not JSON: {e}")))?;
             outcome.sent.extend(report.sent);
             outcome.heard.extend(report.heard);
@@ -240,12 +240,12 @@ pub const AGENT: &str = "plain-flows";
 
 /// Results of all flows, in the order of their numbers.
 #[derive(Default)]
-pub struct Outcome {
+pub struct PlainFlows {
     sent: Vec<Sent>,
     heard: Vec<Heard>,
 }
 
-impl Outcome {
+impl PlainFlows {
     /// For each flow, how many packets were sent late, and how many were sent in all.
     pub fn late(&self) -> impl Iterator<Item = (u64, u64)> {
         self.sent.iter().map(|sent| (sent.late, sent.packets))

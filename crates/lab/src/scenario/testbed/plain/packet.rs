@@ -8,7 +8,7 @@ const TCP: usize = 20;
 /// Length in bytes of the send time (nanoseconds), which begins each payload.
 pub const STAMP: usize = 8;
 /// Longest payload in bytes: the part that IPv6 and UDP headers leave of a stream's largest packet.
-pub const MOST: usize = 1_500 - 40 - 8;
+pub const MAX_PAYLOAD: usize = 1_500 - 40 - 8;
 /// Length in bytes of the send time and the packet number together.
 const BOTH: usize = 16;
 

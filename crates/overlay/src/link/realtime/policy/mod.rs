@@ -51,7 +51,7 @@ pub(super) trait Policy: fmt::Debug + Send + Sync {
     fn missing(&mut self, gap: Gap, requests: &mut Requests);
 
     /// A packet has come that had not before.
-    fn arrived(&mut self, _came: Came, _requests: &mut Requests) {}
+    fn arrived(&mut self, _came: ArrivalKind, _requests: &mut Requests) {}
 
     /// The moment that it set by [`Requests::wake_at`] has come.
     fn handle_timeout(&mut self, _requests: &mut Requests) {}
@@ -73,13 +73,13 @@ pub(super) trait Policy: fmt::Debug + Send + Sync {
 
 /// How a packet has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Came {
+pub(super) enum ArrivalKind {
     /// Sent the first time, no number missing before it, or late.
     InOrder,
     /// Sent the first time, behind missing numbers.
     AfterGap,
     /// Sent again by somebody.
-    Repeated,
+    Retransmitted,
 }
 
 /// A neighbour's request for one packet.
@@ -111,7 +111,7 @@ impl Recovery {
     /// The paper's: each is asked for once.
     pub const ONCE: Recovery = Recovery::of("once");
     /// Each is asked for until it comes or would come too late, and the last
-    /// answer is sent several times, within [`Config::extra_share`](super::Config).
+    /// answer is sent several times, within [`Config::recovery_budget`](super::Config).
     pub const UNTIL_DEADLINE: Recovery = Recovery::of("until-deadline");
 
     /// The names of all policies, in the order of their table.

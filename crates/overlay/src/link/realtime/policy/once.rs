@@ -7,6 +7,6 @@ pub(super) struct Once;
 
 impl Policy for Once {
     fn missing(&mut self, gap: Gap, requests: &mut Requests) {
-        requests.ask(gap, 1);
+        requests.request(gap, 1);
     }
 }

@@ -9,6 +9,6 @@ pub(super) struct Twice;
 
 impl Policy for Twice {
     fn missing(&mut self, gap: Gap, requests: &mut Requests) {
-        requests.ask(gap, 2);
+        requests.request(gap, 2);
     }
 }

@@ -1,4 +1,4 @@
-use super::{Answer, Came, Gap, Policy, Request, Requests};
+use super::{Answer, ArrivalKind, Gap, Policy, Request, Requests};
 use crate::link::realtime::inter_arrival::InterArrival;
 use core::time::Duration;
 use trunkline_base::Time;
@@ -43,9 +43,9 @@ impl Policy for UntilDeadline {
         }
     }
 
-    fn arrived(&mut self, came: Came, requests: &mut Requests) {
-        if came != Came::Repeated {
-            self.inter_arrival.note(requests.now(), came == Came::InOrder);
+    fn arrived(&mut self, came: ArrivalKind, requests: &mut Requests) {
+        if came != ArrivalKind::Retransmitted {
+            self.inter_arrival.note(requests.now(), came == ArrivalKind::InOrder);
         }
         self.unheard = Time::NEVER;
         if requests.can_pay()

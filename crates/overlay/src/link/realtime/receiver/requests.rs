@@ -24,7 +24,7 @@ pub(in crate::link::realtime) struct Requests {
     pub(super) useful_until: Time,
     /// When the policy wants to be called.
     pub(super) wake: Time,
-    asks: VecDeque<Ask>,
+    asks: VecDeque<PendingRequest>,
     missing: MissingList,
     /// The highest number asked for that nothing had shown to be missing.
     guessed: u64,
@@ -46,7 +46,7 @@ pub(in crate::link::realtime) struct Gap {
 
 /// A range that waits to be asked for, in so many envelopes.
 #[derive(Debug, Clone, Copy)]
-struct Ask {
+struct PendingRequest {
     range: NackRange,
     envelopes: u8,
     /// Whether it is part of what is followed.
@@ -58,7 +58,7 @@ const MAX_ENVELOPES: u8 = 3;
 /// Bytes of a request for one run, with IPv4 and UDP headers.
 pub(super) const REQUEST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2 + NACK_RANGE_LEN;
 /// The most that is kept for requests: 32 of them.
-const MOST_SPARE: f64 = 32.0 * REQUEST as f64;
+const MAX_CREDIT: f64 = 32.0 * REQUEST as f64;
 /// What an answer may come later than the round trip says, beside a part of it.
 const GRACE: Duration = Duration::from_millis(1);
 
@@ -75,10 +75,10 @@ impl Requests {
     }
 
     /// Asks for `gap` at once, in 1 to 3 envelopes, and leaves it at that.
-    pub fn ask(&mut self, gap: Gap, envelopes: u8) {
+    pub fn request(&mut self, gap: Gap, envelopes: u8) {
         if self.now < gap.until {
             let envelopes = envelopes.clamp(1, MAX_ENVELOPES);
-            let ask = |range| Ask { range, envelopes, followed: false };
+            let ask = |range| PendingRequest { range, envelopes, followed: false };
             self.stats.asked += queue(&mut self.asks, &self.numbers, gap.first..gap.end, ask);
         }
     }
@@ -109,11 +109,11 @@ impl Requests {
             return false;
         }
         self.asks.retain(|ask| !ask.followed);
-        let ask = |range| Ask { range, envelopes: 1, followed: true };
+        let ask = |range| PendingRequest { range, envelopes: 1, followed: true };
         for run in self.missing.to_ask(self.now) {
             queue(&mut self.asks, &self.numbers, run.first..run.end, ask);
         }
-        let patience = self.patience();
+        let patience = self.reorder_window();
         self.missing.asked(self.now, patience);
         if guess > 0
             && let Some(highest) = self.numbers.highest()
@@ -133,7 +133,7 @@ impl Requests {
 
     /// Whether something that is followed has time for one more request at most.
     pub fn is_last_chance(&self) -> bool {
-        self.missing.is_urgent(self.now, self.patience())
+        self.missing.is_urgent(self.now, self.reorder_window())
     }
 
     /// Whether the answer to a request at `at` could be of use.
@@ -148,7 +148,7 @@ impl Requests {
 
     /// Whether the budget is more than half full.
     pub fn is_rich(&self) -> bool {
-        self.budget.left() * 2.0 > MOST_SPARE
+        self.budget.left() * 2.0 > MAX_CREDIT
     }
 
     /// Has the policy called at `at`, in place of any moment set before.
@@ -169,7 +169,7 @@ impl Requests {
             asks: VecDeque::with_capacity(MAX_RUNS),
             missing: MissingList::new(),
             guessed: 0,
-            budget: RecoveryBudget::new(share, MOST_SPARE),
+            budget: RecoveryBudget::new(share, MAX_CREDIT),
             stats: ReceiverStats::default(),
         }
     }
@@ -213,7 +213,7 @@ impl Requests {
     pub(super) fn take(&mut self) -> Option<NackRange> {
         let ask = self.asks.pop_front()?;
         if ask.envelopes > 1 {
-            self.asks.push_back(Ask { envelopes: ask.envelopes - 1, ..ask });
+            self.asks.push_back(PendingRequest { envelopes: ask.envelopes - 1, ..ask });
         }
         Some(ask.range)
     }
@@ -229,7 +229,7 @@ impl Requests {
     }
 
     /// How long to wait for an answer.
-    fn patience(&self) -> Duration {
+    fn reorder_window(&self) -> Duration {
         self.rtt + GRACE + self.rtt / 16
     }
 }
@@ -237,10 +237,10 @@ impl Requests {
 /// Queues an `ask` for each run of those that have not come meanwhile and that the
 /// sender may still have; how many numbers these are.
 fn queue(
-    asks: &mut VecDeque<Ask>,
+    asks: &mut VecDeque<PendingRequest>,
     numbers: &SeqTracker,
     Range { start, end }: Range<u64>,
-    ask: impl Fn(NackRange) -> Ask,
+    ask: impl Fn(NackRange) -> PendingRequest,
 ) -> u64 {
     let mut queued = 0;
     let mut run: Option<NackRange> = None;

@@ -5,16 +5,16 @@ use super::*;
 use core::time::Duration;
 
 /// One direction of a stream: a sender, and what its receiver says by hand.
-struct Way {
+struct OneDirection {
     tx: Sender,
     now: Time,
-    repeats: u8,
+    retransmissions: u8,
 }
 
-impl Way {
-    fn new() -> Way {
+impl OneDirection {
+    fn new() -> OneDirection {
         let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 80) };
-        Way { tx: Sender::new(MAX, config), now: Time::ZERO, repeats: 0 }
+        OneDirection { tx: Sender::new(MAX, config), now: Time::ZERO, retransmissions: 0 }
     }
 
     fn write(&mut self, len: usize) {
@@ -36,7 +36,7 @@ impl Way {
 
     /// All up to `next` has been received, and one range beyond it.
     fn acknowledge(&mut self, next: u64, range: Option<(u32, u32)>) {
-        let mut ack = Ack::new(next, u16::MAX, 0, self.repeats);
+        let mut ack = Ack::new(next, u16::MAX, 0, self.retransmissions);
         range.into_iter().for_each(|range| ack.push(range));
         self.tx.on_ack(self.now, &ack).unwrap();
     }
@@ -63,7 +63,7 @@ impl Way {
 fn what_is_lost_is_repeated_soon_however_late_segments_have_come() {
     const RTT: Duration = Duration::from_secs(2);
     let len = ROOM as u64;
-    let mut way = Way::new();
+    let mut way = OneDirection::new();
     way.acknowledge(0, None);
     let mut first = 0;
     for _ in 0..6 {
@@ -88,15 +88,15 @@ fn what_is_lost_is_repeated_soon_however_late_segments_have_come() {
     way.acknowledge(first, Some((3 * ROOM as u32, ROOM as u32)));
     assert_eq!(way.wait(Duration::from_secs(3)), [first]);
     way.now += RTT;
-    way.repeats += 1;
+    way.retransmissions += 1;
     way.acknowledge(first + len, Some((2 * ROOM as u32, ROOM as u32)));
-    let mut repeated = way.send();
-    while repeated.len() < 2 {
+    let mut retransmitted = way.send();
+    while retransmitted.len() < 2 {
         let sent = way.wait(Duration::from_secs(1));
-        assert!(!sent.is_empty(), "repeated only {repeated:?}");
-        repeated.extend(sent);
+        assert!(!sent.is_empty(), "retransmitted only {retransmitted:?}");
+        retransmitted.extend(sent);
     }
-    assert_eq!(repeated, [first + len, first + 2 * len]);
+    assert_eq!(retransmitted, [first + len, first + 2 * len]);
 }
 
 /// Nine of ten segments are overtaken and taken for lost, but the first of them comes: the others
@@ -106,7 +106,7 @@ fn what_is_lost_is_repeated_soon_however_late_segments_have_come() {
 fn when_an_original_comes_after_all_others_are_waited_for() {
     const RTT: Duration = Duration::from_millis(100);
     let (len, segment) = (ROOM as u64, ROOM as u32);
-    let mut way = Way::new();
+    let mut way = OneDirection::new();
     way.acknowledge(0, None);
     way.write(10 * ROOM);
     let mut sent = way.send();
@@ -117,8 +117,8 @@ fn when_an_original_comes_after_all_others_are_waited_for() {
     way.now += RTT;
     way.acknowledge(0, Some((9 * segment, segment)));
     way.wait(3 * RTT);
-    let repeated = way.tx.repeats();
-    assert!((1..9).contains(&repeated), "{repeated} repeated");
+    let retransmitted = way.tx.retransmits();
+    assert!((1..9).contains(&retransmitted), "{retransmitted} retransmitted");
     assert!(way.tx.window() < window);
     way.now += 3 * RTT;
     way.acknowledge(len, Some((8 * segment, segment)));
@@ -128,7 +128,7 @@ fn when_an_original_comes_after_all_others_are_waited_for() {
         way.acknowledge(n * len, Some(((9 - n as u32) * segment, segment)));
     }
     way.acknowledge(10 * len, None);
-    assert!(way.tx.repeats() <= repeated + 1);
+    assert!(way.tx.retransmits() <= retransmitted + 1);
     // The next one that is overtaken is waited for longer than two round trips.
     way.write(3 * ROOM);
     let mut sent = way.send();

@@ -36,7 +36,7 @@ fn the_oldest_that_is_only_remembered_gives_way() {
         end.tx.shut();
         end.poll(Time::ZERO, ROOM, &mut [0; ROOM]).unwrap();
         let ack = Some(Ack::new(1, 0, 0, 0));
-        let data = Some(Data { position: 0, end: true, repeated: false, bytes: &[] });
+        let data = Some(Data { position: 0, end: true, retransmitted: false, bytes: &[] });
         let body = Body { ack, data, ..Body::default() };
         end.on_segment(Time::ZERO, &body, false, &mut memory).unwrap();
         table.touch(id);
@@ -86,8 +86,12 @@ fn a_receiver_always_has_some_memory() {
         let (end, mut memory) = table.get_mut(id).unwrap();
         for k in 0..100 {
             let data =
-                Data { position: k * 1_000, end: false, repeated: false, bytes: &[7; 1_000] };
-            assert_eq!(end.rx.on_data(Time::ZERO, &data, &mut memory), Ok(Taken::New), "{k}");
+                Data { position: k * 1_000, end: false, retransmitted: false, bytes: &[7; 1_000] };
+            assert_eq!(
+                end.rx.on_data(Time::ZERO, &data, &mut memory),
+                Ok(SegmentOutcome::New),
+                "{k}"
+            );
             end.rx.took(Time::ZERO, 1_000);
         }
     }
@@ -113,7 +117,7 @@ fn what_nobody_will_read_takes_no_memory() {
             let data = Some(Data {
                 position: k * 1_000,
                 end: k == 99,
-                repeated: false,
+                retransmitted: false,
                 bytes: &[7; 1_000],
             });
             let body = Body { ack: Some(Ack::new(1, 0, 0, 0)), data, ..Body::default() };

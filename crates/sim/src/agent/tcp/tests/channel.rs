@@ -136,7 +136,7 @@ fn adverse(seed: u64, loss: f64, twice: f64, spread: u64) -> impl FnMut() -> Vec
 
 #[test]
 fn what_is_read_is_what_was_written() {
-    let mut repeated = 0;
+    let mut retransmitted = 0;
     for seed in 0..320u64 {
         let mut rng = Rng::seed_from_u64(seed);
         let mut profile = Profile::all()[seed as usize % 4].clone();
@@ -186,7 +186,7 @@ fn what_is_read_is_what_was_written() {
         pair.run(until, &mut |_, _| vec![]);
         assert!(pair.read[SERVER] == text[CLIENT], "to the server, seed {seed}");
         assert!(pair.read[CLIENT] == text[SERVER], "to the client, seed {seed}");
-        repeated += pair.client.stats().retransmitted;
+        retransmitted += pair.client.stats().retransmitted;
     }
-    assert!(repeated > 500, "the channel loses: {repeated}");
+    assert!(retransmitted > 500, "the channel loses: {retransmitted}");
 }

@@ -24,7 +24,7 @@ fn hosts_routers_and_edges_are_read() {
     let [first, second] = &hosts.edges[..] else { panic!("{:?}", hosts.edges) };
     assert_eq!(
         (&first.name[..], first.mtu, first.ends),
-        ("1", 1_500, [Spot::Host(0), Spot::Router(0)])
+        ("1", 1_500, [EdgeEnd::Host(0), EdgeEnd::Router(0)])
     );
     assert_eq!((&second.name[..], second.mtu), ("narrow", 1_400));
     assert_eq!([0, 1].map(|n| second.directions[n].stream), [2, 3]);
@@ -101,7 +101,7 @@ fn cells_are_read() {
     assert_eq!((config.stations, config.queue, config.attempts), (2, 20, 3));
     assert_eq!((config.bit_error_rate, config.access_point), (1e-5, ACCESS_POINT_2005));
     let all: Vec<_> = hosts.all_edges().collect();
-    assert_eq!(all, [0, 1].map(|n| ([Spot::Router(0), Spot::Host(n)], 1_500)));
+    assert_eq!(all, [0, 1].map(|n| ([EdgeEnd::Router(0), EdgeEnd::Host(n)], 1_500)));
     let names: Vec<_> = cell.edges().map(|(_, name)| name).collect();
     assert_eq!(names, ["wifi a", "wifi b"]);
     let draft = parse(&CELL.replace("queue", "parameters = \"draft\"\nqueue")).expect("valid");

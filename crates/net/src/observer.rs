@@ -16,7 +16,7 @@ pub enum Fate {
 
 /// An observer of packets at both ends of each direction; it cannot change what happens. `()`
 /// ignores everything.
-pub trait Tap {
+pub trait Observer {
     /// A packet enters its header's direction at `now`.
     fn sent(&mut self, _now: Time, _header: &Header, _payload: &[u8], _fate: Fate) {}
 
@@ -28,4 +28,4 @@ pub trait Tap {
     fn dropped(&mut self, _now: Time, _header: &Header, _payload: &[u8], _why: DropReason) {}
 }
 
-impl Tap for () {}
+impl Observer for () {}

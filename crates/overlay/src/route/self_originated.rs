@@ -21,7 +21,7 @@ const INTRODUCTION: usize = FRAGMENTS;
 
 /// This node's own records.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct SelfOriginated {
     id: NodeId,
     /// The last number used.
     seq: u64,
@@ -39,10 +39,10 @@ pub(super) struct Own {
     refresh_at: Time,
 }
 
-impl Own {
+impl SelfOriginated {
     /// `seq` is what numbers start from: the node's wall clock in nanoseconds.
-    pub fn new(config: &Config, seq: u64, now: Time) -> Own {
-        let mut own = Own {
+    pub fn new(config: &Config, seq: u64, now: Time) -> SelfOriginated {
+        let mut own = SelfOriginated {
             id: config.id,
             seq,
             leap: LEAP + seq % LEAP,

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::arena::TxArena;
     use crate::link;
-    use crate::node::{Changes, Config, Handover, Node, Sink, Start};
+    use crate::node::{Changes, Config, Node, SendOutcome, Sink, Start};
     use crate::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
     use crate::wire::{Incarnation, NodeId};
     use core::net::SocketAddr;
@@ -131,12 +131,12 @@ mod tests {
 
     struct Hole;
     impl Sink for Hole {
-        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> Handover {
-            Handover::Taken
+        fn deliver(&mut self, _: SessionId, _: &[u8], _: &[u8]) -> SendOutcome {
+            SendOutcome::Accepted
         }
     }
 
-    fn say(node: &mut Node, id: SessionId, message: &ToNode<'_>, payload: &[u8]) -> Handover {
+    fn say(node: &mut Node, id: SessionId, message: &ToNode<'_>, payload: &[u8]) -> SendOutcome {
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         message.emit_head(&mut w).unwrap();
@@ -160,14 +160,14 @@ mod tests {
     fn waiting(node: &mut Node) -> SessionId {
         let id = node.session_open().unwrap();
         say(node, id, &ToNode::Bind { version: SESSION_VERSION, port: 0 }, &[]);
-        say(node, id, &ToNode::Wait(true), &[]);
+        say(node, id, &ToNode::Blocking(true), &[]);
         id
     }
 
     /// Of `service`, until it finds no room; how many were taken of 5,000.
     fn fill(node: &mut Node, id: SessionId, service: Service, to: NodeId) -> usize {
         let send = ToNode::Send { service, deadline_ms: 255, to, port: 1, payload: &[] };
-        let full = |_: &usize| say(node, id, &send, &[0; 1_000]) == Handover::Taken;
+        let full = |_: &usize| say(node, id, &send, &[0; 1_000]) == SendOutcome::Accepted;
         (0..5_000).take_while(full).count()
     }
 
@@ -187,7 +187,7 @@ mod tests {
         // Real time doesn't wait, nor does what has no way.
         assert_eq!(fill(&mut node, id, Service::RealTime, FAR), 5_000);
         assert_eq!(fill(&mut node, id, Service::BestEffort, NodeId(9)), 5_000);
-        say(&mut node, id, &ToNode::Wait(false), &[]);
+        say(&mut node, id, &ToNode::Blocking(false), &[]);
         assert_eq!(fill(&mut node, id, Service::BestEffort, FAR), 5_000, "asks no more");
     }
 

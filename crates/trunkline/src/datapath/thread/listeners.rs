@@ -14,20 +14,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 impl PacketThread {
     /// Lets those who wait wait on for [`PAUSE`].
-    pub(super) fn leave_doors(&mut self) {
+    pub(super) fn pause_accept(&mut self) {
         self.reopen = clock::now() + PAUSE;
-        self.watch_doors(EpollFlags::empty());
+        self.watch_listeners(EpollFlags::empty());
     }
 
     /// Looks after them again, once that is over.
-    pub(super) fn return_to_doors(&mut self, now: Time) {
+    pub(super) fn resume_accept(&mut self, now: Time) {
         if now >= self.reopen {
             self.reopen = Time::NEVER;
-            self.watch_doors(EpollFlags::EPOLLIN);
+            self.watch_listeners(EpollFlags::EPOLLIN);
         }
     }
 
-    fn watch_doors(&self, flags: EpollFlags) {
+    fn watch_listeners(&self, flags: EpollFlags) {
         let watch = |fd, token| {
             let _ = self.epoll.modify(fd, &mut EpollEvent::new(flags, token));
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trunkline_base::{Bitrate, Rng, Time, rng};
 use trunkline_media::quality::emodel::{self, Parameters};
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, AccessTable, DRAFT, STATION_2005};
-use trunkline_net::wifi::{Config, Stream, Ways};
+use trunkline_net::wifi::{Config, Stream, StreamDirection};
 use trunkline_net::{Class, Protocol};
 use trunkline_rate::tfrc;
 use trunkline_rate::vegas::{self, CodecRate, FecKind};
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const OUTBOUND: usize = 5;
 /// More packets of 200 bytes per second than a cell carries: an exchange takes 136 µs without any
 /// contention.
-const MOST: u32 = 7_400;
+const MAX_PACKETS_PER_S: u32 = 7_400;
 /// Interval over which a call's bandwidth is averaged to measure its variation.
 const BIN: Duration = Duration::from_secs(1);
 
@@ -143,7 +143,7 @@ impl Sent {
 }
 
 /// The fate of a call's packets.
-struct Outcome {
+struct CallOutcome {
     packets: Vec<Sent>,
     /// Number of packets that became due and were never sent.
     unsent: usize,
@@ -152,7 +152,7 @@ struct Outcome {
 
 /// Results of one run.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RunSummary {
     /// Mean delay from the gateway of all packets of all calls that arrived, in milliseconds.
     pub mean_ms: f64,
     /// Longest of these delays, in milliseconds.
@@ -193,7 +193,7 @@ enum Ends {
 
 impl Setting {
     /// Runs all calls over the cell.
-    pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
+    pub fn run(&self, seed: u64) -> Result<RunSummary, PointError> {
         let mut world = World::new(seed);
         world.use_ipv4();
         let gateway = world.add_plain_host();
@@ -241,7 +241,8 @@ impl Setting {
         ends.extend(up.collect::<Result<Vec<Ends>, PointError>>()?);
         world.run_until(Time::ZERO + START + self.length + PATIENCE);
         let others = meters.iter().map(|id| world.agent(*id).received.packets).sum::<u64>();
-        let outcomes: Vec<Outcome> = ends.iter().map(|ends| self.outcome(&world, ends)).collect();
+        let outcomes: Vec<CallOutcome> =
+            ends.iter().map(|ends| self.outcome(&world, ends)).collect();
         let ledgers = wires.iter().flat_map(|wire| world.class_ledgers(*wire, CALL));
         let losses = ledgers.fold([0; 2], |[queue, channel], way| {
             [queue + way.queue_dropped.packets, channel + way.lost.packets]
@@ -272,7 +273,7 @@ impl Setting {
         match self.scheme {
             Scheme::Tfrc => (0..self.packets()).map(|n| n * PACKET).collect(),
             Scheme::Greedy => {
-                vec![Duration::ZERO; (MOST * self.packets() / 50) as usize]
+                vec![Duration::ZERO; (MAX_PACKETS_PER_S * self.packets() / 50) as usize]
             }
             Scheme::Adaptive(_) | Scheme::Fixed(_) => Vec::new(),
         }
@@ -338,7 +339,7 @@ impl Setting {
         }
     }
 
-    fn outcome(&self, world: &World, ends: &Ends) -> Outcome {
+    fn outcome(&self, world: &World, ends: &Ends) -> CallOutcome {
         match *ends {
             Ends::Codec(gateway, station) => {
                 let (gateway, station) = (world.agent(gateway), world.agent(station));
@@ -354,7 +355,7 @@ impl Setting {
                 let came = station.arrived().iter().zip(station.repaired());
                 let all = gateway.sent().iter().zip(came).map(|(s, (a, b))| ((s, a), b));
                 let packets = all.map(packet).collect();
-                Outcome { packets, unsent: 0, verdicts: gateway.verdicts() }
+                CallOutcome { packets, unsent: 0, verdicts: gateway.verdicts() }
             }
             Ends::Tfrc(source, sink) => {
                 let (source, sink) = (world.agent(source), world.agent(sink));
@@ -372,12 +373,12 @@ impl Setting {
                     Scheme::Greedy => 0,
                     _ => source.sent().len() - packets.len(),
                 };
-                Outcome { packets, unsent, verdicts: Verdicts::default() }
+                CallOutcome { packets, unsent, verdicts: Verdicts::default() }
             }
         }
     }
 
-    fn seen(&self, outcomes: &[Outcome], others: u64, losses: [u64; 2]) -> Seen {
+    fn seen(&self, outcomes: &[CallOutcome], others: u64, losses: [u64; 2]) -> RunSummary {
         let seconds = self.length.as_secs_f64();
         let all = || outcomes.iter().flat_map(|o| &o.packets);
         let delays = || all().filter_map(|s| Some(ms(s.arrived?.since(s.at))));
@@ -390,7 +391,7 @@ impl Setting {
         let mean = |of: &mut dyn Iterator<Item = f64>| of.sum::<f64>() / outcomes.len() as f64;
         let real_time = !matches!(self.scheme, Scheme::Greedy);
         let sum = |of: fn(&Verdicts) -> u64| outcomes.iter().map(|o| of(&o.verdicts)).sum::<u64>();
-        Seen {
+        RunSummary {
             mean_ms: delays().sum::<f64>() / arrived,
             max_ms: delays().fold(f64::NAN, f64::max),
             lost_pct: 100.0 * (1.0 - arrived / due as f64),
@@ -400,7 +401,7 @@ impl Setting {
             payload: mean(&mut outcomes.iter().map(|o| o.bytes(0) / 1e3 / seconds)),
             variation_pct: varied.iter().sum::<f64>() / varied.len() as f64,
             fairness: fairness(&rates),
-            r: if real_time { mean(&mut outcomes.iter().map(Outcome::r)) } else { f64::NAN },
+            r: if real_time { mean(&mut outcomes.iter().map(CallOutcome::r)) } else { f64::NAN },
             background: others as f64 * (8 * BACKGROUND_PACKET) as f64 / 1e6 / seconds,
             verdicts: Verdicts { congestion: sum(|v| v.congestion), wireless: sum(|v| v.wireless) },
             losses,
@@ -411,7 +412,7 @@ impl Setting {
     }
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Bytes of all packets that arrived, with `headers` bytes for each.
     fn bytes(&self, headers: usize) -> f64 {
         let came = self.packets.iter().filter(|s| s.arrived.is_some());
@@ -479,7 +480,7 @@ fn stream(station: u16, max_service_interval: Duration) -> Stream {
     Stream {
         station,
         priority: 6,
-        ways: Ways::Down,
+        ways: StreamDirection::Down,
         mean_rate: Bitrate::from_bps(8 * 50 * bytes as u64),
         nominal: bytes as u32,
         maximum: bytes as u32,

@@ -2,9 +2,9 @@
 
 use super::call::Codec;
 use super::charts::{Along, along, differences, draw, one};
+use super::fig1_2::{ALIKE, CLOSE, points};
 use super::lossy::{LOSSES, at_50_ms};
 use super::transport::{MODIFIED, PAPERS};
-use super::unmodified::{ALIKE, CLOSE, points};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 
@@ -29,7 +29,7 @@ pub fn by_delay() -> Vec<Figure> {
             name: "fig5",
             title: "Voice quality over the modified TFRC, by delay, without loss",
             section: "VI-A",
-            says: "The paper's SP+FR+MD never falls below eight packets per round trip, and \
+            caption: "The paper's SP+FR+MD never falls below eight packets per round trip, and \
                    ignores the receive rate of the first report after a pause. For comparison, the \
                    same with a floor of eight segments of 1,460 bytes, and of one.",
             chart: draw("Without loss", Along::Delay(0.0), &SHOWN),
@@ -49,7 +49,7 @@ pub fn by_delay() -> Vec<Figure> {
             name: "fig6",
             title: "Voice quality over the modified TFRC, by delay, 0.1 % lost",
             section: "VI-B",
-            says: "The same at 0.1 % loss in both directions.",
+            caption: "The same at 0.1 % loss in both directions.",
             chart: draw("0.1 % lost", Along::Delay(0.1), &SHOWN),
             claims: vec![
                 equals_udp_lossy(),
@@ -70,7 +70,7 @@ pub fn by_loss() -> Figure {
         name: "fig7",
         title: "Voice quality over the modified TFRC, by loss, at 50 ms",
         section: "VI-C",
-        says: "The same at 50 ms, by loss. Eight packets per round trip exceed a call's 50 a \
+        caption: "The same at 50 ms, by loss. Eight packets per round trip exceed a call's 50 a \
                second up to a one-way delay of 80 ms, so that the floor alone carries it.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &SHOWN),
         claims: vec![

@@ -13,7 +13,7 @@ use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::process::{Process, children};
 use crate::scenario::testbed::wakes::Sleeper;
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
-use crate::scenario::{Host, Link, Scenario, Spot};
+use crate::scenario::{Host, Link, LinkEnd, Scenario};
 use crate::testbed::{Sample, Stage};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,13 +60,13 @@ pub fn add_nodes(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) 
 /// numbers.
 pub fn add_routers(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) {
     let (first, last) = (add_host(network), add_host(network));
-    let mut here = Spot::Host(first);
+    let mut here = LinkEnd::Host(first);
     for (n, link) in links.iter().enumerate() {
         let next = match n + 1 == links.len() {
-            true => Spot::Host(last),
+            true => LinkEnd::Host(last),
             false => {
                 network.routers.push(network.routers.len().to_string());
-                Spot::Router(network.routers.len() - 1)
+                LinkEnd::Router(network.routers.len() - 1)
             }
         };
         network.links.push(Link {
@@ -88,7 +88,7 @@ pub fn node(host: usize) -> NodeId {
 }
 
 /// A network with its daemons running.
-pub struct Bed {
+pub struct DaemonNetwork {
     scenario: Scenario,
     trunkline: PathBuf,
     dir: Folder,
@@ -99,23 +99,24 @@ pub struct Bed {
     sleeper: Sleeper,
 }
 
-impl Bed {
+impl DaemonNetwork {
     /// Starts the network, and a daemon on each host that has an overlay link.
-    pub fn start(trunkline: &Path, seed: u64, scenario: Scenario) -> Result<Bed, Error> {
+    pub fn start(trunkline: &Path, seed: u64, scenario: Scenario) -> Result<DaemonNetwork, Error> {
         let dir = Folder::new()?;
         let named = scenario.hosts.iter().enumerate().map(|(n, h)| (node(n), h.name.as_str()));
         let key = scenario.sealed.then(|| certify(trunkline, dir.path(), named)).transpose()?;
         let emulator = Emulator::start(trunkline, &scenario, seed, dir.path())?;
         let daemons = scenario.hosts.iter().map(|_| None).collect();
         let (trunkline, sleeper) = (trunkline.to_owned(), Sleeper::start());
-        let mut bed = Bed { scenario, trunkline, dir, key, emulator, daemons, sleeper };
-        for host in 0..bed.scenario.hosts.len() {
+        let mut testbed =
+            DaemonNetwork { scenario, trunkline, dir, key, emulator, daemons, sleeper };
+        for host in 0..testbed.scenario.hosts.len() {
             let is_at = |link: &Link| link.hosts().is_some_and(|(a, b)| a == host || b == host);
-            if bed.scenario.links.iter().any(is_at) {
-                bed.start_daemon(host)?;
+            if testbed.scenario.links.iter().any(is_at) {
+                testbed.start_daemon(host)?;
             }
         }
-        Ok(bed)
+        Ok(testbed)
     }
 
     /// Starts the daemon of a host, and waits until it is ready.

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 pub const LOOK: Duration = Duration::from_millis(50);
 
 /// Shared by all threads of a run: when calls begin, and the first failure.
-pub struct Watch {
+pub struct RunMonitor {
     begun: Instant,
     failed: Mutex<Option<Error>>,
     halted: Condvar,
 }
 
-impl Watch {
+impl RunMonitor {
     /// Watches a run whose calls begin at `begun`.
-    pub fn new(begun: Instant) -> Watch {
-        Watch { begun, failed: Mutex::new(None), halted: Condvar::new() }
+    pub fn new(begun: Instant) -> RunMonitor {
+        RunMonitor { begun, failed: Mutex::new(None), halted: Condvar::new() }
     }
 
     /// When the run's calls begin.
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_everything_and_says_when() {
-        let watch = Watch::new(Instant::now() - Duration::from_secs(2));
+        let watch = RunMonitor::new(Instant::now() - Duration::from_secs(2));
         watch.check().unwrap();
         let long = Instant::now() + Duration::from_secs(60);
         let halted = std::thread::scope(|scope| {

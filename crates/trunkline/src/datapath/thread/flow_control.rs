@@ -11,7 +11,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use trunkline_base::Time;
-use trunkline_overlay::node::Handover;
+use trunkline_overlay::node::SendOutcome;
 use trunkline_overlay::session::SessionId;
 
 /// What the node has not taken.
@@ -98,7 +98,7 @@ impl PacketThread {
             let message = &mut entry.message;
             let (now, sink) = (clock::now(), &mut self.carriers);
             if message.is_empty()
-                || self.node.session_recv(now, id, message, sink) == Handover::Full
+                || self.node.session_recv(now, id, message, sink) == SendOutcome::Backpressure
             {
                 continue;
             }
@@ -134,7 +134,7 @@ impl PacketThread {
     /// has it and whose application is gone.
     pub(super) fn make_way(&mut self, id: SessionId, len: usize) {
         if !self.held.gone.is_empty()
-            && let Some(holder) = self.node.node().in_the_way(id, &self.message[..len])
+            && let Some(holder) = self.node.node().port_conflict(id, &self.message[..len])
             && self.held.is_gone(holder)
         {
             self.close(holder);

@@ -8,26 +8,26 @@ use trunkline_sip::value::{Address, Uri, host_address};
 use trunkline_sip::{Message, Name};
 
 /// Maximum number of addresses kept: a call has no more proxies, or ringing phones.
-const MOST: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// Known addresses of one end of a call.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct PartyAddresses {
     addresses: Vec<IpAddr>,
     /// Whether the end has named a host, or more addresses than are kept: then it may be at any
     /// address.
     is_anywhere: bool,
 }
 
-impl Places {
+impl PartyAddresses {
     /// The addresses of an end at `ip`.
-    pub fn at(ip: IpAddr) -> Places {
-        Places { addresses: vec![ip.to_canonical()], is_anywhere: false }
+    pub fn at(ip: IpAddr) -> PartyAddresses {
+        PartyAddresses { addresses: vec![ip.to_canonical()], is_anywhere: false }
     }
 
     /// The addresses of the sender of `message`, which came from `ip`.
-    pub fn of(message: &Message, ip: IpAddr, config: &Config) -> Places {
-        let mut places = Places::at(ip);
+    pub fn of(message: &Message, ip: IpAddr, config: &Config) -> PartyAddresses {
+        let mut places = PartyAddresses::at(ip);
         for name in [Name::Contact, Name::RecordRoute] {
             message.list(name).for_each(|value| places.name(value, config));
         }
@@ -49,14 +49,14 @@ impl Places {
         if self.addresses.contains(&ip) {
             return;
         }
-        match self.addresses.len() < MOST {
+        match self.addresses.len() < MAX_ADDRESSES {
             true => self.addresses.push(ip),
             false => self.is_anywhere = true,
         }
     }
 
     /// Adds the addresses in `more`.
-    pub fn join(&mut self, more: &Places) {
+    pub fn join(&mut self, more: &PartyAddresses) {
         more.addresses.iter().for_each(|ip| self.add(*ip));
         self.is_anywhere |= more.is_anywhere;
     }

@@ -22,7 +22,7 @@ pub(super) enum Change {
 
 /// Progress of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum OfferOutcome {
     /// Answered provisionally; it may still be refused (RFC 6141, 3.1).
     Early,
     /// Accepted by the other end.
@@ -66,7 +66,7 @@ impl Calls {
         &mut self,
         id: CallId,
         by: Option<TransactionId>,
-        verdict: Verdict,
+        verdict: OfferOutcome,
         (config, media): (&Config, &mut impl Media),
     ) -> bool {
         let mut changes = Vec::new();
@@ -75,7 +75,7 @@ impl Calls {
             for (side, leg) in stream.iter_mut().flat_map(|s| s.legs.iter_mut().enumerate()) {
                 let is_due = |(whose, change): &mut (TransactionId, Change)| {
                     // A released port can't be reclaimed, so closing waits for the final answer.
-                    let waits = verdict == Verdict::Early && matches!(change, Change::Close);
+                    let waits = verdict == OfferOutcome::Early && matches!(change, Change::Close);
                     Some(*whose) == by && !waits
                 };
                 if let Some((_, change)) = leg.pending.take_if(is_due) {
@@ -84,7 +84,7 @@ impl Calls {
             }
         }
         let has_changed = !changes.is_empty();
-        if verdict == Verdict::Refused {
+        if verdict == OfferOutcome::Refused {
             self.go_back(id, by, media);
         } else {
             for (n, side, change) in changes {
@@ -92,7 +92,7 @@ impl Calls {
             }
         }
         let Some(call) = self.all.get_mut(&id) else { return false };
-        if verdict == Verdict::Agreed {
+        if verdict == OfferOutcome::Agreed {
             // Undoing any other offer would undo this change, too.
             call.before.retain(|before| Some(before.by) != by && !has_changed);
         }

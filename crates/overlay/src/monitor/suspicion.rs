@@ -2,14 +2,14 @@
 
 /// Hellos that may be asked for because of losses of before: three seconds of
 /// them, every 10 ms, in which most worsenings are found.
-const MOST: f64 = 300.0;
+const MAX_CREDIT: f64 = 300.0;
 /// What each envelope that comes adds: so many hellos are asked for at most,
 /// whatever the link does.
 const SHARE: f64 = 0.01;
 
 /// Evidence that is worth a question while nothing is spent; what is worth the
 /// last one is believed without.
-const LEAST: f64 = 2.0;
+const MIN_EVIDENCE: f64 = 2.0;
 const BELIEVED: f64 = 16.0;
 
 /// The budget of hellos that are asked for because a link may have become worse:
@@ -25,20 +25,20 @@ pub(super) struct Doubt {
 
 impl Default for Doubt {
     fn default() -> Doubt {
-        Doubt { credit: MOST }
+        Doubt { credit: MAX_CREDIT }
     }
 }
 
 impl Doubt {
     /// An envelope came.
     pub fn earn(&mut self) {
-        self.credit = (self.credit + SHARE).min(MOST);
+        self.credit = (self.credit + SHARE).min(MAX_CREDIT);
     }
 
     /// Whether `evidence`, a log-likelihood ratio, is worth a question.
     pub fn asks(&self, evidence: Option<f64>) -> bool {
-        let spent = 1.0 - self.credit / MOST;
-        let enough = LEAST + (BELIEVED - LEAST) * spent * spent;
+        let spent = 1.0 - self.credit / MAX_CREDIT;
+        let enough = MIN_EVIDENCE + (BELIEVED - MIN_EVIDENCE) * spent * spent;
         self.credit >= 1.0 && evidence.is_some_and(|evidence| evidence > enough)
     }
 
@@ -62,9 +62,12 @@ mod tests {
                 doubt.spend();
                 asked += 1;
             }
-            assert!(f64::from(asked) <= MOST + SHARE * f64::from(envelope + 1));
+            assert!(f64::from(asked) <= MAX_CREDIT + SHARE * f64::from(envelope + 1));
         }
-        assert!(f64::from(asked) > 0.9 * (MOST + 1_000.0), "{asked}: else nothing was limited");
+        assert!(
+            f64::from(asked) > 0.9 * (MAX_CREDIT + 1_000.0),
+            "{asked}: else nothing was limited"
+        );
     }
 
     #[test]
@@ -74,6 +77,6 @@ mod tests {
         while doubt.asks(Some(4.0)) {
             doubt.spend();
         }
-        assert!(doubt.credit > MOST / 2.0 && doubt.asks(Some(6.0)), "{}", doubt.credit);
+        assert!(doubt.credit > MAX_CREDIT / 2.0 && doubt.asks(Some(6.0)), "{}", doubt.credit);
     }
 }

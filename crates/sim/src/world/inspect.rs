@@ -1,12 +1,12 @@
 //! Access to the current state of a world.
 
-use super::{AppPlace, World};
+use super::{AppLocation, World};
 use crate::agent::overlay::OverlayNode;
 use crate::agent::plain::PlainApp;
 use crate::agent::{Agent, AgentId};
 use crate::app::{AppId, Application};
 use crate::capture::WireEnd;
-use crate::places::{HostId, WireId};
+use crate::endpoints::{HostId, WireId};
 use core::any::Any;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Ledger, Loss};
@@ -22,7 +22,7 @@ impl World {
 
     /// The application with this id.
     pub fn app<A: Application>(&self, id: AppId<A>) -> &A {
-        let (app, _) = self.app_at(self.app_place(id));
+        let (app, _) = self.app_at(self.app_location(id));
         let app: &dyn Any = app;
         app.downcast_ref().expect("an id has the type it was given out for")
     }
@@ -30,26 +30,26 @@ impl World {
     /// Node and virtual port from which an application's packets come. On a plain path the node is
     /// 0.
     pub fn origin<A>(&self, id: AppId<A>) -> (NodeId, u16) {
-        let place = self.app_place(id);
+        let place = self.app_location(id);
         let node = match place {
-            AppPlace::AtNode { agent, .. } => {
+            AppLocation::AtNode { agent, .. } => {
                 self.node_id(HostId(self.agents[agent as usize].host))
             }
-            AppPlace::Plain { .. } => NodeId::NONE,
+            AppLocation::Plain { .. } => NodeId::NONE,
         };
         (node, self.app_at(place).1)
     }
 
     /// An application and its port.
-    fn app_at(&self, place: AppPlace) -> (&dyn Application, u16) {
-        let (AppPlace::AtNode { agent, .. } | AppPlace::Plain { agent }) = place;
+    fn app_at(&self, place: AppLocation) -> (&dyn Application, u16) {
+        let (AppLocation::AtNode { agent, .. } | AppLocation::Plain { agent }) = place;
         let agent: &dyn Any = &*self.agents[agent as usize].agent;
         let known = "an application's place has the kind it was given out for";
         match place {
-            AppPlace::AtNode { index, .. } => {
+            AppLocation::AtNode { index, .. } => {
                 agent.downcast_ref::<OverlayNode>().expect(known).app(index)
             }
-            AppPlace::Plain { .. } => {
+            AppLocation::Plain { .. } => {
                 let plain = agent.downcast_ref::<PlainApp>().expect(known);
                 (&*plain.app, plain.port)
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::session::Client;
 use trunkline_overlay::session::remote::{FromClient, HANDSHAKE_TIMEOUT, Responder, Token};
-use trunkline_overlay::session::wire::Refusal;
+use trunkline_overlay::session::wire::RefusalReason;
 
 /// Handshakes that one wake-up answers: 0.6 ms each at most, which packets wait for.
 const AT_ONCE: usize = 2;
@@ -19,22 +19,22 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The connections that have yet to authenticate.
 #[derive(Default)]
-pub struct Lobby {
+pub struct PendingConnections {
     /// None where no client is configured, and nobody connects.
     responder: Option<Responder>,
-    guests: Vec<Option<Guest>>,
+    connections: Vec<Option<PendingConnection>>,
     /// By when each must be through, in order; some are.
-    deadlines: VecDeque<(Time, Place)>,
+    deadlines: VecDeque<(Time, PendingKey)>,
     /// Whose handshake is to be answered.
-    queue: VecDeque<Place>,
+    queue: VecDeque<PendingKey>,
     answer_at: Time,
 }
 
 /// A place in the lobby, and whose it is.
 #[derive(Clone, Copy)]
-struct Place(u32, Token);
+struct PendingKey(u32, Token);
 
-struct Guest {
+struct PendingConnection {
     session: Session,
     from: SocketAddr,
     state: State,
@@ -51,7 +51,7 @@ enum State {
 }
 
 /// What becomes of a guest.
-pub enum Verdict {
+pub enum Admission {
     /// It stays, and what it says is awaited.
     Stays,
     /// It stays, and has to wait before it is heard again.
@@ -59,17 +59,17 @@ pub enum Verdict {
     /// It is let in; its first message has been read already.
     In(Session),
     /// It is told why it may not come in.
-    Out(Session, Refusal),
+    Out(Session, RefusalReason),
     /// It left.
     Gone(Session),
     /// What it said makes no sense.
     Broken(Session),
 }
 
-impl Lobby {
+impl PendingConnections {
     /// Lets those in whom `responder` knows; nobody without one.
-    pub fn new(responder: Option<Responder>) -> Lobby {
-        Lobby { responder, ..Lobby::default() }
+    pub fn new(responder: Option<Responder>) -> PendingConnections {
+        PendingConnections { responder, ..PendingConnections::default() }
     }
 
     /// A connection from `from`: its place; and who has to go for it.
@@ -79,13 +79,13 @@ impl Lobby {
         session: Session,
         from: SocketAddr,
     ) -> (u32, Option<Session>) {
-        let free = self.guests.iter().position(Option::is_none);
-        let slot = free.unwrap_or(self.guests.len());
-        let place = Place(slot as u32, session.token());
-        let guest = Some(Guest { session, from, state: State::New });
-        match self.guests.get_mut(slot) {
-            Some(seat) => *seat = guest,
-            None => self.guests.push(guest),
+        let free = self.connections.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.connections.len());
+        let place = PendingKey(slot as u32, session.token());
+        let connection = Some(PendingConnection { session, from, state: State::New });
+        match self.connections.get_mut(slot) {
+            Some(seat) => *seat = connection,
+            None => self.connections.push(connection),
         }
         self.deadlines.push_back((now + HANDSHAKE_TIMEOUT, place));
         let mut evicted = None;
@@ -100,52 +100,52 @@ impl Lobby {
     /// How to poll the connection at `slot`.
     pub fn descriptor(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         use std::os::fd::AsFd;
-        Some(self.guests.get(slot as usize)?.as_ref()?.session.as_fd())
+        Some(self.connections.get(slot as usize)?.as_ref()?.session.as_fd())
     }
 
     /// Hears what the guest at `slot` has to say.
-    pub fn hear(&mut self, now: Time, slot: u32) -> Verdict {
-        let Some(seat) = self.guests.get_mut(slot as usize) else { return Verdict::Stays };
-        let Some(guest) = seat else { return Verdict::Stays };
-        let place = Place(slot, guest.session.token());
-        if matches!(guest.state, State::Asking) {
-            return Verdict::Waits;
+    pub fn hear(&mut self, now: Time, slot: u32) -> Admission {
+        let Some(seat) = self.connections.get_mut(slot as usize) else { return Admission::Stays };
+        let Some(connection) = seat else { return Admission::Stays };
+        let place = PendingKey(slot, connection.session.token());
+        if matches!(connection.state, State::Asking) {
+            return Admission::Waits;
         }
-        let fetched = guest.session.fetch();
-        let state = guest.state;
-        let verdict: fn(Session) -> Verdict = match (fetched, state) {
+        let fetched = connection.session.fetch();
+        let state = connection.state;
+        let verdict: fn(Session) -> Admission = match (fetched, state) {
             (Ok(()), State::Answered(client)) => return self.let_in(place, client),
             (Ok(()), _) => return self.first_word(now, place),
-            (Err(Read::Closed), _) => Verdict::Gone,
-            (Err(Read::Broken), _) => Verdict::Broken,
-            (Err(_), _) => return Verdict::Stays,
+            (Err(Read::Closed), _) => Admission::Gone,
+            (Err(Read::Broken), _) => Admission::Broken,
+            (Err(_), _) => return Admission::Stays,
         };
-        self.leave(place).map_or(Verdict::Stays, verdict)
+        self.leave(place).map_or(Admission::Stays, verdict)
     }
 
-    fn first_word(&mut self, now: Time, place: Place) -> Verdict {
-        let Some(Some(guest)) = self.guests.get_mut(place.0 as usize) else {
-            return Verdict::Stays;
+    fn first_word(&mut self, now: Time, place: PendingKey) -> Admission {
+        let Some(Some(connection)) = self.connections.get_mut(place.0 as usize) else {
+            return Admission::Stays;
         };
-        let message = guest.session.message();
+        let message = connection.session.message();
         let (Ok(FromClient::Initiation(initiation)), Some(responder)) =
             (FromClient::parse(message), &mut self.responder)
         else {
-            return self.refuse(place, Refusal::Unauthenticated);
+            return self.refuse(place, RefusalReason::Unauthenticated);
         };
-        if let Err(refusal) = responder.check(now, guest.from, initiation) {
+        if let Err(refusal) = responder.check(now, connection.from, initiation) {
             return self.refuse(place, refusal);
         }
-        guest.state = State::Asking;
+        connection.state = State::Asking;
         if self.queue.is_empty() {
             self.answer_at = now;
         }
         self.queue.push_back(place);
-        Verdict::Waits
+        Admission::Waits
     }
 
     /// Answers the handshakes that are due; what becomes of whom.
-    pub fn answer(&mut self, now: Time, mut tell: impl FnMut(u32, Verdict)) {
+    pub fn answer(&mut self, now: Time, mut tell: impl FnMut(u32, Admission)) {
         for _ in 0..AT_ONCE {
             if self.queue.is_empty() || now < self.answer_at {
                 return;
@@ -156,18 +156,20 @@ impl Lobby {
                 return;
             }
             let Some(place) = self.queue.pop_front() else { return };
-            let Some(guest) = self.guests.get_mut(place.0 as usize).and_then(Option::as_mut) else {
+            let Some(connection) =
+                self.connections.get_mut(place.0 as usize).and_then(Option::as_mut)
+            else {
                 continue;
             };
-            if guest.session.token() != place.1 {
+            if connection.session.token() != place.1 {
                 continue;
             }
-            let verdict = match responder.answer(guest.session.message(), place.1) {
+            let verdict = match responder.answer(connection.session.message(), place.1) {
                 Ok(answered) => {
-                    guest.session.send(&answered.response, &[]);
-                    guest.session.seal(answered.keys);
-                    guest.state = State::Answered(answered.client);
-                    Verdict::Stays
+                    connection.session.send(&answered.response, &[]);
+                    connection.session.seal(answered.keys);
+                    connection.state = State::Answered(answered.client);
+                    Admission::Stays
                 }
                 Err(refusal) => self.refuse(place, refusal),
             };
@@ -192,23 +194,23 @@ impl Lobby {
         None
     }
 
-    fn let_in(&mut self, place: Place, client: u16) -> Verdict {
+    fn let_in(&mut self, place: PendingKey, client: u16) -> Admission {
         match self.leave(place) {
             Some(mut session) => {
                 session.let_in(Client::Known(client));
-                Verdict::In(session)
+                Admission::In(session)
             }
-            None => Verdict::Stays,
+            None => Admission::Stays,
         }
     }
 
-    fn refuse(&mut self, place: Place, refusal: Refusal) -> Verdict {
-        self.leave(place).map_or(Verdict::Stays, |session| Verdict::Out(session, refusal))
+    fn refuse(&mut self, place: PendingKey, refusal: RefusalReason) -> Admission {
+        self.leave(place).map_or(Admission::Stays, |session| Admission::Out(session, refusal))
     }
 
-    fn leave(&mut self, place: Place) -> Option<Session> {
-        let seat = self.guests.get_mut(place.0 as usize)?;
-        let guest = seat.take_if(|guest| guest.session.token() == place.1)?;
-        Some(guest.session)
+    fn leave(&mut self, place: PendingKey) -> Option<Session> {
+        let seat = self.connections.get_mut(place.0 as usize)?;
+        let connection = seat.take_if(|connection| connection.session.token() == place.1)?;
+        Some(connection.session)
     }
 }

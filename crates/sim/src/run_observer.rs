@@ -1,13 +1,13 @@
 //! Observers of a running world: its digest, and its captures.
 
-use crate::capture::{Capture, CaptureError, Datagram, Passing};
+use crate::capture::{Capture, CaptureDirection, CaptureError, Datagram};
 use core::net::{Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
-use trunkline_net::{DropReason, Endpoint, Fate, Header, Tap};
+use trunkline_net::{DropReason, Endpoint, Fate, Header, Observer};
 
 /// Observes every datagram for the run's digest and for captures.
 #[derive(Default)]
-pub struct Watch {
+pub struct RunObserver {
     pub digest: Digest,
     pub datagrams: u64,
     /// Address of each vertex.
@@ -22,7 +22,7 @@ struct Direction {
     capture: Option<Box<Capture>>,
 }
 
-impl Watch {
+impl RunObserver {
     /// Registers another vertex with its address.
     pub fn vertex(&mut self, address: Ipv4Addr) {
         self.addresses.push(address);
@@ -50,7 +50,7 @@ impl Watch {
         &mut self,
         now: Time,
         end: u32,
-        passing: Passing,
+        passing: CaptureDirection,
         header: &Header,
         payload: &[u8],
         comment: Option<&'static str>,
@@ -65,7 +65,7 @@ impl Watch {
     }
 }
 
-impl Tap for Watch {
+impl Observer for RunObserver {
     fn sent(&mut self, now: Time, header: &Header, payload: &[u8], fate: Fate) {
         let direction = header.direction.0;
         let tos = match fate {
@@ -82,7 +82,14 @@ impl Tap for Watch {
             self.digest.datagram(header.from.port, header.to.port, payload);
         }
         if wire.capture.is_some() {
-            self.record(now, direction, Passing::Sent, header, payload, comment(fate, header.tos));
+            self.record(
+                now,
+                direction,
+                CaptureDirection::Sent,
+                header,
+                payload,
+                comment(fate, header.tos),
+            );
         }
         if let Fate::Arrives(at, _) = fate {
             self.digest.word(at.as_nanos());
@@ -92,7 +99,7 @@ impl Tap for Watch {
     fn arrived(&mut self, now: Time, header: &Header, payload: &[u8]) {
         let far = header.direction.back().0;
         if self.directions[far as usize].capture.is_some() {
-            self.record(now, far, Passing::Received, header, payload, None);
+            self.record(now, far, CaptureDirection::Received, header, payload, None);
         }
     }
 }

@@ -23,22 +23,22 @@ pub struct RouterId(pub u32);
 
 /// An end of a cable ([`World::cable`](crate::World::cable)): a host or a router.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Spot {
+pub enum LinkEnd {
     /// A host's own interface.
     Host(HostId),
     /// A router between cables.
     Router(RouterId),
 }
 
-impl From<HostId> for Spot {
-    fn from(host: HostId) -> Spot {
-        Spot::Host(host)
+impl From<HostId> for LinkEnd {
+    fn from(host: HostId) -> LinkEnd {
+        LinkEnd::Host(host)
     }
 }
 
-impl From<RouterId> for Spot {
-    fn from(router: RouterId) -> Spot {
-        Spot::Router(router)
+impl From<RouterId> for LinkEnd {
+    fn from(router: RouterId) -> LinkEnd {
+        LinkEnd::Router(router)
     }
 }
 
@@ -185,14 +185,14 @@ pub struct Iface {
 
 /// All hosts, and all interfaces indexed by their vertex in the network.
 #[derive(Default)]
-pub struct Places {
+pub struct Endpoints {
     pub hosts: Vec<Host>,
     pub ifaces: Vec<Iface>,
     /// Number of bytes by which the IP header is shorter than IPv6's.
     pub shorter_by: usize,
 }
 
-impl Places {
+impl Endpoints {
     /// Address of an endpoint, as a node sees it.
     pub fn address(&self, of: Endpoint) -> SocketAddr {
         let iface = &self.ifaces[of.vertex.0 as usize];
@@ -243,8 +243,8 @@ mod tests {
             assert_eq!(locate(address(host, link)), Some((host, link)));
         }
         assert_eq!(address(HostId(1), 2).to_string(), "10.0.0.2:7002");
-        for stranger in ["192.0.2.1:7000", "10.0.0.0:7000", "10.0.0.1:53", "[::1]:7000"] {
-            assert_eq!(locate(stranger.parse().unwrap()), None);
+        for unknown_peer in ["192.0.2.1:7000", "10.0.0.0:7000", "10.0.0.1:53", "[::1]:7000"] {
+            assert_eq!(locate(unknown_peer.parse().unwrap()), None);
         }
     }
 }

@@ -28,7 +28,7 @@ fn fig1() -> Figure {
         name: "fig1",
         title: "Voice quality, by delay, without loss",
         section: "IV-A",
-        says: "One direction of a call, 100 talkspurts, over UDP, TCP and three variants of TFRC, \
+        caption: "One direction of a call, 100 talkspurts, over UDP, TCP and three variants of TFRC, \
                whose receivers report what they received since the last report, including pauses: \
                each talkspurt begins at a small part of the rate that it needs. All have 38 ms of \
                delay on top of network and playout, chosen so that UDP falls below 50 where the \
@@ -53,7 +53,7 @@ fn fig2() -> Figure {
         name: "fig2",
         title: "Voice quality, by delay, 0.1 % lost",
         section: "IV-B",
-        says: "The same at 0.1 % loss in both directions, so that TFRC leaves slow start. Its \
+        caption: "The same at 0.1 % loss in both directions, so that TFRC leaves slow start. Its \
                initial rate after a pause then follows from the smallest rate of RFC 3448: a \
                segment in 64 s.",
         chart: draw("0.1 % lost", Along::Delay(0.1), &PAPERS[..5]),
@@ -75,13 +75,13 @@ fn fig1b() -> Figure {
         name: "fig1b",
         title: "Cost of a playout that doesn't know the future",
         section: "III-E, beyond",
-        says: "Not in the paper. R with the best playout for the whole call minus R with one that \
+        caption: "Not in the paper. R with the best playout for the whole call minus R with one that \
                plays each talkspurt at the delay that 99 % of the last 10,000 packets had, at 0.1 \
                % loss.",
         chart: Box::new(adaptive),
         claims: vec![Claim {
             id: "udp",
-            says: "over UDP, an adaptive playout is within a point of the best one, up to 250 ms",
+            statement: "over UDP, an adaptive playout is within a point of the best one, up to 250 ms",
             published: None,
             bound: Bound::at_most(1.0, OWN_TARGET),
             unit: "points of R",
@@ -134,7 +134,7 @@ fn adaptive(table: &Table) -> Panels {
 pub fn points(id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
-        says,
+        statement: says,
         published: None,
         bound,
         unit: "points of R",

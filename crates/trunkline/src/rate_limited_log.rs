@@ -9,12 +9,12 @@ pub const QUIET: Duration = Duration::from_secs(10);
 
 /// Log lines that strangers can provoke: at most one in [`QUIET`].
 #[derive(Default)]
-pub struct Complaints {
+pub struct RateLimitedLog {
     last: Option<Time>,
     kept_back: u64,
 }
 
-impl Complaints {
+impl RateLimitedLog {
     /// Says `what`, or counts it as kept back.
     pub fn warn(&mut self, now: Time, what: impl fmt::Display) {
         if self.last.is_some_and(|t| now.since(t) < QUIET) {

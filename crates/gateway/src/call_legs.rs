@@ -1,6 +1,6 @@
 //! Finds the calls that a message belongs to, and has them rewrite its session description.
 
-use crate::calls::{Call, CallId, Calls, Meaning, Passing, SideId, Unpassable};
+use crate::calls::{Call, CallId, Calls, DescriptionError, OfferAnswerState, SdpRewrite, SideId};
 use crate::config::Config;
 use crate::media::{ATTRIBUTE, Media};
 use core::net::IpAddr;
@@ -12,7 +12,7 @@ use trunkline_sip::{Message, Part};
 
 /// The calls through which a request passes here, in order, and the side that it comes from in
 /// each. There are two if a proxy has sent a call back here and then left its path.
-pub(crate) type Passes = Vec<(CallId, SideId)>;
+pub(crate) type CallLegs = Vec<(CallId, SideId)>;
 
 /// Parameter of this gateway's own routes that names a call.
 pub(crate) const PARAM: &str = "tl";
@@ -25,11 +25,11 @@ pub(crate) fn named_by(route: &[u8]) -> Option<CallId> {
 }
 
 /// A description between two hops, and its purpose.
-pub(crate) struct Between<'a> {
+pub(crate) struct HopEnds<'a> {
     pub from: &'a Hop,
     pub to: &'a Hop,
     /// Effect of a description on its calls.
-    pub meaning: Meaning,
+    pub meaning: OfferAnswerState,
     /// Whether it answers an offer.
     pub is_answer: bool,
     /// Tag of the answering end, if it is one of several that may answer.
@@ -73,11 +73,11 @@ pub(crate) fn body<M: Media>(
     calls: &mut Calls,
     passes: &[(CallId, SideId)],
     part: Part<'_>,
-    between: &Between<'_>,
+    between: &HopEnds<'_>,
     (config, media): (&Config, &mut M),
-) -> Result<(Vec<u8>, Option<Unpassable>), Unpassable> {
+) -> Result<(Vec<u8>, Option<DescriptionError>), DescriptionError> {
     if !part.is_readable {
-        return Err(Unpassable::Unreadable);
+        return Err(DescriptionError::Unreadable);
     }
     let (mut body, mut refused) = (part.bytes.to_vec(), None);
     for (n, &(id, side)) in passes.iter().enumerate() {
@@ -85,18 +85,18 @@ pub(crate) fn body<M: Media>(
         let sender = &call.sides[side];
         let (first, last) = (n == 0, n + 1 == passes.len());
         let source: Option<IpAddr> =
-            Some(between.from.remote.ip()).filter(|_| first && sender.is_adjacent);
+            Some(between.from.remote.ip()).filter(|_| first && sender.is_next_hop);
         // Once a call is answered, further answers to its first INVITE change nothing.
         let other = call.answered.is_some() && between.answers.is_some();
-        let mut passing = Passing {
+        let mut passing = SdpRewrite {
             config,
             media: &mut *media,
             side,
             source,
             to: between.to.remote.ip(),
             is_believed: first && config.trusts(between.from.remote.ip()),
-            is_told: last && config.trusts(between.to.remote.ip()),
-            meaning: if other { Meaning::Nothing } else { between.meaning },
+            is_advertised: last && config.trusts(between.to.remote.ip()),
+            meaning: if other { OfferAnswerState::Nothing } else { between.meaning },
             is_answer: between.is_answer,
         };
         let (passed, why) = calls.describe(id, &body, &mut passing)?;
@@ -134,7 +134,7 @@ fn tags(message: &Message) -> [&[u8]; 2] {
 }
 
 /// The calls that a request's routes through this gateway name, each with the side of its sender.
-pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> Passes {
+pub(crate) fn of(calls: &Calls, message: &Message, routes: &[Vec<u8>]) -> CallLegs {
     let mut ids: Vec<CallId> = routes.iter().filter_map(|route| named_by(route)).collect();
     ids.dedup();
     let [from, to] = tags(message);
@@ -161,7 +161,7 @@ pub(crate) fn is_end(calls: &Calls, message: &Message, ip: IpAddr) -> bool {
 
 /// The calls in `passes` for which the request is between the two ends that exchange media, and not
 /// from one that answered too late.
-pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> Passes {
+pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &CallLegs) -> CallLegs {
     let [from, to] = tags(message);
     let is = |&(id, side): &(CallId, SideId)| {
         calls.get(id).is_some_and(|call| {
@@ -175,7 +175,7 @@ pub(crate) fn of_parties(calls: &Calls, message: &Message, passes: &Passes) -> P
 /// Whether a request between these addresses is between the ends of its calls. Once the call is
 /// answered, the other end is the better judge of its peer, for instance of a phone that has moved.
 /// Before the answer, other ringing phones know as much about the call as its ends.
-pub(crate) fn are_between(calls: &Calls, passes: &Passes, from: IpAddr, to: IpAddr) -> bool {
+pub(crate) fn are_between(calls: &Calls, passes: &CallLegs, from: IpAddr, to: IpAddr) -> bool {
     let (Some(&(first, side)), Some(&(last, end))) = (passes.first(), passes.last()) else {
         return true;
     };
@@ -185,7 +185,7 @@ pub(crate) fn are_between(calls: &Calls, passes: &Passes, from: IpAddr, to: IpAd
 }
 
 /// Whether there are any calls in `passes`, and all have been answered.
-pub(crate) fn are_up(calls: &Calls, passes: &Passes) -> bool {
+pub(crate) fn are_up(calls: &Calls, passes: &CallLegs) -> bool {
     let is = |id| calls.get(id).is_some_and(|call| call.answered.is_some());
     !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
 }

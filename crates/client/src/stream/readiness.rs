@@ -11,7 +11,7 @@ use std::sync::Arc;
 ///
 /// All of them are level-triggered, so a thread may look late, or find that another one has
 /// dealt with the event.
-pub(crate) struct Watch {
+pub(crate) struct Readiness {
     epoll: Arc<Epoll>,
     event: EventFd,
     up: bool,
@@ -19,17 +19,17 @@ pub(crate) struct Watch {
     room: bool,
 }
 
-impl Watch {
-    pub(crate) fn new() -> Result<Watch, Error> {
-        Watch::on(new_epoll()?)
+impl Readiness {
+    pub(crate) fn new() -> Result<Readiness, Error> {
+        Readiness::on(new_epoll()?)
     }
 
     /// A watch that uses `epoll`, an existing descriptor that watches nothing else.
-    pub(crate) fn on(epoll: Arc<Epoll>) -> Result<Watch, Error> {
+    pub(crate) fn on(epoll: Arc<Epoll>) -> Result<Readiness, Error> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags).map_err(no_descriptor)?;
         epoll.add(&event, readable()).map_err(no_descriptor)?;
-        Ok(Watch { epoll, event, up: false, room: false })
+        Ok(Readiness { epoll, event, up: false, room: false })
     }
 
     pub(crate) fn epoll(&self) -> &Arc<Epoll> {
@@ -86,7 +86,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for Readiness {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }

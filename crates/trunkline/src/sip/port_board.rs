@@ -1,47 +1,47 @@
 //! Media ports, as the gateway decides on them: bound here, owned by the packet thread.
 
 use super::Input;
-use crate::datapath::media::{self, Command, Sender, Ways};
+use crate::datapath::media::{self, Command, RouteView, Sender};
 use std::net::IpAddr;
 use tokio::sync::mpsc;
 use trunkline_gateway::{Media, Relay};
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// The media ports of a gateway, bound at one address.
-pub struct Board {
+pub struct PortBoard {
     address: IpAddr,
     packets: Sender,
-    told: mpsc::Sender<Input>,
-    ways: Option<Ways>,
+    tx: mpsc::Sender<Input>,
+    ways: Option<RouteView>,
 }
 
-impl Board {
+impl PortBoard {
     /// Ports are bound at `address`; what the packet thread tells goes to `told`.
-    pub fn new(address: IpAddr, packets: Sender, told: mpsc::Sender<Input>) -> Board {
-        Board { address, packets, told, ways: None }
+    pub fn new(address: IpAddr, packets: Sender, told: mpsc::Sender<Input>) -> PortBoard {
+        PortBoard { address, packets, tx: told, ways: None }
     }
 
     /// Asks the packet thread what it sees.
-    pub fn look(&self) {
-        let told = self.told.clone();
-        let tell = move |sight| drop(told.try_send(Input::Sight(Box::new(sight))));
+    pub fn poll(&self) {
+        let told = self.tx.clone();
+        let tell = move |snapshot| drop(told.try_send(Input::Sight(Box::new(snapshot))));
         self.packets.send(Command::Look(Box::new(tell)));
     }
 
     /// Asks it for the ways that there are.
     pub fn look_for_ways(&self) {
-        let told = self.told.clone();
+        let told = self.tx.clone();
         let tell = move |ways| drop(told.try_send(Input::Ways(ways)));
-        self.packets.send(Command::Ways(Box::new(tell)));
+        self.packets.send(Command::Routes(Box::new(tell)));
     }
 
     /// Takes what it has told of ways.
-    pub fn see(&mut self, ways: Ways) {
+    pub fn see(&mut self, ways: RouteView) {
         self.ways = Some(ways);
     }
 }
 
-impl Media for Board {
+impl Media for PortBoard {
     fn open(&mut self, port: u16) -> bool {
         match media::bind(self.address, port) {
             Ok(sockets) => {
@@ -60,9 +60,9 @@ impl Media for Board {
     }
 
     fn close(&mut self, port: u16) {
-        let told = self.told.clone();
+        let told = self.tx.clone();
         let tell = move |counts| drop(told.try_send(Input::LegEnded(counts)));
-        self.packets.send(Command::Close { port, tell: Box::new(tell) });
+        self.packets.send(Command::Close { port, tx: Box::new(tell) });
     }
 
     fn knows(&self, node: NodeId) -> bool {
@@ -85,12 +85,12 @@ mod tests {
     fn a_node_that_only_a_dead_link_leads_to_is_not_known() {
         let (packets, _commands) = media::channel(Arc::new(EventFd::new().expect("an eventfd")));
         let (told, _inputs) = mpsc::channel(1);
-        let mut board = Board::new([127, 0, 0, 1].into(), packets, told);
+        let mut board = PortBoard::new([127, 0, 0, 1].into(), packets, told);
         assert!(!board.knows(NodeId(2)), "nothing has been seen yet");
         for (up, known) in [(vec![LinkId(0)], true), (vec![], false), (vec![LinkId(1)], false)] {
             let link = Some((NodeId(2), !up.is_empty()));
             let table = Arc::new(ForwardingTable::from_static(&[], &[link]));
-            board.see(Ways { table, up });
+            board.see(RouteView { table, up });
             assert_eq!((board.knows(NodeId(2)), board.knows(NodeId(3))), (known, false));
         }
     }
