@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No Rust file has more than 600 lines of code. Blank lines and comments don't
+# Checks that no Rust file has more than 600 lines of code. Blank lines and comments don't
 # count. (clippy checks the length of functions: see clippy.toml.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
