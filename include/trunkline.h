@@ -32,8 +32,8 @@
  * thread that waits in tl_recvfrom does not keep others from sending. If tl_close is called
  * while another thread is in a call on that socket, that call completes or fails with EBADF,
  * at once even if it was waiting. A later call may reach a new socket with the same number, as
- * with any descriptor. Only tl_bind blocks other calls on its socket, for as long as it takes;
- * so do tl_connect and tl_listen while they look up a name.
+ * with any descriptor. A thread blocks other calls on its socket only in tl_bind, for as long as
+ * that takes, and in tl_connect and tl_listen, while they look up a name.
  */
 #ifndef TRUNKLINE_H
 #define TRUNKLINE_H
@@ -152,10 +152,10 @@ int tl_socket(const char *attachment);
 int tl_bind(int fd, uint16_t port);
 
 /*
- * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0. Never waits, since
- * it is better to lose an excess packet of real-time media than to wait for it. The exception is
- * a best-effort or reliable packet with TL_WAIT, unless `flags` is TL_DONTWAIT (else 0).
- * Returns `len`.
+ * Sends `len` bytes at `buf` as one packet; `buf` may be null if `len` is 0. `flags` is 0 or
+ * TL_DONTWAIT. Never waits, since it is better to lose an excess packet of real-time media than
+ * to wait for it. The exception is a best-effort or reliable packet with TL_WAIT, if `flags` is
+ * 0. Returns `len`.
  *
  * Errors, after which the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the node
  * does not keep up; with TL_WAIT the descriptor becomes readable when another try may succeed:
