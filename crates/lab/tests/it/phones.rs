@@ -3,6 +3,8 @@
 //! what was said is heard.
 #![expect(clippy::disallowed_methods, reason = "real telephones need real time")]
 
+use crate::common::on_time::on_time;
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -218,7 +220,7 @@ fn talk(setup: Setup) {
 }
 
 /// All at the same time, since they mostly wait.
-#[test]
+#[apply(on_time)]
 fn phones_talk_by_every_transport_registered_or_not() {
     // TLS as far as the gateways.
     let route = |at: &str| (at.to_owned(), format!("udp:{at}:5060"));
@@ -241,7 +243,7 @@ fn phones_talk_by_every_transport_registered_or_not() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn encrypted_speech_passes_with_keys_of_its_own() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let setup = Setup { account: ";mediaenc=dtls_srtp", ..Setup::default() };
@@ -253,7 +255,7 @@ fn encrypted_speech_passes_with_keys_of_its_own() {
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_is_held_and_goes_on() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -281,7 +283,7 @@ fn a_call_is_held_and_goes_on() {
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     // The first gateway trusts and sends to what is only a router here: the phone.
@@ -307,7 +309,7 @@ fn assert_over(sites: &Sites) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_said_before_the_answer_is_heard() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -326,7 +328,7 @@ fn what_is_said_before_the_answer_is_heard() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn who_gives_up_while_it_rings_ends_the_call() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -339,7 +341,7 @@ fn who_gives_up_while_it_rings_ends_the_call() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn an_offer_may_come_from_who_is_called() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -353,7 +355,7 @@ fn an_offer_may_come_from_who_is_called() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn of_two_that_ring_one_is_busy_and_the_other_answers() {
     let Some(trunkline) = ready(&["baresip", "kamailio", "sipp"]) else { return };
     let setup = Setup { registers: true, options: Options::default(), ..Setup::default() };
@@ -366,7 +368,7 @@ fn of_two_that_ring_one_is_busy_and_the_other_answers() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_is_transferred() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -381,7 +383,7 @@ fn a_call_is_transferred() {
     drop(third);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_hundred_calls_at_once_leave_nothing_behind() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -403,7 +405,7 @@ fn a_hundred_calls_at_once_leave_nothing_behind() {
     assert_eq!(sites.gateways.records(2).len(), 100);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_goes_on_by_another_way() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let options = Options { direct: true, detour: true, ..Options::default() };
@@ -421,7 +423,7 @@ fn a_call_goes_on_by_another_way() {
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_gateway_that_is_drained_keeps_its_calls_and_takes_no_more() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());

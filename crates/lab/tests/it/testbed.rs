@@ -1,7 +1,9 @@
 //! Tests of the testbed: scenarios with real daemons, compared with the simulator.
 #![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 
+use crate::common::on_time::on_time;
 use crate::common::*;
+use macro_rules_attribute::apply;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -94,7 +96,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_do_what_the_simulator_says() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -137,7 +139,7 @@ fn daemons_do_what_the_simulator_says() {
     assert_eq!(effort["refused"], 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_that_recover_nothing_and_a_late_impair_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -184,7 +186,7 @@ fn converging(
     Some((text(&done.stdout) + &text(&done.stderr), rows, last["effort"].clone()))
 }
 
-#[test]
+#[apply(on_time)]
 fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +207,7 @@ fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_that_notice_late_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -218,7 +220,7 @@ fn daemons_that_notice_late_are_noticed() {
     assert!(shown.contains(&format!("{word}: medians agree: B is killed")), "{shown}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_void_run_is_repeated_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -293,7 +295,7 @@ fn eventually(mut test: impl FnMut() -> bool) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_it_cannot_do_is_said_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.toml");
@@ -343,7 +345,7 @@ what = "cut"
 link = "bottleneck"
 "#;
 
-#[test]
+#[apply(on_time)]
 fn kernels_tcp_and_calls_share_a_modelled_queue() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -398,7 +400,7 @@ call = [
 ]
 "#;
 
-#[test]
+#[apply(on_time)]
 fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -462,7 +464,7 @@ fn text_of_errors(done: &Output) -> String {
     lines[0].to_owned()
 }
 
-#[test]
+#[apply(on_time)]
 fn what_fails_ends_the_run_at_once() {
     let Some(good) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -508,7 +510,7 @@ fn what_fails_ends_the_run_at_once() {
     fails_at_once(dir.path(), &long, &dies, &says);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_shell_has_the_network_and_nothing_is_left_of_it() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -1,3 +1,7 @@
+#[allow(clippy::disallowed_methods, reason = "it measures the machine")]
+#[path = "../../../../trunkline/tests/it/common/on_time.rs"]
+pub mod on_time;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
