@@ -1,5 +1,5 @@
-# `make help` lists what there is. Every step of `make test` prints its name
-# and how long it took; the first that fails stops the run.
+# `make help` lists what there is. Every step of `make test` prints its name,
+# how long it took and what of a processor; the first that fails stops the run.
 
 SHELL := bash
 .NOTPARALLEL:
@@ -9,12 +9,22 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # CI must test the committed Cargo.lock; at home, adding a dependency updates it.
 LOCKED := $(if $(CI),--locked)
 STEP := scripts/step.sh
+# One build for tests, claims and testbed.
+CI_BUILD := $(LOCKED) --profile ci
+NEXTEST := cargo nextest run $(LOCKED) --workspace --cargo-profile ci
+BUILT := $(CARGO_TARGET_DIR)/ci
 ARGS ?=
 FUZZ_SECONDS ?= 60
 
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# cargo's message about an old compiler names a dependency; this one names the cure.
+.PHONY: rustc
+rustc:
+	@scripts/check-rustc.sh
+demo demo-sip lab test build: rustc
 
 .PHONY: demo
 demo: ## Build trunkline and run its demonstration: make demo ARGS="--help"
@@ -31,27 +41,28 @@ lab: ## Measure the papers' figures again: make lab ARGS="run all --quick", ARGS
 	cargo build --release $(LOCKED) -p trunkline-lab $(if $(findstring --testbed,$(ARGS)),-p trunkline)
 	"$(CARGO_TARGET_DIR)/release/trunkline-lab" $(if $(ARGS),$(ARGS),--help)
 
-# Every claim as published, and every one able to fail.
-.PHONY: lab-check
-lab-check:
-	@$(STEP) "build of the lab" cargo build --quiet --release $(LOCKED) -p trunkline-lab
-	@$(STEP) "the papers' claims" "$(CARGO_TARGET_DIR)/release/trunkline-lab" check --quick --sabotage
-
-# The simulator beside the daemons themselves.
-.PHONY: testbed
-testbed:
-	@$(STEP) "build of the daemon" cargo build --quiet --release $(LOCKED) -p trunkline-lab -p trunkline
-	@$(STEP) "daemons beside the simulator" scripts/testbed.sh
-
 .PHONY: setup
-setup: ## Install the tools that `make test` needs
+setup: ## Install the tools that `make test` needs; SETUP=no only names what is missing
 	@scripts/setup.sh
 
+# The same inputs each time: what did not change must not fail.
+test check-all: export PROPTEST_RNG_SEED ?= 1
+test check-all: export FUZZ_SEED ?= 1
+
 .PHONY: test
-test: ## Everything CI checks: format, lints, tests, Miri, docs, licences, MSRV, wasm, the papers' claims, two minutes of real daemons, the fuzzers' seeds
+test: ## Format, lints, tests, docs, licences, Miri, MSRV, wasm, the papers' claims; 20 minutes
 	@$(STEP) --start
-	@# The same inputs each time: what did not change must not fail. `cargo test` and `make fuzz` look for new ones.
-	@PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} $(MAKE) --no-print-directory fmt-check rules lint unit miri doc deny wasm msrv fuzz-replay lab-check testbed
+	@$(STEP) "set-up" scripts/setup.sh
+	@$(MAKE) --no-print-directory fmt-check rules deny lint build-tests
+	@scripts/beside.sh daemons "calculations doc-tests doc claims" "msrv miri wasm fuzz-replay"
+	@scripts/void-tests.sh $(NEXTEST)
+	@$(STEP) --summary
+
+.PHONY: check-all
+check-all: ## What takes longer: every claim able to fail, the simulator beside real daemons, fuzzing, instructions
+	@$(STEP) --start
+	@$(STEP) "set-up" scripts/setup.sh all
+	@$(MAKE) --no-print-directory testbed all-claims fuzz instructions
 	@$(STEP) --summary
 
 .PHONY: fmt
@@ -72,12 +83,27 @@ rules: ## Check which crate may depend on which, how long files are, and where u
 
 .PHONY: lint
 lint: ## clippy, all targets, warnings are errors
-	@$(STEP) "clippy" cargo clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	@$(STEP) "clippy" cargo clippy $(CI_BUILD) --workspace --all-targets -- -D warnings
 
 .PHONY: unit
-unit: ## Unit, property, snapshot and doc tests only
-	@$(STEP) "build of the tests" cargo test --quiet $(LOCKED) --workspace --no-run
-	@$(STEP) "tests" scripts/tests.sh $(LOCKED)
+unit: build-tests daemons calculations doc-tests ## Unit, property, snapshot and doc tests only
+
+.PHONY: build-tests
+build-tests:
+	@$(STEP) "build of the tests" $(NEXTEST) --no-run
+
+# Four at a time on two processors: they mostly sleep.
+.PHONY: daemons
+daemons:
+	@$(STEP) "tests of daemons" $(NEXTEST) --profile daemons --test-threads $$((2 * $$(nproc)))
+
+.PHONY: calculations
+calculations:
+	@$(STEP) "other tests" $(NEXTEST) --profile calculations
+
+.PHONY: doc-tests
+doc-tests:
+	@$(STEP) "tests in documentation" cargo test --quiet $(CI_BUILD) --workspace --doc
 
 .PHONY: miri
 miri: ## Run under Miri what of the unsafe code it can
@@ -85,7 +111,7 @@ miri: ## Run under Miri what of the unsafe code it can
 
 .PHONY: doc
 doc: ## Build the documentation; a broken link is an error
-	@RUSTDOCFLAGS="-D warnings" $(STEP) "documentation" cargo doc $(LOCKED) --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings" $(STEP) "documentation" cargo doc $(CI_BUILD) --workspace --no-deps
 
 .PHONY: deny
 deny: ## Licences, bans and sources of every dependency
@@ -97,7 +123,23 @@ msrv: ## Compile with the oldest Rust that Cargo.toml promises
 
 .PHONY: wasm
 wasm: ## Compile the sans-IO crates for wasm32, where there is no I/O to call
-	@$(STEP) "wasm32" scripts/wasm.sh $(LOCKED)
+	@$(STEP) "wasm32" scripts/wasm.sh $(CI_BUILD)
+
+.PHONY: build-lab
+build-lab:
+	@$(STEP) "build of lab and daemon" cargo build --quiet $(CI_BUILD) --workspace --bins
+
+.PHONY: claims
+claims: build-lab ## Every claim of the papers as published, with one seed; one in 16 able to fail
+	@$(STEP) "claims, one seed" "$(BUILT)/trunkline-lab" check --quick --seeds 1 --sabotage=16
+
+.PHONY: all-claims
+all-claims: build-lab ## Every claim of the papers as published, with three seeds, and able to fail
+	@$(STEP) "claims, all able to fail" "$(BUILT)/trunkline-lab" check --quick --sabotage
+
+.PHONY: testbed
+testbed: build-lab ## The simulator beside the daemons themselves; two minutes
+	@$(STEP) "daemons beside the simulator" scripts/testbed.sh
 
 # Without libFuzzer: no C++ to compile, and the same inputs each time.
 .PHONY: fuzz-replay
@@ -108,25 +150,29 @@ fuzz-replay: ## Run every fuzz target on its seeds and a fixed number of mutatio
 fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60)
 	@$(STEP) "fuzz, $(FUZZ_SECONDS) s per target" scripts/fuzz.sh $(FUZZ_SECONDS)
 
+.PHONY: instructions
+instructions: ## Instructions per packet, counted by valgrind
+	@$(STEP) "instructions" cargo bench $(LOCKED) -p trunkline-overlay --bench instructions
+
 .PHONY: bench
 bench: ## Nanoseconds (criterion) and instructions (valgrind) per packet, and more; 3 minutes
-	cargo bench $(LOCKED) --workspace --bench '*'
+	cargo bench $(LOCKED) --profile dist --workspace --bench '*'
 
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 MANDIR ?= $(PREFIX)/share/man
 # Where packagers put the files for now; no path in them has it.
 DESTDIR ?=
-BUILT := $(CARGO_TARGET_DIR)/release
+DIST := $(CARGO_TARGET_DIR)/dist
 
 .PHONY: build
-build: ## Build the binaries and the C library, optimised
-	cargo build --release $(LOCKED) -p trunkline -p trunkline-lab
-	scripts/c-library.sh "$(BUILT)/c-library" release $(LOCKED)
+build: ## Build the binaries and the C library, as fast as they get
+	cargo build --profile dist $(LOCKED) -p trunkline -p trunkline-lab
+	scripts/c-library.sh "$(DIST)/c-library" dist $(LOCKED)
 
 .PHONY: install
 install: build ## Install binaries, recordings, unit for systemd, C library, header, manual: make install PREFIX=/usr/local DESTDIR=
-	scripts/install.sh "$(BUILT)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
+	scripts/install.sh "$(DIST)" "$(PREFIX)" "$(LIBDIR)" "$(MANDIR)" "$(DESTDIR)"
 
 .PHONY: clean
 clean: ## Remove what was built, found by fuzzing or written by the demo and the lab

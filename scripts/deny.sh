@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo deny --version >/dev/null 2>&1 || {
-    echo "skipped: cargo-deny: not installed; run scripts/setup.sh"
+    echo "skipped: cargo-deny: not installed; run make setup"
     exit 77
 }
 cargo deny --log-level warn check --hide-inclusion-graph bans licenses sources

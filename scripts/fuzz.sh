@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 seconds="$1"; shift
 cargo fuzz --version >/dev/null 2>&1 || {
-    echo "skipped: cargo-fuzz: not installed; run scripts/setup.sh"
+    echo "skipped: cargo-fuzz: not installed; run make setup"
     exit 77
 }
 fuzz() { cargo fuzz "$1" --sanitizer "${FUZZ_SANITIZER:-none}" "${@:2}"; }

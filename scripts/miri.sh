@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo +nightly miri --version >/dev/null 2>&1 || {
-    echo "skipped: Miri: not installed; run scripts/setup.sh"
+    echo "skipped: Miri: not installed; run make setup"
     exit 77
 }
 # Their own place, since another compiler made it; and the machine's clock.

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 cargo "+$msrv" --version >/dev/null 2>&1 || {
-    echo "skipped: Rust $msrv: not installed; run scripts/setup.sh"
+    echo "skipped: Rust $msrv: not installed; run make setup"
     exit 77
 }
 # A directory of its own, or the two compilers would rebuild each other's work.

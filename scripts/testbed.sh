@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The simulator beside real daemons for two minutes, where this machine can have it: the
-# quick form of beyond/agreement. Needs the release builds of both.
+# quick form of beyond/agreement. Needs both programs, built with the profile `ci`.
 #
 # What no installation would mend, it skips with status 78: namespaces that are forbidden,
 # and a machine too busy for its measurements to count.
@@ -19,8 +19,8 @@ unshare --net true 2>/dev/null || unshare --map-root-user --net true 2>/dev/null
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-"$target/release/trunkline-lab" run beyond/agreement --testbed --quick --out "$out/lab" \
-    --trunkline "$target/release/trunkline" | tee "$out/said"
+"$target/ci/trunkline-lab" run beyond/agreement --testbed --quick --out "$out/lab" \
+    --trunkline "$target/ci/trunkline" | tee "$out/said"
 status=${PIPESTATUS[0]}
 if [ "$status" = 1 ] && grep -q '^INVALID' "$out/said"; then
     skip "this machine was too busy for what it measured to count"

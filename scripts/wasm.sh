@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 target=wasm32-unknown-unknown
 test -d "$(rustc --print sysroot)/lib/rustlib/$target" || {
-    echo "skipped: $target: not installed; run scripts/setup.sh"
+    echo "skipped: $target: not installed; run make setup"
     exit 77
 }
 packages=()

@@ -1,5 +1,5 @@
 //! Whole nodes on a network, driven by a script. The first byte says who is there
-//! ([`Scene`]), the other bytes of settings configure the nodes, and all scenes speak one
+//! (`Scene`), the other bytes of settings configure the nodes, and all scenes speak one
 //! language of [`Step`]s; a step that means nothing in a scene is passed over.
 //!
 //! What must hold in every scene: no panic; draining ends, and leaves the driver nothing to

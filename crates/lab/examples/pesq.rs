@@ -1,10 +1,9 @@
-//! Pairs of recordings and what our PESQ says of them, for another
-//! implementation to be held against; scripts/pesq-check.sh does that.
+//! Writes pairs of recordings with the scores of this project's PESQ, to compare with another
+//! implementation; scripts/pesq-check.sh does so.
 //!
-//! `cargo run --release -p trunkline-lab --example pesq OUT FILE.wav...` makes of
-//! each file's first 12 s, as recorded and as a telephone sends them, what is heard
-//! of them where 0, 1, 5 and 10 % of the packets are lost: NAME.ref.wav and
-//! NAME.deg.wav, and a line in scores.csv.
+//! `cargo run --release -p trunkline-lab --example pesq OUT FILE.wav...` takes the first 12 s of
+//! each file, as recorded and as a telephone sends them, and loses 0, 1, 5 and 10 % of the packets.
+//! For each it writes NAME.ref.wav, NAME.deg.wav and a line in scores.csv.
 
 use std::error::Error;
 use std::fs;
@@ -20,7 +19,7 @@ use trunkline_media::playout::{Config, Playout};
 use trunkline_media::quality::pesq;
 use trunkline_media::telephone;
 
-/// Samples of a packet, and of 12 s.
+/// Samples in a packet, and in 12 s.
 const FRAME: usize = 160;
 const SAMPLES: usize = 96_000;
 const LOSSES: [f64; 4] = [0.0, 0.01, 0.05, 0.10];
@@ -55,7 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(fs::write(out.join("scores.csv"), scores)?)
 }
 
-/// As µ-law, without the packets that are lost, and concealed.
+/// Codes `said` as µ-law and returns it as heard when a share `p` of the packets is lost and
+/// concealed.
 fn hear(said: &[i16], p: f64, seed: u64) -> Result<Vec<i16>, Box<dyn Error>> {
     let loss = if p > 0.0 { Loss::Bernoulli { p } } else { Loss::None };
     let mut network = Impairment::new(LinkModel { loss, ..LinkModel::default() }, seed, 0)?;

@@ -14,21 +14,22 @@ use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks as _, VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
-/// Between two packets of one call.
+/// Interval between two packets of a call.
 pub const PACKET: Duration = Duration::from_millis(20);
-/// The latest useful network latency (Amir et al. 2005, §IV-A).
+/// Largest useful one-way latency (Amir et al. 2005, §IV-A).
 pub const DEADLINE: Duration = Duration::from_millis(100);
-/// Until the first packet, nodes find each other and measure round trips.
+/// Nodes find each other and measure round trips before the first packet, which is sent at this
+/// time.
 const START: Time = Time::from_millis(10_000);
-/// What is under way when the last packet is sent arrives within this time.
+/// Packets still in flight when the last one is sent arrive within this time.
 const DRAIN: Duration = Duration::from_secs(3);
-/// IPv4 and UDP headers. Links are counted with IPv6's, which are longer.
+/// Bytes of IPv4 and UDP headers. Links count IPv6's, which are longer.
 const IPV4_UDP: u64 = 28;
 
-/// About how long a packet takes on one link of the simulator, seconds.
+/// Approximate time that the simulator needs for a packet on one link, in seconds.
 pub const SECONDS_PER_HOP: f64 = 0.6e-6;
 
-/// How lost packets are recovered: settings of every link, under a name.
+/// How lost packets are recovered: named settings of every link.
 #[derive(Clone)]
 pub struct Policy {
     /// The policy's name in tables and legends.
@@ -38,7 +39,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Settings on top of the paper's.
+    /// A policy that applies `adjust` to the paper's settings.
     pub fn new(
         name: &'static str,
         adjust: impl Fn(&mut link::Config) + Send + Sync + 'static,
@@ -50,27 +51,27 @@ impl Policy {
         Policy { name, adjust: Arc::new(adjust) }
     }
 
-    /// The paper's: each missing packet is asked for once, at the first gap.
+    /// The paper's policy: each missing packet is requested once, at the first gap.
     pub fn paper() -> Policy {
         Policy::new("paper", |_| {})
     }
 }
 
-/// The paper's settings (§III-A, §IV-A), whatever the daemon's defaults are.
-/// Retransmissions may be a quarter of the originals, which must not bind here:
-/// at 10 % loss about a tenth is asked for.
+/// The paper's settings (§III-A, §IV-A), whatever the daemon's defaults are. Retransmissions may be
+/// a quarter of the originals, a limit that must not bind here: at 10 % loss about a tenth is
+/// requested.
 fn paper_mode(config: &mut link::Config) {
     config.liveness = Liveness::PAPER;
     config.realtime = realtime::Config::paper();
 }
 
-/// How losses follow each other.
+/// Correlation between successive losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bursts {
-    /// P(lost | previous lost); `None` loses each packet by itself.
+    /// P(lost | previous lost); `None` loses each packet independently.
     pub burstiness: Option<f64>,
-    /// The distance of packets for which that holds in continuous time; `None`
-    /// for a chain that moves with each packet, as the paper's.
+    /// The packet interval for which `burstiness` holds, in continuous time; `None` for a chain
+    /// with one step per packet, as in the paper.
     pub spacing: Option<Duration>,
 }
 
@@ -87,12 +88,12 @@ impl Bursts {
         Bursts { burstiness, spacing: None }
     }
 
-    /// `uniform`, `25`, `50`, `75`.
+    /// Name of the burstiness: `uniform`, `25`, `50` or `75`.
     pub fn name(&self) -> String {
         self.burstiness.map_or("uniform".to_owned(), |b| format!("{:.0}", b * 100.0))
     }
 
-    /// `packet` or `time`.
+    /// Name of the chain's clock: `packet` or `time`.
     pub fn chain_name(&self) -> &'static str {
         if self.spacing.is_some() { "time" } else { "packet" }
     }
@@ -111,14 +112,13 @@ impl Bursts {
 /// Calls over nodes in a row.
 #[derive(Clone)]
 pub struct Chain {
-    /// Each link, both ways alike.
+    /// Model of each link, the same in both directions.
     pub links: Vec<LinkModel>,
-    /// How all of them recover.
+    /// The recovery policy of all links.
     pub policy: Policy,
-    /// Calls from the first node to the last, their packets spread evenly over
-    /// 20 ms.
+    /// Number of calls from the first node to the last; their packets are spread evenly over 20 ms.
     pub calls: u32,
-    /// Packets of each call.
+    /// Number of packets of each call.
     pub packets: u64,
 }
 
@@ -126,7 +126,7 @@ pub struct Chain {
 pub struct Run {
     world: World,
     calls: Vec<Call>,
-    /// The node and port that each call's sink hears it from.
+    /// The node and port of the source of each call, as its sink sees them.
     heard_from: Vec<(NodeId, u16)>,
     wires: u32,
 }
@@ -149,7 +149,7 @@ impl Chain {
         Ok(Run { world, calls, heard_from, wires: last })
     }
 
-    /// The nodes and their links, with this policy.
+    /// The nodes and their links, with this chain's policy.
     fn world(&self, seed: u64) -> Result<World, WorldError> {
         let mut topology = Topology::chain(self.links.iter().cloned());
         for host in 0..=self.links.len() as u32 {
@@ -160,8 +160,8 @@ impl Chain {
         topology.build(seed)
     }
 
-    /// The bytes of the same run with recovery off and no loss, reckoned from
-    /// two short ones: without either, equal times cost equal bytes.
+    /// The bytes of the same run with recovery off and no loss, extrapolated from two short runs:
+    /// without either, equal times cost equal bytes.
     pub fn undisturbed_bytes(&self) -> Result<f64, WorldError> {
         let perfect = |packets| {
             let links = self.links.iter().map(|l| LinkModel { loss: Loss::None, ..l.clone() });
@@ -169,7 +169,7 @@ impl Chain {
             let chain = Chain { links: links.collect(), policy: off, packets, ..self.clone() };
             Ok::<f64, WorldError>(chain.run(0)?.bytes() as f64)
         };
-        // 20 s and 60 s: whole numbers of hello intervals.
+        // Calls of 20 s and 60 s, which are whole numbers of hello intervals.
         let (short, long) = (1_000, 3_000);
         let (a, b) = (perfect(short)?, perfect(long)?);
         Ok(a + (b - a) * (self.packets as f64 - short as f64) / (long - short) as f64)
@@ -200,8 +200,7 @@ impl Run {
         Outcome::of_packets(self.packets().flatten(), twice, DEADLINE)
     }
 
-    /// For each call, what became of each of its packets: the moment it was
-    /// sent, and its arrival.
+    /// For each call, the fate of each packet: its send time and its arrival.
     pub fn packets(&self) -> impl Iterator<Item = impl Iterator<Item = (Time, Option<Arrival>)>> {
         self.calls.iter().zip(&self.heard_from).map(|(&(source, sink), from)| {
             let flow = self.world.app(sink).flows.get(from);
@@ -219,8 +218,8 @@ impl Run {
         self.packets().map(move |call| call.map(missed).collect())
     }
 
-    /// Bytes put on all links, both ways, with IPv4 and UDP headers and
-    /// everything that nodes say to each other.
+    /// Bytes sent on all links in both directions, with IPv4 and UDP headers and all traffic
+    /// between nodes.
     pub fn bytes(&self) -> u64 {
         let ledgers = (0..self.wires).flat_map(|wire| self.world.ledgers(WireId(wire)));
         let ipv4 = |bytes, packets| bytes - packets * (IP_UDP_HEADERS as u64 - IPV4_UDP);
@@ -247,7 +246,7 @@ mod tests {
         let (bytes, undisturbed) =
             (chain.run(1).unwrap().bytes() as f64, chain.undisturbed_bytes().unwrap());
         assert!((bytes / undisturbed - 1.0).abs() < 1e-4, "{bytes} {undisturbed}");
-        // 244 bytes for a packet (160 + 12 RTP + 44 + 28), and little else.
+        // 244 bytes per packet (160 + 12 RTP + 44 + 28), and little else.
         assert!((bytes / 20_000.0 - 244.0).abs() < 1.0, "{bytes}");
     }
 
@@ -256,7 +255,7 @@ mod tests {
         let chain = chain(0.05, Policy::paper());
         let run = chain.run(1).unwrap();
         let extra = run.bytes() as f64 / chain.undisturbed_bytes().unwrap() - 1.0;
-        // A twentieth repeated, and as many requests of a third of the size.
+        // A twentieth is retransmitted, with as many requests of a third of the size.
         assert!((0.05..0.075).contains(&extra), "{extra}");
         let missed = run.missed().flatten().filter(|m| *m).count() as u64;
         let outcome = run.outcome();

@@ -1,4 +1,4 @@
-//! Whether the claims still do what was published, and whether each can fail.
+//! Checks that the claims still do what was published, and that each can fail.
 
 use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
@@ -7,24 +7,24 @@ use crate::output::{Judged, NOTHING, Numbers, judge};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
-/// A claim and where it stands.
+/// A claim with its figure and experiment.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// The experiment whose points the claim reads.
+    /// The experiment that measures the points that the claim reads.
     pub experiment: &'a Experiment,
     /// The figure that the claim is about.
     pub figure: &'a Figure,
-    /// The claim itself.
+    /// The claim that stands in this place.
     pub claim: &'a Claim,
 }
 
 impl Place<'_> {
-    /// `voip-overlay/fig4 follows`.
+    /// Full name of the claim, such as `voip-overlay/fig4 follows`.
     pub fn name(&self) -> String {
         format!("{}/{} {}", self.experiment.paper, self.figure.name, self.claim.id)
     }
 
-    /// Whether the claim's judge looks at this point.
+    /// Whether the claim reads this point.
     fn needs(&self, point: &Point) -> bool {
         let Claim { at, reads, .. } = self.claim;
         point.figures.contains(&self.figure.name)
@@ -41,8 +41,7 @@ pub fn claims<'a>(figures: &[(&'a Experiment, &'a Figure)]) -> Vec<Place<'a>> {
     figures.iter().flat_map(of).collect()
 }
 
-/// Points that some claims need, measured once for all of them, with one thing
-/// broken or nothing.
+/// Points that some claims need, measured once for all of them, with one sabotage or none.
 pub struct Batch<'a> {
     experiment: &'a Experiment,
     sabotage: Sabotage,
@@ -50,7 +49,7 @@ pub struct Batch<'a> {
     places: Vec<(usize, Place<'a>)>,
 }
 
-/// What `places` need; with `sabotaged` each claim's own sabotage.
+/// Batches of the points that `places` need; with `sabotaged`, each claim uses its own sabotage.
 pub fn batches<'a>(places: &[Place<'a>], size: Size, sabotaged: bool) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> = Vec::new();
     for (n, &place) in places.iter().enumerate() {
@@ -74,14 +73,14 @@ pub fn batches<'a>(places: &[Place<'a>], size: Size, sabotaged: bool) -> Vec<Bat
     batches
 }
 
-/// How many points, and their weight.
+/// Number of points and their total weight.
 pub fn extent(batches: &[Batch<'_>]) -> (usize, f64) {
     let points = || batches.iter().flat_map(|b| &b.points);
     (points().count(), points().map(|p| p.weight).sum())
 }
 
-/// Measures all batches in memory; what becomes of each claim, in the order of
-/// the places that the batches were made for.
+/// Measures all batches in memory and judges each claim, in the order of the places from which the
+/// batches were made.
 ///
 /// # Errors
 ///
@@ -113,46 +112,46 @@ pub fn judge_all<'b>(
     Ok(judged.into_iter().map(|(_, judged)| judged).collect())
 }
 
-/// What several runs of a claim, each with a seed of its own, come to: what
-/// most of them do, or undecided. One run of a small sample may err by chance,
-/// two of three at once hardly ever.
+/// Combined verdict of several runs of a claim, each with its own seed: the verdict of most of
+/// them, or undecided. One run of a small sample may err by chance; two of three hardly ever do at
+/// once.
 ///
 /// # Panics
 ///
-/// Without any run.
+/// If there are no runs.
 pub fn together(runs: &[Judged]) -> Verdict {
     assert!(!runs.is_empty(), "a claim is judged at least once");
     most(runs, runs.len())
 }
 
-/// Whether the rest of so many runs of a claim can't change what they come to [`together`].
+/// Whether the remaining runs, out of `of`, can't change the verdict of [`together`].
 pub fn is_settled(runs: &[Judged], of: usize) -> bool {
     let undecided = runs.iter().filter(|j| j.verdict == Verdict::Undecided).count();
     runs.len() >= of || most(runs, of) != Verdict::Undecided || 2 * undecided > of
 }
 
-/// Whether more than half of `of` runs hold, or fail.
+/// The verdict of more than half of `of` runs, if that many hold or fail.
 fn most(runs: &[Judged], of: usize) -> Verdict {
     let all = |v: Verdict| 2 * runs.iter().filter(|j| j.verdict == v).count() > of;
     [Verdict::Holds, Verdict::Fails].into_iter().find(|v| all(*v)).unwrap_or(Verdict::Undecided)
 }
 
-/// How a claim did against what was published.
+/// How a claim did compared with its published verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// As published.
+    /// The verdict is the published one.
     AsPublished,
-    /// It was published as holding, and fails; or it isn't measured, or has no bound.
+    /// It was published as holding and fails; or it isn't measured, or has no bound.
     Broken,
-    /// It was published as failing, and holds.
+    /// It was published as failing and holds.
     Better,
-    /// Published as decided, and undecided here, or the other way round: what a
-    /// smaller sample may do.
+    /// Published as decided and undecided here, or vice versa: expected now and then of a smaller
+    /// sample.
     Otherwise,
 }
 
-/// How what several runs come to compares with what the claim was published with. What has not
-/// been measured, or has no bound, is no failure as published.
+/// Compares the combined verdict of several runs with the claim's published verdict. A claim that
+/// has not been measured, or has no bound, does not count as failing as published.
 pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
     let is_bounded = |n: &Numbers| n.bound_low.is_some() || n.bound_high.is_some();
     if runs.iter().any(|run| run.measured == NOTHING || !is_bounded(&run.numbers)) {
@@ -166,9 +165,9 @@ pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
     }
 }
 
-/// Whether a sabotage did its work: a claim that holds must fail, and another one
-/// be farther outside `bound` than without. What is not measured is no failure:
-/// then the sabotage only took the points away.
+/// Whether a sabotage worked: a claim that holds must fail, and any other must be farther outside
+/// `bound` than without it. An unmeasured claim does not count as failed: then the sabotage only
+/// removed the points.
 pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
     let off = |j: &Judged| j.numbers.measured.map_or(f64::NAN, |value| bound.off(value));
     sabotaged.verdict == Verdict::Fails
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
     use Verdict::{Fails, Holds, Undecided};
 
-    /// Less is better.
+    /// Smaller values are better.
     const BOUND: Bound = Bound::at_most(1.0, "");
 
     fn judged(measured: &str, verdict: Verdict) -> Judged {
@@ -222,7 +221,7 @@ mod tests {
         assert!(!can_fail(failing(), judged("3.4", Fails)), "it mends more than it breaks");
     }
 
-    /// Of the experiment whose claims read the fewest of its points.
+    /// Takes the experiment whose claims read the fewest of its points.
     #[test]
     fn what_is_not_measured_for_a_claim_does_not_change_it() {
         let experiments = crate::wifi_adapt::experiments();

@@ -1,49 +1,49 @@
-//! What can be said of a figure and contradicted by its data: what a paper
-//! published, what we hold it against, and what was measured are three things.
+//! Claims about a figure that its data can contradict. What a paper published, what it is compared
+//! with, and what was measured are kept apart.
 
 use crate::table::{Record, Table};
 use serde::{Deserialize, Serialize};
 use trunkline_base::stats::poisson;
 
-/// Something that the data can contradict.
+/// A statement that the data can contradict.
 pub struct Claim {
-    /// Short and unique within the figure.
+    /// Identifier, short and unique within the figure.
     pub id: &'static str,
-    /// What is judged, in our words.
+    /// The statement that is judged, in this project's words.
     pub says: &'static str,
-    /// What the paper says, with its number, in our words; `None` for a claim
-    /// of this project's own.
+    /// The paper's statement with its number, in this project's words; `None` for a claim that no
+    /// paper makes.
     pub published: Option<&'static str>,
-    /// What the measured value is held against.
+    /// The values that the claim allows.
     pub bound: Bound,
     /// The unit of the bound and the measured value.
     pub unit: &'static str,
-    /// How many decimals of the bound and the measured value are printed.
+    /// Number of decimals with which the bound and the measured value are printed.
     pub decimals: usize,
-    /// Reads the value off a table that has the points at [`Claim::at`].
+    /// Computes the measured value from a table that has the points at [`Claim::at`].
     pub measure: Box<dyn Fn(&Table) -> Measured + Send + Sync>,
-    /// The places on the horizontal axis that it looks at; all, if empty.
+    /// Positions on the horizontal axis that the claim reads; all if empty.
     pub at: &'static [f64],
-    /// Whether it looks at a point of this key.
+    /// Whether the claim reads a point with this key.
     pub reads: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// As published with this version, at full size.
+    /// The verdict published with this version, at full size.
     pub expected: Verdict,
-    /// Why it fails or is undecided, or what the reader should know anyway.
+    /// Why the claim fails or is undecided, or other context for the reader.
     pub why: &'static str,
-    /// The sabotage that must make it fail; nothing where real daemons would have to be
+    /// The sabotage that must make the claim fail; empty where real daemons would have to be
     /// broken.
     pub sabotage: &'static str,
 }
 
-/// What a claim comes to.
+/// Outcome of a claim.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// All of the interval is within the bound.
+    /// The whole interval is within the bound.
     Holds,
-    /// None of it is.
+    /// The whole interval is outside the bound.
     Fails,
-    /// Some of it is: more measurements could show either.
+    /// Part of the interval is within the bound: more measurements could decide either way.
     Undecided,
 }
 
@@ -58,8 +58,8 @@ impl Verdict {
     }
 }
 
-/// A claim that is expected to hold, of a number without a unit and with two decimals. What is
-/// measured, and what that is held against, have yet to be given.
+/// A claim that is expected to hold, on a number without a unit and with two decimals. `measure`
+/// and `bound` have yet to be set.
 impl Default for Claim {
     fn default() -> Claim {
         Claim {
@@ -80,7 +80,7 @@ impl Default for Claim {
 }
 
 impl Claim {
-    /// A claim that is expected to hold. What is measured has yet to be given.
+    /// A claim that is expected to hold. `measure` has yet to be set.
     pub fn holding(
         id: &'static str,
         says: &'static str,
@@ -97,48 +97,47 @@ impl Claim {
 pub struct Bound {
     low: f64,
     high: f64,
-    /// Whether both ends belong to it.
+    /// Whether both ends are included.
     closed: bool,
-    /// Why just that: the arithmetic from the paper's words, or whose target
-    /// it is.
+    /// Reason for the bound: the arithmetic from the paper's words, or whose target it is.
     pub why: &'static str,
 }
 
-/// Why a bound is what it is, where no paper gives one.
+/// Reason for a bound that no paper gives.
 pub const OWN_TARGET: &str = "this project's own target";
 
 impl Bound {
-    /// No more than `high`.
+    /// Allows values up to and including `high`.
     pub const fn at_most(high: f64, why: &'static str) -> Bound {
         Bound { low: f64::NEG_INFINITY, high, closed: true, why }
     }
 
-    /// No less than `low`.
+    /// Allows values from `low` upwards.
     pub const fn at_least(low: f64, why: &'static str) -> Bound {
         Bound { low, high: f64::INFINITY, closed: true, why }
     }
 
-    /// From `low` to `high`.
+    /// Allows values from `low` to `high`, both included.
     pub const fn within(low: f64, high: f64, why: &'static str) -> Bound {
         Bound { low, high, closed: true, why }
     }
 
-    /// More than `low`, which itself is too little.
+    /// Allows values above `low`, which is excluded.
     pub const fn above(low: f64, why: &'static str) -> Bound {
         Bound { low, high: f64::INFINITY, closed: false, why }
     }
 
-    /// Less than `high`, which itself is too much.
+    /// Allows values below `high`, which is excluded.
     pub const fn below(high: f64, why: &'static str) -> Bound {
         Bound { low: f64::NEG_INFINITY, high, closed: false, why }
     }
 
-    /// The least and the largest value that it allows, or what it is between.
+    /// The ends of the allowed range, whether included or not.
     pub fn ends(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// What an interval says of it.
+    /// Verdict on a measured interval.
     pub fn judge(&self, (low, high): (f64, f64)) -> Verdict {
         let inside = |x: f64| match self.closed {
             true => self.low <= x && x <= self.high,
@@ -155,12 +154,12 @@ impl Bound {
         }
     }
 
-    /// How far a value is outside; 0 where it is allowed.
+    /// Distance of a value from the allowed range; 0 within it.
     pub fn off(&self, value: f64) -> f64 {
         (self.low - value).max(value - self.high).max(0.0)
     }
 
-    /// The bound in words, `at most 0.55`, with so many decimals.
+    /// The bound in words, such as `at most 0.55`, with this many decimals.
     pub fn text(&self, decimals: usize) -> String {
         let Bound { low, high, closed, .. } = *self;
         match (low.is_finite(), high.is_finite(), closed) {
@@ -173,33 +172,32 @@ impl Bound {
     }
 }
 
-/// A value, how sure it is, and anything worth knowing from the data.
+/// A value with its confidence interval, and a note on the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The measured value, in the claim's unit.
     pub estimate: f64,
     /// Its 95 % interval; the value itself where nothing was sampled.
     pub interval: (f64, f64),
-    /// What else the data say that a reader should know; may be empty.
+    /// Further facts from the data for the reader; may be empty.
     pub note: String,
 }
 
 impl Measured {
-    /// A value and its 95 % interval.
+    /// A value with its 95 % interval.
     pub fn new(estimate: f64, interval: (f64, f64)) -> Measured {
         Measured { estimate, interval, note: String::new() }
     }
 
-    /// A count, or the extreme of all runs: true of those runs, whatever others
-    /// would give.
+    /// A count, or the extreme of all runs: exact for those runs, whatever others would give.
     pub fn census(value: f64) -> Measured {
         Measured::new(value, (value, value))
     }
 
-    /// How often something comes in a unit of `exposure`, if it was counted so
-    /// often and comes each time by itself: with the exact interval of a count.
+    /// Rate of independent events per unit of `exposure`, from their count, with the exact interval
+    /// of a count.
     pub fn rate(events: f64, exposure: f64) -> Measured {
-        // Also what was not counted: not a number is no event.
+        // Also covers a missing count: NaN is not zero events.
         if !(events >= 0.0 && exposure > 0.0) {
             return Measured::census(f64::NAN);
         }
@@ -207,12 +205,12 @@ impl Measured {
         Measured::new(events / exposure, (low / exposure, high / exposure))
     }
 
-    /// Three columns of a row: the value and both ends of its interval.
+    /// The value and both ends of its interval, from three columns of a row.
     pub fn of(row: &Record<'_>, [value, low, high]: [&str; 3]) -> Measured {
         Measured::new(row.number(value), (row.number(low), row.number(high)))
     }
 
-    /// The same value with this note in place of its own.
+    /// The same value with this note instead of its own.
     pub fn noting(self, note: impl Into<String>) -> Measured {
         Measured { note: note.into(), ..self }
     }
@@ -233,7 +231,7 @@ impl Measured {
         Measured::new(k * self.estimate, if k < 0.0 { (high, low) } else { (low, high) })
     }
 
-    /// How far from zero, whichever way.
+    /// The distance from zero.
     pub fn abs(&self) -> Measured {
         let (low, high) = self.interval;
         let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
@@ -252,22 +250,21 @@ impl Measured {
         Measured::new(estimate, (estimate - low, estimate + high))
     }
 
-    /// The maximum of several values: the true one is at least as large as the lower end
-    /// of each interval, and at most as large as some upper end. Not a number
-    /// if there are none, or one is not a number: a claim must not hold because
-    /// its points are missing.
+    /// The maximum of several values: the true one is at least as large as the lower end of each
+    /// interval, and at most as large as the largest upper end. NaN if there are none, or one is
+    /// NaN: a claim must not hold because its points are missing.
     pub fn maximum(values: impl IntoIterator<Item = Measured>) -> Measured {
         let values: Vec<Measured> = values.into_iter().collect();
         let of = |f: fn(&Measured) -> f64| maximum(values.iter().map(f));
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
     }
 
-    /// The minimum of several values, with an interval found as by [`Measured::maximum`].
+    /// The minimum of several values, with an interval computed as in [`Measured::maximum`].
     pub fn minimum(values: impl IntoIterator<Item = Measured>) -> Measured {
         Measured::maximum(values.into_iter().map(|v| v.times(-1.0))).times(-1.0)
     }
 
-    /// How far the farthest two of some are apart.
+    /// Largest difference between any two of the values.
     pub fn range(values: &[Measured]) -> Measured {
         let pairs = values.iter().flat_map(|a| values.iter().map(|b| a.minus(b)));
         let far = Measured::maximum(pairs);
@@ -275,8 +272,8 @@ impl Measured {
     }
 }
 
-/// What the worst of so many runs says of others, for a note: by the rule of
-/// three, of what none of `n` has done at most 3/n do it, at 95 %.
+/// A note on what the worst of this many runs implies for others: by the rule of three, an event
+/// that none of `n` runs showed has a probability of at most 3/n, at 95 %.
 pub fn worst_of(runs: f64) -> String {
     let share = (300.0 / runs).min(100.0);
     format!("Worst of {runs:.0}: at most {share:.1} % of others take longer (rule of three).")

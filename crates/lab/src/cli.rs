@@ -1,10 +1,11 @@
-//! The command line.
+//! The lab's command line: its arguments and commands.
 
 mod carry;
 mod load;
 mod messages;
 mod phones;
 mod plain_flows;
+mod report;
 mod scenario;
 mod shell;
 
@@ -12,6 +13,7 @@ use crate::out;
 use crate::progress::{Bar, Weighed};
 use clap::{Parser, Subcommand};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,10 +29,10 @@ use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::print;
 use trunkline_lab::testbed::{Shelf, Testbed, Watch};
-use trunkline_lab::{Error, Papers, check, papers, report};
+use trunkline_lab::{Error, Papers, check, papers};
 use trunkline_overlay::link::realtime::Recovery;
 
-/// Measure the papers' figures again, with the daemon's own code in a simulated network
+/// Reproduce the papers' figures, with the daemon's own code in a simulated network
 #[derive(Parser, Debug)]
 #[command(
     name = "trunkline-lab",
@@ -53,15 +55,15 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Name every figure and what it claims
+    /// List every figure and its claims
     List {
-        /// As JSON
+        /// Print the list as JSON
         #[arg(long)]
         json: bool,
     },
     Run(Run),
     Merge(Merge),
-    Report(Report),
+    Report(report::Report),
     Check(Check),
     Phones(phones::Phones),
     Load(load::Load),
@@ -75,24 +77,23 @@ enum Command {
 #[derive(clap::Args, Debug)]
 #[command(after_help = run_help())]
 struct Run {
-    /// PAPER/FIGURE, `all`, or a scenario of your own: a .toml file
+    /// PAPER/FIGURE, `all`, or a scenario file of your own (.toml)
     what: String,
     #[command(flatten)]
     how: How,
-    /// Where results go
+    /// Folder for the results
     #[arg(long, default_value = "lab-out")]
     out: PathBuf,
-    /// Measure only the i-th of n parts, to be put together by `merge`
+    /// Measure only the i-th of n parts, for `merge` to combine
     #[arg(long, value_name = "I/N")]
     shard: Option<Part>,
-    /// Run a scenario, or a figure that has a testbed, with real daemons, too, beside the
-    /// simulator
+    /// Also run a scenario, or a figure that has a testbed, with real daemons
     #[arg(long, conflicts_with = "shard")]
     testbed: bool,
-    /// Print what became of a scenario as JSON
+    /// Print the results of a scenario as JSON
     #[arg(long, conflicts_with = "shard")]
     json: bool,
-    /// The program for --testbed [default: beside this one, or in PATH]
+    /// The program for --testbed [default: next to this one, or in PATH]
     #[arg(long, value_name = "PATH", requires = "testbed")]
     trunkline: Option<PathBuf>,
 }
@@ -142,16 +143,16 @@ fn run_help() -> String {
 /// How points are measured.
 #[derive(clap::Args, Debug)]
 struct How {
-    /// A minute's worth, instead of as much as the paper measured
+    /// Measure for about a minute instead of as long as the paper
     #[arg(long)]
     quick: bool,
-    /// Hardly anything: for tests of this program
+    /// Measure hardly anything: for tests of this program
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// What everything random follows from
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Points measured at once [default: one for each processor]
+    /// Number of points to measure at once [default: one per processor]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     #[command(flatten)]
@@ -173,23 +174,22 @@ impl How {
     }
 }
 
-/// What callers say.
+/// Speech that the callers send.
 #[derive(clap::Args, Debug)]
 struct SpeechArgs {
-    /// The folder of the project's recordings [default: where they were
-    /// installed, or ./speech]
+    /// Folder of the project's recordings [default: where they were installed, or ./speech]
     #[arg(long, value_name = "DIR")]
     speech: Option<PathBuf>,
-    /// Who speaks
+    /// Voices to use
     #[arg(long, default_value = "librispeech")]
     voices: Voices,
-    /// What is done to the recordings before they are coded
+    /// Filter to apply to the recordings before they are coded
     #[arg(long, default_value = "irs")]
     filter: Filter,
 }
 
 impl SpeechArgs {
-    /// The recordings, if anybody listens to them.
+    /// Loads the recordings, if they are needed.
     fn load(&self, needed: bool) -> Result<Option<Speech>, Error> {
         if !needed {
             return Ok(None);
@@ -200,7 +200,7 @@ impl SpeechArgs {
     }
 }
 
-/// Put the shards of a run together
+/// Combine the shards of a run
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The result is the same, byte for byte, as that of the run in one piece.
@@ -208,25 +208,17 @@ The result is the same, byte for byte, as that of the run in one piece.
 Example:
   trunkline-lab merge shard-1 shard-2 shard-3 --out results")]
 struct Merge {
-    /// The folders that `run --shard` wrote
+    /// Folders that `run --shard` wrote
     #[arg(required = true)]
     shards: Vec<PathBuf>,
-    /// Where the whole goes
+    /// Folder for the combined results
     #[arg(long, default_value = "lab-out")]
     out: PathBuf,
     #[command(flatten)]
     speech: SpeechArgs,
 }
 
-/// Make one page of all results: every figure beside what the paper says of it
-#[derive(clap::Args, Debug)]
-struct Report {
-    /// Where results are; the page becomes OUT/report.html
-    #[arg(long, default_value = "lab-out")]
-    out: PathBuf,
-}
-
-/// See whether every claim still does what was published
+/// Check that every claim still does what was published
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Exits with 1 if a claim that was published as holding fails (at full size: or is
@@ -237,21 +229,24 @@ Examples:
   trunkline-lab check --quick
   trunkline-lab check --quick --sabotage voip-overlay/fig4")]
 struct Check {
-    /// PAPER/FIGURE, or `all`
+    /// PAPER/FIGURE, or `all` for every figure
     #[arg(default_value = "all")]
     what: String,
     #[command(flatten)]
     how: How,
-    /// Break what each claim depends on, and see it fail
-    #[arg(long)]
-    sabotage: bool,
-    /// Judge so many runs, with seeds that follow each other, and go by what most
-    /// of them say [default: 3 with --quick, else 1]
+    /// Apply the sabotage of each claim, or with =N of every Nth, and check that the claim fails
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    sabotage: Option<u16>,
+    /// Judge this many runs, with consecutive seeds, by the majority of their verdicts [default: 3
+    /// with --quick, else 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
     seeds: Option<u8>,
 }
 
-/// `2/8`.
+/// A shard and the number of shards, written as `2/8`.
 #[derive(Clone, Copy, Debug)]
 struct Part(usize, usize);
 
@@ -268,7 +263,7 @@ impl FromStr for Part {
     }
 }
 
-/// Runs the command line; the exit status.
+/// Runs the command line and returns the exit status.
 pub fn run(args: &Args) -> ExitCode {
     let papers = papers();
     let done = match &args.command {
@@ -281,7 +276,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Run(args) if args.testbed => beside(&papers, args),
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
-        Command::Report(args) => report(&papers, args),
+        Command::Report(args) => report::run(&papers, args),
         Command::Check(args) => check(&papers, args),
         Command::Phones(args) => phones::run(args),
         Command::Load(args) => load::run(args),
@@ -310,9 +305,9 @@ struct Listed {
     section: &'static str,
     paper_says: &'static str,
     experiment: &'static str,
-    /// Quick and full; of a figure with real daemons, rounds.
+    /// Number of points, quick and full; for a figure with real daemons, of rounds.
     points: [usize; 2],
-    /// Whether it is measured with real daemons, beside the simulator.
+    /// Whether the figure can also be measured with real daemons.
     testbed: bool,
     claims: Vec<ListedClaim>,
 }
@@ -394,7 +389,7 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Tells of a testbed's rounds.
+/// Reports the progress of a testbed's rounds.
 struct Rounds<'a>(Weighed<'a>);
 
 impl Watch for Rounds<'_> {
@@ -407,7 +402,7 @@ impl Watch for Rounds<'_> {
     }
 }
 
-/// Figures in the simulator, and then with real daemons.
+/// Measures figures in the simulator, and then with real daemons.
 fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let how = &args.how;
     let selected = papers.select(&args.what)?;
@@ -436,8 +431,8 @@ fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
     Ok(good)
 }
 
-/// One experiment with real daemons; whether the machine kept up and its claims do what
-/// was published.
+/// Measures one experiment with real daemons. Returns whether the machine kept up and its claims do
+/// what was published.
 fn live(
     args: &Run,
     trunkline: &Path,
@@ -473,7 +468,7 @@ fn live(
 }
 
 fn cpu(cpu: &[Cpu]) {
-    // Of many the sum is enough: testbed.json has each.
+    // With many, the total is enough: testbed.json lists each.
     const MOST: usize = 10;
     let mut all: Vec<String> =
         cpu.iter().map(|c| format!("{} {:.2} s", c.process, c.seconds)).collect();
@@ -485,7 +480,7 @@ fn cpu(cpu: &[Cpu]) {
     outln!("processor time: {}", all.join(", "));
 }
 
-/// Says whether a testbed was in time, by this line about it.
+/// Prints this line about a testbed, with a warning if the machine did not keep up.
 fn in_time(line: &str, valid: bool) {
     outln!("{line}");
     if !valid {
@@ -494,12 +489,6 @@ fn in_time(line: &str, valid: bool) {
              about it and not of the network: stop what else runs, and run this again"
         );
     }
-}
-
-fn report(papers: &Papers, args: &Report) -> Result<bool, Error> {
-    let (path, figures) = report::write(papers, &args.out)?;
-    outln!("{}: {figures} figures", path.display());
-    Ok(true)
 }
 
 fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
@@ -519,7 +508,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, usize::from);
     let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
     for seed in how.seed..how.seed + seeds as u64 {
-        // More runs change nothing of what most have decided.
+        // Claims that a majority has decided need no more runs.
         let open: Vec<usize> =
             (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds)).collect();
         if open.is_empty() {
@@ -530,18 +519,23 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
             runs[n].push(judged);
         }
     }
-    let sabotaged = if args.sabotage { judge(&places, true, how.seed)? } else { Vec::new() };
+    let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
+    if let Some(every) = args.sabotage {
+        let sample = (0..places.len()).step_by(every.into());
+        let of: Vec<Place<'_>> = sample.clone().map(|n| places[n]).collect();
+        sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
+    }
     let (mut good, mut score) = (true, Score::default());
     for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
         let verdict = check::together(runs);
         score.add(&Judged { verdict, ..runs[0].clone() });
         let against = check::against(place.claim, runs);
-        // What was published as decided must be so where as much is measured.
+        // A claim published as decided must be decided wherever as much is measured.
         let fickle = place.claim.expected == Verdict::Holds
             && verdict == Verdict::Undecided
             && how.size() == Size::Full;
         good &= against != Against::Broken && !fickle;
-        let broken = sabotaged.get(n);
+        let broken = sabotaged.get(&n);
         let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
         good &= !survives;
         outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
@@ -550,7 +544,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
     Ok(good)
 }
 
-/// What `check` says of a claim in a line.
+/// One line of `check` about a claim.
 fn told(
     place: &Place<'_>,
     runs: &[Judged],

@@ -1,103 +1,112 @@
-//! What can go wrong.
+//! Errors of the lab's commands.
 
 use crate::experiment::PointError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a command of the lab ended; one line that says what to do.
+/// Why a command of the lab failed; one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Telephones that could not be played.
+    /// A run with telephones failed.
     #[error(transparent)]
     Phones(#[from] crate::phones::Error),
-    /// No such figure.
-    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` names them all")]
+    /// There is no figure of this name.
+    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` lists them all")]
     UnknownFigure {
-        /// What was asked for.
+        /// The name that was requested.
         wanted: String,
-        /// "; did you mean …?", or nothing.
+        /// "; did you mean …?", or empty.
         suggestion: String,
     },
-    /// A file or folder that can't be read or written.
+    /// A file or folder can't be read or written.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// The file or folder that can't be used.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// A file that is not what the lab writes.
+    /// A file does not have the format that the lab writes.
     #[error("{}: {why}: remove it to have it measured again", path.display())]
     Damaged {
-        /// Which.
+        /// The damaged file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: String,
     },
-    /// A folder with the results of another run.
-    #[error("{}: there is another run ({there}; this one: {here}): take another --out, or remove it", path.display())]
+    /// A folder has the results of another run.
+    #[error("{}: has the results of another run ({there}; this one: {here}): use another --out, or \
+             remove it", path.display())]
     OtherRun {
         /// The path of the manifest.
         path: PathBuf,
-        /// What it says.
+        /// The run in the manifest.
         there: String,
-        /// What it should say.
+        /// The run that was expected.
         here: String,
     },
-    /// A folder without the results of any figure.
-    #[error("{}: no figure has been measured there: `run` does; of shards, `merge` makes figures", .0.display())]
+    /// A folder has no results of any figure.
+    #[error("no results in {}: measure figures with `run`, or combine shards with `merge`", .0.display())]
     NothingToReport(PathBuf),
-    /// Speech that can't be used.
+    /// README.md lacks the marker of a generated part.
+    #[error(
+        "README.md: the marker {0} is missing: add it and the end marker where the generated table belongs"
+    )]
+    Marker(String),
+    /// A recording can't be used.
     #[error("{}: {why}", path.display())]
     Speech {
-        /// The recording.
+        /// The recording that can't be used.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the recording.
         why: String,
     },
-    /// No speech where it is looked for.
+    /// There are no recordings in the folder.
     #[error(
-        "there are no recordings in {}: give their folder by --speech",
+        "there are no recordings in {}: give their folder with --speech",
         .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(" nor in ")
     )]
     NoSpeech(Vec<PathBuf>),
-    /// Shards that don't make a whole.
+    /// Shards don't add up to a whole run.
     #[error("{0}")]
     Shards(String),
-    /// A point that can't be measured.
+    /// A point can't be measured.
     #[error("{point}: {why}")]
     Point {
-        /// Which.
+        /// Key of the point.
         point: String,
-        /// Why.
+        /// Why it can't be measured.
         why: PointError,
     },
-    /// A scenario with a mistake.
+    /// A scenario is invalid.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Mistake),
-    /// A figure that no testbed can measure.
+    /// No testbed can measure this figure.
     #[error("{figure}: --testbed is for scenarios (.toml files), {known}, and all of these: `all`")]
     NoTestbed {
-        /// Which.
+        /// The figure without a testbed.
         figure: String,
         /// The figures that a testbed can measure.
         known: String,
     },
-    /// A figure whose results are asked for as JSON.
-    #[error("{0}: --json is for scenarios: give a .toml file; of a figure, claims.json says it")]
+    /// Results of a figure can't be printed as JSON.
+    #[error(
+        "{0}: --json is for scenarios: give a .toml file; the results of a figure are in \
+             claims.json"
+    )]
     NoJson(String),
-    /// A scenario or figure that could not be run with daemons.
+    /// A scenario or figure could not be run with daemons.
     #[error("{what}: {why}")]
     Testbed {
-        /// Its file or name.
+        /// File of the scenario, or name of the figure.
         what: String,
-        /// Why.
+        /// Why the testbed failed.
         why: crate::scenario::testbed::Error,
     },
 }
 
 impl Error {
-    /// For `map_err` after an operation on `path`.
+    /// Makes the error of an operation on `path`, for `map_err`.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         |why| Error::File { path, why }

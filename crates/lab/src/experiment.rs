@@ -1,5 +1,5 @@
-//! What an experiment is: independent points, the figures drawn from them, and
-//! the paper's claims that they are held against.
+//! Experiments: independent points, the figures drawn from them, and the paper's claims that these
+//! figures are compared with.
 
 use crate::claim::Claim;
 use crate::plot::Draw;
@@ -9,10 +9,10 @@ use crate::testbed::Testbed;
 use trunkline_net::wifi;
 use trunkline_sim::WorldError;
 
-/// How much is measured.
+/// Amount of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Size {
-    /// What a test can afford: the machinery, not the claims.
+    /// Small enough for a test: exercises the machinery, not the claims.
     Tiny,
     /// A minute for everything: enough to judge the claims.
     Quick,
@@ -33,7 +33,7 @@ impl Size {
         }
     }
 
-    /// That of three values which belongs to this size.
+    /// The one of three values that belongs to this size.
     pub fn pick<T>(self, tiny: T, quick: T, full: T) -> T {
         match self {
             Size::Tiny => tiny,
@@ -43,31 +43,31 @@ impl Size {
     }
 }
 
-/// One thing broken on purpose, by name; or nothing.
+/// One thing broken on purpose, by name; or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Sabotage(Option<&'static str>);
 
 impl Sabotage {
-    /// Nothing is broken.
+    /// No sabotage: everything works as it should.
     pub const NONE: Sabotage = Sabotage(None);
 
-    /// What `name` breaks, as the experiment defines it.
+    /// Breaks `name`, as the experiment defines it.
     pub fn named(name: &'static str) -> Sabotage {
         Sabotage(Some(name))
     }
 
-    /// Whether it is `name` that is broken.
+    /// Whether `name` is broken.
     pub fn is(self, name: &str) -> bool {
         self.0 == Some(name)
     }
 }
 
-/// What a point gets besides its own parameters.
+/// Inputs of a point besides its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
-    /// What everything random follows from; a point's own (see [`Point::seed`]).
+    /// Seed of all random numbers, specific to the point (see [`Point::seed`]).
     pub seed: u64,
-    /// The recordings, where an experiment asks for them.
+    /// The recordings, if the experiment needs them.
     pub speech: Option<&'a Speech>,
 }
 
@@ -80,45 +80,43 @@ pub enum PointError {
     /// Its speech can't be compared.
     #[error(transparent)]
     Pesq(#[from] trunkline_media::quality::pesq::PesqError),
-    /// There is no such 802.11e cell.
+    /// The parameters of an 802.11e cell are invalid.
     #[error(transparent)]
     Cell(#[from] wifi::InvalidCell),
     /// The cell has no time for its streams.
     #[error(transparent)]
     Stream(#[from] wifi::NotAdmitted),
-    /// The cell doesn't take a packet.
+    /// The cell refused a packet.
     #[error(transparent)]
     Packet(#[from] wifi::Refusal),
 }
 
-/// Rows before they are printed.
+/// Rows of a table before they are formatted.
 pub type Cells = Vec<Vec<Cell>>;
 
-/// Measures one point.
+/// Function that measures one point and returns its rows.
 pub type Measure = Box<dyn Fn(&Inputs<'_>) -> Result<Cells, PointError> + Send + Sync>;
 
-/// One independent measurement: some rows of the table.
+/// One independent measurement, which yields some rows of the table.
 pub struct Point {
-    /// Tells it from the experiment's other points: a file name. What follows a `+` is one
-    /// of several things compared under the same conditions, with the same seed.
+    /// Identifies the point within its experiment; also a file name. The part after a `+` is one of
+    /// several alternatives compared under the same conditions, with the same seed.
     pub key: String,
-    /// Its place on the figures' horizontal axis, for claims that need only
-    /// part of the axis.
+    /// Its position on the figures' horizontal axis, for claims that read only part of the axis.
     pub x: f64,
     /// The figures that show it.
     pub figures: Vec<&'static str>,
-    /// About how long it takes, seconds: for estimates, and to begin with the
-    /// longest.
+    /// Approximate duration in seconds, for estimates and to start the longest points first.
     pub weight: f64,
     /// Measures the point's rows.
     pub measure: Measure,
 }
 
 impl Point {
-    /// The point's own seed: two points whose keys differ before a `+` share no randomness,
-    /// and a point has the same whichever others are measured with it. Points count the seeds
-    /// of their runs upwards from here, so that those of two seeds next to each other are far
-    /// apart: they share no run.
+    /// The point's seed. Two points whose keys differ before a `+` share no randomness, and a
+    /// point's seed doesn't depend on which others are measured with it. Points count the seeds of
+    /// their runs upwards from here; those of two adjacent seeds are far apart, so that they share
+    /// no run.
     pub fn seed(&self, seed: u64) -> u64 {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let apart = seed.wrapping_sub(1).wrapping_mul(GOLDEN).wrapping_add(1);
@@ -134,45 +132,45 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 
 /// One figure of a paper.
 pub struct Figure {
-    /// `fig4`.
+    /// The figure's name, such as `fig4`.
     pub name: &'static str,
     /// The figure's title, in a line.
     pub title: &'static str,
-    /// Where the paper speaks of it.
+    /// Section of the paper that describes it.
     pub section: &'static str,
-    /// What the paper says of it, in our words.
+    /// The paper's statement on the figure, in this project's words.
     pub says: &'static str,
     /// Draws the figure from its table.
     pub chart: Draw,
-    /// What of it can be judged.
+    /// The claims about the figure.
     pub claims: Vec<Claim>,
 }
 
-/// The points of one size, with one thing broken or nothing.
+/// Function that returns the points of one size, with one sabotage or none.
 pub type Points = Box<dyn Fn(Size, Sabotage) -> Vec<Point> + Send + Sync>;
 
 /// A set of points and the figures that are drawn from them.
 pub struct Experiment {
-    /// The paper's folder: `voip-overlay`.
+    /// Folder of the paper, such as `voip-overlay`.
     pub paper: &'static str,
-    /// What its points are stored under.
+    /// Name under which its points are stored.
     pub name: &'static str,
-    /// Raised when the same seed would give other numbers than before.
+    /// Increased whenever the same seed would give different numbers.
     pub revision: u32,
-    /// What a row is.
+    /// The columns of a row.
     pub columns: &'static [Column],
-    /// Whether points listen to speech.
+    /// Whether points need recordings of speech.
     pub needs_speech: bool,
-    /// What is measured.
+    /// The points to measure.
     pub points: Points,
     /// The figures that are drawn from the points.
     pub figures: Vec<Figure>,
-    /// How it is measured with real daemons and the kernel's own TCP, where it can be.
+    /// How the experiment is measured with real daemons and the kernel's TCP, if it can be.
     pub testbed: Option<Testbed>,
 }
 
 impl Experiment {
-    /// `voip-overlay/loss`.
+    /// Full name of the experiment, such as `voip-overlay/loss`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.paper, self.name)
     }
@@ -182,7 +180,7 @@ impl Experiment {
 mod tests {
     use super::*;
 
-    /// Runs are counted upwards from a point's seed, a million at most.
+    /// Runs count upwards from a point's seed, by a million at most.
     #[test]
     fn the_runs_of_two_seeds_are_apart() {
         let point = Point {

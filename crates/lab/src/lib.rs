@@ -1,10 +1,10 @@
-//! The papers' figures again, one command each: the daemon's own nodes in a
-//! simulated network, measured, drawn, and held against what the papers say.
+//! Reproduces the papers' figures, with one command each: the daemon's nodes in a simulated
+//! network, measured, drawn, and compared with the papers' statements.
 //!
-//! An [`experiment::Experiment`] is a set of independent points, each some rows
-//! of a table; figures are drawn from the table, and claims are judged from it
-//! and nothing else. The same seed gives the same files, byte for byte, however
-//! many processors or machines shared the work.
+//! An [`experiment::Experiment`] is a set of independent points, each of which yields some rows of
+//! a table; figures are drawn from the table, and claims are judged from it and nothing else. The
+//! same seed gives the same files, byte for byte, however many processors or machines shared the
+//! work.
 //!
 //! ```
 //! use trunkline_lab::experiment::{Sabotage, Size};
@@ -38,6 +38,7 @@ pub mod plan;
 pub mod plot;
 pub mod reliable_overlay;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod speech;

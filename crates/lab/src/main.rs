@@ -2,7 +2,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see `out`")]
 
-// The other binary's, as a file: there is one way to print.
+// The other binary's file, so that there is one implementation of printing.
 #[macro_use]
 #[path = "../../trunkline/src/out.rs"]
 mod out;

@@ -1,5 +1,5 @@
-//! What a run leaves behind for each figure: `data.csv`, `figure.svg`,
-//! `figure.png` and `claims.json`, in `OUT/paper/figure/`.
+//! Files that a run writes for each figure: `data.csv`, `figure.svg`, `figure.png` and
+//! `claims.json`, in `OUT/paper/figure/`.
 
 use crate::claim::{Claim, Measured, Verdict};
 use crate::error::Error;
@@ -10,51 +10,50 @@ use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A claim and what came of it, as in `claims.json`.
+/// A judged claim, as in `claims.json`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Judged {
     /// The claim's name, unique within the figure.
     pub id: String,
-    /// What is judged, in our words.
+    /// The statement that is judged, in this project's words.
     pub claim: String,
-    /// What the paper says, with its number; nothing for a claim of this
-    /// project's own.
+    /// The paper's statement with its number; `None` for a claim that no paper makes.
     pub published: Option<String>,
     /// The values that the claim allows, in words.
     pub bound: String,
-    /// The arithmetic that leads to the bound, or whose target it is.
+    /// Reason for the bound: the arithmetic that leads to it, or whose target it is.
     pub bound_why: String,
     /// The measured value at the claim's precision, or [`NOTHING`].
     pub measured: String,
-    /// The 95 % interval of that.
+    /// The 95 % interval of the measured value.
     pub interval: [String; 2],
     /// The unit of the bound and the measured value.
     pub unit: String,
-    /// The same as numbers, for programs.
+    /// The bound, value and interval as numbers, for programs.
     pub numbers: Numbers,
-    /// What follows from bound and interval.
+    /// Verdict from the bound and the interval.
     pub verdict: Verdict,
     /// The verdict published with this version, at full size.
     pub expected: Verdict,
-    /// Why the claim does not hold, or what else a reader should know.
+    /// Why the claim does not hold, or other context for the reader.
     pub note: String,
 }
 
-/// A judgement's numbers, at the claim's precision; `null` in place of infinity
-/// and of what was not measured.
+/// A judgement's numbers, at the claim's precision; `null` in place of infinity and of unmeasured
+/// values.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Numbers {
-    /// The measured value.
+    /// The measured value, in the claim's unit.
     pub measured: Option<f64>,
     /// The lower end of its 95 % interval.
     pub low: Option<f64>,
-    /// The upper end of it.
+    /// The upper end of its 95 % interval.
     pub high: Option<f64>,
-    /// The least value that the claim allows, or what it must be above.
+    /// The smallest value that the claim allows, or the one that it must exceed.
     pub bound_low: Option<f64>,
-    /// The largest value that the claim allows, or what it must be below.
+    /// The largest value that the claim allows, or the one that it must stay below.
     pub bound_high: Option<f64>,
 }
 
@@ -69,19 +68,19 @@ impl Numbers {
     }
 }
 
-/// What is measured where the points that a claim needs are missing.
+/// The measured value where points that a claim needs are missing.
 pub const NOTHING: &str = "nothing";
 
-/// From here on nobody reads a number digit by digit: an interval that has no end is as long.
+/// Numbers from this size on are printed with two digits: an interval that long is as good as
+/// unbounded.
 const LONG: f64 = 1e9;
 
-/// Judges a claim.
+/// Judges a claim by a table.
 pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let measured = (claim.measure)(table);
     let there = measured.estimate.is_finite();
-    // What a machine was too late for says nothing of the claim.
-    let void = table.columns.iter().any(|c| c.name == "valid")
-        && table.iter().any(|row| row.is("valid", "no"));
+    // Results of a machine that did not keep up decide nothing about a claim.
+    let void = table.has_invalid();
     let verdict = match there {
         true if void => Verdict::Undecided,
         true => claim.bound.judge(measured.interval),
@@ -96,7 +95,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     };
     let missing = "The points that it needs have not been measured.";
     let note = if there { measured.note.as_str() } else { missing };
-    // Said where the claim does what it was published as doing.
+    // Only if the claim does what it was published as doing.
     let why = if verdict == claim.expected && there { claim.why } else { "" };
     let late = if void { "Rows are not valid: the machine was too late." } else { "" };
     let note: Vec<&str> = [late, why, note].into_iter().filter(|n| !n.is_empty()).collect();
@@ -118,7 +117,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
 }
 
 impl Judged {
-    /// `0.49 % (0.48 to 0.50), bound: 0.45 to 0.55`.
+    /// Value, interval and bound, such as `0.49 % (0.48 to 0.50), bound: 0.45 to 0.55`.
     pub fn numbers(&self) -> String {
         let Judged { measured, interval: [low, high], unit, bound, .. } = self;
         let sure = if low == high { String::new() } else { format!(" ({low} to {high})") };
@@ -126,8 +125,8 @@ impl Judged {
     }
 }
 
-/// How many claims there are, and how many of them hold, fail and are
-/// undecided: a paper's and this project's own are counted apart.
+/// Number of claims, and how many of them hold, fail and are undecided. A paper's claims and this
+/// project's are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
     /// Claims of a paper.
@@ -136,36 +135,41 @@ pub struct Score {
     pub own: Count,
 }
 
-/// Claims by what came of them.
+/// Number of claims by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Claims that hold.
+    /// Number of claims that hold.
     pub holds: usize,
-    /// Claims that fail.
+    /// Number of claims that fail.
     pub fails: usize,
-    /// Claims that are undecided.
+    /// Number of claims that are undecided.
     pub undecided: usize,
 }
 
 impl Score {
-    /// Counts one more claim.
+    /// Adds one more claim.
     pub fn add(&mut self, judged: &Judged) {
         let count = if judged.published.is_some() { &mut self.published } else { &mut self.own };
-        match judged.verdict {
-            Verdict::Holds => count.holds += 1,
-            Verdict::Fails => count.fails += 1,
-            Verdict::Undecided => count.undecided += 1,
-        }
+        count.add(judged.verdict);
     }
 }
 
 impl Count {
-    /// How many claims there are.
+    /// Adds one more claim.
+    pub fn add(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Holds => self.holds += 1,
+            Verdict::Fails => self.fails += 1,
+            Verdict::Undecided => self.undecided += 1,
+        }
+    }
+
+    /// Number of all claims.
     pub fn all(&self) -> usize {
         self.holds + self.fails + self.undecided
     }
 
-    /// `18 of 23 hold, 3 fail, 2 undecided`.
+    /// The counts in words, such as `18 of 23 hold, 3 fail, 2 undecided`.
     pub fn text(&self) -> String {
         let Count { holds, fails, undecided } = *self;
         let mut text = format!("{holds} of {} hold", self.all());
@@ -178,7 +182,7 @@ impl Count {
     }
 }
 
-/// Writes a figure's files; what its claims came to.
+/// Writes a figure's files and returns its judged claims.
 ///
 /// # Errors
 ///
@@ -199,7 +203,7 @@ pub fn write(
     Ok(judged)
 }
 
-/// Writes a figure as `name`.svg and `name`.png; the former.
+/// Writes a figure as `name`.svg and `name`.png, and returns the path of the former.
 ///
 /// # Errors
 ///

@@ -3,50 +3,59 @@ use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
 use crate::{beyond, dccp_voice, reliable_overlay, tfmc, voip_overlay, wifi_adapt};
 
-/// Every experiment there is.
+/// All experiments of the lab.
 pub struct Papers(pub Vec<Experiment>);
 
-/// What a folder of figures is about.
+/// Description of a folder of figures.
 pub struct Paper {
     /// Its name in `PAPER/FIGURE`.
     pub folder: &'static str,
-    /// Authors, title and year; or what the figures have in common.
+    /// Authors, title and year, or the common subject of the figures.
     pub title: &'static str,
+    /// The same in a few words, for a table.
+    pub short: &'static str,
 }
 
-/// In the order of a report: papers first, then what no paper has.
+/// All folders in the order of a report: papers first, then the figures that no paper has.
 pub const PAPERS: [Paper; 6] = [
     Paper {
         folder: voip_overlay::PAPER,
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
+        short: "Amir et al. 2005: voice over an overlay",
     },
     Paper {
         folder: reliable_overlay::PAPER,
         title: "Amir, Danilov: Reliable Communication in Overlay Networks (DSN 2003)",
+        short: "Amir & Danilov 2003: reliable links",
     },
     Paper {
         folder: tfmc::PAPER,
         title: "Trad, Afifi: Adaptive Multiplexing Scheme for Voice Flow Transmission Across \
                 Best-Effort IP Networks (INRIA RR-4929)",
+        short: "Trad & Afifi 2003: calls that share datagrams",
     },
     Paper {
         folder: dccp_voice::PAPER,
         title: "Balan, Eggert, Niccolini, Brunner: An Experimental Evaluation of Voice Quality over \
                 the Datagram Congestion Control Protocol (INFOCOM 2007)",
+        short: "Balan et al. 2007: voice over DCCP",
     },
     Paper {
         folder: wifi_adapt::PAPER,
         title: "Trad, Ni, Afifi: Adaptive VoIP Transmission over Heterogeneous Wired/Wireless \
                 Networks (2004)",
+        short: "Trad, Ni & Afifi 2004: codecs that adapt over 802.11e",
     },
     Paper {
         folder: beyond::PAPER,
-        title: "Beyond the papers: when the network fails, and the simulator beside daemons and kernels",
+        title: "Beyond the papers: behaviour in network failures, and the simulator compared with \
+                daemons and kernels",
+        short: "no paper: failures, trunks, the simulator compared with real daemons",
     },
 ];
 
-/// All of them.
+/// Every experiment of the lab.
 pub fn papers() -> Papers {
     let folders = [
         voip_overlay::experiments(),
@@ -64,7 +73,7 @@ impl Papers {
     pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
         let mut all: Vec<_> =
             self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f))).collect();
-        // fig9 comes before fig10, and fig9b between them.
+        // fig9 comes before fig10, with fig9b between them.
         let number = |name: &str| -> u32 {
             let digits = name.chars().filter(char::is_ascii_digit).collect::<String>();
             digits.parse().unwrap_or(u32::MAX)
@@ -74,7 +83,7 @@ impl Papers {
         all.into_iter()
     }
 
-    /// Every experiment that the testbed can measure, and its testbed.
+    /// Every experiment that a testbed can measure, and its testbed.
     pub fn testbeds(&self) -> impl Iterator<Item = (&Experiment, &Testbed)> {
         self.0.iter().filter_map(|e| Some((e, e.testbed.as_ref()?)))
     }
@@ -99,7 +108,7 @@ impl Papers {
         Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
     }
 
-    /// The figures that `wanted` names: one, or all of them.
+    /// The figures that `wanted` selects: one, or all of them.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! From the figures that were asked for to their points, and back.
+//! Maps the requested figures to their points, and results back to figures.
 
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
@@ -8,9 +8,9 @@ use crate::store::{Manifest, Shard, Store};
 use crate::table::{Row, Table};
 use std::path::{Path, PathBuf};
 
-/// The figures asked for, and the points that they need.
+/// The requested figures, and the points that they need.
 pub struct Plan<'a> {
-    /// Each experiment once.
+    /// The experiments, each listed once.
     parts: Vec<Part<'a>>,
     size: Size,
 }
@@ -21,20 +21,20 @@ struct Part<'a> {
     points: Vec<Point>,
 }
 
-/// A figure, its table and what became of its claims.
+/// A figure, its table and its judged claims.
 pub struct Drawn<'a> {
-    /// The experiment.
+    /// The experiment that measured the table.
     pub experiment: &'a Experiment,
-    /// The figure.
+    /// The figure that was drawn.
     pub figure: &'a Figure,
-    /// What is drawn.
+    /// The rows that the figure shows.
     pub table: Table,
-    /// In the order of the figure's claims.
+    /// The judged claims, in the order of the figure's.
     pub judged: Vec<Judged>,
 }
 
 impl<'a> Plan<'a> {
-    /// For these figures; figures of one experiment share its points.
+    /// A plan for these figures; figures of one experiment share its points.
     pub fn new(figures: &[(&'a Experiment, &'a Figure)], size: Size) -> Plan<'a> {
         let mut parts: Vec<Part<'a>> = Vec::new();
         for &(experiment, figure) in figures {
@@ -50,13 +50,13 @@ impl<'a> Plan<'a> {
         Plan { parts, size }
     }
 
-    /// Whether any point listens to speech.
+    /// Whether any point needs recordings of speech.
     pub fn needs_speech(&self) -> bool {
         self.parts.iter().any(|p| p.experiment.needs_speech)
     }
 
-    /// How many points the `index`th (from 1) of `of` parts has, and about how
-    /// many seconds they take.
+    /// Number of points in the `index`th (from 1) of `of` parts, and their approximate duration in
+    /// seconds.
     pub fn extent(&self, (index, of): (usize, usize)) -> (usize, f64) {
         let points = self.parts.iter().flat_map(|p| &p.points).enumerate();
         let mine = points.filter(|(n, _)| n % of == index - 1);
@@ -80,12 +80,11 @@ impl<'a> Plan<'a> {
         self.parts.iter().zip(stores).flat_map(of).collect()
     }
 
-    /// Measures what is missing in `out` and draws every figure there.
+    /// Measures the points that are missing in `out`, and draws every figure there.
     ///
     /// # Errors
     ///
-    /// If another run's points are in `out`, a point can't be measured, or a
-    /// file can't be written.
+    /// If another run's points are in `out`, a point can't be measured, or a file can't be written.
     pub fn run(
         &self,
         out: &Path,
@@ -107,8 +106,8 @@ impl<'a> Plan<'a> {
         Ok(drawn)
     }
 
-    /// Measures the `index`th (from 1) of `of` parts of all points into `out`.
-    /// Draws nothing.
+    /// Measures the `index`th (from 1) of `of` parts of all points into `out`, without drawing
+    /// figures.
     ///
     /// # Errors
     ///
@@ -141,8 +140,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Puts the points of all shards together in `out`; [`Plan::run`] then finds
-    /// nothing left to measure.
+    /// Combines the points of all shards in `out`, so that [`Plan::run`] finds nothing left to
+    /// measure.
     ///
     /// # Errors
     ///
@@ -187,11 +186,11 @@ impl Part<'_> {
     }
 }
 
-/// Finds out what the shards in `folders` are shards of.
+/// Determines the run to which the shards in `folders` belong.
 ///
 /// # Errors
 ///
-/// If a folder is no shard, one is missing, twice there, or of another run.
+/// If a folder is no shard, or a shard is missing, given twice, or of another run.
 pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
     let mut seen: Vec<(usize, &PathBuf)> = Vec::new();
     let mut whole: Option<(Shard, &PathBuf)> = None;
@@ -199,7 +198,7 @@ pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
         let none = || {
             let folder = folder.display();
             Error::Shards(format!(
-                "{folder}: there is no shard here: `run --shard i/n --out` makes one"
+                "{folder}: there is no shard here: make one with `run --shard i/n --out`"
             ))
         };
         let shard = Shard::read(folder)?.ok_or_else(none)?;
@@ -217,7 +216,8 @@ pub fn whole(folders: &[PathBuf]) -> Result<Shard, Error> {
         if (Shard { index: first.index, ..shard }) != *first {
             let (a, b) = (of.display(), folder.display());
             return Err(Error::Shards(format!(
-                "{a} and {b} are of different runs: seed, size, figures and number of shards must be the same"
+                "{a} and {b} are of different runs: seed, size, figures and number of shards must \
+                 be equal"
             )));
         }
     }

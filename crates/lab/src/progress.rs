@@ -1,5 +1,5 @@
-//! How a run gets on, on standard error. The only place of the lab, but for the
-//! testbed, that looks at a clock: no result may depend on it.
+//! Progress of a run on standard error. Apart from the testbed, this is the only part of the lab
+//! that reads a clock: no result may depend on it.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use trunkline_lab::run::Progress;
 
-/// A bar with an estimate on a terminal; elsewhere a line now and then.
+/// A progress bar with an estimate on a terminal; elsewhere an occasional line.
 pub struct Bar {
     bar: ProgressBar,
     points: usize,
@@ -23,20 +23,20 @@ struct State {
     spoken: Instant,
 }
 
-/// Weights are shares of this.
+/// Total length of the bar, of which weights are shares.
 const WHOLE: u64 = 10_000;
-/// A short run says nothing but its result.
+/// Runs shorter than this show no progress.
 const SILENT_FOR: Duration = Duration::from_secs(2);
-/// Between two plain lines.
+/// Interval between two plain lines.
 const EVERY: Duration = Duration::from_secs(15);
 
-#[expect(clippy::disallowed_methods, reason = "progress may tell the time; results may not")]
+#[expect(clippy::disallowed_methods, reason = "progress may read the clock; results may not")]
 fn now() -> Instant {
     Instant::now()
 }
 
 impl Bar {
-    /// For so many points, or what `unit` says.
+    /// A bar for this many points, or other units named `unit`.
     pub fn new(points: usize, unit: &'static str) -> Bar {
         let plain = !std::io::stderr().is_terminal();
         let target =
@@ -52,12 +52,12 @@ impl Bar {
         Bar { bar, points, unit, plain, begun, state }
     }
 
-    /// Ends the bar.
+    /// Removes the bar from the terminal.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Ends the bar and says how long everything took.
+    /// Removes the bar and prints the total duration.
     pub fn finish(&self) {
         self.clear();
         let took = now().duration_since(self.begun);
@@ -65,7 +65,7 @@ impl Bar {
     }
 }
 
-/// A [`Bar`] and the weight of all points.
+/// A [`Bar`] and the total weight of all points.
 pub struct Weighed<'a>(pub &'a Bar, pub f64);
 
 impl Progress for Weighed<'_> {

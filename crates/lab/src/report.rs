@@ -1,5 +1,5 @@
-//! One page: each paper with its score, its sentences and what became of them,
-//! and its figures; then what no paper has.
+//! One page with each paper's score, its statements and their verdicts, and its figures; then the
+//! figures that no paper has.
 
 use crate::claim::Verdict;
 use crate::error::Error;
@@ -21,12 +21,12 @@ th,td{border:1px solid #ccc;padding:.3rem .5rem;text-align:left;vertical-align:t
 .yes{color:#05603a;font-weight:600}.no{color:#a4120c;font-weight:600}\
 .open{color:#7a4d00;font-weight:600}.n{white-space:nowrap}.small{color:#555;font-size:.85rem}";
 
-/// Writes `OUT/report.html`; its path and how many figures are on it.
+/// Writes `OUT/report.html`, and returns its path and the number of figures on it.
 ///
 /// # Errors
 ///
-/// If there is no figure in `out`, a result is damaged, or the page can't be
-/// written. Figures that have not been measured are named on the page.
+/// If there is no figure in `out`, a result is damaged, or the page can't be written. Figures that
+/// have not been measured are listed on the page.
 pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -42,7 +42,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     );
     let beside: Vec<_> = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure)).collect();
     let all: Vec<_> = papers.figures().chain(beside.iter().copied()).collect();
-    // Not for every machine: where it has not been run, nothing is missing.
+    // Testbeds don't run on every machine: where none has been run, nothing is missing.
     let is_beside = |figure| beside.iter().any(|(_, f)| std::ptr::eq(*f, figure));
     let (mut count, mut missing) = (0, Vec::new());
     for paper in PAPERS {
@@ -58,7 +58,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
         part.write(&paper, &mut page);
     }
     if count == 0 {
-        // A page without figures looks like a result, and the folder is a mistake.
+        // A page without figures looks like a result, so an empty folder is an error.
         return Err(Error::NothingToReport(out.to_owned()));
     }
     if !missing.is_empty() {
@@ -70,14 +70,14 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     Ok((path, count))
 }
 
-/// What the page says of one paper.
+/// A paper's part of the page.
 #[derive(Default)]
 struct Part {
     score: Score,
-    /// A row for each claim on a sentence of the paper.
+    /// A row for each claim on a statement of the paper.
     sentences: String,
     figures: String,
-    /// How many of these figures are not of a full run.
+    /// Number of these figures that are not from a full run.
     smaller: usize,
     all: usize,
 }
@@ -113,7 +113,7 @@ impl Part {
         page.push_str(&self.figures);
     }
 
-    /// One figure; whether it has been measured.
+    /// Adds one figure. Returns whether it has been measured.
     fn add(
         &mut self,
         out: &Path,
@@ -172,7 +172,7 @@ impl Part {
             published.as_deref().unwrap_or("<span class=\"small\">our own</span>"),
         );
         if let Some(published) = published {
-            // One sentence may be held against several things, with several verdicts.
+            // One statement may be compared with several things, with several verdicts.
             let what = match claim == published {
                 true => String::new(),
                 false => format!("<br><span class=\"small\">{claim}</span>"),

@@ -1,4 +1,4 @@
-//! Measuring points, on as many processors as there are.
+//! Measures points on all available processors.
 
 use crate::error::Error;
 use crate::experiment::{Experiment, Inputs, Point};
@@ -10,51 +10,51 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A point to be measured.
 pub struct Job<'a> {
-    /// What it belongs to.
+    /// The experiment of the point.
     pub experiment: &'a Experiment,
-    /// The point.
+    /// The point to measure.
     pub point: &'a Point,
-    /// Where it is stored; `None` keeps it in memory only.
+    /// Store for its rows; `None` keeps them in memory only.
     pub store: Option<&'a Store>,
 }
 
-/// What became of a point.
+/// Rows of a point, or why it could not be measured.
 type Measured = Result<Vec<Row>, Error>;
 
-/// What a run needs to know besides its jobs.
+/// Settings of a run besides its jobs.
 #[derive(Clone, Copy)]
 pub struct Settings<'a> {
-    /// What everything random follows from.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// The recordings.
+    /// The recordings, if any point needs them.
     pub speech: Option<&'a Speech>,
-    /// How many points are measured at once.
+    /// Number of points that are measured at once.
     pub threads: usize,
 }
 
-/// Is told how a run gets on; from any thread.
+/// Receives the progress of a run, from any thread.
 pub trait Progress: Sync {
-    /// A point of this weight is there.
+    /// Called when a point of this weight has been measured.
     fn done(&self, weight: f64);
 }
 
-/// Nobody.
+/// Ignores all progress.
 impl Progress for () {
     fn done(&self, _weight: f64) {}
 }
 
-/// Measures every job that is not stored yet; all their rows, in the order of
-/// the jobs.
+/// Measures every job that is not stored yet, and returns the rows of all, in the order of the
+/// jobs.
 ///
 /// # Errors
 ///
-/// The first that fails; points that were under way are finished and stored.
+/// The first job's error; points that were in progress are finished and stored.
 pub fn all(
     jobs: &[Job<'_>],
     settings: &Settings<'_>,
     progress: &dyn Progress,
 ) -> Result<Vec<Vec<Row>>, Error> {
-    // The longest first, so that no processor is left with one at the end.
+    // The longest points first, so that no processor works alone on one at the end.
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by(|&a, &b| jobs[b].point.weight.total_cmp(&jobs[a].point.weight));
     let results: Mutex<Vec<Option<Measured>>> = Mutex::new((0..jobs.len()).map(|_| None).collect());
@@ -76,7 +76,7 @@ pub fn all(
         }
         work();
     });
-    // What was not begun after a failure is left out; the failure is there.
+    // Jobs that were not begun after a failure are missing; the failure itself is included.
     results.into_inner().expect("no thread panicked").into_iter().flatten().collect()
 }
 
@@ -103,7 +103,7 @@ fn one(job: &Job<'_>, settings: &Settings<'_>) -> Measured {
 ///
 /// # Errors
 ///
-/// The first point's that fails.
+/// The error of the first point that fails.
 pub fn table(
     experiment: &Experiment,
     points: &[Point],

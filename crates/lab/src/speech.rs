@@ -1,7 +1,6 @@
-//! What is said and what is heard of it: five minutes of recordings in
-//! segments of 12 s, played over and over, coded as G.711, concealed by its
-//! Appendix I and scored by PESQ against the recording itself (Amir et al.
-//! 2005, §II-C).
+//! Speech as spoken and as heard: five minutes of recordings in segments of 12 s, played in a loop,
+//! coded as G.711, concealed by its Appendix I and scored by PESQ against the recording itself
+//! (Amir et al. 2005, §II-C).
 
 use crate::error::Error;
 use crate::experiment::fnv1a;
@@ -17,48 +16,48 @@ use trunkline_media::playout::Decoder;
 use trunkline_media::quality::pesq::{self, PesqError, SEGMENT, Score};
 use trunkline_media::telephone;
 
-/// Samples of a packet: 20 ms.
+/// Samples in a packet: 20 ms.
 const FRAME: usize = 160;
-/// Samples of a segment.
+/// Samples in a segment.
 const SAMPLES: usize = 8_000 * SEGMENT.as_secs() as usize;
-/// Packets of a segment.
+/// Packets in a segment.
 pub const PACKETS: usize = SAMPLES / FRAME;
-/// Segments of the whole: five minutes.
+/// Segments in the whole sequence: five minutes.
 const SEGMENTS: usize = 25;
-/// Of silence after each of many voices, samples: 0.5 s.
+/// Samples of silence after each voice, where there are many: 0.5 s.
 const GAP: usize = 4_000;
 
 /// The set of voices that is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
 pub enum Voices {
-    /// 22 readers of LibriSpeech, each for as long
+    /// 22 readers of LibriSpeech, each for the same time
     #[default]
     Librispeech,
-    /// Five languages, a minute each
+    /// Five languages, for a minute each
     Languages,
 }
 
-/// What is done to the recordings before they are coded.
+/// Filter that is applied to the recordings before they are coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum)]
 pub enum Filter {
-    /// Modified IRS of ITU-T P.830, then -26 dBov by P.56: as a telephone sends
+    /// Modified IRS of ITU-T P.830, then -26 dBov by P.56, as a telephone sends it
     #[default]
     Irs,
-    /// Nothing
+    /// No filter
     None,
 }
 
-/// Which speech is played.
+/// Variant of the speech that is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Variant {
     /// The set of voices.
     pub voices: Voices,
-    /// What is done to it.
+    /// Filter that is applied to them.
     pub filter: Filter,
 }
 
 impl Variant {
-    /// Every variant of the speech, that of the figures first.
+    /// Every variant of the speech; the figures use the first.
     pub const ALL: [Variant; 4] = {
         const fn of(voices: Voices, filter: Filter) -> Variant {
             Variant { voices, filter }
@@ -73,7 +72,7 @@ impl Variant {
 }
 
 impl Voices {
-    /// As the command line calls them.
+    /// Name of the voices on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Voices::Librispeech => "librispeech",
@@ -81,7 +80,7 @@ impl Voices {
         }
     }
 
-    /// The recordings, below the folder of all.
+    /// Paths of the recordings, relative to the folder of all recordings.
     fn files(self) -> &'static [&'static str] {
         match self {
             // In the order of speech/README.md.
@@ -119,20 +118,20 @@ impl Voices {
         }
     }
 
-    /// How many samples of a recording are played, from its first, and of silence
-    /// after them: everyone is heard for as long.
+    /// Number of samples of a recording that are played, from its first, and of silence after them:
+    /// each voice is heard for the same time.
     fn share(self) -> (usize, usize) {
         let each = SEGMENTS * SAMPLES / self.files().len();
         match self {
             Voices::Librispeech => (each - GAP, GAP),
-            // Each has pauses, and ends where a segment does.
+            // Each recording has pauses, and ends where a segment does.
             Voices::Languages => (each, 0),
         }
     }
 }
 
 impl Filter {
-    /// As the command line calls it.
+    /// Name of the filter on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Filter::Irs => "irs",
@@ -154,12 +153,12 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Where the recordings are, unless the user says so: where `make install` puts
-/// them beside this program, or in the current folder.
+/// Default folder of the recordings: where `make install` puts them next to this program, or in the
+/// current folder.
 ///
 /// # Errors
 ///
-/// [`Error::NoSpeech`] names the places.
+/// [`Error::NoSpeech`], which names these folders.
 pub fn installed() -> Result<PathBuf, Error> {
     let program = env::current_exe().ok();
     let prefix = program.as_deref().and_then(|p| p.parent()?.parent());
@@ -177,11 +176,11 @@ pub struct Speech {
     variant: Variant,
     segments: Vec<Segment>,
     digest: u64,
-    /// All there are, for other variants.
+    /// All recordings, for other variants.
     recordings: Arc<Recordings>,
 }
 
-/// As read, by the order of [`Voices::files`].
+/// Recordings as read, in the order of [`Voices::files`].
 #[derive(Default)]
 struct Recordings {
     librispeech: Vec<Vec<i16>>,
@@ -198,11 +197,11 @@ impl Recordings {
 }
 
 struct Segment {
-    /// As it was before coding.
+    /// The speech before coding.
     original: Vec<i16>,
-    /// As it comes out of the decoder if nothing is missed.
+    /// The decoder's output if no packet is missed.
     coded: Vec<i16>,
-    /// The score of the segment as it is coded, without any loss.
+    /// Score of the coded segment without any loss.
     clean: OnceLock<Result<Option<Score>, PesqError>>,
 }
 
@@ -217,7 +216,7 @@ impl Speech {
     ///
     /// # Errors
     ///
-    /// [`Error::Speech`] names the file that is missing, no speech, or short.
+    /// [`Error::Speech`] names the file that is missing, too short, or no speech.
     pub fn load(folder: &Path, variant: Variant) -> Result<Speech, Error> {
         let read = |voices: Voices| -> Result<Vec<_>, Error> {
             voices.files().iter().map(|name| read(folder.join(name), voices)).collect()
@@ -230,11 +229,11 @@ impl Speech {
             .map_err(|why| Error::Speech { path: folder.to_owned(), why: why.to_string() })
     }
 
-    /// The same recordings, or others of the same folder, in another way.
+    /// Another variant from the recordings of the same folder.
     ///
     /// # Errors
     ///
-    /// If there is a recording in which nobody speaks.
+    /// If a recording contains no speech.
     pub fn variant(&self, variant: Variant) -> Result<Speech, PesqError> {
         Speech::of(variant, Arc::clone(&self.recordings))
     }
@@ -246,9 +245,9 @@ impl Speech {
             pcm.extend_from_slice(&variant.filter.apply(recording)?[..samples]);
             pcm.resize(pcm.len() + gap, 0);
         }
-        // What the division into shares left over.
+        // Fills up the remainder of the division into shares.
         pcm.resize(SEGMENTS * SAMPLES, 0);
-        // Of the recordings too: an experiment may play other variants.
+        // Includes the recordings, since an experiment may play other variants.
         let all = recordings.librispeech.iter().chain(&recordings.languages).flatten();
         let digest = fnv1a(pcm.iter().chain(all).flat_map(|s| s.to_le_bytes()));
         let segments = pcm.chunks_exact(SAMPLES).map(Segment::new).collect();
@@ -260,23 +259,22 @@ impl Speech {
         self.variant
     }
 
-    /// Stands for the samples that are played, and for all recordings.
+    /// Digest of the samples that are played, and of all recordings.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// How many segments there are.
+    /// Number of segments in the sequence.
     pub fn len(&self) -> usize {
         self.segments.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no segments.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// The score of segment `n`, from the first on and over again, if nothing is
-    /// missed.
+    /// Score of segment `n` if no packet is missed; segments repeat from the first.
     ///
     /// # Errors
     ///
@@ -286,10 +284,9 @@ impl Speech {
         segment.score(&segment.coded)
     }
 
-    /// The scores of one listener: packet `k` is missed if `missed[k]`, and the
-    /// first is the first of segment `start`. Whole segments only; `None` where
-    /// nobody speaks. `decoder` is new, for µ-law, and says what is heard instead
-    /// of a packet that is missed.
+    /// Scores of one listener: packet `k` is missed if `missed[k]`, and the first packet is the
+    /// first of segment `start`. Only whole segments are scored; a score is `None` where there is
+    /// no speech. `decoder` is a fresh one for µ-law, and conceals missed packets.
     ///
     /// # Errors
     ///
@@ -303,8 +300,8 @@ impl Speech {
         let lag = decoder.delay();
         let count = missed.len() / PACKETS;
         let segment = |n: usize| &self.segments[(start + n) % self.segments.len()];
-        // What the decoder has put out and nobody has scored yet. It lags, so
-        // that a segment is whole when the next one's first frame is.
+        // Decoder output that has not been scored yet. It lags, so that a segment is complete when
+        // the next one's first frame is.
         let mut pcm: Vec<i16> = Vec::with_capacity(SAMPLES + FRAME + lag);
         let mut scores = Vec::with_capacity(count);
         for n in 0..count {
@@ -314,8 +311,8 @@ impl Speech {
                 if missed[n * PACKETS + k] {
                     decoder.conceal(&mut frame);
                 } else {
-                    // A decoded sample is its own code, so this equals coding
-                    // the original again, and is faster.
+                    // A decoded sample codes to the same value, so this equals coding the original
+                    // again, and is faster.
                     decoder.decode(&encode(coded), &mut frame);
                 }
                 pcm.extend_from_slice(&frame);
@@ -335,7 +332,7 @@ impl Speech {
     }
 }
 
-/// One recording, as long as its share at least.
+/// Reads a recording, which must be at least as long as its share.
 fn read(path: PathBuf, voices: Voices) -> Result<Vec<i16>, Error> {
     let bad = |why: String| Error::Speech { path: path.clone(), why };
     let bytes = std::fs::read(&path).map_err(|e| {
@@ -360,8 +357,8 @@ impl Segment {
         Segment { original: original.to_vec(), coded, clean: OnceLock::new() }
     }
 
-    /// The score of what was heard. Most segments of a call that is repaired
-    /// sound as if nothing had been lost: theirs is reckoned once.
+    /// Score of the speech as heard. Most segments of a call whose losses are recovered sound as if
+    /// nothing had been lost: their score is computed once.
     fn score(&self, heard: &[i16]) -> Result<Option<Score>, PesqError> {
         let fresh = || Ok(pesq::segments(&self.original, heard, SEGMENT)?[0]);
         if heard == self.coded { *self.clean.get_or_init(fresh) } else { fresh() }
@@ -374,7 +371,7 @@ mod tests {
     use trunkline_media::codec::g711::Concealing;
     use trunkline_media::playout::{Config, Playout};
 
-    /// Two segments of a buzz that comes and goes.
+    /// Two segments of a buzz that starts and stops.
     fn buzz() -> Speech {
         let sample = |n: usize| {
             let tone: f64 = (1..10).map(|k| libm::sin((n * k) as f64 * 0.09)).sum();
@@ -392,7 +389,7 @@ mod tests {
         speech.listen(missed, start, &mut Concealing::new(Law::Mu))
     }
 
-    /// The same through the playout that the demonstration uses.
+    /// The same scores through the playout that the demonstration uses.
     fn by_playout(speech: &Speech, missed: &[bool], start: usize) -> Vec<Option<Score>> {
         let mut playout = Playout::new(Config { first_sequence: Some(0), ..Config::default() });
         let n = speech.len();
@@ -410,7 +407,7 @@ mod tests {
         let speech = buzz();
         let mut missed = vec![false; 3 * PACKETS];
         assert_eq!(heard(&speech, &missed, 0).unwrap(), by_playout(&speech, &missed, 0));
-        // Within a segment, across a seam, and at both ends.
+        // Losses within a segment, across a boundary, and at both ends.
         for lost in [0..2, 100..103, PACKETS - 1..PACKETS + 2, 3 * PACKETS - 1..3 * PACKETS] {
             missed[lost].fill(true);
         }
@@ -427,8 +424,8 @@ mod tests {
         assert_eq!(heard(&buzz(), &[false; PACKETS - 1], 0), Ok(vec![]));
     }
 
-    /// Everyone says a number of their own: it is heard for as long from each, in
-    /// order, and the rest is silence.
+    /// Each voice's samples are a distinct number: each is played for the same time, in order, and
+    /// the rest is silence.
     #[test]
     fn everyone_is_heard_for_as_long() {
         let voice = |n: usize| vec![n as i16 + 1; 14 * 8_000];
@@ -452,7 +449,7 @@ mod tests {
             (Voices::Librispeech.share(), Voices::Languages.share()),
             ((105_090, 4_000), (480_000, 0))
         );
-        // A number is no speech, and can't be levelled.
+        // A constant is no speech, and can't be levelled.
         let filtered = Speech::of(Variant::default(), recordings);
         assert!(filtered.is_err_and(|e| e == PesqError::NoSpeech));
     }

@@ -1,6 +1,5 @@
-//! Results on disk: `OUT/paper/experiment/points/KEY.json` and a manifest that
-//! says of which run they are. A point is stored as soon as it is measured, so
-//! that an interrupted run goes on where it was.
+//! Results on disk: `OUT/paper/experiment/points/KEY.json`, and a manifest that identifies the run.
+//! A point is stored as soon as it is measured, so that an interrupted run can be resumed.
 
 use crate::error::Error;
 use crate::experiment::{Experiment, Point, Size};
@@ -10,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Raised when the files change their meaning.
+/// Version of the files' format, increased when their meaning changes.
 const SCHEMA: u32 = 3;
 
-/// Which run an experiment's points are of. Two runs with equal manifests give
-/// equal points.
+/// Identifies the run of an experiment's points. Two runs with equal manifests give equal points.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -24,9 +22,9 @@ pub struct Manifest {
     revision: u32,
     size: String,
     seed: u64,
-    /// The columns of a row.
+    /// Names of the columns of a row.
     columns: Vec<String>,
-    /// Which recordings, where they matter.
+    /// Digest of the recordings, if the experiment needs them.
     speech: Option<String>,
 }
 
@@ -51,17 +49,27 @@ impl Manifest {
         }
     }
 
-    /// What everything random follows from.
+    /// Seed of all random numbers.
     pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How large the run was, by its name.
+    /// Name of the run's size.
     pub(crate) fn size(&self) -> &str {
         &self.size
     }
 
-    /// The manifest in a line, for messages.
+    /// Revision of the experiment that was measured.
+    pub(crate) fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// The recordings and their digest, where they matter.
+    pub(crate) fn speech(&self) -> Option<&str> {
+        self.speech.as_deref()
+    }
+
+    /// The manifest as one line, for messages.
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;
         let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
@@ -77,7 +85,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or begins the store of the run that `manifest` describes.
+    /// Opens or creates the store of the run that `manifest` describes.
     ///
     /// # Errors
     ///
@@ -137,7 +145,7 @@ impl Store {
     }
 }
 
-/// Which part of which figures a folder holds, beside the points themselves.
+/// Metadata of a folder with a shard: the figures, and the part of their points.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
@@ -145,18 +153,18 @@ pub struct Shard {
     pub index: usize,
     /// How many shards the run was divided into.
     pub of: usize,
-    /// The figures that were asked for.
+    /// The figures that were requested.
     pub figures: Vec<String>,
-    /// `quick` or `full`.
+    /// Size of the run: `quick` or `full`.
     pub size: String,
-    /// What everything random follows from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Shard {
     pub(crate) const FILE: &str = "shard.json";
 
-    /// Notes in `out` what it holds.
+    /// Writes this metadata to `out`.
     ///
     /// # Errors
     ///
@@ -173,7 +181,7 @@ impl Shard {
         }
     }
 
-    /// What `out` holds, if it is a shard.
+    /// Reads the metadata in `out`, if it is a shard.
     ///
     /// # Errors
     ///
@@ -194,7 +202,7 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Optio
     serde_json::from_str(&text).map(Some).map_err(damaged)
 }
 
-/// Writes a file as a whole or not at all, with the line feed at its end.
+/// Writes a JSON file atomically, with a final line feed.
 ///
 /// # Errors
 ///
@@ -202,14 +210,14 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Optio
 ///
 /// # Panics
 ///
-/// If `value` is no JSON: a map with keys other than strings.
+/// If `value` can't be JSON: a map with keys other than strings.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     let mut text = serde_json::to_string_pretty(value).expect("plain values are JSON");
     text.push('\n');
     write_file(path, text.as_bytes())
 }
 
-/// Writes a file as a whole or not at all.
+/// Writes a file atomically.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(Error::file(folder))?;

@@ -1,6 +1,7 @@
-//! Experiments in the testbed: real daemons and the kernel's own TCP, beside the simulator.
-//! A round is what is measured at the same time. If the machine was too slow for a round, it
-//! is repeated once, then split in halves; a part that is late even alone is marked invalid.
+//! Experiments in the testbed: real daemons and the kernel's TCP, compared with the simulator. A
+//! round is the set of parts that are measured at the same time. If the machine was too slow for a
+//! round, it is measured again once, then split in halves; a part that is late even alone is marked
+//! invalid.
 
 use crate::error::Error;
 use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
@@ -29,20 +30,20 @@ pub struct Round {
     pub name: String,
     /// Approximate duration of the round, in seconds.
     pub seconds: usize,
-    /// Number of parts; each could be measured by itself.
+    /// Number of parts; each could be measured alone.
     pub parts: usize,
     /// Measures the parts with the given indices at the same time.
     pub run: Box<Run>,
 }
 
-/// Measures the parts of a round whose indices it is given, all at the same time.
+/// Measures the parts of a round with these indices, all at the same time.
 pub type Run =
     dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), bed::Error> + Send + Sync;
 
 /// Makes the rows of a table from the samples of all rounds.
 pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
 
-/// What every attempt at a round needs, besides the parts to measure.
+/// Inputs of every attempt at a round, besides the parts to measure.
 pub struct Stage<'a> {
     /// Path of the daemon's program.
     pub trunkline: &'a Path,
@@ -56,7 +57,7 @@ pub struct Stage<'a> {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Name of what was measured; samples of the same name are pooled.
+    /// Name of the measured quantity; samples of the same name are pooled.
     pub of: String,
     /// The measured numbers; NaN where there was nothing to measure.
     #[serde(deserialize_with = "numbers")]
@@ -131,7 +132,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// The shelf of this run of `experiment`, in the output folder `out`.
+    /// The shelf for this run of `experiment` in the output folder `out`.
     pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> Shelf {
         let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
         Shelf { folder, run: Manifest::new(experiment, size, seed, None) }
@@ -160,7 +161,7 @@ impl Shelf {
 
 /// Receives the progress of a run.
 pub trait Watch: Sync {
-    /// Called whenever another second of the rounds is over.
+    /// Called after every second of the rounds.
     fn second(&self);
     /// Called with a line for the user.
     fn say(&self, line: &str);

@@ -1,8 +1,10 @@
 //! Streams against a node behind a Unix socket, friendly or not.
 
+use crate::common::on_time::on_time;
 use crate::common::{
     FAR, FakeNode, Session, SocketPath, bound, connected, packet, readable, refusal, until,
 };
+use macro_rules_attribute::apply;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -74,7 +76,7 @@ fn said(error: &Error, what: &str) -> bool {
     matches!(error, Error::Protocol(WireError::OutOfRange(text)) if text.contains(what))
 }
 
-#[test]
+#[apply(on_time)]
 fn bytes_go_and_come() {
     fn shareable<T: Send + Sync>(_: &T) {}
     let (mut socket, mut session) = open(100);
@@ -96,7 +98,7 @@ fn bytes_go_and_come() {
     session.expect(Request::Data(&[7; 95]));
 }
 
-#[test]
+#[apply(on_time)]
 fn connect_says_why_not() {
     for why in Reset::ALL {
         let error = not_connected(|session| session.notify(Notice::Reset(why)));
@@ -130,7 +132,7 @@ fn connect_says_why_not() {
     assert!(matches!(absent, Error::NotRunning { .. }), "{absent}");
 }
 
-#[test]
+#[apply(on_time)]
 fn connect_may_wait_among_packets_and_for_its_turn() {
     let (path, node) = node();
     thread::scope(|scope| {
@@ -153,7 +155,7 @@ fn connect_may_wait_among_packets_and_for_its_turn() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn the_writer_keeps_to_its_credit_and_the_node_hears_of_what_is_read() {
     let (socket, mut session) = open(10_000);
     thread::scope(|scope| {
@@ -240,7 +242,7 @@ fn readable_or_writer(socket: &StreamSocket, writer: bool) -> bool {
     readable(socket, if writer { 1 } else { 1_000 }) || writer
 }
 
-#[test]
+#[apply(on_time)]
 fn each_half_closes_by_itself() {
     // This end first.
     let (socket, mut session) = open(100);
@@ -326,7 +328,7 @@ fn a_break_is_told_after_what_came_before() {
     socket.reset().unwrap();
 }
 
-#[test]
+#[apply(on_time)]
 fn nothing_waits_that_should_not() {
     let (socket, mut session) = open(10);
     socket.set_nonblocking(true);
@@ -375,7 +377,7 @@ fn nothing_waits_that_should_not() {
 }
 
 /// One thread reads and one writes, each by what the other has taken off the session.
-#[test]
+#[apply(on_time)]
 fn neither_thread_sleeps_through_the_others_news() {
     const ROUNDS: usize = 2_000;
     let (socket, mut session) = open(1);
@@ -410,7 +412,7 @@ fn neither_thread_sleeps_through_the_others_news() {
 }
 
 /// A reader that can't tell the node what it has read, because nobody reads there.
-#[test]
+#[apply(on_time)]
 fn credit_that_found_no_room_is_given_later() {
     let (socket, mut session) = open(u32::MAX);
     socket.set_nonblocking(true);
@@ -533,7 +535,7 @@ fn accepting(node: &FakeNode, token: u64) -> Session {
     session
 }
 
-#[test]
+#[apply(on_time)]
 fn streams_come_in() {
     let place = node();
     let (listener, mut session) = listen(&place, 2);
@@ -583,7 +585,7 @@ fn streams_come_in() {
     assert_eq!(socket.read(&mut [0]).unwrap(), 0, "it outlives its listener");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_survives_its_node() {
     let (path, node) = node();
     let place = (path, node);

@@ -1,8 +1,10 @@
 //! A socket against a node behind a Unix socket, friendly or not.
 
+use crate::common::on_time::on_time;
 use crate::common::{
     FAR, FakeNode, SocketPath, attach, bind_answered, bound, emit, packet, readable, refusal, until,
 };
+use macro_rules_attribute::apply;
 use rand::RngExt;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
@@ -24,7 +26,7 @@ fn node() -> (SocketPath, FakeNode) {
     (path, node)
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_go_and_come_with_their_options() {
     fn shareable<T: Send + Sync>(_: &T) {}
     let (path, node) = node();
@@ -61,7 +63,7 @@ fn packets_go_and_come_with_their_options() {
     assert_eq!(socket.recv_from(&mut []).unwrap().len, 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn bind_says_why_not() {
     let path = SocketPath::new();
     let failed = DatagramSocket::bind(path.as_ref(), 5).unwrap_err();
@@ -94,7 +96,7 @@ fn bind_says_why_not() {
 }
 
 /// Who waits for room is told of the end of its connection, and waits for none.
-#[test]
+#[apply(on_time)]
 fn who_waits_for_room_learns_that_the_node_is_away() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 5);
@@ -115,7 +117,7 @@ fn who_waits_for_room_learns_that_the_node_is_away() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn what_becomes_of_a_packet_is_reported_once() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
@@ -145,7 +147,7 @@ fn what_becomes_of_a_packet_is_reported_once() {
     assert_eq!(socket.status().reconnects, 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn sizes_and_waits_are_bounded() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
@@ -182,7 +184,7 @@ fn sizes_and_waits_are_bounded() {
     session.read();
 }
 
-#[test]
+#[apply(on_time)]
 fn one_thread_waits_while_another_sends() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);
@@ -199,7 +201,7 @@ fn one_thread_waits_while_another_sends() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn a_restart_is_bridged_by_polling() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 0);
@@ -244,7 +246,7 @@ fn a_restart_is_bridged_by_polling() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn a_restart_is_bridged_by_waiting() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 12);
@@ -269,7 +271,7 @@ fn a_restart_is_bridged_by_waiting() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn a_restart_is_bridged_by_sending() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 12);
@@ -287,7 +289,7 @@ fn a_restart_is_bridged_by_sending() {
     assert!(!readable(&socket, 0));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_port_lost_to_another_is_reported_once_and_tried_on() {
     let (path, node) = node();
     let (socket, session) = attach(&node, &path, 12);
@@ -346,7 +348,7 @@ fn a_hostile_answer_to_a_bind_is_an_error() {
     assert!(bound < 100, "{bound}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_hostile_node_costs_the_connection_at_most() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 12);
@@ -390,7 +392,7 @@ fn a_hostile_node_costs_the_connection_at_most() {
 
 /// `admit = "share"` refuses a packet that begins a flow, not the application's session: its
 /// other flows go on (docs/configuration.md, include/trunkline.h on EDQUOT).
-#[test]
+#[apply(on_time)]
 fn a_flow_over_the_share_leaves_the_session_be() {
     let (path, node) = node();
     let (socket, mut session) = attach(&node, &path, 9);

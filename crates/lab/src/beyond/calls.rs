@@ -1,4 +1,4 @@
-//! One call over an overlay: what it misses, and which way it takes.
+//! One call over an overlay: the packets that it misses, and the path that it takes.
 
 use super::overlay::Settings;
 use crate::chain::{DEADLINE, PACKET};
@@ -10,18 +10,18 @@ use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Sinks, VoiceLog, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
-/// The relay of the shortest way.
+/// The relay on the shortest path.
 pub const RELAY: HostId = HostId(1);
-/// The wires of the shortest way.
+/// The wires of the shortest path.
 pub const SHORTEST: [WireId; 2] = [WireId(0), WireId(1)];
 
 /// An overlay, and a call over it.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// Two hosts, and the one-way delay between them in ms; the wires of the
-    /// shortest way first.
+    /// Two hosts and the one-way delay between them in ms. The wires of the shortest path come
+    /// first.
     pub wires: &'static [(u32, u32, u64)],
-    /// Where the call begins and ends.
+    /// The hosts at the two ends of the call.
     pub ends: [HostId; 2],
     /// Whether nodes have keys and seal their links.
     pub sealed: bool,
@@ -34,9 +34,9 @@ pub const THREE_WAYS: Shape = Shape {
     sealed: false,
 };
 
-/// Until the first packet, links and routes come up.
+/// Links and routes come up before the first packet, which is sent at this time.
 const START: Time = Time::from_millis(10_000);
-/// What is under way when the last packet is sent arrives within this time.
+/// Packets still in flight when the last one is sent arrive within this time.
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// A call in both directions.
@@ -44,9 +44,8 @@ pub struct Conversation {
     world: World,
     ends: [HostId; 2],
     calls: [Call<VoiceLog>; 2],
-    /// Packets so far of each end's flow on each of its links, the link that
-    /// the last one took, and the moments at which that was another than
-    /// before.
+    /// For each end's flow: packets sent so far on each of its links, the link of the last packet,
+    /// and the times at which the link changed.
     ways: [Way; 2],
 }
 
@@ -58,7 +57,7 @@ struct Way {
 }
 
 impl Conversation {
-    /// A call that lasts until `end`, with this loss on all links.
+    /// A call that lasts until `end`, with this loss on every link.
     pub fn new(
         shape: &Shape,
         settings: &Settings,
@@ -94,7 +93,7 @@ impl Conversation {
         Ok(Conversation { world, ends, calls, ways: Default::default() })
     }
 
-    /// Lets it go on, and looks after every packet which way it took.
+    /// Continues the call until `end`. After every packet it checks which path the packet took.
     pub fn run_until(&mut self, end: Time) {
         while self.world.now() < end {
             self.world.run_until(end.min(self.world.now() + PACKET));
@@ -105,26 +104,26 @@ impl Conversation {
         }
     }
 
-    /// The network, to break something.
+    /// The network, for injecting faults.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// How often either direction took another way than before since `from`.
+    /// Number of path changes since `from`, summed over both directions.
     pub fn changes(&self, from: Time) -> u64 {
         let since = |w: &Way| w.changes.iter().filter(|&&at| at >= from).count() as u64;
         self.ways.iter().map(since).sum()
     }
 
-    /// How often the direction that did so more often took another way than
-    /// before, since `from` and before `until`.
+    /// Number of path changes since `from` and before `until`, in the direction that changed more
+    /// often.
     pub fn most_changes(&self, from: Time, until: Time) -> u64 {
         let within = |w: &Way| w.changes.iter().filter(|&&at| from <= at && at < until).count();
         self.ways.iter().map(within).max().unwrap_or(0) as u64
     }
 
-    /// How long after `event` both directions had left the shortest way for
-    /// good; `None` if one takes it at the end.
+    /// Time from `event` until both directions had left the shortest path for good; `None` if one
+    /// still uses it at the end.
     pub fn left(&self, event: Time) -> Option<Duration> {
         let left = |way: &Way| {
             let last = *way.changes.last()?;
@@ -134,26 +133,26 @@ impl Conversation {
         Some(a?.max(b?))
     }
 
-    /// How often a link was declared dead, by either end.
+    /// Number of times that either end declared a link dead.
     pub fn deaths(&self) -> u64 {
         let hosts = (0..self.world.hosts()).map(HostId);
         hosts.flat_map(|h| self.world.node(h).links()).map(|(_, link)| link.stats().downs).sum()
     }
 
-    /// Ends it: how long after `event` the last packet was sent that never came
-    /// or came too late; zero if none was.
+    /// Ends the call. Returns the time from `event` until the last packet that was lost or late was
+    /// sent; zero if there was none.
     pub fn whole_after(&mut self, event: Time) -> Duration {
         self.finish();
         self.gap(event, Time::NEVER)
     }
 
-    /// Lets everything arrive that is still under way: no packet is sent any more.
+    /// Delivers all packets that are still in flight; no new packet is sent.
     pub fn finish(&mut self) {
         self.world.run_until(self.world.now() + DRAIN);
     }
 
-    /// Once it has ended: how long after `from` the last packet was sent, before
-    /// `until`, that never came or came too late; zero if none was.
+    /// For a call that has ended: time from `from` until the last packet sent before `until` that
+    /// was lost or late; zero if there was none.
     pub fn gap(&self, from: Time, until: Time) -> Duration {
         let last = self.calls.iter().filter_map(|&(source, sink)| {
             let arrivals = self.world.app(sink).arrivals(self.world.origin(source));
@@ -168,7 +167,7 @@ impl Conversation {
 }
 
 impl Way {
-    /// Finds the link that a new packet went into at `host`.
+    /// Finds the link that took the newest packet at `host`.
     fn look(&mut self, now: Time, world: &World, host: HostId) {
         let links = world.node(host).links();
         let originals = |link: &Link| link.stats().of(Service::RealTime).originals.envelopes;

@@ -1,5 +1,5 @@
-//! How long to wait for a silent neighbour: false deaths against the time to
-//! detect a real one (Amir et al. 2005, §III-A and §V-B).
+//! How long to wait for a silent neighbour: false deaths against the time to detect a real failure
+//! (Amir et al. 2005, §III-A and §V-B).
 
 mod figures;
 mod link;
@@ -34,10 +34,10 @@ const COLUMNS: &[Column] = &[
 const DEAD_AFTER: [f64; 10] = [0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0];
 const QUICK_DEAD_AFTER: [f64; 5] = [0.4, 1.0, 2.0, 5.0, 10.0];
 
-/// Hello intervals of silence that a node must bear.
+/// Hello intervals of silence that a node must tolerate.
 const LEAST: u32 = 3;
 
-/// What the link does to hellos.
+/// Impairment of hellos on the link.
 #[derive(Clone, Copy)]
 struct Trouble {
     name: &'static str,
@@ -59,10 +59,9 @@ const fn stalled(name: &'static str, longest: Duration) -> Trouble {
     Trouble { name, loss: 0.05, bursts: bursty(Some(PACKET)), stalls }
 }
 
-/// Steady loss, per packet as the paper's and in continuous time; and the
-/// Planetlab hosts of §V-B, which lost tens to hundreds of packets in a row
-/// because they were not scheduled: at 50 packets/s tenths of a second to
-/// seconds, and elsewhere eight (§V-A).
+/// Steady loss, per packet as in the paper and in continuous time; and the Planetlab hosts of §V-B,
+/// which lost tens to hundreds of packets in a row because they were not scheduled: tenths of a
+/// second to seconds at 50 packets/s, and eight seconds in another case (§V-A).
 const TROUBLES: [Trouble; 6] = [
     steady("5/75", 0.05, None),
     steady("10/75", 0.10, None),
@@ -72,7 +71,7 @@ const TROUBLES: [Trouble; 6] = [
     stalled("stalls to 8 s", Duration::from_secs(8)),
 ];
 
-/// The experiment on false deaths of links and the time to find true ones.
+/// The experiment on false deaths of links and the time to detect real ones.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -97,7 +96,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             for probes in [true, false] {
                 for &dead_after_s in dead_after {
                     let dead_after = Duration::from_secs_f64(dead_after_s);
-                    // No node takes less: one hello lost would be a death.
+                    // Nodes accept no smaller value: a single lost hello would be a death.
                     if dead_after < LEAST * interval {
                         continue;
                     }
@@ -111,14 +110,14 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// One setting on one troubled link.
+/// One setting on one impaired link.
 #[derive(Clone)]
 struct DetectionPoint {
     trouble: Trouble,
     liveness: Liveness,
-    /// How long the link is watched without a real failure.
+    /// Minutes that the link is observed without a real failure.
     minutes: u64,
-    /// Real failures.
+    /// Number of real failures.
     cuts: u32,
 }
 
@@ -147,7 +146,7 @@ impl DetectionPoint {
         self
     }
 
-    /// A point is named by what was asked for, also where that is broken.
+    /// A point is named after the requested settings, even when a sabotage changes them.
     fn into_point(self, sabotage: Sabotage) -> Point {
         let DetectionPoint { trouble, liveness, minutes, cuts } = &self;
         let (hello_ms, dead_after_s) =
@@ -169,7 +168,7 @@ impl DetectionPoint {
         let loss = trouble.bursts.losing(trouble.loss);
         let mut pair = Pair::new(loss, trouble.stalls, liveness, inputs.seed)?;
         let watched = pair.watch(*minutes);
-        // Tenths of seconds are short enough for at most one death in each.
+        // Intervals of a tenth of a second are short enough for at most one death in each.
         let clusters: Vec<_> = watched.iter().map(|m| (m.deaths, 600)).collect();
         let deaths = Ratio::of_clusters(&clusters);
         let per_day = |share: f64| share * 864_000.0;

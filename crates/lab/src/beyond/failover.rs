@@ -1,4 +1,4 @@
-//! What a call misses when its way fails, and whether ways change without need.
+//! Packets that a call misses when its path fails, and path changes without need.
 
 mod figures;
 
@@ -33,22 +33,21 @@ const COLUMNS: &[Column] = &[
     Column::number("late_changes", 0),
 ];
 
-/// Of the runs: how soon is it over in so many percent of them?
+/// Shares of the runs, in percent, at which recovery times are reported.
 const SHARES: [u32; 7] = [5, 25, 50, 75, 90, 95, 100];
-/// The call is ten seconds old, and nothing has happened.
+/// Time of the event: the call is ten seconds old and undisturbed so far.
 const EVENT: Time = Time::from_millis(20_000);
-/// How long after the event a run is watched: half as long again as the paper's
-/// hellos take.
+/// Time that a run is observed after the event: one and a half times what the paper's hellos take.
 const WATCHED: Duration = Duration::from_secs(15);
 
-/// What happens to the shortest way.
+/// Event on the shortest path.
 #[derive(Clone, Copy, PartialEq)]
 enum Event {
     /// One of its wires is cut.
     Cut,
-    /// One direction of one of its wires leads nowhere.
+    /// One direction of one of its wires drops everything.
     Blackhole,
-    /// Its relay is gone.
+    /// Its relay crashes.
     Crash,
     /// One of its wires loses 30 % in both directions from now on.
     Degraded(Bursts),
@@ -67,10 +66,10 @@ const EVENTS: [(&str, Event); 6] = [
     ("30 % bursty in time", Event::Degraded(IN_TIME)),
 ];
 
-/// Loss on every link in which nothing happens, per packet and in time.
+/// Loss on every link in runs without other events, per packet and in time.
 const STEADY: [(&str, Bursts); 2] = [("steady 5/75", BURSTY), ("steady 5/75 in time", IN_TIME)];
 
-/// The experiment on calls whose way fails, and on calm ones.
+/// The experiment on calls whose path fails, and on calls without failures.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -86,7 +85,7 @@ pub fn experiment() -> Experiment {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let runs = size.pick(2, 10, 400);
-    // From a start on each: what is known of the links then is little.
+    // The run includes the start of each, when little is known about the links.
     let lives = size.pick(1, 2, 24);
     let seconds = size.pick(20, 1_800, 3_600);
     let mut points = Vec::new();
@@ -123,11 +122,10 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// What came of one run.
+/// Outcome of one run.
 struct Failure {
-    /// Seconds from the event until the last packet that was missed, and until
-    /// both directions had left the shortest way: as long as it was watched, if
-    /// they never did.
+    /// Seconds from the event until the last missed packet, and until both directions had left the
+    /// shortest path; the observed time if they never did.
     whole: f64,
     left: f64,
     changes: u64,
@@ -169,7 +167,7 @@ fn failures(
 
 fn failure(settings: &Settings, event: Event, seed: u64) -> Result<Failure, WorldError> {
     let mut luck = rng(seed, 1);
-    // Anywhere between two hellos and between two packets.
+    // A random moment between two hellos and between two packets.
     let at = EVENT + Duration::from_micros(luck.next_u64() % 1_000_000);
     let mut call = Conversation::new(&THREE_WAYS, settings, Loss::None, at + WATCHED, seed)?;
     call.run_until(at);
@@ -202,7 +200,7 @@ fn strike(call: &mut Conversation, event: Event, luck: &mut Rng) -> Result<(), W
     Ok(())
 }
 
-/// So long after a start enough is known of all links.
+/// By this time after the start, enough is known about all links.
 const KNOWN: Time = Time::from_millis(20 * 60 * 1_000);
 
 fn steady(
@@ -223,7 +221,7 @@ fn steady(
             call.world_mut().cut(SHORTEST[0]);
         }
         call.run_until(end);
-        // Before, not every link has been heard of.
+        // Earlier, some links have not been advertised yet.
         changes += call.changes(EVENT);
         most = most.max(call.most_changes(EVENT, end));
         deaths += call.deaths();

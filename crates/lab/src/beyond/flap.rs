@@ -1,5 +1,5 @@
-//! Links that fail again and again: whether the n-th failure is healed like the
-//! first, where there is no other way and where there is one.
+//! Links that fail again and again: whether recovery from the n-th failure takes as long as from
+//! the first, with and without an alternative path.
 
 mod figures;
 
@@ -30,10 +30,10 @@ const COLUMNS: &[Column] = &[
     Column::number("deaths", 1),
 ];
 
-/// A–B–C: 20 ms, and no other way.
+/// A–B–C takes 20 ms; there is no other path.
 const CHAIN: Shape =
     Shape { wires: &[(0, 1, 10), (1, 2, 10)], ends: [HostId(0), HostId(2)], sealed: true };
-/// A–B–D: 20 ms; A–C–D: 24.
+/// A–B–D takes 20 ms, and A–C–D 24.
 const DIAMOND: Shape = Shape {
     wires: &[(0, 1, 10), (1, 3, 10), (0, 2, 12), (2, 3, 12)],
     ends: [HostId(0), HostId(3)],
@@ -41,35 +41,35 @@ const DIAMOND: Shape = Shape {
 };
 const NETWORKS: [(&str, Shape); 2] = [("chain", CHAIN), ("diamond", DIAMOND)];
 
-/// Node B, the relay of the shortest way.
+/// Node B, the relay on the shortest path.
 const RELAY: HostId = HostId(1);
 
-/// What happens to the shortest way, again and again.
+/// Repeated failure on the shortest path.
 #[derive(Clone, Copy, PartialEq)]
 enum Failure {
-    /// Its relay does nothing, and then everything at once.
+    /// Its relay stalls, and then processes everything at once.
     Stall,
-    /// One of its wires, always the same, is cut.
+    /// One of its wires is cut, the same one each time.
     Cut,
-    /// Its relay dies without a word, and is started again.
+    /// Its relay dies without a goodbye, and is started again.
     Crash,
 }
 
 const FAILURES: [(&str, Failure); 3] =
     [("stall", Failure::Stall), ("cut", Failure::Cut), ("crash", Failure::Crash)];
 
-/// The call is ten seconds old, and everything is known of the links.
+/// Time of the first failure: the call is ten seconds old, and all links have been measured.
 const FIRST: Time = Time::from_millis(20_000);
-/// How long after the end of the last failure a run is watched.
+/// Time that a run is observed after the end of the last failure.
 const WATCHED: Duration = Duration::from_secs(30);
-/// Of the wire that loses now this, now nothing, before its one failure.
+/// Loss on the wire that alternates between losing packets and losing none before its only failure.
 const SWING: f64 = 0.05;
 const SWINGS: usize = 5;
-/// Until a swing is believed: the longest hold-down of an improvement, and as
-/// long again to measure it.
+/// Time until nodes accept a swing: the longest hold-down of an improvement, and the same again to
+/// measure it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The experiment on links that fail again and again.
+/// The experiment on links that fail repeatedly.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -124,8 +124,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The chain, one of whose wires begins to lose as soon as it is believed to lose
-/// nothing, before its relay stalls once.
+/// The chain with a wire that begins to lose packets as soon as nodes believe that it loses none,
+/// before its relay stalls once.
 fn swung(settings: Settings, runs: u64) -> Point {
     let outage = Duration::from_millis(1_500);
     let row = vec!["chain".into(), "stall after swings".into(), outage.as_secs_f64().into()];
@@ -145,15 +145,14 @@ fn swung(settings: Settings, runs: u64) -> Point {
     }
 }
 
-/// What came of one failure.
+/// Outcome of one failure.
 #[derive(Clone, Copy)]
 struct Outcome {
-    /// Seconds from its beginning until the last packet that was missed was
-    /// sent, and changes of way of the direction that changed more often, until
-    /// the next failure.
+    /// Seconds from its beginning until the last missed packet was sent, and path changes in the
+    /// direction that changed more often, both until the next failure.
     gap: f64,
     changes: u64,
-    /// Links declared dead in all of the run, by either end.
+    /// Links declared dead by either end during the whole run.
     deaths: u64,
 }
 
@@ -175,7 +174,7 @@ fn rows(row: &[Cell], runs: &[Vec<Outcome>]) -> Cells {
     (0..failures).map(nth).collect()
 }
 
-/// A way that fails so and so often.
+/// A path that fails repeatedly.
 #[derive(Clone, Copy)]
 struct Flaps {
     shape: Shape,
@@ -189,7 +188,7 @@ impl Flaps {
     fn run(&self, settings: &Settings, seed: u64) -> Result<Vec<Outcome>, PointError> {
         let mut luck = rng(seed, 1);
         let wire = SHORTEST[(luck.next_u64() % 2) as usize];
-        // Anywhere between two hellos and between two packets.
+        // A random moment between two hellos and between two packets.
         let mut starts = vec![FIRST + somewhere(&mut luck)];
         for _ in 1..self.failures {
             let last = starts[starts.len() - 1];
@@ -204,7 +203,7 @@ impl Flaps {
         call.run_until(end);
         call.finish();
         let deaths = call.deaths();
-        // What is under way when the next one begins is missed by that.
+        // Packets in flight when the next failure begins count towards that one.
         let until = starts.iter().skip(1).map(|&next| next - DEADLINE).chain([end]);
         let outcome = |(&start, until)| Outcome {
             gap: call.gap(start, until).as_secs_f64(),
@@ -214,7 +213,7 @@ impl Flaps {
         Ok(starts.iter().zip(until).map(outcome).collect())
     }
 
-    /// Something fails, and is whole again at `until`.
+    /// Injects a failure that ends at `until`.
     fn fail(&self, call: &mut Conversation, wire: WireId, until: Time) -> Result<(), WorldError> {
         match self.what {
             Failure::Stall => call.world_mut().stall(RELAY, until),
@@ -259,7 +258,7 @@ fn after_swings(
     Ok(vec![Outcome { gap: call.gap(start, end).as_secs_f64(), changes, deaths }])
 }
 
-/// The first wire loses so much from now on; until the first node says so.
+/// Makes the first wire lose this share from now on, and runs until the first node reports it.
 fn lose(call: &mut Conversation, loss: f64) -> Result<(), WorldError> {
     let world = call.world_mut();
     for end in [WireEnd::First, WireEnd::Second] {

@@ -1,5 +1,4 @@
-//! How long it takes until all nodes of an overlay know it as it is, and what
-//! they say to each other until then.
+//! Time until all nodes of an overlay agree on its state, and the routing traffic until then.
 
 mod figures;
 
@@ -36,28 +35,28 @@ const COLUMNS: &[Column] = &[
     Column::number("stale", 0),
 ];
 
-/// What happens, in this order.
+/// The events, in the order in which they happen.
 const EVENTS: [&str; 6] = ["start", "quiet", "cut", "crash", "partition", "heal"];
-/// How precisely convergence is measured.
+/// Resolution at which convergence is measured.
 const STEP: Duration = Duration::from_millis(20);
-/// After everyone agrees, for so long, it is over.
+/// The overlay has converged once all nodes have agreed for this long.
 const CALM: Duration = Duration::from_secs(2);
-/// An overlay that does not agree by then does not converge.
+/// An overlay that does not agree within this time counts as not converging.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two events: what came back is there again, and measured.
+/// Time between two events: links that came back are up again, and measured.
 const APART: Duration = Duration::from_secs(12);
-/// After the start: until every node knows what its links lose. At hellos five
-/// times a second bursts of 5 % come four times a minute, and the first few are
-/// news to everybody.
+/// Time after the start until every node has measured the loss of its links. At five hellos a
+/// second, bursts of 5 % come four times a minute, and the first few change the topology for all
+/// nodes.
 const LEARNT: Duration = Duration::from_secs(180);
-/// A minute in which nothing happens.
+/// Length of the quiet event, a minute in which nothing happens.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Loss on all links.
+/// Names and shares of loss on all links.
 const LOSSES: [(&str, f64); 2] = [("none", 0.0), ("5/75", 0.05)];
 const BURSTY: Bursts = Bursts { burstiness: Some(0.75), spacing: None };
 
-/// The experiment on how soon overlays of many nodes know themselves.
+/// The experiment on how soon overlays of many nodes agree on their state.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -96,19 +95,19 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// What one event came to.
+/// Outcome of one event.
 #[derive(Clone, Copy, Default)]
 struct Outcome {
-    /// How many wires it cut or mended.
+    /// Number of wires that the event cut or restored.
     wires: usize,
-    /// Seconds until everyone agreed for good.
+    /// Seconds until all nodes agreed for good.
     converged: f64,
-    /// Bytes and records of routing frames, all nodes together, and how many of
-    /// the records were said again.
+    /// Bytes and records of routing frames, summed over all nodes, and how many of the records were
+    /// retransmissions.
     bytes: u64,
     records: u64,
     repeated: u64,
-    /// Pairs of nodes of which one has not got what the other says, at the end.
+    /// Pairs of nodes in which one lacks the other's newest record at the end.
     stale: usize,
 }
 
@@ -135,7 +134,7 @@ fn rows(loss: &str, nodes: u32, runs: &[[Outcome; EVENTS.len()]]) -> Cells {
     EVENTS.into_iter().enumerate().map(row).collect()
 }
 
-/// One overlay's life.
+/// Takes one overlay through all events.
 fn history(
     settings: &Settings,
     nodes: u32,
@@ -172,7 +171,7 @@ struct Life {
 }
 
 impl Life {
-    /// Goes on until everyone has agreed for a while.
+    /// Continues until all nodes have agreed for [`CALM`].
     fn settle(&mut self, wires: usize) -> Outcome {
         let (start, before) = (self.world.now(), self.said());
         let mut agreed = start;
@@ -197,14 +196,14 @@ impl Life {
         self.world.run_until(self.world.now() + APART);
     }
 
-    /// Bytes, records and repetitions that all nodes have sent so far.
+    /// Bytes, records and retransmissions that all nodes have sent so far.
     fn said(&self) -> [u64; 3] {
         let hosts = (0..self.world.hosts()).map(HostId);
         let stats = hosts.filter_map(|h| Some(self.world.node(h).router()?.stats()));
         stats.fold([0; 3], |[b, n, r], s| [b + s.sent_bytes, n + s.sent, r + s.repeated])
     }
 
-    /// Nothing happens.
+    /// A minute without events.
     fn quiet(&mut self) -> Outcome {
         self.world.run_until(self.world.now() + LEARNT);
         let before = self.said();
@@ -215,7 +214,7 @@ impl Life {
         Outcome { wires: 0, converged: f64::NAN, bytes, records, repeated, stale }
     }
 
-    /// A wire is cut, and mended once everyone knows.
+    /// A wire is cut, and restored once all nodes have noticed.
     fn cut(&mut self, luck: &mut Rng) -> Outcome {
         let wire = WireId((luck.next_u64() % u64::from(self.world.wires())) as u32);
         self.world.cut(wire);
@@ -225,7 +224,7 @@ impl Life {
         outcome
     }
 
-    /// A node dies, and starts again once everyone knows.
+    /// A node dies, and starts again once all nodes have noticed.
     fn crash(&mut self, luck: &mut Rng) -> Result<Outcome, WorldError> {
         let host = HostId((luck.next_u64() % u64::from(self.world.hosts())) as u32);
         self.world.crash(host);
@@ -235,8 +234,8 @@ impl Life {
         Ok(outcome)
     }
 
-    /// All wires between the western and the eastern half of the nodes are cut,
-    /// and mended once everyone knows.
+    /// All wires between the western and the eastern half of the nodes are cut, and restored once
+    /// all nodes have noticed.
     fn partition(&mut self) -> [Outcome; 2] {
         let mut xs: Vec<f64> = self.graph.places.iter().map(|p| p.0).collect();
         xs.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Tables of experiments that are measured in simulator and testbed: a row is a place, and a
+//! Tables of experiments that are measured in simulator and testbed: each row is a place, and each
 //! quantity has three columns, its mean over all runs and both ends of the 95 % interval.
 
 use crate::claim::Measured;
@@ -11,19 +11,19 @@ pub fn columns(quantity: &str) -> [String; 3] {
     [quantity.to_owned(), format!("{quantity}_low"), format!("{quantity}_high")]
 }
 
-/// A quantity of a row.
+/// The value of a quantity in a row, with its interval.
 pub fn of(row: &Record<'_>, quantity: &str) -> Measured {
     let [mean, low, high] = columns(quantity);
     Measured::of(row, [&mean, &low, &high])
 }
 
-/// The cells of quantities none of which can be negative, by their values in each run: of the
-/// first `whole` with intervals, of the others the mean alone.
+/// Cells of quantities that can't be negative, from their values in each run: mean and interval for
+/// the first `whole`, the mean alone for the others.
 pub fn cells<const N: usize>(runs: &[[f64; N]], whole: usize) -> Vec<Cell> {
     let mean = |n: usize| Mean::of(&runs.iter().map(|run| run[n]).collect::<Vec<_>>());
     let with_interval = |n| {
         let Mean { estimate, interval } = mean(n);
-        // What is not a number stays that.
+        // NaN stays NaN.
         let low = if interval.0 < 0.0 { 0.0 } else { interval.0 };
         [estimate, low, interval.1]
     };
@@ -31,15 +31,15 @@ pub fn cells<const N: usize>(runs: &[[f64; N]], whole: usize) -> Vec<Cell> {
     first.chain((whole..N).map(|n| mean(n).estimate)).map(Cell::from).collect()
 }
 
-/// The runs whose samples are named `of`, and whether all are valid.
+/// The runs whose samples are named `of`, and whether all of them are valid.
 pub fn runs<const N: usize>(samples: &[Sample], of: &str) -> (Vec<[f64; N]>, bool) {
     let (numbers, valid) = Sample::pooled(samples, of);
     (numbers.as_chunks().0.to_vec(), valid)
 }
 
-/// How far simulator and testbed are apart at the place where that is farthest, in units of what
-/// is allowed: a share of the simulator's number, or `least`, whichever is more. Each pair has the
-/// place's name, the simulator's number and the testbed's.
+/// Largest difference between simulator and testbed over all places, in units of the allowed one: a
+/// share of the simulator's number or `least`, whichever is larger. Each pair has the place's name,
+/// the simulator's number and the testbed's.
 pub fn apart(
     pairs: impl Iterator<Item = (String, Measured, Measured)>,
     (share, least): (f64, f64),

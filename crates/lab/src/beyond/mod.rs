@@ -1,7 +1,7 @@
-//! Figures that no paper has: what an overlay does when its network fails, which puts
-//! numbers to what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay Architecture for
-//! High Quality VoIP Streams* (CNDS-2005-1) only mention; the simulator beside real daemons
-//! and the kernel's own TCP; and an 802.11e cell by itself.
+//! Figures that no paper has: the behaviour of an overlay when its network fails, which quantifies
+//! what Amir, Danilov, Goose, Hedqvist, Terzis: *An Overlay Architecture for High Quality VoIP
+//! Streams* (CNDS-2005-1) only mention; the simulator compared with real daemons and the kernel's
+//! TCP; and an isolated 802.11e cell.
 
 pub mod agreement;
 mod calls;

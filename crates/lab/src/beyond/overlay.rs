@@ -1,4 +1,4 @@
-//! What these experiments set at every node.
+//! Node settings that these experiments share.
 
 use crate::experiment::Sabotage;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use trunkline_overlay::link;
 use trunkline_overlay::monitor::{HALF_LIFE, Liveness};
 use trunkline_overlay::node::Routing;
 
-/// Settings under a name.
+/// A named set of node settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The name of these settings in tables and legends.
     pub name: &'static str,
     /// The liveness of every link.
     pub liveness: Liveness,
-    /// Half-life of what is held against a link that fails.
+    /// Half-life of the penalty on a link that fails.
     pub damping: Duration,
     /// The routing of every node.
     pub routing: Routing,
 }
 
 impl Settings {
-    /// The daemon's, the same with hellos every 50 ms, and the paper's hellos.
+    /// The daemon's defaults, the same with hellos every 50 ms, and the paper's hellos.
     pub fn all(sabotage: Sabotage) -> [Settings; 3] {
         let fast = Liveness {
             interval: Duration::from_millis(50),
@@ -58,7 +58,7 @@ impl Settings {
         self
     }
 
-    /// For an overlay of so many nodes.
+    /// These settings, broken by `sabotage` for an overlay of this many nodes.
     pub fn broken_for(mut self, sabotage: Sabotage, nodes: u32) -> Settings {
         if sabotage.is("room-for-half") {
             self.routing.limits.max_nodes = nodes as usize / 2;
@@ -66,7 +66,7 @@ impl Settings {
         self
     }
 
-    /// Makes the settings of a link.
+    /// Applies these settings to a link's configuration.
     pub fn adjust(&self, config: &mut link::Config) {
         config.liveness = self.liveness.clone();
         config.damping = self.damping;

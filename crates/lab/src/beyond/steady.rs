@@ -1,5 +1,5 @@
-//! What a link of the daemon as shipped costs while its loss stays what it is:
-//! all bytes, hellos and probes among them.
+//! Overhead of a link with the daemon's default settings under constant loss: all bytes, including
+//! hellos and probes.
 
 mod figures;
 
@@ -39,20 +39,20 @@ const COLUMNS: &[Column] = &[
 
 const LOSSES: [f64; 13] = [0.1, 0.2, 0.5, 0.8, 1.0, 1.2, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0];
 const QUICK_LOSSES: [f64; 7] = [0.2, 1.0, 1.2, 2.0, 5.0, 15.0, 20.0];
-/// Of ten calls, whose packets take ten times as long.
+/// Losses for ten calls, which take ten times as long to simulate.
 const QUICK_TEN: [f64; 3] = [1.0, 5.0, 20.0];
 
-/// IPv4 and UDP headers. Links are counted with IPv6's, which are longer.
+/// Bytes of IPv4 and UDP headers. Links count IPv6's, which are longer.
 const IPV4_UDP: u64 = 28;
-/// A G.711 packet on the link: 160 bytes, RTP, envelope and frame, UDP, IPv4.
+/// Bytes of a G.711 packet on the link: 160 of speech, RTP, envelope and frame, UDP and IPv4.
 const ALONE: u64 = 160 + 12 + 44 + IPV4_UDP;
-/// Nodes have found each other.
+/// By this time nodes have found each other.
 const START: Time = Time::from_millis(5_000);
 
 const UNIFORM: Bursts = Bursts::PAPER[0];
 const OUTAGES: Bursts = Bursts { burstiness: Some(0.75), spacing: Some(PACKET) };
 
-/// The experiment on what a link costs while its loss stays what it is.
+/// The experiment on the overhead of a link under constant loss.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -66,16 +66,16 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// One link with one loss.
+/// One link with constant loss.
 #[derive(Clone)]
 struct SteadyPoint {
     calls: u32,
-    /// Whether both ends speak, or only the first.
+    /// Whether both ends send voice, or only the first.
     both: bool,
     delay_ms: u64,
     bursts: Bursts,
     loss_pct: f64,
-    /// The same of what comes back.
+    /// Loss of the return direction, in percent.
     back_pct: f64,
     runs: u64,
     seconds: u64,
@@ -84,7 +84,7 @@ struct SteadyPoint {
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let mut shipped = Liveness::default();
-    // As when a question was never answered: hellos without end.
+    // As if a question were never answered: hellos never stop.
     if sabotage.is("questions-without-end") {
         shipped.interval = Duration::from_millis(20);
     }
@@ -132,7 +132,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// Bytes on the link, in percent of the packets alone.
+/// Bytes on the link, in percent of those of the packets alone.
 struct Cost {
     all: f64,
     hellos: f64,
@@ -140,7 +140,7 @@ struct Cost {
 }
 
 impl SteadyPoint {
-    /// A point is named by what was asked for, also where that is broken.
+    /// A point is named after the requested settings, even when a sabotage changes them.
     fn into_point(self, figures: Vec<&'static str>) -> Point {
         let SteadyPoint { calls, delay_ms, bursts, loss_pct, back_pct, .. } = &self;
         let key = format!(
@@ -196,7 +196,7 @@ impl SteadyPoint {
         ]])
     }
 
-    /// Two sealed nodes from their first hello on.
+    /// Runs two sealed nodes from their first hello on.
     fn run(&self, liveness: &Liveness, seed: u64) -> Result<Cost, WorldError> {
         let delay = Duration::from_millis(self.delay_ms);
         let model = |pct: f64| LinkModel {
@@ -241,7 +241,7 @@ fn on_the_link(world: &World) -> u64 {
     world.ledgers(WireId(0)).iter().map(|l| ipv4(l.offered.bytes, l.offered.packets)).sum()
 }
 
-/// On hellos, and on requests and repetitions.
+/// Bytes spent on hellos, and on requests and retransmissions.
 fn spent(world: &World, ends: [HostId; 2]) -> (u64, u64) {
     let stats = || ends.into_iter().flat_map(|end| world.node(end).links()).map(|(_, l)| l.stats());
     let hellos = stats().map(|s| s.hellos.bytes + IPV4_UDP * s.hellos.envelopes).sum();

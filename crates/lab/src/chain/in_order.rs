@@ -1,5 +1,5 @@
-//! Calls over two links whose relay puts packets in order before it sends them
-//! on, as the paper's nodes do not (§IV-A): a sabotage.
+//! A sabotage: calls over two links with a relay that puts packets in order before it forwards
+//! them, unlike the paper's nodes (§IV-A).
 
 use super::{Chain, PACKET, Run, START, end};
 use std::collections::BTreeMap;
@@ -17,12 +17,12 @@ const END: HostId = HostId(2);
 
 /// The port that the relay's application listens on.
 const PORT: u16 = 4_000;
-/// Where a voice packet has its number: after the RTP header and the time.
+/// Offset of the packet number in a voice packet: after the RTP header and the time.
 const NUMBER: core::ops::Range<usize> = 20..28;
 
 impl Chain {
-    /// As [`Chain::run`] over two links; the relay waits for what is missing until
-    /// one repetition would have come.
+    /// As [`Chain::run`], over two links. The relay waits for a missing packet until one
+    /// retransmission would have arrived.
     pub fn run_in_order(&self, seed: u64) -> Result<Run, WorldError> {
         assert_eq!(self.links.len(), 2, "one relay");
         let mut world = self.world(seed)?;
@@ -38,7 +38,7 @@ impl Chain {
         let relay = InOrder {
             sources: calls.iter().map(|&(source, _)| world.origin(source)).collect(),
             distance,
-            // Three times over the link, and two packets that show the loss.
+            // Three times the link's delay, and two packets that reveal the loss.
             patience: 3 * self.links[0].delay + 2 * distance,
             all: self.packets * u64::from(self.calls),
             next: 0,
@@ -51,19 +51,19 @@ impl Chain {
     }
 }
 
-/// Sends packets of calls on in the order in which they were sent.
+/// Forwards packets of calls in the order in which they were sent.
 struct InOrder {
     /// The node and port of each call's source.
     sources: Vec<(NodeId, u16)>,
-    /// Between two packets of all calls.
+    /// Interval between two packets, over all calls.
     distance: Duration,
-    /// How old a packet is when it is no longer waited for.
+    /// Age from which a missing packet is no longer waited for.
     patience: Duration,
-    /// How many packets there will be.
+    /// Total number of packets.
     all: u64,
-    /// The packet whose turn it is, counted over all calls.
+    /// Number of the next packet to forward, counted over all calls.
     next: u64,
-    /// Packets that have come before their turn.
+    /// Packets that arrived ahead of their turn.
     held: BTreeMap<u64, Held>,
 }
 
@@ -74,7 +74,7 @@ struct Held {
 }
 
 impl InOrder {
-    /// Sends on what is next, as far as it is there or no longer waited for.
+    /// Forwards the next packets, as long as they are there or no longer waited for.
     fn advance(&mut self, io: &mut Io<'_>) {
         while self.next < self.all {
             let sent = START + self.distance * self.next as u32;

@@ -1,4 +1,4 @@
-//! One end of a file that a testbed sends.
+//! One end of a file transfer in a testbed.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use trunkline_lab::reliable_overlay::transfer::{By, Part, carry};
 #[derive(clap::Args, Clone, Debug)]
 #[command(hide = true)]
 pub struct Carry {
-    /// By what it goes
+    /// Protocol of the transfer
     by: By,
-    /// The congestion control
+    /// Congestion control of the sending end
     congestion: String,
-    /// The port of the receiving end
+    /// Port of the receiving end
     port: u16,
-    /// What is sent, or where what comes is written
+    /// File to send, or to write to
     file: PathBuf,
-    /// Where the receiving end of QUIC leaves its certificate
+    /// File in which QUIC's receiving end leaves its certificate
     certificate: PathBuf,
-    /// Where the receiving end is; without it this is the one
+    /// Address of the receiving end; without it, this is the receiving end
     #[arg(long)]
     to: Option<SocketAddr>,
 }
 
-/// Sends or receives the file; true, as every command that has no claims to judge.
+/// Sends or receives the file. Returns true, as every command without claims to judge.
 pub fn run(args: &Carry) -> Result<bool, Error> {
     let Carry { by, congestion, port, file, certificate, to } = args.clone();
     let part = Part { by, congestion, to, port, file, certificate };

@@ -1,4 +1,4 @@
-//! `trunkline-lab load`.
+//! The command `trunkline-lab load`.
 
 use serde_json::json;
 use std::path::PathBuf;
@@ -6,52 +6,52 @@ use trunkline_lab::Error;
 use trunkline_lab::phones::load::{Measured, Plan, SYSTEMS, System, measure};
 use trunkline_lab::phones::{self, missing};
 
-/// The programs that a load of calls takes.
+/// Programs that every load of calls needs.
 const PROGRAMS: [&str; 2] = ["sipp", "sysctl"];
-/// Those of the peer, without which its rows are left out.
+/// Programs of the peer; without them its rows are left out.
 const PEER: [&str; 2] = ["rtpengine", "kamailio"];
 
-/// Have gateways relay many calls at once, beside Kamailio with rtpengine
+/// Have gateways relay many calls at once, and Kamailio with rtpengine for comparison
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-sipp calls sipp, with speech in both directions, through each in turn: routers alone,
+sipp runs calls with speech in both directions through each system in turn: routers alone,
 one `trunkline node` with [sip] that both phones use, Kamailio with rtpengine in user
-space, and two gateways with the overlay between them. When all calls are there, one
-more has 200 packets a second by which the way is timed. Then 50 calls have more and
-more packets, in one direction, until one of a thousand is lost; and 50 others twice as
-many as that for two seconds, with half as many before, and after.
+space, and two gateways with the overlay between them. Once all calls have begun, another
+one sends 200 packets a second, from which the delay is measured. Then 50 calls send
+increasingly many packets, in one direction, until one in a thousand is lost; and 50 others
+send twice that rate for two seconds, with half of it before and after.
 
-`calls a core` is how many of the first calls one processor would be full of, by what all
-processes of a row took together. rtpengine has no trunks, and none relays packets for it:
-its row is beside `two, with trunks` as it is beside the others.
+`calls a core` is the number of the first calls that would fill one processor, from the
+time of all processes in a row together. rtpengine has no trunks, and none relays packets
+for it: its row can be compared with `two, with trunks` as with the others.
 
 Examples:
   sudo trunkline-lab load
   sudo trunkline-lab load --calls 200 --rate 20 --rounds 1 --json
 
-Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or may not do
-what it must: it takes root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
+Exit status: 0; 1 if a call failed; 2 if a program is missing, failed, or lacks a
+permission: this needs root, sipp, ip and nft (scripts/setup.sh). Without rtpengine or
 kamailio, that row is skipped.")]
 pub struct Load {
-    /// Calls at once
+    /// Number of simultaneous calls
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=2_000))]
     calls: u32,
-    /// Calls that begin in a second
+    /// Number of calls that begin per second
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     rate: u32,
-    /// How often each of them has its turn
+    /// Number of turns of each system
     #[arg(long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// The daemon's program [default: beside this one, or in PATH]
+    /// Path of the daemon [default: next to this program, or in PATH]
     #[arg(long, value_name = "PATH")]
     trunkline: Option<PathBuf>,
-    /// Print JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs `trunkline-lab load`.
+/// Runs `trunkline-lab load` and returns true, as it judges no claims.
 pub fn run(args: &Load) -> Result<bool, Error> {
     if let Some(what) = missing(&PROGRAMS) {
         return Err(phones::Error::Missing(what).into());
@@ -103,7 +103,7 @@ fn row(plan: Plan, (system, measured): &(System, Measured)) -> serde_json::Value
 fn table(plan: Plan, rows: &[(System, Measured)]) {
     outln!("{} calls at once, {} a second", plan.calls, plan.rate);
     outln!(
-        "                 calls  failed  kpps    way p50 p99 µs  calls a core  % of a processor"
+        "                 calls  failed  kpps  delay p50 p99 µs  calls a core  % of a processor"
     );
     for (system, m) in rows {
         let way = |n: usize| m.ways.map_or("–".into(), |ways| ways[n].as_micros().to_string());

@@ -1,25 +1,25 @@
-//! One end of a TCP whose messages a testbed measures.
+//! One end of a TCP connection whose messages a testbed measures.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use trunkline_lab::Error;
 use trunkline_lab::reliable_overlay::messages::{Due, Part, over_tcp};
 
-/// Send messages at equal distances over a TCP, or tell how long each took to come
+/// Send messages at regular intervals over a TCP connection, or print the delay of each
 #[derive(clap::Args, Clone, Debug)]
 #[command(hide = true)]
 pub struct Messages {
-    /// The kernel's congestion control
+    /// Congestion control of the kernel
     congestion: String,
-    /// The port of the receiving end
+    /// Port of the receiving end
     port: u16,
-    /// When the first is due, in nanoseconds of the monotonic clock
+    /// Time at which the first message is due, in nanoseconds of the monotonic clock
     begin_ns: u64,
-    /// The time between two, in nanoseconds
+    /// Interval between two messages, in nanoseconds
     spacing_ns: u64,
-    /// How many there are
+    /// Number of messages
     count: u64,
-    /// Where the receiving end is; without it this is the one
+    /// Address of the receiving end; without it, this is the receiving end
     #[arg(long)]
     to: Option<SocketAddr>,
 }

@@ -1,4 +1,4 @@
-//! `trunkline-lab phones`.
+//! The command `trunkline-lab phones`.
 
 use serde_json::json;
 use std::io::Cursor;
@@ -9,40 +9,39 @@ use trunkline_lab::speech;
 use trunkline_lab::{Error, scenario};
 use trunkline_media::audio::read_wav;
 
-/// What a call needs here.
+/// Programs that a call between phones needs.
 const PROGRAMS: [&str; 2] = ["baresip", "sysctl"];
 
-/// Have two real telephones call each other, past the overlay and over it, and score it
+/// Have two real telephones call each other, with and without the overlay, and score the speech
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Two headless baresips at two sites, each host a network namespace; the path between
-the sites loses packets. One call goes straight, one through a `trunkline node` with
-[sip] at either site. What came to each phone is played out by a listener with 60 ms
-of patience and concealment, and scored by PESQ (P.862; 4.5 is no difference) against
-what the other phone played.
+Two headless baresips at two sites, with a network namespace for each host; the path
+between the sites loses packets. One call takes the path directly, one goes through a
+`trunkline node` with [sip] at each site. The packets that reach each phone are played out
+with a jitter buffer of 60 ms and concealment, and scored by PESQ (P.862; 4.5 is no
+difference) against the recording that the other phone played.
 
 Examples:
   sudo trunkline-lab phones
   sudo trunkline-lab phones --loss 10% --seconds 60 --json
 
-Exit status: 0; 2 if a program is missing, failed, or may not do what it must: it
-takes root, baresip, ip and nft (scripts/setup.sh).")]
+Exit status: 0; 2 if a program is missing, failed, or lacks a permission: this
+needs root, baresip, ip and nft (scripts/setup.sh).")]
 pub struct Phones {
-    /// The share of packets that the path loses, each way
+    /// Share of packets that the path loses in each direction
     #[arg(long, default_value = "5%", value_parser = share_of)]
     loss: f64,
-    /// How long they talk
+    /// Length of the call, in seconds
     #[arg(long, value_name = "N", default_value_t = 25,
           value_parser = clap::value_parser!(u64).range(2..=60))]
     seconds: u64,
-    /// The folder of the project's recordings [default: where they were installed, or
-    /// ./speech]
+    /// Folder of the project's recordings [default: where they were installed, or ./speech]
     #[arg(long, value_name = "DIR")]
     speech: Option<PathBuf>,
-    /// The daemon's program [default: beside this one, or in PATH]
+    /// Path of the daemon [default: next to this program, or in PATH]
     #[arg(long, value_name = "PATH")]
     trunkline: Option<PathBuf>,
-    /// Print JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +50,7 @@ fn share_of(text: &str) -> Result<f64, String> {
     scenario::share(text).ok_or_else(|| "write a share as 5% or 0.05".into())
 }
 
-/// Runs `trunkline-lab phones`.
+/// Runs `trunkline-lab phones` and returns true, as it judges no claims.
 pub fn run(args: &Phones) -> Result<bool, Error> {
     if let Some(what) = phones::missing(&PROGRAMS) {
         return Err(phones::Error::Missing(what).into());
@@ -100,8 +99,8 @@ fn row(one: &Direction) -> serde_json::Value {
 }
 
 fn table(loss: f64, heard: &[Direction]) {
-    outln!("{:.1} % of packets are lost on the path, each way", loss * 100.0);
-    outln!("call           way       sent   lost   late  missed %   PESQ  worst 8 s");
+    outln!("{:.1} % of packets are lost on the path in each direction", loss * 100.0);
+    outln!("call           direction sent   lost   late  missed %   PESQ  worst 8 s");
     for one in heard {
         let call = if one.over { "over trunkline" } else { "straight" };
         let worst = one.heard.scores.iter().copied().reduce(f64::min);

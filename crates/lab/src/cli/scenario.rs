@@ -1,4 +1,4 @@
-//! `run` of a scenario.
+//! The command `run` of a scenario.
 
 use super::{Run, cpu, in_time};
 use crate::progress::{Bar, Weighed};
@@ -11,12 +11,12 @@ use trunkline_lab::store::write_json;
 use trunkline_lab::table::{Record, Table};
 use trunkline_lab::{Error, output};
 
-/// Runs a scenario; whether a testbed kept up and agrees.
+/// Runs a scenario. Returns whether a testbed kept up and agrees with the simulator.
 pub fn run(args: &Run) -> Result<bool, Error> {
     let path = Path::new(&args.what);
     let scenario = scenario::load(path)?;
     let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
-    // Known now, a missing program costs no simulation.
+    // Checked first, so that a missing program doesn't cost a simulation.
     let testbed = || Testbed::new(&scenario, args.trunkline.as_deref()).map_err(no_testbed);
     let testbed = args.testbed.then(testbed).transpose()?;
     let (how, folder) = (&args.how, args.out.join("scenario").join(&scenario.name));
@@ -24,7 +24,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
     let speech = speech.as_ref();
     let mut results = scenario::simulate(&scenario, speech, how.seed)
         .map_err(|why| Error::Point { point: args.what.clone(), why })?;
-    // Nothing of an earlier run is to be taken for a part of this one, should it fail.
+    // Results of an earlier run must not be mistaken for a part of this one if it fails.
     let mut files = write(&folder, &results)?;
     let mut effort = None;
     if let Some(testbed) = testbed {
@@ -37,7 +37,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
         };
         let (live, took) = match once()? {
             (_, took) if !took.valid => {
-                errln!("void: {}; once more", took.why_void());
+                errln!("void: {}; trying once more", took.why_void());
                 once()?
             }
             good => good,
@@ -66,7 +66,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
             comparison.show();
         }
         None if !scenario.programs.is_empty() => {
-            outln!("programs run with --testbed alone: the simulator has none");
+            outln!("programs run only with --testbed: the simulator has none");
         }
         None => {}
     }
@@ -75,7 +75,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
 
 const TESTBED: &str = "testbed.json";
 
-/// Writes what there is of a simulation, in place of what there was; the files.
+/// Writes the results so far in place of earlier ones, and returns the files.
 fn write(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
     for name in ["streams.csv", "transfers.csv", "links.csv", TESTBED] {
         match std::fs::remove_file(folder.join(name)) {
@@ -92,7 +92,7 @@ fn write(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Writes the tables that have rows; the files.
+/// Writes the tables that have rows, and returns the files.
 fn write_tables(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for (name, table) in [
@@ -109,7 +109,7 @@ fn write_tables(folder: &Path, results: &Results) -> Result<Vec<PathBuf>, Error>
     Ok(files)
 }
 
-/// Says what came of the calls and streams, and of links with a name.
+/// Prints the results of the calls and streams, and of links with a name.
 fn show(scenario: &Scenario, results: &Results) {
     let rows: Vec<_> = results.calls.iter().collect();
     for k in 0..scenario.calls.len() {
@@ -132,7 +132,7 @@ fn show(scenario: &Scenario, results: &Results) {
             ["where", "stream", "goodput_mbit_s", "retransmitted", "rtt_mean_ms"]
                 .map(|c| row.text(c));
         let rtt = if rtt.is_empty() { String::new() } else { format!(", round trip {rtt} ms") };
-        outln!("{name}, {place}: {goodput} Mbit/s, {again} segments sent again{rtt}");
+        outln!("{name}, {place}: {goodput} Mbit/s, {again} segments retransmitted{rtt}");
     }
     let named = |name: &str| scenario.links.iter().any(|l| l.named && l.name == name);
     let rows: Vec<_> = results.links.iter().filter(|r| named(r.text("link"))).collect();
@@ -147,7 +147,7 @@ fn show(scenario: &Scenario, results: &Results) {
     }
 }
 
-/// Names to the left, numbers to the right.
+/// Aligns names to the left and numbers to the right.
 fn aligned<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let cell = |(n, cell): (usize, &str)| match n {
         0 => format!("{cell:<16}"),
@@ -157,10 +157,11 @@ fn aligned<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.enumerate().map(cell).collect()
 }
 
-/// An interval of what is missed that is wider says too little to agree with, percentage points.
+/// Width of an interval of missed packets, in percentage points, from which it is too uncertain to
+/// confirm that both agree.
 const WIDE: f64 = 10.0;
 
-/// Simulator and testbed, side by side.
+/// Simulator and testbed in comparison.
 struct Comparison<'a> {
     calls: Vec<Pair<'a>>,
     streams: Vec<Pair<'a>>,
@@ -171,7 +172,7 @@ struct Comparison<'a> {
 type Pair<'a> = [Record<'a>; 2];
 
 impl<'a> Comparison<'a> {
-    /// Of a run with a testbed.
+    /// The comparison for a run with a testbed.
     fn of(results: &'a Results) -> Comparison<'a> {
         let pairs = |table: &'a Table| {
             let rows: Vec<_> = table.iter().collect();
@@ -183,12 +184,13 @@ impl<'a> Comparison<'a> {
         Comparison { calls, streams, transfers }
     }
 
-    /// Whether of all calls the intervals of what is missed have something in common.
+    /// Whether the intervals of missed packets overlap for every call.
     fn agrees(&self) -> bool {
         self.calls.iter().all(|&[a, b]| scenario::agree(a, b))
     }
 
-    /// Says what is judged, and then what a single run of each is too few to judge.
+    /// Prints the quantities that are judged, and then those for which a single run of each is too
+    /// little.
     fn show(&self) {
         for &[a, b] in &self.calls {
             let calls = a.text("calls");
@@ -196,7 +198,7 @@ impl<'a> Comparison<'a> {
                 |r: Record<'_>| r.number("missed_high_pct") - r.number("missed_low_pct") > WIDE;
             let word = match scenario::agree(a, b) {
                 false => "DISAGREE",
-                true if is_wide(a) || is_wide(b) => "too little to judge",
+                true if is_wide(a) || is_wide(b) => "too uncertain to judge",
                 true => "agree",
             };
             let [sim, live] = [a, b].map(|r| {
@@ -215,7 +217,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Says what a column has in both.
+/// Prints a column's value in simulator and testbed.
 fn beside(name: &str, [column, what, unit]: [&str; 3], pair: Pair<'_>) {
     let [sim, live] = pair.map(|r| r.number(column));
     if !(sim.is_finite() && live.is_finite()) {
@@ -227,13 +229,13 @@ fn beside(name: &str, [column, what, unit]: [&str; 3], pair: Pair<'_>) {
     outln!("not judged: {name}: {what} {sim} {unit}, in the testbed {live} {unit}{apart}");
 }
 
-/// Says what a testbed took, and whether it counts.
+/// Prints the effort of a testbed, and whether its results are valid.
 fn took(effort: &Effort) {
     cpu(&effort.cpu);
     in_time(&effort.line(), effort.valid);
     if effort.refused > 0 {
         outln!(
-            "{} packets were not taken by the first daemon or kernel, and are lost",
+            "{} packets were not accepted by the first daemon or kernel, and are lost",
             effort.refused
         );
     }

@@ -1,15 +1,15 @@
-//! `trunkline-lab shell`.
+//! The command `trunkline-lab shell`.
 
 use std::path::PathBuf;
 use trunkline_lab::scenario::testbed;
 use trunkline_lab::{Error, scenario};
 
-/// Run a shell, or any program, at a host of a scenario's network, over the kernel's own TCP
+/// Run a shell, or any program, on a host of a scenario's network, with the kernel's TCP
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Makes the hosts, routers and links of a scenario, without daemons, calls or faults, for as
+Creates the hosts, routers and links of a scenario, without daemons, calls or faults, for as
 long as the program runs. TRUNKLINE_HOSTS has the addresses of all hosts, and
-TRUNKLINE_ENTER what enters each of the others.
+TRUNKLINE_ENTER the commands that enter the other hosts.
 
 Examples:
   trunkline-lab shell my-network.toml paris
@@ -18,27 +18,27 @@ Examples:
     echo \"$TRUNKLINE_HOSTS\"
     nsenter --net=/proc/4711/fd/11 iperf3 -s -D; iperf3 -c 10.64.0.2
 
-Exit status: 0 if the program's was, else 1; 2 if there can be no such network here.")]
+Exit status: 0 if the program's was, else 1; 2 if the network can't be created here.")]
 pub struct Shell {
-    /// The scenario: a .toml file
+    /// Scenario: a .toml file
     file: PathBuf,
-    /// The host, by its name
+    /// Name of the host
     host: String,
-    /// The program and its arguments [default: the shell]
+    /// Program and its arguments [default: the shell]
     #[arg(last = true)]
     command: Vec<String>,
-    /// The shell, if there is no other program
+    /// Shell to run if no program is given
     #[arg(long, env = "SHELL", default_value = "sh")]
     shell: String,
-    /// What everything random follows from
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The daemon's program [default: beside this one, or in PATH]
+    /// Path of the daemon [default: next to this program, or in PATH]
     #[arg(long, value_name = "PATH")]
     trunkline: Option<PathBuf>,
 }
 
-/// Runs it; whether the program ended well.
+/// Runs the program. Returns whether it ended successfully.
 pub fn run(args: &Shell) -> Result<bool, Error> {
     let scenario = scenario::load(&args.file)?;
     let command = match &args.command[..] {

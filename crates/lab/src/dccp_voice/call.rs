@@ -1,4 +1,4 @@
-//! One side of a call over one transport and one path.
+//! One direction of a call over one transport and one path.
 
 use super::transport::Transport;
 use std::rc::Rc;
@@ -15,14 +15,14 @@ use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
 use trunkline_sim::agent::{talk, tfrc};
 use trunkline_sim::{World, WorldError};
 
-/// Packets that wait at a TFRC sender at most (section III-C).
+/// Largest queue of a TFRC sender, in packets (section III-C).
 const OUTBOUND: usize = 5;
-/// Packets that wait at the router at most (section III-D).
+/// Largest queue of the router, in packets (section III-D).
 const ROUTER: usize = 50;
-/// When the talker begins; a TCP connection is made before.
+/// When the talker begins; a TCP connection is established before.
 const START: Duration = Duration::from_secs(10);
 const LEAD: Duration = Duration::from_secs(8);
-/// How long after the last packet one that is still under way is waited for.
+/// Time after the last packet within which packets still in flight are waited for.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The codecs of Table I.
@@ -46,7 +46,7 @@ impl Codec {
         }
     }
 
-    /// How frames fill packets.
+    /// How the codec's frames fill packets.
     pub fn framing(self) -> Framing {
         match self {
             Codec::G711 => Framing::G711,
@@ -70,7 +70,7 @@ pub struct Path {
     pub delay_ms: u32,
     /// Share of packets lost, 0 to 1.
     pub loss: f64,
-    /// Whether the way back, of reports and acknowledgments, loses as many.
+    /// Whether the return direction, of reports and acknowledgments, has the same loss.
     pub both: bool,
 }
 
@@ -93,14 +93,14 @@ impl Path {
 #[derive(Clone, Debug)]
 pub struct Call {
     codec: Codec,
-    /// When each packet is ready to be sent.
+    /// Time at which each packet is ready to be sent.
     due: Rc<[Time]>,
     /// The talkspurt of each packet.
     talkspurts: Vec<u32>,
 }
 
 impl Call {
-    /// A call of so many talkspurts, the same for both codecs.
+    /// A call of `cycles` talkspurts, the same for both codecs.
     pub fn draw(codec: Codec, cycles: u32, seed: u64) -> Call {
         let model = Model { cycles, ..Model::default() };
         let packets = model.packets(codec.framing(), rng(seed, 0));
@@ -108,12 +108,12 @@ impl Call {
         Call { codec, due: due.into(), talkspurts }
     }
 
-    /// When each packet is ready to be sent, counted from the call's beginning.
+    /// Times at which packets are ready to be sent, from the beginning of the call.
     pub fn due(&self) -> impl Iterator<Item = Duration> + '_ {
         self.due.iter().map(|due| due.since(Time::ZERO + START))
     }
 
-    /// When packet `n` is ready to be sent, by the clock of [`Carried::sent`].
+    /// Time at which packet `n` is ready to be sent, by the clock of [`Carried::sent`].
     pub fn at(&self, n: usize) -> Time {
         self.due[n]
     }
@@ -202,19 +202,20 @@ impl Call {
         Ok(Carried { delays, sent: world.agent(source).sent().to_vec() })
     }
 
-    /// Each packet with its talkspurt, for a playout.
+    /// Each packet with its talkspurt, as input of a playout.
     pub fn packets<'a>(&'a self, carried: &'a Carried) -> impl Iterator<Item = Packet> + 'a {
         let pairs = self.talkspurts.iter().zip(&carried.delays);
         pairs.map(|(&talkspurt, &delay)| Packet { talkspurt, delay })
     }
 
-    /// The call with the best playout, `fixed` on top of network and playout; `None` for a call
-    /// without packets.
+    /// The quality of the call with the best playout, with a delay of `fixed` on top of network and
+    /// playout; `None` for a call without packets.
     pub fn best(&self, carried: &Carried, fixed: Duration) -> Option<optimal::Outcome> {
         optimal::optimal(self.packets(carried), fixed, self.codec.coefficients())
     }
 
-    /// The call with a playout that knows no more than what has arrived.
+    /// The quality of the call with a playout that relies only on the packets that have arrived so
+    /// far.
     pub fn adapted(
         &self,
         carried: &Carried,
@@ -228,17 +229,17 @@ impl Call {
     }
 }
 
-/// What became of a call's packets.
+/// The fate of a call's packets.
 #[derive(Clone, Debug)]
 pub struct Carried {
-    /// From when each packet was ready to be sent to its arrival; none if it never arrived.
+    /// Time from when each packet was ready to be sent to its arrival; `None` if it never arrived.
     pub delays: Vec<Option<Duration>>,
-    /// What became of each packet at a TFRC sender; empty for other transports, which send all.
+    /// The fate of each packet at a TFRC sender; empty for other transports, which send all.
     pub sent: Vec<tfrc::Sent>,
 }
 
 impl Carried {
-    /// How many packets the sender's full queue refused, or never let go.
+    /// Number of packets that the sender's full queue refused, or never released.
     pub fn dropped(&self) -> usize {
         self.sent.iter().filter(|s| !matches!(s, tfrc::Sent::At(_))).count()
     }

@@ -1,4 +1,4 @@
-//! What the figures of this paper have in common.
+//! Elements that the figures of this paper share.
 
 use super::call::Codec;
 use super::transport::{MODIFIED, PAPERS};
@@ -7,7 +7,7 @@ use crate::plot::{Axis, Draw, Guide, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
 use trunkline_base::stats::{quantile, quantile_interval};
 
-/// Rows of the form in which both directions lose packets: the figures' own.
+/// Rows in which both directions lose packets, as in the paper's figures.
 pub fn both(table: &Table) -> impl Iterator<Item = Record<'_>> + Clone {
     table.iter().filter(|r| r.is("loss_on", "both ways"))
 }
@@ -27,13 +27,12 @@ pub fn at<'a>(
     })
 }
 
-/// R of each run, in their order, so that runs of two rows can be paired: they are of the same
-/// calls.
+/// R of each run, in order, so that runs of two rows can be paired: they are of the same calls.
 fn runs(r: &Record<'_>) -> Vec<f64> {
     r.text("r_of_each_run").split_whitespace().filter_map(|run| run.parse().ok()).collect()
 }
 
-/// The median of some values with its 95 % interval; not a number without any.
+/// The median of some values with its 95 % interval; NaN if there are none.
 fn median(mut values: Vec<f64>) -> Measured {
     values.sort_by(f64::total_cmp);
     match (quantile(&values, 0.5), quantile_interval(&values, 0.5)) {
@@ -42,13 +41,12 @@ fn median(mut values: Vec<f64>) -> Measured {
     }
 }
 
-/// The median R of a codec over a transport at this delay and loss; not a number if that wasn't
-/// measured.
+/// The median R of a codec over a transport at this delay and loss; NaN if that wasn't measured.
 pub fn one(table: &Table, codec: Codec, transport: &str, place: (f64, f64)) -> Measured {
     median(at(table, codec, transport, place).map_or(Vec::new(), |row| runs(&row)))
 }
 
-/// By how much R of `a` is above that of `b` in the same point: the median over its calls.
+/// Margin by which R of `a` exceeds that of `b` at the same point: the median over its calls.
 pub fn above(a: &Record<'_>, b: &Record<'_>) -> Measured {
     let (a, b) = (runs(a), runs(b));
     if a.len() != b.len() {
@@ -57,7 +55,7 @@ pub fn above(a: &Record<'_>, b: &Record<'_>) -> Measured {
     median(a.iter().zip(b).map(|(a, b)| a - b).collect())
 }
 
-/// How much `better` has above `worse` in every one of these places, the one after the other.
+/// Margin by which `better` exceeds `worse` at each of these places, in order.
 pub fn differences(
     table: &Table,
     codecs: &[Codec],
@@ -75,7 +73,7 @@ pub fn differences(
     each.map(one).collect()
 }
 
-/// The same places at one loss, in percent.
+/// The places of these delays at one loss, in percent.
 pub fn along(delays: &[f64], loss_pct: f64) -> Vec<(f64, f64)> {
     delays.iter().map(|delay| (*delay, loss_pct)).collect()
 }
@@ -83,13 +81,13 @@ pub fn along(delays: &[f64], loss_pct: f64) -> Vec<(f64, f64)> {
 /// The horizontal axis of a figure.
 #[derive(Clone, Copy)]
 pub enum Along {
-    /// By delay, at this loss in percent.
+    /// By delay, at the given loss in percent.
     Delay(f64),
-    /// By loss, at 50 ms.
+    /// By loss, at a one-way delay of 50 ms.
     Loss,
 }
 
-/// A figure of two panels, G.729 above G.711, with the median R of these transports and the
+/// A figure of two panels, G.729 above G.711, with the median R of these transports, and the
 /// quartiles as bars.
 pub fn draw(title: &'static str, along: Along, transports: &'static [&'static str]) -> Draw {
     Box::new(move |table| {
@@ -125,7 +123,7 @@ pub fn draw(title: &'static str, along: Along, transports: &'static [&'static st
     })
 }
 
-/// The paper draws its own variant thicker.
+/// The paper's proposed variant has a thicker line, as in the paper.
 fn style(n: usize, name: &str) -> Style {
     let style = Style::nth(PAPERS.iter().position(|p| *p == name).unwrap_or(n));
     if name == MODIFIED { Style { width: 30, ..style } } else { style }

@@ -27,16 +27,16 @@ const COLUMNS: &[Column] = &[
     Column::number("r", 1),
 ];
 
-/// The variants that are shown beside each other; the last one is ours.
+/// The variants that are compared; the last one is this project's.
 const SHOWN: [&str; 3] = ["tfrc-sp-fr", "tfrc-sp-fr-md", "tfrc-md-1-segment"];
 /// The path of the paper's excerpt (section V).
 const PATH: Path = Path { delay_ms: 150, loss: 0.0001, both: true };
 /// Bins of time, in tenths of a second: 16 s.
 const BINS: usize = 160;
 const BIN: Duration = Duration::from_millis(100);
-/// Transient R is that of as many bins up to each: a second.
+/// Number of bins up to each over which transient R is computed: a second.
 const RECENT: usize = 10;
-/// So many calls are tried until one has lost a packet early over each variant.
+/// Most calls tried until one has lost a packet early over each variant.
 const TRIES: u64 = 500;
 
 /// The experiment behind figure 3.
@@ -76,7 +76,8 @@ fn measure(size: Size, sabotage: Sabotage, inputs: &Inputs<'_>) -> Result<Cells,
         let lost = all.iter().map(|seen| seen.first_lost).max().flatten();
         let none = all.iter().any(|seen| seen.first_lost.is_none());
         let last = all[0].bins.len().saturating_sub(BINS);
-        // Congestion avoidance begins with the first loss; the earlier, the more there is of it.
+        // Congestion avoidance begins with the first loss; the earlier that is, the more of it the
+        // excerpt shows.
         let Some(from) = lost
             .filter(|from| !none && from + 50 < last / 2)
             .or_else(|| (n + 1 == tries).then_some(0))
@@ -90,14 +91,14 @@ fn measure(size: Size, sabotage: Sabotage, inputs: &Inputs<'_>) -> Result<Cells,
     Ok(Cells::new())
 }
 
-/// The beginning, not before `from` and at most `last`, of the bins in which SP+FR drops most.
+/// First bin of the excerpt in which SP+FR drops most packets, from `from` to `last`.
 fn busiest(bins: &[Bin], from: usize, last: usize) -> usize {
     let dropped =
         |begin: &usize| bins[*begin..].iter().take(BINS).map(|bin| bin.dropped).sum::<usize>();
     (from..=last.max(from)).rev().max_by_key(dropped).unwrap_or(from)
 }
 
-/// What happened in a tenth of a second.
+/// Counters of a tenth of a second.
 #[derive(Clone, Copy, Default)]
 struct Bin {
     packets: usize,
@@ -110,10 +111,10 @@ struct Bin {
     id: f64,
 }
 
-/// What became of a call, by time.
+/// The fate of a call's packets over time.
 struct Seen {
     bins: Vec<Bin>,
-    /// The bin in which the network lost a packet first.
+    /// The bin in which the network first lost a packet.
     first_lost: Option<usize>,
 }
 
@@ -162,7 +163,7 @@ impl Seen {
     }
 }
 
-/// R of these bins alone; not a number while nothing is said.
+/// R of these bins alone; NaN during silence.
 fn transient(bins: &[Bin]) -> f64 {
     let of = |f: fn(&Bin) -> usize| bins.iter().map(f).sum::<usize>() as f64;
     let (packets, played) = (of(|b| b.packets), of(|b| b.played));
@@ -173,10 +174,10 @@ fn transient(bins: &[Bin]) -> f64 {
     Rating::of(id, Codec::G729.coefficients().impairment(1.0 - played / packets)).r
 }
 
-/// How many packets wait at the sender when the `n`th has become due.
+/// Number of packets queued at the sender when the `n`th has become due.
 fn waiting(call: &Call, carried: &Carried, n: usize) -> usize {
     let at = call.at(n);
-    // A queue that is bounded has none from long ago; what is after `n` isn't due yet.
+    // A bounded queue has no packets from long ago, and those after `n` aren't due yet.
     let before = carried.sent[..=n].iter().rev().take(400);
     before
         .filter(|sent| match sent {
@@ -204,7 +205,7 @@ fn total(table: &Table, name: &'static str, columns: &[&str]) -> f64 {
     rows.map(|r| columns.iter().map(|c| r.number(c)).sum::<f64>()).sum()
 }
 
-/// The share of the packets that isn't played, in percent.
+/// Share of the packets that aren't played, in percent.
 fn missed(table: &Table, name: &'static str) -> Measured {
     let missed = total(table, name, &["dropped_by_sender", "lost", "late"]);
     Measured::census(100.0 * missed / (missed + total(table, name, &["played"])))
@@ -213,12 +214,11 @@ fn missed(table: &Table, name: &'static str) -> Measured {
 fn fig3() -> Figure {
     Figure {
         name: "fig3",
-        title: "Sixteen seconds of a call over TFRC with and without the paper's changes",
+        title: "Sixteen seconds of a call over TFRC, with and without the paper's changes",
         section: "V",
-        says: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: when the talker \
-               is active, what the codec makes, how many packets wait at the sender, how many are \
-               dropped there, and R of the last second. The seconds are those in which SP+FR drops \
-               most.",
+        says: "G.729 over a path of 150 ms that loses 0.01 %, after the first loss: activity of \
+               the talker, output of the codec, packets queued and dropped at the sender, and R \
+               over the last second. The excerpt is where SP+FR drops most.",
         chart: draw(),
         claims: vec![
             Claim {
@@ -237,18 +237,18 @@ fn fig3() -> Figure {
                 unit: "%",
                 measure: Box::new(|t| missed(t, SHOWN[1])),
                 expected: Verdict::Fails,
-                why: "Eight packets in 300 ms are 27 a second, and the codec makes 50.",
+                why: "Eight packets in 300 ms are 27 a second, and the codec sends 50.",
                 sabotage: "no-floor",
                 ..claim(
                     "md-does-not",
                     "SP+FR+MD misses at most 1 %",
-                    Bound::at_most(1.0, "the paper's none, and a packet that the path loses"),
+                    Bound::at_most(1.0, "the paper's zero, and a packet that the path loses"),
                 )
             },
             Claim {
                 unit: "%",
                 measure: Box::new(|t| missed(t, SHOWN[2])),
-                why: "4,867 B/s is nearly five times what the codec makes.",
+                why: "4,867 B/s is nearly five times the codec's rate.",
                 sabotage: "no-floor",
                 ..claim(
                     "one-segment-does-not",

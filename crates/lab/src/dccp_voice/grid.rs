@@ -10,9 +10,9 @@ use std::time::Duration;
 use trunkline_base::stats::quantile;
 use trunkline_media::playout::adaptive::Config;
 
-/// The part of the mouth-to-ear delay that is neither network nor playout: the paper doesn't
-/// name it. With 38 ms, R of UDP falls below 50 at 437 ms with G.711 and at 363 ms with G.729,
-/// whose middle is that of the paper's "375–425 ms, depending on the codec".
+/// The part of the mouth-to-ear delay that is neither network nor playout: the paper doesn't give
+/// it. With 38 ms, R of UDP falls below 50 at 437 ms with G.711 and at 363 ms with G.729, whose
+/// middle is that of the paper's "375–425 ms, depending on the codec".
 pub const FIXED: Duration = Duration::from_millis(38);
 
 pub const COLUMNS: &[Column] = &[
@@ -35,7 +35,7 @@ pub const COLUMNS: &[Column] = &[
     Column::text("r_of_each_run"),
 ];
 
-/// Delays of figures 1, 2, 5 and 6 in milliseconds; the last two are ours.
+/// Delays of figures 1, 2, 5 and 6 in milliseconds; the paper doesn't have the last two.
 const DELAYS: [u32; 11] = [0, 25, 50, 100, 150, 200, 250, 300, 350, 400, 450];
 const QUICK_DELAYS: [u32; 6] = [0, 50, 100, 150, 250, 400];
 /// Losses of figures 4 and 7 in percent.
@@ -108,12 +108,12 @@ fn point(
     }
 }
 
-/// Talkspurts of a call.
+/// Number of talkspurts in a call.
 fn cycles(size: Size) -> u32 {
     size.pick(10, 50, 100)
 }
 
-/// The same calls over every transport.
+/// Measures the same calls over every transport.
 fn measure(path: &Path, size: Size, sabotage: Sabotage, seed: u64) -> Result<Cells, PointError> {
     let seeds: Vec<u64> = (0..size.pick(1, 9, 15)).map(|n| seed.wrapping_add(n)).collect();
     let mut rows = Cells::new();
@@ -137,7 +137,7 @@ fn measure(path: &Path, size: Size, sabotage: Sabotage, seed: u64) -> Result<Cel
     Ok(rows)
 }
 
-/// The path of a codec over a transport: the same for all unless it is broken.
+/// The path of a codec over a transport: the same for all unless a sabotage breaks it.
 fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Path {
     let mut path = *path;
     let is_tfrc = name.starts_with("tfrc");
@@ -155,18 +155,18 @@ fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Pat
     path
 }
 
-/// What one run came to.
+/// Results of one run.
 struct Run {
     r: f64,
     without_fixed: f64,
     adaptive_less: f64,
     id: f64,
     ie: f64,
-    /// Shares of the packets that were dropped by the sender, by the playout, and lost.
+    /// Shares of the packets that the sender dropped, that the playout dropped, and that were lost.
     missed: [f64; 3],
 }
 
-/// The playout that adapts.
+/// Parameters of the adaptive playout.
 fn playout(sabotage: Sabotage) -> Config {
     let mut config = Config::default();
     if sabotage.is("a-second-to-begin-with") {

@@ -1,4 +1,4 @@
-//! Figure 4: calls over the variants of TFRC that were specified, by loss.
+//! Figure 4: calls by loss, over the variants of TFRC that were specified at the time.
 
 use super::call::Codec;
 use super::charts::{Along, at, differences, draw, one};
@@ -8,11 +8,11 @@ use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Figure;
 use crate::table::Table;
 
-/// Losses at 50 ms, in percent, that every size measures, and those far from 10 %.
+/// Losses at 50 ms, in percent, that every size measures, and those well below 10 %.
 pub const LOSSES: [f64; 4] = [0.01, 1.0, 3.0, 10.0];
 const SMALL: [f64; 3] = [0.01, 1.0, 3.0];
 
-/// The figure on the unmodified variants by loss, figure 4.
+/// Figure 4, on the unmodified variants by loss.
 pub fn figures() -> Vec<Figure> {
     vec![fig4()]
 }
@@ -25,10 +25,11 @@ pub fn at_50_ms(losses: &[f64]) -> Vec<(f64, f64)> {
 fn fig4() -> Figure {
     Figure {
         name: "fig4",
-        title: "Voice quality by loss, at 50 ms",
+        title: "Voice quality, by loss, at 50 ms",
         section: "IV-C",
         says: "The same at a one-way delay of 50 ms, with 0.01 to 10 % of the packets lost in both \
-               directions. The data also have the form in which only the way there loses.",
+               directions. The data also include the variant in which only the forward direction \
+               loses.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &PAPERS[..5]),
         claims: vec![
             below_tcp(),
@@ -117,7 +118,7 @@ fn restart_best() -> Claim {
     }
 }
 
-/// How much more of R goes by what was lost than by delay, without what the codec takes.
+/// How much more of R is lost to packet loss than to delay, excluding the codec's impairment.
 fn by_loss_less_by_delay(t: &Table, codec: Codec, name: &str, loss: f64) -> Measured {
     match at(t, codec, name, (50.0, loss)) {
         Some(row) => {
@@ -143,11 +144,13 @@ fn loss_weighs_more() -> Claim {
             Measured::minimum(each)
         }),
         at: &SMALL,
-        why: "Over TCP it is the other way round: nothing is lost but what the playout skips.",
+        why: "Over TCP it is the other way round: no packet is lost except for those that the \
+              playout skips.",
         sabotage: "idle-excluded",
         ..points(
             "loss-weighs-more",
-            "over TFRC, SP and SP+FR at up to 3 % loss, Ie without the codec's share is more than Id",
+            "over TFRC, SP and SP+FR at up to 3 % loss, Ie without the codec's share is larger \
+             than Id",
             Bound::above(0.0, "the paper gives no number"),
         )
     }

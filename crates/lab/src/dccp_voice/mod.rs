@@ -1,8 +1,8 @@
 //! Balan, Eggert, Niccolini, Brunner: *An Experimental Evaluation of Voice Quality over the
 //! Datagram Congestion Control Protocol*, INFOCOM 2007.
 //!
-//! One side of a call over UDP, TCP and variants of TFRC: what a listener would say of it with
-//! the best playout that it could have had, by the reduced E-model.
+//! One direction of a call over UDP, TCP and variants of TFRC: its quality for a listener with the
+//! best possible playout, by the reduced E-model.
 
 mod call;
 mod charts;
@@ -19,7 +19,7 @@ use crate::experiment::Experiment;
 pub use call::Codec;
 pub use grid::FIXED;
 
-/// The folder of this paper's figures, in command lines and results.
+/// Folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "dccp-voice";
 
 /// Every experiment on this paper.

@@ -8,7 +8,7 @@ use super::unmodified::{ALIKE, CLOSE, points};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 
-/// Transports of the figures, and the two whose floor is in bytes.
+/// Transports of the figures. Two of them have a floor in bytes.
 const SHOWN: [&str; 8] = [
     PAPERS[0],
     PAPERS[1],
@@ -22,16 +22,16 @@ const SHOWN: [&str; 8] = [
 /// A floor of one segment of 1,460 bytes per round trip.
 const ONE_SEGMENT: &str = "tfrc-md-1-segment";
 
-/// The figures on the modified variant by delay, 5 and 6.
+/// Figures 5 and 6, on the modified variant by delay.
 pub fn by_delay() -> Vec<Figure> {
     vec![
         Figure {
             name: "fig5",
-            title: "Voice quality over the modified TFRC by delay, without loss",
+            title: "Voice quality over the modified TFRC, by delay, without loss",
             section: "VI-A",
-            says: "The paper's SP+FR+MD never falls below eight packets per round trip and does not \
-                   believe the receive rate of the first report after a pause. Beside it, the same \
-                   with a floor of eight segments of 1,460 bytes, and of one.",
+            says: "The paper's SP+FR+MD never falls below eight packets per round trip, and \
+                   ignores the receive rate of the first report after a pause. For comparison, the \
+                   same with a floor of eight segments of 1,460 bytes, and of one.",
             chart: draw("Without loss", Along::Delay(0.0), &SHOWN),
             claims: vec![
                 equals_udp("to-50", MODIFIED, &[50.0], Verdict::Holds),
@@ -47,7 +47,7 @@ pub fn by_delay() -> Vec<Figure> {
         },
         Figure {
             name: "fig6",
-            title: "Voice quality over the modified TFRC by delay, 0.1 % lost",
+            title: "Voice quality over the modified TFRC, by delay, 0.1 % lost",
             section: "VI-B",
             says: "The same at 0.1 % loss in both directions.",
             chart: draw("0.1 % lost", Along::Delay(0.1), &SHOWN),
@@ -64,13 +64,13 @@ pub fn by_delay() -> Vec<Figure> {
     ]
 }
 
-/// The figure on the modified variant by loss, figure 7.
+/// Figure 7, on the modified variant by loss.
 pub fn by_loss() -> Figure {
     Figure {
         name: "fig7",
-        title: "Voice quality over the modified TFRC by loss, at 50 ms",
+        title: "Voice quality over the modified TFRC, by loss, at 50 ms",
         section: "VI-C",
-        says: "The same at 50 ms by loss. Eight packets per round trip are more than a call's 50 a \
+        says: "The same at 50 ms, by loss. Eight packets per round trip exceed a call's 50 a \
                second up to a one-way delay of 80 ms, so that the floor alone carries it.",
         chart: draw("One-way delay of 50 ms", Along::Loss, &SHOWN),
         claims: vec![
@@ -85,7 +85,7 @@ pub fn by_loss() -> Figure {
                 sabotage: "no-floor",
                 ..points(
                     "equals-udp",
-                    "SP+FR+MD has the R of UDP at every loss",
+                    "SP+FR+MD has the R of UDP at every loss rate",
                     Bound::at_most(3.0, ALIKE),
                 )
             },
@@ -97,8 +97,9 @@ pub fn by_loss() -> Figure {
                 }),
                 at: &[1.0, 3.0, 10.0],
                 expected: Verdict::Undecided,
-                why: "With G.711 it does. G.729's λ2 makes what UDP and TFRC lose dearer than the \
-                      delay of TCP's retransmissions, which selective acknowledgments keep short.",
+                why: "With G.711 it does. With G.729's λ2, the losses of UDP and TFRC cost more \
+                      than the delay of TCP's retransmissions, which selective acknowledgments \
+                      keep short.",
                 sabotage: "modified-later",
                 ..points(
                     "beats-tcp",
@@ -169,8 +170,8 @@ fn g729_close(id: &'static str, name: &'static str, expected: Verdict) -> Claim 
         why: if ours {
             "1,460 bytes per round trip are G.729's 1,000 B/s up to a round trip of 1.46 s."
         } else {
-            "Eight packets per round trip are too few for 50 a second beyond 80 ms, whatever they \
-             carry."
+            "Eight packets per round trip are fewer than 50 a second beyond 80 ms, whatever their \
+             size."
         },
         sabotage: "no-floor",
         ..points(
@@ -197,7 +198,7 @@ fn g711_falls(id: &'static str, name: &'static str) -> Claim {
         why: if ours {
             "1,460 bytes per round trip are G.711's 8,000 B/s up to a one-way delay of 91 ms. This \
              floor, and neither that of eight packets nor that of eight segments, gives what the \
-             paper shows of both codecs."
+             paper shows for both codecs."
         } else {
             ""
         },
@@ -205,9 +206,9 @@ fn g711_falls(id: &'static str, name: &'static str) -> Claim {
         ..points(
             id,
             if ours {
-                "with a floor of one segment per round trip, G.711 falls beneath UDP beyond 100 ms"
+                "with a floor of one segment per round trip, G.711 falls below UDP beyond 100 ms"
             } else {
-                "with SP+FR+MD, G.711 falls beneath UDP beyond 100 ms"
+                "with SP+FR+MD, G.711 falls below UDP beyond 100 ms"
             },
             Bound::above(10.0, CLOSE),
         )
@@ -231,7 +232,7 @@ fn tcp_above(id: &'static str, loss: f64) -> Claim {
     }
 }
 
-/// That what the paper calls its second change is of use.
+/// The claim that the paper's second change is an improvement.
 fn first_report() -> Claim {
     Claim {
         published: Some(
@@ -246,11 +247,11 @@ fn first_report() -> Claim {
         at: &[50.0, 100.0, 150.0],
         expected: Verdict::Fails,
         why: "The rate after a pause is the floor either way: by the paper's rule if the report is \
-              discarded, and because the report says next to nothing if it is believed.",
+              discarded, and because the reported rate is almost zero if it is used.",
         sabotage: "modified-later",
         ..points(
             "first-report",
-            "to discard the first report after a pause raises R somewhere, at 50 to 150 ms",
+            "discarding the first report after a pause raises R somewhere, at 50 to 150 ms",
             Bound::above(3.0, ALIKE),
         )
     }
@@ -289,10 +290,10 @@ fn less_above(id: &'static str, name: &'static str) -> Claim {
         ..points(
             id,
             if ours {
-                "with a floor of one segment, TCP is less above at 0.1 % loss than without, G.729 at \
-                 250 ms"
+                "with a floor of one segment, TCP's lead is smaller at 0.1 % loss than without, \
+                 G.729 at 250 ms"
             } else {
-                "TCP is less above SP+FR+MD at 0.1 % loss than without, G.729 at 250 ms"
+                "TCP's lead over SP+FR+MD is smaller at 0.1 % loss than without, G.729 at 250 ms"
             },
             Bound::at_most(-1.0, "the paper gives no number: a point"),
         )
@@ -312,10 +313,10 @@ fn better_than_without(id: &'static str, name: &'static str) -> Claim {
         at: &[250.0],
         expected: Verdict::Undecided,
         why: if ours {
-            "What the faster restart gives is about as much as what the losses take."
+            "The gain of the faster restart is about as large as the effect of the losses."
         } else {
-            "6 points better, of which 15 calls are not sure. From 300 ms on nothing worth hearing is \
-             left of a call, with loss or without."
+            "6 points better, which is not significant with 15 calls. From 300 ms on the call is \
+             useless, with loss or without."
         },
         sabotage: if ours { "half-lost-but-over-tcp" } else { "half-lost-with-such-a-floor" },
         ..points(
@@ -330,7 +331,7 @@ fn better_than_without(id: &'static str, name: &'static str) -> Claim {
     }
 }
 
-/// The same far beyond 250 ms, where the paper sees it most.
+/// The same claim far beyond 250 ms, where the paper sees the largest effect.
 fn better_at_400() -> Claim {
     Claim {
         published: Some(
@@ -342,7 +343,7 @@ fn better_at_400() -> Claim {
         }),
         at: &[400.0],
         expected: Verdict::Fails,
-        why: "Nothing worth hearing is left of a call there, with loss or without.",
+        why: "The call is useless there, with loss or without.",
         sabotage: "half-lost-with-such-a-floor",
         ..points(
             "better-at-400",

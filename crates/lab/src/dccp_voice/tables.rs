@@ -1,4 +1,4 @@
-//! Tables I and II: the codecs' rates, and what R means.
+//! Tables I and II: the codecs' rates, and the meaning of R.
 
 use super::PAPER;
 use super::call::Codec;
@@ -86,10 +86,10 @@ fn farthest(table: &Table, [is, published]: [&'static str; 2]) -> Measured {
 fn table1() -> Figure {
     Figure {
         name: "table1",
-        title: "The codecs and what they send during a talkspurt",
+        title: "The codecs' rates during a talkspurt",
         section: "III-B",
-        says: "160 and 20 bytes of speech in packets of 20 ms. The paper's data rates are those with \
-               78 bytes of headers on each: 40 of IPv4, UDP and RTP, and 38 of Ethernet.",
+        says: "160 and 20 bytes of speech in packets of 20 ms. The paper's data rates include 78 \
+               bytes of headers for each: 40 of IPv4, UDP and RTP, and 38 of Ethernet.",
         chart: one_panel(|t| {
             let points = |column| {
                 let mark = move |(n, r): (usize, crate::table::Record<'_>)| Mark {
@@ -119,7 +119,7 @@ fn table1() -> Figure {
         }),
         claims: vec![Claim {
             id: "rates",
-            says: "with 78 bytes of headers the codecs send what Table I says",
+            says: "with 78 bytes of headers the codecs have the rates of Table I",
             published: Some("95.2 kbit/s with G.711, 39.2 kbit/s with G.729"),
             bound: Bound::at_most(0.05, "half of the last digit"),
             unit: "kbit/s",
@@ -135,8 +135,8 @@ fn table2() -> Figure {
         name: "table2",
         title: "R, mean opinion score and perceived quality",
         section: "III-F",
-        says: "The mean opinion score that the E-model's R stands for, at the borders between best, \
-               high, medium, low and poor.",
+        says: "The mean opinion score that corresponds to the E-model's R, at the borders between \
+               best, high, medium, low and poor.",
         chart: one_panel(|t| {
             let mark = |r: crate::table::Record<'_>| Mark {
                 x: r.number("r"),
@@ -158,7 +158,7 @@ fn table2() -> Figure {
             id: "scores",
             says: "the formula gives the scores of Table II",
             published: Some("4.50, 4.34, 4.03, 3.60, 3.10, 2.58 at R of 100, 90 … 50"),
-            bound: Bound::at_most(0.01, "a digit, as the table's are rounded up"),
+            bound: Bound::at_most(0.01, "one digit, as the table's are rounded up"),
             unit: "points of MOS",
             decimals: 3,
             measure: Box::new(|t| farthest(t, ["mos", "published_mos"])),

@@ -1,4 +1,4 @@
-//! The transports of the paper, and those that it is held against.
+//! The transports of the paper, and those that they are compared with.
 
 use super::call::Codec;
 use crate::experiment::Sabotage;
@@ -6,19 +6,19 @@ use trunkline_rate::tfrc::md::Minimum;
 use trunkline_rate::tfrc::{Config, Least, Measure};
 use trunkline_sim::agent::tcp::{Idle, Profile};
 
-/// What carries a call: a transport protocol and its parameters.
+/// Transport of a call: a protocol and its parameters.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// Each packet is sent when it is due.
     Udp,
-    /// A byte stream in the manner of this implementation, with or without Nagle's algorithm.
+    /// A byte stream as this implementation sends it, with or without Nagle's algorithm.
     Tcp {
-        /// Which implementation's TCP it is.
+        /// The implementation whose TCP is simulated.
         profile: Box<Profile>,
-        /// Whether Nagle's algorithm is off.
+        /// Whether Nagle's algorithm is disabled.
         nodelay: bool,
     },
-    /// Unreliable, at a rate that TFRC allows.
+    /// Unreliable, at the rate that TFRC allows.
     Tfrc(Box<Config>),
 }
 
@@ -33,7 +33,8 @@ pub const OURS: [&str; 7] = [
     // RFC 3390's window instead of one segment after a pause.
     "tcp-rfc3390",
     "tcp-linux-6",
-    // The rate never below a segment per round trip after the first loss, instead of one in 64 s.
+    // The rate never falls below a segment per round trip after the first loss, instead of one in
+    // 64 s.
     "tfrc-segment-per-rtt",
     "tfrc-rfc5348",
     // Eight segments of 1,460 bytes per round trip, or a single one, instead of eight packets.
@@ -43,7 +44,7 @@ pub const OURS: [&str; 7] = [
     "tfrc-md-first-report",
 ];
 
-/// The transport of this name for a codec, broken as `sabotage` says.
+/// The transport of this name for a codec, broken according to `sabotage`.
 ///
 /// # Panics
 ///
@@ -81,7 +82,7 @@ pub fn named(name: &'static str, codec: Codec, sabotage: Sabotage) -> Transport 
 }
 
 fn tcp(mut profile: Profile, sabotage: Sabotage) -> Transport {
-    // Table I has 20 bytes of IP header: their segments were of 1,448 bytes, with timestamps.
+    // Table I has 20 bytes of IP header, so segments had 1,448 bytes, with timestamps.
     profile.ip_header = 20;
     if sabotage.is("initial-window-3390") {
         profile.idle = Idle::InitialWindow;

@@ -1,4 +1,4 @@
-//! Figures 1 and 2: calls over the variants of TFRC that were specified, by delay.
+//! Figures 1 and 2: calls by delay, over the variants of TFRC that were specified at the time.
 
 use super::call::Codec;
 use super::charts::{Along, above, along, at, differences, draw, one};
@@ -8,17 +8,17 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::Table;
 
-/// Delays beyond 50 ms that every size but the tiniest measures, in milliseconds.
+/// Delays beyond 50 ms, in milliseconds, that every size except `Size::Tiny` measures.
 const LONG: [f64; 4] = [100.0, 150.0, 250.0, 400.0];
-/// Where R of the variants is not yet at its bottom.
+/// Delays at which R of the variants has not reached its lowest value yet, in milliseconds.
 const SHORT: [f64; 3] = [50.0, 100.0, 150.0];
-/// What the eye can't tell apart in the paper's figures.
-pub const ALIKE: &str = "3 points, which is what can be read off the paper's figures";
+/// Difference that is not visible in the paper's figures.
+pub const ALIKE: &str = "3 points, the precision with which the paper's figures can be read";
 
-/// What is still close.
+/// Largest difference that still counts as close.
 pub const CLOSE: &str = "10 points, a step of Table II";
 
-/// The figures on the unmodified variants by delay, 1, 1b and 2.
+/// Figures 1, 1b and 2, on the unmodified variants by delay.
 pub fn figures() -> Vec<Figure> {
     vec![fig1(), fig1b(), fig2()]
 }
@@ -26,12 +26,13 @@ pub fn figures() -> Vec<Figure> {
 fn fig1() -> Figure {
     Figure {
         name: "fig1",
-        title: "Voice quality by delay, without loss",
+        title: "Voice quality, by delay, without loss",
         section: "IV-A",
-        says: "One side of a call, 100 talkspurts, over UDP, TCP and three variants of TFRC, whose \
-               receivers report what they received since the last report, pauses included: each \
-               talkspurt begins at a small part of the rate that it needs. All have 38 ms of delay \
-               on top of network and playout, fitted to where the paper's UDP falls below 50.",
+        says: "One direction of a call, 100 talkspurts, over UDP, TCP and three variants of TFRC, \
+               whose receivers report what they received since the last report, including pauses: \
+               each talkspurt begins at a small part of the rate that it needs. All have 38 ms of \
+               delay on top of network and playout, chosen so that UDP falls below 50 where the \
+               paper's does.",
         chart: draw("Without loss", Along::Delay(0.0), &PAPERS[..5]),
         claims: vec![
             below_50(),
@@ -50,10 +51,10 @@ fn fig1() -> Figure {
 fn fig2() -> Figure {
     Figure {
         name: "fig2",
-        title: "Voice quality by delay, 0.1 % lost",
+        title: "Voice quality, by delay, 0.1 % lost",
         section: "IV-B",
-        says: "The same at 0.1 % loss in both directions, so that TFRC leaves slow start. What it \
-               then begins with after a pause follows from the least rate that RFC 3448 has: a \
+        says: "The same at 0.1 % loss in both directions, so that TFRC leaves slow start. Its \
+               initial rate after a pause then follows from the smallest rate of RFC 3448: a \
                segment in 64 s.",
         chart: draw("0.1 % lost", Along::Delay(0.1), &PAPERS[..5]),
         claims: vec![
@@ -72,15 +73,15 @@ fn fig2() -> Figure {
 fn fig1b() -> Figure {
     Figure {
         name: "fig1b",
-        title: "What a playout costs that doesn't know the future",
+        title: "Cost of a playout that doesn't know the future",
         section: "III-E, beyond",
-        says: "Not in the paper. R with the best playout of the whole call less R with one that \
-               plays each talkspurt at the delay that 99 % of the last 10,000 packets had, at \
-               0.1 % loss.",
+        says: "Not in the paper. R with the best playout for the whole call minus R with one that \
+               plays each talkspurt at the delay that 99 % of the last 10,000 packets had, at 0.1 \
+               % loss.",
         chart: Box::new(adaptive),
         claims: vec![Claim {
             id: "udp",
-            says: "over UDP, a playout that adapts is within a point of the best one, up to 250 ms",
+            says: "over UDP, an adaptive playout is within a point of the best one, up to 250 ms",
             published: None,
             bound: Bound::at_most(1.0, OWN_TARGET),
             unit: "points of R",
@@ -118,18 +119,18 @@ fn adaptive(table: &Table) -> Panels {
             }
         };
         let shown = ["udp", "tcp", "tfrc-sp-fr-md"];
-        let y = Axis::linear(&format!("R less, {}", codec.name()), (0.0, 40.0), 10.0);
+        let y = Axis::linear(&format!("R minus, {}", codec.name()), (0.0, 40.0), 10.0);
         Panel::new(y, shown.iter().enumerate().map(series).collect())
     };
     Panels {
-        title: "Best playout less an adaptive one, 0.1 % lost".to_owned(),
+        title: "Best playout minus an adaptive one, 0.1 % lost".to_owned(),
         x: Axis::linear("one-way delay (ms)", (0.0, 450.0), 50.0),
         panels: vec![panel(Codec::G729), panel(Codec::G711)],
         guides: Vec::new(),
     }
 }
 
-/// A claim in points of R; the rest is set by the caller.
+/// A claim in points of R; the caller sets the other fields.
 pub fn points(id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -165,7 +166,7 @@ fn below_50() -> Claim {
     }
 }
 
-/// How far the farthest two of the variants are apart.
+/// Largest difference between any two of the variants.
 fn apart(t: &Table, names: &[[&'static str; 2]], places: &[(f64, f64)]) -> Measured {
     let each = names.iter().flat_map(|pair| differences(t, &Codec::ALL, *pair, places));
     Measured::maximum(each.map(|d| d.abs()))
@@ -223,12 +224,12 @@ fn g711_falls() -> Claim {
         }),
         at: &[150.0, 250.0, 400.0],
         why: "After a pause FreeBSD begins with one segment of 1,448 bytes, which G.711 fills in \
-              181 ms: longer round trips make it wait. RFC 3390's window, which the paper names, \
-              lasts for three times as long (tcp-rfc3390).",
+              181 ms: with a longer round trip it has to wait. RFC 3390's window, which the paper \
+              names, lasts for three times as long (tcp-rfc3390).",
         sabotage: "initial-window-3390",
         ..points(
             "g711-tcp-falls",
-            "G.711 over TCP falls beneath UDP beyond 100 ms",
+            "G.711 over TCP falls below UDP beyond 100 ms",
             Bound::above(3.0, ALIKE),
         )
     }
@@ -247,8 +248,8 @@ fn sustains(id: &'static str, codec: Codec) -> Claim {
         why: if g729 {
             ""
         } else {
-            "With one segment after each pause G.711 is at 50 within what 15 calls tell. With RFC \
-             3390's window it would be as over UDP (tcp-rfc3390)."
+            "With one segment after each pause G.711 is at 50, to the precision of 15 calls. With \
+             RFC 3390's window it would be as over UDP (tcp-rfc3390)."
         },
         ..points(
             id,
@@ -291,8 +292,8 @@ fn codecs_meet() -> Claim {
         }),
         at: &[400.0],
         expected: Verdict::Fails,
-        why: "By Table III they are λ1 = 10 apart without loss, at every delay: delay takes the same \
-              from both.",
+        why: "By Table III they are λ1 = 10 apart without loss, at every delay: delay has the same \
+              effect on both.",
         sabotage: "g729-later",
         ..points(
             "codecs-meet",
@@ -326,8 +327,8 @@ fn better(id: &'static str, name: &'static str) -> Claim {
             "tfrc-sp-fr" => "",
             _ => {
                 "After a loss the rate may fall to a segment in 64 s (RFC 3448, section 4.3), in \
-                 slow start only to one per round trip: with that floor after a loss, too, TFRC is \
-                 better with 0.1 % loss (tfrc-segment-per-rtt)."
+                 slow start only to one per round trip: if that floor also applies after a loss, \
+                 TFRC is better with 0.1 % loss (tfrc-segment-per-rtt)."
             }
         },
         sabotage: "half-lost-but-over-tcp",
@@ -342,7 +343,7 @@ fn better_with_segment() -> Claim {
         sabotage: "half-lost-but-over-tcp",
         ..points(
             "better-with-a-segment",
-            "TFRC that never falls below a segment per round trip has a higher R at 0.1 % loss than \
+            "TFRC with a floor of one segment per round trip has a higher R at 0.1 % loss than \
              without, with both codecs at 50 ms",
             Bound::above(0.0, "as for the paper's variants"),
         )

@@ -1,4 +1,4 @@
-//! baresip without a screen: a phone that plays a file, and does what it is told.
+//! baresip without a screen: a phone that plays a file and takes commands.
 
 use super::network::within;
 use super::{Error, Network, Place, cannot};
@@ -11,35 +11,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where a phone is told what to do.
+/// Address of a phone's control port.
 const CONTROL: &str = "127.0.0.1:4444";
 
-/// How long it may take to do it.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a phone is told before it starts.
+/// Configuration of a phone.
 #[derive(Clone, Debug)]
 pub struct PhoneSetup<'a> {
-    /// The user of its address.
+    /// User part of its SIP address.
     pub name: &'a str,
-    /// The host of its address: its own, or a proxy that it registers at.
+    /// Host part of its SIP address: its IP address, or a proxy at which it registers.
     pub domain: &'a str,
-    /// Whether it registers there.
+    /// Whether it registers at `domain`.
     pub registers: bool,
-    /// Where it sends all requests: `sip:10.77.1.1;transport=udp`, or nowhere in
-    /// particular.
+    /// Target of all its requests, such as `sip:10.77.1.1;transport=udp`; `None` without an
+    /// outbound proxy.
     pub outbound: Option<&'a str>,
-    /// `udp`, `tcp` or `tls`.
+    /// Transport of SIP: `udp`, `tcp` or `tls`.
     pub transport: &'a str,
-    /// What else its account says, as `;answermode=auto;mediaenc=srtp-mand`.
+    /// Further parameters of its account, such as `;answermode=auto;mediaenc=srtp-mand`.
     pub account: &'a str,
-    /// What it says: 8 kHz, one channel, 16 bits.
+    /// The recording that it plays: 8 kHz, one channel, 16 bits.
     pub wav: &'a Path,
-    /// Its certificate with its key, and the root that it believes, for TLS.
+    /// Its certificate with the key, and the root that it trusts, for TLS.
     pub certificate: Option<&'a Path>,
 }
 
-/// A phone; gone when dropped.
+/// A phone, which is stopped when dropped.
 pub struct Phone {
     child: Child,
     host: PathBuf,
@@ -54,7 +54,7 @@ impl Drop for Phone {
 }
 
 impl Phone {
-    /// Starts it at `place`, with its files in `folder`.
+    /// Starts a phone at `place`, with its files in `folder`.
     pub fn start(
         network: &Network,
         place: Place,
@@ -93,9 +93,10 @@ impl Phone {
         thread.join().ok().flatten().unwrap_or_else(|| Err(std::io::ErrorKind::Other.into()))
     }
 
-    /// Has it do something: `dial URI`, `hangup`, `hold`, `resume`, …; what it says.
+    /// Executes a command such as `dial URI`, `hangup`, `hold` or `resume`, and returns the phone's
+    /// answer.
     pub fn tell(&self, command: &str, params: &str) -> Result<String, Error> {
-        let failed = || cannot(format!("tell a phone to {command}"));
+        let failed = || cannot(format!("send {command} to a phone"));
         let mut stream = self.connect().map_err(failed())?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed())?;
         let ask = json!({"command": command, "params": params, "token": "t"}).to_string();
@@ -116,22 +117,22 @@ impl Phone {
                 said = rest;
             }
             if n == 0 {
-                return Err(Error::Program(format!("a phone said nothing to {command}")));
+                return Err(Error::Program(format!("a phone did not answer {command}")));
             }
         }
     }
 
-    /// All that it has logged.
+    /// The phone's log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Waits until it has logged this.
+    /// Waits until the phone's log contains this.
     pub fn wait_for(&self, text: &str) -> Result<(), Error> {
         self.wait_for_times(text, 1)
     }
 
-    /// Waits until it has logged this so many times.
+    /// Waits until the phone's log contains this that many times.
     pub fn wait_for_times(&self, text: &str, times: usize) -> Result<(), Error> {
         let until = Instant::now() + PATIENCE;
         while self.log().matches(text).count() < times {
@@ -145,7 +146,7 @@ impl Phone {
     }
 }
 
-/// The first of what has been said, and what is behind it.
+/// The first message in the received bytes, and the bytes that follow it.
 fn netstring(said: &[u8]) -> Option<(Value, Vec<u8>)> {
     let colon = said.iter().position(|b| *b == b':')?;
     let length: usize = std::str::from_utf8(&said[..colon]).ok()?.parse().ok()?;

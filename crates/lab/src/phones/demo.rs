@@ -1,4 +1,4 @@
-//! The demonstration: the same call past the overlay and over it.
+//! The demonstration: the same call with and without the overlay.
 
 use super::{
     Error, Gateways, Heard, Network, Options, Phone, PhoneSetup, Place, Rtp, SITE_A, SITE_B,
@@ -8,31 +8,31 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// What is played, and how.
+/// Parameters of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Demo<'a> {
-    /// The daemon's program.
+    /// Path of the daemon.
     pub trunkline: &'a Path,
-    /// What each phone says: WAV files, and their samples.
+    /// Speech of each phone: WAV files, and their samples.
     pub speech: [(&'a Path, &'a [i16]); 2],
-    /// The share of packets that the path between the sites loses, each way.
+    /// Share of packets that the path between the sites loses, in each direction.
     pub loss: f64,
-    /// How long they talk.
+    /// Length of the call.
     pub talk: Duration,
 }
 
-/// What one end heard of the other.
+/// One direction of a call, as the listener received it.
 #[derive(Clone, Debug)]
 pub struct Direction {
     /// Whether the call crossed the overlay.
     pub over: bool,
-    /// Who spoke, and who heard it.
+    /// Speaker and listener of this direction.
     pub way: &'static str,
-    /// What was heard of who spoke.
+    /// The speech as heard, and its score.
     pub heard: Heard,
 }
 
-/// Plays the call twice, at the same time: with gateways, and without.
+/// Plays the call twice at the same time: with gateways, and without.
 pub fn play(demo: &Demo<'_>, folder: &Path) -> Result<Vec<Direction>, Error> {
     thread::scope(|scope| {
         let both = [true, false].map(|over| {
@@ -41,7 +41,7 @@ pub fn play(demo: &Demo<'_>, folder: &Path) -> Result<Vec<Direction>, Error> {
         });
         let mut heard = Vec::new();
         for one in both {
-            let failed = || Error::Program("a call broke off".into());
+            let failed = || Error::Program("a call ended early".into());
             heard.extend(one.join().map_err(|_| failed())??);
         }
         Ok(heard)

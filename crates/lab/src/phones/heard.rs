@@ -1,5 +1,5 @@
-//! What somebody at a phone hears: the packets that came to it in time, played out
-//! with concealment, and scored against what the other phone was given to say.
+//! Speech as heard at a phone: the packets that arrived in time, played out with concealment, and
+//! scored against the recording that the other phone played.
 
 use super::{Error, Rtp};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::playout::{Config, Fate, Playout};
 use trunkline_media::quality::pesq;
 
-/// How long a packet may be later than the fastest, and is still played.
+/// Delay beyond the fastest packet's up to which a packet is still played.
 const PATIENCE: Duration = Duration::from_millis(60);
-/// Speech of each score.
+/// Length of the speech behind each score.
 const PIECE: Duration = Duration::from_secs(8);
-/// Samples of a packet.
+/// Samples in a packet.
 const FRAME: usize = 160;
 
 /// One direction of a call.
@@ -19,35 +19,35 @@ const FRAME: usize = 160;
 pub struct Heard {
     /// Packets that the speaker's phone sent.
     pub sent: usize,
-    /// Packets that did not come.
+    /// Packets that did not arrive.
     pub lost: usize,
-    /// Packets that came too late.
+    /// Packets that arrived too late.
     pub late: usize,
-    /// PESQ of each piece, as P.862 gives it (−0.5 to 4.5).
+    /// PESQ score of each piece, as P.862 gives it (−0.5 to 4.5).
     pub scores: Vec<f64>,
 }
 
 impl Heard {
-    /// The mean of the scores; `None` without any.
+    /// The mean of the scores; `None` if there are none.
     pub fn score(&self) -> Option<f64> {
         let n = self.scores.len();
         (n > 0).then(|| self.scores.iter().sum::<f64>() / n as f64)
     }
 
-    /// The share of what was sent that could not be played.
+    /// Share of the sent packets that could not be played.
     pub fn missed(&self) -> f64 {
         (self.lost + self.late) as f64 / self.sent.max(1) as f64
     }
 }
 
-/// What is heard of `wav`, which the speaker's phone played from its file: `said` is
-/// what left it, `came` what came to the listener.
+/// Scores the recording `wav` as the listener heard it: `said` has the packets that left the
+/// speaker's phone, and `came` those that reached the listener.
 pub fn hear(wav: &[i16], said: &[Rtp], came: &[Rtp]) -> Result<Heard, Error> {
     let first = said.first().ok_or_else(|| Error::Program("a phone sent no packet".into()))?;
     let own: Vec<&Rtp> = said.iter().filter(|rtp| rtp.ssrc == first.ssrc).collect();
     let number = |rtp: &Rtp| rtp.sequence.wrapping_sub(first.sequence);
     let sent = own.iter().map(|rtp| usize::from(number(rtp)) + 1).max().unwrap_or(0);
-    // The two were listened to by clocks that began apart; the fastest packet says how far.
+    // The two captures have clocks with different origins; the fastest packet gives the offset.
     let delay = |rtp: &Rtp| {
         let left = own.iter().find(|s| s.sequence == rtp.sequence)?.at;
         Some(rtp.at.as_secs_f64() - left.as_secs_f64())
@@ -82,8 +82,8 @@ pub fn hear(wav: &[i16], said: &[Rtp], came: &[Rtp]) -> Result<Heard, Error> {
     })
 }
 
-/// What was said, sample by sample: of the file, at the place where the phone began to
-/// play it; if that isn't found, what it sent.
+/// The original speech, sample by sample: from the file, where the phone began to play it; if that
+/// position isn't found, from the packets that it sent.
 fn spoken(wav: &[i16], own: &[&Rtp], sent: usize) -> Vec<i16> {
     let mut codes = vec![Law::Mu.encode(0); sent * FRAME];
     for rtp in own {
@@ -94,7 +94,7 @@ fn spoken(wav: &[i16], own: &[&Rtp], sent: usize) -> Vec<i16> {
     }
     let mut file = Vec::new();
     Law::Mu.encode_to(wav, &mut file);
-    // A tenth of a second that is no silence is nowhere else in it.
+    // A tenth of a second that isn't silence occurs only once in the file.
     let is_speech = |piece: &&[u8]| piece.iter().any(|code| Law::Mu.decode(*code).abs() > 2_000);
     let (n, piece) =
         codes.chunks_exact(800).enumerate().find(|(_, piece)| is_speech(piece)).unzip();

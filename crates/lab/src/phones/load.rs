@@ -1,6 +1,6 @@
-//! A gateway full of calls, beside what else relays them: what it costs, how long a
-//! packet takes, how many pass without loss, and what is left of twice as many. Kamailio
-//! with rtpengine has the same calls from the same `sipp` in the same run.
+//! A gateway full of calls, compared with another relay: its processor time, the delay of packets,
+//! the number that pass without loss, and the share that passes at twice the load. Kamailio with
+//! rtpengine carries the same calls from the same `sipp` in the same run.
 
 mod numbered;
 mod rtpengine;
@@ -18,41 +18,41 @@ use std::time::{Duration, Instant};
 const CALLS: &str = include_str!("../../tests/sipp/calls.xml");
 const ANSWERS: &str = include_str!("../../tests/sipp/answers.xml");
 
-/// What has sipp send speech, in [`CALLS`].
+/// Action that makes sipp send speech, in [`CALLS`].
 const SPEAKS: &str =
     "<nop><action><exec rtp_stream=\"speech.ul,-1,0,PCMU/8000\"/></action></nop>\n";
 
-/// How long the calls are looked at when all are there.
+/// Time over which the calls are measured once all have begun.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Calls of which the packets are that have numbers.
+/// Number of calls that carry numbered packets.
 const SILENT: usize = 50;
 
-/// Where those packets are wanted.
+/// First port on which those packets are expected.
 const PORT: u16 = 30_100;
 
-/// A packet that took longer has missed its turn: a jitter buffer of usual size.
+/// A packet that took longer is too late to be played: a jitter buffer of usual size.
 const PATIENCE: Duration = Duration::from_millis(60);
 
-/// The share that may be lost where nothing is lost.
+/// Share of lost packets that still counts as no loss.
 const NOTHING: f64 = 0.001;
 
-/// What relays the calls, or nothing.
+/// The system that relays the calls, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
-    /// Nobody: routers forward.
+    /// No relay: routers forward the packets.
     Straight,
-    /// A gateway between phones that both use it, by UDP on both sides.
+    /// A gateway between two phones that both use it, with UDP on both sides.
     One,
-    /// Two gateways, and the overlay between them.
+    /// Two gateways with the overlay between them.
     Two,
-    /// The same with a trunk each way, so that packets of several calls leave together.
+    /// The same, with a trunk in each direction, so that packets of several calls share datagrams.
     Trunk,
     /// Kamailio, with rtpengine in user space.
     Rtpengine,
 }
 
-/// All systems, in the order in which they have their turns.
+/// All systems, in the order in which they are measured.
 pub const SYSTEMS: [System; 5] =
     [System::Straight, System::One, System::Rtpengine, System::Two, System::Trunk];
 
@@ -69,59 +69,59 @@ impl System {
     }
 }
 
-/// How many calls a system is given.
+/// Number of calls that a system is given.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Calls that there are at once.
+    /// Number of simultaneous calls.
     pub calls: u32,
-    /// Calls that begin in a second.
+    /// Number of calls that begin per second.
     pub rate: u32,
 }
 
-/// What a system did with the calls it was given.
+/// Results of a system with the calls that it was given.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Calls that there were.
+    /// Number of calls that began.
     pub calls: u64,
-    /// How many of the calls failed.
+    /// Number of calls that failed.
     pub failed: u64,
-    /// Packets that reached the phones, in a second.
+    /// Packets per second that reached the phones.
     pub passed: f64,
-    /// The share of one processor that each process took, by what it does.
+    /// Processor usage of each process as a share of one processor, by its role.
     pub cpu: Vec<(&'static str, f64)>,
-    /// How long a packet was on its way: the median, and of a hundred the slowest.
+    /// One-way delay of packets: the median and the 99th percentile.
     pub ways: Option<[Duration; 2]>,
-    /// How many packets pass, and what is left of twice as many.
+    /// Packet rate that passes without loss, and the share that passes at twice that rate.
     pub limit: Limit,
 }
 
 impl Measured {
-    /// How many of the plan's calls one processor would be full of, by what all processes
-    /// took together for them; `None` where a call failed, or nothing relayed.
+    /// Number of the plan's calls that would fill one processor, from the time of all processes
+    /// together; `None` if a call failed, or nothing relayed.
     pub fn calls_per_core(&self, plan: Plan) -> Option<f64> {
         let took: f64 = self.cpu.iter().map(|(_, share)| share).sum();
         (self.failed == 0 && took > 0.0).then(|| f64::from(plan.calls) / took)
     }
 }
 
-/// How many packets of calls in one direction pass without loss, and what becomes of
-/// twice as many, with half as many before and after.
+/// Packet rate of calls in one direction that passes without loss, and the effect of twice that
+/// rate, with half of it before and after.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limit {
-    /// Packets a second that passed without loss; more than it, if the load could not
+    /// Packets per second that passed without loss. The true limit is higher if the load could not
     /// offer more.
     pub lossless: f64,
-    /// Whether it was the load that could not offer more.
+    /// Whether the load generator could not offer more.
     pub is_of_load: bool,
-    /// The share that was lost before, of half as many.
+    /// Share lost at half the rate, before the overload.
     pub lost_before: f64,
-    /// Packets a second that were offered as twice as many, for two seconds.
+    /// Packets per second offered as twice the rate, for two seconds.
     pub offered: f64,
-    /// The share of twice as many that passed.
+    /// Share of them that passed.
     pub passed: f64,
-    /// When the last packet was missed of half as many, since twice as many ended.
+    /// Time from the end of the overload until the last packet missed at half the rate.
     pub healed: Duration,
-    /// The share that was lost of half as many, from a second after that end on.
+    /// Share lost at half the rate, from a second after the overload on.
     pub lost_after: f64,
 }
 
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-/// Has `system` relay calls, as many as `plan` says, and then more and more packets.
+/// Makes `system` relay calls according to `plan`, and then increasingly many packets.
 pub fn measure(
     system: System,
     plan: Plan,
@@ -182,7 +182,7 @@ pub fn measure(
     let silent = CALLS.replace(SPEAKS, "").replace("[rtpstream_audio_port]", "20000");
     write("silent.xml", silent.as_bytes())?;
     write("silent-answers.xml", ANSWERS.replace("[media_port]", &PORT.to_string()).as_bytes())?;
-    // A second of it.
+    // A second of a constant sample stands for speech.
     write("speech.ul", &[0xd5; 8_000])?;
     let stage = Stage { system, network: &network, folder };
     let _callee = stage.sipp(Place::PhoneB, 5_080, "answers", &["-rtp_echo"])?;
@@ -206,7 +206,7 @@ impl Stage<'_> {
         Sipp::start(self.network, (place, address, port), self.folder, &scenario, args)
     }
 
-    /// Where a caller sends its requests.
+    /// Address to which a caller sends its requests.
     fn proxy(&self, callee: u16) -> String {
         match self.system {
             System::Straight => format!("{}:{callee}", SITE_B[0]),
@@ -214,13 +214,13 @@ impl Stage<'_> {
         }
     }
 
-    /// Where packets of a call are to go that was answered with `port`.
+    /// Destination for packets of a call that was answered with `port`.
     fn relay(&self, port: u16) -> SocketAddr {
         let host = if self.system == System::Straight { SITE_B[0] } else { SITE_A[1] };
         SocketAddr::new(host.parse().expect("an address of ours"), port)
     }
 
-    /// Calls without media of sipp's, and where theirs are wanted.
+    /// Calls of sipp without media, and the addresses at which their media are expected.
     fn silent(&self, name: &str, calls: usize) -> Result<(Sipp, Vec<SocketAddr>), Error> {
         let (log, many) = (format!("{name}.log"), calls.to_string());
         let args = [
@@ -250,19 +250,19 @@ impl Stage<'_> {
             let ports: Vec<u16> =
                 said.lines().filter_map(|line| line.trim().parse().ok()).collect();
             if ports.len() == calls {
-                // The last is to be acknowledged, too.
+                // The last call has to be acknowledged too.
                 sleep(Duration::from_millis(300));
                 return Ok((sipp, ports.into_iter().map(|port| self.relay(port)).collect()));
             }
             if Instant::now() > until {
                 let n = ports.len();
-                return Err(Error::Program(format!("of {calls} calls {n} were answered")));
+                return Err(Error::Program(format!("{n} of {calls} calls were answered")));
             }
             sleep(Duration::from_millis(20));
         }
     }
 
-    /// All calls at once, and what that costs.
+    /// Measures all calls at once, and their cost.
     fn full(
         &self,
         plan: Plan,
@@ -317,7 +317,7 @@ impl Stage<'_> {
         Ok(Measured { calls, failed, passed, cpu, ways, limit: Limit::default() })
     }
 
-    /// Packets that both phones have received.
+    /// Number of packets that both phones have received.
     fn received(&self) -> Result<u64, Error> {
         let mut all = 0;
         for place in [Place::PhoneA, Place::PhoneB] {
@@ -328,13 +328,13 @@ impl Stage<'_> {
         Ok(all)
     }
 
-    /// More and more packets, until some are lost: how many passed without, and whether
-    /// the load could not offer more.
+    /// Increases the packet rate until packets are lost. Returns the highest rate without loss, and
+    /// whether the load could not offer more.
     fn lossless(&self, listener: &mut Listener) -> Result<(f64, bool), Error> {
         let (_calls, to) = self.silent("search", SILENT)?;
         let (mut offer, mut most) = (10_000.0, 0.0f64);
         loop {
-            // Once more, if it was by chance.
+            // Once more, in case it was by chance.
             for is_last in [false, true] {
                 let phase = Phase { per_second: offer, long: Duration::from_millis(700) };
                 let all = listener.play(self.network, (Place::PhoneA, &to), &[phase])?;
@@ -355,11 +355,11 @@ impl Stage<'_> {
         }
     }
 
-    /// What becomes of twice as many packets as pass.
+    /// Measures the effect of twice the packet rate that passes.
     fn limit(&self, listener: &mut Listener) -> Result<Limit, Error> {
         let (lossless, is_of_load) = self.lossless(listener)?;
         let mut limit = Limit { lossless, is_of_load, ..Limit::default() };
-        // Calls of their own: what the search did to those before it is not counted.
+        // Separate calls, so that effects of the search on those before don't count.
         let (_calls, to) = self.silent("twice", SILENT)?;
         let phases = [(0.5, 1), (2.0, 2), (0.5, 4)].map(|(share, seconds)| Phase {
             per_second: lossless * share,
@@ -376,9 +376,9 @@ impl Stage<'_> {
     }
 }
 
-/// Calls that sipp has counted in the end, and how many of them failed.
+/// Number of calls that sipp counted in the end, and how many of them failed.
 fn statistics(path: &Path) -> Result<(u64, u64), Error> {
-    let text = fs::read_to_string(path).map_err(cannot("read what sipp has counted"))?;
+    let text = fs::read_to_string(path).map_err(cannot("read sipp's statistics"))?;
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(';').collect();
     let last: Vec<&str> = lines.next_back().unwrap_or_default().split(';').collect();
@@ -387,13 +387,13 @@ fn statistics(path: &Path) -> Result<(u64, u64), Error> {
         last.get(place)?.parse::<u64>().ok()
     };
     let found = of("TotalCallCreated").zip(of("FailedCall(C)"));
-    found.ok_or_else(|| Error::Program("sipp has counted nothing".into()))
+    found.ok_or_else(|| Error::Program("sipp's statistics are empty".into()))
 }
 
-/// The seconds of a processor that a process and its children have had.
+/// Processor time that a process and its children have used, in seconds.
 fn processor_seconds(pid: u32) -> f64 {
     let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may have blanks: the parent is the second, then the times
+    // After the name, which may have blanks: the parent is the second field, and the times follow
     // (proc(5)).
     let fields = |text: &str| -> Vec<u64> {
         let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);

@@ -1,6 +1,6 @@
-//! Real telephones, headless, at two sites: baresip calls baresip over the daemon's
-//! gateways, in network namespaces whose path loses packets, and what each of them got
-//! is heard and scored (Amir, Danilov, Goose, Hedqvist, Terzis 2005, section VI).
+//! Real telephones, headless, at two sites: baresip calls baresip over the daemon's gateways, in
+//! network namespaces connected by a path that loses packets. The speech that each phone received
+//! is reconstructed and scored (Amir, Danilov, Goose, Hedqvist, Terzis 2005, section VI).
 
 mod agent;
 mod demo;
@@ -17,36 +17,36 @@ pub use network::{Network, Place, SITE_A, SITE_B, missing};
 pub use proxy::{Gateways, Kamailio, Options, Sipp};
 pub use sniff::{Rtp, Sniffer};
 
-/// Why phones could not be played.
+/// Why a run with phones failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Something is not installed, or not permitted.
     #[error("{0}")]
     Missing(String),
-    /// A program failed, or did not do what it should.
+    /// A program failed, or did not behave as expected.
     #[error("{0}")]
     Program(String),
-    /// The system refused something.
+    /// The system returned an error.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// The daemon's program: the one that is `given`, or beside this one, or in PATH.
+/// Path of the daemon: the one `given`, or the one next to this program, or in PATH.
 ///
 /// # Errors
 ///
-/// That it isn't there.
+/// If it isn't found.
 pub fn find(given: Option<&std::path::Path>) -> Result<std::path::PathBuf, Error> {
     let found = crate::scenario::testbed::process::find_default(given);
     found.map_err(|error| Error::Missing(error.to_string()))
 }
 
-/// Runs a command to its end: what it says. Its name is in what went wrong.
+/// Runs a command to its end and returns its output. Errors include the command's name.
 fn run(command: &mut std::process::Command) -> Result<String, Error> {
     let line = || {
         let words = std::iter::once(command.get_program()).chain(command.get_args());

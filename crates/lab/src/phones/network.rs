@@ -1,4 +1,4 @@
-//! Two sites and what is between them, each host a network namespace.
+//! Two sites and the network between them, each host a network namespace.
 //!
 //! ```text
 //!  phone A ── gateway A ── the Internet ── gateway B ── phone B
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// One of the hosts of the two sites, or between them.
+/// One of the hosts of the two sites, or the router between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// The first site's phone, 10.77.1.2.
     PhoneA,
     /// The first site's gateway, 10.77.1.1.
     GatewayA,
-    /// Between the gateways, 10.77.8.1 and 10.77.9.1: loses packets.
+    /// The router between the gateways, 10.77.8.1 and 10.77.9.1, which loses packets.
     Internet,
     /// The second site's gateway, 10.77.2.1.
     GatewayB,
@@ -30,15 +30,16 @@ pub enum Place {
     PhoneB,
 }
 
-/// The first site: its phone's address, and its gateway's towards it and to the world.
+/// Addresses of the first site: its phone, its gateway towards the phone, and its gateway towards
+/// the Internet.
 pub const SITE_A: [&str; 3] = ["10.77.1.2", "10.77.1.1", "10.77.8.2"];
-/// The second site, likewise.
+/// Addresses of the second site, likewise.
 pub const SITE_B: [&str; 3] = ["10.77.2.2", "10.77.2.1", "10.77.9.2"];
 
 const PLACES: [Place; 5] =
     [Place::PhoneA, Place::GatewayA, Place::Internet, Place::GatewayB, Place::PhoneB];
 
-/// The hosts; gone when dropped.
+/// The namespaces of the hosts, which are deleted when dropped.
 pub struct Network {
     name: String,
 }
@@ -46,13 +47,13 @@ pub struct Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for place in PLACES {
-            // Of one that was set up in part some are missing.
+            // If setup failed halfway, some namespaces don't exist.
             let _ = ip(&["netns", "del", &self.host(place)]);
         }
     }
 }
 
-/// What is missing here to play phones, if something is.
+/// What is missing on this machine to run phones; `None` if nothing is.
 pub fn missing(programs: &[&str]) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("network namespaces need root".into());
@@ -72,7 +73,7 @@ fn ip(args: &[&str]) -> Result<(), Error> {
 }
 
 impl Network {
-    /// Sets it up, without loss.
+    /// Creates the network, without loss.
     pub fn new() -> Result<Network, Error> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +103,7 @@ impl Network {
         Ok(network)
     }
 
-    /// A cable between two hosts.
+    /// Connects two hosts.
     fn join(&self, ends: [(Place, &str); 2], name: &str) -> Result<(), Error> {
         let [(a, address_a), (b, address_b)] = ends;
         let (host_a, host_b) = (self.host(a), self.host(b));
@@ -116,19 +117,19 @@ impl Network {
         Ok(())
     }
 
-    /// The namespace of a host.
+    /// Name of a host's namespace.
     pub fn host(&self, place: Place) -> String {
         format!("{}-{place:?}", self.name)
     }
 
-    /// A program of a host, to be run.
+    /// A command that runs a program on a host.
     pub fn command(&self, place: Place, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.host(place)]).arg(program);
         command
     }
 
-    /// The share of datagrams that the path loses, each way; signalling isn't touched.
+    /// Makes the path lose this share of datagrams in each direction; signalling isn't affected.
     pub fn lose(&self, share: f64) -> Result<(), Error> {
         let _ = self.nft("delete table inet loss");
         if share <= 0.0 {
@@ -147,8 +148,7 @@ impl Network {
         Ok(())
     }
 
-    /// Nothing of the overlay passes directly from gateway to gateway any more, or all
-    /// does again.
+    /// Blocks the overlay's direct path between the gateways, or opens it again.
     pub fn cut(&self, on: bool) -> Result<(), Error> {
         let _ = self.nft("delete table inet cut");
         if !on {
@@ -163,8 +163,8 @@ impl Network {
         run(self.command(Place::Internet, "nft").arg(line)).map(drop)
     }
 
-    /// Does something on a thread of its own, whose network is this host's. The thread
-    /// ends with what came of it.
+    /// Runs a function on a separate thread in this host's network. The thread ends with its
+    /// result.
     pub fn within<T: Send + 'static>(
         &self,
         place: Place,
@@ -173,13 +173,13 @@ impl Network {
         within(&self.path(place), work).map_err(cannot("enter a namespace"))
     }
 
-    /// Where its namespace is found.
+    /// Path of the namespace of a host.
     pub fn path(&self, place: Place) -> std::path::PathBuf {
         Path::new("/run/netns").join(self.host(place))
     }
 }
 
-/// Does something on a thread of its own, whose network is that of the namespace `host`.
+/// Runs a function on a separate thread in the network of the namespace `host`.
 pub(super) fn within<T: Send + 'static>(
     host: &Path,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! What is between the phones: our gateways, and Kamailio where there is one.
+//! Hosts between the phones: the gateways, and Kamailio where it is used.
 
 use super::{Error, Network, Place, SITE_A, SITE_B, cannot, run};
 use std::fmt::Write as _;
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to start.
+/// Timeout for a program to start.
 const READY: Duration = Duration::from_secs(10);
 
-/// What gateways are told beside where they are.
+/// Settings of the gateways besides their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Hosts that both trust besides each other.
     pub trust: Vec<String>,
-    /// Networks, and where what is for them goes: `udp:10.77.8.1:5060`.
+    /// Networks, and the target of requests for them, such as `udp:10.77.8.1:5060`.
     pub routes: Vec<(String, String)>,
-    /// Whether what is for the other site goes to its gateway, without a proxy.
+    /// Whether requests for the other site go to its gateway, without a proxy.
     pub direct: bool,
-    /// A certificate and its key, for TLS at port 5061.
+    /// A certificate and its key, for TLS on port 5061.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// Whether a third node, in the Internet, is another way between the two.
+    /// Whether a third node, in the Internet, provides a second path between the two.
     pub detour: bool,
-    /// Whether the second site's gateway is none, but forwards as a router does.
+    /// Whether the second site has a plain router in place of a gateway.
     pub only_first: bool,
-    /// Whether each has a trunk to the other.
+    /// Whether each gateway has a trunk to the other.
     pub trunk: bool,
 }
 
-/// A gateway at each site; gone when dropped.
+/// A gateway at each site, which are stopped when dropped.
 pub struct Gateways {
     children: Vec<Child>,
     folder: PathBuf,
@@ -45,7 +45,7 @@ impl Drop for Gateways {
     }
 }
 
-/// Starts a program, whose words go to the file `log`, and waits until it says `ready`.
+/// Starts a program with its output in the file `log`, and waits until that contains `ready`.
 pub(super) fn start(command: &mut Command, log: &Path, ready: &str) -> Result<Child, Error> {
     let file = File::create(log).map_err(cannot("make a log"))?;
     let errors = file.try_clone().map_err(cannot("make a log"))?;
@@ -65,8 +65,8 @@ pub(super) fn start(command: &mut Command, log: &Path, ready: &str) -> Result<Ch
 }
 
 impl Gateways {
-    /// Starts the program at `trunkline` at both sites, with files in `folder`, and
-    /// waits until they know a way to each other.
+    /// Starts the program at `trunkline` at both sites, with files in `folder`, and waits until the
+    /// gateways have a route to each other.
     pub fn start(
         network: &Network,
         trunkline: &Path,
@@ -107,38 +107,39 @@ impl Gateways {
             command.arg("node").arg("--config").arg(&path);
             gateways.children.push(start(&mut command, &folder.join("3.log"), "ready")?);
         }
-        // They look at the routes once a second.
+        // The gateways poll the routes once a second.
         std::thread::sleep(Duration::from_millis(2_200));
         Ok(gateways)
     }
 
-    /// What `trunkline ARGS --json` says of the node of site 1 or 2.
+    /// JSON output of `trunkline ARGS --json` about the node of site 1 or 2.
     pub fn ask(&self, site: usize, args: &[&str]) -> Result<serde_json::Value, Error> {
         let control = self.folder.join(format!("{site}.ctl"));
         let mut command = Command::new(&self.trunkline);
         command.args(args).arg("--json").arg("--control").arg(control);
-        serde_json::from_str(&run(&mut command)?)
-            .map_err(|error| Error::Program(format!("`trunkline {args:?}` said no JSON: {error}")))
+        serde_json::from_str(&run(&mut command)?).map_err(|error| {
+            Error::Program(format!("`trunkline {args:?}` printed no JSON: {error}"))
+        })
     }
 
-    /// Does `trunkline ARGS` to the node of site 1 or 2.
+    /// Runs `trunkline ARGS` on the node of site 1 or 2.
     pub fn tell(&self, site: usize, args: &[&str]) -> Result<String, Error> {
         let control = self.folder.join(format!("{site}.ctl"));
         run(Command::new(&self.trunkline).args(args).arg("--control").arg(control))
     }
 
-    /// What the node of site 1 or 2 has logged.
+    /// Log of the node of site 1 or 2.
     pub fn log(&self, site: usize) -> String {
         fs::read_to_string(self.folder.join(format!("{site}.log"))).unwrap_or_default()
     }
 
-    /// The processes, by what they do: the gateways first, in the order of their sites.
+    /// The processes by their role: the gateways first, in the order of their sites.
     pub fn processes(&self) -> Vec<(&'static str, u32)> {
         let names = ["gateway A", "gateway B", "the third node"];
         names.into_iter().zip(self.children.iter().map(Child::id)).collect()
     }
 
-    /// The records of calls of site 1 or 2.
+    /// Call records of site 1 or 2.
     pub fn records(&self, site: usize) -> Vec<serde_json::Value> {
         let text = fs::read_to_string(self.folder.join(format!("{site}.jsonl")));
         let text = text.unwrap_or_default();
@@ -146,7 +147,7 @@ impl Gateways {
     }
 }
 
-/// The beginning of a node's file.
+/// The beginning of a node's configuration file.
 fn node(own: usize, listen: &str, folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -155,10 +156,10 @@ fn node(own: usize, listen: &str, folder: &Path) -> String {
     )
 }
 
-/// The third node's links lose nothing, and would be taken first.
+/// The third node's links lose nothing, and would otherwise be preferred.
 const DEARER: &str = "penalty = \"50 ms\"\n";
 
-/// What it says of a neighbour.
+/// The section of the configuration file about a neighbour.
 fn link(to: usize, keys: &[String], address: &str) -> String {
     let key = &keys[to - 1];
     format!("\n[[link]]\nneighbour = {to}\nkey = \"{key}\"\naddress = \"{address}:7000\"\n")
@@ -217,7 +218,7 @@ fn config(
     text
 }
 
-/// A `sipp`, which says what a file says; gone when dropped.
+/// A `sipp` that runs a scenario file; stopped when dropped.
 pub struct Sipp(Child);
 
 impl Drop for Sipp {
@@ -228,9 +229,9 @@ impl Drop for Sipp {
 }
 
 impl Sipp {
-    /// Starts it at `place`, whose address is `address`, at port `port` of SIP, 5080 or
-    /// above, with 2,500 ports of media that no other there has: from 20000 on for 5080.
-    /// It is told `args` besides.
+    /// Starts sipp at `place`, which has the address `address`, with SIP port `port`, 5080 or
+    /// above, and 2,500 media ports that no other instance there has: from 20000 on for 5080. It
+    /// also gets `args`.
     pub fn start(
         network: &Network,
         (place, address, port): (Place, &str, u16),
@@ -247,14 +248,14 @@ impl Sipp {
         Ok(Sipp(command.spawn().map_err(cannot("start sipp"))?))
     }
 
-    /// Waits until it has ended: whether all its calls went as they should.
+    /// Waits until sipp has ended. Returns whether all its calls succeeded.
     pub fn ended(mut self) -> Result<bool, Error> {
         let status = self.0.wait().map_err(cannot("wait for sipp"))?;
         Ok(status.success())
     }
 }
 
-/// A registrar and proxy; gone when dropped.
+/// A registrar and proxy, which is stopped when dropped.
 pub struct Kamailio(Child);
 
 impl Drop for Kamailio {
@@ -263,14 +264,14 @@ impl Drop for Kamailio {
     }
 }
 
-/// Has a program end that has children to end itself.
+/// Ends a program in a way that lets it end its children.
 pub(super) fn end(child: &mut Child) {
     let pid = nix::unistd::Pid::from_raw(child.id() as i32);
     let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
     let _ = child.wait();
 }
 
-/// Registers phones by their path, and sends calls on.
+/// Registers phones by their path, and forwards calls.
 const KAMAILIO: &str = r#"
 debug=1
 log_stderror=yes
@@ -324,7 +325,7 @@ impl Kamailio {
         Kamailio::of(network, Place::Internet, folder, KAMAILIO)
     }
 
-    /// Starts one at `place` that does what `text` says.
+    /// Starts a Kamailio at `place` with the configuration `text`.
     pub(super) fn of(
         network: &Network,
         place: Place,
@@ -348,7 +349,7 @@ impl Kamailio {
         }
     }
 
-    /// The number of its main process.
+    /// Process id of its main process.
     pub(super) fn process(&self) -> u32 {
         self.0.id()
     }

@@ -1,4 +1,4 @@
-//! What passes a host's interfaces: RTP as it came and when.
+//! Captures the traffic of a host's interfaces: RTP packets and their arrival times.
 
 use super::{Error, Network, Place, cannot};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
@@ -12,38 +12,38 @@ use std::time::{Duration, Instant};
 use trunkline_media::rtcp::is_rtcp;
 use trunkline_media::rtp;
 
-/// Every protocol (linux/if_ether.h), in network order.
+/// Captures every protocol (linux/if_ether.h), in network byte order.
 const ALL: i32 = (0x0003u16.to_be()) as i32;
 
-/// A packet of RTP.
+/// A captured RTP packet.
 #[derive(Clone, Debug)]
 pub struct Rtp {
-    /// Since the sniffer began.
+    /// Capture time since the sniffer began.
     pub at: Duration,
-    /// Where it came from.
+    /// Source address of the packet.
     pub from: SocketAddrV4,
-    /// Where it was going.
+    /// Destination address of the packet.
     pub to: SocketAddrV4,
-    /// The packet's sequence number.
+    /// Sequence number of the packet.
     pub sequence: u16,
     /// The packet's timestamp, in the payload's clock.
     pub timestamp: u32,
-    /// What the payload is, by its number (RFC 3551).
+    /// The payload type (RFC 3551).
     pub payload_type: u8,
     /// The stream's synchronization source.
     pub ssrc: u32,
-    /// What the packet carries.
+    /// The packet's payload.
     pub payload: Vec<u8>,
 }
 
-/// Listens until it is asked what it heard.
+/// Captures packets until stopped.
 pub struct Sniffer {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Option<Vec<Rtp>>>,
 }
 
 impl Sniffer {
-    /// Listens at `place` from now on.
+    /// Starts to capture at `place`.
     pub fn start(network: &Network, place: Place) -> Result<Sniffer, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = mpsc::channel();
@@ -63,7 +63,7 @@ impl Sniffer {
         Ok(Sniffer { stop, thread })
     }
 
-    /// All that has passed.
+    /// Stops, and returns all captured packets.
     pub fn stop(self) -> Vec<Rtp> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().ok().flatten().unwrap_or_default()
@@ -87,7 +87,7 @@ fn listen(mut socket: Socket, stop: &AtomicBool) -> Vec<Rtp> {
     heard
 }
 
-/// The packet of RTP in an IPv4 packet, if it is one.
+/// The RTP packet in an IPv4 packet, if there is one.
 fn rtp(packet: &[u8], at: Duration) -> Option<Rtp> {
     let sliced = SlicedPacket::from_ip(packet).ok()?;
     let (Some(NetSlice::Ipv4(ip)), Some(TransportSlice::Udp(udp))) = (sliced.net, sliced.transport)

@@ -1,11 +1,11 @@
-//! Lines at one place of an axis, and where their labels find room.
+//! Lines at a fixed position of an axis, and the layout of their labels.
 
 use super::Guide;
 use super::svg::{Frame, HALO, LEFT, RIGHT, WIDTH, line, text};
 
 const STROKE: &str = "stroke=\"#555555\" stroke-width=\"1\" stroke-dasharray=\"5 3\"";
 const FONT: &str = " font-size=\"11\" fill=\"#333333\"";
-/// Pixels that a character takes at most, on average, and the height of a line.
+/// Average width of a character, at most, and height of a line of text, in pixels.
 const CHAR: f64 = 6.6;
 pub const ROW: f64 = 13.0;
 
@@ -13,20 +13,19 @@ fn width(label: &str) -> f64 {
     label.chars().count() as f64 * CHAR
 }
 
-/// In which row above the panels each label stands, 0 being the lowest, by the
-/// pixels where their lines are; and how many rows there are. A label begins at its
-/// line. Of two that would overlap the left one stands higher, so that its line
-/// passes the other's beginning.
+/// Row above the panels in which each label is placed, with 0 the lowest, given the pixels of their
+/// lines; and the number of rows. A label begins at its line. Of two that would overlap, the left
+/// one is placed higher, so that its line passes the other's beginning.
 pub fn rows(lines: &[(f64, &str)]) -> (Vec<usize>, usize) {
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by(|&a, &b| lines[b].0.total_cmp(&lines[a].0));
     let mut rows = vec![0; lines.len()];
-    // Where the label of each row begins that is the last to the left.
+    // Where the leftmost label of each row begins.
     let mut begins: Vec<f64> = Vec::new();
     for n in order {
         let (x, label) = lines[n];
         let end = x + width(label) + 6.0;
-        // Above all that it reaches into.
+        // Above all labels that it would overlap.
         let row = begins.iter().rposition(|&begin| end > begin).map_or(0, |row| row + 1);
         if row == begins.len() {
             begins.push(x);
@@ -38,7 +37,7 @@ pub fn rows(lines: &[(f64, &str)]) -> (Vec<usize>, usize) {
     (rows, count)
 }
 
-/// The lines through a panel; from the first panel up to their labels.
+/// Draws the lines through a panel; in the first panel they extend up to their labels.
 pub fn vertical(out: &mut String, guides: &[(f64, &str)], frame: &Frame<'_>, first: bool) {
     let (rows, _) = rows(guides);
     for (&(x, label), row) in guides.iter().zip(rows) {
@@ -48,14 +47,15 @@ pub fn vertical(out: &mut String, guides: &[(f64, &str)], frame: &Frame<'_>, fir
         }
         let foot = frame.top - 4.0 - row as f64 * ROW;
         line(out, (x, foot - 8.0), (x, frame.bottom), STROKE);
-        // What is too long ends with the drawing.
+        // Text that is too long is cut at the edge of the drawing.
         let fits = ((WIDTH - x - 8.0) / CHAR) as usize;
         let label: String = label.chars().take(fits).collect();
         text(out, (x + 4.0, foot), "start", FONT, &label);
     }
 }
 
-/// The horizontal lines of a panel, with labels where no other is, nor a line.
+/// Draws the horizontal lines of a panel, with labels where there is neither a label nor a line
+/// yet.
 pub fn horizontal(out: &mut String, guides: &[Guide], frame: &Frame<'_>) {
     let inside = guides.iter().filter(|g| (0.0..=1.0).contains(&frame.y.place(g.at)));
     let lines: Vec<(f64, &str)> =
@@ -63,7 +63,7 @@ pub fn horizontal(out: &mut String, guides: &[Guide], frame: &Frame<'_>) {
     for &(y, _) in &lines {
         line(out, (LEFT, y), (RIGHT, y), STROKE);
     }
-    // Left, right and baseline of what is written.
+    // Left, right and baseline of the text drawn so far.
     let mut taken: Vec<(f64, f64, f64)> = Vec::new();
     for &(y, label) in &lines {
         let wide = width(label).min(RIGHT - LEFT - 8.0);

@@ -1,6 +1,6 @@
-//! Charts as a journal prints them: axes with units, 95 % intervals, and series
-//! that differ by line and marker, so that they can be told apart in grey. A
-//! [`Chart`] is one panel; [`Panels`] stand under each other.
+//! Charts as a journal prints them: axes with units, 95 % intervals, and series that differ by line
+//! and marker, so that they can be told apart in grey. A [`Chart`] is one panel; [`Panels`] are
+//! stacked.
 
 mod guides;
 mod panels;
@@ -26,37 +26,36 @@ pub fn one_panel(chart: impl Fn(&Table) -> Chart + Send + Sync + 'static) -> Dra
 /// A figure of one panel, before it is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// The horizontal axis.
+    /// The chart's horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
+    /// The chart's vertical axis.
     pub y: Axis,
-    /// In the order of the legend.
+    /// The series, in the order of the legend.
     pub series: Vec<Series>,
 }
 
-/// One axis.
+/// A horizontal or vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows, and its unit.
+    /// The quantity that it shows, and its unit.
     pub label: String,
-    /// Its ends.
+    /// Values at both ends.
     pub range: (f64, f64),
-    /// The distance between two labelled ticks; on a logarithmic axis ticks are
-    /// at the powers of ten.
+    /// Distance between two labelled ticks; a logarithmic axis has its ticks at the powers of ten.
     pub step: f64,
-    /// Logarithmic, base 10; both ends must be positive.
+    /// Whether it is logarithmic, base 10; both ends must then be positive.
     pub log: bool,
 }
 
 impl Axis {
-    /// A linear axis.
+    /// A linear axis with ticks at multiples of `step`.
     pub fn linear(label: &str, range: (f64, f64), step: f64) -> Axis {
         Axis { label: label.to_owned(), range, step, log: false }
     }
 
-    /// A logarithmic axis.
+    /// A logarithmic axis with ticks at the powers of ten.
     pub fn log(label: &str, range: (f64, f64)) -> Axis {
         Axis { label: label.to_owned(), range, step: 1.0, log: true }
     }
@@ -73,14 +72,14 @@ impl Axis {
         Axis::linear(label, (from, to), step)
     }
 
-    /// Where a value lies, 0 to 1 along the axis.
+    /// Relative position of a value, 0 to 1 along the axis.
     fn place(&self, value: f64) -> f64 {
         let of = |v: f64| if self.log { libm::log10(v) } else { v };
         let (from, to) = (of(self.range.0), of(self.range.1));
         (of(value) - from) / (to - from)
     }
 
-    /// The labelled ticks.
+    /// Values and labels of the ticks.
     fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
             let exponents = libm::log10(self.range.0).round() as i32..;
@@ -103,44 +102,44 @@ impl Axis {
 /// One line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// In the legend.
+    /// Name in the legend.
     pub name: String,
-    /// How it looks.
+    /// Appearance of the line and its markers.
     pub style: Style,
-    /// In ascending x; a point that is not a number interrupts the line.
+    /// Points in ascending x; a NaN interrupts the line.
     pub points: Vec<Mark>,
 }
 
 /// One point of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// Horizontally.
+    /// Value on the horizontal axis.
     pub x: f64,
-    /// Vertically.
+    /// Value on the vertical axis.
     pub y: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `y`, if there is one.
     pub interval: Option<(f64, f64)>,
 }
 
-/// How a series looks.
+/// Appearance of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The colour, as `#rrggbb`.
+    /// Colour in the form `#rrggbb`.
     pub colour: &'static str,
     /// Lengths of dashes and gaps, as in SVG; empty for a solid line.
     pub dash: &'static str,
-    /// At each point.
+    /// Marker at each point.
     pub marker: Marker,
-    /// Line width, tenths of a pixel.
+    /// Line width, in tenths of a pixel.
     pub width: u32,
-    /// How intervals are shown.
+    /// Representation of the intervals.
     pub interval: Interval,
     /// Whether a point's value holds until the next point, as a count's does,
     /// instead of a straight line between the two.
     pub step: bool,
 }
 
-/// How intervals are shown.
+/// Representation of intervals in a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
     /// A bar at each point.
@@ -149,25 +148,25 @@ pub enum Interval {
     Band,
 }
 
-/// What marks a point.
+/// Shape that marks a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// Nothing: a curve.
+    /// No marker, for a curve.
     None,
-    /// ●
+    /// A filled circle, ●.
     Circle,
-    /// ■
+    /// A filled square, ■.
     Square,
-    /// ▲
+    /// A filled triangle, ▲.
     Triangle,
-    /// ◆
+    /// A filled diamond, ◆.
     Diamond,
-    /// ○, for a series to compare with.
+    /// An open circle, ○, for a series to compare with.
     Ring,
 }
 
 impl Style {
-    /// Black, for a formula.
+    /// A black line, for a formula.
     pub const CURVE: Style = Style {
         colour: "#000000",
         dash: "",
@@ -176,12 +175,11 @@ impl Style {
         interval: Interval::Bars,
         step: false,
     };
-    /// The same, dashed.
+    /// A dashed black line, for a second formula.
     pub const SECOND_CURVE: Style = Style { dash: "2 3", ..Style::CURVE };
 
-    /// The `n`th of six styles that differ in hue, lightness, dash and, the first
-    /// four, marker (Okabe and Ito's colours, which the colour-blind can tell
-    /// apart); they begin again after six.
+    /// The `n`th of six styles that differ in hue, lightness, dash and, for the first four, marker
+    /// (Okabe and Ito's colours, which the colour-blind can tell apart); they repeat after six.
     pub fn nth(n: usize) -> Style {
         let (colour, dash, marker) = [
             ("#0072b2", "", Marker::Circle),
@@ -194,17 +192,17 @@ impl Style {
         Style { colour, dash, marker, width: 18, interval: Interval::Bars, step: false }
     }
 
-    /// The same in light grey with rings, for what a figure compares with.
+    /// The same style in light grey with rings, for a series to compare with.
     pub fn pale(self) -> Style {
         Style { colour: "#8c8c8c", marker: Marker::Ring, width: 12, ..self }
     }
 
-    /// Without markers, and with a band for the interval: for many points.
+    /// The same style without markers, and with a band for the interval: for many points.
     pub fn dense(self) -> Style {
         Style { marker: Marker::None, interval: Interval::Band, ..self }
     }
 
-    /// A step line without markers: for what holds for a while.
+    /// The same style as a step line without markers: for values that hold for a while.
     pub fn stepped(self) -> Style {
         Style { marker: Marker::None, step: true, ..self }
     }

@@ -1,33 +1,32 @@
-//! Figures with more than one panel, and what a panel may hold beside lines.
+//! Figures with more than one panel, and the elements of a panel other than lines.
 
 use super::{Axis, Chart, Series, Style};
 use trunkline_base::stats::quantile;
 
-/// A figure of panels under each other with one horizontal axis.
+/// A figure of stacked panels with a common horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panels {
-    /// The line above the figure.
+    /// Title above the figure.
     pub title: String,
     /// The horizontal axis of all panels.
     pub x: Axis,
     /// The panels, from the top.
     pub panels: Vec<Panel>,
-    /// Vertical lines through all panels, at places of the horizontal axis, with
-    /// their labels above the first panel.
+    /// Vertical lines through all panels, at positions on the horizontal axis, with their labels
+    /// above the first panel.
     pub guides: Vec<Guide>,
 }
 
-/// A plot with a vertical axis of its own in [`Panels`].
+/// A plot in [`Panels`] with its own vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// The vertical axis.
+    /// The panel's vertical axis.
     pub y: Axis,
     /// Lines, in the order of the legend.
     pub series: Vec<Series>,
-    /// Boxes, behind the lines and after them in the legend.
+    /// Boxes, drawn behind the lines and listed after them in the legend.
     pub boxes: Vec<Boxes>,
-    /// Horizontal lines at places of the vertical axis, with their labels within the
-    /// panel.
+    /// Horizontal lines at positions on the vertical axis, with their labels within the panel.
     pub guides: Vec<Guide>,
 }
 
@@ -45,39 +44,39 @@ impl From<&Chart> for Panels {
     }
 }
 
-/// A line at one place of an axis, and what is there.
+/// A labelled line at one position of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guide {
-    /// The place; one outside of the axis is not drawn.
+    /// The position; one outside of the axis is not drawn.
     pub at: f64,
-    /// What is there, in about 30 characters at most.
+    /// The label, of about 30 characters at most.
     pub label: String,
 }
 
-/// Distributions as boxes, one at each place.
+/// Distributions as boxes, one at each position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Boxes {
-    /// What the legend calls them.
+    /// Name in the legend.
     pub name: String,
-    /// Of which only the colour counts.
+    /// Style, of which only the colour is used.
     pub style: Style,
-    /// The distributions, in any order.
+    /// The distributions, in any order of their positions.
     pub boxes: Vec<Quartiles>,
 }
 
-/// A distribution: a box from the first to the third quartile, a line at the
-/// median, and whiskers to the least and the greatest value.
+/// A distribution: a box from the first to the third quartile, a line at the median, and whiskers
+/// to the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
-    /// Where the box stands on the horizontal axis.
+    /// Position of the box on the horizontal axis.
     pub x: f64,
     /// Minimum, the three quartiles, and maximum.
     pub values: [f64; 5],
 }
 
 impl Quartiles {
-    /// Of some values at `x`; what is not a number doesn't count. `None` if nothing
-    /// is left. A quartile is the least value that so many don't exceed.
+    /// Quartiles of some values at `x`, without NaNs; `None` if no values remain. A quartile is the
+    /// smallest value that this share of the values doesn't exceed.
     pub fn of(x: f64, values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
         let mut sorted: Vec<f64> = values.into_iter().filter(|v| !v.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);

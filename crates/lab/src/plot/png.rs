@@ -1,16 +1,16 @@
 use resvg::{tiny_skia, usvg};
 use std::sync::Arc;
 
-/// DejaVu Sans, the Latin and Greek of it: the same glyphs on every machine.
+/// The Latin and Greek part of DejaVu Sans: the same glyphs on every machine.
 const FONT: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 /// Pixels of the image per pixel of the drawing: sharp in print at column width.
 const SCALE: f32 = 2.0;
 
-/// The same drawing as pixels, with no font but our own.
+/// The same drawing as pixels, with no other font than the embedded one.
 ///
 /// # Panics
 ///
-/// If `svg` is not one of [`svg`](super::svg)'s.
+/// If `svg` was not made by [`svg`](super::svg).
 pub fn png(svg: &str) -> Vec<u8> {
     let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..Default::default() };
     Arc::make_mut(&mut options.fontdb).load_font_data(FONT.to_vec());

@@ -1,34 +1,34 @@
-//! Figures as SVG.
+//! Draws figures as SVG.
 
 use super::guides;
 use super::{Axis, Boxes, Chart, Interval, Mark, Marker, Panel, Panels, Series, Style};
 use std::fmt::Write as _;
 
-/// The whole drawing, pixels.
+/// Width of the drawing, in pixels.
 pub(super) const WIDTH: f64 = 860.0;
-/// The frames within it; the legend stands to their right.
+/// Left end of the frames within it; the legend is to their right.
 pub(super) const LEFT: f64 = 72.0;
 pub(super) const RIGHT: f64 = 610.0;
 const TOP: f64 = 44.0;
-/// Below the last frame, for its axis.
+/// Space below the last frame, for its axis.
 const FOOT: f64 = 60.0;
-/// A frame that is alone, one of two, one of many, and what is between two.
+/// Heights of a frame that is alone, of one of two and of one of many, and the gap between two.
 const ALONE: f64 = 396.0;
 const ONE_OF_TWO: f64 = 280.0;
 const ONE_OF_MANY: f64 = 150.0;
 const GAP: f64 = 18.0;
 const LEGEND: f64 = RIGHT + 18.0;
 const LEGEND_LINE: f64 = 22.0;
-/// Characters of a legend's line, at 12 pixels each line of text.
+/// Characters in a line of the legend, and 12 pixels for each line of text.
 const LEGEND_CHARS: usize = 24;
-/// Half the size of a marker.
+/// Half the size of a marker, in pixels.
 const R: f64 = 4.0;
-/// Half the width of a box.
+/// Half the width of a box, in pixels.
 const BOX: f64 = 7.0;
-/// Keeps what is behind a text away from its letters.
+/// White outline that separates a text from what is drawn behind it.
 pub(super) const HALO: &str = " stroke=\"#ffffff\" stroke-width=\"3\" paint-order=\"stroke\"";
 
-/// Where a panel is, and its axes.
+/// Position of a panel, and its axes.
 pub(super) struct Frame<'a> {
     pub top: f64,
     pub bottom: f64,
@@ -37,9 +37,9 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The pixel of a point.
+    /// Pixel coordinates of a point.
     pub fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        // What lies far outside must not become a number without end.
+        // Values far outside must not become infinite numbers.
         let place = |p: f64| p.clamp(-0.5, 1.5);
         (
             LEFT + place(self.x.place(x)) * (RIGHT - LEFT),
@@ -48,17 +48,17 @@ impl Frame<'_> {
     }
 }
 
-/// Draws a chart: the same bytes for the same chart.
+/// Draws a chart; equal charts give equal bytes.
 pub fn svg(chart: &Chart) -> String {
     panels_svg(&Panels::from(chart))
 }
 
-/// Draws a figure of some panels: the same bytes for the same figure.
+/// Draws a figure of some panels; equal figures give equal bytes.
 pub fn panels_svg(figure: &Panels) -> String {
     let place = |at: f64| LEFT + figure.x.place(at) * (RIGHT - LEFT);
     let inside = figure.guides.iter().filter(|g| (0.0..=1.0).contains(&figure.x.place(g.at)));
     let guides: Vec<(f64, &str)> = inside.map(|g| (place(g.at), g.label.as_str())).collect();
-    // The first row stands between the title and the frame.
+    // The first row is between the title and the frame.
     let (_, rows) = guides::rows(&guides);
     let top = TOP + rows.saturating_sub(1) as f64 * guides::ROW;
     let tall = match figure.panels.len() {
@@ -98,7 +98,7 @@ pub fn panels_svg(figure: &Panels) -> String {
     out
 }
 
-/// What a panel shows, within its frame.
+/// Draws the content of a panel, within its frame.
 fn content(figure: &Panels, panel: &Panel, frame: &Frame<'_>, n: usize, out: &mut String) {
     // A clip's name must be unique in a page that holds many figures.
     let clip = crate::experiment::fnv1a(figure.title.bytes());
@@ -121,7 +121,7 @@ fn content(figure: &Panels, panel: &Panel, frame: &Frame<'_>, n: usize, out: &mu
         lines(frame, series, out);
     }
     out.push_str("</g>\n");
-    // Not clipped: a marker on the frame is drawn as a whole.
+    // Not clipped: a marker on the frame is drawn completely.
     for series in &panel.series {
         marks(frame, series, out);
     }
@@ -131,7 +131,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Two decimals are a hundredth of a pixel.
+/// Formats a coordinate with two decimals, a hundredth of a pixel.
 fn px(value: f64) -> String {
     format!("{value:.2}")
 }
@@ -147,7 +147,7 @@ pub(super) fn line(out: &mut String, from: (f64, f64), to: (f64, f64), style: &s
     let _ = writeln!(out, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" {style}/>");
 }
 
-/// The words around a frame.
+/// The text around a frame.
 struct Titles<'a> {
     above: Option<&'a String>,
     below: Option<&'a String>,
@@ -228,7 +228,7 @@ fn lines(frame: &Frame<'_>, series: &Series, out: &mut String) {
     }
 }
 
-/// Boxes with whiskers.
+/// Draws boxes with whiskers.
 fn draw_boxes(frame: &Frame<'_>, boxes: &Boxes, out: &mut String) {
     for quartiles in boxes.boxes.iter().filter(|q| q.values.iter().all(|v| v.is_finite())) {
         let [low, first, median, third, high] =
@@ -257,7 +257,7 @@ fn draw_box(colour: &str, [low, first, median, third, high]: [(f64, f64); 5], ou
     line(out, (median.0 - BOX, median.1), (median.0 + BOX, median.1), &thick);
 }
 
-/// Markers and bars; those outside of the frame are left out.
+/// Draws markers and bars, without those outside of the frame.
 fn marks(frame: &Frame<'_>, series: &Series, out: &mut String) {
     let style = series.style;
     let inside = |axis: &super::Axis, v: f64| (0.0..=1.0).contains(&axis.place(v));
@@ -313,7 +313,7 @@ fn marker((x, y): (f64, f64), style: Style, out: &mut String) {
     });
 }
 
-/// Beside each panel what no panel above has shown.
+/// Draws next to each panel the legend entries that no panel above has shown.
 fn legends(figure: &Panels, frames: &[Frame<'_>], out: &mut String) {
     let mut shown: Vec<(&str, Style)> = Vec::new();
     let mut y = 0.0;
@@ -341,7 +341,7 @@ fn legends(figure: &Panels, frames: &[Frame<'_>], out: &mut String) {
     }
 }
 
-/// Writes a name beside its sign; where the next one goes.
+/// Writes a name next to its sign, and returns the position of the next entry.
 fn legend_words(name: &str, mut y: f64, out: &mut String) -> f64 {
     for words in wrap(name) {
         text(out, (LEGEND + 44.0, y + 4.0), "start", " font-size=\"12\"", &words);
@@ -350,7 +350,7 @@ fn legend_words(name: &str, mut y: f64, out: &mut String) -> f64 {
     y + LEGEND_LINE - 15.0
 }
 
-/// How a panel shows what is not a single value.
+/// Explains how a panel shows intervals or distributions.
 fn note(panel: &Panel) -> Option<&'static str> {
     let interval = |s: &Series| s.points.iter().any(|m| m.interval.is_some());
     let bands = panel.series.iter().any(|s| s.style.interval == Interval::Band);
@@ -362,7 +362,7 @@ fn note(panel: &Panel) -> Option<&'static str> {
     }
 }
 
-/// A legend's words in lines that fit beside the frame.
+/// Wraps the text of a legend into lines that fit next to the frame.
 fn wrap(words: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split(' ') {

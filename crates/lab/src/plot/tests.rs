@@ -1,4 +1,4 @@
-//! What panels hold beside lines, drawn.
+//! Tests of the panels' elements other than lines.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn one(panel: Panel) -> Panels {
     Panels { title: "One".into(), x: x(), panels: vec![panel], guides: Vec::new() }
 }
 
-/// Everything at once, of which the pixels were looked at.
+/// A figure with every element, checked by eye.
 fn all() -> Panels {
     let first = Panel {
         guides: guides(&[(3.0, "deadline"), (3.2, "threshold"), (0.2, "least"), (9.0, "outside")]),
@@ -50,7 +50,7 @@ fn all() -> Panels {
     }
 }
 
-/// The elements that a drawing has more than another.
+/// The elements that one drawing has in addition to another.
 fn more(than: &Panels, drawn: &Panels) -> String {
     let base = panels_svg(than);
     let known: Vec<&str> = base.lines().collect();
@@ -89,7 +89,7 @@ fn guide_lines_have_labels_where_there_is_room() {
 #[test]
 fn panels_stand_under_each_other() {
     insta::assert_snapshot!("panels", panels_svg(&all()));
-    // One panel is a chart.
+    // A figure of one panel is a chart.
     let Panels { title, x, panels, .. } = one(Panel::new(y(), vec![steps()]));
     let [Panel { y, series, .. }] = <[Panel; 1]>::try_from(panels.clone()).unwrap();
     let chart = Chart { title: title.clone(), x: x.clone(), y, series };

@@ -1,9 +1,9 @@
-//! Daemons in a testbed: rows of hosts with nodes on all of them, or with routers between the
-//! outer two, for programs that need no overlay.
+//! Daemons in a testbed: rows of hosts with nodes on all of them, or with routers between the outer
+//! two, for programs that don't use the overlay.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what runs in a testbed's hosts drives sockets and time"
+    reason = "the programs on a testbed's hosts use sockets and time"
 )]
 
 use crate::scenario::testbed::certified::certify;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_overlay::wire::NodeId;
 
-/// A network without hosts; those of a sealed one have keys and certificates.
+/// A network without hosts; if it is sealed, its hosts get keys and certificates.
 pub fn network(sealed: bool) -> Scenario {
     Scenario {
         name: "network".into(),
@@ -39,14 +39,14 @@ pub fn network(sealed: bool) -> Scenario {
     }
 }
 
-/// Adds another host to a network; returns its number.
+/// Adds another host to a network and returns its number.
 pub fn add_host(network: &mut Scenario) -> usize {
     network.hosts.push(Host::new(network.hosts.len().to_string()));
     network.hosts.len() - 1
 }
 
-/// Adds hosts that are neighbours in the overlay, in a row with these links between them;
-/// returns the numbers of the first and the last.
+/// Adds a row of hosts that are neighbours in the overlay, with these links between them; returns
+/// the numbers of the first and the last.
 pub fn add_nodes(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) {
     let first = add_host(network);
     for link in links {
@@ -56,8 +56,8 @@ pub fn add_nodes(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) 
     (first, network.hosts.len() - 1)
 }
 
-/// Adds two hosts outside of the overlay, with these links and routers between them; returns
-/// their numbers.
+/// Adds two hosts outside of the overlay, with these links and routers between them; returns their
+/// numbers.
 pub fn add_routers(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) {
     let (first, last) = (add_host(network), add_host(network));
     let mut here = Spot::Host(first);
@@ -82,7 +82,7 @@ pub fn add_routers(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize
     (first, last)
 }
 
-/// The node of a host.
+/// Node id of a host.
 pub fn node(host: usize) -> NodeId {
     NodeId(host as u32 + 1)
 }
@@ -93,14 +93,14 @@ pub struct Bed {
     trunkline: PathBuf,
     dir: Folder,
     key: Option<String>,
-    /// The network itself, to start programs on its hosts.
+    /// The emulated network, for starting programs on its hosts.
     pub emulator: Emulator,
     daemons: Vec<Option<Process>>,
     sleeper: Sleeper,
 }
 
 impl Bed {
-    /// Starts the network, and a daemon on each host that has a link of the overlay.
+    /// Starts the network, and a daemon on each host that has an overlay link.
     pub fn start(trunkline: &Path, seed: u64, scenario: Scenario) -> Result<Bed, Error> {
         let dir = Folder::new()?;
         let named = scenario.hosts.iter().enumerate().map(|(n, h)| (node(n), h.name.as_str()));
@@ -129,7 +129,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Kills the daemon of a host by SIGKILL.
+    /// Kills the daemon of a host with SIGKILL.
     pub fn kill_daemon(&mut self, host: usize) {
         self.daemons[host] = None;
     }
@@ -139,19 +139,19 @@ impl Bed {
         NodeFiles::of(host, self.dir.path()).socket
     }
 
-    /// A temporary folder that lives as long as this.
+    /// A temporary folder that is deleted when this is dropped.
     pub fn folder(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Who can ask the daemons of all hosts about themselves.
+    /// A witness that can query the daemons of all hosts.
     pub fn witness(&self) -> Witness {
         let socket = |host| NodeFiles::of(host, self.dir.path()).socket.with_extension("ctl");
         let controls = (0..self.daemons.len()).filter(|&host| self.daemons[host].is_some());
         Witness { trunkline: self.trunkline.clone(), controls: controls.map(socket).collect() }
     }
 
-    /// Ends everything; says whether the machine kept up.
+    /// Ends everything; the effort says whether the machine kept up.
     pub fn finish(mut self) -> Result<Effort, Error> {
         let wakes_late = self.sleeper.finish();
         self.daemons.iter_mut().flatten().for_each(Process::close);
@@ -163,14 +163,14 @@ impl Bed {
     }
 }
 
-/// Asks daemons about themselves when something has gone wrong.
+/// Queries daemons for their state after an error.
 pub struct Witness {
     trunkline: PathBuf,
     controls: Vec<PathBuf>,
 }
 
 impl Witness {
-    /// Writes to standard error what all daemons say of their streams, links and routes, as JSON.
+    /// Writes to standard error the state of all daemons' streams, links and routes, as JSON.
     pub fn tell(&self) {
         for control in &self.controls {
             for about in ["streams", "links", "routes", "status"] {
@@ -185,8 +185,8 @@ impl Witness {
     }
 }
 
-/// Measures these parts of a round at the same time, each on a thread of its own. The effort is
-/// that of the latest part, with the processor time of all programs together.
+/// Measures these parts of a round at the same time, each on its own thread. The effort is that of
+/// the latest part, with the processor time of all programs together.
 pub fn side_by_side(
     stage: &Stage<'_>,
     parts: &[usize],

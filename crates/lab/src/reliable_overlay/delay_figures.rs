@@ -1,4 +1,4 @@
-//! Figures 11 to 14, and what the paper says of them.
+//! Figures 11 to 14, and the paper's statements on them.
 
 use super::delays::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, TCPS};
 use super::{BEFORE, line, ratio};
@@ -8,20 +8,20 @@ use crate::plot::{Axis, Chart, Mark, Panel, Panels, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// Where something was measured, and what was carried how.
+/// A place (simulator or testbed), and a kind of transport.
 type Carried = (&'static str, &'static str);
-/// Ours and a TCP, measured at the same place.
+/// A place, an overlay transport and the TCP that it is compared with.
 type Compared = (&'static str, &'static str, &'static str);
 
 const MEAN: [&str; 3] = ["mean_ms", "mean_low_ms", "mean_high_ms"];
 const JITTER: [&str; 3] = ["jitter_ms", "jitter_low_ms", "jitter_high_ms"];
 const LATER: [&str; 3] = ["later_120_pct", "later_120_low_pct", "later_120_high_pct"];
 
-/// A point whose messages are half a second late for longer than this share of the time is
-/// not a delay but a backlog, whose mean grows with the run.
+/// A point at which messages are half a second late for more than this percentage of the time shows
+/// a backlog, not a delay: its mean grows with the run.
 const MOST_BACKLOG: f64 = 5.0;
 
-/// In the paper's order.
+/// The figures, in the paper's order.
 pub fn all() -> Vec<Figure> {
     vec![fig11(), fig12(), fig13(), fig14()]
 }
@@ -44,8 +44,8 @@ fn nothing() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// By how much the mean delay grows per percent of loss, from none to the largest loss at
-/// which both keep up: ours, over end to end.
+/// Increase of the mean delay per percent of loss, from no loss to the largest at which both keep
+/// up: the overlay's over the TCP's.
 fn slopes(table: &Table, (at, ours, tcp): Compared, rate: u32) -> Measured {
     let kept_up = |r: &Record<'_>| r.number("backlog_pct") < MOST_BACKLOG;
     let theirs = of(table, (at, tcp), rate);
@@ -70,7 +70,7 @@ fn slope_claim(id: &'static str, compared: Compared, rate: u32, says: &'static s
             Some(
                 "hop by hop the latency remains very low and increases much slower than end to end",
             ),
-            Bound::at_most(1.0 / 3.0, "\"much slower\" is taken for a third"),
+            Bound::at_most(1.0 / 3.0, "\"much slower\" is interpreted as a third"),
             "end-to-end-only",
         )
     }
@@ -81,10 +81,10 @@ fn fig11() -> Figure {
         name: "fig11",
         title: "Mean delay of a 500 kbit/s stream",
         section: "Experimental results, figure 11",
-        says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, of which \
-               the third loses packets both ways: mean one-way delay until they can be read in order, \
-               with a TCP from end to end, with reliable links hop by hop, and with a stream over them, \
-               which repeats and limits from end to end, too.",
+        says: "Messages of 1,000 bytes from A to F over five links of 10 ms and 10 Mbit/s, the \
+               third of which loses packets in both directions: mean one-way delay until they can \
+               be read in order, with a TCP from end to end, with reliable links hop by hop, and \
+               with a stream over them, which also retransmits and limits its rate from end to end.",
         chart: one_panel(|t| delay_chart(t, RATES[0])),
         claims: vec![
             slope_claim(
@@ -124,40 +124,41 @@ fn fig12() -> Figure {
         name: "fig12",
         title: "Mean delay of a 1,000 kbit/s stream",
         section: "Experimental results, figure 12",
-        says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of its \
-               segments over 100 ms can't carry them: points where messages are half a second late for \
-               more than a twentieth of the time are not judged.",
+        says: "As figure 11, with twice as many messages. A TCP that loses more than about 1 % of \
+               its segments over 100 ms can't carry them: points at which messages are half a \
+               second late for more than a twentieth of the time are not judged.",
         chart: one_panel(|t| delay_chart(t, RATES[1])),
         claims: vec![
             Claim {
-                why: "The TCP of Linux 2.4 doesn't keep up: it has no point to be judged by, since 7.8 % of its \
-                      messages are half a second late at 0.2 % loss, and 99 % from 1 % on.",
+                why: "The TCP of Linux 2.4 doesn't keep up: it has no point that could be judged, \
+                      since 7.8 % of its messages are half a second late at 0.2 % loss, and 99 % \
+                      from 1 % on.",
                 ..keeps_up(
                     "keeps-up",
                     (PLACES[0], HOP_BY_HOP),
-                    "at 1,000 kbit/s reliable links keep up at every loss: at most 5 % of the messages are \
-                     half a second late",
+                    "at 1,000 kbit/s reliable links keep up at every loss rate: at most 5 % of the \
+                     messages are half a second late",
                 )
             },
             keeps_up(
                 "stream-keeps-up",
                 (PLACES[0], STREAM),
-                "at 1,000 kbit/s a stream keeps up at every loss: at most 5 % of the messages are half a \
-                 second late",
+                "at 1,000 kbit/s a stream keeps up at every loss rate: at most 5 % of the messages \
+                 are half a second late",
             ),
             slope_claim(
                 "much-slower-1000-linux-6",
                 (PLACES[0], HOP_BY_HOP, TCPS[1]),
                 RATES[1],
-                "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with the \
-                 TCP of Linux 6, as far as that keeps up",
+                "at 1,000 kbit/s the mean delay grows with loss at most a third as fast as with \
+                 the TCP of Linux 6, as far as the TCP keeps up",
             ),
             slope_claim(
                 "stream-1000-linux-6",
                 (PLACES[0], STREAM, TCPS[1]),
                 RATES[1],
-                "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as fast as \
-                 with the TCP of Linux 6, as far as that keeps up",
+                "at 1,000 kbit/s over a stream the mean delay grows with loss at most a third as \
+                 fast as with the TCP of Linux 6, as far as the TCP keeps up",
             ),
         ],
     }
@@ -174,7 +175,7 @@ fn keeps_up(id: &'static str, carried: Carried, says: &'static str) -> Claim {
     }
 }
 
-/// The TCP's jitter over ours, where that is greatest.
+/// The TCP's jitter divided by the overlay's, where that is greatest.
 fn jitters(table: &Table, (at, ours, tcp): Compared) -> Measured {
     let one = |r: Record<'_>| {
         let loss = r.number("loss_pct");
@@ -207,8 +208,8 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Mean jitter of a 500 kbit/s stream",
         section: "Experimental results, figure 13",
-        says: "The streams of figure 11: the estimate of jitter of RFC 3550 (section 6.4.1), averaged \
-               over all messages. The paper doesn't say what its jitter is.",
+        says: "The streams of figure 11: the jitter estimate of RFC 3550 (section 6.4.1), averaged \
+               over all messages. The paper doesn't define its jitter.",
         chart: one_panel(jitter_chart),
         claims: vec![
             jitter_claim(
@@ -239,7 +240,7 @@ fn fig13() -> Figure {
     }
 }
 
-/// Messages of ours later than 120 ms, over those end to end, at 1 % loss.
+/// Messages of the overlay later than 120 ms, divided by those of the TCP, at 1 % loss.
 fn late(table: &Table, (at, ours, tcp): Compared) -> Measured {
     let [ours, theirs] = [ours, tcp].map(|carried| {
         let row = with_loss(table, (at, carried), RATES[0], 1.0);
@@ -271,8 +272,8 @@ fn fig14() -> Figure {
         name: "fig14",
         title: "Delay distribution of a 500 kbit/s stream",
         section: "Experimental results, figure 14",
-        says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't say which): the share \
-               of messages that take longer than 60 to 280 ms.",
+        says: "The streams of figure 11 at 0.5, 1 and 2 % loss (the paper doesn't give it): the \
+               share of messages that take longer than 60 to 280 ms.",
         chart: one_panel(late_chart),
         claims: vec![
             late_claim(
@@ -303,7 +304,7 @@ fn fig14() -> Figure {
     }
 }
 
-/// Lines of the means in these columns, of what keeps up.
+/// Lines of the means in these columns, without points that don't keep up.
 fn series(
     table: &Table,
     (at, all): (&'static str, &[&'static str]),
@@ -318,7 +319,7 @@ fn series(
     all.iter().enumerate().map(one).collect()
 }
 
-/// What the simulator's figures show.
+/// Place and transports that the simulator's figures show.
 const SIMULATED: (&str, &[&str]) = (PLACES[0], &[HOP_BY_HOP, STREAM, TCPS[0], TCPS[1]]);
 
 fn delay_chart(table: &Table, rate: u32) -> Chart {
@@ -361,7 +362,7 @@ fn late_chart(table: &Table) -> Chart {
         }
     }
     Chart {
-        title: "500 kbit/s from A to F: later than".to_owned(),
+        title: "500 kbit/s from A to F: messages later than".to_owned(),
         x: Axis::linear("delay (ms)", (60.0, 280.0), 20.0),
         y: Axis::log("messages (%)", (0.01, 100.0)),
         series,
@@ -404,21 +405,21 @@ fn live_slopes() -> Vec<Claim> {
     ]
 }
 
-/// What else the paper says, of daemons and the kernel's TCP.
+/// The paper's other claims, judged with daemons and the kernel's TCP.
 fn live_claims() -> Vec<Claim> {
     let compared = (PLACES[1], HOP_BY_HOP, LIVE_TCPS[0]);
     vec![
         keeps_up(
             "keeps-up",
             (PLACES[1], HOP_BY_HOP),
-            "at 1,000 kbit/s the reliable links of daemons keep up at every loss: at most 5 % of the \
-             messages are half a second late",
+            "at 1,000 kbit/s the reliable links of daemons keep up at every loss rate: at most 5 % \
+             of the messages are half a second late",
         ),
         keeps_up(
             "stream-keeps-up",
             (PLACES[1], STREAM),
-            "at 1,000 kbit/s a stream between daemons keeps up at every loss: at most 5 % of the messages \
-             are half a second late",
+            "at 1,000 kbit/s a stream between daemons keeps up at every loss rate: at most 5 % of \
+             the messages are half a second late",
         ),
         jitter_claim(
             "smaller-jitter-reno",
@@ -435,49 +436,50 @@ fn live_claims() -> Vec<Claim> {
     ]
 }
 
-/// Whether daemons and the kernel do as the simulator does.
+/// The claims that daemons and the kernel agree with the simulator.
 fn agreements() -> Vec<Claim> {
     vec![
         agreement(
             "as-simulated",
             (HOP_BY_HOP, HOP_BY_HOP),
-            "at 500 kbit/s and 1 % loss the mean delay between daemons is that of the simulator, to 5 %",
+            "at 500 kbit/s and 1 % loss the mean delay between daemons equals that of the \
+             simulator within 5 %",
             0.05,
         ),
         agreement(
             "stream-as-simulated",
             (STREAM, STREAM),
-            "at 500 kbit/s and 1 % loss the mean delay of a stream between daemons is that of the \
-             simulator, to 5 %",
+            "at 500 kbit/s and 1 % loss the mean delay of a stream between daemons equals that of \
+             the simulator within 5 %",
             0.05,
         ),
         agreement(
             "reno-as-simulated",
             (LIVE_TCPS[0], TCPS[1]),
-            "at 500 kbit/s and 1 % loss the mean delay with the kernel's TCP with reno is that of the \
-             simulator's TCP of Linux 6, to 15 %",
+            "at 500 kbit/s and 1 % loss the mean delay with the kernel's TCP with reno equals that \
+             of the simulator's TCP of Linux 6 within 15 %",
             0.15,
         ),
     ]
 }
 
-/// Daemons beside the kernel's TCP.
+/// Daemons compared with the kernel's TCP.
 pub fn beside() -> Figure {
     let claims = live_slopes().into_iter().chain(live_claims()).chain(agreements());
     Figure {
         name: "delays-testbed",
         title: "Delays between daemons, and with the kernel's TCP",
         section: "Experimental results, figures 11 to 14",
-        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network namespaces, \
-               sealed and not, and through routers with the kernel's TCP (reno and cubic, without Nagle's \
-               algorithm), all at the same time over links of their own; from when a message is due until \
-               it can be read in order.",
+        says: "The streams of figures 11 to 14 between `trunkline node` daemons in network \
+               namespaces, sealed and not, and through routers with the kernel's TCP (reno and \
+               cubic, without Nagle's algorithm), all at the same time over separate links; from \
+               when a message is due until it can be read in order.",
         chart: Box::new(live_panels),
         claims: claims.map(|claim| Claim { sabotage: "", ..claim }).collect(),
     }
 }
 
-/// A mean delay of the testbed over one of the simulator.
+/// Mean delay in the testbed, divided by that in the simulator.
 fn agreement(
     id: &'static str,
     (live, simulated): (&'static str, &'static str),

@@ -1,5 +1,4 @@
-//! How long messages take from A to F, hop by hop and from end to end, against loss on the
-//! link between C and D.
+//! Delay of messages from A to F, hop by hop and end to end, by loss on the link between C and D.
 
 mod testbed;
 
@@ -42,27 +41,27 @@ pub const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// In the column `carried`.
+/// Value of the column `carried`: reliable links between neighbours.
 pub const HOP_BY_HOP: &str = "hop-by-hop";
 /// A stream over the same links, in the same column.
 pub const STREAM: &str = "stream";
-/// TCPs from end to end, in the same column: Linux as it was then, and as it is.
+/// TCPs from end to end, in the same column: Linux at the time of the paper, and today's.
 pub const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
-/// Both of ours between sealed nodes, which only the testbed has, in the same column.
+/// Reliable links between sealed nodes, which only the testbed has, in the same column.
 pub const HOP_BY_HOP_SEALED: &str = "hop-by-hop-sealed";
 /// A stream between sealed nodes, in the same column.
 pub const STREAM_SEALED: &str = "stream-sealed";
 /// The kernel's TCP from end to end, in the same column.
 pub const LIVE_TCPS: [&str; 2] = ["tcp-reno", "tcp-cubic"];
-/// Of messages, in kbit/s.
+/// Rates of the messages, in kbit/s.
 pub const RATES: [u32; 2] = [500, 1_000];
 /// Shares of packets lost between C and D, in tenths of a percent.
 const LOSSES: [u32; 12] = [0, 2, 4, 5, 6, 8, 10, 12, 14, 16, 18, 20];
 
-/// Who has so much before them is not keeping up: half a second of messages.
+/// Queue from which a transport counts as not keeping up: half a second of messages.
 const BACKLOG: Duration = Duration::from_millis(500);
 
-/// Parts of a run whose means are taken for independent of each other.
+/// Parts of a run whose means are taken as independent of each other.
 const BATCHES: usize = 20;
 
 /// The experiment behind figures 11 to 14.
@@ -113,7 +112,8 @@ fn rows(
     all.into_iter().map(measured).collect()
 }
 
-/// What is shown of a stream whose messages took so long, without those that could not be read.
+/// The table's row for a stream whose messages had these delays, without those that could not be
+/// read.
 fn row(
     (at, carried): (&str, &str),
     stream: Stream,
@@ -129,7 +129,7 @@ fn row(
     row
 }
 
-/// Mean, jitter, backlog, and the shares that were later than so much.
+/// Mean, jitter, backlog, and the shares that exceeded each limit.
 fn measures(delays: &[Duration]) -> Vec<Cell> {
     let ms = |d: &Duration| d.as_secs_f64() * 1e3;
     let size = delays.len().div_ceil(BATCHES).max(1);

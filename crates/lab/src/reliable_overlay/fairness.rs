@@ -1,4 +1,4 @@
-//! Whether reliable links share a bottleneck with TCPs, and streams a chain with each other.
+//! Fairness of reliable links with TCPs at a bottleneck, and of streams that share a chain.
 
 use super::network::MESSAGE;
 use super::throughput::{Reader, Writer};
@@ -35,16 +35,16 @@ const COLUMNS: &[Column] = &[
 const JAIN: [&str; 3] = ["jain", "jain_low", "jain_high"];
 const RATIO: [&str; 3] = ["ratio", "ratio_low", "ratio_high"];
 
-/// In the column `flows`.
+/// Values of the column `flows`.
 const BESIDE_TCPS: &str = "links beside TCPs";
 const STREAMS: &str = "streams";
 
 const EACH: [u32; 3] = [1, 2, 4];
-/// One way over the bottleneck, in milliseconds.
+/// One-way delays of the bottleneck, in milliseconds.
 const DELAYS: [u64; 2] = [10, 50];
-/// In the column `queue`.
+/// Values of the column `queue`.
 const QUEUES: [(&str, Queue); 2] = [("drop-tail", Queue::Packets(100)), ("red", RED)];
-/// The thresholds of 10 and 30 are a fifth and three fifths of what the shorter way holds.
+/// The thresholds of 10 and 30 packets are a fifth and three fifths of what the shorter path holds.
 const RED: Queue = Queue::Red(Red {
     unit: trunkline_base::link_model::Unit::Packets,
     limit: 100,
@@ -56,25 +56,25 @@ const RED: Queue = Queue::Red(Red {
     gentle: true,
     ecn: false,
 });
-/// Of the bottleneck and of each link of the chain, in bits per second.
+/// Rate of the bottleneck and of each link of the chain, in bits per second.
 const RATE: u64 = 20_000_000;
-/// The least that a ratio reckons with, in Mbit/s.
+/// Smallest value that a ratio uses, in Mbit/s.
 const LEAST: f64 = 0.001;
-/// How many streams share a chain of so many links.
+/// Number of streams that share a chain.
 const SHARING: u32 = 4;
 const HOPS: usize = 3;
 
 const PORT: u16 = 5_000;
-/// Nodes find each other; what flows begins within the second after that.
+/// Nodes find each other within this time; flows begin within the second after it.
 const START: Duration = Duration::from_secs(3);
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// The experiment on shares.
+/// The experiment on how flows share a bottleneck.
 pub fn experiment() -> Experiment {
     super::experiment("fairness", COLUMNS, Box::new(points), vec![figure()])
 }
 
-/// A run begins to count after so long, and counts for so long.
+/// Number of runs, and the time before and during the measurement.
 fn spans(size: Size) -> (u64, [Duration; 2]) {
     let (runs, before, measured) = size.pick((1, 2, 3), (3, 8, 30), (10, 20, 120));
     (runs, [before, measured].map(Duration::from_secs))
@@ -122,7 +122,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// What all flows of ours carry and all TCPs, each in Mbit/s.
+/// Goodput of each overlay flow and of each TCP, in Mbit/s.
 type Shares = [Vec<f64>; 2];
 
 fn row(
@@ -138,9 +138,9 @@ fn row(
     let mut row: Vec<Cell> = vec![flows.into(), u64::from(each).into(), delay.into()];
     row.extend([queue.into(), Cell::from(runs.len() as u64)]);
     row.extend(mean_cells(&all(&|run| jain(&run.concat()))));
-    // The mean of logarithms: one that has twice the other's share is as far off as one with half.
+    // The mean of logarithms: a share twice the other's is as far off as half of it.
     let [estimate, low, high] = {
-        // A TCP that is left nothing has a ratio, too; where there is none, there is no ratio.
+        // A TCP that gets nothing has a ratio too; without TCPs there is none.
         let at_least = |x: f64| if x < LEAST { LEAST } else { x };
         let [ours, tcps] = [0, 1].map(|n| all(&|run| at_least(mean(&run[n]))));
         let logs: Vec<f64> = ours.iter().zip(&tcps).map(|(a, b)| libm::log(a / b)).collect();
@@ -158,7 +158,7 @@ fn jain(shares: &[f64]) -> f64 {
     sum * sum / (shares.len() as f64 * squares)
 }
 
-/// Two routers with a bottleneck between them, and hosts at either.
+/// Two routers with a bottleneck between them, and hosts on both sides.
 struct Net {
     world: World,
     routers: [RouterId; 2],
@@ -184,7 +184,7 @@ impl Net {
     }
 }
 
-/// So many reliable links and as many TCPs over the same bottleneck.
+/// Runs this many reliable links and as many TCPs over the same bottleneck.
 fn beside(
     each: u32,
     (delay, queue): (u64, Queue),
@@ -232,7 +232,7 @@ fn beside(
     Ok(shares(&mut net.world, bytes, [before, measured]))
 }
 
-/// Streams from the first node of a chain to the last.
+/// Runs streams from the first node of a chain to the last.
 fn streams(
     [before, measured]: [Duration; 2],
     sabotage: Sabotage,
@@ -247,7 +247,7 @@ fn streams(
     for n in 0..SHARING {
         let mut start = Time::ZERO + START + within(WITHIN, &mut luck);
         if n == 0 && sabotage.is("best-effort-links") {
-            // One has none, as though the others had left it none.
+            // One flow gets nothing, as if the others had taken it all.
             start += before + measured;
         }
         let port = PORT + n as u16;
@@ -261,7 +261,7 @@ fn streams(
     Ok(shares(&mut world, bytes, [before, measured]))
 }
 
-/// What each flow carries in the time that counts.
+/// Goodput of each flow in the time that counts.
 fn shares(
     world: &mut World,
     bytes: impl Fn(&World) -> [Vec<u64>; 2],
@@ -298,13 +298,13 @@ fn figure() -> Figure {
     };
     Figure {
         name: "fairness",
-        title: "How reliable links share a bottleneck with TCPs, and streams a chain",
+        title: "Fairness of reliable links with TCPs at a bottleneck, and of streams over a chain",
         section: "Spines congestion control and reliability",
-        says: "1, 2 and 4 reliable links, each with as much as it takes, and as many TCPs of Linux 6 \
-               (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 packets and \
-               with random early detection (10 and 30 packets, gentle, without marks): Jain's index over \
-               all, and what a link carries over what a TCP does, in bytes of messages. And four streams \
-               from end to end of the same three links of 10 ms.",
+        says: "1, 2 and 4 reliable links, each with unlimited data, and as many TCPs of Linux 6 \
+               (Reno) over one bottleneck of 20 Mbit/s and 10 or 50 ms, with a queue of 100 \
+               packets and with random early detection (10 and 30 packets, gentle, without marks): \
+               Jain's index over all, and the goodput of a link against that of a TCP, in bytes of \
+               messages. And four streams from end to end over the same three links of 10 ms.",
         chart: Box::new(panels),
         claims: vec![
             Claim {
@@ -315,7 +315,7 @@ fn figure() -> Figure {
                 }),
                 ..Claim::holding(
                     "ratio",
-                    "where it is farthest from the same, a reliable link carries between half and twice \
+                    "where the two differ most, a reliable link carries between half and twice \
                      what a TCP does",
                     None,
                     Bound::within(0.5, 2.0, BEFORE),
@@ -365,10 +365,10 @@ fn panels(table: &Table) -> Panels {
         places.enumerate().map(one).collect()
     };
     Panels {
-        title: "Reliable links beside as many TCPs".to_owned(),
+        title: "Reliable links and as many TCPs".to_owned(),
         x: Axis::linear("of each", (0.0, 5.0), 1.0),
         panels: vec![
-            Panel::new(Axis::log("a link's share of a TCP's", (0.2, 5.0)), series(RATIO)),
+            Panel::new(Axis::log("a link's goodput / a TCP's", (0.2, 5.0)), series(RATIO)),
             Panel::new(Axis::linear("Jain's index", (0.5, 1.0), 0.1), series(JAIN)),
         ],
         guides: Vec::new(),

@@ -1,4 +1,4 @@
-//! Into how many links a path of 50 ms has to be cut.
+//! Number of links into which a path of 50 ms has to be divided.
 
 use super::network::{Carried, Stream, delays, links};
 use super::{BEFORE, line, mean_cells, ratio};
@@ -48,14 +48,15 @@ fn measure(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let stream = Stream { rate: 500_000, messages };
-    // Cut nowhere, more hops bring nothing.
+    // Without division, more hops have no effect.
     let cut = if sabotage.is("one-hop") && hops < 8 { 1 } else { hops };
     let row = |loss: f64| {
         let one = |n| {
             let links = links(cut as usize, DELAY / cut, loss);
             let delays = delays(&Carried::HopByHop, links, stream, inputs.seed.wrapping_add(n))?;
             let sum: f64 = delays.iter().map(Duration::as_secs_f64).sum();
-            // Transmission takes longer over more links: only what loss adds is compared.
+            // Transmission takes longer over more links, so only the delay that loss adds is
+            // compared.
             Ok(1e3 * sum / delays.len() as f64)
         };
         let means: Vec<f64> = (0..runs).map(one).collect::<Result<_, PointError>>()?;
@@ -66,7 +67,7 @@ fn measure(
     [0.0].into_iter().chain(LOSSES).map(row).collect()
 }
 
-/// What loss adds to the mean delay over so many hops, in milliseconds.
+/// Mean delay that loss adds over this many hops, in milliseconds.
 fn added(table: &Table, hops: u32, loss: f64) -> Measured {
     let at = |pct: f64| {
         let row = table
@@ -77,10 +78,10 @@ fn added(table: &Table, hops: u32, loss: f64) -> Measured {
     at(100.0 * loss).minus(&at(0.0))
 }
 
-/// How much of what eight hops save over one so many do.
+/// Share of the saving of eight hops over one that this many hops reach.
 fn share(table: &Table, hops: u32) -> Measured {
     let [one, some, eight] = [1, hops, 8].map(|hops| added(table, hops, LOSSES[1]));
-    // What they don't save is little, and how much one hop would add matters little to it.
+    // The part that they don't save is small, and hardly depends on the delay that one hop adds.
     let Measured { estimate, interval, .. } = ratio(&some.minus(&eight), &one.minus(&eight));
     let saved = |rest: f64| 100.0 * (1.0 - rest);
     Measured::new(saved(estimate), (saved(interval.1), saved(interval.0)))
@@ -89,20 +90,20 @@ fn share(table: &Table, hops: u32) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: "hops",
-        title: "Into how many links a path has to be cut",
+        title: "Number of links into which a path has to be divided",
         section: "Conclusion",
-        says: "A path of 50 ms cut into one to eight equal links, of which the middle one loses 1 or \
-               2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's conclusion speaks \
-               of simulations whose figures are in its first half.",
+        says: "A path of 50 ms divided into one to eight equal links, the middle one of which \
+               loses 1 or 2 % of the packets; 500 kbit/s of messages of 1,000 bytes. The paper's \
+               conclusion refers to simulations whose figures are in its first half.",
         chart: one_panel(chart),
         claims: vec![Claim {
-            unit: "% of what eight hops save",
+            unit: "% of the saving of eight hops",
             decimals: 0,
             measure: Box::new(|t| Measured::minimum([2, 3, 4].map(|hops| share(t, hops)))),
             ..Claim::holding(
                 "a-few-are-enough",
-                "two to four equal hops bring at least 80 % of what eight save of the delay that 2 % \
-                 loss adds",
+                "two to four equal hops bring at least 80 % of the saving of eight in the delay \
+                 that 2 % loss adds",
                 Some(
                     "a small number of approximately equal hops, two to four, captures most of the \
                      benefit",
@@ -122,7 +123,7 @@ fn chart(table: &Table) -> Chart {
         })
     });
     Chart {
-        title: "500 kbit/s over 50 ms, cut into hops".to_owned(),
+        title: "500 kbit/s over 50 ms, divided into hops".to_owned(),
         x: Axis::linear("hops", (1.0, 8.0), 1.0),
         y: Axis::linear("mean delay (ms)", (50.0, 64.0), 2.0),
         series: series.collect(),

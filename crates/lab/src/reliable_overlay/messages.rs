@@ -1,10 +1,9 @@
-//! Messages at equal distances between hosts of a testbed, of which each says when it was due:
-//! what their senders and receivers do, and those that use the kernel's TCP as programs of their
-//! own.
+//! Messages at regular intervals between hosts of a testbed, each of which carries its due time:
+//! their senders and receivers, and the separate programs for the kernel's TCP.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what runs in a testbed's hosts drives sockets and time"
+    reason = "the programs on a testbed's hosts use sockets and time"
 )]
 
 use super::network::MESSAGE;
@@ -16,36 +15,36 @@ use std::io::{self, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-/// How long the sending end tries to reach the other, which may not listen yet.
+/// Timeout of the sending end to reach the other, which may not listen yet.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// When messages are due. Times are those of the machine's monotonic clock, in nanoseconds.
+/// Schedule of the messages. Times are those of the machine's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
-    /// When the first one is due.
+    /// Time at which the first message is due.
     pub begin_ns: u64,
-    /// The time between two.
+    /// Interval between two messages.
     pub spacing_ns: u64,
-    /// How many there are.
+    /// Number of messages.
     pub count: u64,
 }
 
-/// What the program at one end of a TCP is told.
+/// Parameters of the program at one end of a TCP connection.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// The kernel's congestion control at the sending end.
     pub congestion: String,
-    /// Where the receiving end is; none if this is it.
+    /// Address of the receiving end; `None` if this is it.
     pub to: Option<SocketAddr>,
     /// The TCP port of the receiving end, if this is it.
     pub port: u16,
-    /// When messages are due.
+    /// Schedule of the messages.
     pub due: Due,
 }
 
-/// Sends or receives over a TCP without Nagle's algorithm, whose connection is made before the
-/// first message is due; returns how long each message took, as [`receive`] does, at the
-/// receiving end.
+/// Sends or receives over a TCP connection without Nagle's algorithm, which is established before
+/// the first message is due. At the receiving end it returns the delay of each message, as
+/// [`receive`] does.
 ///
 /// # Errors
 ///
@@ -72,11 +71,11 @@ pub fn over_tcp(part: &Part) -> io::Result<Vec<u64>> {
     io::copy(&mut socket, &mut io::sink()).map(|_| Vec::new())
 }
 
-/// Calls `write` with each message when it is due, or as soon as the one before is written.
+/// Calls `write` with each message when it is due, or as soon as the previous one is written.
 ///
 /// # Errors
 ///
-/// The first of `write`.
+/// The first error of `write`.
 pub fn send<E>(due: &Due, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut message = [0; MESSAGE];
     (0..due.count).try_for_each(|number| {
@@ -88,19 +87,19 @@ pub fn send<E>(due: &Due, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Resu
     })
 }
 
-/// Which message this is, and how long it has taken until now, in nanoseconds from when it was
-/// due; none if this is no such message.
+/// Number of this message, and its delay until now, in nanoseconds from when it was due; `None` if
+/// it is no such message.
 pub fn took(message: &[u8]) -> Option<(u64, u64)> {
     let word = |at: usize| Some(u64::from_be_bytes(*message.get(at..)?.first_chunk()?));
     Some((word(8)?, clock_ns().saturating_sub(word(0)?)))
 }
 
-/// Reads up to `count` messages, or until the end; returns how long each took, in nanoseconds
+/// Reads up to `count` messages, or until the end, and returns the delay of each, in nanoseconds
 /// from when it was due.
 ///
 /// # Errors
 ///
-/// If reading fails, or something else comes than the next message.
+/// If reading fails, or anything but the next message arrives.
 pub fn receive(mut from: impl Read, count: u64) -> io::Result<Vec<u64>> {
     let mut message = [0; MESSAGE];
     let mut all = Vec::new();
@@ -111,7 +110,7 @@ pub fn receive(mut from: impl Read, count: u64) -> io::Result<Vec<u64>> {
         }
         match took(&message) {
             Some((n, took)) if n == number => all.push(took),
-            _ => return Err(io::Error::other("the wrong message has come")),
+            _ => return Err(io::Error::other("another message than the next one has arrived")),
         }
     }
     Ok(all)
@@ -151,7 +150,7 @@ mod tests {
         send(&due, write).unwrap();
         let took = receive(&written[..], 5).unwrap();
         assert_eq!(took.len(), 3);
-        // The last was due after 2 ms, and written after at least 60.
+        // The last message was due after 2 ms, and written after at least 60.
         assert!(took[2] >= 58_000_000, "{took:?}");
         written[8..16].copy_from_slice(&7u64.to_be_bytes());
         assert!(receive(&written[..], 3).is_err());

@@ -1,7 +1,7 @@
 //! Amir, Danilov: *Reliable Communication in Overlay Networks*, DSN 2003.
 //!
-//! The later half of the paper, whose figures were measured on a testbed: what reliable
-//! links carry, and how long messages take over five of them, beside a TCP from end to
+//! The second half of the paper, whose figures were measured on a testbed: the throughput of
+//! reliable links, and the delay of messages over five of them, compared with a TCP from end to
 //! end.
 
 mod bed;
@@ -35,8 +35,8 @@ pub fn experiments() -> Vec<Experiment> {
     ]
 }
 
-/// Why bounds of our own are what they are.
-const BEFORE: &str = "set before anything was measured";
+/// Reason for bounds that the paper doesn't give.
+const BEFORE: &str = "set before the first measurement";
 
 /// The mean of values and both ends of its 95 % interval.
 fn mean_cells(values: &[f64]) -> [Cell; 3] {
@@ -65,7 +65,7 @@ fn experiment(
 /// `a / b`, both measured independently of each other.
 fn ratio(a: &Measured, b: &Measured) -> Measured {
     let estimate = a.estimate / b.estimate;
-    // By the differences of logarithms; an end at or below zero says nothing.
+    // From the differences of logarithms; an end at or below zero leaves the ratio unbounded.
     let log = |m: &Measured| {
         let of = |x: f64| libm::log(x.max(f64::MIN_POSITIVE));
         Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
@@ -74,7 +74,7 @@ fn ratio(a: &Measured, b: &Measured) -> Measured {
     Measured::new(estimate, (libm::exp(low), libm::exp(high)))
 }
 
-/// Rows that are so as a line, by the column `x`, with their intervals.
+/// Rows that satisfy a condition as a line by the column `x`, with their intervals.
 fn line(
     table: &Table,
     (name, style): (impl Into<String>, Style),

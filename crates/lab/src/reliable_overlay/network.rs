@@ -1,5 +1,5 @@
-//! Hosts in a row, connected by links of 10 Mbit/s: overlay nodes with reliable links and
-//! streams over them, or routers between two TCPs.
+//! A row of hosts connected by links of 10 Mbit/s: overlay nodes with reliable links and streams
+//! over them, or routers between two TCPs.
 
 use crate::experiment::PointError;
 use std::collections::BTreeMap;
@@ -23,29 +23,29 @@ pub const DELAY: Duration = Duration::from_millis(10);
 pub const RATE: u64 = 10_000_000;
 /// Bytes of each message.
 pub const MESSAGE: usize = 1_000;
-/// Each link's queue; the paper doesn't say. Fifty packets were dummynet's default, which
-/// the paper's testbed ran on.
+/// Each link's queue; the paper doesn't give it. Fifty packets were the default of dummynet, which
+/// the paper's testbed used.
 pub const QUEUE: Queue = Queue::Packets(50);
 
-/// Nodes find each other, and TCPs connect, before the first message.
+/// Time of the first message: nodes find each other, and TCPs connect, before it.
 const START: Time = Time::from_millis(3_000);
-/// So long before that TCPs and streams are opened.
+/// Time before the first message at which TCPs and streams are opened.
 const LEAD: Duration = Duration::from_secs(2);
-/// What is under way when the last message is sent arrives within this time.
+/// Packets still in flight when the last message is sent arrive within this time.
 const DRAIN: Duration = Duration::from_secs(30);
 const PORT: u16 = 5_000;
 
-/// Messages at equal distances.
+/// Messages at regular intervals.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stream {
-    /// Their rate, in bits per second of their own bytes.
+    /// Rate of the messages, in bits per second of their bytes without headers.
     pub rate: u64,
-    /// How many messages there are.
+    /// Number of messages.
     pub messages: u32,
 }
 
 impl Stream {
-    /// The time between two messages.
+    /// Interval between two messages.
     pub fn spacing(&self) -> Duration {
         Duration::from_nanos(MESSAGE as u64 * 8 * 1_000_000_000 / self.rate)
     }
@@ -55,21 +55,21 @@ impl Stream {
     }
 }
 
-/// How messages are carried.
+/// Transport of the messages.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Carried {
-    /// By reliable links between neighbours.
+    /// Reliable links between neighbours.
     HopByHop,
-    /// The same, with relays that put them in order before they pass them on: not what the
-    /// paper does.
+    /// The same, with relays that put messages in order before they forward them, unlike the
+    /// paper's.
     InOrderRelays,
-    /// By a stream from end to end over reliable links.
+    /// A stream from end to end over reliable links.
     Stream,
-    /// By a TCP from end to end.
+    /// A TCP from end to end.
     EndToEnd(Box<Profile>),
 }
 
-/// Links in a row, of which the middle one loses packets both ways.
+/// A row of links with a middle one that loses packets in both directions.
 pub fn links(hops: usize, delay: Duration, loss: f64) -> Vec<LinkModel> {
     let rate = Some(Bitrate::from_bps(RATE));
     let clean = LinkModel { delay, rate, queue: QUEUE, ..LinkModel::default() };
@@ -80,8 +80,8 @@ pub fn links(hops: usize, delay: Duration, loss: f64) -> Vec<LinkModel> {
     links
 }
 
-/// How long each message took until it could be read in order, by number; those that never
-/// came, and those behind them, are missing at the end.
+/// Delay of each message until it could be read in order, by number. Messages that never arrived,
+/// and those behind them, are missing at the end.
 pub fn delays(
     carried: &Carried,
     links: Vec<LinkModel>,
@@ -150,7 +150,7 @@ fn over_stream(
     Ok(world.app(sink).delays.clone())
 }
 
-/// Two nodes with one link over routers in a row.
+/// Two nodes with one link over a row of routers.
 pub fn over_routers(links: Vec<LinkModel>, seed: u64) -> Result<World, PointError> {
     let mut topology = Topology::new();
     let (a, b) = (topology.host(NodeId(1)), topology.host(NodeId(2)));
@@ -162,7 +162,7 @@ pub fn over_routers(links: Vec<LinkModel>, seed: u64) -> Result<World, PointErro
     Ok(world)
 }
 
-/// Cables from `a` to `b`, with routers between them.
+/// Connects `a` to `b`, with routers between them.
 pub fn lay(
     world: &mut World,
     (a, b): (HostId, HostId),
@@ -199,7 +199,7 @@ fn end_to_end(
     Ok(world.agent(sink).delays().to_vec())
 }
 
-/// Passes messages on to the next node in the order of their numbers.
+/// Forwards messages to the next node in the order of their numbers.
 struct InOrder {
     to: NodeId,
     next: u64,
@@ -212,7 +212,7 @@ impl InOrder {
     }
 }
 
-/// Where a message has its number: after the RTP header and the time.
+/// Offset of a message's number: after the RTP header and the time.
 const NUMBER: core::ops::Range<usize> = 20..28;
 
 impl Application for InOrder {
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(delays.len(), 2_000);
             delays.iter().filter(|d| **d > Duration::from_millis(120)).count()
         };
-        // Of a round trip of 100 ms, if it is repeated from there.
+        // A retransmission from the first node takes a round trip of 100 ms.
         let tcp = Carried::EndToEnd(Box::new(Profile::linux_6()));
         assert!(slow(tcp) > 10 * slow(Carried::Stream).max(1));
         slow(Carried::InOrderRelays);

@@ -1,4 +1,4 @@
-//! What it brings that relays pass messages on as they come, out of order.
+//! Benefit of relays that forward messages as they arrive, out of order.
 
 use super::network::{Carried, DELAY, HOPS, Stream, delays, links};
 use super::{BEFORE, line, mean_cells};
@@ -23,14 +23,14 @@ const COLUMNS: &[Column] = &[
 const ADDED: [&str; 3] = ["added_ms", "added_low_ms", "added_high_ms"];
 const OVER: [&str; 3] = ["over_in_order", "over_in_order_low", "over_in_order_high"];
 
-/// In the column `relays`.
+/// Values of the column `relays`.
 const AS_THEY_COME: &str = "as they come";
 const IN_ORDER: &str = "in order";
 
 /// Shares of packets that each link loses, in tenths of a percent.
 const LOSSES: [u32; 5] = [5, 10, 20, 30, 50];
 
-/// The experiment on the order in which relays pass messages on.
+/// The experiment on the order in which relays forward messages.
 pub fn experiment() -> Experiment {
     super::experiment("order", COLUMNS, Box::new(points), vec![figure()])
 }
@@ -70,7 +70,7 @@ fn measure(
         true => Carried::InOrderRelays,
         false => Carried::HopByHop,
     };
-    // Both meet the same luck on the first link.
+    // Both have the same losses on the first link.
     let one = |n| {
         let seed = inputs.seed.wrapping_add(n);
         let added = |carried: &Carried| {
@@ -88,7 +88,7 @@ fn measure(
     Ok(vec![row(AS_THEY_COME, |pair| pair.0), row(IN_ORDER, |pair| pair.1)])
 }
 
-/// What loss adds to the mean delay if relays pass on as messages come, over what it adds if they
+/// Mean delay that loss adds if relays forward messages as they arrive, divided by the one if they
 /// put them in order, at 2 % loss.
 fn over(table: &Table) -> Measured {
     let is = |r: &Record<'_>| r.is("relays", AS_THEY_COME) && r.number("loss_pct") == 2.0;
@@ -99,24 +99,24 @@ fn over(table: &Table) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: "order",
-        title: "What relays gain that don't wait for order",
+        title: "Benefit of relays that don't wait for order",
         section: "Related work",
-        says: "Messages of 1,000 bytes at 1,000 kbit/s over five links of which each loses packets, \
-               both ways: by how much loss adds to the mean delay until messages can be read in order, if \
-               relays pass them on as they come, and if they put them in order first. The paper claims \
-               lower latency for the first.",
+        says: "Messages of 1,000 bytes at 1,000 kbit/s over five links, each of which loses \
+               packets in both directions: the delay that loss adds on average until messages can \
+               be read in order, if relays forward them as they arrive, and if they put them in \
+               order first. The paper claims lower latency for the former.",
         chart: one_panel(chart),
         claims: vec![Claim {
             unit: "of what in-order relays add",
             measure: Box::new(over),
             at: &[2.0],
             expected: Verdict::Undecided,
-            why: "A tenth, about: a message most often waits for one that was lost on the same link, and it \
-                  waits for that wherever order is made.",
+            why: "By about a tenth: a message most often waits for one that was lost on the same \
+                  link, and it waits for that wherever messages are put in order.",
             ..Claim::holding(
                 "out-of-order",
-                "with 2 % loss on each link, relays that pass messages on as they come add at most nine \
-                 tenths of the delay of those that put them in order",
+                "with 2 % loss on each link, relays that forward messages as they arrive add at \
+                 most nine tenths of the delay of those that put them in order",
                 Some(
                     "out-of-order forwarding makes traffic less bursty, and latency and jitter lower",
                 ),
@@ -132,7 +132,7 @@ fn chart(table: &Table) -> Chart {
         line(table, (relays, Style::nth(n)), "loss_pct", ADDED, move |r| r.is("relays", relays))
     });
     Chart {
-        title: "Five links that lose".to_owned(),
+        title: "Five links with loss".to_owned(),
         x: Axis::linear("lost on each link (%)", (0.0, 5.0), 1.0),
         y: Axis::linear("delay that loss adds (ms)", (0.0, 40.0), 10.0),
         series: series.collect(),

@@ -1,4 +1,4 @@
-//! What a reliable link carries, beside a TCP over the same link: figure 9, and the
+//! Throughput of a reliable link, compared with a TCP over the same link: figure 9, and the
 //! overheads.
 
 use super::network::{MESSAGE, QUEUE};
@@ -28,35 +28,36 @@ const COLUMNS: &[Column] = &[
 ];
 const GOODPUT: [&str; 3] = ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"];
 
-/// In the column `carried`.
+/// Values of the column `carried`.
 const LINK: &str = "link";
 const BEST_EFFORT: &str = "best-effort";
 const STREAM: &str = "stream";
 const STREAM_MTU: &str = "stream-mtu";
 const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
 
-/// The link of figure 9, and shares of packets that it loses both ways, in tenths of a percent.
+/// The rate of figure 9's link in Mbit/s, and the shares of packets that it loses in both
+/// directions, in tenths of a percent.
 const FIG9_RATE: f64 = 10.0;
 const LOSSES: [u32; 7] = [0, 2, 5, 8, 10, 15, 20];
 /// Rates of the links without loss, in Mbit/s.
 const RATES: [f64; 7] = [0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 100.0];
 const DELAY: Duration = Duration::from_millis(10);
 
-/// Bytes of a message's packet with IPv4's and UDP's headers, and of Ethernet's header, which the
+/// Bytes of a message's packet with IPv4 and UDP headers, and of Ethernet's header, which the
 /// simulator doesn't count.
 const PACKET: f64 = (MESSAGE + DATA_OVERHEAD + 28) as f64;
 const ETHERNET: f64 = 14.0;
 /// Bytes of a stream's header in front of its data.
 const STREAM_HEAD: usize = 5;
-/// The largest IP packet of a link, counted with IPv6's header: of a stream whose packets have a
-/// message each, and of one that fills what a link carries by default. The third is the smallest
-/// that a node takes.
+/// Largest IP packets of a link, counted with IPv6's header: for a stream whose packets have a
+/// message each, and for one that uses a link's default. The third is the smallest that a node
+/// accepts.
 const MTUS: [usize; 3] = [MESSAGE + STREAM_HEAD + DATA_OVERHEAD + 48, 1_280, 576];
-/// What IPv4's header is shorter than IPv6's.
+/// Bytes by which IPv4's header is shorter than IPv6's.
 const IPV4_SHORTER: usize = 20;
 
 const PORT: u16 = 5_000;
-/// Nodes find each other.
+/// By this time nodes have found each other.
 const START: Time = Time::from_millis(3_000);
 
 /// The experiment behind figure 9 and the overheads.
@@ -68,7 +69,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// A run begins to count after so long, and counts for so long.
+/// Time before a run counts, and the time for which it counts.
 #[derive(Clone, Copy)]
 struct Span {
     before: Duration,
@@ -98,8 +99,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         }
     });
     let clean = rates.iter().map(|&rate| {
-        // Without loss nothing is left to chance.
-        // A slow link's queue empties in bursts, of which a run has to have some.
+        // Without loss, nothing is random. A slow link's queue empties in bursts, of which a run
+        // needs some.
         let (runs, span) = span(1, (size.pick(8.0, 40.0, 120.0) / rate.min(1.0)) as u64);
         Point {
             key: format!("rate-{rate}"),
@@ -119,7 +120,7 @@ fn measure(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let model = |bytes: f64| {
-        // Links are slower by Ethernet's header.
+        // Links are slower by the share of Ethernet's header.
         let rate = Bitrate::from_bps((1e6 * rate * bytes / (bytes + ETHERNET)) as u64);
         let loss = if loss > 0.0 { Loss::Bernoulli { p: loss } } else { Loss::None };
         LinkModel {
@@ -166,13 +167,13 @@ fn measure(
     Ok(rows)
 }
 
-/// At least what 20 ms of the rate are, so that a window that halves leaves no gap.
+/// A queue of at least 20 ms at this rate, so that a window that halves leaves no gap.
 fn queue(rate: Bitrate) -> Queue {
     let Queue::Packets(least) = QUEUE else { return QUEUE };
     Queue::Packets(least.max((rate.as_bps() as f64 * 0.020 / 8.0 / 1_000.0) as usize))
 }
 
-/// Mbit/s of messages that come over one link between two nodes.
+/// Goodput of messages over one link between two nodes, in Mbit/s.
 fn overlay(
     (service, bytes): (Service, usize),
     model: LinkModel,
@@ -181,7 +182,7 @@ fn overlay(
 ) -> Result<f64, PointError> {
     let mut topology = Topology::chain([model.clone()]);
     if service == Service::BestEffort {
-        // Nothing else holds it back.
+        // No other limit applies.
         topology.config_mut(HostId(0)).links[0].rate = model.rate;
     }
     let mut world = topology.build(seed)?;
@@ -191,7 +192,8 @@ fn overlay(
     goodput(&mut world, START, span, |world| world.app(reader).bytes)
 }
 
-/// Mbit/s of a stream from end to end over one link, whose largest packets have `mtu` bytes.
+/// Goodput of a stream from end to end over one link, in Mbit/s, with packets of at most `mtu`
+/// bytes.
 fn stream(mtu: usize, model: LinkModel, span: Span, seed: u64) -> Result<f64, PointError> {
     let mut topology = Topology::chain([model]);
     for host in [0, 1] {
@@ -205,7 +207,7 @@ fn stream(mtu: usize, model: LinkModel, span: Span, seed: u64) -> Result<f64, Po
     goodput(&mut world, START, span, |world| world.app(reader).read)
 }
 
-/// Mbit/s of a TCP over one link.
+/// Goodput of a TCP over one link, in Mbit/s.
 fn tcp(profile: &Profile, model: LinkModel, span: Span, seed: u64) -> Result<f64, PointError> {
     let mut world = World::new(seed);
     world.use_ipv4();
@@ -231,7 +233,7 @@ fn goodput(
     Ok(8e-6 * (bytes(world) - before) as f64 / span.measured.as_secs_f64())
 }
 
-/// Sends messages as fast as its node takes them.
+/// Sends messages as fast as its node accepts them.
 pub struct Writer {
     service: Service,
     bytes: usize,
@@ -241,13 +243,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One that sends messages of so many bytes to a node from `start` on.
+    /// A writer that sends messages of `bytes` to a node from `start` on.
     pub fn new(service: Service, bytes: usize, to: NodeId, start: Time) -> Writer {
         Writer { service, bytes, to, start, held: false }
     }
 
     fn write(&self, io: &mut Io<'_>) {
-        // Of a batch the first that finds no room holds the rest back.
+        // The first message of a batch that finds no room delays the rest.
         for _ in 0..16 {
             let (service, to) = (self.service, self.to);
             let payload = &[0; MESSAGE][..self.bytes];
@@ -279,10 +281,10 @@ impl Application for Writer {
     }
 }
 
-/// Counts the bytes of the messages that come.
+/// Counts the bytes of the messages that arrive.
 #[derive(Default)]
 pub struct Reader {
-    /// Bytes of all that came.
+    /// Bytes of all messages that arrived.
     pub bytes: u64,
 }
 
@@ -298,7 +300,7 @@ fn at<'a>(table: &'a Table, carried: &'a str, column: &'a str, x: f64) -> Option
     table.iter().find(|r| r.is("carried", carried) && r.number(column) == x)
 }
 
-/// How much less than a TCP so is carried, in percent of it; the largest over all rates.
+/// Largest shortfall compared with a TCP over all rates, in percent of it.
 fn under(table: &Table, carried: &'static str) -> Measured {
     let one = |r: Record<'_>| {
         let rate = r.number("rate_mbit_s");
@@ -311,7 +313,7 @@ fn under(table: &Table, carried: &'static str) -> Measured {
     all.max_by(|a, b| a.estimate.total_cmp(&b.estimate)).unwrap_or(Measured::census(f64::NAN))
 }
 
-/// The link's goodput over a TCP's, where it is farthest from one, over all losses.
+/// The link's goodput divided by a TCP's, where it is farthest from one, over all losses.
 fn beside(table: &Table, tcp: &'static str) -> Measured {
     let one = |r: Record<'_>| {
         let loss = r.number("loss_pct");
@@ -327,23 +329,23 @@ fn beside(table: &Table, tcp: &'static str) -> Measured {
 fn fig9() -> Figure {
     Figure {
         name: "fig9",
-        title: "What a reliable link carries against loss",
+        title: "Goodput of a reliable link, by loss",
         section: "Spines congestion control and reliability, figure 9",
-        says: "One link of 10 ms and 10 Mbit/s that loses packets both ways: what a reliable link \
-               carries in messages of 1,000 bytes, beside a TCP alone on the same link. Of the figure \
-               only its horizontal axis is left.",
+        says: "One link of 10 ms and 10 Mbit/s that loses packets in both directions: goodput of a \
+               reliable link in messages of 1,000 bytes, compared with a TCP alone on the same \
+               link. Only the horizontal axis of the figure has survived.",
         chart: one_panel(loss_chart),
         claims: vec![Claim {
             unit: "of the TCP's",
             measure: Box::new(|t| beside(t, TCPS[1])),
             expected: Verdict::Undecided,
-            why: "Both have the same window in packets, but these are smaller: a message of 1,000 bytes \
-                  in 1,072, where the TCP has 1,448 in 1,500. The window grows by 1,280 bytes in a round \
-                  trip, the largest packet that a link carries by default.",
+            why: "Both have the same window in packets, but the link's are smaller: a message of \
+                  1,000 bytes in 1,072, where the TCP has 1,448 in 1,500. The window grows by \
+                  1,280 bytes per round trip, the largest packet that a link carries by default.",
             ..Claim::holding(
                 "as-a-tcp",
                 "a reliable link carries between three quarters and four thirds of what the TCP of \
-                 Linux 6 does, at every loss",
+                 Linux 6 does, at every loss rate",
                 None,
                 Bound::within(0.75, 4.0 / 3.0, BEFORE),
                 "best-effort-links",
@@ -355,7 +357,7 @@ fn fig9() -> Figure {
 const BOTH_LEVELS: &str =
     "the end-to-end connection that uses both levels shows an overhead of at most 5.7 %";
 
-/// That what is carried so is not much less than what a TCP carries.
+/// The claim that a transport carries not much less than a TCP.
 fn most(
     (id, says, published): (&'static str, &'static str, &'static str),
     carried: &'static str,
@@ -375,13 +377,14 @@ fn most(
 fn overheads() -> Figure {
     Figure {
         name: "overheads",
-        title: "What a reliable link and a stream cost without loss",
+        title: "Overhead of a reliable link and a stream without loss",
         section: "Spines congestion control and reliability",
-        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable link, \
-               with best effort at the link's rate, and with a stream from end to end through both levels \
-               of reliability and congestion control, in packets of 1,000 bytes of it (`stream`) and of as \
-               many as a link carries by default (`stream-mtu`): bytes of messages that come. Ethernet's 14 \
-               bytes count, as they did on the paper's links, and IPv4's headers.",
+        says: "One link of 10 ms and 0.5 to 100 Mbit/s without loss, with a TCP, with a reliable \
+               link, with best effort at the link's rate, and with a stream from end to end \
+               through both levels of reliability and congestion control, in packets of 1,000 \
+               bytes of it (`stream`) and of as many as a link carries by default (`stream-mtu`): \
+               bytes of messages that arrive. Ethernet's 14 bytes count, as they did on the \
+               paper's links, and IPv4's headers.",
         chart: one_panel(overhead_chart),
         claims: vec![
             most(
@@ -418,16 +421,17 @@ fn overheads() -> Figure {
                 5.7,
                 (
                     Verdict::Fails,
-                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 5.0 %, and from 10 Mbit/s on at most 3.4 %. \
-                     Packets there are farther apart than the 5 ms for which a link's acknowledgement of \
-                     the other end's waits, so that these go by themselves and not with data.",
+                    "Only at 0.5 Mbit/s: at 1 Mbit/s it is 5.0 %, and from 10 Mbit/s on at most \
+                     3.4 %. There, packets are farther apart than the 5 ms for which a link's \
+                     acknowledgement waits for the other end's, so that acknowledgements are sent \
+                     separately, not with data.",
                 ),
             ),
             most(
                 (
                     "both-levels-mtu",
-                    "a stream from end to end in packets as large as a link carries by default carries \
-                     at most 5.7 % less than a TCP alone on the link",
+                    "a stream from end to end in packets as large as a link carries by default \
+                     carries at most 5.7 % less than a TCP alone on the link",
                     BOTH_LEVELS,
                 ),
                 STREAM_MTU,

@@ -1,16 +1,16 @@
-//! Files over streams, beside a TCP from end to end over the same links.
+//! Files over streams, compared with a TCP from end to end over the same links.
 
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "what runs in a testbed's hosts drives sockets and files"
+    reason = "the programs on a testbed's hosts use sockets and files"
 )]
 mod carry;
 mod figure;
 #[expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "real daemons need real time, and files of their own"
+    reason = "real daemons need real time, and separate files"
 )]
 mod testbed;
 
@@ -56,45 +56,46 @@ const COLUMNS: &[Column] = &[
 const MBIT_S: [&str; 3] = ["mbit_s", "mbit_s_low", "mbit_s_high"];
 const MISSED: [&str; 3] = ["missed_pct", "missed_low_pct", "missed_high_pct"];
 
-/// In the column `carried`.
+/// Values of the column `carried`.
 const STREAM: &str = "stream";
 const SEALED: &str = "stream-sealed";
-/// Over links that carry packets as large as the TCPs', in place of the default of 1,280 bytes.
+/// Over links with packets as large as the TCPs', instead of the default of 1,280 bytes.
 const LARGE: &str = "stream-1500";
 const TCPS: [&str; 2] = ["linux-2.4", "linux-6"];
 const CALLS: &str = "calls";
 const CALLS_BESIDE: &str = "calls-beside-stream";
 
-/// In the column `network`.
+/// Values of the column `network`.
 const LOSSY: &str = "lossy";
 const CLEAN: &str = "clean";
 const FAILING: &str = "failing";
 const PACED: &str = "lossy-paced";
 
-/// The links in a row: how many, their delay and rate, and what the middle one loses both ways.
+/// The row of links: their number, delay and rate, and the loss of the middle one in both
+/// directions.
 const HOPS: usize = 3;
 const DELAY: Duration = Duration::from_millis(10);
 const RATE: u64 = 20_000_000;
 const LOSS: f64 = 0.01;
-/// The links of the ring: their rate, and what they lose.
+/// The links of the ring: their rate and loss.
 const RING_RATE: u64 = 8_000_000;
 const RING_LOSS: f64 = 0.005;
 /// How often its relay fails, and for how long: longer than its neighbours need to notice.
 const KILLS: u32 = 5;
 const DOWN: Duration = Duration::from_millis(1_500);
-/// What nodes send at most where they are told the rate of their links: less than that by what
-/// headers of the datagrams are more than what a node counts.
+/// Send rate of nodes that have the rate of their links configured: lower than that by the part of
+/// the datagrams' headers that nodes don't count.
 const PACE: u64 = 19_500_000;
-/// G.711 calls of 20 ms packets.
+/// Number of G.711 calls with 20 ms packets.
 const CALL_COUNT: u16 = 10;
 
 const PORT: u16 = 5_000;
-/// Nodes find each other.
+/// By this time nodes have found each other.
 const START: Time = Time::from_millis(3_000);
-/// A file that takes longer than this for a MiB is given up.
+/// Timeout of a file, per MiB.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The experiment on files.
+/// The experiment on file transfers.
 pub fn experiment() -> Experiment {
     let figures = vec![figure::figure()];
     Experiment {
@@ -103,7 +104,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Links in a row of which the middle one loses so much.
+/// A row of links with a middle one that loses this share.
 fn links(loss: f64) -> Vec<LinkModel> {
     let rate = Some(Bitrate::from_bps(RATE));
     let mut links = vec![LinkModel { delay: DELAY, rate, ..LinkModel::default() }; HOPS];
@@ -135,7 +136,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             CLEAN,
             1.0,
             0.2 * large as f64,
-            // Without loss nothing is left to chance.
+            // Without loss, nothing is random.
             Box::new(move |i: &Inputs<'_>| files((CLEAN, 0.0), large, 1, sabotage, i)),
         ),
         point(
@@ -153,24 +154,24 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     ]
 }
 
-/// What came of a file.
+/// Results of one file.
 #[derive(Clone, Copy)]
 struct Moved {
     mbit_s: f64,
-    /// Bytes that didn't come, and bytes that were not what was written.
+    /// Bytes that didn't arrive, and bytes that differ from what was written.
     astray: u64,
-    /// Packets that the stream had to repeat from end to end.
+    /// Packets that the stream retransmitted from end to end.
     repeated: f64,
-    /// How often a relay failed while it was under way.
+    /// Number of times that a relay failed during the transfer.
     kills: f64,
-    /// How much of what left the first node went the longer way.
+    /// Share of the first node's traffic that took the longer path, in percent.
     detour_pct: f64,
-    /// Of the calls beside it: their share that was missed.
+    /// Share of the concurrent calls' packets that were missed, in percent.
     missed_pct: f64,
 }
 
 impl Moved {
-    /// Nothing, with what was not measured as not a number.
+    /// An empty result, with NaN for what was not measured.
     const NONE: Moved = Moved {
         mbit_s: 0.0,
         astray: 0,
@@ -257,7 +258,7 @@ fn adjust(topology: &mut Topology, last: u32, change: impl Fn(&mut link::Config)
         .for_each(|host| topology.config_mut(HostId(host)).links.iter_mut().for_each(&change));
 }
 
-/// A file on its way through a stream.
+/// A file in transfer over a stream.
 struct File {
     world: World,
     source: AppId<StreamSource>,
@@ -266,7 +267,7 @@ struct File {
 }
 
 impl File {
-    /// From the first host to `last`.
+    /// Starts a file from the first host to `last`.
     fn new(mut world: World, last: HostId, mib: u64) -> Result<File, PointError> {
         world.use_ipv4();
         let (to, bytes) = (NodeId(last.0 + 1), mib << 20);
@@ -281,7 +282,7 @@ impl File {
         self.world.app(self.sink).ended.is_none() && reset.is_none()
     }
 
-    /// Goes on until all has come, or it is given up.
+    /// Continues until the whole file has arrived, or has timed out.
     fn whole(&mut self) -> Result<Moved, PointError> {
         let last = START + PATIENCE * (self.bytes >> 20) as u32;
         while self.is_under_way() && self.world.now() < last {
@@ -292,7 +293,7 @@ impl File {
 
     fn moved(&self, missed_pct: f64) -> Moved {
         let sink = self.world.app(self.sink);
-        // Something that broke off has an end, too.
+        // A transfer that was reset has an end too.
         let is_right = sink.resets.is_empty() && self.world.app(self.source).reset.is_none();
         let astray = if is_right { self.bytes.abs_diff(sink.read) } else { self.bytes };
         let took = sink.ended.map_or(f64::INFINITY, |end| end.since(START).as_secs_f64());
@@ -306,7 +307,7 @@ impl File {
     }
 }
 
-/// The same by a TCP from end to end, over routers.
+/// Sends the same file by a TCP from end to end, over routers.
 fn tcp(profile: &Profile, loss: f64, mib: u64, seed: u64) -> Result<Moved, PointError> {
     let mut world = World::new(seed);
     world.use_ipv4();
@@ -328,8 +329,9 @@ fn tcp(profile: &Profile, loss: f64, mib: u64, seed: u64) -> Result<Moved, Point
     Ok(Moved { mbit_s, astray: bytes - came, ..Moved::NONE })
 }
 
-/// Over a ring of five nodes, two links one way and three the other, whose relay on the shorter
-/// way fails five times and begins anew, so that the route changes to the other way and back.
+/// Sends a file over a ring of five nodes, with two links in one direction and three in the other.
+/// The relay on the shorter path fails five times and restarts, so that the route changes to the
+/// other path and back.
 fn failing(
     mib: u64,
     runs: u64,
@@ -353,7 +355,8 @@ fn failing(
                 topology.seal();
             }
             let mut file = File::new(topology.build(seed)?, HostId(2), mib)?;
-            // All within what the file takes at least, if it is not small.
+            // All failures are within the shortest possible duration of the transfer, unless the
+            // file is small.
             let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
             let every = (least / KILLS).max(2 * DOWN);
             let mut kills = 0.0;
@@ -381,8 +384,8 @@ fn failing(
     ours.into_iter().map(row).collect()
 }
 
-/// Calls over the same links, alone and beside a file: with nodes that know the rate of their
-/// links, so that nothing waits but in them, and with others.
+/// Calls over the same links, alone and with a file: with nodes that have the rate of their links
+/// configured, so that only they queue packets, and with others.
 fn calls(
     mib: u64,
     runs: u64,
@@ -390,7 +393,7 @@ fn calls(
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
     let mut rows = Vec::new();
-    // Behind the file in the same queues.
+    // Queues the calls behind the file.
     let service = match sabotage.is("calls-as-files") {
         true => Service::Reliable,
         false => Service::RealTime,

@@ -1,4 +1,4 @@
-//! A scenario's world.
+//! Builds a scenario's simulated network.
 
 use super::model::{FaultKind, Link, Scenario, Spot};
 use crate::experiment::PointError;
@@ -9,20 +9,20 @@ use trunkline_overlay::link;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::{HostId, RouterId, Topology, WireEnd, WireId, World, WorldError, address};
 
-/// The most packets under way in the whole network: 10 Gbit/s of 1,500 bytes for a third
-/// of a second. What is sent beyond that has `no_room`.
+/// Most packets in flight in the whole network: 10 Gbit/s of 1,500 bytes for a third of a second.
+/// Packets beyond that count as `no_room`.
 const MOST_PACKETS: usize = 300_000;
 
-/// What is told apart in ledgers: the name of each class, and its number.
+/// Classes that ledgers distinguish, by name and number.
 pub const CLASSES: [(&str, Class); 4] =
     [("stream", STREAM), ("call", CALL), ("overlay", OVERLAY), ("control", CONTROL)];
 /// The class of plain streams.
 pub const STREAM: Class = Class(1);
 /// The class of plain calls.
 pub const CALL: Class = Class(2);
-/// The class of packets in the overlay, sent first or again.
+/// The class of packets in the overlay, originals and retransmissions.
 const OVERLAY: Class = Class(3);
-/// The class of what nodes tell each other: hellos, requests, routing.
+/// The class of control traffic between nodes: hellos, requests, routing.
 const CONTROL: Class = Class(4);
 
 /// The scenario's nodes and links of the overlay, without keys and static routes.
@@ -68,12 +68,12 @@ pub fn topology(scenario: &Scenario) -> Topology {
     topology
 }
 
-/// The node of the `n`-th host.
+/// Node id of the `n`-th host.
 pub fn node(n: usize) -> NodeId {
     NodeId(n as u32 + 1)
 }
 
-/// The `n`-th host.
+/// Simulated id of the `n`-th host.
 pub fn host(n: usize) -> HostId {
     HostId(n as u32)
 }
@@ -81,11 +81,11 @@ pub fn host(n: usize) -> HostId {
 /// A scenario's network in a world.
 pub struct Built {
     pub world: World,
-    /// Of each link, the wire that is its own.
+    /// The private wire of each link; `None` if it has none.
     pub wires: Vec<Option<WireId>>,
 }
 
-/// Everything but what calls and streams send.
+/// Builds everything except the calls and streams.
 pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
     let mut world = topology(scenario).build(seed)?;
     world.set_packet_limit(MOST_PACKETS);
@@ -94,7 +94,7 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
         Spot::Host(n) => trunkline_sim::Spot::Host(host(n)),
         Spot::Router(n) => trunkline_sim::Spot::Router(routers[n]),
     };
-    // Those of the overlay's links are there already, in this order.
+    // Wires of the overlay's links exist already, in this order.
     let mut private = (0..world.wires()).map(WireId);
     let mut wire = |link: &Link| match (&link.wire, &link.overlay) {
         (None, _) => Ok(None),
@@ -115,7 +115,7 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
     Ok(Built { world, wires })
 }
 
-/// A moment at which something happens to the network.
+/// A change of the network at a certain time.
 pub struct Event {
     pub at: Time,
     act: Act,
@@ -129,7 +129,7 @@ enum Act {
     Stall(HostId, Time),
 }
 
-/// What the scenario's faults do, in the order of time; calls begin at `start`.
+/// The scenario's faults as single changes, in order of time; calls begin at `start`.
 pub fn events(scenario: &Scenario, wires: &[Option<WireId>], start: Time) -> Vec<Event> {
     let mut events = Vec::new();
     for fault in &scenario.faults {
@@ -162,7 +162,7 @@ pub fn events(scenario: &Scenario, wires: &[Option<WireId>], start: Time) -> Vec
 }
 
 impl Event {
-    /// Lets it happen, now.
+    /// Applies the change to the network.
     pub fn happen(self, world: &mut World) -> Result<(), PointError> {
         match self.act {
             Act::Change(wire, models) => {

@@ -1,4 +1,4 @@
-//! What goes over a link, in time.
+//! Draws the traffic of a link over time.
 
 use super::build::CLASSES;
 use super::ledger::WAYS;
@@ -12,9 +12,9 @@ use trunkline_net::{Bin, Bins};
 use trunkline_sim::{WireEnd, WireId, World};
 
 const ENDS: [WireEnd; 2] = [WireEnd::First, WireEnd::Second];
-/// Steps of a line that can still be told apart.
+/// Number of steps of a line that can still be told apart.
 const STEPS: u32 = 250;
-/// The shortest step: a few packets of a call.
+/// The shortest step: the time of a few packets of a call.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// The bins that cover a run.
@@ -26,7 +26,7 @@ fn bins(scenario: &Scenario) -> Bins {
     Bins { from: Time::ZERO, width, count: usize::try_from(count).unwrap_or(usize::MAX) }
 }
 
-/// Has what goes over each link with a name written down from now on.
+/// Records the traffic of each named link from now on.
 pub fn record(scenario: &Scenario, world: &mut World, wires: &[Option<WireId>]) {
     for (link, wire) in scenario.links.iter().zip(wires) {
         if let (Some(wire), true) = (*wire, link.named) {
@@ -37,8 +37,7 @@ pub fn record(scenario: &Scenario, world: &mut World, wires: &[Option<WireId>]) 
     }
 }
 
-/// A figure for each way of each link with a name that calls or streams went, and
-/// its file's name.
+/// A figure with its file's name for each direction of each named link that calls or streams used.
 pub fn figures(
     scenario: &Scenario,
     world: &World,
@@ -76,13 +75,13 @@ fn figure(scenario: &Scenario, title: String, classes: &[(&str, &[Bin])]) -> Pan
     };
     let rate = |_: &mut u64, bin: &Bin| 8e-3 * bin.arrived.bytes as f64 / seconds;
     let lost = |_: &mut u64, bin: &Bin| bin.dropped.packets as f64 / seconds;
-    // In the queue or on the wire at the end of a bin.
+    // Packets in the queue or on the wire at the end of a bin.
     let under_way = |before: &mut u64, bin: &Bin| {
         *before += bin.offered.packets;
         *before -= bin.arrived.packets + bin.dropped.packets;
         *before as f64
     };
-    // A stream and the hellos beside it differ by a factor of a thousand.
+    // The rates of a stream and of hellos on the same link differ by a factor of a thousand.
     let mut rates = panel("arrived (kbit/s)", &rate);
     rates.y = decades("arrived (kbit/s)", &rates.series);
     let end = (scenario.length + DRAIN).as_secs_f64();
@@ -92,21 +91,21 @@ fn figure(scenario: &Scenario, title: String, classes: &[(&str, &[Bin])]) -> Pan
         panels: vec![
             rates,
             panel("dropped (packets/s)", &lost),
-            panel("under way (packets)", &under_way),
+            panel("in flight (packets)", &under_way),
         ],
         guides: scenario.faults.iter().flat_map(|fault| guides(scenario, fault)).collect(),
     }
 }
 
-/// A logarithmic axis around all that is more than nothing, from a whole decade on.
+/// A logarithmic axis from a whole power of ten, around all values above zero.
 fn decades(label: &str, series: &[Series]) -> Axis {
     let values = series.iter().flat_map(|s| s.points.iter().map(|p| p.y)).filter(|&y| y > 0.0);
     let (least, most) = values.fold((1.0, 10.0), |(l, m), y| (f64::min(l, y), f64::max(m, y)));
     Axis::log(label, (libm::pow(10.0, libm::floor(libm::log10(least))), 2.0 * most))
 }
 
-/// A value for each bin from when the calls begin, and the last until its end;
-/// `value` may remember a number from bin to bin.
+/// A value for each bin from the beginning of the calls, with the last repeated at its end; `value`
+/// may keep a number from bin to bin.
 fn points(bins: &Bins, known: &[Bin], value: &dyn Fn(&mut u64, &Bin) -> f64) -> Vec<Mark> {
     let mut memory = 0;
     let all = known.iter().copied().chain(std::iter::repeat(Bin::default())).take(bins.count);
@@ -117,7 +116,7 @@ fn points(bins: &Bins, known: &[Bin], value: &dyn Fn(&mut u64, &Bin) -> f64) -> 
             Mark { x: begin, y: value(&mut memory, &bin), interval: None }
         })
         .collect();
-    // The first that reaches into the calls is cut off where they begin.
+    // The first bin that extends into the calls is cut off where they begin.
     points.retain(|point| point.x + bins.width.as_secs_f64() > 1e-9);
     if let Some(&last) = points.last() {
         points.push(Mark { x: last.x + bins.width.as_secs_f64(), ..last });
@@ -125,13 +124,13 @@ fn points(bins: &Bins, known: &[Bin], value: &dyn Fn(&mut u64, &Bin) -> f64) -> 
     points
 }
 
-/// The delays of what came of the `n`-th `[[call]]`.
+/// The delays of the packets of the `n`-th `[[call]]` that arrived.
 pub fn delays(n: usize, calls: &[Vec<Packet>]) -> Option<Quartiles> {
     let arrivals = calls.iter().flatten().filter_map(|(_, arrival)| *arrival);
     Quartiles::of((n + 1) as f64, arrivals.map(|a| a.delay.as_secs_f64() * 1e3))
 }
 
-/// The delays of each `[[call]]` beside what they may be at most.
+/// The delays of each `[[call]]`, with its threshold.
 pub fn calls(scenario: &Scenario, delays: &[Option<Quartiles>]) -> Option<Panels> {
     let known = delays.iter().flatten();
     let most = known.clone().map(|q| q.values[4]).max_by(f64::total_cmp)?;
@@ -157,7 +156,7 @@ pub fn calls(scenario: &Scenario, delays: &[Option<Quartiles>]) -> Option<Panels
     Some(Panels { title: scenario.name.clone(), x, panels: vec![panel], guides: Vec::new() })
 }
 
-/// When a fault begins, and when it is over.
+/// Guides at the beginning and the end of a fault.
 fn guides(scenario: &Scenario, fault: &Fault) -> impl Iterator<Item = Guide> {
     let (link, host) =
         (|n: usize| scenario.links[n].name.clone(), |n: usize| scenario.hosts[n].name.clone());

@@ -1,4 +1,4 @@
-//! What happens while calls last.
+//! Faults of the network while calls last.
 
 use super::file::Reader;
 use super::mistake::Mistake;
@@ -37,7 +37,7 @@ pub enum What {
 }
 
 named!(
-    /// The name of a kind of fault.
+    /// Name of a kind of fault.
     WhatName(What),
     [
         ("cut", What::Cut),
@@ -62,21 +62,26 @@ impl Reader<'_> {
         let wrong = |what: &str| Err(self.mistake(span.clone(), what));
         let what = s.what.0;
         if s.at.0 > self.length {
-            return wrong("at is after the end of the calls: take an earlier moment");
+            return wrong("`at` is after the end of the calls: choose an earlier time");
         }
         match s.lasts {
             Some(_) if matches!(what, What::Mend | What::Restart) => {
                 return wrong("mend and restart are for good: leave `lasts` out");
             }
             Some(lasts) if lasts.0.is_zero() => return wrong("lasts is 0: make it longer"),
-            None if what == What::Stall => return wrong("say how long the host stalls: `lasts`"),
+            None if what == What::Stall => {
+                return wrong("say how long the host stalls, with `lasts`");
+            }
             _ => {}
         }
         if s.becomes.is_some() != (what == What::Change) {
-            return wrong("becomes says what a link changes to: give it with \"change\" alone");
+            return wrong(
+                "becomes describes the link after a \"change\": give it with \"change\", \
+                          and only there",
+            );
         }
         if s.way != Direction::Both && !matches!(what, What::Cut | What::Change) {
-            return wrong("way is of \"cut\" and \"change\": leave it out");
+            return wrong("way is only for \"cut\" and \"change\": leave it out");
         }
         let what = match (&s.link, &s.host) {
             (Some(link), None) if what.is_of_link() => self.link_fault(&span, s, link)?,
@@ -112,7 +117,7 @@ impl Reader<'_> {
         let link = self.links.iter().position(|l| l.name == name).unwrap_or_default();
         let Some(wire) = &self.links[link].wire else {
             return Err(wrong(format!(
-                "link \"{name}\" has no wire of its own: name one that it goes over"
+                "link \"{name}\" has no wire of its own: name a link that it goes over"
             )));
         };
         if s.what.0 == What::Mend {
@@ -121,7 +126,7 @@ impl Reader<'_> {
         let becomes = |old: &LinkModel| match &s.becomes {
             None => Ok(LinkModel { loss: Loss::EVERYTHING, ..old.clone() }),
             Some(way) if way.overlay != LinkEnd::default() => {
-                Err("a wire changes, and not the overlay: leave `overlay` out".to_owned())
+                Err("only a wire can change, not the overlay: leave `overlay` out".to_owned())
             }
             Some(way) => way.changed(old, &self.traces),
         };

@@ -1,5 +1,5 @@
-//! The file: hosts, routers and links; what goes over them is in `flows` and
-//! `faults`.
+//! The scenario file: hosts, routers and links. The modules `flows` and `faults` read the traffic
+//! and the faults.
 
 use super::MAX_LENGTH;
 use super::build;
@@ -25,13 +25,13 @@ use trunkline_base::link_model::LinkModel;
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 
-/// The most hosts, routers and links of each: routes between them are found by
-/// looking at all.
+/// Largest number of hosts, of routers and of links: finding routes takes time that grows with all
+/// of them.
 const MOST: usize = 1_000;
-/// The most streams, and the most faults.
+/// Largest number of streams, and of faults.
 const MOST_STREAMS: usize = 100;
 
-/// The most bytes of a file.
+/// Largest file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 #[derive(Deserialize)]
@@ -115,16 +115,16 @@ struct LinkSection {
     overlay: LinkEnd,
 }
 
-/// Two names, and no third.
+/// Deserializes exactly two names.
 fn two<'de, D: Deserializer<'de>>(from: D) -> Result<(String, String), D::Error> {
     let names: [String; 2] = Vec::deserialize(from)?.try_into().map_err(|names: Vec<String>| {
-        serde::de::Error::custom(format!("a link is between two, and not {}", names.len()))
+        serde::de::Error::custom(format!("a link is between two, not {}", names.len()))
     })?;
     Ok(names.into())
 }
 
 impl LinkSection {
-    /// What it says of both ways, and then of each.
+    /// The keys for both directions, combined with those for each.
     fn ways(&self) -> [Way; 2] {
         let &LinkSection { delay, jitter, loss, burst, spacing, rate, queue, red, .. } = self;
         let (trace, overlay) = (self.trace.clone(), self.overlay);
@@ -139,7 +139,7 @@ impl LinkSection {
 ///
 /// # Errors
 ///
-/// The first mistake.
+/// The first mistake in the file.
 pub fn load(path: &Path) -> Result<Scenario, Mistake> {
     let bytes = read_file(path, MAX_FILE)
         .map_err(|e| Text { path, text: "" }.mistake(None, format!("cannot be read: {e}")))?;
@@ -148,7 +148,7 @@ pub fn load(path: &Path) -> Result<Scenario, Mistake> {
         Err(e) => {
             let good = std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
             let end = good.len()..good.len();
-            Err(Text { path, text: good }.mistake(Some(end), "from here on it is no UTF-8 text"))
+            Err(Text { path, text: good }.mistake(Some(end), "the text from here on is not UTF-8"))
         }
     }
 }
@@ -157,7 +157,7 @@ pub fn load(path: &Path) -> Result<Scenario, Mistake> {
 ///
 /// # Errors
 ///
-/// The first mistake.
+/// The first mistake in the text.
 pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let text = Text { path, text };
     let file: Sections = toml::from_str(text.text).map_err(|e| text.syntax(&e))?;
@@ -167,7 +167,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         return at_length("length is out of range (1 s to 2 h)");
     }
     if file.pesq && length.as_secs() < 12 {
-        return at_length("PESQ takes segments of 12 s: make the calls at least as long");
+        return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
     for (what, n, most) in [
         ("hosts", file.host.len(), MOST),
@@ -178,7 +178,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         ("faults", file.fault.len(), MOST_STREAMS),
     ] {
         if n > most {
-            return Err(text.mistake(None, format!("there are {n} {what}: have up to {most}")));
+            return Err(text.mistake(
+                None,
+                format!(
+                    "there are {n} {what}, but at most {most} are \
+                                                   allowed"
+                ),
+            ));
         }
     }
     let mut reader = Reader {
@@ -198,7 +204,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let total: u32 = calls.iter().map(|c| c.count).sum();
     if total > 1_000 || (total == 0 && file.stream.is_empty()) {
         let last = file.call.last().map(Spanned::span);
-        return Err(text.mistake(last, format!("there are {total} calls: have 1 to 1000")));
+        return Err(
+            text.mistake(last, format!("there are {total} calls, but 1 to 1000 are allowed"))
+        );
     }
     let (mut streams, mut transfers) = (Vec::new(), Vec::new());
     for section in &file.stream {
@@ -210,7 +218,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let programs = file.program.iter().map(|p| reader.program(p)).collect::<Result<_, _>>()?;
     let faults = file.fault.iter().map(|f| reader.fault(f)).collect::<Result<_, _>>()?;
     let name = path.file_stem().map_or("scenario".into(), |n| n.to_string_lossy().into_owned());
-    // Of "...toml" it would be the folder above the one that is written into.
+    // The name of "...toml" would be the parent of the output folder.
     let name = if name == "." || name == ".." { "scenario".into() } else { name };
     let Reader { hosts, routers, links, .. } = reader;
     let Sections { pesq, sealed, .. } = file;
@@ -232,8 +240,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     Ok(scenario)
 }
 
-/// Whether each host can run what its links and calls ask of it; otherwise which can't,
-/// and why.
+/// Checks that each host can run the links and calls that it has; otherwise returns the host and
+/// the reason.
 fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
     let mut topology = build::configured(scenario);
     let mut sessions = vec![0; scenario.hosts.len()];
@@ -251,7 +259,8 @@ fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
             .map_err(|why| (n, format!("host \"{name}\": {why}")))?;
         if sessions > most {
             let what = format!(
-                "host \"{name}\" has the ends of {sessions} calls and max_sessions = {most}: raise it"
+                "host \"{name}\" is an end of {sessions} calls, but has max_sessions = {most}: \
+                 raise it"
             );
             return Err((n, what));
         }
@@ -259,7 +268,7 @@ fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// What has been read so far.
+/// The scenario as far as it has been read.
 pub struct Reader<'a> {
     pub text: Text<'a>,
     pub length: Duration,
@@ -274,7 +283,7 @@ impl Reader<'_> {
         self.text.mistake(Some(span), what)
     }
 
-    /// Reads hosts and routers; the settings of each host's links.
+    /// Reads hosts and routers; returns the settings of each host's links.
     fn places(&mut self, file: &Sections) -> Result<Vec<link::Config>, Mistake> {
         let Sections { realtime, best_effort, hello, routing, .. } = *file;
         let all = NodeSections { realtime, best_effort, hello, routing };
@@ -291,18 +300,19 @@ impl Reader<'_> {
                 !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             };
             if let Some((key, _)) = sysctl.iter().find(|(_, v)| v.contains(char::is_control)) {
-                let what = format!("the value of sysctl \"{key}\" has a control character in it");
+                let what = format!("the value of sysctl \"{key}\" contains a control character");
                 return Err(self.mistake(section.span(), what));
             }
             let is_key = |key: &&String| key.starts_with("net.") && key.split('.').all(is_word);
             if let Some(key) = sysctl.keys().find(|key| !is_key(key)) {
                 let what = format!(
-                    "sysctl \"{key}\" is no setting of a network: write one that begins with \"net.\""
+                    "sysctl \"{key}\" is not a network setting: use one that begins with \"net.\""
                 );
                 return Err(self.mistake(section.span(), what));
             }
             if routing.is_some() && file.routing.is_none() {
-                let what = "nodes route alike: write a [routing] for all, which may be empty";
+                let what = "all nodes must use the same kind of routing: write a [routing] for \
+                            all, which may be empty";
                 return Err(self.mistake(section.span(), what));
             }
             let own = NodeSections { realtime, best_effort, hello, routing };
@@ -320,7 +330,7 @@ impl Reader<'_> {
         Ok(links)
     }
 
-    /// Whether this is a name, and no host or router has it yet.
+    /// Checks that `name` is valid and not the name of another host or router.
     fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
         self.text.check_name(span.clone(), name)?;
         if self.hosts.iter().map(|h| &h.name).chain(&self.routers).any(|known| known == name) {
@@ -343,7 +353,7 @@ impl Reader<'_> {
         Ok((a, b))
     }
 
-    /// Two different hosts or routers.
+    /// The places of two different hosts or routers.
     fn spots(
         &self,
         span: Range<usize>,
@@ -396,8 +406,8 @@ impl Reader<'_> {
             None => {
                 let ends = [s.overlay, s.there.overlay, s.back.overlay];
                 if s.path.is_some() || s.recovery.is_some() || ends != [LinkEnd::default(); 3] {
-                    let what = "path, recovery and overlay are about a link of the overlay, which \
-                                this is not: it is plain, or ends at a router";
+                    let what = "path, recovery and overlay are only for links of the overlay, and \
+                                this link is plain or ends at a router";
                     return Err(self.mistake(span, what));
                 }
                 None
@@ -406,28 +416,28 @@ impl Reader<'_> {
         let named = s.name.is_some();
         let link = Link { name, named, ends, wire, overlay, routed: None };
         if self.links.iter().any(|l| same(l, &link)) {
-            let what = "these two hosts have a link already: one is enough, or give each a `path`";
+            let what = "these two hosts have a link already: remove one, or give each a `path`";
             return Err(self.mistake(span, what));
         }
         self.links.push(link);
         Ok(())
     }
 
-    /// What a wire does, there and back.
+    /// Models of a wire's two directions.
     fn wire(&self, span: &Range<usize>, ways: &[Way; 2]) -> Result<[LinkModel; 2], Mistake> {
         let [there, back] = ways.each_ref().map(|way| way.model(&self.traces));
         let wrong = |why: String| self.mistake(span.clone(), why);
         Ok([there.map_err(wrong)?, back.map_err(wrong)?])
     }
 
-    /// A link's name, which may become a part of a file's name.
+    /// Checks a link's name, which may become a part of a file's name.
     fn link_name(&self, span: &Range<usize>, name: Option<&str>) -> Result<String, Mistake> {
         let Some(name) = name else { return Ok(format!("link {}", self.links.len() + 1)) };
         let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let good = name.chars().all(known) && !name.starts_with('.') && !name.is_empty();
         if !good || name.len() > 64 {
             let what = format!(
-                "a link's name is of up to 64 letters, digits, \"-\", \"_\" and \".\", not {name:?}"
+                "a link's name has up to 64 letters, digits, \"-\", \"_\" and \".\", not {name:?}"
             );
             return Err(self.mistake(span.clone(), what));
         }
@@ -438,7 +448,7 @@ impl Reader<'_> {
         Ok(name.to_owned())
     }
 
-    /// Finds how long the ways of those links are that have no wire of their own.
+    /// Computes the delays of overlay links that have no private wire.
     fn route_links(&mut self, sections: &[Spanned<LinkSection>]) -> Result<(), Mistake> {
         for (n, section) in sections.iter().enumerate() {
             let (None, Some((a, b))) = (&self.links[n].wire, self.links[n].hosts()) else {
@@ -457,19 +467,19 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The least delay between two hosts over routers.
+    /// The smallest delay between two hosts over routers.
     pub fn routed(&self, ends: (usize, usize)) -> Option<Duration> {
         ways::routed(ends, (self.hosts.len(), self.routers.len()), &self.links)
     }
 }
 
-/// Whether two links can't be told apart, or one of them would never be used.
+/// Whether two links are indistinguishable, or one of them would never be used.
 fn same(a: &Link, b: &Link) -> bool {
     let path = |l: &Link| l.overlay.as_ref().map(|ends| ends[0].path.clone());
     (a.ends == b.ends || (a.ends.1, a.ends.0) == b.ends) && path(a) == path(b)
 }
 
-/// The settings of one end of a link of the overlay.
+/// The settings of one end of an overlay link.
 fn overlay(
     section: &LinkSection,
     end: &LinkEnd,

@@ -1,4 +1,4 @@
-//! What goes over the links: calls and streams.
+//! Traffic over the links: calls and streams.
 
 use super::file::Reader;
 use super::mistake::Mistake;
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for CarrierName {
     }
 }
 
-/// Not a service of the overlay.
+/// Service name of calls that don't use the overlay.
 const PLAIN: &str = "plain";
 
 #[derive(Deserialize)]
@@ -67,14 +67,14 @@ pub struct StreamSection {
     profile: Option<ProfileName>,
 }
 
-/// What a stream heeds.
+/// Rate control of a stream.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamKind {
-    /// Nothing: a packet is sent each so often.
+    /// None: packets are sent at a constant interval.
     #[default]
     Cbr,
-    /// As much as TCP carries.
+    /// Congestion control of TCP, with data always available.
     Tcp,
 }
 
@@ -86,21 +86,21 @@ pub struct ProgramSection {
     start: Option<Span>,
 }
 
-/// What is sent over the network beside calls.
+/// Traffic over the network besides calls.
 pub enum Flow {
-    /// At a constant rate.
+    /// A stream with a constant rate.
     Stream(Stream),
-    /// By TCP.
+    /// A transfer over TCP.
     Transfer(Transfer),
 }
 
 named!(
-    /// A protocol whose headers a stream has.
+    /// Name of a protocol whose headers a stream has.
     ProtocolName(Protocol),
     [("tcp", Protocol::TCP), ("udp", Protocol::UDP)]
 );
 
-/// Every congestion control of Linux, as it names them; a kernel has some of them.
+/// Linux's names of all congestion controls; each kernel has some of them.
 const CONGESTION: [&str; 16] = [
     "reno",
     "cubic",
@@ -121,12 +121,12 @@ const CONGESTION: [&str; 16] = [
 ];
 
 named!(
-    /// The name of a kernel's congestion control.
+    /// Name of a kernel's congestion control.
     CongestionName(&'static str),
     CONGESTION.map(|name| (name, name))
 );
 
-/// A simulated TCP.
+/// Constructor of a simulated TCP's profile.
 type MakeProfile = fn() -> Profile;
 const PROFILES: [(&str, MakeProfile); 4] = [
     ("ns2-reno", Profile::ns2_reno),
@@ -135,7 +135,7 @@ const PROFILES: [(&str, MakeProfile); 4] = [
     ("linux-6", Profile::linux_6),
 ];
 
-/// The name of a simulated TCP.
+/// Name of a simulated TCP.
 #[derive(Clone, Copy)]
 struct ProfileName(MakeProfile);
 
@@ -148,18 +148,18 @@ impl<'de> Deserialize<'de> for ProfileName {
     }
 }
 
-/// What an Ethernet frame carries.
+/// Largest payload of an Ethernet frame, in bytes.
 const MAX_PACKET: usize = 1_500;
-/// What a packet holds at least behind its headers: when it was sent.
+/// Smallest payload of a packet, in bytes: its send time.
 const STAMP: usize = 8;
-/// The longest word of a command: less than Linux takes as an argument, since names of hosts
-/// become addresses.
+/// Longest word of a command, in bytes: less than Linux accepts as an argument, since names of
+/// hosts are replaced by addresses.
 const MAX_WORD: usize = 65_536;
-/// No stream sends more often.
+/// Shortest interval between two packets of a stream.
 const MIN_INTERVAL: Duration = Duration::from_micros(1);
 
 impl Reader<'_> {
-    /// What calls or streams are called in a table.
+    /// Checks the name of calls or streams in a table, or makes one.
     fn flow_name(
         &self,
         span: &Range<usize>,
@@ -171,7 +171,7 @@ impl Reader<'_> {
         }
         let name = name.map_or_else(|| format!("{from}-{to}"), str::to_owned);
         if name.contains([',', '"']) {
-            let what = "a name has a comma or a quote: leave it out, or give another name";
+            let what = "the name contains a comma or a quote: leave it out, or give another name";
             return Err(self.mistake(span.clone(), what));
         }
         Ok(name)
@@ -203,7 +203,7 @@ impl Reader<'_> {
         Ok(Call { name, ends, count, carrier, bytes: VOICE_PACKET, threshold })
     }
 
-    /// Whether what is sent without the overlay gets there.
+    /// Checks that routers connect two hosts, for traffic outside of the overlay.
     fn check_routed(
         &self,
         span: &Range<usize>,
@@ -214,8 +214,8 @@ impl Reader<'_> {
             return Ok(());
         }
         let what = format!(
-            "no way leads from \"{from}\" to \"{to}\" outside of the overlay: add links to routers, \
-             or one with plain = true"
+            "no path leads from \"{from}\" to \"{to}\" outside of the overlay: add links to \
+             routers, or one with plain = true"
         );
         Err(self.mistake(span.clone(), what))
     }
@@ -237,7 +237,7 @@ impl Reader<'_> {
         let paced = s.protocol.is_some() || s.packet.is_some() || s.rate.is_some();
         if paced || s.interval.is_some() || s.dscp != 0 || s.ecn {
             return wrong(
-                "TCP itself says how much it sends, and how: leave protocol, packet, rate, \
+                "TCP itself decides how much it sends, and how: leave protocol, packet, rate, \
                  interval, dscp and ecn out, or kind = \"tcp\"",
             );
         }
@@ -247,7 +247,7 @@ impl Reader<'_> {
         Ok(Transfer { name, ends, from, until, congestion, profile })
     }
 
-    /// When a stream begins and ends.
+    /// Begin and end of a stream.
     fn times(
         &self,
         s: &StreamSection,
@@ -260,7 +260,7 @@ impl Reader<'_> {
         }
         let length = self.length;
         let what = format!(
-            "a stream starts before it stops, and stops within the {length:?} of the calls"
+            "a stream must start before it stops, and stop within the {length:?} of the calls"
         );
         Err(self.mistake(span.clone(), what))
     }
@@ -271,16 +271,16 @@ impl Reader<'_> {
         let host = self.text.find(span.clone(), "host", &s.host, hosts())?;
         let start = s.start.map_or(Duration::ZERO, |s| s.0);
         if s.command.first().is_none_or(String::is_empty) {
-            return Err(self.mistake(span, "a program has a command of one word or more"));
+            return Err(self.mistake(span, "a program needs a command of one word or more"));
         }
         if start >= self.length {
-            return Err(self.mistake(span, "a program starts before the end of the calls"));
+            return Err(self.mistake(span, "a program must start before the end of the calls"));
         }
         if s.command.iter().any(|word| word.contains('\0') || word.len() > MAX_WORD) {
             let what = format!("a word of a command has up to {MAX_WORD} bytes, and no NUL in it");
             return Err(self.mistake(span, what));
         }
-        // What is much like the name of a host is meant to be one.
+        // A word that resembles the name of a host is probably a mistyped one.
         for word in s.command.iter().flat_map(|word| word.split('{').skip(1)) {
             let Some((name, _)) = word.split_once('}') else { continue };
             if let Err(mistake) = self.text.find(span.clone(), "host", name, hosts())
@@ -323,11 +323,11 @@ impl Reader<'_> {
         }
         if s.congestion.is_some() || s.profile.is_some() {
             return Err(wrong(
-                "congestion and profile are of kind = \"tcp\": leave them out".into(),
+                "congestion and profile are only for kind = \"tcp\": leave them out".into(),
             ));
         }
         let (start, stop) = self.times(s, &span)?;
-        // The last is sent before the end.
+        // The last packet is sent before the end.
         let count = (stop - start).as_nanos().div_ceil(interval.as_nanos());
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let payload = packet - headers;

@@ -1,4 +1,4 @@
-//! What became of whose packets on each link.
+//! Counters of each link by class of packets.
 
 use super::build::CLASSES;
 use super::model::Scenario;
@@ -7,10 +7,9 @@ use trunkline_base::link_model::Count;
 use trunkline_net::EdgeLedger;
 use trunkline_sim::{WireId, World};
 
-/// A row: a way of a link with a wire, and the packets of a class or of all. In
-/// packets and in bytes (with headers of IPv6), `offered = arrived + lost +
-/// queue_dropped + no_room + under_way`; and what the classes have adds up to
-/// `all`.
+/// A row has the packets of a class, or of all, in one direction of a link with a wire. In packets
+/// and in bytes (with headers of IPv6), `offered = arrived + lost + queue_dropped + no_room +
+/// under_way`; and the classes add up to `all`.
 pub const LINK_COLUMNS: &[Column] = &[
     Column::text("link"),
     Column::text("way"),
@@ -29,12 +28,12 @@ pub const LINK_COLUMNS: &[Column] = &[
     Column::number("under_way_bytes", 0),
 ];
 
-/// The two ways of a link.
+/// The two directions of a link.
 pub const WAYS: [&str; 2] = ["there", "back"];
-/// The class of every packet.
+/// Name that stands for the packets of all classes.
 pub const ALL: &str = "all";
 
-/// The ledgers of all links, of the classes of which anything was sent.
+/// The ledgers of all links, for the classes that were used.
 pub fn links(scenario: &Scenario, world: &World, wires: &[Option<WireId>]) -> Table {
     let mut rows = Vec::new();
     for (link, wire) in scenario.links.iter().zip(wires) {
@@ -51,8 +50,8 @@ pub fn links(scenario: &Scenario, world: &World, wires: &[Option<WireId>]) -> Ta
     Table { columns: LINK_COLUMNS, rows }
 }
 
-/// The same of `trunkline impair --hosts`' ledger, whose edges have the numbers of links for
-/// names: of all packets, since it doesn't tell classes apart.
+/// The ledgers of `trunkline impair --hosts` in the same form. Its edges are named by the numbers
+/// of the links, and it has only the total of all packets, as it doesn't distinguish classes.
 pub fn of_impair(scenario: &Scenario, ledger: &serde_json::Value) -> Table {
     let mut rows = Vec::new();
     for edge in ledger["edges"].as_array().into_iter().flatten() {

@@ -1,20 +1,20 @@
-//! What a mistake in a scenario looks like.
+//! Mistakes in a scenario, with their position and a suggestion.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The most characters of a host's, router's, call's or stream's name.
+/// Longest name of a host, router, call or stream, in characters.
 const MAX_NAME: usize = 64;
 
-/// A mistake in a scenario, where it is, and what to do.
+/// A mistake in a scenario: its position, and how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file.
+    /// Path of the scenario file.
     pub path: PathBuf,
-    /// Line and column, from 1; `None` where the whole file is meant.
+    /// Line and column, from 1; `None` if it concerns the whole file.
     pub place: Option<(usize, usize)>,
-    /// What is wrong.
+    /// The mistake in words.
     pub what: String,
     /// The name that was probably meant.
     pub suggestion: Option<String>,
@@ -36,11 +36,11 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The most characters of what a mistake says, and of what a program has said.
+/// Longest text in a mistake, and longest output quoted from a program, in characters.
 const MAX_TEXT: usize = 500;
 
-/// Text that a terminal shows and does not obey, cut where it is too long to read: what a file
-/// or a program says comes back in errors.
+/// Text that is safe to print on a terminal, truncated if it is too long: errors quote files and
+/// programs.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len().min(MAX_TEXT));
     for c in text.chars().take(MAX_TEXT) {
@@ -55,7 +55,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// A file's text, to say where in it a mistake is.
+/// A file's text, for locating mistakes in it.
 #[derive(Clone, Copy)]
 pub struct Text<'a> {
     pub path: &'a Path,
@@ -63,12 +63,12 @@ pub struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Where the paths in it begin.
+    /// The folder to which paths in the file are relative.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// A mistake at `span`.
+    /// Makes a mistake at `span`.
     pub fn mistake(&self, span: Option<Range<usize>>, what: impl Into<String>) -> Mistake {
         let place = span.map(|s| {
             let before = &self.text[..s.start.min(self.text.len())];
@@ -78,7 +78,7 @@ impl Text<'_> {
         Mistake { path: self.path.to_owned(), place, what: what.into(), suggestion: None }
     }
 
-    /// Where section `[name]` begins, if `why` is about one: "\[name\] key: …".
+    /// Position of section `[name]`, if `why` begins with it, as in "\[name\] key: …".
     pub fn section(&self, why: &str) -> Option<Range<usize>> {
         let name = why.strip_prefix('[')?.split(']').next()?;
         let header = format!("[{name}]");
@@ -91,7 +91,7 @@ impl Text<'_> {
         Some(start..start)
     }
 
-    /// Whether `name`, of what stands at `span`, can be shown in a figure.
+    /// Checks that a figure can show `name`, which is given at `span`.
     pub fn check_name(&self, span: Range<usize>, name: &str) -> Result<(), Mistake> {
         let bad = |c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}');
         let length = name.chars().take(MAX_NAME + 1).count();
@@ -107,14 +107,14 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// What the parser found.
+    /// Converts the parser's error.
     pub fn syntax(&self, error: &toml::de::Error) -> Mistake {
         let what = error.message().replace('\n', " ");
         let suggestion = unknown(&what);
         Mistake { suggestion, ..self.mistake(error.span(), what) }
     }
 
-    /// The place of `name` among `known`; `what` it is a name of.
+    /// Index of `name` among `known`; errors call it `what`.
     pub fn find<'n>(
         &self,
         span: Range<usize>,
@@ -130,8 +130,8 @@ impl Text<'_> {
     }
 }
 
-/// The known name that is most like the unknown one in serde's message
-/// "unknown field `x`, expected one of `a`, `b`".
+/// The known name closest to the unknown one in serde's message "unknown field `x`, expected one of
+/// `a`, `b`".
 fn unknown(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown").then(|| quoted.next())??;

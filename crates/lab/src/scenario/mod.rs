@@ -1,5 +1,5 @@
-//! A network of one's own: hosts, routers, links, calls and streams from a file,
-//! without any Rust, in the simulator and with real daemons.
+//! A network of the user's: hosts, routers, links, calls and streams from a file, without any Rust,
+//! in the simulator and with real daemons.
 
 mod build;
 mod draw;
@@ -38,31 +38,31 @@ pub use rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, agree};
 pub use simulate::simulate;
 pub use units::share;
 
-/// Until the first packet, nodes find each other and measure round trips.
+/// Nodes find each other and measure round trips for this long before the first packet.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// What is under way when the last packet is sent arrives within this time.
+/// Packets still in flight when the last one is sent arrive within this time.
 const DRAIN: Duration = Duration::from_secs(3);
-/// The longest that calls may be.
+/// Largest length of the calls.
 const MAX_LENGTH: Duration = Duration::from_secs(7_200);
-/// Between two packets of a call.
+/// Interval between two packets of a call.
 const SPACING: Duration = Duration::from_millis(20);
-/// The port that the first call goes to; the others follow.
+/// Port of the first call; the others use the ports that follow.
 const FIRST_PORT: u16 = 5_000;
 
 /// One call of a [`Call`].
 #[derive(Clone, Copy, Debug)]
 struct Placed<'a> {
-    /// What it is one of.
+    /// The `[[call]]` that it belongs to.
     call: &'a Call,
-    /// Where it is answered.
+    /// Port on which it is answered.
     port: u16,
-    /// When its first packet is sent, after [`WARM_UP`].
+    /// Send time of its first packet, after [`WARM_UP`].
     offset: Duration,
 }
 
 impl Scenario {
-    /// Every call, in the order of the file. The calls of a `[[call]]` share [`SPACING`]
-    /// evenly, whatever others there are; those of another one are between them.
+    /// Every call, in the order of the file. The calls of a `[[call]]` divide [`SPACING`] evenly,
+    /// whatever others there are; those of another one fall in between.
     fn placed(&self) -> impl Iterator<Item = Placed<'_>> {
         let kinds = self.calls.len() as u32;
         let place = move |(call, kind)| {
@@ -74,7 +74,7 @@ impl Scenario {
         each.zip(0..).map(|((call, offset), n)| Placed { call, port: FIRST_PORT + n, offset })
     }
 
-    /// Of each call.
+    /// Number of packets of each call.
     fn packets(&self) -> u64 {
         (self.length.as_nanos() / SPACING.as_nanos()) as u64
     }

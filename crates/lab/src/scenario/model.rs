@@ -1,4 +1,4 @@
-//! What a scenario is, read and checked.
+//! The model of a scenario, as read from a file and checked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::Profile;
 
-/// What a file says, read and checked.
+/// A scenario file, read and checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub name: String,
-    /// How long calls are.
+    /// Length of the calls.
     pub length: Duration,
-    /// Whether PESQ is reckoned.
+    /// Whether PESQ is computed.
     pub pesq: bool,
-    /// Whether links of the overlay are sealed.
+    /// Whether overlay links are sealed.
     pub sealed: bool,
     /// Hosts with nodes, in the order of the file.
     pub hosts: Vec<Host>,
@@ -31,9 +31,9 @@ pub struct Scenario {
     pub calls: Vec<Call>,
     /// Plain streams, in the order of the file.
     pub streams: Vec<Stream>,
-    /// What TCP carries, in the order of the file.
+    /// Transfers over TCP, in the order of the file.
     pub transfers: Vec<Transfer>,
-    /// Programs at hosts, in the order of the file; for the testbed alone.
+    /// Programs on hosts, in the order of the file; only for the testbed.
     pub programs: Vec<Program>,
     /// Faults, in the order of the file.
     pub faults: Vec<Fault>,
@@ -42,20 +42,20 @@ pub struct Scenario {
 /// A host with a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// The host's name, which links and calls give.
+    /// The host's name, by which links and calls refer to it.
     pub name: String,
-    /// How many applications may be attached to its node at once.
+    /// Number of applications that may be attached to its node at once.
     pub max_sessions: usize,
     /// Link-state routing; without it, static routes with the fewest links.
     pub routing: Option<Routing>,
-    /// Its node's trunks to those of other hosts.
+    /// Trunks of its node to those of other hosts.
     pub trunks: Vec<trunk::Config>,
-    /// Settings of its kernel's network, for the testbed: name and value.
+    /// Kernel settings of its network, for the testbed: name and value.
     pub sysctl: BTreeMap<String, String>,
 }
 
 impl Host {
-    /// A host whose node has every default.
+    /// A host with a node that has all defaults.
     pub fn new(name: impl Into<String>) -> Host {
         Host {
             name: name.into(),
@@ -67,7 +67,7 @@ impl Host {
     }
 }
 
-/// Where a link ends.
+/// A place at which a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spot {
     /// Index of a host.
@@ -76,28 +76,28 @@ pub enum Spot {
     Router(usize),
 }
 
-/// A link: a wire, a link of the overlay, or one on the other.
+/// A link: a wire, an overlay link, or an overlay link over a private wire.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// What tables and faults call it; of one without a name its number in the file.
+    /// Its name in tables and faults; its number in the file if that gives none.
     pub name: String,
-    /// Whether the file gives it that name.
+    /// Whether the file gives this name.
     pub named: bool,
     /// The hosts or routers at its first and second end.
     pub ends: (Spot, Spot),
-    /// What happens to packets from the first to the second end, and back; nothing
-    /// for a link of the overlay that goes over the wires of others.
+    /// Models of the wire from the first to the second end, and back; `None` for an overlay link
+    /// over the wires of others.
     pub wire: Option<[LinkModel; 2]>,
-    /// The settings of the overlay's link at either end, neighbour and address
-    /// left open; nothing for a wire that carries what is sent over it.
+    /// The settings of the overlay link at either end, without neighbour and address; `None` for a
+    /// wire.
     pub overlay: Option<Box<[link::Config; 2]>>,
-    /// How long the other way is from end to end, there and back, if it has no wire.
+    /// Delay of the path over other wires from end to end, there and back, if it has no wire.
     pub routed: Option<[Duration; 2]>,
 }
 
 impl Link {
-    /// The overlay's link with every default between two hosts, over a wire that does
-    /// the same both ways.
+    /// An overlay link with all defaults between two hosts, over a wire with the same model in both
+    /// directions.
     pub fn between((a, b): (usize, usize), model: LinkModel) -> Link {
         Link {
             name: format!("{a}-{b}"),
@@ -109,7 +109,7 @@ impl Link {
         }
     }
 
-    /// The hosts of a link of the overlay.
+    /// The hosts of an overlay link; `None` for a wire.
     pub fn hosts(&self) -> Option<(usize, usize)> {
         match (&self.overlay, self.ends) {
             (Some(_), (Spot::Host(a), Spot::Host(b))) => Some((a, b)),
@@ -118,10 +118,10 @@ impl Link {
     }
 }
 
-/// How a call's packets go.
+/// How a call's packets are carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// By the overlay, with this service.
+    /// Over the overlay, with this service.
     Overlay(Service),
     /// As plain UDP over routers.
     Plain,
@@ -130,99 +130,99 @@ pub enum Carrier {
 /// Calls of one kind.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What tables call these calls.
+    /// Name of these calls in tables.
     pub name: String,
     /// Indices of its hosts.
     pub ends: (usize, usize),
-    /// How many at once.
+    /// Number of calls at once.
     pub count: u32,
-    /// How its packets go.
+    /// How its packets are carried.
     pub carrier: Carrier,
-    /// Bytes of a packet, with its RTP header: 28 to 1,400.
+    /// Bytes of a packet with its RTP header, 28 to 1,400.
     pub bytes: usize,
-    /// The latest useful network latency.
+    /// Largest useful one-way latency.
     pub threshold: Duration,
 }
 
-/// A constant bit rate without an overlay.
+/// A stream with a constant bit rate outside of the overlay.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// What tables call the stream.
+    /// Name of the stream in tables.
     pub name: String,
     /// Indices of its hosts.
     pub ends: (usize, usize),
-    /// It decides the headers.
+    /// Protocol, which determines the headers.
     pub protocol: Protocol,
-    /// Bytes behind the headers, 8 to 1,460.
+    /// Payload in bytes, 8 to 1,460.
     pub payload: usize,
-    /// Between two packets, at least 1 µs.
+    /// Interval between two packets, at least 1 µs.
     pub interval: Duration,
     /// Differentiated services code point, 0 to 63.
     pub dscp: u8,
-    /// Whether its packets may be marked by a queue (ECT(0), RFC 3168).
+    /// Whether a queue may mark its packets (ECT(0), RFC 3168).
     pub ecn: bool,
-    /// When the first packet is sent, after the calls have begun.
+    /// Send time of the first packet, from the beginning of the calls.
     pub start: Duration,
-    /// How many packets are sent.
+    /// Number of packets that are sent.
     pub count: u64,
 }
 
-/// As much as TCP carries from one host to another, without an overlay.
+/// A TCP connection from one host to another that always has data, outside of the overlay.
 #[derive(Clone, Debug)]
 pub struct Transfer {
-    /// What tables call the transfer.
+    /// Name of the transfer in tables.
     pub name: String,
     /// Indices of its hosts.
     pub ends: (usize, usize),
-    /// When it begins and ends, after the calls have begun.
+    /// Time at which it begins, from the beginning of the calls.
     pub from: Duration,
-    /// See `from`.
+    /// Time at which it ends, from the beginning of the calls.
     pub until: Duration,
-    /// The kernel's congestion control, for the testbed, by its name there: `reno`.
+    /// The kernel's name of its congestion control, for the testbed, such as `reno`.
     pub congestion: &'static str,
-    /// The TCP that is simulated.
+    /// Profile of the simulated TCP.
     pub profile: Profile,
 }
 
-/// A program at a host.
+/// A program that runs on a host.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Index of its host.
     pub host: usize,
-    /// It and its arguments; `{NAME}` is the IPv6 address of host NAME.
+    /// The program and its arguments; `{NAME}` is replaced by the IPv6 address of host NAME.
     pub command: Vec<String>,
-    /// When it is started, after the calls have begun.
+    /// Time at which it is started, from the beginning of the calls.
     pub start: Duration,
 }
 
-/// Something that happens while calls last.
+/// A failure or change of the network while calls last.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// When it begins, after the calls have begun.
+    /// Time at which it begins, from the beginning of the calls.
     pub at: Duration,
-    /// When it is over, after the calls have begun.
+    /// Time at which it ends, from the beginning of the calls; `None` if it doesn't end.
     pub until: Option<Duration>,
-    /// What happens, and to which link or host.
+    /// Kind of fault, and the link or host that it affects.
     pub what: FaultKind,
 }
 
-/// What can happen to a link, by its wire, or to a host.
+/// A fault of a link, by its wire, or of a host.
 #[derive(Clone, Debug)]
 pub enum FaultKind {
-    /// A link with a wire, by its index, does something else, there, back or both
-    /// ways; then it does what the file says of it.
+    /// The wire of the link with this index gets other models, in one direction or both; then it
+    /// returns to those of the file.
     Link(usize, Box<[Option<LinkModel>; 2]>),
-    /// A link does again what the file says of it.
+    /// The link with this index returns to the models of the file.
     Mend(usize),
-    /// A host ends without a word; then it starts again.
+    /// The host with this index ends without a goodbye; then it starts again.
     Crash(usize),
-    /// A node says goodbye and ends; then it starts again.
+    /// The node of this host says goodbye and ends; then it starts again.
     Stop(usize),
-    /// A host that has ended starts again.
+    /// The host with this index, which has ended, starts again.
     Restart(usize),
-    /// A host has no processor time.
+    /// The host with this index gets no processor time.
     Stall(usize),
 }
 
-/// Stands for the neighbour in settings that don't know theirs.
+/// Placeholder for the neighbour in settings that have none yet.
 pub const NOBODY: NodeId = NodeId::NONE;

@@ -1,5 +1,5 @@
-//! What a node's configuration file says of a node and its links, in a scenario:
-//! the same sections and keys (docs/configuration.md).
+//! The settings of a node and its links in a scenario, with the same sections and keys as in a
+//! node's configuration file (docs/configuration.md).
 
 use super::model::NOBODY;
 use super::units::{Rate, Share, Size, Span};
@@ -16,18 +16,18 @@ use trunkline_overlay::wire::Metric;
 const LOSS: [(&str, LossMode); 2] =
     [("changes", LossMode::Changes), ("intervals", LossMode::Paper)];
 
-/// The name of a way to measure losses, for a node's file.
+/// Name of a loss measurement mode in a node's configuration file.
 pub fn loss_name(mode: LossMode) -> &'static str {
     LOSS.iter().find(|(_, known)| *known == mode).map_or("changes", |(name, _)| name)
 }
 
-/// "unknown variant", as serde says it of an enum: suggestions are found in it.
+/// An "unknown variant" error with serde's wording for an enum, in which suggestions are searched.
 pub fn unknown<E: serde::de::Error>(name: &str, known: impl Iterator<Item = &'static str>) -> E {
     let known: Vec<String> = known.map(|k| format!("`{k}`")).collect();
     E::custom(format!("unknown variant `{name}`, expected one of {}", known.join(", ")))
 }
 
-/// A type that a file knows by a list of names.
+/// A type that is written in a file as one of a list of names.
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident($type:ty), $known:expr) => {
         $(#[$doc])*
@@ -55,27 +55,27 @@ macro_rules! named {
 pub(super) use named;
 
 named!(
-    /// How losses of a link are measured.
+    /// Name of a loss measurement mode of a link.
     LossName(LossMode),
     LOSS
 );
 named!(
-    /// By what ways are chosen.
+    /// Name of a routing metric.
     MetricName(Metric),
     Metric::ALL.map(|metric| (metric.name(), metric))
 );
 named!(
-    /// What stands for the expected latency.
+    /// Name of a formula for the expected latency.
     FormulaName(Formula),
     Formula::ALL.map(|formula| (formula.name(), formula))
 );
 named!(
-    /// A policy of recovery.
+    /// Name of a recovery policy.
     RecoveryName(Recovery),
     Recovery::all().map(|policy| (policy.name(), policy)).collect::<Vec<_>>()
 );
 
-/// A section whose keys are settings of `$to`; what is left out stays.
+/// A section whose keys are settings of `$to`; omitted keys leave their setting unchanged.
 macro_rules! section {
     ($(#[$doc:meta])* $name:ident => $to:ty { $($key:ident: $type:ty => $($field:ident).+,)+ }) => {
         $(#[$doc])*
@@ -86,7 +86,7 @@ macro_rules! section {
         }
 
         impl $name {
-            /// Sets what the section says.
+            /// Applies the keys that the section has.
             pub fn apply(&self, to: &mut $to) {
                 $(if let Some(value) = self.$key {
                     to.$($field).+ = value.into();
@@ -97,7 +97,7 @@ macro_rules! section {
 }
 
 section!(
-    /// `[realtime]`.
+    /// Section `[realtime]`: the recovery of real-time packets.
     Realtime => realtime::Config {
         recovery: RecoveryName => recovery,
         reorder: u16 => reorder,
@@ -109,14 +109,14 @@ section!(
     }
 );
 section!(
-    /// `[best_effort]`.
+    /// Section `[best_effort]`: the best-effort service.
     BestEffort => best_effort::Config {
         max_wait: Span => max_wait,
         memory: Size => bytes,
     }
 );
 section!(
-    /// `[hello]`.
+    /// Section `[hello]`: the liveness of links.
     Hello => Liveness {
         interval: Span => interval,
         dead_after: Span => dead_after,
@@ -126,7 +126,7 @@ section!(
     }
 );
 section!(
-    /// What a `[[link]]` of a node's file says of either end's node.
+    /// Keys of a `[[link]]` in a node's configuration file that concern one end.
     LinkEnd => link::Config {
         mtu: u16 => mtu,
         dscp: u8 => dscp,
@@ -135,7 +135,7 @@ section!(
     }
 );
 section!(
-    /// `[routing]`.
+    /// Section `[routing]`: link-state routing.
     RoutingSection => RoutingSettings {
         enabled: bool => enabled,
         metric: MetricName => routing.metric,
@@ -147,7 +147,7 @@ section!(
     }
 );
 
-/// What `[routing]` is about.
+/// Settings of the section `[routing]`.
 #[derive(Clone, Debug)]
 pub struct RoutingSettings {
     enabled: bool,
@@ -156,7 +156,7 @@ pub struct RoutingSettings {
     damping: Duration,
 }
 
-/// The sections about a node.
+/// The sections that concern a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeSections {
     pub realtime: Realtime,
@@ -165,20 +165,20 @@ pub struct NodeSections {
     pub routing: Option<RoutingSection>,
 }
 
-/// What they come to.
+/// The settings of a node from its sections.
 #[derive(Clone, Debug)]
 pub struct NodeSettings {
-    /// Of each of its links, but for what is a link's own.
+    /// Settings of each of its links, except those specific to a link.
     pub link: link::Config,
-    /// Link-state routing, if that is how packets are routed.
+    /// Link-state routing, if the node uses it.
     pub routing: Option<Routing>,
 }
 
-/// The settings by `sections`, each before the next.
+/// Applies `sections` in order, so that later ones take precedence.
 ///
 /// # Errors
 ///
-/// The first that is out of its range.
+/// The first value that is out of range.
 pub fn settings(sections: &[&NodeSections]) -> Result<NodeSettings, &'static str> {
     let mut link = link::Config::new(NOBODY);
     let mut routing = RoutingSettings {

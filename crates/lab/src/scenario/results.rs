@@ -1,4 +1,4 @@
-//! What came of a scenario.
+//! The results of a scenario.
 
 use super::model::Scenario;
 use super::testbed::Effort;
@@ -6,7 +6,7 @@ use crate::plot::Panels;
 use crate::table::{Kind, Table};
 use serde_json::{Map, Value, json};
 
-/// What came of a scenario.
+/// The tables and figures of a scenario.
 pub struct Results {
     /// A row for each `[[call]]`; see [`COLUMNS`](super::COLUMNS). With the testbed
     /// its rows follow those of the simulator.
@@ -19,13 +19,13 @@ pub struct Results {
     pub transfers: Table,
     /// The ledgers of links; see [`LINK_COLUMNS`](super::LINK_COLUMNS).
     pub links: Table,
-    /// Figures, and the names of their files, without ending.
+    /// Figures, and the names of their files, without extension.
     pub figures: Vec<(String, Panels)>,
 }
 
 impl Results {
-    /// The tables as JSON, each row an object by column: numbers as numbers, and
-    /// nothing as null.
+    /// The tables as JSON, each row an object by column, with numbers as numbers and empty cells as
+    /// null.
     pub fn json(&self, scenario: &Scenario, seed: u64, testbed: Option<&Effort>) -> Value {
         json!({
             "scenario": scenario.name,

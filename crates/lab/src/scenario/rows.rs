@@ -9,7 +9,7 @@ use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::PesqError;
 use trunkline_sim::voice::{Arrival, Outcome};
 
-/// A row: the calls of one `[[call]]`, in the simulator or in the testbed.
+/// A row has the calls of one `[[call]]`, in the simulator or in the testbed.
 pub const COLUMNS: &[Column] = &[
     Column::text("where"),
     Column::text("calls"),
@@ -29,7 +29,7 @@ pub const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// A row: the packets of a `[[stream]]`, from end to end, in the simulator or in the testbed.
+/// A row has the packets of a `[[stream]]`, from end to end, in the simulator or in the testbed.
 pub const STREAM_COLUMNS: &[Column] = &[
     Column::text("where"),
     Column::text("stream"),
@@ -41,7 +41,7 @@ pub const STREAM_COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// A row: what TCP carried of a `[[stream]]`, in the simulator or in the testbed.
+/// A row has the results of a `[[stream]]` over TCP, in the simulator or in the testbed.
 pub const TRANSFER_COLUMNS: &[Column] = &[
     Column::text("where"),
     Column::text("stream"),
@@ -51,7 +51,7 @@ pub const TRANSFER_COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// The row of a transfer: goodput in bit/s, segments sent again, mean round trip in ms.
+/// The row of a transfer: goodput in bit/s, retransmitted segments, mean round trip in ms.
 pub(super) fn transfer_row(
     place: &str,
     transfer: &Transfer,
@@ -69,16 +69,16 @@ pub(super) fn transfer_row(
     print(TRANSFER_COLUMNS, cells)
 }
 
-/// What arrived of a stream.
+/// Packets of a stream that arrived.
 pub(super) struct Received {
     pub packets: u64,
-    /// Those that a queue had marked.
+    /// Number of packets that a queue had marked.
     pub marked: u64,
-    /// The longest that one was under way.
+    /// The longest delay of a packet.
     pub longest: Duration,
 }
 
-/// The row of a stream by how many packets were sent and what was received.
+/// The row of a stream, from the number of packets sent and those received.
 pub(super) fn stream_row(
     place: &str,
     stream: &Stream,
@@ -102,7 +102,7 @@ pub(super) fn stream_row(
     print(STREAM_COLUMNS, cells)
 }
 
-/// A packet of a call: when it was sent, and what came of it.
+/// A packet of a call: its send time and its arrival, if it arrived.
 pub(super) type Packet = (Time, Option<Arrival>);
 
 /// The row of `calls`, each with its packets in order.
@@ -142,7 +142,7 @@ pub(super) fn row(
     Ok(print(COLUMNS, cells))
 }
 
-/// For how long nothing that came in time was sent, in the call of which that was longest.
+/// Longest time without a packet that was sent and arrived in time, over all calls.
 fn gap(call: &Call, calls: &[Vec<Packet>]) -> Duration {
     let mut longest = 0;
     for packets in calls {
@@ -170,7 +170,7 @@ fn scores(call: &Call, calls: &[Vec<Packet>], speech: &Speech) -> Result<Vec<f64
     Ok(scores)
 }
 
-/// Whether two rows' 95 % intervals of what is missed have a number in common.
+/// Whether the 95 % intervals of missed packets in two rows overlap.
 pub fn agree(a: Record<'_>, b: Record<'_>) -> bool {
     let interval = |r: Record<'_>| (r.number("missed_low_pct"), r.number("missed_high_pct"));
     let ((a_low, a_high), (b_low, b_high)) = (interval(a), interval(b));

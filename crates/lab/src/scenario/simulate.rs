@@ -17,20 +17,20 @@ use trunkline_sim::agent::{AgentId, Cbr, Meter};
 use trunkline_sim::voice::{self, Sinks, VoiceSink, VoiceSource};
 use trunkline_sim::{World, WorldError};
 
-/// Ports of plain calls' callers; each is [`FIRST_PORT`]'s of the same number away.
+/// First source port of plain calls; the other end's is [`FIRST_PORT`] plus the same number.
 pub const FIRST_CALLER: u16 = 6_000;
-/// Ports where streams end, and where they come from. All are below the nodes'.
+/// First destination port of streams, and first source port. All are below the nodes'.
 pub const FIRST_METER: u16 = 2_000;
 pub const FIRST_STREAM: u16 = 3_000;
-/// Ports where transfers come from, and where they end.
+/// First source port of transfers, and first destination port.
 const FIRST_BULK: u16 = 3_500;
 const FIRST_SINK: u16 = 3_700;
 
-/// Runs a scenario.
+/// Runs a scenario in the simulator.
 ///
 /// # Errors
 ///
-/// If its network can't be built or its speech not be compared.
+/// If its network can't be built or its speech can't be compared.
 pub fn simulate(
     scenario: &Scenario,
     speech: Option<&Speech>,
@@ -45,7 +45,7 @@ pub fn simulate(
     let streams = attach_streams(scenario, &mut world, start)?;
     let transfers = attach_transfers(scenario, &mut world, (start, seed))?;
     let end = start + scenario.length + DRAIN;
-    // What of a transfer comes after its end is not what it carried in its time.
+    // Data of a transfer that arrives after its end doesn't count.
     let stops = scenario.transfers.iter().enumerate().map(|(n, t)| (start + t.until, n));
     let mut stops: Vec<(Time, usize)> = stops.collect();
     stops.sort_unstable();
@@ -166,7 +166,7 @@ fn attach_transfers(
         let (from, to) = (host(transfer.ends.0), host(transfer.ends.1));
         let (port, end) = (FIRST_BULK + n, FIRST_SINK + n);
         let span = (start + transfer.from, start + transfer.until);
-        // Where numbers begin makes no difference, but where they wrap.
+        // The initial value of sequence numbers only matters where they wrap.
         let iss = seed.wrapping_mul(0x9e37_79b9).wrapping_add(n.into()) as u32;
         let profile = || transfer.profile.clone();
         let sink = world.bind(to, Protocol::TCP, end, Sink::new(profile(), end, !iss))?;

@@ -1,4 +1,4 @@
-//! What files say, and what they can't.
+//! Tests of scenario files, valid and invalid.
 
 use super::*;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn with(file: &str, more: &str) -> Result<Scenario, String> {
     parse(Path::new("x.toml"), &format!("{file}\n{more}")).map_err(|m| m.to_string())
 }
 
-/// Two hosts with a link between them, of which `link` says more, after `top`.
+/// Two hosts with a link between them, which has the keys `link`, after `top`.
 fn two(top: &str, link: &str) -> Result<Scenario, String> {
     let file = format!(
         "length = \"2 s\"\n{top}\nhost = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
@@ -95,7 +95,7 @@ fn each_way_says_what_it_does_otherwise() {
     assert_eq!((there.loss, back.loss), (loss, Loss::Bernoulli { p: 0.02 }));
 }
 
-/// A value of each key that is not its default, as a node's file has it.
+/// A value of each key that differs from its default, as written in a node's file.
 const VALUES: &[(&str, &[&str])] = &[
     (
         "realtime",
@@ -138,7 +138,7 @@ fn daemons(scenario: &Scenario, host: usize) -> String {
     testbed::settings::of_node(link, scenario.hosts[host].routing.as_ref())
 }
 
-/// Whatever is read from a file and written for a daemon is what was read.
+/// Settings read from a file and written for a daemon are those that the daemon reads.
 #[test]
 fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
     for (section, lines) in VALUES {
@@ -146,7 +146,7 @@ fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
             let expected = format!("[{section}]\n{line}\n");
             let all = two(&format!("{section} = {{ {line} }}"), "delay = \"1ms\"").unwrap();
             assert_eq!([0, 1].map(|n| daemons(&all, n)), [&*expected; 2]);
-            // Of one host alone, before what is said of all.
+            // Settings of one host take precedence over those of all.
             let base = two("routing = {}", "delay = \"1ms\"").unwrap();
             assert_eq!(daemons(&base, 0), "");
             let top = format!("routing = {{}}\n[[host]]\nname = \"x\"\n{section} = {{ {line} }}\n");
@@ -183,7 +183,7 @@ fn every_key_of_a_node_means_what_it_means_to_a_daemon() {
     assert_eq!([few.hosts[0].max_sessions, few.hosts[3].max_sessions], [2_048, 9]);
 }
 
-/// Two tables of the same keys, of which one is documented, stay the same.
+/// Two tables of the same keys, one of them documented, stay equal.
 #[test]
 fn every_key_that_is_documented_of_a_node_is_known_here() {
     let documented = include_str!("../../../../docs/configuration.md");
@@ -210,7 +210,7 @@ fn every_key_that_is_documented_of_a_node_is_known_here() {
     );
 }
 
-/// The parser itself says which keys there are.
+/// The parser reports which keys exist.
 #[test]
 fn every_key_is_documented() {
     let documented = include_str!("../../../../docs/scenarios.md");
@@ -244,7 +244,7 @@ fn a_stream_sends_what_it_says() {
         let head = "[[stream]]\nfrom = \"paris\"\nto = \"lyon\"\n";
         with(SHARED, &format!("{head}{more}")).map(|s| s.streams[1].clone())
     };
-    // 200 bytes of UDP at 80 kbit/s are 50 a second.
+    // 200 bytes of UDP at 80 kbit/s are 50 packets a second.
     let s =
         stream("protocol = \"udp\"\npacket = \"200 B\"\nrate = \"80 kbit/s\"\ndscp = 46").unwrap();
     assert_eq!((s.payload, s.interval, s.count), (152, Duration::from_millis(20), 1_000));
@@ -255,10 +255,10 @@ fn a_stream_sends_what_it_says() {
     for (more, says) in [
         ("", "a rate or an interval"),
         ("rate = \"1 Mbit/s\"\ninterval = \"1ms\"", "and not both"),
-        ("rate = \"0 bit/s\"", "a rate, as"),
-        ("rate = \"-1 Mbit/s\"", "a rate, as"),
+        ("rate = \"0 bit/s\"", "a rate, such as"),
+        ("rate = \"-1 Mbit/s\"", "a rate, such as"),
         ("rate = \"99999 Gbit/s\"", "at most once in 1 µs"),
-        ("rate = nan", "a rate, as"),
+        ("rate = nan", "a rate, such as"),
         ("interval = \"0ms\"", "at most once in 1 µs"),
         ("interval = \"1e9 s\"", "a length of time"),
         ("interval = \"1ms\"\npacket = \"67 B\"", "68 to 1500 B"),
@@ -302,8 +302,8 @@ fn tcp_says_how_much_by_itself() {
     let t = transfer("profile = \"ns2-reno\"\ncongestion = \"bbr\"\nstop = \"3 s\"").unwrap();
     assert_eq!((t.profile.name, t.congestion, t.until.as_secs()), ("ns2-reno", "bbr", 3));
     for (more, says) in [
-        ("rate = \"1 Mbit/s\"", "TCP itself says how much"),
-        ("dscp = 46", "TCP itself says how much"),
+        ("rate = \"1 Mbit/s\"", "TCP itself decides how much"),
+        ("dscp = 46", "TCP itself decides how much"),
         ("profile = \"linux\"", "did you mean `linux-6`?"),
         ("congestion = \"cubik\"", "did you mean `cubic`?"),
         ("stop = \"99 s\"", "within the 20s"),
@@ -312,14 +312,14 @@ fn tcp_says_how_much_by_itself() {
         assert!(error.contains(says) && error.starts_with("x.toml:"), "{more}: {error}");
     }
     let program = |text: &str| with(SHARED, &format!("[[program]]\n{text}"));
-    // Braces may mean something else.
+    // Braces may have another meaning.
     program("host = \"lyon\"\ncommand = [\"awk\", \"{ print }\", \"{}\", \"{x\"]").unwrap();
     let found = program("host = \"lyon\"\ncommand = [\"ls\", \"{paris}\"]").unwrap();
     assert_eq!((found.programs[0].host, found.programs[0].command.len()), (1, 2));
     for (text, says) in [
         ("host = \"lyon\"\ncommand = []", "one word or more"),
         ("host = \"lyons\"\ncommand = [\"ls\"]", "did you mean `lyon`?"),
-        ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "starts before the end"),
+        ("host = \"lyon\"\ncommand = [\"ls\"]\nstart = \"20 s\"", "start before the end"),
         ("host = \"lyon\"\ncommand = [\"a\\u0000b\"]", "no NUL"),
         (
             "host = \"lyon\"\ncommand = [\"ls\", \"to:{pariss}\"]",
@@ -359,7 +359,7 @@ fn links_that_lead_nowhere_or_are_two_are_refused() {
         ),
         (
             "[[link]]\nbetween = [\"lyon\", \"near\"]\ndelay = \"1ms\"\noverlay = { mtu = 1400 }",
-            "about a link of the overlay",
+            "only for links of the overlay",
         ),
         (
             "[[link]]\nbetween = [\"lyon\", \"paris\"]\npath = \"b\"\noverlay = { mtu = 100 }",
@@ -397,7 +397,7 @@ fn links_that_lead_nowhere_or_are_two_are_refused() {
     let nowhere = with(GOOD, "[[link]]\nbetween = [\"paris\", \"lyon\"]").unwrap_err();
     assert!(nowhere.contains("no routers lead from \"paris\" to \"lyon\""), "{nowhere}");
     let routers: String = (0..1_001).map(|n| format!("[[router]]\nname = \"r{n}\"\n")).collect();
-    assert!(with(GOOD, &routers).unwrap_err().contains("1001 routers: have up to 1000"));
+    assert!(with(GOOD, &routers).unwrap_err().contains("1001 routers, but at most 1000"));
 }
 
 #[test]
@@ -423,11 +423,14 @@ fn faults_name_what_there_is() {
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nlasts = \"0ms\"", "lasts is 0"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"restart\"\nlasts = \"1ms\"", "for good"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nway = \"there\"", "way is of"),
-        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"", "becomes says"),
-        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = {}", "says nothing"),
+        ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"", "becomes describes"),
+        (
+            "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = {}",
+            "becomes is empty",
+        ),
         (
             "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"cut\"\nbecomes = { loss = 0.5 }",
-            "becomes says",
+            "becomes describes",
         ),
         (
             "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = { loss = 0.9, burst = 0.1 }",
@@ -464,19 +467,20 @@ fn what_a_host_cannot_run_is_said_of_it_by_name() {
     let link =
         |more: &str| format!("[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1ms\"\n{more}\n");
     let sessions = two("", &link("")).unwrap_err();
-    assert!(sessions.starts_with("x.toml:5:1: host \"b\" has the ends of 10 calls"), "{sessions}");
+    assert!(sessions.starts_with("x.toml:5:1: host \"b\" is an end of 10 calls"), "{sessions}");
     let path = two("", &link(&format!("path = \"{}\"", "p".repeat(64)))).unwrap_err();
     assert!(path.starts_with("x.toml:3:1: host \"a\": the path \"ppp"), "{path}");
     let three = link("").replace("\"b\"]", "\"b\", \"a\"]");
     let three = two("", &three).unwrap_err();
-    assert!(three.contains(":9:11: a link is between two, and not 3"), "{three}");
+    assert!(three.contains(":9:11: a link is between two, not 3"), "{three}");
     let hello = two("[hello]\ninterval = \"1ms\"", &link("")).unwrap_err();
     assert!(hello.starts_with("x.toml:2:1: out of range ([hello] interval"), "{hello}");
 }
 
 #[test]
 fn a_file_that_is_none_or_has_no_end_is_not_read() {
-    for (path, says) in [("/dev/zero", "is no file of at most 1048576 bytes"), ("/", "is no file")]
+    for (path, says) in
+        [("/dev/zero", "is not a file of at most 1048576 bytes"), ("/", "is not a file")]
     {
         let error = super::load(Path::new(path)).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
@@ -485,7 +489,7 @@ fn a_file_that_is_none_or_has_no_end_is_not_read() {
     let path = dir.path().join("x.toml");
     std::fs::write(&path, b"length = \"1 s\"\n\xff").unwrap();
     let error = super::load(&path).unwrap_err().to_string();
-    assert!(error.ends_with("x.toml:2:1: from here on it is no UTF-8 text"), "{error}");
+    assert!(error.ends_with("x.toml:2:1: the text from here on is not UTF-8"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Quantities as people write them in a scenario.
+//! Quantities as they are written in a scenario.
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
@@ -24,7 +24,7 @@ fn span(text: &str) -> Option<Duration> {
         "h" => 3_600.0,
         _ => return None,
     };
-    // A day; no wire is that long, and no one waits for longer calls.
+    // At most a day: no wire is that long, and no call has to be.
     let seconds = number * scale;
     (seconds <= 86_400.0).then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
 }
@@ -65,7 +65,7 @@ fn queue(text: &str) -> Option<Queue> {
     }
 }
 
-/// Reads a string by `parse`; a bare number too, if `number` is.
+/// Reads a string with `parse`; a bare number too, if `number` is set.
 fn text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     parse: fn(&str) -> Option<T>,
@@ -117,24 +117,24 @@ macro_rules! quantity {
 }
 
 quantity!(
-    /// `"10ms"`, `"1.5 s"`.
-    Span(Duration) => Duration, span, "a length of time up to a day, as \"10ms\" or \"1.5 s\"", false
+    /// A length of time, such as `"10ms"` or `"1.5 s"`.
+    Span(Duration) => Duration, span, "a length of time up to a day, such as \"10ms\" or \"1.5 s\"", false
 );
 quantity!(
-    /// `"5%"`, `0.05`.
-    Share(f64) => f64, share, "a share from 0 to 1, as \"5%\" or 0.05", true
+    /// A share, such as `"5%"` or `0.05`.
+    Share(f64) => f64, share, "a share from 0 to 1, such as \"5%\" or 0.05", true
 );
 quantity!(
-    /// `"10 Mbit/s"`.
-    Rate(Bitrate) => Option<Bitrate>, |text| text.parse().ok(), "a rate, as \"10 Mbit/s\"", false
+    /// A rate, such as `"10 Mbit/s"`.
+    Rate(Bitrate) => Option<Bitrate>, |text| text.parse().ok(), "a rate, such as \"10 Mbit/s\"", false
 );
 quantity!(
-    /// `"100 packets"`, `"64 kB"`.
-    Room(Queue) => Queue, queue, "room for packets or bytes, as \"100 packets\" or \"64 kB\"", false
+    /// Room in a queue, such as `"100 packets"` or `"64 kB"`.
+    Room(Queue) => Queue, queue, "room for packets or bytes, such as \"100 packets\" or \"64 kB\"", false
 );
 quantity!(
-    /// `"1500 B"`, `"64 kB"`, `"4 MiB"`.
-    Size(usize) => usize, size, "a number of bytes, as \"1500 B\" or \"64 kB\"", false
+    /// A number of bytes, such as `"1500 B"`, `"64 kB"` or `"4 MiB"`.
+    Size(usize) => usize, size, "a number of bytes, such as \"1500 B\" or \"64 kB\"", false
 );
 
 #[cfg(test)]

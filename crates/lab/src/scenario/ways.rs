@@ -1,11 +1,11 @@
-//! Which way leads where, before there is a world.
+//! Reachability and delays between hosts, computed before the network is built.
 
 use super::model::{Link, Spot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Whether links of the overlay lead from one host to the other.
+/// Whether overlay links lead from one host to the other.
 pub fn connected((from, to): (usize, usize), hosts: usize, links: &[Link]) -> bool {
     let mut reached = vec![false; hosts];
     let mut queue = vec![from];
@@ -22,8 +22,8 @@ pub fn connected((from, to): (usize, usize), hosts: usize, links: &[Link]) -> bo
     reached[to]
 }
 
-/// The least delay from one host to another over wires that are no link's own;
-/// `None` if none lead there. As the network itself, no way goes through a host.
+/// The smallest delay from one host to another over wires that are not private to a link; `None` if
+/// they aren't connected. As in the network itself, no path leads through a host.
 pub fn routed(
     (from, to): (usize, usize),
     (hosts, routers): (usize, usize),

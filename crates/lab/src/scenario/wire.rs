@@ -1,4 +1,4 @@
-//! What a link does to packets, as a file says it: both ways alike, or each way.
+//! The keys that determine how a link treats packets: in both directions, or in each.
 
 use super::options::LinkEnd;
 use super::units::{Rate, Room, Share, Size, Span};
@@ -11,10 +11,10 @@ use trunkline_base::link_model::{
     Chain, LinkModel, Loss, MAX_TRACE, Queue, Red, Unit, parse_trace,
 };
 
-/// The most packets in all traces of a scenario: four of the longest.
+/// Largest number of packets in all traces of a scenario: four of the longest.
 const MAX_TRACES: usize = 4 * MAX_TRACE;
 
-/// What is said of one way. A way that is not given is as the link says.
+/// Keys for one direction. A direction without keys is as the link's.
 #[derive(Deserialize, Clone, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Way {
@@ -30,7 +30,7 @@ pub struct Way {
     pub overlay: LinkEnd,
 }
 
-/// Random early detection in the queue; what is left out is as in [`Red::default`].
+/// Random early detection in the queue; omitted keys are as in [`Red::default`].
 #[derive(Deserialize, Clone, Copy, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedSection {
@@ -43,7 +43,7 @@ pub struct RedSection {
     ecn: bool,
 }
 
-/// Which way a link loses packets.
+/// Directions in which a link loses packets.
 #[derive(Deserialize, Default, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -54,20 +54,20 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether it is there, and back.
+    /// Whether it includes the forward and the return direction.
     pub fn ways(self) -> [bool; 2] {
         [self != Direction::Back, self != Direction::There]
     }
 }
 
 impl Way {
-    /// Whether it says anything about a wire.
+    /// Whether it sets nothing about a wire.
     pub fn is_empty(&self) -> bool {
         Way { overlay: LinkEnd::default(), ..self.clone() } == Way::default()
     }
 
-    /// What is said here, and what is said in `other` and not here; of which packets
-    /// are lost, one of the two says.
+    /// These keys, and those of `other` that are missing here. The keys that determine which
+    /// packets are lost are taken from only one of the two.
     pub fn or(&self, other: &Way) -> Way {
         let other = match (self.trace.is_some(), self.says_loss()) {
             (true, _) => &other.lossless(),
@@ -92,16 +92,16 @@ impl Way {
         self.loss.is_some() || self.burst.is_some() || self.spacing.is_some()
     }
 
-    /// Without what says which packets are lost.
+    /// The same without the keys that determine which packets are lost.
     pub fn lossless(&self) -> Way {
         Way { loss: None, burst: None, spacing: None, trace: None, ..self.clone() }
     }
 
-    /// What becomes of `old`: what isn't said stays, and so do loss and queue if
-    /// nothing of them is said.
+    /// Applies the keys to `old`: omitted keys leave their part unchanged, and so do loss and queue
+    /// if none of their keys is given.
     pub fn changed(&self, old: &LinkModel, traces: &Traces<'_>) -> Result<LinkModel, String> {
         if self.is_empty() {
-            return Err("becomes says nothing: say what changes".into());
+            return Err("becomes is empty: give the keys that change".into());
         }
         let (delay, rate) = (Some(Span(old.delay)), old.rate.map(Rate));
         let full = Way { delay: self.delay.or(delay), rate: self.rate.or(rate), ..self.clone() };
@@ -116,11 +116,11 @@ impl Way {
         })
     }
 
-    /// What it comes to.
+    /// The model that these keys describe.
     pub fn model(&self, traces: &Traces<'_>) -> Result<LinkModel, String> {
         let delay = self.delay.ok_or(
-            "delay is missing: say how long a packet is on the wire (a link of two hosts that \
-             says nothing of a wire goes over routers)",
+            "delay is missing: give the time that a packet takes on the wire (a link of two hosts \
+             without any key of a wire goes over routers)",
         )?;
         let model = LinkModel {
             delay: delay.0,
@@ -136,7 +136,9 @@ impl Way {
     fn loss(&self, traces: &Traces<'_>) -> Result<Loss, String> {
         if let Some(trace) = &self.trace {
             if self.says_loss() {
-                return Err("trace and loss both say what is lost: take one of them away".into());
+                return Err("trace and loss both determine which packets are lost: leave one of \
+                            them out"
+                    .into());
             }
             return traces.get(trace).map(Loss::Trace);
         }
@@ -145,7 +147,7 @@ impl Way {
             (0.0, ..) => Ok(Loss::None),
             (_, None, None) => Ok(Loss::Bernoulli { p }),
             (_, None, Some(_)) => {
-                Err("spacing says at what distance of packets `burst` holds: give it, too".into())
+                Err("spacing is the packet interval for which `burst` holds: give it, too".into())
             }
             (_, Some(b), None) => Ok(Loss::Burst { p, b: b.0, chain: Chain::PerPacket }),
             (_, Some(b), Some(d)) => {
@@ -158,15 +160,15 @@ impl Way {
         let queue = self.queue.map_or_else(Queue::default, |q| q.0);
         let Some(red) = self.red else { return Ok(queue) };
         if self.rate.is_none() {
-            return Err("red is about a queue, and without a rate there is none: give one".into());
+            return Err("red is for a queue, and without a rate there is none: give a rate".into());
         }
         let default = Red::default();
         let Some((limit, unit)) = counted(queue) else { return Ok(queue) };
         let threshold = |room: Option<Room>, otherwise: f64| match room.and_then(|r| counted(r.0)) {
             None if unit == default.unit => Ok(otherwise),
             Some((most, of)) if of == unit => Ok(most as f64),
-            _ => Err("queue, red.min and red.max must all count packets or all be sizes; \
-                      without queue it is 100 packets"),
+            _ => Err("queue, red.min and red.max must all count packets or all be sizes; the \
+                      default queue is 100 packets"),
         };
         Ok(Queue::Red(Red {
             unit,
@@ -182,7 +184,7 @@ impl Way {
     }
 }
 
-/// How much, of what.
+/// Capacity of a queue and its unit.
 fn counted(queue: Queue) -> Option<(usize, Unit)> {
     match queue {
         Queue::Packets(n) => Some((n, Unit::Packets)),
@@ -193,13 +195,13 @@ fn counted(queue: Queue) -> Option<(usize, Unit)> {
 
 /// The traces of one scenario, each read once.
 pub struct Traces<'a> {
-    /// Where their paths begin.
+    /// Folder to which their paths are relative.
     folder: &'a Path,
     read: RefCell<BTreeMap<PathBuf, Arc<[bool]>>>,
 }
 
 impl Traces<'_> {
-    /// None yet; their paths begin at `folder`.
+    /// No traces yet, with paths relative to `folder`.
     pub fn new(folder: &Path) -> Traces<'_> {
         Traces { folder, read: RefCell::default() }
     }
@@ -213,7 +215,10 @@ impl Traces<'_> {
         let trace = read_trace(&path)?;
         let all: usize = trace.len() + read.values().map(|trace| trace.len()).sum::<usize>();
         if all > MAX_TRACES {
-            return Err(format!("the traces have {all} packets together: have up to {MAX_TRACES}"));
+            return Err(format!(
+                "the traces have {all} packets in total, but at most {MAX_TRACES} \
+                                are allowed"
+            ));
         }
         read.insert(path, trace.clone());
         Ok(trace)
@@ -222,16 +227,17 @@ impl Traces<'_> {
 
 fn read_trace(path: &Path) -> Result<Arc<[bool]>, String> {
     let wrong = |why: String| format!("the trace {}: {why}", path.display());
-    // The longest trace with as much white space again.
+    // The longest trace, with as much white space again.
     let text = read_file(path, 2 * MAX_TRACE as u64).map_err(wrong)?;
     parse_trace(&text).map_err(|why| wrong(why.to_string()))
 }
 
-/// What is in a file of at most `limit` bytes. What is no file may not end.
+/// Reads a file of at most `limit` bytes. A path that is no regular file, such as a device, may
+/// have no end.
 pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let about = std::fs::metadata(path).map_err(|why| why.to_string())?;
     if !about.is_file() || about.len() > limit {
-        return Err(format!("is no file of at most {limit} bytes"));
+        return Err(format!("is not a file of at most {limit} bytes"));
     }
     std::fs::read(path).map_err(|why| why.to_string())
 }

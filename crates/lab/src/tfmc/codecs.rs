@@ -1,4 +1,4 @@
-//! Table 1: what the codecs send with headers.
+//! Table 1: the codecs' rates with headers.
 
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -16,8 +16,8 @@ const COLUMNS: &[Column] = &[
     Column::number("published_kbit_s", 2),
 ];
 
-/// Codec, bit rate in kbit/s, milliseconds and bytes of a packet, and the rate that Table 1 has.
-/// G.729A's 20 bytes are two of its frames of 10 ms.
+/// Codec, bit rate in kbit/s, milliseconds and bytes of a packet, and the rate in Table 1. G.729A's
+/// 20 bytes are two of its frames of 10 ms.
 const CODECS: [(&str, f64, f64, f64, f64); 4] = [
     ("G.723.1 at 5.3", 5.3, 30.0, 20.0, 15.96),
     ("G.723.1 at 6.3", 6.3, 30.0, 24.0, 16.96),
@@ -60,20 +60,20 @@ fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
 fn table1() -> Figure {
     Figure {
         name: "table1",
-        title: "What the codecs send with headers",
+        title: "The codecs' rates with headers",
         section: "2",
-        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 ms \
-               with G.723.1 and every 20 ms with the others. Pale: the codec's bit rate and that of \
-               the headers, which is what the paper has.",
+        says: "20, 24 or 33 bytes of speech in a packet behind 40 of IPv4, UDP and RTP, every 30 \
+               ms with G.723.1 and every 20 ms with the others. Pale: the sum of the codec's bit \
+               rate and that of the headers, as in the paper.",
         chart: one_panel(chart),
         claims: vec![
             Claim {
                 says: "40 bytes of headers and whole bytes of speech give the rates of Table 1",
                 measure: Box::new(|t| farthest(t, "ip_kbit_s")),
                 expected: Verdict::Fails,
-                why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are 6.4, so \
-                      that the rates are 16.0 and 17.07. The paper adds 10.67 of headers to the bit \
-                      rates 5.3 and 6.3.",
+                why: "G.723.1's frames of 30 ms are whole bytes: 20 are 5.33 kbit/s and 24 are \
+                      6.4, so that the rates are 16.0 and 17.07. The paper adds 10.67 of headers \
+                      to the bit rates 5.3 and 6.3.",
                 ..claim("whole-bytes")
             },
             Claim {
@@ -90,7 +90,7 @@ fn claim(id: &'static str) -> Claim {
         id,
         says: "",
         published: Some("15.96 and 16.96 kbit/s with G.723.1, 24 with G.729A, 29.2 with GSM"),
-        bound: Bound::at_most(0.01, "a digit, as the table's are cut, not rounded"),
+        bound: Bound::at_most(0.01, "one digit, as the table's are truncated, not rounded"),
         unit: "kbit/s",
         decimals: 3,
         measure: Box::new(|_| Measured::census(f64::NAN)),
@@ -99,7 +99,7 @@ fn claim(id: &'static str) -> Claim {
     }
 }
 
-/// How far the codecs' rates of this column are from the published ones at most.
+/// Largest difference between the codecs' rates in this column and the published ones.
 fn farthest(table: &Table, column: &'static str) -> Measured {
     let off = |r: Record<'_>| (r.number(column) - r.number("published_kbit_s")).abs();
     Measured::maximum(table.iter().map(|r| Measured::census(off(r))))

@@ -1,4 +1,5 @@
-//! Calls beside a TCP: every spread of the calls' beginnings, with TFMC and without.
+//! Calls that share a link with a TCP: every spread of the calls' beginnings, with TFMC and
+//! without.
 
 use super::network::{Carried, Seen, Setup, Times, mean_known};
 use super::{PAPER, figures, mean_cells};
@@ -7,37 +8,37 @@ use crate::table::{Cell, Column};
 use std::time::Duration;
 use trunkline_rate::tfmc::{Config, Segment};
 
-/// What is a row: a whole configuration, or half a second of its first run.
+/// Values of the column `row`: a whole configuration, or half a second of its first run.
 pub const ALL: &str = "all";
 const BINNED: &str = "bin";
 /// How packets are carried, in the column `carried`.
 pub const SINGLY: &str = "singly";
-/// TFMC as the paper is written, but with loss events by the trunk's own numbers.
+/// TFMC as the paper describes it, except that the trunk's sequence numbers reveal loss events.
 pub const TFMC: &str = "tfmc";
-/// The same by the RTP numbers of the observed call, as the paper has it.
+/// The same with the RTP sequence numbers of the observed call, as in the paper.
 pub const ONE_CALL: &str = "tfmc-one-call";
-/// With a TCP's segment in equation (2).
+/// TFMC with a TCP's segment in equation (2).
 pub const NOMINAL: &str = "tfmc-1460";
-/// With the size of the datagrams to come in equation (2).
+/// TFMC with the size of the next datagrams in equation (2).
 pub const CHOSEN: &str = "tfmc-chosen";
-/// As many packets in a datagram as fit, always.
+/// Always as many packets in a datagram as fit.
 pub const FULL: &str = "46";
-/// What is left of it with one half of its gain: packets singly that are as short as if 46 had
-/// shared the headers, and 46 in datagrams that are as long as 46 of them.
+/// Half of the gain in isolation: single packets that are as short as if 46 had shared the headers,
+/// and 46 packets in datagrams that are as long as 46 of them.
 pub const FEWER_BYTES: &str = "fewer-bytes";
 pub const FEWER_DATAGRAMS: &str = "fewer-datagrams";
-/// How packets are carried, in the order of the rows.
+/// All transports of the packets, in the order of the rows.
 pub const CARRIED: [&str; 8] =
     [SINGLY, TFMC, ONE_CALL, NOMINAL, CHOSEN, FULL, FEWER_BYTES, FEWER_DATAGRAMS];
 
-/// Calls begin within so many milliseconds; their packets keep these distances.
+/// Spreads of the calls' beginnings, in milliseconds; their packets keep these distances.
 const SPREADS: [u32; 5] = [0, 1, 5, 10, 20];
-/// The TCP's window in packets: ns-2's default, or none.
+/// The TCP's window in packets: ns-2's default, or unlimited.
 const WINDOWS: [Option<u64>; 2] = [Some(20), None];
 
-/// What is taken for the paper's, which doesn't say. Packets "occur at the same instant"
-/// (section 5.1), which a millisecond nearly is, and no window is mentioned, so that it is ns-2's
-/// default. This was laid down before anything was measured.
+/// The configuration assumed for the paper, which doesn't give it. Packets "occur at the same
+/// instant" (section 5.1), which a millisecond nearly is, and no window is mentioned, so that it is
+/// ns-2's default. This was fixed before the first measurement.
 pub const DECLARED: (u32, Option<u64>) = (1, Some(20));
 
 pub const COLUMNS: &[Column] = &[
@@ -98,19 +99,19 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// When calls begin and all ends: in the paper after 20 s and after 60.
+/// Times at which calls begin and everything ends: in the paper after 20 s and after 60.
 pub fn times(size: Size) -> Times {
     let [calls, end, settled] =
         size.pick([1, 3, 1], [4, 12, 2], [20, 60, 5]).map(Duration::from_secs);
     Times { calls, end, settled }
 }
 
-/// How often a configuration is measured.
+/// Number of runs of a configuration.
 pub fn runs(size: Size) -> u64 {
     size.pick(1, 6, 10)
 }
 
-/// The TCP's window in a table.
+/// Value of the column for the TCP's window.
 pub fn window_name(window: Option<u64>) -> String {
     window.map_or("none".to_owned(), |packets| packets.to_string())
 }
@@ -119,7 +120,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let places = SPREADS.into_iter().flat_map(|spread| WINDOWS.map(|window| (spread, window)));
     let measured = |place: &(u32, Option<u64>)| match size {
         Size::Tiny => *place == DECLARED,
-        // The declared spread, and the even one.
+        // The declared spread, and the uniform one.
         Size::Quick => place.0 == DECLARED.0 || place.0 == 20,
         Size::Full => true,
     };
@@ -163,7 +164,7 @@ fn measure(
     };
     let without = all(SINGLY)?;
     let mut rows = Cells::new();
-    // What has no part in a claim is measured with the declared window alone.
+    // Transports that no claim reads are measured with the declared window alone.
     let shown = if window == DECLARED.1 { &CARRIED[..] } else { &CARRIED[..5] };
     for &name in shown {
         let others = if name == SINGLY { None } else { Some(all(name)?) };
@@ -195,7 +196,7 @@ fn measure(
     Ok(rows)
 }
 
-/// How packets are carried by the name in the table, broken as `sabotage` says.
+/// Transport of packets by its name in the table, broken according to `sabotage`.
 fn carried(name: &str, sabotage: Sabotage) -> Carried {
     let mut config = match name {
         ONE_CALL => Config::paper(),
@@ -244,7 +245,7 @@ fn summary(runs: &[Seen]) -> Vec<Cell> {
     row
 }
 
-/// The last twelve columns: what TFMC changes, run by run.
+/// The last twelve columns: the effect of TFMC, run by run.
 fn compared(without: &[Seen], with: &[Seen]) -> Vec<Cell> {
     let pairs: Vec<(&Seen, &Seen)> = without.iter().zip(with).collect();
     let faster = |(without, with): &(&Seen, &Seen)| {
@@ -259,8 +260,7 @@ fn compared(without: &[Seen], with: &[Seen]) -> Vec<Cell> {
     row
 }
 
-/// The mean over the runs of which it is a number: of a call that loses every packet there is no
-/// delay.
+/// Mean over the runs that have a number: a call that loses every packet has no delay.
 fn mean_cells_known<T>(runs: &[T], of: impl Fn(&T) -> f64) -> [Cell; 3] {
     let known: Vec<f64> = runs.iter().map(of).filter(|value| !value.is_nan()).collect();
     if known.is_empty() {

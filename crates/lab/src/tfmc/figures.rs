@@ -9,7 +9,7 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
 
-/// The figures on calls beside a TCP.
+/// The figures on calls that share a link with a TCP.
 pub fn all() -> Vec<Figure> {
     vec![fig6(), fig7(), fig7b(), fig7c(), fig8()]
 }
@@ -19,23 +19,23 @@ fn fig6() -> Figure {
         name: "fig6",
         title: "Throughput of a TCP and of calls without multiplexing",
         section: "5.4",
-        says: "A TCP Reno with packets of 1,000 bytes over 10 Mbit/s and 10 ms with a drop-tail queue \
-               of 50 packets; 200 calls of 24 kbit/s begin after 20 s, at the same instant but for a \
-               millisecond. Throughput on the bottleneck, with headers, in bins of half a second. The \
-               access links (100 Mbit/s, 1 ms) and the window of 20 packets, ns-2's default, are not \
-               in the paper.",
-        chart: Box::new(|t| throughput("Each packet in a datagram of its own", t, SINGLY)),
+        says: "A TCP Reno with packets of 1,000 bytes over 10 Mbit/s and 10 ms with a drop-tail \
+               queue of 50 packets; 200 calls of 24 kbit/s begin after 20 s, at the same instant \
+               up to a millisecond. Throughput on the bottleneck, with headers, in bins of half a \
+               second. The access links (100 Mbit/s, 1 ms) and the window of 20 packets, ns-2's \
+               default, are not in the paper.",
+        chart: Box::new(|t| throughput("A datagram for each packet", t, SINGLY)),
         claims: vec![Claim {
             measure: Box::new(|t| measured(t, SINGLY, KEPT)),
             sabotage: "spread-20ms",
-            unit: "% of what it had",
+            unit: "% of its earlier throughput",
             decimals: 1,
             ..claim(
                 "tcp-falls",
                 "without multiplexing, the TCP keeps at most half of its throughput when the calls \
                  begin",
                 "TCP throughput was dramatically decreased: the calls cause starvation",
-                Bound::at_most(50.0, "a dramatic decrease is taken as half or more"),
+                Bound::at_most(50.0, "a dramatic decrease is interpreted as half or more"),
             )
         }],
     }
@@ -46,8 +46,8 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Throughput of a TCP and of calls with TFMC",
         section: "5.4",
-        says: "The same with TFMC, which reports every 5 ms; below, packets in a datagram. Calls can't \
-               take less than 2.56 Mbit/s, which is their speech behind RTP's headers.",
+        says: "The same with TFMC, which reports every 5 ms; below, packets in a datagram. Calls \
+               can't take less than 2.56 Mbit/s, their speech with RTP's headers.",
         chart: Box::new(|t| throughput("With TFMC", t, TFMC)),
         claims: vec![
             Claim {
@@ -63,14 +63,14 @@ fn fig7() -> Figure {
             },
             Claim {
                 measure: Box::new(|t| measured(t, TFMC, LEAD)),
-                why: "Without multiplexing it is so, too, at this spread: of 200 packets that come at \
-                      once, two in three find the queue full.",
+                why: "The same is true without multiplexing, at this spread: of 200 packets that \
+                      arrive at once, two in three find the queue full.",
                 sabotage: "singly-5ms",
                 ..claim(
                     "voice-below-tcp",
                     "with TFMC the calls get less than the TCP",
                     "voice flows get less bandwidth than the TCP flow",
-                    Bound::above(0.0, "the TCP's throughput less the calls'"),
+                    Bound::above(0.0, "the TCP's throughput minus the calls'"),
                 )
             },
             Claim {
@@ -82,23 +82,26 @@ fn fig7() -> Figure {
                 decimals: 2,
                 ..claim(
                     "smoother",
-                    "from half second to half second the calls' throughput varies less with TFMC than \
-                     without",
+                    "from one half second to the next the calls' throughput varies less with TFMC \
+                     than without",
                     "the TFMC flow is smoother than non-multiplexed voice flows",
-                    Bound::above(0.0, "the coefficients of variation without and with, subtracted"),
+                    Bound::above(
+                        0.0,
+                        "the coefficient of variation without TFMC minus that with it",
+                    ),
                 )
             },
             Claim {
                 measure: Box::new(|t| measured(t, TFMC, SAVED)),
                 expected: Verdict::Fails,
-                why: "Two thirds of the calls' packets don't get onto the bottleneck without \
+                why: "Two thirds of the calls' packets don't reach the bottleneck without \
                       multiplexing; more do with TFMC.",
                 sabotage: "m-fixed-46",
                 ..claim(
                     "less-bandwidth",
                     "on the bottleneck the calls take less with TFMC than without",
                     "it requires less network bandwidth, because of header overhead reduction",
-                    Bound::above(0.0, "throughput without and with, subtracted"),
+                    Bound::above(0.0, "throughput without minus with"),
                 )
             },
         ],
@@ -108,11 +111,12 @@ fn fig7() -> Figure {
 fn fig7b() -> Figure {
     Figure {
         name: "fig7b",
-        title: "Throughput by how the calls' packets are spread",
+        title: "Throughput by the spread of the calls' packets",
         section: "beyond",
-        says: "Not in the paper. The same when calls begin within 0 to 20 ms, the distance of their \
-               packets: what a queue of 50 packets makes of 200 that come at once, and what is left of \
-               it when they don't. Above with the window of 20 packets, below without a limit.",
+        says: "Not in the paper. The same with calls that begin within 0 to 20 ms, the interval \
+               between their packets: the effect of a queue of 50 packets on 200 that arrive at \
+               once, and what remains of it when they don't. Above with the window of 20 packets, \
+               below without a limit.",
         chart: Box::new(by_spread),
         claims: vec![Claim {
             published: None,
@@ -120,7 +124,7 @@ fn fig7b() -> Figure {
                 place(t, SINGLY, (20, DECLARED.1)).map_or_else(none, |r| Measured::of(&r, KEPT))
             }),
             sabotage: "spread-1ms",
-            unit: "% of what it had",
+            unit: "% of its earlier throughput",
             decimals: 1,
             ..claim(
                 "spread-keeps",
@@ -129,25 +133,26 @@ fn fig7b() -> Figure {
                 "",
                 Bound::above(
                     50.0,
-                    "the other side of fig6's bound, set before anything was measured",
+                    "the other side of fig6's bound, set before the first measurement",
                 ),
             )
         }],
     }
 }
 
-/// Why figure 7 doesn't come out.
-const SWINGS: &str = "Equation (2) with the size of the present datagram allows 25 times as much with \
-                      46 packets in it as with one, so that m swings between 1 and 46 with every \
-                      report, and most datagrams are single packets. See fig7c.";
+/// Reason why figure 7 is not reproduced.
+const SWINGS: &str = "Equation (2) with the size of the present datagram allows 25 times as much \
+                      with 46 packets in it as with one, so that m swings between 1 and 46 with \
+                      every report, and most datagrams are single packets. See fig7c.";
 
-/// Why calls are not smoother with TFMC.
+/// Reason why calls are not smoother with TFMC.
 const STEADY: &str = "Without multiplexing the queue lets the same calls' packets through every 20 ms, \
                       which hardly varies.";
 
-/// Why they don't take less time with it.
-const EMPTY: &str = "Without multiplexing a packet is lost, or finds the queue nearly empty: 50 such \
-                     packets are 2.4 ms. With TFMC there are fewer losses, and packets wait for others.";
+/// Reason why their delay isn't shorter with TFMC.
+const EMPTY: &str = "Without multiplexing a packet is lost, or finds the queue nearly empty: 50 \
+                     such packets are 2.4 ms. With TFMC there are fewer losses, and packets wait \
+                     for others.";
 
 fn fig7c() -> Figure {
     let own = |id, says, columns: [&'static str; 3], bound, sabotage| Claim {
@@ -159,20 +164,20 @@ fn fig7c() -> Figure {
     const OF_FIG7: &str = "that of figures 7 and 8, set before this was measured";
     Figure {
         name: "fig7c",
-        title: "Throughput with TFMC, by what equation (2) reckons with",
+        title: "Throughput with TFMC, by the size in equation (2)",
         section: "beyond",
-        says: "Not in the paper. Equation (4) asks for the number of packets at which the rate is TCP's, \
-               and equation (2) for the size of a packet; if that is the datagram with the number to be \
-               found, both together say that as many datagrams leave in a second as TCP would send \
-               segments. Shown over time with that, and in the table with a segment of 1,460 bytes, with \
-               losses by the numbers of one call, with 46 packets in each datagram, and with either half \
-               of what these gain: as few bytes in as many datagrams as before, and as few datagrams with \
-               as many bytes.",
-        chart: Box::new(|t| throughput("With TFMC by the datagram to come", t, CHOSEN)),
+        says: "Not in the paper. Equation (4) yields the number of packets at which the rate is \
+               TCP's, and equation (2) uses the size of a packet; if that is the datagram with the \
+               number to be found, both together state that the trunk sends as many datagrams per \
+               second as TCP would send segments. Shown over time with that, and in the table with \
+               a segment of 1,460 bytes, with losses by the sequence numbers of one call, with 46 \
+               packets in each datagram, and with each half of that gain alone: as few bytes in as \
+               many datagrams as before, and as few datagrams with as many bytes.",
+        chart: Box::new(|t| throughput("With TFMC by the next datagram", t, CHOSEN)),
         claims: vec![
             own(
                 "tcp-over-5",
-                "with TFMC by the datagram to come, the TCP keeps more than 5 Mbit/s",
+                "with TFMC by the next datagram, the TCP keeps more than 5 Mbit/s",
                 TCP,
                 Bound::above(5.0, OF_FIG7),
                 "no-tfmc",
@@ -215,10 +220,10 @@ fn fig7c() -> Figure {
 fn fig8() -> Figure {
     Figure {
         name: "fig8",
-        title: "Delay of one call's packets with TFMC and without",
+        title: "Delay of one call's packets, with TFMC and without",
         section: "5.4",
-        says: "One of the 200 calls, from the call to the far gateway, waiting for others included: \
-               the mean and, thin, the maximum of the packets in half a second.",
+        says: "One of the 200 calls, from the call to the far gateway, including the wait for \
+               others: the mean and, thin, the maximum of the packets in half a second.",
         chart: Box::new(delay),
         claims: vec![
             Claim {
@@ -232,22 +237,22 @@ fn fig8() -> Figure {
                     "lower",
                     "a call's packets take less time with TFMC than without, on average",
                     "TFMC, globally, achieves better delay than non-multiplexed flows",
-                    Bound::above(0.0, "the mean delays without and with, subtracted"),
+                    Bound::above(0.0, "the mean delay without TFMC minus that with it"),
                 )
             },
             Claim {
                 measure: Box::new(|t| measured(t, TFMC, FASTEST)),
                 expected: Verdict::Fails,
-                why: "50 short packets in the queue are 2.4 ms, and 20 ms would take 24 of the TCP's, \
-                      whose window is 20.",
+                why: "50 short packets in the queue are 2.4 ms, and 20 ms would take 24 of the \
+                      TCP's, whose window is 20.",
                 sabotage: "longer-path",
                 unit: "ms",
                 decimals: 2,
                 ..claim(
                     "by-20-ms",
-                    "some packet takes at least 20 ms less with TFMC than the same without",
+                    "some packet takes at least 20 ms less with TFMC than the same one without",
                     "delay reduced by 20 ms for some packets",
-                    Bound::at_least(20.0, "the paper's number; the greatest difference of a run"),
+                    Bound::at_least(20.0, "the paper's number; the largest difference in a run"),
                 )
             },
         ],
@@ -263,7 +268,7 @@ const SMOOTHER: [&str; 3] = ["smoother_pct", "smoother_low_pct", "smoother_high_
 const FASTER: [&str; 3] = ["faster_ms", "faster_low_ms", "faster_high_ms"];
 const FASTEST: [&str; 3] = ["fastest_ms", "fastest_low_ms", "fastest_high_ms"];
 
-/// A claim of the paper, in Mbit/s, which calls without TFMC make fail.
+/// A claim of the paper, in Mbit/s, which fails for calls without TFMC.
 fn claim(id: &'static str, says: &'static str, published: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -281,7 +286,7 @@ fn none() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// The row on all runs of a configuration.
+/// The row over all runs of a configuration.
 fn place<'a>(
     table: &'a Table,
     carried: &str,
@@ -295,7 +300,7 @@ fn place<'a>(
     })
 }
 
-/// What was measured in the declared configuration; in a note, what was in all others.
+/// Value in the declared configuration; a note has the values in all others.
 fn measured(table: &Table, carried: &str, columns: [&'static str; 3]) -> Measured {
     let declared = place(table, carried, DECLARED);
     let measured = declared.map_or_else(none, |r| Measured::of(&r, columns));
@@ -313,8 +318,8 @@ fn measured(table: &Table, carried: &str, columns: [&'static str; 3]) -> Measure
         (!value.is_empty()).then(|| format!("{name}: {value}"))
     };
     let note = format!(
-        "By spread, with a window of 20 packets: {}. Without a limit: {}. By how packets are carried: \
-         {}.",
+        "By spread, with a window of 20 packets: {}. Without a limit: {}. By transport of the \
+         packets: {}.",
         others(DECLARED.1),
         others(None),
         readings.iter().filter_map(reading).collect::<Vec<_>>().join("; ")
@@ -366,7 +371,7 @@ fn delay(table: &Table) -> Panels {
         line("singly, maximum", 1, SINGLY, "delay_max_ms"),
         line("TFMC", 0, TFMC, "delay_ms"),
         line("TFMC, maximum", 0, TFMC, "delay_max_ms"),
-        line("TFMC, datagram to come", 2, CHOSEN, "delay_ms"),
+        line("TFMC, next datagram", 2, CHOSEN, "delay_ms"),
     ];
     Panels {
         title: "Delay of a call".to_owned(),
@@ -389,12 +394,12 @@ fn by_spread(table: &Table) -> Panels {
             Series { name: name.to_owned(), style: Style::nth(n), points: of.map(mark).collect() }
         };
         let series = [
-            ("TCP beside TFMC", 0, TFMC, TCP),
+            ("TCP with TFMC", 0, TFMC, TCP),
             ("calls with TFMC", 1, TFMC, VOICE),
-            ("TCP beside calls singly", 2, SINGLY, TCP),
-            ("calls singly", 3, SINGLY, VOICE),
-            ("TCP, datagram to come", 4, CHOSEN, TCP),
-            ("calls, datagram to come", 5, CHOSEN, VOICE),
+            ("TCP with single packets", 2, SINGLY, TCP),
+            ("calls, single packets", 3, SINGLY, VOICE),
+            ("TCP, next datagram", 4, CHOSEN, TCP),
+            ("calls, next datagram", 5, CHOSEN, VOICE),
         ];
         Panel::new(Axis::linear(label, (0.0, 8.0), 2.0), series.map(line).into())
     };

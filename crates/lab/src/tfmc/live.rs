@@ -1,4 +1,4 @@
-//! Calls over the trunks of two of the overlay's own nodes, sealed, on IPv4.
+//! Calls over the trunks of two overlay nodes, sealed, on IPv4.
 
 use crate::dccp_voice::{Codec, FIXED};
 use crate::experiment::PointError;
@@ -11,48 +11,48 @@ use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, Outcome, Sinks, VoiceLog, VoiceSource};
 use trunkline_sim::{HostId, PlainEnd, Topology, WireId, World, WorldError};
 
-/// The nodes at both ends.
+/// Node ids of both ends.
 pub const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
 /// The hosts of both nodes, the calling one first.
 pub const HOSTS: [HostId; 2] = [HostId(0), HostId(1)];
-/// The way between the two, if it is a wire.
+/// The wire between the two, if there is one.
 pub const WIRE: WireId = WireId(0);
-/// RTP's header, in front of the speech of each packet.
+/// Bytes of the RTP header in front of each packet's speech.
 pub const RTP: usize = 12;
-/// The time between two packets of a call.
+/// Interval between two packets of a call.
 pub const INTERVAL: Duration = Duration::from_millis(20);
-/// The port of the first call; each other has the next.
+/// Port of the first call; the others use those that follow.
 pub const PORT: u16 = 5_000;
-/// When calls begin: links are up and trunks have been answered.
+/// Time at which calls begin: links are up and trunks have been answered.
 pub const BEGIN: Time = Time::from_millis(1_000);
-/// How long calls settle: what contexts mean has been said.
+/// Time that calls settle: all contexts have been announced by then.
 pub const SETTLED: Duration = Duration::from_millis(500);
 
-/// How calls are carried.
+/// Transport of the calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Carried {
-    /// On plain UDP, without any node.
+    /// Plain UDP, without any node.
     Udp,
-    /// Over nodes that have no trunk.
+    /// Nodes without a trunk.
     Alone,
-    /// By trunks of both nodes, the first's to the second as it is here.
+    /// Trunks between both nodes; this is the configuration of the first's.
     Trunk(trunk::Config),
 }
 
-/// Two ends, what is between them, and calls from the first to the second.
+/// Two ends, the network between them, and calls from the first to the second.
 #[derive(Clone)]
 pub struct Live {
-    /// How calls are carried.
+    /// Transport of the calls.
     pub carried: Carried,
     /// The wire between the ends, in both directions.
     pub wire: LinkModel,
-    /// When each call begins after the first could.
+    /// Start of each call, after the earliest possible time.
     pub begins: Vec<Duration>,
     /// Bytes of speech in a packet, at least 16.
     pub speech: usize,
-    /// How long each call is measured, once it has settled.
+    /// Time over which each call is measured, once it has settled.
     pub length: Duration,
-    /// Whether there is a call back for each.
+    /// Whether there is a call in the opposite direction for each.
     pub both_ways: bool,
 }
 
@@ -61,19 +61,19 @@ pub struct Seen {
     world: World,
     calls: Vec<Call<VoiceLog>>,
     span: (Time, Time),
-    /// Bytes on the wire in both directions, with IPv4's and UDP's headers, in the span.
+    /// Bytes on the wire in both directions, with IPv4 and UDP headers, in the span.
     pub bytes: u64,
-    /// Packets that the first node's trunk sent in the span, and calls' packets in them.
+    /// Datagrams that the first node's trunk sent in the span, and the calls' packets in them.
     pub trunked: [u64; 2],
 }
 
-/// A trunk to the second node: whatever comes within `wait` leaves together.
+/// A trunk to the second node: packets that arrive within `wait` are sent together.
 pub fn fill(wait: Duration) -> trunk::Config {
     trunk::Config { wait, ..trunk::Config::new(NODES[1]) }
 }
 
 impl Live {
-    /// One run.
+    /// Simulates one run.
     ///
     /// # Errors
     ///
@@ -95,13 +95,13 @@ impl Live {
         let before = (bytes(&world), trunked(&world));
         world.run_until(span.1);
         let after = (bytes(&world), trunked(&world));
-        // What is under way.
+        // Packets still in flight arrive.
         world.run_until(span.1 + Duration::from_secs(1));
         let trunked = [0, 1].map(|n| after.1[n] - before.1[n]);
         Ok(Seen { world, calls, span, bytes: after.0 - before.0, trunked })
     }
 
-    /// The network, and without nodes its ends.
+    /// The network, and its ends if there are no nodes.
     fn build(&self, seed: u64) -> Result<(World, Option<[PlainEnd; 2]>), WorldError> {
         let wire = || self.wire.clone();
         if self.carried == Carried::Udp {
@@ -134,19 +134,19 @@ impl Live {
             let sink = world.attach(HOSTS[to], port, VoiceLog::default())?;
             return Ok((world.attach(HOSTS[from], 0, source)?, sink));
         };
-        // Calls back have ports of their own.
+        // Calls in the opposite direction have separate ports.
         source.port += 10_000 * from as u16;
         let sink = world.attach_plain(ends[to], source.port, VoiceLog::default())?;
         Ok((world.attach_plain(ends[from], source.port + 20_000, source)?, sink))
     }
 }
 
-/// Bytes that were put on the wire so far, in both directions.
+/// Bytes sent on the wire so far, in both directions.
 fn bytes(world: &World) -> u64 {
     world.ledgers(WIRE).iter().map(|ledger| ledger.offered.bytes).sum()
 }
 
-/// Packets that the first node's trunk has sent, and calls' packets in them.
+/// Datagrams that the first node's trunk has sent, and the calls' packets in them.
 fn trunked(world: &World) -> [u64; 2] {
     let mut trunks = world.node(HOSTS[0]).trunks(world.now());
     trunks.next().map_or([0; 2], |t| {
@@ -155,12 +155,12 @@ fn trunked(world: &World) -> [u64; 2] {
 }
 
 impl Seen {
-    /// What became of the packets that were due while measured.
+    /// The fate of the packets that were due in the measured span.
     pub fn outcome(&self, late_after: Duration) -> Outcome {
         Outcome::of_packets(self.calls.iter().flat_map(|call| self.due(call)), 0, late_after)
     }
 
-    /// R of each call, as [`rating`] has it.
+    /// R of each call, by [`rating`].
     pub fn ratings(&self, codec: Codec) -> Vec<f64> {
         self.calls.iter().map(|call| rating(self.due(call), codec)).collect()
     }
@@ -173,12 +173,12 @@ impl Seen {
         due(self.world.app(source), sink, self.span)
     }
 
-    /// Bytes on the wire for each of the calls' packets.
+    /// Bytes on the wire per packet of the calls.
     pub fn bytes_per_packet(&self) -> f64 {
         self.bytes as f64 / self.outcome(Duration::MAX).sent as f64
     }
 
-    /// Calls' packets that the first node sends together, on average: 1 without a trunk.
+    /// Mean number of packets that the first node sends together: 1 without a trunk.
     pub fn packed(&self) -> f64 {
         match self.trunked {
             [0, _] => 1.0,
@@ -187,7 +187,7 @@ impl Seen {
     }
 }
 
-/// A call's packets that were due in this span, and the arrival of each at a sink, which has
+/// A call's packets that were due in this span, and the arrival of each at a sink, which receives
 /// them from this node and port.
 pub fn due<'a>(
     source: &'a VoiceSource,
@@ -199,9 +199,9 @@ pub fn due<'a>(
     due.filter(move |(at, _)| (from..to).contains(at)).map(move |(at, k)| (at, arrivals(k)))
 }
 
-/// R of a call of these packets, with the best playout that it could have had and 38 ms of delay
-/// besides, by the reduced E-model, as that of the calls over TCP and TFRC; 0 where it would be
-/// less, and not a number without packets.
+/// R of a call with these packets, with the best possible playout and a further delay of 38 ms, by
+/// the reduced E-model, as for the calls over TCP and TFRC. It is never below 0, and NaN without
+/// packets.
 pub fn rating(packets: impl Iterator<Item = (Time, Option<Arrival>)>, codec: Codec) -> f64 {
     let packets =
         packets.map(|(_, arrival)| Packet { talkspurt: 0, delay: arrival.map(|a| a.delay) });
@@ -219,8 +219,8 @@ mod tests {
         Live { carried, wire: LinkModel::default(), begins, speech: 20, length, both_ways: true }
     }
 
-    /// 28 + 44 + 12 + 20 bytes, and what nodes say besides: a hello of 46 bytes and headers of
-    /// 28 each 200 ms.
+    /// 28 + 44 + 12 + 20 bytes, and control traffic: a hello of 46 bytes with headers of 28 every
+    /// 200 ms.
     #[test]
     fn each_packet_by_itself_has_its_headers() {
         let seen = live(Carried::Alone).run(1).unwrap();

@@ -12,82 +12,83 @@ use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Stats, Trunk};
 use trunkline_sim::{HostId, RouterId, WireEnd, WireId, World};
 
-/// Calls of the paper's simulation (section 5.4).
+/// Number of calls in the paper's simulation (section 5.4).
 pub const CALLS: u32 = 200;
-/// Speech in a packet of G.729A: 20 bytes for 20 ms.
+/// Interval between packets of G.729A, each with 20 ms of speech.
 pub const INTERVAL: Duration = Duration::from_millis(20);
-/// Bytes of that speech.
+/// Bytes of speech in a packet.
 pub const PAYLOAD: usize = 20;
-/// The call whose delay figure 8 shows.
+/// Index of the call whose delay figure 8 shows.
 pub const OBSERVED: u16 = 0;
-/// Throughput is measured over so long.
+/// Interval over which throughput is measured.
 pub const BIN: Duration = Duration::from_millis(500);
 
-/// The bottleneck's rate (section 5.4).
+/// The bottleneck's rate in bits per second (section 5.4).
 const RATE: u64 = 10_000_000;
 /// The bottleneck's propagation delay (section 5.4).
 const DELAY: Duration = Duration::from_millis(10);
-/// The access links' rate and propagation delay, of which the paper doesn't speak.
+/// The access links' rate in bits per second and propagation delay, which the paper doesn't give.
 const ACCESS_RATE: u64 = 100_000_000;
 const ACCESS_DELAY: Duration = Duration::from_millis(1);
-/// Room for all calls' packets at the same instant, and then some.
+/// Holds more than the packets of all calls at the same instant.
 const ACCESS_QUEUE: Queue = Queue::Packets(1_000);
 /// TCPs begin within this time, at random, so that two runs are not the same.
 const TCP_WITHIN: Duration = Duration::from_millis(100);
 
-/// How long a packet waits for others at most, where it does.
+/// Longest time that a packet waits for others, where it does.
 const WAIT: Duration = Duration::from_millis(5);
 
 const VOICE: Class = Class(1);
 const TCP: Class = Class(2);
 const PORT: u16 = 5_000;
 
-/// How the calls' packets are carried.
+/// Transport of the calls' packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Carried {
-    /// Each in a datagram of its own.
+    /// A datagram for each packet.
     Singly,
-    /// So many in a datagram.
+    /// This many packets in a datagram.
     Fixed(usize),
-    /// As many in a datagram as TFMC chooses.
+    /// As many packets in a datagram as TFMC chooses.
     Tfmc(Config),
 }
 
-/// When what begins and ends.
+/// Times at which flows begin and end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Times {
-    /// The calls begin.
+    /// Start of the calls, from the beginning of the run.
     pub calls: Duration,
-    /// Everything ends.
+    /// End of the run, from its beginning.
     pub end: Duration,
-    /// What is measured begins so long after the calls; beforehand, as long before them.
+    /// Time from the start of the calls to the beginning of the measurement; the measurement
+    /// without calls begins as long before their start.
     pub settled: Duration,
 }
 
-/// A simulation.
+/// Configuration of one simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
-    /// How the calls' packets are carried.
+    /// Transport of the calls' packets.
     pub carried: Carried,
-    /// Within which time calls begin, each at random; their packets keep these distances.
+    /// Time within which calls begin, each at random; their packets keep these distances.
     pub spread: Duration,
     /// The bottleneck's propagation delay.
     pub delay: Duration,
-    /// How many TCPs there are, from the beginning.
+    /// Number of TCPs, which run from the beginning.
     pub tcps: u16,
-    /// The most packets in flight of each TCP; any number if none.
+    /// Largest window of each TCP, in packets; unlimited if `None`.
     pub window: Option<u64>,
-    /// The bottleneck's queue.
+    /// Queue in front of the bottleneck.
     pub queue: Queue,
-    /// When what begins and ends.
+    /// Times at which flows begin and end.
     pub times: Times,
-    /// Bytes in front of each datagram, and of each packet's speech: 28 and 12.
+    /// Bytes of headers in front of each datagram, and in front of each packet's speech: 28 and 12.
     pub headers: [usize; 2],
 }
 
 impl Setup {
-    /// The paper's network, with one TCP whose window is ns-2's default, and a queue of 50
-    /// packets, which is ns-2's default, too.
+    /// The paper's network, with one TCP that has ns-2's default window, and a queue of 50 packets,
+    /// also ns-2's default.
     pub fn new(carried: Carried, spread: Duration, times: Times) -> Setup {
         Setup {
             carried,
@@ -101,7 +102,7 @@ impl Setup {
         }
     }
 
-    /// One run.
+    /// Simulates one run.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl Setup {
             (0..bins).map(|bin| 8e-6 * of(bin) as f64 / BIN.as_secs_f64()).collect()
         };
         let (tcp, voice) = (mbit_s(TCP), mbit_s(VOICE));
-        // What is under way at the end has had no time to arrive.
+        // Packets in flight at the end have had no time to arrive.
         let last = Time::ZERO + self.times.end - Duration::from_millis(200);
         let receiver = world.agent(receiver);
         Ok(Seen {
@@ -174,14 +175,14 @@ impl Setup {
     }
 }
 
-/// A time from zero to before `most`; zero if that is.
+/// A random time from zero to before `most`; zero if `most` is.
 pub fn within(most: Duration, luck: &mut Rng) -> Duration {
     let nanos = most.as_nanos() as u64;
     Duration::from_nanos(luck.next_u64().checked_rem(nanos).unwrap_or(0))
 }
 
-/// So many calls of `packets` packets each, one every [`INTERVAL`]; they begin at random times within
-/// one interval from `begin` on.
+/// Send times of `calls` calls of `packets` packets each, one every [`INTERVAL`]; the calls begin
+/// at random times within one interval from `begin` on.
 pub fn spread_calls(calls: u32, begin: Time, packets: u32, luck: &mut Rng) -> Vec<Vec<Time>> {
     let call = |_| {
         let first = begin + within(INTERVAL, luck);
@@ -190,7 +191,7 @@ pub fn spread_calls(calls: u32, begin: Time, packets: u32, luck: &mut Rng) -> Ve
     (0..calls).map(call).collect()
 }
 
-/// The share of packets due in this span that never arrived, of each call, in ascending order.
+/// Share of packets due in this span that never arrived, for each call, in ascending order.
 fn lost(trunk: &Trunk, receiver: &Receiver, (from, to): (Time, Time)) -> Vec<f64> {
     let mut calls = vec![(0u32, 0u32); CALLS as usize];
     for (packet, arrived) in trunk.packets.iter().zip(receiver.arrived()) {
@@ -205,7 +206,7 @@ fn lost(trunk: &Trunk, receiver: &Receiver, (from, to): (Time, Time)) -> Vec<f64
     shares
 }
 
-/// Two routers with a bottleneck between them; hosts are connected by links of their own.
+/// Two routers with a bottleneck between them; hosts are connected by separate links.
 struct Net {
     world: World,
     routers: [RouterId; 2],
@@ -222,7 +223,7 @@ impl Net {
         Ok(Net { world, routers: [near, far], bottleneck })
     }
 
-    /// A host on each side.
+    /// Adds a host on each side.
     fn hosts(&mut self) -> Result<[HostId; 2], PointError> {
         let access = LinkModel {
             rate: Some(Bitrate::from_bps(ACCESS_RATE)),
@@ -260,25 +261,25 @@ impl Net {
     }
 }
 
-/// What happened in a run.
+/// Results of a run.
 pub struct Seen {
     times: Times,
-    /// Throughput of all TCPs on the bottleneck in each bin, with headers, Mbit/s.
+    /// Throughput of all TCPs on the bottleneck in each bin, with headers, in Mbit/s.
     pub tcp: Vec<f64>,
-    /// The same of the calls.
+    /// Throughput of the calls on the bottleneck in each bin, with headers, in Mbit/s.
     pub voice: Vec<f64>,
-    /// Packets in a datagram in each bin, on average; not a number without any.
+    /// Mean number of packets in a datagram in each bin; NaN if there are none.
     pub packets_per_datagram: Vec<f64>,
-    /// When each packet of the observed call was due, and how long it took if it arrived.
+    /// Due time of each packet of the observed call, and its delay if it arrived.
     pub delays: Vec<(Time, Option<Duration>)>,
-    /// The share of packets that each call lost once all had settled, in ascending order.
+    /// Share of packets that each call lost once all had settled, in ascending order.
     pub lost: Vec<f64>,
-    /// What the sending gateway did.
+    /// Statistics of the sending gateway.
     pub stats: Stats,
 }
 
 impl Seen {
-    /// When what began and ended.
+    /// Times at which flows began and ended.
     pub fn times(&self) -> Times {
         self.times
     }
@@ -295,17 +296,17 @@ impl Seen {
         bin(self.times.calls + self.times.settled)..bin(self.times.end)
     }
 
-    /// The TCPs' throughput before the calls, Mbit/s.
+    /// The TCPs' throughput before the calls, in Mbit/s.
     pub fn tcp_before(&self) -> f64 {
         mean(&self.tcp[self.before()])
     }
 
-    /// The TCPs' throughput with the calls, Mbit/s.
+    /// The TCPs' throughput with the calls, in Mbit/s.
     pub fn tcp_after(&self) -> f64 {
         mean(&self.tcp[self.after()])
     }
 
-    /// The calls' throughput, Mbit/s.
+    /// The calls' throughput, in Mbit/s.
     pub fn voice(&self) -> f64 {
         mean(&self.voice[self.after()])
     }
@@ -319,41 +320,41 @@ impl Seen {
         libm::sqrt(squares / (bins.len() as f64 - 1.0)) / mean
     }
 
-    /// Packets in a datagram, on average, while measured.
+    /// Mean number of packets in a datagram in the measured span.
     pub fn packed(&self) -> f64 {
         mean(&self.packets_per_datagram[self.after()])
     }
 
-    /// The share of the calls' packets that are lost.
+    /// Share of the calls' packets that are lost.
     pub fn lost(&self) -> f64 {
         mean(&self.lost)
     }
 
-    /// The share of reports after which the trunk was over its share.
+    /// Share of reports after which the trunk was over its share.
     pub fn over_share(&self) -> f64 {
         self.stats.over_share as f64 / self.stats.reports.max(1) as f64
     }
 
-    /// Delays of the observed call's packets in milliseconds, by their number, while measured; not
-    /// a number for one that is lost.
+    /// Delays of the observed call's packets in the measured span, in milliseconds, by packet
+    /// number; NaN for a lost packet.
     pub fn delays_ms(&self) -> Vec<f64> {
         let from = Time::ZERO + self.times.calls + self.times.settled;
         let of = self.delays.iter().filter(|(due, _)| *due >= from);
         of.map(|(_, delay)| delay.map_or(f64::NAN, |delay| 1e3 * delay.as_secs_f64())).collect()
     }
 
-    /// The mean of those that arrived, milliseconds.
+    /// Mean delay of the packets that arrived, in milliseconds.
     pub fn delay_ms(&self) -> f64 {
         mean_known(self.delays_ms().into_iter())
     }
 }
 
-/// The mean of some values; not a number of none.
+/// The mean of some values; NaN if there are none.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The mean of those that are numbers.
+/// The mean of the values that are not NaN.
 pub fn mean_known(values: impl Iterator<Item = f64>) -> f64 {
     mean(&values.filter(|value| !value.is_nan()).collect::<Vec<_>>())
 }
@@ -367,9 +368,9 @@ mod tests {
         Times { calls, end, settled }
     }
 
-    /// 20 packets of 1,040 bytes in a round trip: 24 ms of propagation, 0.832 ms for the packet at
-    /// 10 Mbit/s, twice 0.083 at 100, and 40 bytes back in 0.032 + 2 · 0.0032: 25.04 ms, 6.65
-    /// Mbit/s. No window but the bottleneck's rate: 10.
+    /// 20 packets of 1,040 bytes per round trip: 24 ms of propagation, 0.832 ms for the packet at
+    /// 10 Mbit/s, twice 0.083 at 100, and 40 bytes back in 0.032 + 2 · 0.0032 make 25.04 ms, or
+    /// 6.65 Mbit/s. Without a window only the bottleneck's 10 Mbit/s limit the rate.
     #[test]
     fn a_tcp_alone_has_its_window_per_round_trip() {
         let setup = Setup::new(Carried::Singly, Duration::ZERO, times());
@@ -379,7 +380,7 @@ mod tests {
         assert!((9.0..=10.01).contains(&wide), "{wide}");
     }
 
-    /// Without a TCP 200 calls evenly over 20 ms are 200 · 24 kbit/s, and nothing is lost.
+    /// Without a TCP, 200 calls spread evenly over 20 ms have 200 · 24 kbit/s, and no loss.
     #[test]
     fn calls_alone_have_their_rate() {
         let setup = Setup::new(Carried::Singly, INTERVAL, times());
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!((seen.lost(), seen.stats.packets), (0.0, 20_000));
         assert!((12.0..13.0).contains(&seen.delay_ms()), "{}", seen.delay_ms());
         let packed = Setup { tcps: 0, carried: Carried::Fixed(40), ..setup }.run(1).unwrap();
-        // 40 packets in 5 ms at most: 28/40 + 32 bytes each at best.
+        // At most 40 packets in 5 ms: at best 28/40 + 32 bytes each.
         assert!((2.6..2.75).contains(&packed.voice()), "{}", packed.voice());
     }
 }

@@ -1,4 +1,4 @@
-//! Figure 4: what multiplexing saves, by formula, counted, and by the overlay's own trunk.
+//! Figure 4: the saving by multiplexing, by formula, counted, and with the overlay's trunk.
 
 use super::PAPER;
 use super::live::{Carried, Live, fill};
@@ -26,7 +26,7 @@ const COLUMNS: &[Column] = &[
 
 /// Bytes of speech in a packet: 20 of G.723.1 or G.729A, 24 of G.723.1, 33 of GSM, 160 of G.711.
 const PAYLOADS: [u32; 4] = [20, 24, 33, 160];
-/// Packets of each call.
+/// Number of packets of each call.
 const PACKETS: u32 = 10;
 
 /// The experiment behind figure 4.
@@ -80,8 +80,7 @@ fn rows(
     (1..=packing.most(config.mtu)).map(one).collect()
 }
 
-/// Bytes on the wire for each packet when as many calls as share a datagram send at the same
-/// instant.
+/// Bytes on the wire per packet when as many calls as share a datagram send at the same instant.
 fn bytes(payload: u32, packets: usize, sabotage: Sabotage, seed: u64) -> Result<f64, PointError> {
     let apart = sabotage.is("packets-apart");
     let call = |n: usize| {
@@ -103,8 +102,8 @@ fn bytes(payload: u32, packets: usize, sabotage: Sabotage, seed: u64) -> Result<
     Ok(there.arrived.bytes as f64 / count)
 }
 
-/// Bytes on the wire for each packet of as many calls over a trunk of the overlay's nodes, both
-/// ways, whose packets are due at the same instant.
+/// Bytes on the wire per packet of as many calls, over a trunk between overlay nodes in both
+/// directions, when their packets are due at the same instant.
 fn live_bytes(
     payload: u32,
     calls: usize,
@@ -116,7 +115,7 @@ fn live_bytes(
         true => Carried::Alone,
         false => Carried::Trunk(fill(Duration::from_millis(2))),
     };
-    // Not in the moment in which a measurement begins or ends.
+    // Not at the moment at which a measurement begins or ends.
     let begins = vec![Duration::from_millis(10); calls];
     let (wire, speech) = (LinkModel::default(), payload as usize);
     let live = Live { carried, wire, begins, speech, length, both_ways: true };
@@ -128,20 +127,20 @@ fn fig4() -> Figure {
         name: "fig4",
         title: "Bytes that multiplexing saves",
         section: "5.2",
-        says: "Bytes on the wire that m packets of different calls save when they share a datagram, \
-               over those of a datagram for each, by equation (8) and counted in the simulator, up to \
-               what 1,500 bytes hold. The paper has 20 bytes of speech in a packet. Pale: what a \
-               trunk of the overlay's own nodes saves over such a datagram for each, of m calls both \
-               ways whose packets are due at the same instant. Its bytes are all that the wire \
-               carries, with envelopes and their seals, hellos, and what ends of trunks say to each \
-               other.",
+        says: "Bytes on the wire that m packets of different calls save when they share a \
+               datagram, relative to those of a datagram for each, by equation (8) and counted in \
+               the simulator, up to the capacity of 1,500 bytes. The paper has 20 bytes of speech \
+               in a packet. Pale: the saving of a trunk between overlay nodes compared with such a \
+               datagram for each, with m calls in both directions whose packets are due at the \
+               same instant. Its bytes are all that the wire carries, including envelopes and \
+               their seals, hellos, and control messages between the ends of trunks.",
         chart: one_panel(chart),
         claims: vec![
             Claim {
                 id: "ten",
                 says: "ten packets of 20 bytes in a datagram save 42 % of the bytes",
                 published: Some("42 % with 10 packets of 20 bytes"),
-                bound: Bound::within(41.5, 42.5, "what rounds to 42 %"),
+                bound: Bound::within(41.5, 42.5, "the values that round to 42 %"),
                 unit: "%",
                 measure: Box::new(|t| {
                     let row = t
@@ -155,8 +154,8 @@ fn fig4() -> Figure {
             },
             Claim {
                 id: "as-counted",
-                says: "equation (8) gives what is counted, whatever the payload and however many \
-                       packets share a datagram",
+                says: "equation (8) gives the counted bytes, for every payload and number of \
+                       packets in a datagram",
                 published: None,
                 bound: Bound::at_most(0.001, "both are exact"),
                 unit: "points",
@@ -176,10 +175,10 @@ fn fig4() -> Figure {
 fn live_claim() -> Claim {
     Claim {
         id: "live",
-        says: "a trunk of the overlay's nodes, sealed, saves at least half as much with ten packets \
-               of 20 bytes, over plain datagrams for each",
+        says: "a sealed trunk between overlay nodes saves at least half as much with ten packets \
+               of 20 bytes, compared with plain datagrams for each",
         published: None,
-        bound: Bound::at_least(21.0, "half of the paper's 42 %; set before anything was measured"),
+        bound: Bound::at_least(21.0, "half of the paper's 42 %; set before the first measurement"),
         unit: "%",
         measure: Box::new(|t| {
             let ten =

@@ -1,5 +1,5 @@
-//! What the paper says of its control traffic (§III-A): hellos, link updates, how
-//! soon a dead link is left, and how many nodes there may be.
+//! The paper's statements on its control traffic (§III-A): hellos, link updates, the time until a
+//! dead link is left, and the number of nodes.
 
 mod dead;
 mod figures;
@@ -12,8 +12,8 @@ use crate::experiment::{Experiment, Point, Sabotage, Size};
 use crate::table::{Cell, Column};
 use trunkline_base::stats::Mean;
 
-/// Of very different measurements: what was measured of which setting, where on
-/// the figure's horizontal axis, and of how many.
+/// Columns of very different measurements: the quantity and the setting, the position on the
+/// figure's horizontal axis, and the number of values.
 const COLUMNS: &[Column] = &[
     Column::text("what"),
     Column::text("setting"),
@@ -24,8 +24,8 @@ const COLUMNS: &[Column] = &[
     Column::number("of", 0),
 ];
 
-/// The experiment on the overlay's own traffic: `control-updates`,
-/// `control-quiet`, `control-dead` and `control-nodes`.
+/// The experiment on the overlay's control traffic: `control-updates`, `control-quiet`,
+/// `control-dead` and `control-nodes`.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -47,7 +47,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// A row of some values' mean.
+/// A row with the mean of some values.
 fn row(what: &str, setting: &str, x: f64, values: &[f64]) -> Vec<Cell> {
     let Mean { estimate, interval: (low, high) } = Mean::of(values);
     let of = values.len() as f64;

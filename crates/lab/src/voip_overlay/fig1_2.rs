@@ -1,4 +1,4 @@
-//! Figures 1 and 2: what loss does to one call over plain UDP (§II-C).
+//! Figures 1 and 2: the effect of loss on one call over plain UDP (§II-C).
 
 use super::quality::{A_ROLE, INTERNET, NO_MAJOR_ROLE, PSTN, Statistic, at, chart, pooled};
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -14,12 +14,12 @@ pub fn figures() -> Vec<Figure> {
 fn fig1() -> Figure {
     Figure {
         name: "fig1",
-        title: "Average PESQ against network loss, plain UDP",
+        title: "Average PESQ by network loss, plain UDP",
         section: "II-C",
         says: "A five-minute recording as G.711 with concealment over 50 ms and 10 Mbit/s, twenty \
-               times; average PESQ of segments of 12 s. The codec takes up to 1 % loss with a PESQ \
-               above 4.0, the quality of the telephone network. Burstiness plays no major role \
-               until loss, and with it quality, is bad anyway.",
+               times; average PESQ of segments of 12 s. Up to 1 % loss the codec has a PESQ above \
+               4.0, the quality of the telephone network. Burstiness plays no major role until \
+               loss is high, and quality therefore low.",
         chart: one_panel(|t| {
             chart(
                 "Network loss: average PESQ, one call over UDP",
@@ -70,7 +70,7 @@ fn fig1() -> Figure {
     }
 }
 
-/// How much lower 75 % burstiness is than uniform loss.
+/// Quality at 75 % burstiness below that of uniform loss.
 fn below_uniform(values: &[Measured]) -> Measured {
     match values {
         [uniform, .., most] => uniform.minus(most),
@@ -81,7 +81,7 @@ fn below_uniform(values: &[Measured]) -> Measured {
 fn fig2() -> Figure {
     Figure {
         name: "fig2",
-        title: "5th percentile PESQ against network loss, plain UDP",
+        title: "5th percentile PESQ by network loss, plain UDP",
         section: "II-C",
         says: "The worst twentieth of the same segments. For these, burstiness matters, and even \
                at 0.5 % loss the codec is below telephone quality: 3.69 at 75 % burstiness.",
@@ -92,7 +92,7 @@ fn fig2() -> Figure {
         claims: vec![
             Claim {
                 id: "half-percent",
-                says: "0.5 % loss brings the 5th percentile, over all burstinesses, from above 4.0 \
+                says: "0.5 % loss lowers the 5th percentile, over all burstinesses, from above 4.0 \
                        to less",
                 published: Some("even at 0.5 % loss it is below 4.0"),
                 bound: Bound::below(4.0, "the paper's number"),
@@ -109,7 +109,7 @@ fn fig2() -> Figure {
                 bound: Bound::within(
                     3.64,
                     3.74,
-                    "the paper's number, to the 0.05 that can be read off a printed plot",
+                    "the paper's number, within the 0.05 to which a printed plot can be read",
                 ),
                 unit: "PESQ",
                 measure: Box::new(|t| {
@@ -161,8 +161,8 @@ fn internet() -> Claim {
     }
 }
 
-/// The 5th percentile at 0.5 % loss. Of speech that is below 4.0 without any
-/// loss nothing can be said.
+/// The 5th percentile at 0.5 % loss. Speech that is below 4.0 without any loss can't confirm the
+/// claim.
 fn brought_below(table: &Table) -> Measured {
     let of = |loss| pooled(table, Statistic::P5, "udp", loss);
     let (without, with) = (of(0.0), of(0.5));

@@ -1,5 +1,5 @@
-//! Figures 4 and 5: what the real-time protocol leaves of a link's loss, on one
-//! link and on two in a row (§IV-A).
+//! Figures 4 and 5: loss that remains with the real-time protocol, on one link and on two in a row
+//! (§IV-A).
 
 use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, SECONDS_PER_HOP};
@@ -9,7 +9,7 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Column, Record, Table};
 use std::time::Duration;
 
-/// A row: one loss rate, one burstiness.
+/// A row has one loss rate and one burstiness.
 pub const COLUMNS: &[Column] = &[
     Column::number("links", 0),
     Column::text("policy"),
@@ -28,25 +28,25 @@ pub const COLUMNS: &[Column] = &[
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
-/// One point of such a figure; build any figure of residual loss from these.
+/// One point of such a figure; every figure of residual loss is built from these.
 #[derive(Clone)]
 pub struct LossPoint {
-    /// Links of 10 ms in a row, each losing in both directions.
+    /// Number of links of 10 ms in a row, each of which loses packets in both directions.
     pub links: u32,
-    /// How they recover.
+    /// Recovery policy of the links.
     pub policy: Policy,
-    /// Calls that share them.
+    /// Number of calls that share the links.
     pub calls: u32,
-    /// Packets of all calls together.
+    /// Number of packets of all calls together.
     pub packets: u64,
-    /// How losses follow each other.
+    /// Correlation between successive losses.
     pub bursts: Bursts,
-    /// The share of packets that each link loses, percent.
+    /// Share of packets that each link loses, in percent.
     pub loss_pct: f64,
 }
 
 impl LossPoint {
-    /// This measurement as a point of an experiment, shown in `figure`.
+    /// Converts this measurement to a point of an experiment, shown in `figure`.
     pub fn into_point(self, figure: &'static str) -> Point {
         let LossPoint { links, calls, bursts, loss_pct, .. } = self;
         let key = format!(
@@ -94,19 +94,18 @@ impl LossPoint {
     }
 }
 
-/// What the paper expects to be left of loss `p`: 2p² − 3p³ (§IV-A).
+/// The paper's expected residual of loss `p`: 2p² − 3p³ (§IV-A).
 pub fn paper_residual(p: f64) -> f64 {
     2.0 * p * p - 3.0 * p * p * p
 }
 
-/// What is left if every way to fail is counted: lost, and then the request or
-/// the repetition too, p (1 − (1 − p)²) = 2p² − p³.
+/// Residual loss if every kind of failure is counted: the packet is lost, and then the request or
+/// the retransmission too, p (1 − (1 − p)²) = 2p² − p³.
 pub fn exact_residual(p: f64) -> f64 {
     2.0 * p * p - p * p * p
 }
 
-/// The experiment behind figures 4 and 5: what recovery leaves of a link's
-/// loss.
+/// The experiment behind figures 4 and 5: loss that remains after recovery on a link.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -137,12 +136,12 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The paper's recovery; where it is sabotaged, on links that lose so much.
+/// The paper's recovery policy; a sabotage scales with the loss of the links.
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("paper", move |config| {
         let realtime = &mut config.realtime;
         unanswered(sabotage, realtime, loss_pct / 100.0);
-        // A token bucket that holds a single repetition.
+        // A token bucket that holds a single retransmission.
         if sabotage.is("one-repeat-at-a-time") {
             realtime.repeat_burst = 1;
         }
@@ -152,18 +151,17 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     })
 }
 
-/// A formula to draw: its name, its style, and residual loss from loss, both as
-/// shares.
+/// A formula to draw: its name, its style, and residual loss as a function of loss, both as shares.
 pub type Curve = (&'static str, Style, fn(f64) -> f64);
 
-/// Residual loss against loss: a series for each burstiness, with `curves`,
-/// each a name and a formula.
+/// Residual loss by loss: a series for each burstiness, and `curves` with a name and a formula
+/// each.
 pub fn chart(title: &str, table: &Table, curves: &[Curve]) -> Chart {
     let highs = table.iter().map(|r| r.number("residual_high_pct"));
     let losses = || table.iter().map(|r| r.number("loss_pct"));
     let x = Axis::fitting("link loss rate, each direction (%)", 0.0, losses());
     let at_end = curves.iter().map(|(_, _, of)| 100.0 * of(x.range.1 / 100.0));
-    let y = Axis::fitting("packets lost in spite of recovery (%)", 0.0, highs.chain(at_end));
+    let y = Axis::fitting("packets lost despite recovery (%)", 0.0, highs.chain(at_end));
     let mut series: Vec<Series> = Vec::new();
     for (name, style, of) in curves {
         let place = |k| x.range.1 * f64::from(k) / 100.0;
@@ -186,7 +184,7 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("loss_pct"), y: r.number("residual_pct"), interval }
 }
 
-/// 1 − (1 − r)²: what two links in a row lose.
+/// 1 − (1 − r)²: the loss of two links in a row.
 fn twice(r: f64) -> f64 {
     r * (2.0 - r)
 }
@@ -197,8 +195,8 @@ fn fig4() -> Figure {
         title: "Loss after real-time recovery, one link",
         section: "IV-A",
         says: "Ten streams, two million packets of 160 bytes a point, over one 10 ms link that \
-               loses in both directions. The loss left by the protocol follows a quadratic curve \
-               that matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
+               loses in both directions. The loss after recovery follows a quadratic curve that \
+               matches 2p² − 3p³ and does not depend on burstiness; 5 % become about 0.5 %.",
         chart: one_panel(|table| {
             chart(
                 "Loss after real-time recovery, one 10 ms link",
@@ -210,16 +208,16 @@ fn fig4() -> Figure {
             )
         }),
         claims: vec![
-            exact("what is left is 2p² − p³, from 2 to 10 % loss", exact_residual),
+            exact("the residual loss is 2p² − p³, from 2 to 10 % loss", exact_residual),
             approximate(
-                "at 10 % loss what is left is 2p² − 3p³, which is 1.70 %",
-                "the loss that is left matches 2p² − 3p³",
+                "at 10 % loss the residual loss is 2p² − 3p³, which is 1.70 %",
+                "the residual loss matches 2p² − 3p³",
                 paper_residual,
             ),
             at_five(
                 "5 % loss becomes about 0.5 %",
                 "5 % loss becomes about 0.5 %",
-                Bound::within(0.45, 0.55, "0.5 as rounded to one digit"),
+                Bound::within(0.45, 0.55, "the values that round to 0.5"),
             ),
             independent(),
             overhead(),
@@ -249,17 +247,18 @@ fn fig5() -> Figure {
             )
         }),
         claims: vec![
-            exact("what is left is that of 2p² − p³ on each link, from 2 to 10 % loss", |p| {
-                twice(exact_residual(p))
-            }),
+            exact(
+                "the residual loss is that of 2p² − p³ on each link, from 2 to 10 % loss",
+                |p| twice(exact_residual(p)),
+            ),
             approximate(
-                "at 10 % loss what is left is that of 2p² − 3p³ on each link, which is 3.37 %",
-                "the loss that is left matches 2p² − 3p³ on each link",
+                "at 10 % loss the residual loss is that of 2p² − 3p³ on each link, which is 3.37 %",
+                "the residual loss matches 2p² − 3p³ on each link",
                 |p| twice(paper_residual(p)),
             ),
             at_five(
                 "5 % loss on each link becomes about 1 %",
-                "of packets over two links with 5 % loss all but 1 % are recovered",
+                "over two links with 5 % loss all but 1 % of the packets are recovered",
                 Bound::within(0.95, 1.05, "1 %, to a twentieth of it"),
             ),
             independent(),
@@ -267,22 +266,22 @@ fn fig5() -> Figure {
     }
 }
 
-/// From here on there is enough left for a ratio to mean something.
+/// Loss rate, in percent, from which enough packets are lost for a meaningful ratio.
 const RATIOS_FROM: f64 = 2.0;
 
-/// What all burstinesses together lose at this loss rate, percent.
+/// Residual loss pooled over all burstinesses at this loss rate, in percent.
 fn pooled(table: &Table, loss_pct: f64) -> Measured {
     let there = table.iter().filter(|r| r.number("loss_pct") == loss_pct);
     let each: Vec<Measured> = there.map(|r| residual(&r)).collect();
     Measured::mean(&each)
 }
 
-/// What recovery left of the loss in a row, percent.
+/// Residual loss of a row, in percent.
 pub fn residual(r: &Record<'_>) -> Measured {
     Measured::of(r, ["residual_pct", "residual_low_pct", "residual_high_pct"])
 }
 
-/// By how much it is off a curve, percent of that.
+/// Deviation from a curve, in percent of the curve.
 fn off(table: &Table, curve: fn(f64) -> f64, loss_pct: f64) -> Measured {
     let expected = 100.0 * curve(loss_pct / 100.0);
     pooled(table, loss_pct).minus(&Measured::census(expected)).times(100.0 / expected)
@@ -296,14 +295,14 @@ fn exact(says: &'static str, curve: fn(f64) -> f64) -> Claim {
         bound: Bound::within(
             -3.0,
             3.0,
-            "half of what tells it from the paper's, mean of 2 to 10 %",
+            "half of the difference from the paper's, mean of 2 to 10 %",
         ),
         unit: "% off",
         measure: Box::new(move |table| {
             let losses = LOSSES.into_iter().filter(|l| *l >= RATIOS_FROM);
             Measured::mean(&losses.map(|loss| off(table, curve, loss)).collect::<Vec<_>>())
         }),
-        why: "Lost, and then the request or the repetition too: p (1 − (1 − p)²).",
+        why: "The packet is lost, and then the request or the retransmission too: p (1 − (1 − p)²).",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }
@@ -314,18 +313,23 @@ fn approximate(says: &'static str, published: &'static str, curve: fn(f64) -> f6
         id: "approximate",
         says,
         published: Some(published),
-        bound: Bound::within(-5.0, 5.0, "a twentieth of it: what can be read off a printed curve"),
+        bound: Bound::within(
+            -5.0,
+            5.0,
+            "a twentieth of it: the precision with which a printed \
+                                         curve can be read",
+        ),
         unit: "% off",
         measure: Box::new(move |table| {
             let at_ten = pooled(table, 10.0);
             let (low, high) = at_ten.interval;
-            let note = format!("{:.2} % ({low:.2} to {high:.2}) are left.", at_ten.estimate);
+            let note = format!("{:.2} % ({low:.2} to {high:.2}) remain.", at_ten.estimate);
             off(table, curve, 10.0).noting(note)
         }),
         at: &[10.0],
         expected: Verdict::Fails,
-        why: "The paper leaves out what happens when several packets are lost; counted as a whole \
-              it is 2p² − p³, which is 12 % more at p = 10 %, 5 % more at 5 % and 2 % more at 2 %.",
+        why: "The paper ignores the case of several lost packets; counted completely it is 2p² − \
+              p³, which is 12 % more at p = 10 %, 5 % more at 5 % and 2 % more at 2 %.",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }
@@ -349,9 +353,13 @@ fn at_five(says: &'static str, published: &'static str, bound: Bound) -> Claim {
 fn overhead() -> Claim {
     Claim {
         id: "overhead",
-        says: "at 0.5 % loss recovery takes less than 1 % more bytes, whatever the burstiness",
+        says: "at 0.5 % loss recovery takes less than 1 % more bytes, at every burstiness",
         published: Some("minimal overhead under low or no loss"),
-        bound: Bound::at_most(1.0, "0.5 % repeated, and for each a request of a third of the size"),
+        bound: Bound::at_most(
+            1.0,
+            "0.5 % are retransmitted, each with a request of a third of the \
+                                    size",
+        ),
         unit: "% more bytes",
         measure: Box::new(|table| {
             let low = table.iter().filter(|r| r.number("loss_pct") == 0.5);
@@ -366,9 +374,9 @@ fn overhead() -> Claim {
 fn independent() -> Claim {
     Claim {
         id: "independent",
-        says: "at 5 % loss what is left is alike for the four burstinesses: the farthest two are \
-               less than a fifth of their mean apart",
-        published: Some("burstiness does not affect the loss that is left"),
+        says: "at 5 % loss the residual loss is similar for the four burstinesses: the largest \
+               difference is less than a fifth of their mean",
+        published: Some("burstiness does not affect the residual loss"),
         bound: Bound::at_most(20.0, "0.1 of 0.5 %: the digit that the paper gives"),
         unit: "% apart",
         decimals: 1,

@@ -1,4 +1,4 @@
-//! Beyond figure 4: recovery that goes on until the deadline, on the same axes.
+//! Beyond figure 4: recovery that continues until the deadline, on the same axes.
 
 use super::fig4_5::{COLUMNS, LossPoint, exact_residual, residual};
 use super::{PAPER, burst_label};
@@ -12,18 +12,18 @@ use trunkline_base::stats::Z;
 use trunkline_overlay::link::realtime::{self, Recovery};
 
 const LOSSES: [f64; 12] = [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
-/// What is left of less than this is drawn at the bottom, percent.
+/// Residual losses below this, in percent, are drawn at the bottom.
 pub const FLOOR: f64 = 1e-5;
 
-/// The daemon's default, with the paper's hellos so that nothing else differs.
+/// The daemon's default policy, with the paper's hellos so that nothing else differs.
 pub fn until_deadline(sabotage: Sabotage) -> Policy {
     Policy::new("until-deadline", move |config| {
         config.realtime = realtime::Config::default();
         if sabotage.is("once") {
             config.realtime = realtime::Config::paper();
         }
-        // What is asked for late in the deadline is gone: 50 ms of ten calls. Of one
-        // call no ring is so short; it has at least 16 packets.
+        // Packets that are requested late before the deadline are gone: the ring holds 50 ms of ten
+        // calls. With one call no ring is that short; it has at least 16 packets.
         if sabotage.is("kept-for-half-the-deadline") {
             config.realtime.packets = 25;
         }
@@ -42,16 +42,15 @@ pub fn until_deadline(sabotage: Sabotage) -> Policy {
     })
 }
 
-/// Per packet, and in continuous time for packets as far apart as those of
-/// `calls`; the burstiness is that of the aggregate in both.
+/// Per packet, and in continuous time with the packet interval of `calls`; the burstiness is that
+/// of the aggregate in both.
 pub fn chains(calls: u32) -> Vec<Bursts> {
     let in_time = |b: &Bursts| Bursts { spacing: Some(PACKET / calls), ..*b };
     let bursts = Bursts::PAPER;
     bursts.iter().copied().chain(bursts[1..].iter().map(in_time)).collect()
 }
 
-/// The experiment behind figure 4b: the same loss with recovery until the
-/// deadline.
+/// The experiment behind figure 4b: the same loss with recovery until the deadline.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -121,12 +120,12 @@ fn chart(title: &str, table: &Table) -> Chart {
     Chart {
         title: title.to_owned(),
         x: Axis::linear("link loss rate, each direction (%)", (0.0, 10.0), 2.0),
-        y: Axis::log("packets lost in spite of recovery (%)", (FLOOR, 10.0)),
+        y: Axis::log("packets lost despite recovery (%)", (FLOOR, 10.0)),
         series,
     }
 }
 
-/// What is left in a row with its interval, to be drawn on a logarithmic axis.
+/// Residual loss of a row with its interval, for a logarithmic axis.
 pub fn mark(r: &Record<'_>) -> Mark {
     let up = |column| r.number(column).max(FLOOR);
     let interval = Some((up("residual_low_pct"), up("residual_high_pct")));
@@ -139,9 +138,9 @@ fn fig4b() -> Figure {
         title: "Loss after recovery until the deadline, one link",
         section: "IV-A, beyond",
         says: "Not in the paper. The setting of figure 4 with a policy that spends the remaining \
-               deadline on a missing packet: request after request, several at once \
-               when time runs out, the last answer in several copies. Losses move per packet as in \
-               the paper, and in continuous time. Nothing lost is drawn at the bottom.",
+               deadline on a missing packet: request after request, several at once when time runs \
+               out, the last answer in several copies. Loss states change per packet as in the \
+               paper, and in continuous time. Zero loss is drawn at the bottom.",
         chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, ten calls", t)),
         claims: vec![
             left(
@@ -165,12 +164,12 @@ fn fig4b() -> Figure {
 fn alone() -> Figure {
     Figure {
         name: "fig4b-alone",
-        title: "Loss after recovery until the deadline, one link, one call alone",
+        title: "Loss after recovery until the deadline, one link, a single call",
         section: "IV-A, beyond",
-        says: "Not in the paper. One call, whose next packet, which shows a gap, comes only after \
-               20 ms. What keeps the channel bad for longer than the deadline can't be recovered: \
-               in continuous time, at 75 % burstiness over 20 ms, a bad spell lasts 69 ms on \
-               average.",
+        says: "Not in the paper. One call, whose next packet, which reveals a gap, comes only \
+               after 20 ms. If the channel stays bad for longer than the deadline, packets can't \
+               be recovered: in continuous time, at 75 % burstiness over 20 ms, a bad period lasts \
+               69 ms on average.",
         chart: one_panel(|t| chart("Recovery until the deadline, one 10 ms link, one call", t)),
         claims: vec![
             left(
@@ -184,7 +183,7 @@ fn alone() -> Figure {
     }
 }
 
-/// The largest share that is left at 5 %.
+/// The largest residual loss at 5 %.
 fn left(
     id: &'static str,
     says: &'static str,
@@ -212,8 +211,8 @@ fn left(
 fn bytes(most: f64) -> Claim {
     Claim {
         id: "bytes",
-        says: "at 5 % loss it costs at most 9 % more bytes on the link, of which 5.3 % are p/(1−p), \
-               the floor of any repair",
+        says: "at 5 % loss recovery costs at most 9 % more bytes on the link, of which 5.3 % are \
+               p/(1−p), the minimum of any recovery",
         published: None,
         bound: Bound::at_most(most, OWN_TARGET),
         unit: "% more bytes",
@@ -232,8 +231,8 @@ fn bytes(most: f64) -> Claim {
 fn never_worse() -> Claim {
     Claim {
         id: "never-worse",
-        says: "nowhere is more lost than with one request for each packet, but by chance: at most \
-               3.5 standard errors of the difference",
+        says: "nowhere is more lost than with one request for each packet, except by chance: at \
+               most 3.5 standard errors of the difference",
         published: None,
         bound: Bound::at_most(3.5, "of 84 points one is above it by chance once in 50 figures"),
         unit: "standard errors",

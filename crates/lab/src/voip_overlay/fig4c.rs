@@ -12,14 +12,14 @@ use trunkline_overlay::link::realtime::Recovery;
 
 const LOSSES: [f64; 11] = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
 
-/// What is left if a request goes in two envelopes at once: lost, and then both of
-/// them or the repetition too, p (1 − (1 − p²)(1 − p)).
+/// Residual loss if a request is sent in two envelopes at once: the packet is lost, and then both
+/// of them or the retransmission too, p (1 − (1 − p²)(1 − p)).
 pub fn twice_residual(p: f64) -> f64 {
     p * p + p * p * p - p * p * p * p
 }
 
-/// The experiment behind figure 4c: the same loss with each policy that a node
-/// may be given.
+/// The experiment behind figure 4c: the same loss with each policy that a node can be configured
+/// with.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -38,7 +38,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let mut points = Vec::new();
     for recovery in Recovery::all() {
         for &loss_pct in losses {
-            // The claims look there.
+            // The claims read this loss.
             let most = if loss_pct == 10.0 { 1_000_000 } else { 200_000 };
             let packets = size.pick(4_000, most, 3_000_000);
             let policy = policy(sabotage, recovery, loss_pct / 100.0);
@@ -50,7 +50,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The paper's settings but for the policy, on links that lose `p` both ways.
+/// The paper's settings except for the policy, on links that lose `p` in both directions.
 fn policy(sabotage: Sabotage, recovery: Recovery, p: f64) -> Policy {
     Policy::new(recovery.name(), move |config| {
         let realtime = &mut config.realtime;
@@ -88,7 +88,7 @@ fn chart(table: &Table) -> Chart {
     Chart {
         title: "Loss after recovery by each policy, one 10 ms link, ten calls".into(),
         x: Axis::linear("link loss rate, each direction (%)", (0.0, 10.0), 2.0),
-        y: Axis::log("packets lost in spite of recovery (%)", (FLOOR, 10.0)),
+        y: Axis::log("packets lost despite recovery (%)", (FLOOR, 10.0)),
         series,
     }
 }
@@ -98,16 +98,16 @@ fn fig4c() -> Figure {
         name: "fig4c",
         title: "Loss after recovery by each policy, one link",
         section: "IV-A, beyond",
-        says: "Not in the paper. The setting of figure 4, every packet lost by itself, with each \
-               recovery policy and the paper's settings in all else. A second request beside the \
-               first leaves little but the loss of the one repetition, p². Nothing lost is drawn \
-               at the bottom.",
+        says: "Not in the paper. The setting of figure 4, with independent losses, with each \
+               recovery policy and the paper's settings otherwise. With a second request in \
+               parallel to the first, little remains but the loss of the single retransmission, \
+               p². Zero loss is drawn at the bottom.",
         chart: one_panel(chart),
         claims: vec![twice(), ordered()],
     }
 }
 
-/// What `policy` leaves in the figure's point at this loss, percent.
+/// Residual loss of `policy` at this loss, in percent.
 fn left(table: &Table, policy: &str, loss_pct: f64) -> Measured {
     let here = |r: &Record<'_>| r.is("policy", policy) && r.number("loss_pct") == loss_pct;
     table.iter().find(here).map_or(Measured::census(f64::NAN), |r| residual(&r))
@@ -116,9 +116,15 @@ fn left(table: &Table, policy: &str, loss_pct: f64) -> Measured {
 fn twice() -> Claim {
     Claim {
         id: "twice",
-        says: "with two requests at once p² + p³ − p⁴ is left, which is 1.09 % at 10 % loss",
+        says: "with two requests at once the residual loss is p² + p³ − p⁴, which is 1.09 % at 10 \
+               % loss",
         published: None,
-        bound: Bound::within(-4.0, 4.0, "half of what tells it from p², if no request were lost"),
+        bound: Bound::within(
+            -4.0,
+            4.0,
+            "half of the difference from p², the loss if no request \
+                                         were lost",
+        ),
         unit: "% off",
         measure: Box::new(|table| {
             let expected = 100.0 * twice_residual(0.1);
@@ -126,23 +132,24 @@ fn twice() -> Claim {
             off.times(100.0 / expected)
         }),
         at: &[10.0],
-        why: "Lost, and then both requests or the repetition too: p (1 − (1 − p²)(1 − p)).",
+        why: "The packet is lost, and then both requests or the retransmission too: p (1 − (1 − \
+              p²)(1 − p)).",
         sabotage: "one-request-in-a-hundred-unanswered",
         ..Claim::default()
     }
 }
 
-/// From the one that leaves most.
+/// Policies from the largest residual loss to the smallest.
 const ORDER: [&str; 4] = ["off", "once", "twice", "until-deadline"];
 
 fn ordered() -> Claim {
     Claim {
         id: "ordered",
-        says: "at 10 % loss no recovery leaves more than one request, one request more than two \
-               at once, and two more than requests until the deadline",
+        says: "at 10 % loss no recovery leaves more loss than one request, one request more than \
+               two at once, and two more than requests until the deadline",
         published: None,
-        bound: Bound::at_most(0.0, "p > 2p² − p³ > p² + p³ − p⁴, and the last has no such floor"),
-        unit: "neighbours whose difference's interval is not above 0",
+        bound: Bound::at_most(0.0, "p > 2p² − p³ > p² + p³ − p⁴, and the last has no such minimum"),
+        unit: "adjacent pairs whose interval of the difference is not above 0",
         decimals: 0,
         measure: Box::new(|table| {
             let all = ORDER.map(|policy| left(table, policy, 10.0));

@@ -1,5 +1,5 @@
-//! Figures 6 and 7: how late packets are at 5 % loss, on one link with every
-//! burstiness, and on two links in a row (§IV-A).
+//! Figures 6 and 7: delays of packets at 5 % loss, on one link with every burstiness, and on two
+//! links in a row (§IV-A).
 
 use super::{PAPER, burst_label, ten_ms, unanswered};
 use crate::chain::{Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
@@ -22,10 +22,10 @@ const COLUMNS: &[Column] = &[
 ];
 
 const LOSS_PCT: f64 = 5.0;
-/// The last millisecond of the distribution: the deadline.
+/// Last millisecond of the distribution, which is the deadline.
 const LAST_MS: usize = 100;
 
-/// The experiment behind figures 6 and 7: distributions of packets' delays.
+/// The experiment behind figures 6 and 7: distributions of packet delays.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -66,7 +66,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             figures: vec![figure],
             weight: (packets * u64::from(links)) as f64 * SECONDS_PER_HOP,
             measure: Box::new(move |inputs| {
-                // The effect is that a relay sends on what it has, even out of order.
+                // Shows the effect of relays that forward packets as they arrive, even out of
+                // order.
                 let run =
                     if in_order { chain.run_in_order(inputs.seed) } else { chain.run(inputs.seed) };
                 Ok(measure(&run?, links, burst))
@@ -78,8 +79,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// The distribution, in steps of a millisecond, with intervals from the
-/// differences between seconds.
+/// The distribution in steps of a millisecond, with intervals from the differences between seconds.
 fn measure(run: &Run, links: u32, burst: Bursts) -> Cells {
     let mut seconds: BTreeMap<u64, (Vec<u64>, u64)> = BTreeMap::new();
     for (sent, arrival) in run.packets().flatten() {
@@ -91,7 +91,7 @@ fn measure(run: &Run, links: u32, burst: Bursts) -> Cells {
             *count += 1;
         }
     }
-    // From how many took just so long to how many took at most so long.
+    // Converts counts per delay to cumulative counts.
     for (delays, _) in seconds.values_mut() {
         for ms in 1..=LAST_MS {
             delays[ms] += delays[ms - 1];
@@ -124,7 +124,7 @@ fn chart(title: &str, table: &Table, from: f64) -> Chart {
         };
         let points: Vec<Mark> =
             table.iter().filter(|r| r.is("burst_pct", burst)).map(mark).collect();
-        // Steps: until a moment the share is that of the moment before.
+        // Steps: until a point, the share is that of the point before.
         let steps = points.windows(2).flat_map(|w| [w[0], Mark { x: w[1].x, ..w[0] }]);
         let points: Vec<Mark> = steps.chain(points.last().copied()).collect();
         if !points.is_empty() {
@@ -134,12 +134,12 @@ fn chart(title: &str, table: &Table, from: f64) -> Chart {
     Chart {
         title: title.to_owned(),
         x: Axis::linear("one-way delay (ms)", (0.0, LAST_MS as f64), 10.0),
-        y: Axis::linear("packets that took at most so long (%)", (from, 100.0), 2.0),
+        y: Axis::linear("packets that took at most this long (%)", (from, 100.0), 2.0),
         series,
     }
 }
 
-/// The share that took at most `ms`, percent.
+/// Share of packets that took at most `ms`, in percent.
 fn within(table: &Table, burst: &str, ms: usize) -> Measured {
     let ms = ms.to_string();
     let row = table.iter().find(|r| r.is("burst_pct", burst) && r.is("delay_ms", &ms));
@@ -147,9 +147,8 @@ fn within(table: &Table, burst: &str, ms: usize) -> Measured {
     row.map_or(Measured::census(f64::NAN), |r| Measured::of(&r, columns))
 }
 
-/// The delay that `share` of the packets between `from` and `LAST_MS` did not
-/// exceed, in ms. Its interval is where the curve's own interval crosses the
-/// same height.
+/// The delay that `share` of the packets between `from` and `LAST_MS` did not exceed, in ms. Its
+/// interval is where the curve's own interval crosses the same height.
 fn quantile_from(table: &Table, burst: &str, from: usize, share: f64) -> Measured {
     let (before, all) = (within(table, burst, from - 1), within(table, burst, LAST_MS));
     if all.estimate <= before.estimate || all.estimate.is_nan() {
@@ -163,10 +162,11 @@ fn quantile_from(table: &Table, burst: &str, from: usize, share: f64) -> Measure
     Measured::new(first(|m| m.estimate), (first(|m| m.interval.1), first(|m| m.interval.0)))
 }
 
-/// Between packets that were not lost and those that were recovered.
+/// Delay that separates packets that were not lost from those that were recovered, in ms.
 const RECOVERED_FROM_MS: usize = 20;
-/// A step of the distribution.
-const A_MS: &str = "the paper's number, to the millisecond that the axis can show, either way";
+/// Reason for a bound of one step of the distribution.
+const A_MS: &str = "the paper's number, to the millisecond that the axis can show, in both \
+                    directions";
 
 fn fig6() -> Figure {
     Figure {
@@ -174,14 +174,14 @@ fn fig6() -> Figure {
         title: "Delay distribution at 5 % loss, one link",
         section: "IV-A",
         says: "On one 10 ms link with 5 % loss 95 % of the packets arrive in about 10 ms. Most of \
-               the others are recovered, 30 ms and the time to detect the loss after they were \
-               sent, which is almost constant for uniform loss and spreads with burstiness, most \
-               of all at 75 %; about 0.5 % are not recovered.",
+               the others are recovered, and arrive 30 ms and the time to detect the loss after \
+               they were sent. This time is almost constant for uniform loss and spreads with \
+               burstiness, most of all at 75 %; about 0.5 % are not recovered.",
         chart: one_panel(|t| chart("Delay at 5 % loss, one 10 ms link", t, 90.0)),
         claims: vec![
             Claim {
                 id: "recovered",
-                says: "recovered packets take 30 ms and Δ, one packet distance of 2 ms: median, \
+                says: "recovered packets take 30 ms and Δ, one packet interval of 2 ms: median, \
                        uniform loss",
                 published: Some("recovered packets take 30 ms and the time to detect the loss"),
                 bound: Bound::within(31.0, 33.0, A_MS),
@@ -198,7 +198,7 @@ fn fig6() -> Figure {
                 published: Some(
                     "with uniform loss the delay of recovered packets is almost constant",
                 ),
-                bound: Bound::at_most(2.0, "one packet distance: one in twenty is lost, too"),
+                bound: Bound::at_most(2.0, "one packet interval: one in twenty is lost, too"),
                 unit: "ms apart",
                 decimals: 0,
                 measure: Box::new(|t| {
@@ -212,13 +212,13 @@ fn fig6() -> Figure {
             not_recovered(
                 "0.5 % are not recovered, mean of the burstinesses",
                 "about 0.5 % of the packets are not recovered",
-                Bound::within(0.45, 0.55, "0.5 as rounded to one digit"),
+                Bound::within(0.45, 0.55, "the values that round to 0.5"),
             ),
         ],
     }
 }
 
-/// Of two quantiles of one distribution, which do not err independently.
+/// Difference of two quantiles of one distribution, whose errors are not independent.
 fn apart(more: &Measured, less: &Measured) -> Measured {
     let ends = (more.interval.0 - less.interval.1, more.interval.1 - less.interval.0);
     Measured::new(more.estimate - less.estimate, ends)
@@ -268,8 +268,8 @@ fn not_recovered(says: &'static str, published: &'static str, bound: Bound) -> C
     }
 }
 
-/// The share of packets that were recovered on both links, percent, each with
-/// losses of its own.
+/// Share of packets that were recovered on both links, in percent; each link has independent
+/// losses.
 fn twice(table: &Table) -> Measured {
     let [before, all] =
         [TWICE_FROM_MS - 1, LAST_MS].map(|ms| within(table, "uniform", ms).estimate);
@@ -286,8 +286,8 @@ fn twice(table: &Table) -> Measured {
 fn out_of_order() -> Claim {
     Claim {
         id: "out-of-order",
-        says: "what is lost on neither link does not wait for what is: 90.25 %, 0.95 · 0.95, arrive \
-               within 21 ms",
+        says: "packets that are lost on neither link do not wait for others: 90.25 %, 0.95 · 0.95, \
+               arrive within 21 ms",
         published: Some(
             "intermediate nodes forward packets as they are received, even out of order",
         ),
@@ -299,7 +299,7 @@ fn out_of_order() -> Claim {
     }
 }
 
-/// From here on a packet was recovered on both links: on one it takes 42 ms.
+/// Delay in ms from which a packet was recovered on both links: with one recovery it takes 42 ms.
 const TWICE_FROM_MS: usize = 58;
 
 fn fig7() -> Figure {
@@ -307,9 +307,9 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Delay distribution at 5 % loss on each of two links",
         section: "IV-A",
-        says: "On two such links in a row with uniform loss most losses are recovered, all but \
-               1 % of the packets; slightly less than 0.25 % are lost and recovered on both links \
-               and arrive after about 66 ms, as 0.05 · 0.05 lets expect.",
+        says: "On two such links in a row with uniform loss most losses are recovered, all but 1 % \
+               of the packets; slightly less than 0.25 % are lost and recovered on both links and \
+               arrive after about 66 ms, as expected from 0.05 · 0.05.",
         chart: one_panel(|t| chart("Delay at 5 % loss on each of two 10 ms links", t, 88.0)),
         claims: vec![
             out_of_order(),
@@ -322,8 +322,8 @@ fn fig7() -> Figure {
                 decimals: 3,
                 measure: Box::new(twice),
                 expected: Verdict::Fails,
-                why: "(p − r)² = 0.20 % is expected, where r is what is not recovered; 0.05 · 0.05 \
-                      forgets that.",
+                why: "(p − r)² = 0.20 % is expected, where r is the residual loss; 0.05 · 0.05 \
+                      ignores that.",
                 sabotage: "second-link-loses-half",
                 ..Claim::default()
             },

@@ -16,11 +16,11 @@ const PATHS: [(&str, &str); 2] = [("overlay", "overlay, "), ("udp", "UDP, ")];
 fn fig9() -> Figure {
     Figure {
         name: "fig9",
-        title: "Average PESQ with real-time recovery, against plain UDP",
+        title: "Average PESQ with real-time recovery, compared with plain UDP",
         section: "IV-A",
-        says: "Ten streams over five links of 10 ms, the middle one losing in both directions, \
-               codec threshold 100 ms. Whatever the burstiness, the codec sustains losses of 7 to \
-               8 % with telephone quality on average.",
+        says: "Ten streams over five links of 10 ms, the middle one of which loses in both \
+               directions, codec threshold 100 ms. Whatever the burstiness, the codec sustains \
+               losses of 7 to 8 % with telephone quality on average.",
         chart: one_panel(|t| {
             chart("Real-time recovery over five links: average PESQ", t, Statistic::Mean, &PATHS)
         }),
@@ -44,9 +44,12 @@ fn fig9() -> Figure {
             Claim {
                 id: "as-one-without",
                 says: "7 % with recovery is as good as 1 % without: the averages over all \
-                       burstinesses differ by at most what can be read off",
+                       burstinesses differ by no more than the precision of a plot",
                 published: None,
-                bound: Bound::at_least(-READABLE, "equal, to the 0.05 that can be read off"),
+                bound: Bound::at_least(
+                    -READABLE,
+                    "equal, to the 0.05 that can be read from a plot",
+                ),
                 unit: "PESQ better",
                 measure: Box::new(|t| better(t, Statistic::Mean, 7.0, 1.0)),
                 at: &[0.0, 1.0, 7.0],
@@ -67,7 +70,7 @@ fn fig9() -> Figure {
 fn fig10() -> Figure {
     Figure {
         name: "fig10",
-        title: "5th percentile PESQ with real-time recovery, against plain UDP",
+        title: "5th percentile PESQ with real-time recovery, compared with plain UDP",
         section: "IV-A",
         says: "The worst twentieth of the same segments: telephone quality up to 3.5 % loss, and \
                burstiness plays no major role here either.",
@@ -139,8 +142,8 @@ fn sustained(
     }
 }
 
-/// By how much `with` percent of loss with recovery sounds better than `without`
-/// percent without: this does not depend on the speech.
+/// How much better `with` percent of loss sounds with recovery than `without` percent without: this
+/// does not depend on the speech.
 fn better(table: &Table, statistic: Statistic, with: f64, without: f64) -> Measured {
     let (with, without) =
         (pooled(table, statistic, "overlay", with), pooled(table, statistic, "udp", without));

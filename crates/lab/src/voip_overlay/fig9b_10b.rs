@@ -1,5 +1,5 @@
-//! Beyond figures 9 and 10: what listeners hear with recovery until the
-//! deadline, on the same axes, to twice the loss.
+//! Beyond figures 9 and 10: quality with recovery until the deadline, on the same axes, up to twice
+//! the loss.
 
 use super::fig4b::{chains, until_deadline};
 use super::quality::{COLUMNS, Path, QualityPoint, Statistic, note};
@@ -100,8 +100,8 @@ fn fig9b() -> Figure {
         title: "Average PESQ with recovery until the deadline",
         section: "IV-A, beyond",
         says: "Not in the paper. The setting of figure 9, where 60 of the 100 ms are left for the \
-               lossy link, so that two requests fit and copies of the last answer; to 20 % loss, \
-               per packet and in continuous time.",
+               lossy link, so that there is time for two requests and copies of the last answer; \
+               to 20 % loss, per packet and in continuous time.",
         chart: one_panel(|t| {
             chart("Recovery until the deadline over five links: average PESQ", t, Statistic::Mean)
         }),
@@ -170,7 +170,7 @@ fn above_four(
     }
 }
 
-/// A bound that does not depend on the speech.
+/// A claim whose bound does not depend on the speech.
 fn as_without_loss() -> Claim {
     Claim {
         id: "as-without-loss",
@@ -184,13 +184,13 @@ fn as_without_loss() -> Claim {
                 let rows = there(table, loss, &["uniform", "25", "50"]);
                 Measured::minimum(rows.iter().map(|r| Statistic::P5.of(r)))
             };
-            // Without loss every segment is heard as it is coded: nothing is sampled.
+            // Without loss every segment is heard as it is coded: there is no sampling error.
             Measured::census(p5(0.0).estimate).minus(&p5(10.0))
         }),
         at: &[0.0, 10.0],
         expected: Verdict::Fails,
-        why: "Set for recordings whose 5th percentile was 3.92 without any loss. These readers have \
-              4.31, so that the few packets that are missed cost more.",
+        why: "Set for recordings whose 5th percentile was 3.92 without any loss. These readers \
+              have 4.31, so that the few missed packets cost more.",
         sabotage: "once",
         ..Claim::default()
     }
@@ -199,7 +199,7 @@ fn as_without_loss() -> Claim {
 fn cost() -> Claim {
     Claim {
         id: "bytes",
-        says: "at 10 % loss and burstiness up to 50 % it costs at most 17 % more bytes on \
+        says: "at 10 % loss and burstiness up to 50 % recovery costs at most 17 % more bytes on \
                the lossy link: five times the overhead of all links",
         published: None,
         bound: Bound::at_most(17.0, OWN_TARGET),
@@ -212,8 +212,8 @@ fn cost() -> Claim {
         }),
         at: &[10.0],
         expected: Verdict::Fails,
-        why: "11.1 % are p/(1−p), the floor of any repair. \
-              What is above is requests, about two and a half for each loss, and copies.",
+        why: "11.1 % are p/(1−p), the minimum of any recovery. The rest is requests, about two and \
+              a half for each loss, and copies.",
         sabotage: "requests-without-end",
         ..Claim::default()
     }

@@ -1,5 +1,5 @@
-//! What the recordings are sent through before they are coded: the response of
-//! our send filter beside the one that it is made after.
+//! The filter for the recordings before they are coded: its response, compared with the one that it
+//! approximates.
 
 use super::PAPER;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum};
@@ -16,8 +16,7 @@ const COLUMNS: &[Column] = &[
 ];
 const FIGURE: &str = "send-filter";
 
-/// The experiment on the send filter: its response beside the modified IRS of
-/// P.830.
+/// The experiment on the send filter: its response, compared with the modified IRS of P.830.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -31,7 +30,8 @@ pub fn experiment() -> Experiment {
             title: "The send filter of a telephone",
             section: "II-C, beyond",
             says: "Not in the paper. PESQ was made for speech as a telephone sends it; the \
-                   recordings go through this filter, made after the modified IRS of ITU-T P.830.",
+                   recordings pass through this filter, modelled on the modified IRS of ITU-T \
+                   P.830.",
             chart: one_panel(chart),
             claims: vec![within()],
         }],
@@ -39,7 +39,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Every 50 Hz, and where the response was measured.
+/// The response every 50 Hz, and at the frequencies of [`RESPONSE`].
 fn point(absent: bool) -> Point {
     let mut steps: Vec<u32> = (1..=80).map(|n| n * 50).collect();
     steps.extend(RESPONSE.iter().map(|&(hz, _)| hz as u32));
@@ -66,7 +66,8 @@ fn point(absent: bool) -> Point {
 fn within() -> Claim {
     Claim {
         id: "half-a-db",
-        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is made after",
+        says: "from 200 to 3,400 Hz the filter is within 0.5 dB of the response that it is \
+               modelled on",
         published: None,
         bound: Bound::at_most(0.5, OWN_TARGET),
         unit: "dB off",

@@ -19,7 +19,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_overlay::link::realtime;
 
-/// The folder of this paper's figures, in command lines and results.
+/// Folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "voip-overlay";
 
 /// Every experiment on this paper.
@@ -39,18 +39,19 @@ pub fn experiments() -> Vec<Experiment> {
     all
 }
 
-/// A link of 10 ms, as all overlay links of the paper.
+/// A link of 10 ms, like all overlay links of the paper.
 pub fn ten_ms(loss: Loss) -> LinkModel {
     LinkModel { delay: Duration::from_millis(10), loss, ..LinkModel::default() }
 }
 
-/// `uniform` or `burstiness 50 %`, for legends.
+/// Legend text of a burstiness: `uniform` or `burstiness 50 %`.
 pub fn burst_label(burst: &str) -> String {
     if burst == "uniform" { "uniform".to_owned() } else { format!("burstiness {burst} %") }
 }
 
-/// Sabotages the size of what they break: `one-request-in-ten-unanswered`, or in
-/// two, of those that come on a link that loses `p` both ways.
+/// Applies a sabotage that scales with what it breaks: one in ten
+/// (`one-request-in-ten-unanswered`), or one in two, of the requests on a link that loses `p` in
+/// both directions stays unanswered.
 pub fn unanswered(sabotage: Sabotage, config: &mut realtime::Config, p: f64) {
     for (name, answered) in
         [("one-request-in-ten-unanswered", 0.9), ("one-request-in-two-unanswered", 0.5)]

@@ -1,5 +1,5 @@
-//! Voice quality against loss, over plain UDP and over the overlay: what
-//! figures 1, 2, 9 and 10 share.
+//! Voice quality by loss, over plain UDP and over the overlay: the common part of figures 1, 2, 9
+//! and 10.
 
 use super::{PAPER, burst_label, fig1_2, fig9_10, ten_ms, unanswered};
 use crate::chain::{self, Bursts, Chain, Policy, Run, SECONDS_PER_HOP};
@@ -15,7 +15,7 @@ use trunkline_base::stats::{Mean, quantile, quantile_interval};
 use trunkline_media::codec::g711::{Concealing, Law};
 use trunkline_media::quality::pesq::Score;
 
-/// A row: one path, one loss rate, one burstiness.
+/// A row has one path, one loss rate and one burstiness.
 pub const COLUMNS: &[Column] = &[
     Column::text("path"),
     Column::number("calls", 0),
@@ -35,49 +35,49 @@ pub const COLUMNS: &[Column] = &[
     Column::number("overhead_pct", 3),
 ];
 
-/// The loss rates of figures 1, 2, 9 and 10, percent.
+/// The loss rates of figures 1, 2, 9 and 10, in percent.
 pub const LOSSES: [f64; 13] = [0.0, 0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
-/// The Internet's average by Andersen et al. (§II-B), percent and burstiness.
+/// The Internet's average by Andersen et al. (§II-B), as loss in percent and burstiness.
 pub const INTERNET: (f64, Bursts) = (0.42, Bursts { burstiness: Some(0.72), spacing: None });
-/// What the claims look at: PESQ takes most of a quick run's time.
+/// Losses that the claims read: PESQ takes most of a quick run's time.
 const QUICK_UDP: [f64; 4] = [0.0, 0.5, 1.0, 10.0];
 const QUICK_OVERLAY: [f64; 4] = [0.0, 3.5, 7.0, 8.0];
 
-/// About how long the score of a segment takes.
+/// Approximate time to score a segment, in seconds.
 const PESQ_SECONDS: f64 = 0.07;
 
-/// What a call goes over.
+/// Path of a call.
 #[derive(Clone)]
 pub enum Path {
-    /// 50 ms and 10 Mbit/s, without recovery; one call (§II-C).
+    /// 50 ms and 10 Mbit/s, without recovery, for one call (§II-C).
     Udp,
-    /// Five links of 10 ms, of which the middle one loses packets in both
-    /// directions, with this recovery (§IV-A, figure 8).
+    /// Five links of 10 ms with this recovery, the middle one of which loses packets in both
+    /// directions (§IV-A, figure 8).
     Overlay(Policy),
 }
 
-/// One point of such a figure; build any figure of voice quality from these.
+/// One point of such a figure; every figure of voice quality is built from these.
 #[derive(Clone)]
 pub struct QualityPoint {
-    /// What the calls go over.
+    /// Path of the calls.
     pub path: Path,
-    /// Calls at once. Plain UDP has one: loss is per stream there.
+    /// Number of simultaneous calls. Plain UDP has one, as loss is per stream there.
     pub calls: u32,
-    /// Segments of 12 s that each call plays.
+    /// Number of 12 s segments that each call plays.
     pub segments: usize,
-    /// How losses follow each other. Without any loss there is nothing to tell
-    /// apart, and one measurement stands for all of them.
+    /// Correlation between successive losses. Without loss all are the same, and one measurement
+    /// represents them.
     pub bursts: Vec<Bursts>,
-    /// The share of packets that the lossy link loses, percent.
+    /// Share of packets that the lossy link loses, in percent.
     pub loss_pct: f64,
-    /// The loss that it is made to have instead, if it is sabotaged.
+    /// The loss process to use instead in a sabotage.
     pub really: Option<fn(Bursts, f64) -> Loss>,
-    /// Whether listeners hear Appendix I where a packet is missed, or nothing.
+    /// Whether missed packets are concealed by Appendix I, or replaced by silence.
     pub concealed: bool,
 }
 
 impl QualityPoint {
-    /// This measurement as a point of an experiment, shown in `figures`.
+    /// Converts this measurement to a point of an experiment, shown in `figures`.
     pub fn into_point(self, figures: &[&'static str]) -> Point {
         let QualityPoint { calls, loss_pct, segments, .. } = self;
         let path = self.name();
@@ -87,7 +87,7 @@ impl QualityPoint {
         } else {
             format!("-{}{}", bursts.chain_name(), bursts.name())
         };
-        // PESQ takes far longer than the network, where anything is missed.
+        // PESQ takes far longer than the network, if any packet is missed.
         let (scored, hops) = match self.path {
             Path::Udp => (1.0 - libm::exp(-6.0 * loss_pct), 1.0),
             Path::Overlay(_) => (1.0 - libm::exp(-0.12 * loss_pct * loss_pct), 5.0),
@@ -102,7 +102,7 @@ impl QualityPoint {
         }
     }
 
-    /// `udp`, or the name of the policy.
+    /// Name of the path: `udp`, or that of the policy.
     fn name(&self) -> &'static str {
         match &self.path {
             Path::Udp => "udp",
@@ -168,7 +168,7 @@ impl QualityPoint {
     }
 }
 
-/// What all listeners of a run heard, in figures.
+/// Scores of all listeners of a run.
 struct Heard {
     missed: f64,
     mean: Mean,
@@ -179,12 +179,11 @@ struct Heard {
 }
 
 impl Heard {
-    /// Calls begin at different segments, so that short ones together play all
-    /// of the speech.
+    /// Calls begin at different segments, so that short ones together play all of the speech.
     fn of(run: &Run, calls: u32, speech: &Speech, concealed: bool) -> Result<Heard, PointError> {
         let (mut scores, mut missed, mut sent) = (Vec::new(), 0, 0);
-        // How much worse each segment is than without loss. What is said in it is
-        // not drawn at random, only what is missed.
+        // Loss of quality of each segment compared with no loss. Only the losses are random, not
+        // the speech.
         let mut worse = Vec::new();
         for (k, call) in run.missed().enumerate() {
             missed += call.iter().filter(|m| **m).count();
@@ -269,7 +268,7 @@ fn internet(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (loss_pct, bursts) = INTERNET;
     let overlay = |policy: Policy| (Path::Overlay(policy), 10, size.pick(1, 5, 50));
     let policy = policy(sabotage, loss_pct);
-    // With the new solution in the place of UDP.
+    // Replaces UDP by the overlay.
     let udp = match sabotage.is("recovered") {
         true => overlay(Policy { name: "udp", ..policy.clone() }),
         false => (Path::Udp, 1, size.pick(1, 50, 500)),
@@ -280,12 +279,12 @@ fn internet(size: Size, sabotage: Sabotage) -> Vec<Point> {
         let one = QualityPoint { path, calls, segments, bursts, loss_pct, really, concealed };
         one.into_point(&["fig2"])
     };
-    // What a test can afford is heard at other losses.
+    // The tiny size only measures other losses.
     let paths = paths.into_iter().filter(|_| size > Size::Tiny);
     paths.map(one).collect()
 }
 
-/// The paper's recovery; where it is sabotaged, on a link that loses so much.
+/// The paper's recovery policy; a sabotage scales with the loss of the link.
 fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     Policy::new("overlay", move |config| {
         let realtime = &mut config.realtime;
@@ -296,9 +295,9 @@ fn policy(sabotage: Sabotage, loss_pct: f64) -> Policy {
     })
 }
 
-/// What the loss of a sabotaged run really is.
+/// The loss process of a sabotaged run.
 fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
-    // Uniform where most bursty, and most bursty where uniform.
+    // Uniform loss in place of the burstiest, and vice versa.
     if sabotage.is("bursts-the-other-way-round") {
         return Some(|bursts, p| {
             let at = Bursts::PAPER.iter().position(|b| b.burstiness == bursts.burstiness);
@@ -311,7 +310,7 @@ fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
     match () {
         () if sabotage.is("udp-loses-a-fifth") => Some(|bursts, p| bursts.losing(0.2 * p)),
         () if sabotage.is("udp-loses-twice") => Some(|bursts, p| bursts.losing(2.0 * p)),
-        // p taken for P(lost | previous received), as if bursts came on top.
+        // p is used as P(lost | previous received), as if bursts came on top.
         () if sabotage.is("bursts-on-top") => {
             Some(|bursts, p| bursts.losing(p / (1.0 - bursts.burstiness.unwrap_or(p) + p)))
         }
@@ -319,17 +318,17 @@ fn really(path: &Path, sabotage: Sabotage) -> Option<fn(Bursts, f64) -> Loss> {
     }
 }
 
-/// Which of the two statistics a figure shows.
+/// The statistic that a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistic {
-    /// The average of all segments.
+    /// The mean over all segments.
     Mean,
-    /// The 5th percentile.
+    /// The 5th percentile over all segments.
     P5,
 }
 
 impl Statistic {
-    /// Value and interval in a row.
+    /// Value and interval of the statistic in a row.
     pub fn of(self, r: &Record<'_>) -> Measured {
         Measured::of(
             r,
@@ -341,8 +340,8 @@ impl Statistic {
     }
 }
 
-/// PESQ against loss, a series for each path and burstiness. UDP is pale where
-/// it is only there to compare with.
+/// PESQ by loss, a series for each path and burstiness. UDP is pale where it only serves for
+/// comparison.
 pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &str)]) -> Chart {
     let mut series = Vec::new();
     for (path, label) in paths {
@@ -364,7 +363,7 @@ pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &
             }
         }
     }
-    // The paper's line to be above.
+    // The paper's threshold.
     let line = [0.0, 100.0].map(|x| Mark { x, y: 4.0, interval: None }).to_vec();
     series.push(Series {
         name: "PSTN quality: 4.0".into(),
@@ -384,17 +383,18 @@ pub fn chart(title: &str, table: &Table, statistic: Statistic, paths: &[(&str, &
     }
 }
 
-/// What can't be told apart on a printed plot whose axis spans five points.
+/// Difference that is not visible on a printed plot whose axis spans five points.
 pub const READABLE: f64 = 0.05;
-/// The quality of the telephone network, less that.
+/// The quality of the telephone network, less [`READABLE`].
 pub const PSTN: Bound =
-    Bound::at_least(4.0 - READABLE, "4.0, to the 0.05 that can be read off a printed plot");
-/// Burstiness plays no major role.
+    Bound::at_least(4.0 - READABLE, "4.0, within the 0.05 to which a printed plot can be read");
+/// Bound for the claim that burstiness plays no major role.
 pub const NO_MAJOR_ROLE: Bound = Bound::at_most(
     2.0 * READABLE,
-    "twice the 0.05 that can be read off a printed plot: whose curves are farther apart are told apart",
+    "twice the 0.05 to which a printed plot can be read: curves that are farther apart can be \
+     distinguished",
 );
-/// Burstiness plays a role.
+/// Bound for the claim that burstiness plays a role.
 pub const A_ROLE: Bound = Bound::above(2.0 * READABLE, NO_MAJOR_ROLE.why);
 
 /// Value and interval of `path` at `loss_pct`, for each burstiness.
@@ -403,7 +403,7 @@ pub fn at(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Vec
     table.iter().filter(there).map(|r| statistic.of(&r)).collect()
 }
 
-/// The mean of that over the burstinesses, with a note.
+/// The mean of [`at`] over the burstinesses, with a note.
 pub fn pooled(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> Measured {
     let each = at(table, statistic, path, loss_pct);
     let worst = minimum(each.iter().map(|v| v.estimate));
@@ -411,8 +411,8 @@ pub fn pooled(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) ->
     Measured::mean(&each).noting(format!("At the worst burstiness {worst:.2}. {note}"))
 }
 
-/// The same value as MOS-LQO at `loss_pct` and without loss, and the raw score
-/// without loss, for a note: how much of the distance to 4.0 is the codec's.
+/// A note with the same value as MOS-LQO at `loss_pct` and without loss, and the raw score without
+/// loss: it shows how much of the distance to 4.0 is due to the codec.
 pub fn note(table: &Table, statistic: Statistic, path: &str, loss_pct: f64) -> String {
     let (raw, lqo) = match statistic {
         Statistic::Mean => ("pesq_mean", "mos_lqo_mean"),

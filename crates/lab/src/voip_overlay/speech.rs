@@ -1,6 +1,6 @@
-//! The paper's sentences about PESQ with other speech: with the filter of a
-//! telephone and without, 22 readers and five languages. A score depends on who
-//! speaks; whether a sentence holds should not have to.
+//! The paper's sentences about PESQ with other speech: with a telephone's filter and without, 22
+//! readers and five languages. A score depends on the speakers; the validity of a sentence should
+//! not.
 
 use super::quality::{self, Path, QualityPoint, READABLE};
 use super::{PAPER, burst_label};
@@ -11,7 +11,7 @@ use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::speech::{Filter, Variant};
 use crate::table::{Cell, Column, Record, Table};
 
-/// Who speaks and how, then columns of [`quality::COLUMNS`].
+/// Voices and filter, then columns of [`quality::COLUMNS`].
 const COLUMNS: &[Column] = &[
     Column::text("voices"),
     Column::text("filter"),
@@ -37,13 +37,13 @@ struct Sentence {
     figure: &'static str,
     path: &'static str,
     loss_pct: f64,
-    /// Any, or this one.
+    /// The burstiness that it is about; `None` for any.
     burst_pct: Option<&'static str>,
-    /// Its column, before `_low` and `_high`.
+    /// Name of the column, without `_low` and `_high`.
     statistic: &'static str,
     /// The score that the published sentence names.
     score: f64,
-    /// At least, or exactly that.
+    /// Whether the sentence says "at least", or exactly this score.
     at_least: bool,
 }
 
@@ -86,7 +86,7 @@ impl Sentence {
         format!("{}: {statistic}{than} {:.2}", self.figure, self.score)
     }
 
-    /// By the 95 % interval, and what can be read off a printed plot.
+    /// Verdict by the 95 % interval, and the precision of a printed plot.
     fn verdict(&self, row: &Record<'_>) -> &'static str {
         let [low, high] =
             ["low", "high"].map(|end| row.number(&format!("{}_{end}", self.statistic)));
@@ -117,7 +117,7 @@ pub fn experiment() -> Experiment {
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let worst = Bursts::PAPER[3];
     let overlay = || Path::Overlay(Policy::new("overlay", |_| {}));
-    // As many segments as figures 1, 2, 9 and 10 have: their numbers, for their speech.
+    // As many segments as figures 1, 2, 9 and 10 have, which gives their numbers for their speech.
     let (one, ten) = (size.pick(1, 50, 500), size.pick(1, 5, 50));
     let mut points = Vec::new();
     for variant in Variant::ALL {
@@ -148,8 +148,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     points
 }
 
-/// `point` with this speech, or what is `played` in its place, and the losses of
-/// the same point of the figures.
+/// `point` with this speech (or with `played` in its place), and the losses of the same point of
+/// the figures.
 fn heard(variant: Variant, played: Variant, point: Point) -> Point {
     let (name, measure) = (point.key, point.measure);
     let key = format!("{variant}-{name}");
@@ -187,28 +187,28 @@ const FIGURE: &str = "speech";
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "What the paper says of PESQ, with other speech",
+        title: "The paper's statements on PESQ, with other speech",
         section: "II-C and IV-A, beyond",
-        says: "Not in the paper, whose recording is unknown. What its sentences about PESQ come to \
+        says: "Not in the paper, whose recording is unknown. Verdicts on its sentences about PESQ \
                with 22 readers and with five languages, through the send filter of a telephone \
-               (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures have the \
-               readers, filtered. A verdict is by the 95 % interval, and 0.05 for what can be \
-               read off a printed plot.",
+               (the modified IRS of ITU-T P.830, at -26 dBov) and without. The figures use the \
+               readers, filtered. A verdict is by the 95 % interval, and 0.05 for the precision of \
+               a printed plot.",
         chart: one_panel(chart),
         claims: vec![without_loss()],
     }
 }
 
-/// What leaves the paper's 4.0 something to lose.
+/// The claim that speech without loss is above the paper's 4.0.
 fn without_loss() -> Claim {
     Claim {
         id: "without-loss",
-        says: "through the filter and without loss, the 5th percentile is above 4.0, whoever \
-               speaks",
+        says: "through the filter and without loss, the 5th percentile is above 4.0, for both sets \
+               of voices",
         published: None,
         bound: Bound::at_least(4.0, "the paper's percentiles of 4.0 with loss presuppose it"),
         unit: "PESQ",
-        // Nothing is sampled: nothing is lost.
+        // Without loss, there is no sampling error.
         measure: Box::new(|table| {
             let there = |r: &Record<'_>| r.is("filter", "irs") && r.number("loss_pct") == 0.0;
             let p5 = |r: Record<'_>| Measured::census(r.number("pesq_p5"));
@@ -251,7 +251,7 @@ fn chart(table: &Table) -> Chart {
     });
     let losses = table.iter().map(|r| r.number("loss_pct"));
     Chart {
-        title: format!("Average PESQ by who speaks and how, {}", burst_label("75")),
+        title: format!("Average PESQ by voices and filter, {}", burst_label("75")),
         x: Axis::fitting("loss rate of the network (%)", 0.0, losses),
         y: Axis::linear("average PESQ of segments (raw, P.862)", (3.5, 4.5), 0.25),
         series,

@@ -1,4 +1,4 @@
-//! An access point, its stations, a call and a constant bit rate to each of them.
+//! An access point and its stations, with a call and a constant bit rate to each of them.
 
 use crate::experiment::PointError;
 use rand::Rng as _;
@@ -18,119 +18,121 @@ use trunkline_sim::agent::tfrc as flow;
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
 use trunkline_sim::{HostId, World};
 
-/// Headers of IPv4, UDP and RTP, in bytes (Table 1).
+/// Bytes of the IPv4, UDP and RTP headers (Table 1).
 pub const HEADERS: usize = 40;
-/// The length of TFRC's packets in bytes, IP's header included (section 5).
+/// Length of TFRC's packets in bytes, including the IP header (section 5).
 pub const TFRC_PACKET: usize = 200;
-/// The length of the other traffic's packets in bytes, IP's header included (section 5).
+/// Length of the background traffic's packets in bytes, including the IP header (section 5).
 const BACKGROUND_PACKET: u64 = 1_500;
-/// TOS bytes of DSCP EF, whose user priority is 6, and of CS1, whose is 1 (section 5).
+/// TOS bytes of DSCP EF with user priority 6, and of CS1 with user priority 1 (section 5).
 const VOICE: u8 = 46 << 2;
 const BACKGROUND: u8 = 8 << 2;
 
-/// The call's port at its station; at the access point ports count up from [`CALLS`].
+/// The call's port at its station; the ports at the access point count up from [`CALLS`].
 const PORT: u16 = 5_004;
 const CALLS: u16 = 10_000;
 const OTHERS: u16 = 20_000;
-/// Of the calls of stations: their port there, and the first at the access point.
+/// Port at the stations of the calls that they send, and the first of their ports at the access
+/// point.
 const UPWARDS: u16 = 5_008;
 const UP: u16 = 30_000;
-/// The ledgers of what calls send.
+/// The ledger class of the calls' packets.
 const CALL: Class = Class(1);
-/// When everything begins, but for phases of its own.
+/// Time at which everything begins, apart from separate phases.
 const START: Duration = Duration::from_millis(100);
-/// How long after its last packet a call is waited for.
+/// Time after a call's last packet within which packets in flight are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Packets of a call that wait at a TFRC sender at most, as in Balan et al. 2007.
+/// Largest queue of a TFRC sender, in packets of a call, as in Balan et al. 2007.
 const OUTBOUND: usize = 5;
-/// More packets a second than a cell carries of 200 bytes: an exchange takes 136 µs without
-/// any contention.
+/// More packets of 200 bytes per second than a cell carries: an exchange takes 136 µs without any
+/// contention.
 const MOST: u32 = 7_400;
-/// What a call's bandwidth is averaged over to see whether it is steady.
+/// Interval over which a call's bandwidth is averaged to measure its variation.
 const BIN: Duration = Duration::from_secs(1);
 
-/// How calls are sent.
+/// Transport of the calls.
 #[derive(Clone, Copy, Debug)]
 pub enum Scheme {
-    /// G.711 and G.726, by the control of the paper.
+    /// G.711 and G.726, controlled as in the paper.
     Adaptive(vegas::Config),
-    /// One codec for good.
+    /// A fixed codec.
     Fixed(CodecRate),
-    /// The 50 packets a second of G.711, as far as TFRC lets them pass.
+    /// The 50 packets per second of G.711, as far as TFRC allows.
     Tfrc,
-    /// As many packets as TFRC allows.
+    /// As many packets as TFRC allows, with data always available.
     Greedy,
 }
 
-/// How the access point gets at the channel.
+/// Medium access of the access point.
 #[derive(Clone, Copy, Debug)]
 pub enum Access {
-    /// By contention, with the parameters of the drafts.
+    /// Contention with the parameters of the drafts.
     Draft,
-    /// By contention, with the parameters of the standard, whose access point has its own.
+    /// Contention with the parameters of the standard, in which the access point has separate ones.
     Standard,
-    /// As `Draft`, with calls in the queue of the other traffic.
+    /// As `Draft`, with calls in the queue of the background traffic.
     OneQueue,
-    /// As `Standard`, but calls don't contend: the access point takes the channel for them
-    /// once in so long at least.
+    /// As `Standard`, but calls don't contend: the access point takes the channel for them at
+    /// intervals of at most this.
     Polled(Duration),
 }
 
-/// One cell and what goes over it.
+/// One cell and its traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Stations beside the access point, each with a call.
+    /// Number of stations besides the access point, each with a call.
     pub calls: u16,
-    /// How the calls are sent.
+    /// Transport of the calls.
     pub scheme: Scheme,
-    /// Calls from this one on are sent at 64 kbit/s for good.
+    /// Index of the first call that is always sent at 64 kbit/s.
     pub adaptive: u16,
-    /// How the access point gets at the channel.
+    /// Medium access of the access point.
     pub access: Access,
-    /// Whether stations send a call as well, the same way as theirs is sent; by codecs alone.
+    /// Whether stations send a call as well, in the same scheme as the one that they receive; only
+    /// with codecs.
     pub both_ways: bool,
-    /// Whether what the control asks for against losses is sent, and the highest rate of the
-    /// speech in copies; none is without.
+    /// The highest rate of the speech in copies that the control requests against losses; `None` if
+    /// nothing is sent against losses.
     pub fec: Option<CodecRate>,
-    /// Whether what is sent again is made use of.
+    /// Whether the redundant data is used.
     pub repairs: bool,
-    /// Of other traffic, to each station; none if zero.
+    /// Background traffic to each station; none if zero.
     pub background: Bitrate,
-    /// The probability of each bit to be wrong.
+    /// Probability that a bit is wrong.
     pub bit_error_rate: f64,
-    /// How often a packet is tried.
+    /// Number of attempts to send a packet.
     pub attempts: u8,
-    /// The packets that each queue holds.
+    /// Number of packets that each queue holds.
     pub queue: usize,
-    /// Between two reports of a station.
+    /// Interval between two reports of a station.
     pub report: Duration,
-    /// How long calls are.
+    /// Length of the calls.
     pub length: Duration,
 }
 
-/// A packet that was sent.
+/// A packet of a call that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     due: Time,
     at: Time,
-    /// Length of the payload, without headers.
+    /// Length of the payload, without headers, in bytes.
     bytes: usize,
     arrived: Option<Time>,
     ie: f64,
-    /// When its speech came with a packet behind it, and that speech's impairment.
+    /// Time at which its speech arrived with a later packet, and the impairment of that speech.
     repaired: Option<(Time, f64)>,
-    /// Bytes of earlier packets' speech in it, and of parity behind it with all its headers.
+    /// Bytes of earlier packets' speech in it, and of parity after it with all headers.
     added: usize,
 }
 
 impl Sent {
-    /// The rate that it came at.
+    /// Codec rate of the packet, if it arrived.
     fn rate(&self) -> Option<CodecRate> {
         self.arrived?;
         CodecRate::ALL.into_iter().find(|rate| rate.payload_bytes(PACKET) == self.bytes)
     }
 
-    /// When its speech came first, and the impairment of what came.
+    /// Time at which its speech first arrived, and its impairment.
     fn heard(&self) -> Option<(Time, f64)> {
         let itself = self.arrived.map(|at| (at, self.ie));
         match (itself, self.repaired) {
@@ -140,48 +142,47 @@ impl Sent {
     }
 }
 
-/// What became of a call.
+/// The fate of a call's packets.
 struct Outcome {
     packets: Vec<Sent>,
-    /// Packets that became due and never left.
+    /// Number of packets that became due and were never sent.
     unsent: usize,
     verdicts: Verdicts,
 }
 
-/// What is seen of one run.
+/// Results of one run.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Of all packets of all calls that came, from leaving the gateway, in milliseconds.
+    /// Mean delay from the gateway of all packets of all calls that arrived, in milliseconds.
     pub mean_ms: f64,
-    /// The longest of the same.
+    /// Longest of these delays, in milliseconds.
     pub max_ms: f64,
-    /// What didn't come, of what left or should have, in percent.
+    /// Packets that didn't arrive, in percent of those that were or should have been sent.
     pub lost_pct: f64,
-    /// What didn't come with packets behind it either, in percent.
+    /// Packets whose speech didn't arrive with later packets either, in percent.
     pub missed_pct: f64,
-    /// What is sent of a call in kilobytes a second, with headers and all that is sent again;
-    /// the mean over calls.
+    /// Mean rate at which a call is sent, in kilobytes per second, with headers and redundancy.
     pub sent: f64,
-    /// What came of a call in kilobytes (1,000) a second, with headers; the mean over calls.
+    /// Mean rate at which a call arrives, in kilobytes (1,000 bytes) per second, with headers.
     pub bandwidth: f64,
-    /// The same without headers.
+    /// Mean rate at which a call arrives, in kilobytes per second, without headers.
     pub payload: f64,
-    /// The coefficient of variation of what came of a call in each second, in percent; the
-    /// mean over calls of which anything came.
+    /// Coefficient of variation of a call's rate from second to second, in percent; the mean over
+    /// calls that arrived at all.
     pub variation_pct: f64,
-    /// Jain's index of what came of the calls.
+    /// Jain's index of fairness of the calls' rates.
     pub fairness: f64,
-    /// Of the E-model, the mean over calls; not a number for calls that aren't in real time.
+    /// Mean R of the calls by the E-model; NaN for calls that aren't in real time.
     pub r: f64,
-    /// What came of the other traffic, of all stations, in Mbit/s.
+    /// Background traffic that arrived at all stations, in Mbit/s.
     pub background: f64,
-    /// What the losses of reports were put down to.
+    /// Causes to which the control attributed the losses in reports.
     pub verdicts: Verdicts,
-    /// Packets of calls that the access point's queues turned away, and that were given up
+    /// Packets of calls that the access point's queues rejected, and packets that were given up
     /// after all attempts.
     pub losses: [u64; 2],
-    /// The rate that each packet of the first call came at, if it came itself; as long as the
-    /// call is by codecs.
+    /// Codec rate of each packet of the first call, if it arrived itself; only while the call is
+    /// sent by codecs.
     pub first: Vec<Option<CodecRate>>,
 }
 
@@ -191,7 +192,7 @@ enum Ends {
 }
 
 impl Setting {
-    /// Carries all calls over the cell.
+    /// Runs all calls over the cell.
     pub fn run(&self, seed: u64) -> Result<Seen, PointError> {
         let mut world = World::new(seed);
         world.use_ipv4();
@@ -266,7 +267,7 @@ impl Setting {
         (self.length.as_nanos() / PACKET.as_nanos()) as u32
     }
 
-    /// When TFRC's packets become due, counted from a flow's start.
+    /// Times at which TFRC's packets become due, from the start of a flow.
     fn due(&self) -> Vec<Duration> {
         match self.scheme {
             Scheme::Tfrc => (0..self.packets()).map(|n| n * PACKET).collect(),
@@ -299,7 +300,7 @@ impl Setting {
         Ok(Ends::Tfrc(world.bind(gateway, Protocol::DCCP, port, source)?, sink))
     }
 
-    /// The `n`th call by a codec, from a host and port to another.
+    /// The `n`th call with a codec, from one host and port to another.
     fn coded(
         &self,
         world: &mut World,
@@ -327,7 +328,7 @@ impl Setting {
         Ok(Ends::Codec(sender, world.bind(to, Protocol::UDP, port_there, station)?))
     }
 
-    /// The rate of what comes again of speech that was sent at `rate`.
+    /// Rate of the copies of speech that was sent at `rate`.
     fn again(&self, rate: CodecRate) -> CodecRate {
         match (self.scheme, self.fec) {
             (Scheme::Adaptive(config), Some(most)) if config.fec.kind == FecKind::Copies => {
@@ -365,7 +366,7 @@ impl Setting {
                     let (due, arrived) = (*due, *arrived);
                     Some(Sent { due, at, bytes, arrived, ie: 0.0, repaired: None, added: 0 })
                 };
-                // A greedy flow goes on sending while calls are waited for.
+                // A greedy flow continues to send while packets of calls are waited for.
                 let packets: Vec<Sent> = all.filter_map(packet).filter(|s| s.at < end).collect();
                 let unsent = match self.scheme {
                     Scheme::Greedy => 0,
@@ -411,18 +412,18 @@ impl Setting {
 }
 
 impl Outcome {
-    /// Of all packets that came, with so many bytes of headers on each.
+    /// Bytes of all packets that arrived, with `headers` bytes for each.
     fn bytes(&self, headers: usize) -> f64 {
         let came = self.packets.iter().filter(|s| s.arrived.is_some());
         came.map(|s| (s.bytes + headers) as f64).sum()
     }
 
-    /// Bytes of all that left, with headers and what was sent again.
+    /// Bytes of all packets that were sent, with headers and redundancy.
     fn sent(&self) -> f64 {
         self.packets.iter().map(|s| (HEADERS + s.bytes + s.added) as f64).sum()
     }
 
-    /// Not a number if nothing came.
+    /// Coefficient of variation of the rate, in percent; NaN if nothing arrived.
     fn variation_pct(&self, length: Duration) -> f64 {
         let mut bins = vec![0.0; (length.as_nanos() / BIN.as_nanos()).max(1) as usize];
         for s in &self.packets {
@@ -438,9 +439,9 @@ impl Outcome {
         100.0 * libm::sqrt(squares / n) / mean
     }
 
-    /// R with the mean of the codecs' impairments, played out so late that what comes is in
-    /// time. From mouth to ear there are a packet's 20 ms, that playout, and nothing else: no
-    /// wired part.
+    /// R with the mean of the codecs' impairments, and a playout so late that all packets that
+    /// arrive are in time. The mouth-to-ear delay consists of a packet's 20 ms and that playout:
+    /// there is no wired part.
     fn r(&self) -> f64 {
         let packets = self.packets.len() as f64;
         let delays = || self.packets.iter().filter_map(|s| Some(s.heard()?.0.since(s.due)));
@@ -455,7 +456,7 @@ impl Outcome {
 }
 
 /// Ie of G.711 and G.726 (ITU-T G.113, appendix I). It has no Bpl for G.726: that of G.711 with
-/// concealment is taken for all.
+/// concealment is used for all.
 fn impairment(rate: CodecRate) -> f64 {
     match rate {
         CodecRate::Kbps16 => 50.0,
@@ -466,7 +467,7 @@ fn impairment(rate: CodecRate) -> f64 {
     }
 }
 
-/// Jain's index (5): 1 if all are alike, 1/n if one has everything.
+/// Jain's index (5): 1 if all are equal, 1/n if one has everything.
 fn fairness(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
     sum * sum / (rates.len() as f64 * squares)
@@ -490,7 +491,7 @@ fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-/// Uniform in [0, 1).
+/// A random number, uniform in [0, 1).
 fn unit(rng: &mut Rng) -> f64 {
     f64::from(rng.next_u32()) / 4_294_967_296.0
 }
@@ -525,8 +526,8 @@ mod tests {
     #[test]
     fn idle_cells_carry_everything_at_once() {
         let seen = SETTING.run(1).unwrap();
-        // 50 packets of 200 bytes, 160 of them speech; 76 µs on the air and a slot at most,
-        // unless the other call or a report is before it.
+        // 50 packets of 200 bytes, 160 of them speech; at most 76 µs on the air and a slot, unless
+        // the other call or a report precedes it.
         assert!((0.076..0.1).contains(&seen.mean_ms), "{seen:?}");
         assert_eq!((seen.bandwidth, seen.payload, seen.lost_pct), (10.0, 8.0, 0.0));
         assert_eq!(
@@ -534,26 +535,25 @@ mod tests {
             (1.0, 0.0, Verdicts::default())
         );
         assert_eq!(seen.losses, [0, 0]);
-        // 93.2 less the delay of 20 ms.
+        // 93.2 less the effect of a delay of 20 ms.
         assert!((92.0..93.3).contains(&seen.r), "{seen:?}");
         let polled = Setting { access: Access::Polled(Duration::from_millis(20)), ..SETTING };
         let seen = polled.run(1).unwrap();
-        // Once in 17 ms.
+        // A turn every 17 ms.
         assert!((5.0..12.0).contains(&seen.mean_ms) && seen.max_ms < 18.0, "{seen:?}");
     }
 
     #[test]
     fn calls_go_both_ways() {
         let seen = Setting { both_ways: true, ..SETTING }.run(1).unwrap();
-        // As much of each way, and now and then two or three before one.
+        // The same in both directions, with two or three packets ahead now and then.
         assert_eq!((seen.bandwidth, seen.payload, seen.lost_pct), (10.0, 8.0, 0.0));
         assert!((0.076..0.2).contains(&seen.mean_ms), "{seen:?}");
         assert!((92.0..93.3).contains(&seen.r), "{seen:?}");
     }
 
-    /// One wrong bit of 20,000, and one attempt: of packets of 238 bytes and 72 of preamble
-    /// and more about a tenth is lost, of those with a copy a sixth; with parity no more than
-    /// without.
+    /// One wrong bit in 20,000, and one attempt: packets of 238 bytes and a preamble of 72 lose
+    /// about a tenth, and those with a copy a sixth; with parity no more than without.
     #[test]
     fn what_is_lost_comes_again() {
         let copying = vegas::Config::default();
@@ -572,7 +572,7 @@ mod tests {
             assert!(seen.missed_pct < seen.lost_pct / 3.0, "{seen:?}");
             assert!(seen.r > bare.r + 5.0, "{bare:?} {seen:?}");
         }
-        // At most one packet of parity to each of 200 bytes.
+        // At most one packet of parity for each packet of 200 bytes.
         assert!(copied.sent > 17.0 && (15.0..20.7).contains(&parity.sent), "{parity:?}");
     }
 

@@ -1,4 +1,4 @@
-//! Figures 4 to 7, and what the paper says of them.
+//! Figures 4 to 7, and the paper's statements on them.
 
 mod bandwidth;
 mod delays;
@@ -18,10 +18,10 @@ const VARIATION: [&str; 3] = ["variation_pct", "variation_low_pct", "variation_h
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const FAIRNESS: [&str; 3] = ["fairness", "fairness_low", "fairness_high"];
 
-/// A cell and what calls are sent over, by the names of the table.
+/// A cell and the transport of calls in it, by their names in the table.
 type Sent = (&'static str, &'static str);
 
-/// In the paper's order.
+/// The figures, in the paper's order.
 pub fn all() -> Vec<Figure> {
     use {
         bandwidth::fig6,
@@ -31,13 +31,13 @@ pub fn all() -> Vec<Figure> {
     vec![fig4(), fig4b(), fig5(), fig6(), fig7()]
 }
 
-/// For claims that look at calls sent in one of these ways.
+/// Selects the points of these transports, for claims.
 fn reads(sent: impl Into<Vec<Sent>>) -> Box<dyn Fn(&str) -> bool + Send + Sync> {
     let sent = sent.into();
     Box::new(move |key| sent.iter().any(|&sent| grid::is_of(key, sent)))
 }
 
-/// A measure at each number of calls that is so.
+/// A measure at each number of calls that satisfies a condition.
 fn at(
     table: &Table,
     (cell, over): Sent,
@@ -65,7 +65,7 @@ fn minimum(values: Vec<Measured>) -> Measured {
     Measured::minimum(values).noting(note)
 }
 
-/// The difference of two ways of sending at each number of calls that is so.
+/// Difference between two transports at each number of calls that satisfies a condition.
 fn differences(
     table: &Table,
     cell: &'static str,
@@ -77,7 +77,7 @@ fn differences(
     more.iter().zip(&less).map(|(a, b)| a.minus(b).noting(a.note.as_str())).collect()
 }
 
-/// A panel for each of these cells, one under the other.
+/// A panel for each of these cells, stacked.
 fn draw(
     title: &'static str,
     label: &'static str,
@@ -101,7 +101,7 @@ fn draw(
                 }
             };
             let all: Vec<Series> = SCHEMES.into_iter().enumerate().map(series).collect();
-            // What a greedy flow takes hides everything else.
+            // The rate of a greedy flow would hide everything else.
             let shown = all.iter().filter(|s| s.name != GREEDY || !columns[0].contains("kb"));
             let values = shown.flat_map(|s| &s.points).map(|m| m.y).chain(guide);
             let y = Axis::fitting(&format!("{label}{what}, {cell}"), 0.0, values);
@@ -115,10 +115,10 @@ fn draw(
 }
 
 const CELLS: &[&str] = &[DRAFT, STANDARD, ONE_QUEUE, POLLED];
-/// Why bounds are what they are where the paper gives a number.
+/// Reason for bounds where the paper gives a number.
 const PUBLISHED: &str = "the paper's number";
 
-/// A claim that fails, and why.
+/// A claim that is expected to fail, and the reason.
 fn fails(why: &'static str, claim: Claim) -> Claim {
     Claim { expected: Verdict::Fails, why, ..claim }
 }

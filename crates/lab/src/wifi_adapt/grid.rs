@@ -1,4 +1,4 @@
-//! The measurements behind figures 4 to 7: by stations, cell and how calls are sent.
+//! The measurements behind figures 4 to 7: by number of stations, cell and transport.
 
 use super::bed::{Access, Scheme, Seen, Setting};
 use super::{PAPER, figures};
@@ -9,8 +9,8 @@ use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::{self, CodecRate};
 
-/// One row for each cell, number of stations and way of sending. Each measure has its mean over
-/// the runs, and where claims look at it the mean's 95 % interval.
+/// One row for each cell, number of stations and transport. Each measure has its mean over the
+/// runs, and, if claims read it, the mean's 95 % interval.
 pub const COLUMNS: &[Column] = &[
     Column::text("cell"),
     Column::text("calls_over"),
@@ -42,40 +42,40 @@ pub const COLUMNS: &[Column] = &[
     Column::number("background_mbit_s", 2),
 ];
 
-/// In the column `cell`: EDCA with the drafts' parameters, in which the figures are judged.
+/// Value of the column `cell`: EDCA with the drafts' parameters, by which the figures are judged.
 pub const DRAFT: &str = "draft";
 /// EDCA with the standard's parameters, in the same column.
 pub const STANDARD: &str = "2005";
-/// Calls and other traffic in one queue, with the drafts' parameters, in the same column.
+/// Calls and background traffic in one queue, with the drafts' parameters, in the same column.
 pub const ONE_QUEUE: &str = "one-queue";
-/// HCCA, in the same column.
+/// The hybrid coordinator (HCCA), in the same column.
 pub const POLLED: &str = "polled";
-/// How the access point gets at the channel, by the column `cell`.
+/// Medium access of the access point, by the column `cell`.
 const CELLS: [(&str, Access); 4] = [
     (DRAFT, Access::Draft),
     (STANDARD, Access::Standard),
     (ONE_QUEUE, Access::OneQueue),
-    // The distance of a call's packets, of which the scheduler makes 17.07 ms.
+    // The interval between a call's packets, which the scheduler rounds to 17.07 ms.
     (POLLED, Access::Polled(Duration::from_millis(20))),
 ];
 
-/// In the column `calls_over`: the paper's control.
+/// Value of the column `calls_over`: the paper's control.
 pub const ADAPTIVE: &str = "adaptive";
 /// TFRC with the packets of G.711, in the same column.
 pub const TFRC: &str = "tfrc-50/s";
 /// TFRC with as much as it allows, in the same column.
 pub const GREEDY: &str = "tfrc-greedy";
-/// G.711 for good, in the same column.
+/// G.711 throughout, in the same column.
 pub const G711: &str = "g711";
-/// In the order of the table.
+/// The transports, in the order of the table.
 pub const SCHEMES: [&str; 4] = [ADAPTIVE, TFRC, GREEDY, G711];
 
-/// Of other traffic to each station; the paper doesn't say.
+/// Background traffic to each station; the paper doesn't give it.
 pub const BACKGROUND: Bitrate = Bitrate::from_bps(4_000_000);
-/// Between two reports; the paper doesn't say.
+/// Interval between two reports; the paper doesn't give it.
 pub const REPORT: Duration = Duration::from_millis(100);
 
-/// Stations with the access point, as on the figures' axes.
+/// Numbers of stations including the access point, as on the figures' axes.
 const STATIONS: [u16; 15] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 19, 21, 24];
 const QUICK_STATIONS: [u16; 5] = [2, 4, 7, 10, 21];
 
@@ -114,13 +114,13 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     stations.iter().flat_map(|&n| CELLS.into_iter().flat_map(move |c| cell(n, c))).collect()
 }
 
-/// Whether a point's key is that of calls sent so, in this cell.
+/// Whether a point's key is that of this transport, in this cell.
 pub fn is_of(key: &str, (cell, over): (&str, &str)) -> bool {
     let Some((setting, sent)) = key.split_once('+') else { return false };
     setting.rsplit_once('-').is_some_and(|(name, _)| name == cell) && sent == over.replace('/', "-")
 }
 
-/// What is sent under this name.
+/// The transport of this name.
 fn scheme(name: &str, sabotage: Sabotage) -> Scheme {
     let config = vegas::Config::paper();
     match name {

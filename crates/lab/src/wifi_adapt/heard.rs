@@ -1,4 +1,4 @@
-//! What calls sound like: PESQ beside the E-model's R.
+//! Quality of calls as heard: PESQ compared with the E-model's R.
 
 use super::bed::{Access, Scheme, Setting};
 use super::grid::{BACKGROUND, REPORT};
@@ -33,14 +33,14 @@ const COLUMNS: &[Column] = &[
 const BY_R: [&str; 3] = ["r_mos", "r_mos_low", "r_mos_high"];
 const BY_PESQ: [&str; 3] = ["mos_lqo", "mos_lqo_low", "mos_lqo_high"];
 
-/// In the column `calls_over`: the paper's control.
+/// Value of the column `calls_over`: the paper's control.
 const PAPERS: &str = "paper";
-/// G.711 for good, in the same column.
+/// G.711 throughout, in the same column.
 const G711: &str = "g711";
-/// A segment of speech, which is scored as a whole.
+/// Length of a segment of speech, which is scored as a whole.
 const SEGMENT: Duration = Duration::from_secs(12);
 
-/// The experiment behind the figure.
+/// The experiment behind the figure on PESQ and R.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -124,8 +124,8 @@ fn row(
     Ok(row)
 }
 
-/// A call from G.711 through the codec of each packet and back. What is missed is concealed as
-/// of G.711, and neither end of G.726 has it.
+/// A call that is transcoded from G.711 to the codec of each packet and back. Missed packets are
+/// concealed as in G.711, without the state of either G.726 coder.
 struct Transcoded {
     rates: std::vec::IntoIter<Option<CodecRate>>,
     encoder: Encoder,
@@ -205,7 +205,7 @@ fn draw(table: &Table) -> Panels {
         Panel::new(Axis::linear(label, (1.0, 5.0), 1.0), all)
     };
     Panels {
-        title: "What calls sound like".to_owned(),
+        title: "Quality of calls as heard".to_owned(),
         x: Axis::linear("number of stations (access point included)", (0.0, 25.0), 5.0),
         panels: [("MOS-LQO by PESQ", BY_PESQ), ("MOS by R", BY_R)].map(panel).into(),
         guides: Vec::new(),
@@ -215,11 +215,11 @@ fn draw(table: &Table) -> Panels {
 fn figure() -> Figure {
     Figure {
         name: "heard",
-        title: "What calls sound like",
+        title: "Quality of calls as heard",
         section: "5, beyond figure 4",
-        says: "Speech through the codecs of figure 4's calls, packet by packet, scored by PESQ (MOS-LQO, \
-               P.862.1), beside the mean opinion that the E-model makes of their R, which has delay in it. \
-               The first call of each run.",
+        says: "Speech through the codecs of figure 4's calls, packet by packet, scored by PESQ \
+               (MOS-LQO, P.862.1), compared with the mean opinion score of the E-model's R, which \
+               includes delay. The first call of each run.",
         chart: Box::new(draw),
         claims: vec![
             Claim {
@@ -231,8 +231,8 @@ fn figure() -> Figure {
                 }),
                 ..claim(
                     "worse",
-                    "with 7 stations or more PESQ, too, has the paper's control half a point below G.711 for \
-                     good",
+                    "with 7 stations or more, PESQ also rates the paper's control half a point \
+                     below G.711 throughout",
                     None,
                     Bound::at_least(0.5, "R is 36 lower: 1.5 points of its opinion score"),
                     "no-adaptation",
@@ -240,8 +240,9 @@ fn figure() -> Figure {
             },
             Claim {
                 expected: Verdict::Undecided,
-                why: "To a third. But which speech is coded matters more than how many stations there are: \
-                      the mean of five runs of 24 s of G.726 is known to a quarter.",
+                why: "They agree to a third. But the choice of the coded speech matters more than \
+                      the number of stations: the mean of five runs of 24 s of G.726 is known to a \
+                      quarter.",
                 unit: "of MOS",
                 measure: Box::new(|t| {
                     let off = |over| {

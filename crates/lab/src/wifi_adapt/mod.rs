@@ -1,8 +1,8 @@
-//! Trad, Ni, Afifi: *Adaptive VoIP Transmission over Heterogeneous Wired/Wireless Networks*,
-//! 2004.
+//! Trad, Ni, Afifi: *Adaptive VoIP Transmission over Heterogeneous Wired/Wireless Networks*, 2004.
 //!
-//! Calls from a gateway at an access point of 802.11e to its stations, whose codec follows the
-//! round trip, beside the same calls over TFRC, and with other traffic of a lower priority.
+//! Calls from a gateway at an 802.11e access point to its stations, with a codec that follows the
+//! round trip, compared with the same calls over TFRC, and with background traffic of a lower
+//! priority.
 
 mod bed;
 mod figures;
@@ -14,7 +14,7 @@ mod table1;
 use crate::claim::{Bound, Claim};
 use crate::experiment::Experiment;
 
-/// The folder of this paper's figures, in command lines and results.
+/// Folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "wifi-adapt";
 
 /// Every experiment on this paper.

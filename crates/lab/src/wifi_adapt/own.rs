@@ -1,5 +1,6 @@
-//! What the paper leaves open: how often stations report, what losses are put down to and sent
-//! against, how many calls there is room for, one way and both, and how much else there is.
+//! Questions that the paper leaves open: how often stations report, the causes to which losses are
+//! attributed and the redundancy sent against them, the number of calls that a cell carries, in one
+//! direction and both, and the amount of background traffic.
 
 mod background;
 mod errors;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::{self, CodecRate};
 
-/// One row for each place on a figure's axis and each thing that is compared there.
+/// One row for each position on a figure's axis and each alternative that is compared there.
 const COLUMNS: &[Column] = &[
     Column::text("calls_over"),
     Column::number("calls", 0),
@@ -65,20 +66,20 @@ const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const LOST: [&str; 3] = ["lost_pct", "lost_low_pct", "lost_high_pct"];
 const WRONG: [&str; 3] = ["wrong_pct", "wrong_low_pct", "wrong_high_pct"];
 
-/// In the column `calls_over`: the paper's control.
+/// Value of the column `calls_over`: the paper's control.
 const PAPERS: &str = "paper";
 /// The control with this project's defaults, in the same column.
 const OURS: &str = "with-floor";
-/// One codec for good, in the same column.
+/// A fixed codec, in the same column.
 const FIXED: [(&str, CodecRate); 2] = [("g711", CodecRate::Kbps64), ("g726-32", CodecRate::Kbps32)];
 
 const INTERVALS: [u64; 8] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
-/// Wrong bits of a million.
+/// Bit error rates, in wrong bits per million.
 const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
 const CALLS: [u16; 12] = [20, 40, 60, 65, 70, 75, 80, 85, 90, 100, 120, 150];
-/// Of other traffic in all, more than the cell carries.
+/// Total background traffic in bit/s, more than the cell carries.
 const SATURATED: u64 = 24_000_000;
-/// Calls of the figures whose axis is another: the paper's 12 stations.
+/// Number of calls in figures with another axis: the paper's 12 stations.
 const FEW: u16 = 11;
 
 /// One experiment for each figure.
@@ -135,7 +136,7 @@ fn controls(sabotage: Sabotage) -> [(&'static str, Scheme); 2] {
     })
 }
 
-/// The two controls, and codecs for good.
+/// The two controls, and the fixed codecs.
 fn codecs(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
     let fixed = FIXED.map(|(name, rate)| match rate {
         CodecRate::Kbps32 if sabotage.is("g726-16") => (name, Scheme::Fixed(CodecRate::Kbps16)),
@@ -149,10 +150,10 @@ fn with(setting: Setting, schemes: impl IntoIterator<Item = (&'static str, Schem
     schemes.into_iter().map(|(name, scheme)| (name, Setting { scheme, ..setting })).collect()
 }
 
-/// Something that is compared, by its name in the column `calls_over`.
+/// An alternative that is compared, by its name in the column `calls_over`.
 type Way = (&'static str, Setting);
 
-/// A point with a row for each of these.
+/// A point with a row for each of these alternatives.
 fn point(figure: &'static str, (key, x): (String, f64), ways: Vec<Way>, size: Size) -> Point {
     let (runs, seconds) = size.pick((1, 2), (3, 6), (5, 20));
     let weight = |(_, setting): &Way| {
@@ -196,7 +197,7 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
         |s| s.missed_pct,
     ];
     row.extend(measures.iter().flat_map(|of| mean_cells(seen, of)));
-    // No share is above one, or below none.
+    // Shares are between zero and one.
     for cell in row.iter_mut().rev().take(9) {
         if let Cell::Number(share) = cell {
             *share = share.clamp(0.0, 100.0);
@@ -207,7 +208,7 @@ fn row(name: &str, setting: &Setting, seen: &[Seen]) -> Vec<Cell> {
     row
 }
 
-/// Of the reports with losses, those that blame what most of the losses are not of.
+/// Share of the reports with losses that blame a cause other than that of most losses, in percent.
 fn wrong_pct(seen: &Seen) -> f64 {
     let [queue, channel] = seen.losses;
     let (congestion, wireless) = (seen.verdicts.congestion as f64, seen.verdicts.wireless as f64);
@@ -238,7 +239,8 @@ fn verdict_points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 }
 
 fn verdict_schemes(sabotage: Sabotage) -> Vec<(&'static str, Scheme)> {
-    // Without a step between, the lowest rate keeps whatever Diff is: all is the channel's.
+    // Without a step in between, the lowest rate is kept whatever Diff is, and all losses are
+    // attributed to the channel.
     let deaf = vegas::Config { beta: u32::MAX, ..vegas::Config::paper() };
     controls(sabotage)
         .map(|(name, scheme)| match scheme {
@@ -262,7 +264,7 @@ fn rows<'a>(table: &'a Table, over: &'static str) -> impl Iterator<Item = Record
     table.iter().filter(move |r| r.is("calls_over", over))
 }
 
-/// Panels with one line for each thing that is compared, of all rows.
+/// Panels with one line for each alternative, over all rows.
 fn draw(
     title: &'static str,
     x: fn() -> Axis,
@@ -272,7 +274,7 @@ fn draw(
     draw_where(|_| true, title, x, column, panels)
 }
 
-/// The same, of rows that are so.
+/// Panels with one line for each alternative, over the rows that satisfy a condition.
 fn draw_where(
     shown: fn(&Record<'_>) -> bool,
     title: &'static str,
@@ -314,14 +316,14 @@ fn reports() -> Figure {
     };
     Figure {
         name: "reports",
-        title: "What the time between reports is good for",
+        title: "Effect of the interval between reports",
         section: "beyond the paper",
-        says: "12 stations with 24 Mbit/s of other traffic, EDCA with the drafts' parameters, and \
-               a report each 20 ms to 5 s. The paper's control, and the same with a floor of 10 ms for \
-               BaseRTT and the other defaults of this project.",
+        says: "12 stations with 24 Mbit/s of background traffic, EDCA with the drafts' parameters, \
+               and a report every 20 ms to 5 s. The paper's control, and the same with a floor of \
+               10 ms for BaseRTT and the other defaults of this project.",
         chart: draw(
-            "Time between reports",
-            || Axis::log("between two reports (ms)", (10.0, 10_000.0)),
+            "Interval between reports",
+            || Axis::log("interval between reports (ms)", (10.0, 10_000.0)),
             "report_ms",
             &[
                 ("R", RATING),
@@ -333,14 +335,14 @@ fn reports() -> Figure {
             ],
         ),
         claims: vec![Claim {
-            why: "With reports each second it is lowest, 90. The paper's control has 52 with 20 ms, and comes \
-                  near only with 5 s.",
+            why: "It is lowest with reports every second, 90. The paper's control has 52 with 20 \
+                  ms, and comes near only with 5 s.",
             unit: "of R",
             decimals: 1,
             measure: Box::new(range),
             ..claim(
                 "floor",
-                "with a floor of 10 ms R is at least 85 whatever the time between reports",
+                "with a floor of 10 ms R is at least 85 for every interval between reports",
                 None,
                 Bound::at_least(85.0, OWN_TARGET),
                 "no-floor",
@@ -357,21 +359,22 @@ fn verdicts() -> Figure {
             Measured::maximum(rows(t, over).map(|r| Measured::of(&r, WRONG)))
         }),
         expected: Verdict::Fails,
-        why: "All losses are the queue's. But where other traffic has filled the queue from the beginning, \
-              a round trip of a full queue is BaseRTT, Diff is hardly ever above β, and whatever is lost is put \
-              down to the channel.",
+        why: "All losses are the queue's. But where background traffic has filled the queue from \
+              the beginning, BaseRTT is the round trip of a full queue, Diff hardly ever exceeds \
+              β, and all losses are attributed to the channel.",
         ..claim(id, says, None, Bound::at_most(50.0, "a coin does as well"), sabotage)
     };
     Figure {
         name: "verdicts",
-        title: "What the loss predictor takes for the channel's",
+        title: "Losses that the predictor attributes to the channel",
         section: "beyond section 4.2",
-        says: "12 stations with 24 Mbit/s of other traffic in the same queue, and one bit of 10,000 to \
-               1,000,000 wrong. Of the reports with losses those that blame the wrong cause: nearly all \
-               packets are lost in the queue, since seven attempts leave hardly anything to the channel.",
+        says: "12 stations with 24 Mbit/s of background traffic in the same queue, and one wrong \
+               bit in 10,000 to 1,000,000. The share of reports with losses that blame the wrong \
+               cause: nearly all packets are lost in the queue, since seven attempts leave hardly \
+               any loss on the channel.",
         chart: draw(
             "Wrong verdicts",
-            || Axis::log("wrong bits of a million", (1.0, 100.0)),
+            || Axis::log("wrong bits per million", (1.0, 100.0)),
             "errors_per_million_bits",
             &[("wrong verdicts (%)", WRONG)],
         ),
@@ -379,21 +382,21 @@ fn verdicts() -> Figure {
             wrong(
                 "wrong",
                 PAPERS,
-                "the paper's predictor is wrong of at most half of the reports with losses",
+                "the paper's predictor is wrong for at most half of the reports with losses",
                 "never-lowers",
             ),
             wrong(
                 "wrong-with-floor",
                 OURS,
-                "with this project's defaults it is wrong of at most half of them",
+                "with this project's defaults it is wrong for at most half of them",
                 "never-lowers",
             ),
         ],
     }
 }
 
-/// The most calls at which all is fine, as the value or an end of its interval says, of those
-/// measured.
+/// The largest measured number of calls at which all values satisfy `fine`, for the value and both
+/// ends of its interval.
 fn most(table: &Table, over: &'static str, columns: [&str; 3], fine: fn(f64) -> bool) -> Measured {
     let good = |column: &str| {
         let fine = rows(table, over).take_while(|r| fine(r.number(column)));
@@ -424,9 +427,9 @@ fn capacity() -> Figure {
         name: "capacity",
         title: "Calls of acceptable quality",
         section: "6, beyond figure 6",
-        says: "Mean R of all calls against their number, with 24 Mbit/s of other traffic in all, EDCA \
-               with the drafts' parameters; with the codec adapted by the paper's control and by this \
-               project's defaults, and with G.711 and G.726 at 32 kbit/s for good.",
+        says: "Mean R of all calls by their number, with 24 Mbit/s of background traffic in total, \
+               EDCA with the drafts' parameters; with the codec adapted by the paper's control and \
+               by this project's defaults, and with G.711 and G.726 at 32 kbit/s throughout.",
         chart: draw(
             "Capacity",
             || Axis::linear("calls", (0.0, 160.0), 20.0),
@@ -438,29 +441,30 @@ fn capacity() -> Figure {
         ),
         claims: vec![
             Claim {
-                why: "Shorter packets save little of the channel: 80 bytes take 84 % of what 200 do, with \
-                      their contention. At these 70 calls R is 52 with the control, since 16 kbit/s cost 50 \
-                      points, and never 70.",
+                why: "Shorter packets save little of the channel: 80 bytes take 84 % of the time \
+                      of 200, with their contention. At these 70 calls R is 52 with the control, \
+                      since 16 kbit/s cost 50 points, and never 70.",
                 ..beats(
                     "more-calls",
                     PAPERS,
                     LOST,
                     |lost| lost <= 1.0,
-                    "with the paper's control more calls lose at most 1 % of their packets than with \
-                     G.711 for good",
+                    "with the paper's control more calls lose at most 1 % of their packets than \
+                     with G.711 throughout",
                     "no-adaptation",
                 )
             },
             Claim {
                 expected: Verdict::Fails,
-                why: "Where the floor lets the codec fall the cell is full, and calls lose packets by then. \
-                      G.726 at 32 kbit/s for good has 75.",
+                why: "Where the floor lets the codec fall the cell is full, and calls already lose \
+                      packets. G.726 at 32 kbit/s throughout has 75.",
                 ..beats(
                     "more-good-calls",
                     OURS,
                     RATING,
                     |r| r >= 70.0,
-                    "with this project's defaults more calls have an R of 70 than with G.711 for good",
+                    "with this project's defaults more calls have an R of 70 than with G.711 \
+                     throughout",
                     "lowest-rate",
                 )
             },

@@ -1,4 +1,4 @@
-//! Table 1: what the codecs make of 20 ms of speech.
+//! Table 1: the codecs' output for 20 ms of speech.
 
 use super::bed::HEADERS;
 use super::{PAPER, claim};
@@ -17,7 +17,7 @@ const COLUMNS: &[Column] = &[
     Column::number("published_payload_bytes", 0),
     Column::number("published_packet_bytes", 0),
 ];
-/// Samples of 8,000 a second in 20 ms.
+/// Number of samples in 20 ms, at 8,000 per second.
 const SAMPLES: usize = 160;
 /// Payload and packet in bytes, as published, from the highest rate.
 const PUBLISHED: [(u64, u64); 5] = [(160, 200), (100, 140), (80, 120), (60, 100), (40, 80)];
@@ -45,7 +45,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// What comes out of each codec for 20 ms of a tone.
+/// Output of each codec for 20 ms of a tone.
 fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
     let pcm: Vec<u8> = (0..SAMPLES).map(|n| [0xff, 0x9c, 0x80, 0x1c][n % 4]).collect();
     let coded = |rate: Rate| {
@@ -65,7 +65,7 @@ fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
     all.zip(PUBLISHED).map(row).collect()
 }
 
-/// How far the farthest packet or payload is from what was published.
+/// Largest difference of a packet or payload from the published length.
 fn farthest(table: &Table) -> Measured {
     let off = |r: Record<'_>, of: &str| {
         (r.number(&format!("{of}_bytes")) - r.number(&format!("published_{of}_bytes"))).abs()
@@ -79,8 +79,8 @@ fn table1() -> Figure {
         name: "table1",
         title: "Codec bit rate and packet size",
         section: "5, table 1",
-        says: "What G.711 and the four rates of G.726 make of 20 ms of speech, and with 40 bytes \
-               of IPv4, UDP and RTP.",
+        says: "Output of G.711 and of the four rates of G.726 for 20 ms of speech, also with 40 \
+               bytes of IPv4, UDP and RTP headers.",
         chart: one_panel(|t| {
             let series = |(n, (name, column)): (usize, (&str, &str))| Series {
                 name: name.to_owned(),

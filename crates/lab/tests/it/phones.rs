@@ -1,8 +1,10 @@
-//! Calls of real telephones through real gateways, in network namespaces that lose
-//! packets: that they are set up, that their descriptions name the gateway, and that
-//! what was said is heard.
+//! Calls of real telephones through real gateways, in network namespaces that lose packets. The
+//! tests check that calls are set up, that their session descriptions name the gateway, and that
+//! the speech is heard.
 #![expect(clippy::disallowed_methods, reason = "real telephones need real time")]
 
+use crate::common::on_time::on_time;
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -19,7 +21,7 @@ fn seconds(n: f64) -> Duration {
     Duration::from_secs_f64(n)
 }
 
-/// The daemon's program, if all is here that a call takes. In CI it must be.
+/// Path of the daemon, if everything that a call needs is installed, which CI requires.
 fn ready(programs: &[&str]) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_trunkline-lab")).with_file_name("trunkline");
     let is_there = path.is_file();
@@ -36,12 +38,12 @@ fn wav(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech").join(name).canonicalize().unwrap()
 }
 
-/// How two phones are set up.
+/// Configuration of two phones.
 struct Setup {
     transport: &'static str,
     /// Whether they register at Kamailio.
     registers: bool,
-    /// What else the accounts say.
+    /// Further parameters of the accounts.
     account: &'static str,
     options: Options,
 }
@@ -53,7 +55,7 @@ impl Default for Setup {
     }
 }
 
-/// Two sites with a phone each, whose path loses one packet in twenty.
+/// Two sites with a phone each, connected by a path that loses one packet in twenty.
 struct Sites {
     alice: Phone,
     bob: Phone,
@@ -64,8 +66,7 @@ struct Sites {
     folder: TempDir,
 }
 
-/// A certificate with its key for all addresses here: one file with both, and one of
-/// each.
+/// A certificate with its key for all addresses here: one file with both, and one file of each.
 fn certificate(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let names = [SITE_A[0], SITE_A[1], SITE_B[0], SITE_B[1]].map(String::from);
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
@@ -136,7 +137,7 @@ impl Sites {
         self.alice.wait_for("Call established").expect("a call");
     }
 
-    /// A `sipp` at a phone's place that says what tests/sipp/`name`.xml says.
+    /// A `sipp` at a phone's host that runs tests/sipp/`name`.xml.
     fn sipp(&self, place: Place, name: &str, args: &[&str]) -> Sipp {
         let address = if place == Place::PhoneA { SITE_A[0] } else { SITE_B[0] };
         let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sipp").join(name);
@@ -153,7 +154,7 @@ impl Sites {
         Sipp::start(&self.network, place, self.folder.path(), &scenario, args).expect("sipp")
     }
 
-    /// What comes to both phones in so long.
+    /// Packets that reach both phones within this time.
     fn listen(&self, time: Duration) -> [Vec<Rtp>; 2] {
         let sniff = |place| Sniffer::start(&self.network, place).expect("a sniffer");
         let both = [sniff(Place::PhoneA), sniff(Place::PhoneB)];
@@ -165,29 +166,29 @@ impl Sites {
         [to(a, SITE_A[0]), to(b, SITE_B[0])]
     }
 
-    /// That each phone hears the other, from its gateway alone, without what the path
-    /// loses.
+    /// Asserts that each phone receives the other's speech, from its gateway alone, with the path's
+    /// losses recovered.
     fn assert_heard(&self) {
         let [a, b] = self.listen(seconds(3.0));
         for (heard, gateway) in [(&a, SITE_A[1]), (&b, SITE_B[1])] {
             assert!(heard.iter().all(|rtp| rtp.from.ip().to_string() == gateway));
-            // 150; of 5 % that are lost, a twentieth remains.
+            // 150 packets are sent; of the 5 % that are lost, a twentieth remains.
             assert!(heard.len() >= 142, "{} packets in 3 s from {gateway}", heard.len());
         }
     }
 
-    /// The one call that site 1 or 2 knows of.
+    /// The only call of site 1 or 2.
     fn call(&self, site: usize) -> Value {
         let calls = self.gateways.ask(site, &["calls"]).expect("calls");
         assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
         calls[0].clone()
     }
 
-    /// That both ends hang up, and both gateways have a record of a call over the
-    /// overlay.
+    /// Hangs up, and asserts that both ends do, and that both gateways have a record of a call over
+    /// the overlay.
     fn hang_up(&self) {
         self.alice.tell("hangup", "").expect("an end");
-        // A gateway waits for the last counts of its legs.
+        // A gateway waits for the last counters of its legs.
         let are_there = || [1, 2].iter().all(|site| !self.gateways.records(*site).is_empty());
         (0..50).take_while(|_| !are_there()).for_each(|_| sleep(seconds(0.1)));
         for site in [1, 2] {
@@ -203,7 +204,7 @@ impl Sites {
     }
 }
 
-/// A call from beginning to end.
+/// Plays a call from beginning to end.
 fn talk(setup: Setup) {
     let programs = if setup.registers { &["baresip", "kamailio"][..] } else { &["baresip"] };
     let Some(trunkline) = ready(programs) else { return };
@@ -217,10 +218,10 @@ fn talk(setup: Setup) {
     sites.hang_up();
 }
 
-/// All at the same time, since they mostly wait.
-#[test]
+/// All setups at the same time, since they mostly wait.
+#[apply(on_time)]
 fn phones_talk_by_every_transport_registered_or_not() {
-    // TLS as far as the gateways.
+    // TLS only up to the gateways.
     let route = |at: &str| (at.to_owned(), format!("udp:{at}:5060"));
     let routes = vec![route("10.77.8.1"), route("10.77.9.1")];
     let tls = Options { routes, ..Options::default() };
@@ -232,7 +233,7 @@ fn phones_talk_by_every_transport_registered_or_not() {
         registered("udp", Options::default()),
         registered("tcp", Options::default()),
         registered("tls", tls),
-        // Keys in the description pass.
+        // Keys in the session description pass through.
         Setup { account: ";mediaenc=srtp-mand", ..Setup::default() },
     ];
     std::thread::scope(|scope| {
@@ -241,19 +242,19 @@ fn phones_talk_by_every_transport_registered_or_not() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn encrypted_speech_passes_with_keys_of_its_own() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let setup = Setup { account: ";mediaenc=dtls_srtp", ..Setup::default() };
     let sites = Sites::new(&trunkline, setup);
     sites.dial();
-    // It takes them a while to agree.
+    // The phones need a while to agree.
     sleep(seconds(2.5));
     sites.assert_heard();
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_is_held_and_goes_on() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -267,7 +268,8 @@ fn a_call_is_held_and_goes_on() {
     sleep(seconds(0.5));
     sites.assert_heard();
     assert_eq!(sites.call(1)["state"], "up");
-    // Each says every 5 s what it hears, and the second time of a report that it has had.
+    // Each phone sends a report every 5 s, and from the second on it also refers to one that it has
+    // received.
     let trips = || {
         let call = sites.call(1);
         let trip = |leg: usize| call["legs"][leg]["says"]["round_trip_ms"].as_f64();
@@ -281,13 +283,14 @@ fn a_call_is_held_and_goes_on() {
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
-    // The first gateway trusts and sends to what is only a router here: the phone.
+    // The first gateway trusts the phone at the other site, which has only a router, and sends to
+    // it.
     let options = Options { only_first: true, trust: vec![SITE_B[0].into()], ..Options::default() };
     let sites = Sites::new(&trunkline, Setup { options, ..Setup::default() });
-    // Its own gateway isn't there to be its outbound proxy: it answers without.
+    // Its gateway isn't there to be its outbound proxy: it answers without one.
     sites.dial();
     let [a, b] = sites.listen(seconds(3.0));
     for heard in [&a, &b] {
@@ -298,7 +301,7 @@ fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     assert!(sites.gateways.log(1).contains("past the overlay"), "{}", sites.gateways.log(1));
 }
 
-/// Both gateways have no call any more, and all their ports.
+/// Asserts that neither gateway has a call any more, and that all ports are free.
 fn assert_over(sites: &Sites) {
     sleep(seconds(0.7));
     for site in [1, 2] {
@@ -307,7 +310,7 @@ fn assert_over(sites: &Sites) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_said_before_the_answer_is_heard() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -319,14 +322,14 @@ fn what_is_said_before_the_answer_is_heard() {
     assert_eq!(sites.call(1)["state"], "ringing");
     sites.alice.wait_for("Call established").expect("an answer");
     let [a, _] = sites.listen(seconds(2.0));
-    // Each hears its own echo.
+    // Each hears its echo.
     assert!(early.len() > 60 && a.len() > 90, "{} and {}", early.len(), a.len());
     sites.alice.tell("hangup", "").expect("an end");
     assert!(callee.ended().expect("sipp"));
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn who_gives_up_while_it_rings_ends_the_call() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -339,7 +342,7 @@ fn who_gives_up_while_it_rings_ends_the_call() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn an_offer_may_come_from_who_is_called() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -353,7 +356,7 @@ fn an_offer_may_come_from_who_is_called() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn of_two_that_ring_one_is_busy_and_the_other_answers() {
     let Some(trunkline) = ready(&["baresip", "kamailio", "sipp"]) else { return };
     let setup = Setup { registers: true, options: Options::default(), ..Setup::default() };
@@ -366,13 +369,13 @@ fn of_two_that_ring_one_is_busy_and_the_other_answers() {
     assert_over(&sites);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_is_transferred() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
     let third = sites.sipp(Place::PhoneB, "answers", &["-m", "1", "-rtp_echo"]);
     sites.dial();
-    // Bob is to call somebody at his own site.
+    // Bob is asked to call a third party at his site.
     sites.alice.tell("transfer", "sip:answers@10.77.2.2:5080").expect("a transfer");
     sites.bob.wait_for_times("Call established", 2).expect("another call");
     let [_, b] = sites.listen(seconds(2.0));
@@ -381,7 +384,7 @@ fn a_call_is_transferred() {
     drop(third);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_hundred_calls_at_once_leave_nothing_behind() {
     let Some(trunkline) = ready(&["baresip", "sipp"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());
@@ -403,13 +406,13 @@ fn a_hundred_calls_at_once_leave_nothing_behind() {
     assert_eq!(sites.gateways.records(2).len(), 100);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_goes_on_by_another_way() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let options = Options { direct: true, detour: true, ..Options::default() };
     let sites = Sites::new(&trunkline, Setup { options, ..Setup::default() });
     sites.dial();
-    // Twice: the second time must be as the first.
+    // Twice, as the second time must be like the first.
     for cut in [true, false, true] {
         sites.network.cut(cut).expect("a cut");
         sleep(seconds(1.6));
@@ -421,7 +424,7 @@ fn a_call_goes_on_by_another_way() {
     sites.hang_up();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_gateway_that_is_drained_keeps_its_calls_and_takes_no_more() {
     let Some(trunkline) = ready(&["baresip"]) else { return };
     let sites = Sites::new(&trunkline, Setup::default());

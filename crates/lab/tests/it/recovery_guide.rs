@@ -1,4 +1,4 @@
-//! docs/recovery.md shows what is there, and what it shows comes out.
+//! Checks that docs/recovery.md quotes existing files, and that its examples give the output shown.
 
 use crate::common::good;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(root().join(file)).unwrap()
 }
 
-/// The guide's blocks of this kind, in its order.
+/// The guide's code blocks of this kind, in order.
 fn blocks<'a>(guide: &'a str, kind: &str) -> Vec<&'a str> {
     let blocks = guide.split("```").skip(1).step_by(2);
     blocks.filter_map(|block| block.strip_prefix(kind)?.strip_prefix('\n')).collect()
@@ -35,7 +35,7 @@ fn the_list_and_the_example_are_those_of_the_program() {
 
     let [scenario, node] = blocks(&guide, "toml")[..] else { panic!("a scenario and a node") };
     assert_eq!(scenario, read("crates/lab/scenarios/twice.toml"));
-    // That a node's file takes it is tested where those are read.
+    // The parser of node files has its own test that it accepts this.
     assert_eq!(node, "[realtime]\nrecovery = \"twice\"\n");
 }
 
@@ -51,8 +51,7 @@ fn the_scenario_prints_what_the_guide_shows() {
     }
 }
 
-/// By the policy's name in a scenario: p² + p³ − p⁴ of 10 %, where one request leaves
-/// 2p² − p³.
+/// By the policy's name in a scenario: p² + p³ − p⁴ of 10 %, where one request leaves 2p² − p³.
 #[test]
 fn a_scenario_names_its_policy() {
     let text = read("crates/lab/scenarios/twice.toml");

@@ -1,5 +1,5 @@
-//! Runs through the command line: the same bytes however the work was shared,
-//! and interrupted runs that go on where they were.
+//! Runs through the command line: the bytes are the same however the work was shared, and
+//! interrupted runs resume.
 
 use crate::common;
 use crate::common::*;
@@ -50,7 +50,7 @@ fn shards_processors_and_interruptions_leave_no_trace() {
     assert!(!killed.join("voip-overlay/fig9/data.csv").exists(), "it was interrupted");
     let kept = tree(&killed);
     good(&fig9(&killed));
-    // What a kill cut off in the middle of writing was written again.
+    // Files that a kill truncated have been written again.
     for (name, bytes) in
         kept.iter().filter(|(name, _)| name.extension().is_some_and(|e| e == "json"))
     {
@@ -69,7 +69,7 @@ fn figures_of_one_experiment_share_its_points() {
     let before = tree(out).len();
     good(&tiny("voip-overlay/fig5", out, nowhere));
     assert_eq!(tree(out).len(), before + 4 + 4, "four points and four files more");
-    // A second run of the first measures nothing: its rows are those on disk.
+    // A second run of the first part measures nothing: its rows are those on disk.
     let points = out.join("voip-overlay/loss/points");
     let one = points.join("links1-paper-calls10-packetuniform-loss5.json");
     let text = fs::read_to_string(&one).unwrap();
@@ -97,7 +97,7 @@ fn what_cannot_be_done_is_said_in_one_line() {
         let args = [&run("voip-overlay/fig4")[..], &[option, value]].concat();
         assert_eq!(common::run(&args).status.code(), Some(2), "{args:?}");
     }
-    // Noise instead of speech.
+    // Noise in place of speech.
     let noise = dir.path().join("noise");
     fs::create_dir_all(noise.join("librispeech")).unwrap();
     let first = "librispeech/87-121553-0000.wav";
@@ -106,7 +106,10 @@ fn what_cannot_be_done_is_said_in_one_line() {
 
     good(&run("voip-overlay/fig4"));
     let other = [&run("voip-overlay/fig4")[..], &["--seed", "2"]].concat();
-    bad(&other, &["manifest.json: there is another run (tiny, seed 1", "this one: tiny, seed 2"]);
+    bad(
+        &other,
+        &["manifest.json: has the results of another run (tiny, seed 1", "this one: tiny, seed 2"],
+    );
     let point = out.join("voip-overlay/loss/points/links1-paper-calls10-packetuniform-loss5.json");
     fs::write(&point, "[[\"1\"]]").unwrap();
     bad(&run("voip-overlay/fig4"), &["loss5.json: ", "remove it"]);
@@ -142,7 +145,7 @@ fn recordings_are_found_where_they_were_installed() {
     let manifest = fs::read_to_string(manifest).unwrap();
     assert!(manifest.contains("\"speech\": \"librispeech-irs "), "{manifest}");
 
-    // Other speech is another run.
+    // A run with other speech is a different run.
     let other = run(&["--voices", "languages", "--filter", "none"]);
     let error = String::from_utf8(other.stderr).unwrap();
     assert_eq!(other.status.code(), Some(2), "{error}");
@@ -183,11 +186,11 @@ fn shards_that_make_no_whole_are_refused() {
 fn the_report_shows_what_there_is() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
-    // Of a folder without results no page is made, nor the folder.
+    // For a folder without results neither a page nor the folder is created.
     let elsewhere = dir.path().join("elsewhere");
     let ended = lab(&["report", "--out", elsewhere.to_str().unwrap()]).output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("elsewhere: no figure has been measured there"), "{said}");
+    assert!(said.contains("elsewhere: measure figures with `run`"), "{said}");
     assert!(ended.status.code() == Some(2) && !elsewhere.exists(), "{said}");
 
     good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));
@@ -200,7 +203,7 @@ fn the_report_shows_what_there_is() {
     }
     assert!(!page.contains("src=") && !page.contains("<script"), "nothing is loaded");
 
-    // Papers come first, and what they say is not mixed with what we say.
+    // Papers come first, and their statements are separate from this project's.
     good(&tiny("beyond/steady", dir.path(), Path::new("/nowhere")));
     assert!(good(&["report", "--out", out]).ends_with("report.html: 2 figures\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
@@ -255,7 +258,7 @@ fn the_list_is_complete() {
     }
 }
 
-/// `list | head`, and a full disk.
+/// Covers `list | head`, and a full disk.
 #[test]
 fn nothing_panics_where_what_it_prints_to_takes_no_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -279,19 +282,19 @@ fn nothing_panics_where_what_it_prints_to_takes_no_more() {
         &bad_figure,
     ] {
         let status = lab(args).output().unwrap().status.code();
-        // Who read it has gone: that is nobody's mistake.
+        // A reader that has closed the pipe is no error.
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
         let ended = lab(args).stdout(write).output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), status, "{args:?}: {said}");
         assert!(!said.contains("panicked"), "{args:?}: {said}");
-        // Nor does it matter who reads the complaints.
+        // It doesn't matter either if standard error is closed.
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
         let ended = lab(args).stderr(write).output().unwrap();
         assert_eq!(ended.status.code(), status, "{args:?}");
-        // The disk is full.
+        // Writing to /dev/full fails as on a full disk.
         #[expect(clippy::disallowed_types, reason = "there is no other full disk")]
         let full = fs::File::create("/dev/full").unwrap();
         let ended = lab(args).stdout(full).output().unwrap();

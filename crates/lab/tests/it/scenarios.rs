@@ -1,4 +1,4 @@
-//! Scenarios in the simulator: what files say happens.
+//! Scenarios in the simulator: the traffic and the faults of the files take place.
 
 use crate::common::*;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn results(text: &str) -> Results {
     simulate(&scenario, None, 1).unwrap()
 }
 
-/// The ledger of a class on a way of a link.
+/// The ledger of a class in one direction of a link.
 #[track_caller]
 fn ledger<'a>(r: &'a Results, link: &str, way: &str, class: &str) -> Record<'a> {
     let fits = |row: &Record<'_>| row.is("link", link) && row.is("way", way);
@@ -29,7 +29,7 @@ fn call<'a>(r: &'a Results, name: &str) -> Record<'a> {
     r.calls.iter().find(|row| row.is("calls", name)).unwrap()
 }
 
-/// Whether every row of a ledger adds up, and the classes to all.
+/// Asserts that every row of a ledger adds up, and the classes to the total.
 #[track_caller]
 fn adds_up(r: &Results) {
     let mut sums: BTreeMap<(String, String, String), f64> = BTreeMap::new();
@@ -56,43 +56,43 @@ fn a_stream_a_plain_call_and_an_overlay_in_one_queue_add_up() {
     for class in ["stream", "call", "overlay"] {
         assert!(of(class).number("queue_dropped") > 0.0, "{}", r.links.csv());
     }
-    // Too few for any to be sure of finding the queue full.
+    // Too few packets for any to be sure to find the queue full.
     assert!(of("control").number("offered") > 0.0, "{}", r.links.csv());
-    // 9.9 Mbit/s of 1,500 bytes for 18 s, one each 1,212,121 ns.
+    // 9.9 Mbit/s of 1,500 bytes for 18 s, one packet every 1,212,121 ns.
     let stream = r.streams.iter().next().unwrap();
     assert_eq!((stream.number("sent"), of("stream").number("offered")), (14_851.0, 14_851.0));
     assert_eq!(of("stream").number("offered_bytes"), 1_500.0 * 14_851.0);
     let gone = |class| of(class).number("lost") + of(class).number("queue_dropped");
     assert_eq!(stream.number("lost"), gone("stream"));
-    // Of plain UDP, too, what a queue or the wire took is lost to who called.
+    // With plain UDP, too, the call misses the packets that a queue or the wire lost.
     let plain = call(&r, "plain");
     assert_eq!((plain.number("sent"), of("call").number("offered")), (1_000.0, 1_000.0));
     assert_eq!((plain.number("lost"), plain.number("recovered")), (gone("call"), 0.0));
     // 172 bytes of RTP, and 48 of headers.
     assert_eq!(of("call").number("offered_bytes"), 1_000.0 * 220.0);
-    // The overlay's come again, so that more are offered and fewer are lost.
+    // Overlay packets are retransmitted, so that more are offered and fewer are lost.
     let overlay = call(&r, "overlay");
     assert!(of("overlay").number("offered") > 1_000.0 && overlay.number("recovered") > 0.0);
     assert!(overlay.number("lost") < gone("overlay"), "{}", r.links.csv());
-    // 44 bytes more than plain, and never less: hellos are another class.
+    // 44 bytes more than plain packets, and never less: hellos are in another class.
     let bytes = of("overlay").number("offered_bytes") / of("overlay").number("offered");
     assert!((264.0..270.0).contains(&bytes), "{bytes}");
-    // All of the overlay's that goes back is control: hellos every 200 ms, and requests.
+    // All overlay packets in the return direction are control: hellos every 200 ms, and requests.
     let back = ledger(&r, "bottleneck", "back", "control");
     assert_eq!(back.number("offered"), ledger(&r, "bottleneck", "back", "all").number("offered"));
     assert!(back.number("offered") > 28.0 * 5.0);
-    // The fault is of the way there alone.
+    // The fault affects the forward direction only.
     assert_eq!(back.number("lost"), 0.0);
     assert!(gone("stream") > 0.01 * 14_851.0);
     let figures: Vec<_> = r.figures.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(figures, ["link-bottleneck-there", "link-bottleneck-back", "calls"]);
-    // 5 Mbit/s leave room for all.
+    // 5 Mbit/s leave enough capacity for all.
     let calm = results(&SHARED.replace("9.9 Mbit/s", "5 Mbit/s"));
     let all = ledger(&calm, "bottleneck", "there", "all");
     assert_eq!(all.number("queue_dropped"), 0.0, "{}", calm.links.csv());
 }
 
-/// A file with these hosts and, behind a slash, routers.
+/// A file with these hosts and, after a slash, routers.
 fn on(hosts: &str, links: &str, rest: &str) -> String {
     let named = |kind: &str, names: &str| -> String {
         names.split(' ').map(|n| format!("[[{kind}]]\nname = \"{n}\"\n")).collect()
@@ -157,7 +157,8 @@ fn a_plain_wire_of_two_hosts_is_shared_and_a_links_own_is_not() {
 
 #[test]
 fn each_way_of_a_wire_has_its_own_rate_and_loss() {
-    // 1,500 bytes in 12 ms each, sent every 10: there is half of a queue of one.
+    // 1,500 bytes take 12 ms each and are sent every 10 ms, so that a sixth overflows the queue of
+    // one.
     let more = "delay = \"5ms\"\nplain = true\nback = { delay = \"6ms\" }\n\
                 there = { rate = \"1 Mbit/s\", queue = \"1 packet\" }";
     let stream = |from, to| {
@@ -176,7 +177,7 @@ fn each_way_of_a_wire_has_its_own_rate_and_loss() {
 
 #[test]
 fn more_than_fits_in_the_network_has_no_room() {
-    // 400,000 packets are sent before the first arrives.
+    // 400,000 packets are sent before the first one arrives, which exceeds the limit.
     let stream = "[[stream]]\nfrom = \"a\"\nto = \"b\"\ninterval = \"1us\"\nstop = \"400ms\"\n\
          packet = \"100 B\"\nprotocol = \"udp\"";
     let r = results(&on("a b", &link("w", "a", "b", "delay = \"1 s\"\nplain = true"), stream));
@@ -194,7 +195,7 @@ fn faults_begin_and_end_when_they_say() {
         call(&r, "c").number("lost")
     };
     let lost = run("lasts = \"2 s\"\nwhat = \"cut\"\nlink = \"w\"");
-    // The nodes find out after a second, and that it is mended soon after.
+    // The nodes notice after a second, and soon after the repair they notice that too.
     assert!((98.0..=125.0).contains(&lost), "{lost}");
     assert_eq!(run("lasts = \"200ms\"\nwhat = \"cut\"\nway = \"back\"\nlink = \"w\""), 0.0);
     let lost = run("lasts = \"200ms\"\nwhat = \"cut\"\nway = \"there\"\nlink = \"w\"");
@@ -215,7 +216,7 @@ fn faults_begin_and_end_when_they_say() {
         let again = "[[fault]]\nat = \"6 s\"\nwhat = \"restart\"\nhost = \"b\"";
         assert_eq!(run(&format!("what = \"{what}\"\nhost = \"b\"\n{again}")), lost, "{what}");
     }
-    // What a stalled host is sent waits for it: a hundred packets fit its socket.
+    // Packets for a stalled host wait for it: a hundred fit into its socket.
     assert_eq!(run("lasts = \"500ms\"\nwhat = \"stall\"\nhost = \"b\""), 0.0);
 }
 
@@ -233,7 +234,7 @@ fn settings_of_nodes_and_links_change_what_they_are_about() {
         let text = on("a b c", &three(more), CALL);
         call(&results(&format!("{top}\n{text}")), "c").number("delay_p50_ms")
     };
-    // Without routing by link state the fewest links, with it the shortest delay.
+    // Without link-state routing the path has the fewest links, with it the shortest delay.
     assert_eq!(median("", ""), 30.0);
     assert_eq!(median("routing = {}", ""), 20.0);
     assert_eq!(median("routing = { metric = \"hops\" }", ""), 30.0);
@@ -270,7 +271,7 @@ fn settings_of_nodes_and_links_change_what_they_are_about() {
     let often = hellos("hello = { probes = false }");
     let seldom = "hello = { probes = false, interval = \"600ms\", dead_after = \"3 s\" }";
     let (seldom, probing) = (hellos(seldom), hellos(""));
-    // In 18 s, every 200 or 600 ms; and a link that loses is asked more often.
+    // In 18 s, every 200 or 600 ms; and a link with loss is probed more often.
     assert!((85.0..=95.0).contains(&often) && (28.0..=32.0).contains(&seldom), "{often} {seldom}");
     assert!(probing > 1.5 * often, "{probing} {often}");
 }
@@ -285,7 +286,7 @@ fn queues_may_drop_early_and_mark_and_losses_may_be_recorded() {
         let row = r.streams.iter().next().unwrap();
         ["lost", "marked", "delay_max_ms"].map(|column| row.number(column))
     };
-    // 12 ms each, every 10: a queue of 100 takes two of three that are too many.
+    // 12 ms each, sent every 10 ms: a queue of 100 absorbs two thirds of the excess.
     let full = "rate = \"1 Mbit/s\"\nqueue = \"100 packets\"";
     let [tail, _, late] = run(full, "");
     let red = |more: &str| {
@@ -323,9 +324,9 @@ fn queues_may_drop_early_and_mark_and_losses_may_be_recorded() {
     for (more, says) in [
         ("trace = \"loses\"", "loses: No such file"),
         ("trace = \"words\"", "line 1, column 3"),
-        ("trace = \"/dev/zero\"", "is no file of at most"),
-        ("trace = \"losses\"\nloss = \"1%\"", "both say what is lost"),
-        ("red = { min = \"5 packets\" }", "red is about a queue"),
+        ("trace = \"/dev/zero\"", "is not a file of at most"),
+        ("trace = \"losses\"\nloss = \"1%\"", "both determine which packets are lost"),
+        ("red = { min = \"5 packets\" }", "red is for a queue"),
         ("rate = \"1 Mbit/s\"\nred = { min = \"5 kB\" }", "must all count packets"),
         ("rate = \"1 Mbit/s\"\nred = { min = \"15 packets\" }", "min below max"),
         ("rate = \"1 Mbit/s\"\nred = { weight = 0 }", "weight is 0"),

@@ -1,7 +1,7 @@
-//! The tables of every experiment at its smallest size: whatever changes a
-//! number changes one of these, and is looked at.
+//! The tables of every experiment at its smallest size: a change that alters a number alters one of
+//! these, and gets reviewed.
 //!
-//! `INSTA_UPDATE=always cargo test -p trunkline-lab` takes the new ones over.
+//! `INSTA_UPDATE=always cargo test -p trunkline-lab` accepts the new ones.
 
 use crate::common;
 use trunkline_lab::claim::Verdict;
@@ -17,7 +17,7 @@ fn every_experiment() {
         let points = (experiment.points)(Size::Tiny, Sabotage::NONE);
         let table = run::table(&experiment, &points, 1, Some(&speech)).unwrap();
         let csv = table.csv();
-        // Of a distribution every tenth row says enough.
+        // Every tenth row of a distribution is enough.
         let every = if table.rows.len() > 100 { 10 } else { 1 };
         let rows: Vec<&str> =
             csv.lines().take(1).chain(csv.lines().skip(1).step_by(every)).collect();
@@ -27,7 +27,7 @@ fn every_experiment() {
     }
 }
 
-/// Nothing measured, nothing shown.
+/// Without measurements, no claim holds.
 #[test]
 fn no_claim_holds_of_an_empty_table() {
     let papers = papers();
@@ -42,7 +42,8 @@ fn no_claim_holds_of_an_empty_table() {
     }
 }
 
-/// `check --sabotage` shows that each fails; here only that each can be named.
+/// `check --sabotage` shows that each claim can fail; this test only checks that each has a unique
+/// name.
 #[test]
 fn claims_have_names_of_their_own() {
     let papers = papers();

@@ -1,7 +1,9 @@
 //! Tests of the testbed: scenarios with real daemons, compared with the simulator.
 #![expect(clippy::disallowed_methods, reason = "real processes take real time")]
 
+use crate::common::on_time::on_time;
 use crate::common::*;
+use macro_rules_attribute::apply;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -94,7 +96,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_do_what_the_simulator_says() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -124,7 +126,7 @@ fn daemons_do_what_the_simulator_says() {
         assert_eq!(row.last().unwrap(), if counts { "yes" } else { "no" });
         // 15 ms of link delay, and up to 1 ms of jitter.
         assert!((15.0..if counts { 17.0 } else { 100.0 }).contains(&number(9)), "{row:?}");
-        // About 240 packets are lost on the way.
+        // About 240 packets are lost on the path.
         let (lost, recovered) = (number(3), number(5));
         let of_kind =
             if row[1] == "plain" { lost > 60.0 && recovered == 0.0 } else { recovered > 50.0 };
@@ -137,7 +139,7 @@ fn daemons_do_what_the_simulator_says() {
     assert_eq!(effort["refused"], 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_that_recover_nothing_and_a_late_impair_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -153,7 +155,7 @@ esac"#;
     assert!(shown.contains("DISAGREE: recovered: missed in the simulator"), "{shown}");
     assert!(shown.contains("INVALID"), "{shown}");
     assert_eq!(effort["valid"], false);
-    // It was tried twice.
+    // The round was attempted twice.
     assert_eq!(text(&done.stderr).matches("void: this machine did not keep up").count(), 1);
     assert_eq!(fs::read_to_string(dir.path().join("tries")).unwrap().lines().count(), 2);
     let valid: Vec<_> = rows.iter().map(|r| r.last().unwrap().as_str()).collect();
@@ -184,7 +186,7 @@ fn converging(
     Some((text(&done.stdout) + &text(&done.stderr), rows, last["effort"].clone()))
 }
 
-#[test]
+#[apply(on_time)]
 fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +207,7 @@ fn four_daemons_route_alike_soon_after_they_start_and_one_dies() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn daemons_that_notice_late_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -218,7 +220,7 @@ fn daemons_that_notice_late_are_noticed() {
     assert!(shown.contains(&format!("{word}: medians agree: B is killed")), "{shown}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_void_run_is_repeated_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
@@ -229,7 +231,7 @@ tried="$(dirname "$0")/tried"
     let Some((done, rows, effort)) = both(dir.path(), &trunkline) else { return };
     let said = text(&done.stderr);
     assert!(said.contains("void: this machine did not keep up: impair late by 1002 µs"), "{said}");
-    assert!(said.contains("; once more"), "{said}");
+    assert!(said.contains("; trying once more"), "{said}");
     // Only the second attempt counts.
     assert!(effort["lateness_us"]["p99.9"].as_f64().unwrap() != 1001.5, "{effort}");
     assert_eq!(rows.len(), 4, "{rows:?}");
@@ -255,7 +257,7 @@ fn ended_by(signal: Signal) -> Option<bool> {
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let pids = || fs::read_to_string(dir.path().join("pids")).unwrap_or_default();
     let folders = || fs::read_dir(&temporary).unwrap().flatten();
-    // Wait for impair and three daemons, each of which has a socket for calls.
+    // Waits for impair and three daemons, each of which has a socket for calls.
     let sockets = || {
         let files = folders().flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
         files.flatten().filter(|f| f.path().extension().is_some_and(|e| e == "sock")).count()
@@ -293,7 +295,7 @@ fn eventually(mut test: impl FnMut() -> bool) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_it_cannot_do_is_said_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.toml");
@@ -308,7 +310,7 @@ fn what_it_cannot_do_is_said_in_a_line() {
     );
     let mixed = SCENARIO.replace("loses = \"there\"", "recovery = \"off\"");
     fs::write(&file, mixed).unwrap();
-    bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them alike"]);
+    bad(&testbed, &["s.toml: ", "[[link]] recovery: host \"dijon\"", "make them equal"]);
     fs::write(&file, SCENARIO).unwrap();
     let Some(trunkline) = sabotaged(dir.path(), "[ $1 = node ] && echo full disk >&2 && exit 1")
     else {
@@ -343,7 +345,7 @@ what = "cut"
 link = "bottleneck"
 "#;
 
-#[test]
+#[apply(on_time)]
 fn kernels_tcp_and_calls_share_a_modelled_queue() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -398,7 +400,7 @@ call = [
 ]
 "#;
 
-#[test]
+#[apply(on_time)]
 fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -440,8 +442,8 @@ fn plain_calls_and_streams_meet_the_same_wires_as_in_the_simulator() {
     assert_eq!(cpu.len(), 7, "impair, three nodes, and who sends or hears outside: {json}");
 }
 
-/// Runs a scenario that must fail long before its calls are over, with one error line that
-/// contains all of `says`.
+/// Runs a scenario that must fail long before its calls end, with one error line that contains all
+/// of `says`.
 #[track_caller]
 fn fails_at_once(dir: &Path, text: &str, trunkline: &Path, says: &[&str]) {
     let begun = Instant::now();
@@ -462,7 +464,7 @@ fn text_of_errors(done: &Output) -> String {
     lines[0].to_owned()
 }
 
-#[test]
+#[apply(on_time)]
 fn what_fails_ends_the_run_at_once() {
     let Some(good) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -475,7 +477,8 @@ fn what_fails_ends_the_run_at_once() {
         fs::write(results.join(old), "of an earlier run").unwrap();
     }
     let says = ["f.toml: 0.", " s after the calls began: program 1 (`sh -c echo no disk; false`)"];
-    let says = [&says[..], &["failed, exit status: 1; it said last: no disk (", ".log)"]].concat();
+    let says =
+        [&says[..], &["failed, exit status: 1; its last line was: no disk (", ".log)"]].concat();
     fails_at_once(dir.path(), &program, &good, &says);
     // The simulator's results are there, and nothing of an earlier run.
     let rows = fs::read_to_string(results.join("data.csv")).unwrap();
@@ -485,7 +488,7 @@ fn what_fails_ends_the_run_at_once() {
     let transfer = long.replace("at = \"4500ms\"\nlasts = \"500ms\"", "at = \"500ms\"");
     assert_ne!(transfer, long);
     let says =
-        [" s after the calls began: iperf3, for stream bulk: it does not end: is the way cut"];
+        [" s after the calls began: iperf3, for stream bulk: it does not end: is the path cut"];
     fails_at_once(dir.path(), &transfer, &good, &says);
 
     // The background timer must not keep the pipes open that the lab reads.
@@ -494,21 +497,22 @@ fn what_fails_ends_the_run_at_once() {
     };
     let who = "[ \"$1\" = node ] && grep -q lyon \"$3\"";
     let Some(dies) = sabotaged(dir.path(), &after(who, 7)) else { return };
-    let says =
-        ["s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); it said"];
+    let says = [
+        "s after the calls began: the node of lyon has ended, signal: 9 (SIGKILL); its last line was",
+    ];
     fails_at_once(dir.path(), &long, &dies, &says);
-    // Stopped, it counts for nothing either, although it has not ended.
+    // A stopped process counts as failed too, although it has not ended.
     let stops = after(who, 7).replace("kill -9", "kill -STOP");
     let Some(stops) = sabotaged(dir.path(), &stops) else { return };
     let says = ["s after the calls began: the node of lyon was stopped by a signal"];
     fails_at_once(dir.path(), &long, &stops, &says);
     let Some(dies) = sabotaged(dir.path(), &after("[ \"$1\" = impair ]", 3)) else { return };
     let says =
-        ["s before the calls began: impair has ended, signal: 9 (SIGKILL); it said last: imp"];
+        ["s before the calls began: impair has ended, signal: 9 (SIGKILL); its last line was: imp"];
     fails_at_once(dir.path(), &long, &dies, &says);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_shell_has_the_network_and_nothing_is_left_of_it() {
     let Some(trunkline) = trunkline() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -530,7 +534,7 @@ fn a_shell_has_the_network_and_nothing_is_left_of_it() {
     assert_eq!(nobody.status.code(), Some(2));
     assert!(text(&nobody.stderr).contains("there are paris, lyon"));
 
-    // If the lab is killed with SIGKILL, its hosts and what runs there end with it.
+    // If the lab is killed with SIGKILL, its hosts and their processes end too.
     let mark = dir.path().join("mark");
     let script = format!("echo $$ > {}; exec sleep 60", mark.display());
     let mut lab = std::process::Command::new(env!("CARGO_BIN_EXE_trunkline-lab"))

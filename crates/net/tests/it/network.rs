@@ -238,10 +238,3 @@ fn a_record_says_when() {
     assert_eq!(net.bins(edge.forward(), Class(8)), []);
     assert_eq!(net.ledger(edge.forward()).offered.packets, 5);
 }
-
-#[test]
-fn headers_by_protocol() {
-    let all = [Protocol::UDP, Protocol::TCP, Protocol::DCCP, Protocol(89)];
-    assert_eq!(all.map(Protocol::headers), [48, 60, 56, 40]);
-    assert_eq!(all.map(|p| p.to_string()), ["UDP", "TCP", "DCCP", "protocol 89"]);
-}

@@ -2,6 +2,7 @@
 //! handshakes, or its own envelopes again.
 
 use super::load::ENVELOPE;
+use super::markdown::Table;
 use super::sealed::{self, identity};
 use super::under_test::{Contestant, DOWNSTREAM, RELAY, UPSTREAM, UnderTest};
 use super::{Error, cannot, median, print_json};
@@ -57,6 +58,9 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Print the result as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// What the attacker does; the first is what the others are compared with.
@@ -145,10 +149,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         seconds: args.round.0.as_secs_f64() * f64::from(args.rounds),
         rows: rows.collect(),
     };
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&report);
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&report),
+        (_, true) => markdown(args, &report),
+        _ => print(&report),
     }
     Ok(())
 }
@@ -407,6 +411,44 @@ fn forged(attack: Attack) -> Vec<Vec<u8>> {
         Initiation { cookie: [0; 16], noise: &noise }.emit(&mac)
     };
     (0..4_096).map(message).collect()
+}
+
+fn markdown(args: &Args, report: &Report) {
+    let row = |r: &Row| {
+        vec![
+            r.name.to_owned(),
+            format!("{:.0}", r.attack_pps),
+            format!("{:.1} %", r.cpu * 100.0),
+            format!("{:.0}", r.each_ns),
+            r.packets.to_string(),
+            r.lost.to_string(),
+            format!("{:.0}", r.p50_us),
+            format!("{:.0}", r.p99_us),
+            format!("{:.1} %", r.refused * 100.0),
+            format!("{:.1}", r.computed),
+            format!("{:.0}", r.answers),
+        ]
+    };
+    Table {
+        title: "A sealed node under attack",
+        command: format!("attack --calls {} --rounds {}", report.calls, args.rounds),
+        columns: &[
+            "attack",
+            "datagrams/s",
+            "processor",
+            "ns each",
+            "packets of calls",
+            "lost",
+            "p50, µs",
+            "p99, µs",
+            "refused",
+            "handshakes computed/s",
+            "answers/s",
+        ],
+        rows: report.rows.iter().map(row).collect(),
+        notes: Vec::new(),
+    }
+    .print();
 }
 
 fn print(report: &Report) {

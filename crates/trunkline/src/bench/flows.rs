@@ -1,6 +1,7 @@
 //! `trunkline bench flows`: what a packet costs the nodes at its ends, by how
 //! many flows there are. Without sockets: the node's code alone.
 
+use super::markdown::Table;
 use super::{Error, median, print_json};
 use crate::clock;
 use crate::datapath::FLOWS_AT_ONCE;
@@ -38,6 +39,9 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Print the result as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 #[derive(Serialize)]
@@ -81,11 +85,35 @@ pub fn run(args: &Args) -> Result<(), Error> {
         print_json(&rows);
         return Ok(());
     }
+    if args.markdown {
+        markdown(args, &rows);
+        return Ok(());
+    }
     outln!("{:>6} {:>10} {:>9} {:>8}", "flows", "arrive ns", "leave ns", "look µs");
     for Row { flows, arrive_ns, leave_ns, look_us } in rows {
         outln!("{flows:>6} {arrive_ns:>10.0} {leave_ns:>9.0} {look_us:>8.1}");
     }
     Ok(())
+}
+
+fn markdown(args: &Args, rows: &[Row]) {
+    let row = |r: &Row| {
+        let numbers = [r.arrive_ns, r.leave_ns].map(|ns| format!("{ns:.0}"));
+        [vec![r.flows.to_string()], numbers.into(), vec![format!("{:.1}", r.look_us)]].concat()
+    };
+    Table {
+        title: "Flows that begin and end at a node",
+        command: format!("flows --rounds {} --sessions {}", args.rounds, args.sessions),
+        columns: &[
+            "flows",
+            "to the application, ns/packet",
+            "from the application, ns/packet",
+            "packets wait for a look at 256 flows, µs",
+        ],
+        rows: rows.iter().map(row).collect(),
+        notes: vec!["The node's code alone, without sockets.".to_owned()],
+    }
+    .print();
 }
 
 /// Applications that take everything and keep nothing.

@@ -1,6 +1,7 @@
 //! `bench idle`: what a node costs that has sealed links and nothing to carry.
 //! Its neighbours are another process, so that its memory is its own.
 
+use super::markdown::Table;
 use super::sealed::identity;
 use super::under_test::{cpu_ns, new_thread, start_node, threads};
 use super::{Error, cannot, print_json};
@@ -47,6 +48,9 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Print the result as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// What the other process is told.
@@ -162,10 +166,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         rss_before_kib,
         rss_kib,
     };
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&report);
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&report),
+        (_, true) => markdown(&report),
+        _ => print(&report),
     }
     Ok(())
 }
@@ -206,6 +210,27 @@ fn rss_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+fn markdown(r: &Report) {
+    let mib = |kib: u64| format!("{:.1} MiB", kib as f64 / 1024.0);
+    let link = |p: &PerLink| format!("{:.0} bytes/s in {:.1} datagrams/s", p.bytes, p.datagrams);
+    let rows = [
+        ("processor", format!("{:.2} %", r.cpu * 100.0)),
+        ("wake-ups", format!("{:.0}/s", r.wakeups_per_second)),
+        ("sent on each link, UDP payload", link(&r.sent)),
+        ("received on each link, UDP payload", link(&r.received)),
+        ("resident memory", mib(r.rss_kib)),
+        ("resident memory before the node started", mib(r.rss_before_kib)),
+    ];
+    Table {
+        title: "An idle node",
+        command: format!("idle --links {} --hello \"{:.0} ms\"", r.links, r.hello_ms),
+        columns: &["", &format!("{} sealed links", r.links)],
+        rows: rows.map(|(what, value)| vec![what.to_owned(), value]).into(),
+        notes: Vec::new(),
+    }
+    .print();
 }
 
 fn print(r: &Report) {

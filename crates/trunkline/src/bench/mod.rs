@@ -10,6 +10,7 @@ mod attack;
 mod flows;
 mod idle;
 mod load;
+mod markdown;
 mod sealed;
 mod steady;
 mod trunk;
@@ -52,6 +53,9 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Print the result as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 #[derive(clap::Subcommand, Debug)]
@@ -151,10 +155,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         envelope_bytes: trunkline_overlay::wire::ENVELOPE_OVERHEAD,
         frame_bytes: trunkline_overlay::wire::DATA_HEADER,
     };
-    if args.json {
-        print_json(&report);
-    } else {
-        print(&report);
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&report),
+        (_, true) => markdown(args, &report),
+        _ => print(&report),
     }
     Ok(())
 }
@@ -213,6 +217,64 @@ fn contest(args: &Args) -> Result<Vec<Row>, Error> {
     Ok(rows.collect())
 }
 
+fn markdown(args: &Args, report: &Report) {
+    let row = |r: &Row| {
+        let l = r.latency_us;
+        vec![
+            r.name.to_owned(),
+            r.bytes.to_string(),
+            format!("{:.0}", r.kpps),
+            format!("{:.0}", r.cpu_ns),
+            format!("{:.2}", r.kpps_ratio),
+            format!("{:.2}", r.cpu_ratio),
+            format!("{:.1}", l.p50),
+            format!("{:.1}", l.p99),
+            format!("{:.1}", l.added_p50),
+            format!("{:.1}", l.added_p99),
+        ]
+    };
+    markdown::Table {
+        title: "One relay on one core, against a bare loop",
+        command: format!("--rounds {}", args.rounds),
+        columns: &[
+            "relay",
+            "UDP payload, bytes",
+            "1,000 packets/s",
+            "processor, ns/packet",
+            "rate ÷ bare loop",
+            "processor ÷ bare loop",
+            "p50, µs",
+            "p99, µs",
+            "added to p50, µs",
+            "added to p99, µs",
+        ],
+        rows: report.rows.iter().map(row).collect(),
+        notes: vec![
+            "The bare loop calls `recvmmsg` and `sendmmsg` and does nothing else. Each value is the \
+             median of its rounds, each ratio that of the ratios within a round."
+                .to_owned(),
+            format!("{}.", steady_line(&report.steady)),
+        ],
+    }
+    .print();
+}
+
+/// What the run with many flows and loss came to.
+fn steady_line(s: &steady::Report) -> String {
+    format!(
+        "{} flows, {} % loss before and after the node, {:.1} s: {} packets in, {} repeats and \
+         {} requests sent, {} allocations: {} per packet",
+        s.flows,
+        s.loss_percent,
+        s.seconds,
+        s.packets,
+        s.repeats,
+        s.requests,
+        s.allocations,
+        s.allocations as f64 / s.packets as f64
+    )
+}
+
 fn print(report: &Report) {
     outln!(
         "{:<28} {:>6} {:>7} {:>8} {:>6} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
@@ -245,20 +307,7 @@ fn print(report: &Report) {
             l.added_p99
         );
     }
-    let s = &report.steady;
-    outln!("");
-    outln!(
-        "{} flows, {} % loss before and after the node, {:.1} s: {} packets in, {} repeats and \
-         {} requests sent, {} allocations: {} per packet",
-        s.flows,
-        s.loss_percent,
-        s.seconds,
-        s.packets,
-        s.repeats,
-        s.requests,
-        s.allocations,
-        s.allocations as f64 / s.packets as f64
-    );
+    outln!("\n{}", steady_line(&report.steady));
     outln!(
         "A packet costs {} bytes around it: envelope {}, frame {}; and IP and UDP.",
         report.envelope_bytes + report.frame_bytes,

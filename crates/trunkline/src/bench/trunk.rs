@@ -3,6 +3,7 @@
 //! trunk, the node's code alone.
 
 use super::load::Load;
+use super::markdown::Table;
 use super::under_test::{Contestant, UnderTest};
 use super::{Error, median, print_json};
 use crate::clock;
@@ -45,6 +46,9 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Print the result as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// How many packets leave together; 0 is without a trunk.
@@ -119,12 +123,41 @@ pub fn run(args: &Args) -> Result<(), Error> {
                 .collect(),
         })
         .collect();
-    if args.json {
-        print_json(&rows);
-    } else {
-        print(&rows);
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&rows),
+        (_, true) => markdown(args, &rows),
+        _ => print(&rows),
     }
     Ok(())
+}
+
+/// The row's first column.
+fn together(row: &Row) -> String {
+    if row.together == 0 { "alone".into() } else { row.together.to_string() }
+}
+
+fn markdown(args: &Args, rows: &[Row]) {
+    let places = PLACES.map(|place| format!("{place}, ns/packet (calls per core)"));
+    let mut columns =
+        vec!["packets together", "UDP payload, bytes", "bytes/packet with IPv4 and UDP"];
+    columns.extend(places.iter().map(String::as_str));
+    let row = |r: &Row| {
+        let mut cells = vec![together(r), r.bytes.to_string(), format!("{:.1}", r.each)];
+        cells.extend(r.places.iter().map(|c| format!("{:.0} ({:.0})", c.ns, c.calls)));
+        cells
+    };
+    Table {
+        title: "Calls in a trunk",
+        command: format!("trunk --rounds {}", args.rounds),
+        columns: &columns,
+        rows: rows.iter().map(row).collect(),
+        notes: vec![
+            "G.729 with RTP, 50 packets a second one way. `bare`, `relay` and `sealed` have sockets; \
+             `leave` and `arrive` are the code at the trunk's ends alone."
+                .to_owned(),
+        ],
+    }
+    .print();
 }
 
 fn print(rows: &[Row]) {
@@ -132,7 +165,7 @@ fn print(rows: &[Row]) {
         PLACES.map(|place| format!("  {:>9} {:>7} {:>5}", format!("{place} ns"), "calls", "×"));
     outln!("{:>8} {:>6} {:>6}{}", "together", "bytes", "each", titles.concat());
     for row in rows {
-        let together = if row.together == 0 { "alone".into() } else { row.together.to_string() };
+        let together = together(row);
         let cost = |c: &Cost| format!("  {:>9.0} {:>7.0} {:>5.1}", c.ns, c.calls, c.times);
         let places: String = row.places.iter().map(cost).collect();
         outln!("{together:>8} {:>6} {:>6.1}{places}", row.bytes, row.each);

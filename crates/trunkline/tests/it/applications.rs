@@ -1,8 +1,10 @@
 //! Applications at real nodes: many of them, wrong ones, fast and lazy ones.
 
+use crate::common::on_time::on_time;
 use crate::common::{
     self, Chain, Setup, allow_files, ms, numbered, stream, try_recv_number, wait_for,
 };
+use macro_rules_attribute::apply;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -81,7 +83,7 @@ fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
 }
 
-#[test]
+#[apply(on_time)]
 fn a_thousand_clients_and_the_one_too_many() {
     const CLIENTS: usize = 1_000;
     const LIMIT: usize = 2_048;
@@ -141,7 +143,7 @@ fn a_thousand_clients_and_the_one_too_many() {
     wait_for("a free place", || DatagramSocket::bind(near.socket.as_path(), 0).ok());
 }
 
-#[test]
+#[apply(on_time)]
 fn one_server_talks_to_hundreds_of_clients() {
     const CLIENTS: usize = 300;
     if !allow_files(2_000) {
@@ -171,7 +173,7 @@ fn one_server_talks_to_hundreds_of_clients() {
     assert_eq!(heard, 4 * CLIENTS, "packets heard");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_port_that_is_bound_again_is_heard_at_once() {
     let chain = Chain::of(2);
     let listener = chain.nodes[1].bind(4_000);
@@ -222,7 +224,7 @@ fn every_mistake_has_its_error() {
     assert_eq!((m.drops("no_port"), m.drops("no_route"), m.drops("too_large")), (1, 1, 0));
 }
 
-#[test]
+#[apply(on_time)]
 fn garbage_on_a_session_harms_only_that_session() {
     let mut chain = Chain::of(2);
     let (socket, listener) = (chain.nodes[0].bind(4_000), chain.nodes[1].bind(4_000));
@@ -286,7 +288,7 @@ fn garbage_on_a_session_harms_only_that_session() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_flood_is_held_back_or_counted() {
     // Without offload the kernel counts datagrams, not runs of them.
     let sections = "[runtime]\noffload = false\n";
@@ -355,7 +357,7 @@ impl Drop for Stopper<'_> {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_client_that_never_reads_loses_only_its_own() {
     // Its buffer is at most 2 MiB, in which each of these takes 2 KiB or more.
     const MOST: u64 = 20_000;

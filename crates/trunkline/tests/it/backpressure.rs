@@ -1,9 +1,11 @@
 //! Applications that don't keep up, and nodes that don't: each bears it alone.
 
+use crate::common::on_time::on_time;
 use crate::common::raw::{Raw, bytes};
 use crate::common::{
     self, Chain, Node, allow_files, ms, numbered, run, trunkline, try_recv_number,
 };
+use macro_rules_attribute::apply;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
 use std::fs;
@@ -255,17 +257,17 @@ fn it_comes_back(from: &DatagramSocket, lazy: &mut Lazy, to: Address) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn one_on_this_host_never_reads_beside_200_that_do() {
     one_never_reads_beside_200_that_do(By::Unix);
 }
 
-#[test]
+#[apply(on_time)]
 fn one_over_tcp_never_reads_beside_200_that_do() {
     one_never_reads_beside_200_that_do(By::Tcp);
 }
 
-#[test]
+#[apply(on_time)]
 fn one_over_udp_never_reads_beside_200_that_do() {
     one_never_reads_beside_200_that_do(By::Udp);
 }

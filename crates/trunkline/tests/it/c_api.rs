@@ -16,13 +16,18 @@ fn root() -> &'static Path {
 }
 
 /// The folder with libtrunkline.a and libtrunkline.so, built as `make install`
-/// does but unoptimised.
+/// does but with the profile that the tests are built with.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("c-library");
         let script = root().join("scripts/c-library.sh");
-        let built = Command::new(script).arg(&out).args(["dev", "--offline"]).output();
+        let folder = Path::new(env!("CARGO_BIN_EXE_trunkline")).parent().expect("a folder");
+        let profile = match folder.file_name().and_then(|name| name.to_str()) {
+            Some("debug") => "dev",
+            profile => profile.expect("the name of a profile"),
+        };
+        let built = Command::new(script).arg(&out).args([profile, "--offline"]).output();
         let built = built.expect("bash runs");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         out

@@ -1,6 +1,8 @@
 //! `trunkline call`: what is heard is what was said.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Node, Process, Setup, free_port, run, temp_dir, trunkline};
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -62,7 +64,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-#[test]
+#[apply(on_time)]
 fn over_udp() {
     let dir = temp_dir();
     let (said, pcm) = speech(dir.path());
@@ -76,7 +78,7 @@ fn over_udp() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_lost_packet_is_concealed() {
     let dir = temp_dir();
     let out = dir.path().join("heard.wav");
@@ -116,7 +118,7 @@ fn a_lost_packet_is_concealed() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn over_nodes() {
     let chain = Chain::of(2);
     let (said, pcm) = speech(chain.dir.path());
@@ -134,7 +136,7 @@ fn over_nodes() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn with_nodes_inside() {
     let mut chain = Chain::prepare(&common::Setup::default());
     let (said, pcm) = speech(chain.dir.path());
@@ -150,7 +152,7 @@ fn with_nodes_inside() {
     assert!(!chain.nodes[0].socket.exists(), "{} is left behind", chain.nodes[0].socket.display());
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_that_crashes_under_a_call_costs_a_gap() {
     let mut chain = Chain::of(2);
     let (said, _) = speech(chain.dir.path());
@@ -223,7 +225,7 @@ fn heard(options: &[&str], call: impl FnOnce(&Caller)) -> (Option<i32>, Value, S
     (code, serde_json::from_str(&stdout).expect("JSON"), stderr)
 }
 
-#[test]
+#[apply(on_time)]
 fn what_was_lost_at_either_end_of_a_call_counts() {
     // The last second of three, and the first fifth of one.
     for (came, before) in [(0..100, 0), (10..150, 10), (10..100, 10)] {
@@ -240,7 +242,7 @@ fn what_was_lost_at_either_end_of_a_call_counts() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_that_ends_in_silence_broke_off() {
     let (code, report, said) = heard(&[], |caller| caller.talk(0..150));
     assert_eq!((code, &report["ended"]), (Some(1), &json!("broke-off")), "{said}");
@@ -311,7 +313,7 @@ fn told_in_words(call: impl FnOnce(&Caller, &mut Process)) -> String {
     listener.rest().0.lines().next().unwrap_or_default().to_owned()
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_not_a_whole_call_is_not_called_one() {
     let line = told_in_words(|caller, _| caller.talk(0..50));
     assert!(line.starts_with("50 packets, then it broke off: 50 played, "), "{line}");
@@ -328,7 +330,7 @@ fn what_is_not_a_whole_call_is_not_called_one() {
     assert!(line.starts_with("50 packets: 50 played, "), "{line}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_that_stood_still_has_heard_no_silence() {
     let (code, report, said) = {
         let to = free_port(Ipv4Addr::LOCALHOST.into());
@@ -355,7 +357,7 @@ fn a_listener_that_stood_still_has_heard_no_silence() {
     assert_eq!(report["packets"], 100, "{report}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_path_that_dies_under_a_call_is_told_at_both_ends() {
     let mut chain = Chain::start(&Setup { impair: "delay = \"5ms\"", ..Setup::default() });
     let (said, _) = speech(chain.dir.path());
@@ -403,7 +405,7 @@ fn a_path_that_dies_under_a_call_is_told_at_both_ends() {
     assert!(told.contains("the call broke off after 2."), "{told}");
 }
 
-#[test]
+#[apply(on_time)]
 fn who_calls_nobody_is_told_so_at_once() {
     let chain = Chain::of(2);
     let (said, _) = speech(chain.dir.path());
@@ -431,7 +433,7 @@ fn who_calls_nobody_is_told_so_at_once() {
     assert!(drops.drops("no_port") > 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_may_come_a_little_later() {
     let chain = Chain::of(2);
     let (said, _) = speech(chain.dir.path());
@@ -453,7 +455,7 @@ fn a_listener_may_come_a_little_later() {
     assert!((10..120).contains(&lost), "what came too early is lost: {report}");
 }
 
-#[test]
+#[apply(on_time)]
 fn who_hangs_up_says_so() {
     let chain = Chain::of(2);
     let (said, _) = speech(chain.dir.path());

@@ -1,6 +1,8 @@
 //! `trunkline demo`: the first thing that a user tries.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Process, ms, run, temp_dir, trunkline};
+use macro_rules_attribute::apply;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -80,7 +82,7 @@ fn check(result: &Value, sent: f64) {
     assert_eq!((recovered(0), recovered(1)), (0.0, 0.0));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_short_demo_is_complete() {
     let dir = temp_dir();
     let ended = run(&mut demo(dir.path(), 3, &["--seed", "7", "--loss", "10%"]));
@@ -132,7 +134,7 @@ fn a_short_demo_is_complete() {
     assert_eq!(left.len(), 1, "only the output is left: {left:?}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_crash_in_the_middle_costs_a_gap() {
     let dir = temp_dir();
     let ended = run(&mut demo(dir.path(), 3, &["--seed", "7", "--loss", "0", "--restart", "B"]));
@@ -166,7 +168,7 @@ fn mistakes_are_told_at_once() {
     assert!(processes(dir.path()).is_empty(), "{:?}", processes(dir.path()));
 }
 
-#[test]
+#[apply(on_time)]
 fn nothing_outlives_a_demo_that_is_killed() {
     let dir = temp_dir();
     let mut process = Process::start(&mut demo(dir.path(), 60, &[]));

@@ -2,7 +2,9 @@
 //! reports, and with more flows than a node keeps.
 
 use crate::common::keys::CLIENT;
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Node, Process, Setup, ms, run, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -97,7 +99,7 @@ fn call_over_loss(chain: &Chain, service: &[&str]) -> (Value, Value) {
     (report, came)
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_is_counted_as_its_listener_hears_it() {
     let impair = "delay = \"8ms\"\nloss = \"5%\"";
     let chain = start(&Setup { nodes: 3, impair, ..Setup::default() });
@@ -140,7 +142,7 @@ fn a_call_is_counted_as_its_listener_hears_it() {
     assert_eq!(m.sum("flow_mos_bucket", "le=\"+Inf\""), 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_remote_application_has_its_name() {
     let chain = start(&Setup { nodes: 2, sealed: true, ..Setup::default() });
     let (here, there) = (chain.nodes[0].bind_remote(4_000), chain.nodes[1].bind(4_000));
@@ -193,7 +195,7 @@ fn forged(n: u32) -> Vec<u8> {
     envelope
 }
 
-#[test]
+#[apply(on_time)]
 fn twenty_thousand_flows_of_one_member_harm_no_other() {
     // Node 1 is played here; node 3 is real, and has a call with node 2.
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });

@@ -1,7 +1,9 @@
 //! A gateway as its operator has it: what its orders do to calls, and what is left of
 //! these.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Node, free_port, ms, run, temp_dir, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -108,7 +110,7 @@ fn a_call_keeps_it_from_being_empty(node: &mut Node, a: &Phone, b: &Phone, gatew
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn its_operators_orders_and_its_calls() {
     let dir = temp_dir();
     let mut node = Node { sealed: true, ..Node::new(dir.path(), 1, Ipv4Addr::LOCALHOST.into()) };

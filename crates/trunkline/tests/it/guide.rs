@@ -8,7 +8,9 @@
 //! command on: each line must, with anything where it has an ellipsis. Blocks without a machine are not for the test. For
 //! `scp` there is a stand-in, which copies from folder to folder.
 
+use crate::common::on_time::on_time;
 use crate::common::{PATIENCE, Process, ms, run, temp_dir, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -289,7 +291,7 @@ fn is_like(line: &str, shown: &str, late: bool) -> bool {
     fits(&line, &pieces(&shown, late)) && adds_up(&line)
 }
 
-#[test]
+#[apply(on_time)]
 fn what_the_guide_shows_is_like_what_comes_out() {
     let call = "600 packets: 573 played, 0 of them recovered; 0 late, 27 lost: 4.50 % missed";
     for (line, shown, like) in [
@@ -344,7 +346,7 @@ fn what_the_guide_shows_is_like_what_comes_out() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_on_a_machine_that_is_late_must_still_add_up() {
     let said = "delay above the fastest: p50 28.9 ms, p99 122.1 ms, max 145.8 ms\n";
     assert!(is_late(said) && !is_late(&said.replace("122.1", "42.7")));
@@ -471,13 +473,13 @@ fn skipped(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "CI runs it: {why}");
 }
 
-#[test]
+#[apply(on_time)]
 fn the_guide_does_what_it_says() {
     let tools = ["unshare", "nsenter", "ip", "curl", "socat", "iperf3", "ffmpeg"];
     follow("docs/guide.md", MACHINES, &tools);
 }
 
-#[test]
+#[apply(on_time)]
 fn the_gateways_guide_does_what_it_says() {
     let tools = ["unshare", "nsenter", "ip", "curl", "jq", "baresip"];
     follow("docs/gateway.md", SITES, &tools);

@@ -1,7 +1,9 @@
 //! `trunkline call`: what its two ends tell each other, so that neither takes a call
 //! that broke for a whole one.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Process, Setup, free_port, ms, temp_dir, trunkline};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -87,7 +89,7 @@ fn call(
     (ended(sender), packets)
 }
 
-#[test]
+#[apply(on_time)]
 fn a_caller_reports_from_the_first_packet_on() {
     let ((code, ..), packets) = call("400ms", |_, _| None);
     assert_eq!(code, Some(0), "to somebody who does not answer");
@@ -97,7 +99,7 @@ fn a_caller_reports_from_the_first_packet_on() {
     assert_eq!(packets.len(), 20 + 1 + GOODBYES);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_path_that_dies_early_ends_no_call_that_was_to_be_longer() {
     let mut chain = Chain::start(&Setup { impair: "delay = \"5ms\"", ..Setup::default() });
     let said = speech(chain.dir.path());
@@ -120,7 +122,7 @@ fn a_path_that_dies_early_ends_no_call_that_was_to_be_longer() {
     assert_eq!(ended(sender).0, Some(1));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_caller_wants_its_end_confirmed_by_who_answers() {
     // It has answered, at once, but not the goodbyes.
     let deaf = |c: &rtcp::Control, ntp| (!c.bye).then(|| reception(c.ssrc, ntp, 0));
@@ -152,7 +154,7 @@ fn a_caller_wants_its_end_confirmed_by_who_answers() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_path_that_dies_in_the_last_moment_is_told_to_the_caller() {
     let mut chain = Chain::start(&Setup { impair: "delay = \"5ms\"", ..Setup::default() });
     let said = speech(chain.dir.path());
@@ -173,7 +175,7 @@ fn a_path_that_dies_in_the_last_moment_is_told_to_the_caller() {
     assert_eq!(listener.wait().code(), Some(1));
 }
 
-#[test]
+#[apply(on_time)]
 fn the_first_report_may_overtake_the_first_packet() {
     for ssrc in [7, 8] {
         let (listener, at) = listen_on_udp(&["--idle", "500ms", "--expect", "1 s"]);
@@ -185,7 +187,7 @@ fn the_first_report_may_overtake_the_first_packet() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_whose_end_was_heard_is_whole_whatever_the_node_says_later() {
     let chain = Chain::of(2);
     let said = speech(chain.dir.path());
@@ -254,7 +256,7 @@ impl Caller {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_answers_every_report_and_every_goodbye() {
     let (listener, at) = listen_on_udp(&["--idle", "600ms"]);
     let caller = Caller::new(7, at);
@@ -279,7 +281,7 @@ fn a_listener_answers_every_report_and_every_goodbye() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn who_calls_somebody_who_is_in_a_call_is_told_so() {
     let dir = temp_dir();
     let said = speech(dir.path());
@@ -318,7 +320,7 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
 }
 
 /// Whoever can put the caller's address on a packet, or a caller whose stream changes.
-#[test]
+#[apply(on_time)]
 fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
     let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
     let caller = Caller::new(7, at);
@@ -342,7 +344,7 @@ fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
     drop(listener);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_that_stops_hangs_up() {
     let chain = Chain::of(2);
     let said = speech(chain.dir.path());
@@ -380,7 +382,7 @@ fn a_listener_that_stops_hangs_up() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_was_sent_is_known_only_of_a_call_whose_end_was_heard() {
     let sent = |bye: bool| {
         let (listener, at) = listen_on_udp(&["--idle", "500ms"]);
@@ -405,7 +407,7 @@ fn what_was_sent_is_known_only_of_a_call_whose_end_was_heard() {
     assert_eq!(keys(&nothing[delay]), keys(&whole[delay]));
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_to_nowhere_are_not_called_sent() {
     let chain = Chain::of(2);
     let said = speech(chain.dir.path());
@@ -424,7 +426,7 @@ fn packets_to_nowhere_are_not_called_sent() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_goodbye_that_cannot_leave_ends_no_call_well() {
     let told = "the end of the call could not be told";
     let mut chain = Chain::of(2);
@@ -454,7 +456,7 @@ fn a_goodbye_that_cannot_leave_ends_no_call_well() {
     assert_eq!((code, &heard["ended"]), (Some(1), &json!("broke-off")), "{heard}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_listener_says_after_a_gap_that_it_is_there() {
     let (listener, at) = listen_on_udp(&["--idle", "2 s"]);
     let caller = Caller::new(7, at);

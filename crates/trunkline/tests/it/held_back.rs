@@ -1,8 +1,10 @@
 //! Applications that would rather wait than lose packets (`SocketOption::Wait`), at
 //! real nodes, on a link that is slow.
 
+use crate::common::on_time::on_time;
 use crate::common::raw::{self, bytes};
 use crate::common::{self, Chain, Setup, ms, stream, wait_for};
+use macro_rules_attribute::apply;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{ErrorKind, Read, Write};
@@ -96,21 +98,21 @@ fn send_to(socket: &DatagramSocket) -> impl FnMut(&[u8], Address) + Send {
     |packet, to| socket.send_to(packet, to).expect("sent")
 }
 
-#[test]
+#[apply(on_time)]
 fn who_waits_loses_nothing_on_a_slow_link_and_delays_no_voice() {
     let chain = slow_chain();
     let socket = writer(chain.nodes[0].bind(0), true);
     nothing_lost(&chain, write_all(&chain, send_to(&socket)));
 }
 
-#[test]
+#[apply(on_time)]
 fn who_waits_on_another_host_loses_nothing() {
     let chain = slow_chain();
     let socket = writer(chain.nodes[0].bind_remote(0), true);
     nothing_lost(&chain, write_all(&chain, send_to(&socket)));
 }
 
-#[test]
+#[apply(on_time)]
 fn who_does_not_wait_loses_much() {
     let chain = slow_chain();
     let socket = writer(chain.nodes[0].bind(0), false);
@@ -124,7 +126,7 @@ fn who_does_not_wait_loses_much() {
     assert!(chain.nodes[0].metrics().drops("queue_delay") > 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn who_does_not_block_is_told_when_there_is_room() {
     let chain = slow_chain();
     for socket in [chain.nodes[0].bind(0), chain.nodes[0].bind_remote(0)] {
@@ -151,7 +153,7 @@ fn who_does_not_block_is_told_when_there_is_room() {
 }
 
 /// What it asks over TCP is behind what waits; the node says by itself that it lives.
-#[test]
+#[apply(on_time)]
 fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
     let chain =
         Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
@@ -170,7 +172,7 @@ fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
 }
 
 /// A datagram can't be held back: it is counted.
-#[test]
+#[apply(on_time)]
 fn datagrams_of_one_that_is_held_back_are_counted() {
     let chain =
         Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", sealed: true, ..Setup::default() });
@@ -225,7 +227,7 @@ fn fill(mut socket: &Socket, (to, size): (Address, usize), patience: Duration) -
     taken
 }
 
-#[test]
+#[apply(on_time)]
 fn hostile_ones_fill_their_sockets_and_read_nothing() {
     let mut chain = Chain::start(&Setup { link: "rate = \"64 kbit/s\"\n", ..Setup::default() });
     let (near, far) = (&chain.nodes[0], &chain.nodes[1]);
@@ -270,7 +272,7 @@ fn hostile_ones_fill_their_sockets_and_read_nothing() {
     node.assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn what_was_taken_goes_out_when_its_sender_has_gone() {
     let chain = slow_chain();
     let listener = chain.nodes[1].bind(4_000);
@@ -317,7 +319,7 @@ fn sessions(node: &common::Node) -> u64 {
     node.metrics().sum("sessions", "")
 }
 
-#[test]
+#[apply(on_time)]
 fn who_has_gone_takes_no_place_that_another_needs() {
     let chain = crowded();
     let (near, to) = (&chain.nodes[0], chain.nodes[1].address(4_000));
@@ -329,7 +331,7 @@ fn who_has_gone_takes_no_place_that_another_needs() {
     drop(attached);
 }
 
-#[test]
+#[apply(on_time)]
 fn who_has_gone_takes_no_port_that_another_needs() {
     let chain = crowded();
     let (near, to) = (&chain.nodes[0], chain.nodes[1].address(4_000));
@@ -342,7 +344,7 @@ fn who_has_gone_takes_no_port_that_another_needs() {
     assert!(second.is_err(), "{:?} is taken", living.local_addr());
 }
 
-#[test]
+#[apply(on_time)]
 fn nobody_waits_for_a_neighbour_that_is_dead() {
     let mut chain = crowded();
     let to = chain.nodes[1].address(4_000);
@@ -353,7 +355,7 @@ fn nobody_waits_for_a_neighbour_that_is_dead() {
     assert!(start.elapsed() < ms(8_000), "it would take 11 s: {:?}", start.elapsed());
 }
 
-#[test]
+#[apply(on_time)]
 fn who_has_gone_on_another_host_is_forgotten_soon() {
     let chain = crowded();
     let mut raw = raw::Raw::bound(&chain.nodes[0]);
@@ -377,7 +379,7 @@ fn who_has_gone_on_another_host_is_forgotten_soon() {
 }
 
 /// More of them than the link serves in the time after which a client gives a node up.
-#[test]
+#[apply(on_time)]
 fn many_on_another_host_that_wait_for_their_turn_keep_their_sessions() {
     const MANY: u32 = 72;
     let chain =
@@ -406,7 +408,7 @@ fn many_on_another_host_that_wait_for_their_turn_keep_their_sessions() {
     assert_eq!(sockets.iter().map(|socket| socket.status().reconnects).sum::<u32>(), 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_port_that_is_refused_anyway_takes_nothing_from_who_has_gone() {
     let chain = crowded();
     let (near, listener) = (&chain.nodes[0], chain.nodes[1].bind(4_000));

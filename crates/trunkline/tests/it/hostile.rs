@@ -1,6 +1,8 @@
 //! Strangers' datagrams at a node's UDP port while a call goes on.
 
+use crate::common::on_time::on_time;
 use crate::common::{Chain, ms, stream, wait_for};
+use macro_rules_attribute::apply;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
 use trunkline_base::wire::Writer;
@@ -96,7 +98,7 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
     (datagrams, counts)
 }
 
-#[test]
+#[apply(on_time)]
 fn strangers_are_counted_and_harm_nobody() {
     let mut chain = Chain::of(2);
     let (from, to) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
@@ -144,7 +146,7 @@ fn bombard(target: SocketAddr, datagrams: &[Vec<u8>]) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn an_empty_datagram_is_counted_too() {
     let chain = Chain::of(2);
     bombard(chain.nodes[0].udp, &[Vec::new(), Vec::new()]);

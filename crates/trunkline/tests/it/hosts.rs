@@ -4,7 +4,9 @@ use crate::common::emulator::{
     Emulator, PROGRAM, TEXT, THREE, assert_documented, counted, inhabitants, is_root, packets,
     reach, skip,
 };
+use crate::common::on_time::on_time;
 use crate::common::{PATIENCE, ms, temp_dir, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -40,7 +42,7 @@ fn transfer(emulator: &Emulator, to: SocketAddr, seconds: f64) -> f64 {
     listener.join().expect("it listens")
 }
 
-#[test]
+#[apply(on_time)]
 fn a_kernels_tcp_fills_a_modelled_link() {
     let dir = temp_dir();
     let capture = dir.path().join("a.pcapng");
@@ -71,7 +73,7 @@ fn a_kernels_tcp_fills_a_modelled_link() {
     assert!(captured > report["hosts"][0]["sent"]["bytes"].as_u64().expect("a number"));
 }
 
-#[test]
+#[apply(on_time)]
 fn delay_is_the_models_and_what_links_do_may_change() {
     let dir = temp_dir();
     let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &["--punctual"]) else { return };
@@ -162,7 +164,7 @@ fn marked(
 
 /// To one station go 60 Mbit/s marked CS1, more than a cell carries, and to the other a call's
 /// packets, marked EF.
-#[test]
+#[apply(on_time)]
 fn in_a_cell_a_call_has_a_queue_of_its_own() {
     const CELL: &str = "host = [{ name = \"ap\" }, { name = \"a\" }, { name = \"b\" }]\n\
         [[cell]]\nname = \"wifi\"\naccess_point = \"ap\"\nstations = [\"a\", \"b\"]\n";
@@ -193,7 +195,7 @@ fn in_a_cell_a_call_has_a_queue_of_its_own() {
     assert!(overflowed > 0 && mbit_s < 27.0, "{mbit_s} Mbit/s, {report}");
 }
 
-#[test]
+#[apply(on_time)]
 fn routers_say_what_they_do_not_pass_on() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
@@ -390,7 +392,7 @@ fn start_as_nobody(dir: &Path) -> Option<Emulator> {
     Emulator::run(&mut nobody(dir, "node", "")).map_err(|why| skip(&why)).ok()
 }
 
-#[test]
+#[apply(on_time)]
 fn who_is_not_root_has_hosts_in_a_user_namespace() {
     let dir = temp_dir();
     let Some(mut emulator) = start_as_nobody(dir.path()) else { return };
@@ -418,7 +420,7 @@ fn who_is_not_root_has_hosts_in_a_user_namespace() {
     assert_eq!(inhabitants(&number), 0, "nothing stays behind");
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_missing_is_named_with_a_way_out() {
     let dir = temp_dir();
     let Some(able) = start_as_nobody(dir.path()) else { return };

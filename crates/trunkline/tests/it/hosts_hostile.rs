@@ -3,7 +3,9 @@
 use crate::common::emulator::{
     Emulator, TEXT, THREE, counted, inhabitants, is_reached, packets, reach,
 };
+use crate::common::on_time::on_time;
 use crate::common::{ms, temp_dir, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;
@@ -13,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Instant;
 
-#[test]
+#[apply(on_time)]
 fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
     let dir = temp_dir();
     let Some(mut emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
@@ -42,7 +44,7 @@ fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
     assert_eq!(packets(&report["hosts"][2]["refused"]), 0, "{report}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_run_that_is_killed_leaves_nothing() {
     let dir = temp_dir();
     let Some(mut emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };
@@ -60,7 +62,7 @@ fn a_run_that_is_killed_leaves_nothing() {
     assert!(!net.exists() && inhabitants(&number) == 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn whoever_says_what_nobody_reads_passes_packets_on() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
@@ -77,7 +79,7 @@ fn whoever_says_what_nobody_reads_passes_packets_on() {
     emulator.stop();
 }
 
-#[test]
+#[apply(on_time)]
 fn whoever_provokes_errors_gets_few_of_them() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
@@ -111,7 +113,7 @@ fn whoever_provokes_errors_gets_few_of_them() {
     assert!((50..=most).contains(&told) && expired > 2 * most, "{told} of {expired}");
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), TEXT, &[]) else { return };

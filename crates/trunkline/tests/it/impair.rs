@@ -1,7 +1,9 @@
 //! `trunkline impair` as a process: what its model predicts is what arrives.
 
 use crate::common::emulator::assert_documented;
+use crate::common::on_time::on_time;
 use crate::common::{PATIENCE, wait_for};
+use macro_rules_attribute::apply;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -145,7 +147,7 @@ fn exchange(from: &UdpSocket, via: SocketAddr, to: &UdpSocket) -> Vec<(u32, Dura
     })
 }
 
-#[test]
+#[apply(on_time)]
 fn exactly_the_predicted_packets_are_lost() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
     let relay = Running::start(
@@ -198,7 +200,7 @@ fn exactly_the_predicted_packets_are_lost() {
     assert!(ledger["lateness_us"]["p50"].as_f64().expect("a number") < 10_000.0, "{ledger}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     let ((a, _), (b, b_addr)) = (node(), node());
     let dir = std::env::temp_dir().join(format!("trunkline-impair-{}", std::process::id()));
@@ -272,7 +274,7 @@ fn reread(running: &mut Running, file: &std::path::Path, text: &str) -> String {
     line
 }
 
-#[test]
+#[apply(on_time)]
 fn a_link_is_cut_and_mended_while_it_runs() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
     let text = link_between(a_addr, b_addr);
@@ -324,7 +326,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_adds_up(&link["forward"]);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_hangup_before_it_is_ready_is_not_its_end() {
     let (a, b) = (node().1, node().1);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -351,7 +353,7 @@ fn a_hangup_before_it_is_ready_is_not_its_end() {
 }
 
 /// A trace of minutes is read while the links go on.
-#[test]
+#[apply(on_time)]
 fn links_go_on_while_a_long_file_is_read() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
     let text = link_between(a_addr, b_addr);
@@ -385,7 +387,7 @@ fn links_go_on_while_a_long_file_is_read() {
     relay.stop(sigterm);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_trace_says_packet_by_packet() {
     let ((a, _), (b, b_addr)) = (node(), node());
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -472,7 +474,7 @@ fn through_red(node: &str, listen: &str, toses: &[u8]) -> (Vec<u8>, Value) {
     (arrived, ledger)
 }
 
-#[test]
+#[apply(on_time)]
 fn red_marks_what_can_be_marked_and_drops_the_rest() {
     // All at once, so that the queue grows to some 80 packets.
     let cases = [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:0", "[::]:0")];

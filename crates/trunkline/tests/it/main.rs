@@ -17,6 +17,7 @@ mod hosts;
 mod hosts_hostile;
 mod impair;
 mod nodes;
+mod on_time;
 mod operate;
 mod programs;
 mod proxy;

@@ -1,8 +1,10 @@
 //! Chains of real nodes: packets cross them, and they outlive crashes.
 
+use crate::common::on_time::on_time;
 use crate::common::{
     Chain, PATIENCE, Setup, ms, numbered, recv_number, stream, try_recv_number, wait_for,
 };
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::net::{Ipv6Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -45,17 +47,17 @@ fn exchange(chain: &Chain) {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_cross_two_nodes() {
     exchange(&Chain::of(2));
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_cross_three_nodes() {
     exchange(&Chain::of(3));
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_cross_ipv6_links() {
     let ip = Ipv6Addr::LOCALHOST.into();
     if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
@@ -65,7 +67,7 @@ fn packets_cross_ipv6_links() {
     exchange(&Chain::start(&Setup { nodes: 3, ip, ..Setup::default() }));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_lossy_link_is_repaired_for_real_time_only() {
     let impair = "delay = \"5ms\"\nloss = \"10%\"";
     let chain = Chain::start(&Setup { impair, ..Setup::default() });
@@ -84,7 +86,7 @@ fn a_lossy_link_is_repaired_for_real_time_only() {
     assert!(lost_repaired * 2 < lost_plain, "{lost_repaired} of real time, {lost_plain} without");
 }
 
-#[test]
+#[apply(on_time)]
 fn on_a_slow_link_voice_goes_before_the_rest() {
     // A call of 200 packets a second takes 371 kbit/s of it, IP and UDP included.
     let chain = Chain::start(&Setup {
@@ -133,7 +135,7 @@ fn chatter(socket: &DatagramSocket, to: &DatagramSocket, stop: &AtomicBool, sent
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn ends_do_not_notice_that_the_node_between_them_crashed() {
     let mut chain = Chain::of(3);
     let (from, to) = (chain.nodes[0].bind(0), chain.nodes[2].bind(6_000));
@@ -174,7 +176,7 @@ impl Drop for Stopper<'_> {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_client_follows_its_node_through_a_crash() {
     let mut chain = Chain::of(2);
     // So that the client's port is not the one that a new node gives first.
@@ -203,7 +205,7 @@ fn a_client_follows_its_node_through_a_crash() {
     assert_eq!((client.status().reconnects, peer.status().reconnects), (1, 0));
 }
 
-#[test]
+#[apply(on_time)]
 fn an_idle_link_costs_less_than_a_hundred_bytes_a_second() {
     // The paper's rate (Amir et al. 2005, IV-B).
     let sections = "[hello]\ninterval = \"1 s\"\ndead_after = \"10 s\"\n";
@@ -225,7 +227,7 @@ fn an_idle_link_costs_less_than_a_hundred_bytes_a_second() {
     assert!(rate <= 100.0, "{rate} bytes/s: {sent} sent and {received} received in {seconds} s");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_signal_stops_a_node_cleanly() {
     let mut chain = Chain::of(2);
     let client = chain.nodes[0].bind(0);
@@ -248,7 +250,7 @@ fn a_signal_stops_a_node_cleanly() {
     wait_for("the client to notice", || client.send_to(b"x", client.local_addr()).err());
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_ends_with_its_parent_if_asked_to() {
     let mut chain = Chain::of(2);
     chain.first().process().close_stdin();

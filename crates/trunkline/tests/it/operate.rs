@@ -3,7 +3,9 @@
 
 mod ways;
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Ended, Node, Setup, get, ms, run, stream, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -65,7 +67,7 @@ fn edit(node: &Node, from: &str, to: &str) {
     fs::write(&node.config, text.replace(from, to)).expect("written");
 }
 
-#[test]
+#[apply(on_time)]
 fn status_links_and_routes_say_what_is() {
     let mut chain = slow(3);
     let node = &chain.nodes[1];
@@ -133,7 +135,7 @@ fn status_links_and_routes_say_what_is() {
     assert_eq!((&status["links_up"], &status["sessions"]), (&json!(1), &json!(1)));
 }
 
-#[test]
+#[apply(on_time)]
 fn ping_and_trace_measure_the_way() {
     let mut chain = slow(4);
     let first = &chain.nodes[0];
@@ -195,7 +197,7 @@ fn during_a_call(chain: &Chain, act: impl FnOnce(&Chain)) -> usize {
     })
 }
 
-#[test]
+#[apply(on_time)]
 fn a_reload_changes_what_it_can_and_names_the_rest() {
     let setup = Setup { nodes: 3, link: "rate = \"20 Mbit/s\"\n", ..Setup::default() };
     let mut chain = start(&setup);
@@ -247,7 +249,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_rate_that_is_reloaded_is_kept_to() {
     let mut chain = start(&Setup { link: "# rate\n", ..Setup::default() });
     let (here, there) = (chain.nodes[0].bind(4_200), chain.nodes[1].bind(4_200));
@@ -260,7 +262,7 @@ fn a_rate_that_is_reloaded_is_kept_to() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_drained_node_is_emptied_and_stopped() {
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
     let lost = during_a_call(&chain, |chain| {
@@ -289,7 +291,7 @@ fn a_drained_node_is_emptied_and_stopped() {
     assert!(line.contains("no node answers at ") && line.contains("`control` in [node]"), "{line}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_recording_with_operations_replays() {
     let mut chain = Chain::prepare(&Setup { link: "rate = \"20 Mbit/s\"\n", ..Setup::default() });
     let file = chain.dir.path().join("1.rec");
@@ -333,7 +335,7 @@ fn say(node: &Node, bytes: &[u8]) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-#[test]
+#[apply(on_time)]
 fn whatever_is_said_to_it_the_control_socket_stays_small() {
     let mut chain = start(&Setup::default());
     let node = &chain.nodes[0];
@@ -402,7 +404,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn where_no_node_is_the_message_says_what_to_do() {
     let dir = common::temp_dir();
     let absent = dir.path().join("absent.ctl");
@@ -452,7 +454,7 @@ fn recv_nothing(node: &Node) -> bool {
     common::try_recv_number(&socket).is_err()
 }
 
-#[test]
+#[apply(on_time)]
 fn top_needs_a_terminal_and_gives_it_back() {
     let chain = start(&Setup::default());
     let node = &chain.nodes[0];
@@ -532,7 +534,7 @@ fn which(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.exists())
 }
 
-#[test]
+#[apply(on_time)]
 fn a_log_that_nobody_reads_holds_up_nothing() {
     let mut chain = start(&Setup::default());
     chain.nodes[0].crash();
@@ -565,7 +567,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     assert!(ended.success(), "{ended}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
     let mut chain = start(&Setup::default());
     for node in &chain.nodes {

@@ -1,8 +1,10 @@
 //! Programs that know nothing of the overlay, through `trunkline proxy`: iperf3
 //! and ffmpeg.
 
+use crate::common::on_time::on_time;
 use crate::common::proxy::{end, pair, proxy, range, socket};
 use crate::common::{Chain, Process, Setup, free_port, ms, run, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -40,7 +42,7 @@ fn forward(at: SocketAddr, to: SocketAddr) {
 
 /// iperf3 wants TCP and UDP at the same port: its control connection goes past
 /// the overlay.
-#[test]
+#[apply(on_time)]
 fn iperf3_measures_the_overlay() {
     if !installed("iperf3", "--version") {
         return;
@@ -112,7 +114,7 @@ fn stream(said: &Path, at: SocketAddr) -> Command {
     ffmpeg
 }
 
-#[test]
+#[apply(on_time)]
 fn ffmpeg_calls_a_listener_of_ours() {
     if !installed("ffmpeg", "-version") {
         return;
@@ -139,7 +141,7 @@ fn ffmpeg_calls_a_listener_of_ours() {
     assert!(near["to_overlay"]["packets"].as_u64() > Some(150), "RTCP goes too: {near}");
 }
 
-#[test]
+#[apply(on_time)]
 fn ffmpeg_calls_ffmpeg() {
     if !installed("ffmpeg", "-version") {
         return;

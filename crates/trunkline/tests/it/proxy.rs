@@ -1,7 +1,9 @@
 //! `trunkline proxy`: programs that know only UDP, over two real nodes.
 
+use crate::common::on_time::on_time;
 use crate::common::proxy::{LOCALHOST, end, pair, proxy, range, socket};
 use crate::common::{self, Chain, Ended, Process, Setup, free_port, ms, run, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -139,7 +141,7 @@ fn share_answered(service: &str) -> f64 {
     answered as f64 / (PROGRAMS * QUESTIONS) as f64
 }
 
-#[test]
+#[apply(on_time)]
 fn several_programs_ask_and_each_gets_its_own_answers() {
     // Without recovery 0.95² are answered, with it about 0.995².
     let with = share_answered("real-time");
@@ -148,7 +150,7 @@ fn several_programs_ask_and_each_gets_its_own_answers() {
     assert!((0.8..0.96).contains(&without), "{without}");
 }
 
-#[test]
+#[apply(on_time)]
 fn nodes_and_proxies_restart() {
     let mut bridge = Bridge::over(Chain::of(2), &[], &[]);
     let echo = Echo::start(bridge.server);
@@ -181,7 +183,7 @@ fn nodes_and_proxies_restart() {
 }
 
 /// What a proxy finds in its socket after it stood still has no time left.
-#[test]
+#[apply(on_time)]
 fn what_waited_for_a_proxy_past_its_deadline_is_dropped() {
     for (service, stale) in [("real-time", 10), ("best-effort", 0)] {
         let bridge = Bridge::over(Chain::of(2), &["--service", service], &[]);
@@ -216,7 +218,7 @@ fn what_waited_for_a_proxy_past_its_deadline_is_dropped() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_does_not_get_there_is_counted_and_said_once() {
     let mut chain = Chain::of(2);
     let at = free_port(LOCALHOST);
@@ -253,7 +255,7 @@ fn what_does_not_get_there_is_counted_and_said_once() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn what_is_too_large_is_dropped_and_said_once() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
     assert!(
@@ -280,7 +282,7 @@ fn what_is_too_large_is_dropped_and_said_once() {
     assert_eq!(echo.end(), 1);
 }
 
-#[test]
+#[apply(on_time)]
 fn only_the_far_end_gets_in() {
     let chain = Chain::of(2);
     let at = free_port(LOCALHOST);
@@ -303,7 +305,7 @@ fn only_the_far_end_gets_in() {
     assert!(said.contains("packets from elsewhere than 2:4000 were dropped"), "{said}");
 }
 
-#[test]
+#[apply(on_time)]
 fn the_table_is_bounded_and_forgets_who_is_silent() {
     const MAX: usize = 4;
     let limits = ["--max-flows", "4", "--idle", "1500ms"];
@@ -332,7 +334,7 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     assert_eq!(echo.end(), 7);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_program_that_is_not_there_yet_ends_nothing() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
     let asker = program(bridge.at);
@@ -355,7 +357,7 @@ fn a_program_that_is_not_there_yet_ends_nothing() {
     echo.end();
 }
 
-#[test]
+#[apply(on_time)]
 fn pairs_of_ports_and_nodes_of_other_kinds() {
     let mut chain = Chain::prepare(&Setup { sealed: true, ..Setup::default() });
     chain.nodes[1].start();
@@ -418,7 +420,7 @@ fn mistakes_are_told_at_once() {
 }
 
 /// Datagrams of every kind, faster than anything can take them.
-#[test]
+#[apply(on_time)]
 fn a_flood_of_garbage_passes_or_is_counted() {
     let bridge = Bridge::over(Chain::of(2), &["--max-flows", "8"], &["--max-flows", "8"]);
     let echo = Echo::start(bridge.server);
@@ -446,7 +448,7 @@ fn a_flood_of_garbage_passes_or_is_counted() {
     wait_for("the node to forget the flows", || (sessions() == 0).then_some(()));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_call_whose_media_go_another_way_is_told_of_once() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
     let echo = Echo::start(bridge.server);

@@ -1,6 +1,8 @@
 //! `node --record` and `replay`.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Ended, Setup, ms, run, stream, trunkline};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -116,7 +118,7 @@ fn what_is_no_recording_is_told_so() {
     assert!(ended.one_line(1).contains("absent.rec: No such file"), "{}", ended.stderr);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_recording_that_cannot_be_written_is_known_at_once() {
     let chain = Chain::prepare(&Setup::default());
     let node = &chain.nodes[0];
@@ -126,7 +128,7 @@ fn a_recording_that_cannot_be_written_is_known_at_once() {
     assert!(!node.socket.exists());
 }
 
-#[test]
+#[apply(on_time)]
 fn a_recording_is_for_its_owner_alone() {
     let mut chain = Chain::prepare(&Setup { sealed: true, ..Setup::default() });
     let dir = chain.dir.path().to_owned();
@@ -163,7 +165,7 @@ fn a_recording_is_for_its_owner_alone() {
     assert!(fs::read(&new).expect("there") == before, "it is as it was");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_full_disk_is_told() {
     let mut chain = Chain::prepare(&Setup::default());
     let node = chain.first();

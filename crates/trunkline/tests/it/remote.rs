@@ -2,12 +2,14 @@
 //! bytes that nobody should send.
 
 use crate::common::keys::CLIENT;
+use crate::common::on_time::on_time;
 use crate::common::raw::{Raw, bytes};
 use crate::common::relay::Relay;
 use crate::common::{
     self, Chain, allow_files, attach, ms, numbered, recv_number, settle, stream, try_recv_number,
     wait_for,
 };
+use macro_rules_attribute::apply;
 use rand::RngExt;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
@@ -57,7 +59,7 @@ fn connections_to(at: SocketAddr) -> usize {
     fields.filter(|f| f[2].ends_with(&end) && f[3] == "01").count()
 }
 
-#[test]
+#[apply(on_time)]
 fn packets_cross_on_both_services_and_at_every_size() {
     let chain = Chain::sealed(2);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(4_000));
@@ -88,7 +90,7 @@ fn packets_cross_on_both_services_and_at_every_size() {
     assert_eq!(recv_number(&local).0, 3);
 }
 
-#[test]
+#[apply(on_time)]
 fn the_packet_thread_asks_for_no_memory_per_packet() {
     let chain = Chain::sealed(1);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
@@ -134,7 +136,7 @@ fn mistakes_arrive_with_their_names() {
     assert!(says.contains("no-port-here") && says.contains("HOST:PORT"), "{says}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_full_node_says_so() {
     let mut chain = Chain::sealed(1);
     let node = chain.first();
@@ -149,7 +151,7 @@ fn a_full_node_says_so() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn a_thousand_remote_clients() {
     const CLIENTS: usize = 1_000;
     // Each has six descriptors.
@@ -203,7 +205,7 @@ fn a_thousand_remote_clients() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_restarted_node_is_found_again() {
     let mut chain = Chain::sealed(2);
     let (a, b) = (chain.nodes[0].bind_remote(4_000), chain.nodes[1].bind(4_000));
@@ -222,7 +224,7 @@ fn a_restarted_node_is_found_again() {
     assert_eq!(sessions(&chain.nodes[0]), 1);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_network_that_goes_away_is_noticed_and_comes_back() {
     let mut chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
@@ -265,7 +267,7 @@ fn a_network_that_goes_away_is_noticed_and_comes_back() {
     assert!(grown < 4 << 10, "the node grew by {grown} KiB");
 }
 
-#[test]
+#[apply(on_time)]
 fn an_application_that_sleeps_keeps_its_session() {
     let chain = Chain::sealed(1);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind(0));
@@ -276,7 +278,7 @@ fn an_application_that_sleeps_keeps_its_session() {
     assert_eq!(a.status().reconnects, 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn without_udp_packets_take_tcp() {
     let chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
@@ -303,7 +305,7 @@ fn without_udp_packets_take_tcp() {
     assert_eq!((a.status().transport, a.status().reconnects), (Some(Transport::Tcp), 0));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_nat_that_changes_its_mind_costs_nothing() {
     let chain = Chain::sealed(2);
     let relay = Relay::to(chain.nodes[0].remote);
@@ -330,7 +332,7 @@ fn undisturbed(chain: &Chain, hostile: impl FnOnce()) {
     assert_eq!((a.status().reconnects, b.status().reconnects), (0, 0));
 }
 
-#[test]
+#[apply(on_time)]
 fn garbage_on_tcp_ends_that_connection_only() {
     let mut chain = Chain::sealed(2);
     let node = &chain.nodes[0];
@@ -397,7 +399,7 @@ fn garbage_on_tcp_ends_that_connection_only() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn the_later_connection_of_a_client_stays() {
     let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
@@ -422,7 +424,7 @@ fn the_later_connection_of_a_client_stays() {
     assert_eq!(node.metrics().sum("remote_replaced_total", ""), 6);
 }
 
-#[test]
+#[apply(on_time)]
 fn who_does_not_bind_in_time_is_shown_out() {
     let chain = Chain::sealed(2);
     let node = &chain.nodes[0];
@@ -448,7 +450,7 @@ fn who_does_not_bind_in_time_is_shown_out() {
     assert_eq!(drops(&chain.nodes[0], "handshake_timeout"), 21);
 }
 
-#[test]
+#[apply(on_time)]
 fn strange_datagrams_are_counted_and_change_nothing() {
     let mut chain = Chain::sealed(2);
     let (node, at) = (&chain.nodes[0], chain.nodes[0].remote);
@@ -516,7 +518,7 @@ fn strange_datagrams_are_counted_and_change_nothing() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_client_that_reads_nothing_loses_only_its_own() {
     let mut chain = Chain::sealed(2);
     // Its packets take TCP, since it never speaks by UDP.
@@ -555,7 +557,7 @@ fn a_client_that_reads_nothing_loses_only_its_own() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_recording_holds_remote_sessions() {
     let mut chain = Chain::sealed(1);
     let file = chain.dir.path().join("remote.rec");

@@ -1,8 +1,10 @@
 //! Who may attach from another host, and as whom; and what it costs to say no.
 
 use crate::common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
+use crate::common::on_time::on_time;
 use crate::common::raw::{Raw, begin, bytes};
 use crate::common::{self, Chain, Node, ms, numbered, run, stream, try_recv_number, wait_for};
+use macro_rules_attribute::apply;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
@@ -65,7 +67,7 @@ fn each_mistake_has_its_error() {
     assert_eq!(node.metrics().sum("sessions", ""), 0);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_client_may_do_what_its_section_says() {
     let chain = Chain::sealed(2);
     let node = &chain.nodes[0];
@@ -84,7 +86,7 @@ fn a_client_may_do_what_its_section_says() {
     assert_eq!(stream(&node.bind_remote(0), &far, 0..20, ms(2)).len(), 20);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_that_nobody_could_attach_to_does_not_start() {
     let dir = common::temp_dir();
     let node = Node::new(dir.path(), 1, std::net::Ipv4Addr::LOCALHOST.into());
@@ -99,7 +101,7 @@ fn a_node_that_nobody_could_attach_to_does_not_start() {
     assert!(said.contains("| remote = ["), "the line that is wrong: {said}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_recorded_handshake_gets_nobody_in() {
     let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
@@ -122,7 +124,7 @@ fn a_recorded_handshake_gets_nobody_in() {
     assert!(owner.read().is_some(), "bound");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_flood_of_handshakes_is_bounded_and_disturbs_nobody() {
     let mut chain = Chain::sealed(2);
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(0));

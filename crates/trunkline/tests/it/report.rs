@@ -1,7 +1,9 @@
 //! `trunkline demo`'s page, in a real browser.
 
 use crate::browser::{self, Browser};
+use crate::common::on_time::on_time;
 use crate::common::{Ended, run, temp_dir, trunkline};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -219,7 +221,7 @@ fn check_layout(browser: &mut Browser, width: u32) {
     assert_eq!(missing, Value::Array(vec![]), "curves that are not there");
 }
 
-#[test]
+#[apply(on_time)]
 fn the_page_works_in_a_browser() {
     if !browser::installed() {
         return;
@@ -248,7 +250,7 @@ fn the_page_works_in_a_browser() {
 
 /// What the user names is text on the page, whatever it looks like; and a
 /// chain may be long, lossless and broken.
-#[test]
+#[apply(on_time)]
 fn a_hostile_name_is_only_text() {
     if !browser::installed() {
         return;

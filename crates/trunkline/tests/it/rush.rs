@@ -1,6 +1,8 @@
 //! Who connects without end keeps nobody else waiting.
 
+use crate::common::on_time::on_time;
 use crate::common::{Chain, allow_files, ms, numbered, try_recv_number};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +13,7 @@ use trunkline_client::{Error, SocketOption};
 /// Four thousand connections have gathered at the door for other hosts, the last of
 /// which says something that makes no sense. While the node takes them all, an
 /// application's packets go on.
-#[test]
+#[apply(on_time)]
 fn a_rush_to_the_door_for_other_hosts_holds_up_no_packet() {
     const RUSH: usize = 4_000;
     let mut chain = Chain::sealed(1);

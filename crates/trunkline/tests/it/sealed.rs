@@ -1,7 +1,9 @@
 //! Nodes with keys and certificates, as an operator sets them up: they admit
 //! each other, keep strangers out, and take a reload and a drain under a call.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Ended, Node, ms, run, stream, temp_dir, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
@@ -124,7 +126,7 @@ fn bytes_pass(from: &Node, to: &Node) {
 }
 
 /// The relay's links are those of newcomers.
-#[test]
+#[apply(on_time)]
 fn reliable_links_to_newcomers_carry_more_than_their_first_window() {
     let operator = Operator::new();
     let mut relay = operator.node(2, "");
@@ -142,7 +144,7 @@ fn reliable_links_to_newcomers_carry_more_than_their_first_window() {
 }
 
 /// Node 1 and 3 know only the relay, node 2, which knows nobody.
-#[test]
+#[apply(on_time)]
 fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     let operator = Operator::new();
     let mut relay = operator.node(2, "");
@@ -200,7 +202,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
 
 /// The relay's certificate is renewed under a call; what would make another node
 /// of it is not taken.
-#[test]
+#[apply(on_time)]
 fn a_certificate_is_renewed_by_reload() {
     let operator = Operator::new();
     let mut relay = operator.node(2, "");
@@ -272,7 +274,7 @@ fn a_certificate_is_renewed_by_reload() {
     assert!(replayed.contains(": identical: "), "{replayed}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_sealed_node_and_an_unsealed_one_never_meet() {
     let operator = Operator::new();
     let mut unsealed = Node::new(operator.dir.path(), 2, IP);

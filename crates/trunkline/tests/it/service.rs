@@ -1,7 +1,9 @@
 //! The unit for systemd: that systemd understands it, how exposed it leaves the
 //! node, and that the node tells it when it is ready.
 
+use crate::common::on_time::on_time;
 use crate::common::{Chain, PATIENCE, Process, Setup, ms, run, temp_dir, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -63,7 +65,7 @@ fn the_unit_leaves_little_exposed() {
     println!("exposure {level} of 10");
 }
 
-#[test]
+#[apply(on_time)]
 fn the_service_manager_is_told() {
     let dir = temp_dir();
     let path = dir.path().join("notify");
@@ -87,7 +89,7 @@ fn the_service_manager_is_told() {
 
 /// What hangs here is the packet thread alone, in earnest: it writes a recording
 /// to a pipe that nobody empties.
-#[test]
+#[apply(on_time)]
 fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     let dir = temp_dir();
     let [path, pipe] = ["notify", "pipe"].map(|name| dir.path().join(name));
@@ -144,7 +146,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
 }
 
 /// It has asked to be told, and does not read.
-#[test]
+#[apply(on_time)]
 fn a_service_manager_that_hangs_does_not_keep_a_node_from_stopping() {
     let dir = temp_dir();
     let path = dir.path().join("notify");
@@ -164,7 +166,7 @@ fn a_service_manager_that_hangs_does_not_keep_a_node_from_stopping() {
     assert_eq!(process.wait().code(), Some(0));
 }
 
-#[test]
+#[apply(on_time)]
 fn the_unit_restarts_a_node_that_hangs() {
     let unit = unit();
     assert!(unit.contains("\nWatchdogSec=10\n") && unit.contains("\nRestart=on-failure\n"));

@@ -1,7 +1,9 @@
 //! What waited for somebody who had no time to run: real time is dropped at its
 //! deadline, and little memory is held for who never reads.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, ms, numbered, try_recv_number};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
@@ -60,7 +62,7 @@ fn assert_nothing_is_late(ages: &[Duration]) {
 }
 
 /// A relay is stopped, as by a debugger or a hypervisor, for 2 s.
-#[test]
+#[apply(on_time)]
 fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
     let mut chain = Chain::of(3);
     let (near, far) = (chain.nodes[0].bind(0), chain.nodes[2].bind(4_000));
@@ -86,7 +88,7 @@ fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
 }
 
 /// What an application sent while its node was stopped is as old as it is.
-#[test]
+#[apply(on_time)]
 fn a_node_that_was_stopped_sends_nothing_that_is_late() {
     let mut chain = Chain::of(2);
     let (near, far) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
@@ -106,7 +108,7 @@ fn a_node_that_was_stopped_sends_nothing_that_is_late() {
 }
 
 /// An application that does not receive for 2 s.
-#[test]
+#[apply(on_time)]
 fn an_application_that_comes_back_gets_what_is_fresh_unless_it_asks_for_more() {
     let chain = Chain::of(2);
     for late in [false, true] {
@@ -146,7 +148,7 @@ fn waiting(socket: &mut Socket) -> (usize, usize) {
     (lens.iter().sum(), lens.len())
 }
 
-#[test]
+#[apply(on_time)]
 fn two_hundred_applications_that_never_read_hold_little_and_trouble_nobody() {
     const SILENT: u16 = 200;
     let chain = Chain::of(2);

@@ -1,6 +1,8 @@
 //! What a user meets first: mistakes, busy places, help.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
@@ -58,7 +60,7 @@ fn a_busy_http_port_is_named_and_nothing_stays() {
     ended.one_line(1);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_socket_is_taken_over_only_from_the_dead() {
     let (dir, mut node) = single();
     node.start();
@@ -80,7 +82,7 @@ fn a_socket_is_taken_over_only_from_the_dead() {
     DatagramSocket::bind(node.socket.as_path(), 4_000).expect("the new node answers");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_file_in_the_place_of_the_socket_is_not_touched() {
     let (_dir, node) = single();
     std::fs::write(&node.socket, "precious").expect("written");
@@ -94,7 +96,7 @@ fn a_file_in_the_place_of_the_socket_is_not_touched() {
     assert!(ended && process.wait().code() == Some(1));
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_that_stops_removes_its_own_sockets_and_nothing_else() {
     let (dir, mut node) = single();
     let control = dir.path().join("ctl");
@@ -192,7 +194,7 @@ fn files_that_cannot_be_used_are_named() {
     assert!(ended.stderr.contains(":9:1: two links to neighbour 2"), "{}", ended.stderr);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_good_file_is_told_so() {
     let (_dir, node) = single();
     node.write("[[link]]\nneighbour = 2\n");
@@ -202,7 +204,7 @@ fn a_good_file_is_told_so() {
     assert!(!node.socket.exists(), "check starts nothing");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_script_learns_what_check_found() {
     let (dir, mut node) = single();
     let check = |node: &Node, code| {
@@ -230,7 +232,7 @@ fn a_script_learns_what_check_found() {
     assert_eq!(said["mistake"]["line"], line + 1, "{said}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_node_without_descriptors_stays_calm() {
     let (_dir, mut node) = single();
     let mut shell = std::process::Command::new("sh");
@@ -259,7 +261,7 @@ fn a_node_without_descriptors_stays_calm() {
     wait_for("room", || DatagramSocket::bind(node.socket.as_path(), 0).ok());
 }
 
-#[test]
+#[apply(on_time)]
 fn help_lists_the_commands_in_groups() {
     let help = |args: &[&str]| {
         let ended = run(&mut trunkline(args));
@@ -294,7 +296,7 @@ fn a_manual_that_is_not_is_the_users_mistake() {
     assert!(ended.one_line(2).contains("nosuch"), "{}", ended.stderr);
 }
 
-#[test]
+#[apply(on_time)]
 fn metrics_and_health_are_served_to_many() {
     let (_dir, mut node) = single();
     node.start();
@@ -311,7 +313,7 @@ fn metrics_and_health_are_served_to_many() {
 }
 
 /// By the rules of `promtool check metrics`, for who does not ask for OpenMetrics.
-#[test]
+#[apply(on_time)]
 fn metrics_are_named_as_the_format_has_it_that_was_asked_for() {
     let (_dir, mut node) = single();
     node.start();
@@ -348,7 +350,7 @@ fn metrics_are_named_as_the_format_has_it_that_was_asked_for() {
 }
 
 /// More than have a place, each sending a byte of a header now and then.
-#[test]
+#[apply(on_time)]
 fn those_who_dribble_keep_no_scraper_out() {
     let (_dir, mut node) = single();
     node.start();
@@ -381,7 +383,7 @@ fn those_who_dribble_keep_no_scraper_out() {
     });
 }
 
-#[test]
+#[apply(on_time)]
 fn without_descriptors_it_waits_for_some() {
     let (_dir, mut node) = single_sealed();
     node.start();
@@ -409,7 +411,7 @@ fn without_descriptors_it_waits_for_some() {
     drop((socket, remote));
 }
 
-#[test]
+#[apply(on_time)]
 fn no_command_panics_where_what_it_prints_to_is_full_or_gone() {
     let (dir, node) = single();
     let key = dir.path().join("key");

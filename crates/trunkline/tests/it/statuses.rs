@@ -1,7 +1,9 @@
 //! What a node tells its applications of where their packets go, by every
 //! carrier between them.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Setup, ms, numbered, try_recv_number, wait_for};
+use macro_rules_attribute::apply;
 use std::time::{Duration, Instant};
 use trunkline_client::{
     Address, DatagramSocket, Error, NodeId, SocketOption, Status, Transport, Unreachable,
@@ -84,14 +86,14 @@ fn everything_that_can_be_told(chain: &mut Chain, socket: &DatagramSocket) {
     assert_eq!(back, [far, other]);
 }
 
-#[test]
+#[apply(on_time)]
 fn over_a_unix_socket() {
     let mut chain = Chain::of(2);
     let socket = chain.nodes[0].bind(4_100);
     everything_that_can_be_told(&mut chain, &socket);
 }
 
-#[test]
+#[apply(on_time)]
 fn from_another_host() {
     let mut chain = Chain::sealed(2);
     let socket = chain.nodes[0].bind_remote(4_100);
@@ -102,7 +104,7 @@ fn from_another_host() {
 
 /// Two nodes between the ends, and links that don't lose anything: what a node
 /// denies it says once a second, whoever asks.
-#[test]
+#[apply(on_time)]
 fn a_port_that_nobody_has_costs_little() {
     let chain = Chain::start(&Setup { nodes: 3, ..Setup::default() });
     let (near, far) = (&chain.nodes[0], &chain.nodes[2]);

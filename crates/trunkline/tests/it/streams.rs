@@ -1,8 +1,10 @@
 //! Streams between real daemons, by `trunkline cat` and the library; and what an operator
 //! sees of them.
 
+use crate::common::on_time::on_time;
 use crate::common::streams::{self, Cat, cat, descriptors, noise, operate, sha256, streams};
 use crate::common::{self, Chain, Node, Setup, ms, run, temp_dir, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -51,17 +53,17 @@ fn copy_over_a_restart(sealed: bool) {
     assert!(repeated > 0, "what the relay held was lost with it");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_file_survives_a_relay_that_is_killed_and_restarted() {
     copy_over_a_restart(true);
 }
 
-#[test]
+#[apply(on_time)]
 fn without_keys_it_does_likewise() {
     copy_over_a_restart(false);
 }
 
-#[test]
+#[apply(on_time)]
 fn cat_goes_both_ways_and_each_ends_by_itself() {
     let chain = Chain::of(2);
     let dir = chain.dir.path();
@@ -98,7 +100,7 @@ fn cat_goes_both_ways_and_each_ends_by_itself() {
 
 /// Standard output that is read slowly keeps the last bytes, which came long before, and
 /// nothing is forgotten meanwhile.
-#[test]
+#[apply(on_time)]
 fn one_that_reads_slowly_gets_the_last_bytes() {
     const LEN: usize = 1_500_000;
     let chain = Chain::of(2);
@@ -123,7 +125,7 @@ fn one_that_reads_slowly_gets_the_last_bytes() {
     far.finish().expect("both have ended");
 }
 
-#[test]
+#[apply(on_time)]
 fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     let mut chain = Chain::of(2);
     let near = &chain.nodes[0];
@@ -155,7 +157,7 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
 }
 
 /// A node that was killed and restarted knows nothing of its streams, and says so.
-#[test]
+#[apply(on_time)]
 fn an_end_node_that_is_killed_resets_the_other_end() {
     let mut chain = Chain::sealed(3);
     let listener = StreamListener::bind(chain.nodes[2].socket.as_path(), 900).expect("bound");
@@ -184,7 +186,7 @@ fn an_end_node_that_is_killed_resets_the_other_end() {
     assert_eq!(far.read(&mut buf).expect("open"), 4);
 }
 
-#[test]
+#[apply(on_time)]
 fn rules_forbid_streams_at_either_end() {
     let chain = Chain::prepare(&Setup { nodes: 3, ..Setup::default() });
     let mut chain = chain;
@@ -209,7 +211,7 @@ fn rules_forbid_streams_at_either_end() {
     assert!(said.one_line(3).contains("[access]"), "{}", said.stderr);
 }
 
-#[test]
+#[apply(on_time)]
 fn a_stream_waits_while_there_is_no_session_to_accept_it_in() {
     let mut chain = Chain::prepare(&Setup::default());
     let config = &chain.nodes[1].config;
@@ -230,7 +232,7 @@ fn a_stream_waits_while_there_is_no_session_to_accept_it_in() {
     assert_eq!(far.read(&mut [0; 9]).expect("open"), 8);
 }
 
-#[test]
+#[apply(on_time)]
 fn streams_that_new_rules_forbid_break_off_at_once() {
     let mut chain = streams::start(&Setup::default());
     let listener = StreamListener::bind(chain.nodes[1].socket.as_path(), 900).expect("bound");
@@ -257,7 +259,7 @@ fn streams_that_new_rules_forbid_break_off_at_once() {
 
 /// Several at once open, say a word, and close, again and again; some are reset, some are
 /// refused. Nothing of them stays.
-#[test]
+#[apply(on_time)]
 fn thousands_of_streams_leave_nothing_behind() {
     const THREADS: usize = 4;
     const EACH: usize = 750;
@@ -328,7 +330,7 @@ fn thousands_of_streams_leave_nothing_behind() {
     assert_eq!(accepted, (THREADS * EACH) as u64);
 }
 
-#[test]
+#[apply(on_time)]
 fn an_operator_sees_each_stream() {
     let chain = streams::start(&Setup { sealed: true, ..Setup::default() });
     let [near, far] = &chain.nodes[..] else { panic!("two nodes") };
@@ -388,7 +390,7 @@ fn an_operator_sees_each_stream() {
 }
 
 /// Both are on other hosts than their nodes, and leave when the last byte has left them.
-#[test]
+#[apply(on_time)]
 fn applications_of_other_hosts_lose_nothing_at_the_end() {
     const LEN: usize = 3 << 20;
     let chain = Chain::sealed(2);

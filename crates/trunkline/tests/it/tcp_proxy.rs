@@ -1,8 +1,10 @@
 //! `trunkline proxy tcp:`: programs that know only TCP, over real nodes.
 
+use crate::common::on_time::on_time;
 use crate::common::proxy::{LOCALHOST, end, proxy, socket};
 use crate::common::streams::{Cat, cat, descriptors, noise, sha256};
 use crate::common::{self, Chain, Process, Setup, free_port, ms, run, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use serde_json::Value;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -91,7 +93,7 @@ fn is_reset(mut tcp: &TcpStream) {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
 }
 
-#[test]
+#[apply(on_time)]
 fn each_direction_ends_by_itself_and_a_reset_is_one() {
     let bridge = Bridge::over(Chain::of(2), &[], &[]);
     let server = TcpListener::bind(bridge.server).expect("free");
@@ -144,7 +146,7 @@ fn each_direction_ends_by_itself_and_a_reset_is_one() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn who_is_refused_is_reset_and_the_log_says_why() {
     let bridge = Bridge::over(Chain::of(2), &["--max-flows", "3"], &[]);
     // No server yet.
@@ -182,7 +184,7 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
 }
 
 /// Each node is killed and started again while a connection is open; a later one goes through.
-#[test]
+#[apply(on_time)]
 fn a_restart_of_a_node_breaks_only_what_is_open() {
     let mut bridge = Bridge::over(Chain::of(2), &[], &[]);
     let server = TcpListener::bind(bridge.server).expect("free");
@@ -211,7 +213,7 @@ fn a_restart_of_a_node_breaks_only_what_is_open() {
 }
 
 /// Many at once, each with its own bytes, and no descriptor stays.
-#[test]
+#[apply(on_time)]
 fn many_connections_at_once_are_whole() {
     const AT_ONCE: usize = 50;
     let bridge = Bridge::over(Chain::sealed(3), &[], &[]);
@@ -257,7 +259,7 @@ fn many_connections_at_once_are_whole() {
 }
 
 /// `cat` to a TCP server, and a TCP client to `cat`.
-#[test]
+#[apply(on_time)]
 fn cat_is_the_other_end_of_a_proxy() {
     let chain = Chain::of(2);
     let (at, server) = (free_port(LOCALHOST), free_port(LOCALHOST));
@@ -321,7 +323,7 @@ fn what_makes_no_proxy_is_refused() {
     assert!(said.one_line(1).contains("an address of this machine"), "{}", said.stderr);
 }
 
-#[test]
+#[apply(on_time)]
 fn iperf3_measures_streams() {
     if !installed("iperf3", "--version") {
         return;
@@ -345,7 +347,7 @@ fn iperf3_measures_streams() {
     }
 }
 
-#[test]
+#[apply(on_time)]
 fn git_clones_over_streams() {
     if !installed("git", "--version") {
         return;

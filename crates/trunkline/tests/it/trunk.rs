@@ -1,6 +1,8 @@
 //! Packets of several applications that leave a node together.
 
+use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Node, Setup, ms, numbered, recv_number, trunkline, wait_for};
+use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::thread;
 use trunkline_client::{DatagramSocket, SocketOption};
@@ -37,7 +39,7 @@ fn shows(node: &Node, series: &str) -> bool {
     body.lines().any(|line| line.starts_with(series))
 }
 
-#[test]
+#[apply(on_time)]
 fn a_trunk_begins_and_ends_by_reload_while_calls_go_on() {
     let mut chain = Chain::of(3);
     let far = &chain.nodes[2];

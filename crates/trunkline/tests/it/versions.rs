@@ -204,7 +204,10 @@ fn two_builds_are_one_overlay() {
     stop(&mut chain.nodes[2]);
     chain.nodes[2].newest_version = None;
     chain.nodes[2].start();
-    assert_eq!(versions(&chain.nodes[2]), [CURRENT, CURRENT]);
+    let expected = [vec![CURRENT], vec![CURRENT; 2], vec![CURRENT; 2], vec![CURRENT]];
+    for (node, expected) in chain.nodes.iter().zip(expected) {
+        assert_eq!(versions(node), expected, "node {}", node.id);
+    }
     call(&chain);
     chain.nodes.iter_mut().for_each(Node::assert_healthy);
     chain.nodes.iter().for_each(understood_all);
@@ -229,6 +232,9 @@ fn during_a_call(chain: &mut Chain, act: impl FnOnce(&mut Chain)) -> (usize, usi
         let end = node.expect("a chain").bind(0);
         end.set_option(SocketOption::Service(Service::RealTime)).expect("in range");
         end.set_option(SocketOption::ReadTimeout(Some(ms(500)))).expect("in range");
+        // A machine that is busy is not to decide.
+        end.set_option(SocketOption::Deadline(ms(255))).expect("in range");
+        end.set_option(SocketOption::Late(true)).expect("in range");
         end
     });
     let over = AtomicBool::new(false);
@@ -296,7 +302,13 @@ fn an_overlay_is_upgraded_one_by_one_under_a_call() {
     });
     println!("{lost} of {sent} packets were lost");
     assert!(sent > 100, "{sent} packets");
-    assert_eq!(lost, 0, "of {sent}");
+    let drops = |node: &Node| ask(node, &["status"])["drops"].to_string();
+    assert_eq!(
+        lost,
+        0,
+        "of {sent}; dropped: {:?}",
+        chain.nodes.iter().map(drops).collect::<Vec<_>>()
+    );
 
     // The ends, whose applications go with them.
     for end in [0, 3] {

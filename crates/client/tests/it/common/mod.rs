@@ -1,5 +1,8 @@
 //! A node that says what a test wants it to say.
 
+#[path = "../../../../trunkline/tests/it/common/on_time.rs"]
+pub mod on_time;
+
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,

@@ -14,10 +14,10 @@ pub fn simulated() -> Figure {
         name: FIGURE,
         title: "Calls in six small networks, simulated",
         section: "V-A, V-B, beyond",
-        says: "Sealed nodes with the default settings, or that ask for each packet once: calls over \
-               two lossy links, over losses in bursts, before a slow link, and where a link is cut \
-               or a relay crashes and there is a detour. What is missed, how long packets take, and \
-               for how long a call is silent: what a testbed is held against.",
+        says: "Sealed nodes with the default settings, or that request each packet once: calls \
+               over two lossy links, with losses in bursts, through a slow link, and with a detour \
+               when a link is cut or a relay crashes. The share of missed packets, their delays, \
+               and the silence in a call: the reference for the testbed.",
         chart: one_panel(|t| against(t, PLACES[0])),
         claims: vec![silent(PLACES[0]), recovered(PLACES[0])],
     }
@@ -29,12 +29,12 @@ pub fn beside() -> Figure {
     claims.extend([silent(PLACES[1]), recovered(PLACES[1])]);
     Figure {
         name: "agreement-testbed",
-        title: "The simulator's numbers against those of real daemons",
+        title: "The simulator's numbers compared with those of real daemons",
         section: "V-A, V-B, beyond",
-        says: "The same scenarios with a `trunkline node` for each host, in network namespaces with \
-               `trunkline impair --hosts` between them: what is missed (%), median and p99 of delays \
-               (ms), and how long a call is silent (ms), over the simulator's. On the line they are \
-               the same.",
+        says: "The same scenarios with a `trunkline node` for each host, in network namespaces \
+               connected by `trunkline impair --hosts`: missed packets (%), median and p99 of \
+               delays (ms), and silence in a call (ms), against the simulator's. On the line they \
+               are equal.",
         chart: one_panel(|t| against(t, PLACES[1])),
         claims,
     }
@@ -91,7 +91,7 @@ fn against(table: &Table, at: &str) -> Chart {
     }
 }
 
-/// How much the testbed may differ from the simulator's number, in the quantity's unit.
+/// Difference allowed between the testbed's number and the simulator's, in the quantity's unit.
 fn allowed(quantity: &str, simulator: f64) -> f64 {
     let (share, least) = match quantity {
         "missed" => (0.15, 0.1),
@@ -101,29 +101,29 @@ fn allowed(quantity: &str, simulator: f64) -> f64 {
     (share * simulator).max(least)
 }
 
-/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set
-/// before anything was measured.
+/// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why) = match quantity {
         "missed" => (
             "missed",
-            "as much is missed as in the simulator, in each of four networks",
-            "15 % or 0.1 percentage points, whichever is more: set before anything was measured",
+            "the share of missed packets is that of the simulator, in each of four networks",
+            "15 % or 0.1 percentage points, whichever is larger; set before the first measurement",
         ),
         "silence" => (
             "silence",
-            "calls are silent for as long as in the simulator, after a cut and after a crash",
-            "15 % or 50 ms, whichever is more: set before anything was measured",
+            "the silence in calls after a cut and after a crash is that of the simulator",
+            "15 % or 50 ms, whichever is larger; set before the first measurement",
         ),
         "median delay" => (
             "median-delay",
-            "the median delay is the simulator's, in each of four networks",
-            "5 % or 1 ms, whichever is more: set before anything was measured",
+            "the median delay is that of the simulator, in each of four networks",
+            "5 % or 1 ms, whichever is larger; set before the first measurement",
         ),
         _ => (
             "p99-delay",
-            "the p99 of delays is the simulator's, in each of four networks",
-            "5 % or 1 ms, whichever is more: set before anything was measured",
+            "the p99 of delays is that of the simulator, in each of four networks",
+            "5 % or 1 ms, whichever is larger; set before the first measurement",
         ),
     };
     Claim {
@@ -131,7 +131,7 @@ fn agrees(quantity: &'static str) -> Claim {
         says,
         published: None,
         bound: Bound::at_most(1.0, why),
-        unit: "of what they may be apart",
+        unit: "of the allowed difference",
         measure: Box::new(move |t| {
             let one = |network: &str| {
                 let both = PLACES.map(|at| find(t, at, network, quantity).map(|r| mean(&r)));
@@ -149,9 +149,9 @@ fn agrees(quantity: &'static str) -> Claim {
         }),
         why: match quantity {
             "p99 delay" => {
-                "Of a machine that does nothing else. Where callers are now and then late by a \
-                 millisecond or two, what then comes together waits before the link that is used by \
-                 seven eighths, 2 ms longer."
+                "On an otherwise idle machine. Where callers are occasionally late by a \
+                 millisecond or two, packets then arrive together, and queue 2 ms longer at the \
+                 link, which is seven-eighths utilised."
             }
             _ => "",
         },
@@ -167,7 +167,7 @@ fn agrees(quantity: &'static str) -> Claim {
 fn silent(at: &'static str) -> Claim {
     Claim {
         id: if at == PLACES[0] { "soon" } else { "soon-testbed" },
-        says: "after a cut or a crash a call is silent for 1.2 s at most, in the mean",
+        says: "after a cut or a crash a call is silent for at most 1.2 s on average",
         published: None,
         bound: Bound::at_most(1_200.0, OWN_TARGET),
         unit: "ms",
@@ -181,7 +181,7 @@ fn silent(at: &'static str) -> Claim {
 fn recovered(at: &'static str) -> Claim {
     Claim {
         id: if at == PLACES[0] { "recovered" } else { "recovered-testbed" },
-        says: "of 5 % that links lose, by themselves or in bursts, less than 1.5 % is missed",
+        says: "with links that lose 5 %, independently or in bursts, less than 1.5 % is missed",
         published: None,
         bound: Bound::below(1.5, OWN_TARGET),
         unit: "%",
@@ -238,7 +238,7 @@ mod tests {
             "recovered-testbed",
         ]);
         assert_eq!(verdicts(&table(1_000.0, 1_250.0, true)), late);
-        // Results of a machine that did not keep up decide nothing.
+        // Results of a machine that did not keep up are never decisive.
         assert!(verdicts(&table(1.0, 1.1, false)).iter().all(|(_, v)| *v == Verdict::Undecided));
         let none = Table { rows: Vec::new(), ..table(1.0, 1.0, true) };
         assert_eq!(verdicts(&none).len(), beside().claims.len());

@@ -1,5 +1,5 @@
-//! Whether the simulator agrees with real daemons, in the same scenarios: residual loss, delays,
-//! and how long calls are silent when a link or a relay fails.
+//! Checks that the simulator agrees with real daemons in the same scenarios: residual loss, delays,
+//! and the silence in calls when a link or a relay fails.
 
 mod figures;
 mod networks;
@@ -65,7 +65,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Number of runs in the simulator, and length of the calls in seconds.
+/// Number of runs in the simulator, and length of the calls, in seconds.
 fn extent(size: Size) -> (u64, u64) {
     size.pick((1, 12), (8, 45), (30, 60))
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use trunkline_base::{Rng, rng};
 
-/// What happens in a network.
+/// Kind of impairment in a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Packets are lost or delayed all the time.
@@ -26,7 +26,7 @@ pub struct Network {
 
 /// All networks, in the order of the figure.
 pub const ALL: [Network; 6] = [
-    // Two links that each lose 2.5 % each way; packets are recovered until their deadline.
+    // Two links that each lose 2.5 % in each direction; packets are recovered until their deadline.
     Network { name: "chain", kind: Kind::Lossy, text: chain },
     // A link with bursts of loss.
     Network { name: "burst", kind: Kind::Lossy, text: burst },
@@ -34,20 +34,20 @@ pub const ALL: [Network; 6] = [
     Network { name: "once", kind: Kind::Lossy, text: once },
     // Five calls with jitter before a link of 600 kbit/s.
     Network { name: "queue", kind: Kind::Lossy, text: queue },
-    // The direct link is cut, and there is a detour.
+    // The direct link is cut, and a detour exists.
     Network { name: "cut", kind: Kind::Failing, text: cut },
-    // The relay on the path crashes, and there is another.
+    // The relay on the path crashes, and another one is available.
     Network { name: "crash", kind: Kind::Failing, text: crash },
 ];
 
-/// Number of calls over links that lose packets: enough to measure what is missed to within
-/// 0.03 percentage points in eight minutes.
+/// Number of calls over links that lose packets: enough to measure the share of missed packets to
+/// within 0.03 percentage points in eight minutes.
 const MANY: u32 = 12;
 
 /// Number of copies of each network in which something fails, each at its own time.
 const COPIES: u64 = 5;
 
-/// A scenario with these networks side by side, whose calls last `seconds`.
+/// A scenario with these networks in parallel, with calls that last `seconds`.
 pub fn scenario(
     networks: &[&Network],
     (seconds, seed): (u64, u64),
@@ -114,8 +114,8 @@ fn queue(text: &mut String, _seconds: u64, _luck: &mut Rng) {
     pair(text, "queue", "delay = \"20ms\"\njitter = \"5ms\"\nrate = \"600 kbit/s\"", 5);
 }
 
-/// When a copy fails, in milliseconds after the calls of `seconds` begin: once link state has
-/// settled, and at a random moment between two hellos.
+/// Time at which a copy fails, in milliseconds after the calls of `seconds` begin: once link state
+/// has settled, at a random moment between two hellos.
 fn at(seconds: u64, luck: &mut Rng) -> u64 {
     400 * seconds + luck.next_u64() % 2_000
 }

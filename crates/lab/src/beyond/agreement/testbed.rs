@@ -22,7 +22,7 @@ fn key(network: &str, quantity: &str) -> String {
     format!("{network} {quantity}")
 }
 
-/// Repeated rounds, each with all networks side by side.
+/// Repeated rounds, each with all networks in parallel.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
     let networks: &'static [Network] =

@@ -1,5 +1,5 @@
-//! The daemons' control socket, as far as it is needed here: one JSON object a
-//! line, a question and its answer.
+//! The part of the daemons' control protocol that is needed here: one JSON object per line, a
+//! request and its response.
 
 use super::script::{NODES, Table, bit};
 use serde::Deserialize;
@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A daemon that takes longer to answer does nothing else either.
+/// Timeout of a request. A daemon that takes longer to answer is stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of the longest answer: four nodes have much less to say.
+/// Largest accepted answer, in bytes: the answers of four nodes are much shorter.
 const MAX_ANSWER: u64 = 64 << 10;
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ struct Route {
 pub struct Control(BufReader<UnixStream>);
 
 impl Control {
-    /// Connects to the daemon whose socket is at `path`.
+    /// Connects to the daemon that listens on the socket at `path`.
     pub fn connect(path: &Path) -> io::Result<Control> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -44,7 +44,7 @@ impl Control {
         Ok(Control(BufReader::new(stream)))
     }
 
-    /// What packets are forwarded by.
+    /// The daemon's forwarding table.
     pub fn table(&mut self) -> io::Result<Table> {
         self.0.get_mut().write_all(b"{\"do\":\"routes\"}\n")?;
         let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! Figures and claims on how soon four nodes route alike.
+//! Figures and claims on how soon four nodes agree on their routes.
 
 use super::FIGURE;
 use super::script::Event;
@@ -9,7 +9,7 @@ use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
 const EVENTS: [Event; 6] = Event::ALL;
-/// What has to be noticed first, and what only has to come up.
+/// Events that nodes have to detect first; after the others, links only have to come up.
 const FAILURES: [Event; 3] = [Event::Cut, Event::Crash, Event::Blackhole];
 const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 
@@ -17,12 +17,12 @@ const ARRIVALS: [Event; 3] = [Event::Start, Event::Mend, Event::Restart];
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
-        title: "Time until four nodes route alike after something has happened",
+        title: "Time until four nodes agree on their routes after an event",
         section: "III-A, beyond",
-        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start at \
-               once; A–B is cut, and mended; B is killed, and started again; A–B loses everything \
-               from A to B only. How long until every node that runs forwards along the shortest ways \
-               that are left, and goes on to for a second.",
+        says: "Four sealed nodes with the default settings: A–B–D takes 20 ms, A–C–D 24. All start \
+               at once; A–B is cut, and restored; B is killed, and started again; A–B loses \
+               everything from A to B only. The time until all running nodes forward along the \
+               shortest remaining paths, and keep doing so for a second.",
         chart: one_panel(|t| spread(t, PLACES[0])),
         claims: vec![
             soon("leave", PLACES[0], &FAILURES, 1.2, "paper-hellos"),
@@ -32,19 +32,20 @@ pub fn simulated() -> Figure {
     }
 }
 
-/// That of the simulator and the testbed, whose rows are below the simulator's.
+/// The figure that compares the testbed with the simulator: the testbed's rows follow the
+/// simulator's.
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = EVENTS.map(agrees).into();
     claims.push(soon("leave", PLACES[1], &FAILURES, 1.2, "paper-hellos"));
     claims.push(settles(PLACES[1]));
     Figure {
         name: "convergence-testbed",
-        title: "Time until four daemons route alike, against that of four simulated nodes",
+        title: "Time until four daemons agree on their routes, compared with four simulated nodes",
         section: "III-A, beyond",
-        says: "The same lives with four `trunkline node` processes and `trunkline impair` between \
-               them on one machine. Each event by the times that as many percent of the runs did \
-               not exceed, in the simulator and in the testbed: on the line where they are the same. \
-               Between the dashed lines they differ by at most 15 % or 50 ms.",
+        says: "The same events with four `trunkline node` processes and `trunkline impair` between \
+               them on one machine. For each event, quantiles of the times in the simulator and in \
+               the testbed: on the line they are equal. Between the dashed lines they differ by at \
+               most 15 % or 50 ms.",
         chart: one_panel(against),
         claims,
     }
@@ -54,12 +55,12 @@ fn style(n: usize) -> Style {
     if n < 4 { Style::nth(n) } else { Style::nth(n).pale() }
 }
 
-/// The rows of an event in one place.
+/// The rows of an event at one place (simulator or testbed).
 fn of<'a>(table: &'a Table, place: &str, event: Event) -> impl Iterator<Item = Record<'a>> {
     table.iter().filter(move |r| r.is("where", place) && r.is("event", event.name()))
 }
 
-/// What a column says of an event, at this share of the runs.
+/// A column's value for an event, at this share of the runs.
 fn at(table: &Table, place: &str, event: Event, share: f64, column: &str) -> f64 {
     of(table, place, event)
         .find(|r| r.number("share_pct") == share)
@@ -86,12 +87,12 @@ fn spread(table: &Table, place: &str) -> Chart {
     Chart {
         title: format!("Four sealed nodes, default settings: {place}"),
         x: Axis::linear("share of runs (%)", (0.0, 100.0), 20.0),
-        y: Axis::fitting("until all route alike, at most (s)", 0.0, tops.into_iter()),
+        y: Axis::fitting("until all routes agree, at most (s)", 0.0, tops.into_iter()),
         series,
     }
 }
 
-/// The testbed's quantiles over the simulator's.
+/// Chart of the testbed's quantiles against the simulator's.
 fn against(table: &Table) -> Chart {
     let one = |(n, event): (usize, Event)| {
         let both = of(table, PLACES[0], event).zip(of(table, PLACES[1], event));
@@ -109,7 +110,7 @@ fn against(table: &Table) -> Chart {
     let y = Axis::fitting("testbed (s)", 0.0, marks().map(|m| m.y).collect::<Vec<_>>().into_iter());
     for (name, style, sign) in [
         ("the same", Style::CURVE, 0.0),
-        ("15 % or 50 ms more or less", Style::SECOND_CURVE, 1.0),
+        ("15 % or 50 ms difference", Style::SECOND_CURVE, 1.0),
         ("", Style::SECOND_CURVE, -1.0),
     ] {
         let line = |k: u32| {
@@ -122,7 +123,7 @@ fn against(table: &Table) -> Chart {
     Chart { title: "Four sealed nodes, default settings".to_owned(), x, y, series }
 }
 
-/// By how much a testbed's median may differ from the simulator's, seconds.
+/// Difference allowed between a testbed's median and the simulator's, in seconds.
 fn allowed(simulator: f64) -> f64 {
     (0.15 * simulator).max(0.05)
 }
@@ -145,16 +146,16 @@ fn soon(
         id,
         says: match (id, place) {
             ("leave", "simulator") => {
-                "after a cut, a crash or a blackhole all nodes route alike within 1.2 s, in the \
-                 worst of all runs"
+                "after a cut, a crash or a blackhole all nodes agree on their routes within 1.2 s, \
+                 in the worst of all runs"
             }
             ("leave", _) => {
-                "after a cut, a crash or a blackhole all daemons route alike within 1.2 s, in the \
-                 worst of all runs"
+                "after a cut, a crash or a blackhole all daemons agree on their routes within 1.2 \
+                 s, in the worst of all runs"
             }
             _ => {
-                "all nodes route alike within 1 s of a start of all, of one, or of a link that is \
-                 mended, in the worst of all runs"
+                "all nodes agree on their routes within 1 s after all start, one starts, or a link \
+                 is restored, in the worst of all runs"
             }
         },
         published: None,
@@ -175,7 +176,7 @@ fn soon(
 fn settles(place: &'static str) -> Claim {
     Claim {
         id: "settles",
-        says: "there is no event after which nodes do not come to route alike within 15 s",
+        says: "after every event the nodes agree on their routes within 15 s",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "events",
@@ -191,15 +192,16 @@ fn settles(place: &'static str) -> Claim {
     }
 }
 
-/// The bound was set before anything was measured.
+/// The claim that the testbed agrees with the simulator on an event. The bound was set before the
+/// first measurement.
 fn agrees(event: Event) -> Claim {
     let (id, says) = match event {
         Event::Start => ("start", "medians agree: all start at once"),
         Event::Cut => ("cut", "medians agree: A–B is cut"),
-        Event::Mend => ("mend", "medians agree: A–B is mended"),
+        Event::Mend => ("mend", "medians agree: A–B is restored"),
         Event::Crash => ("crash", "medians agree: B is killed"),
         Event::Restart => ("restart", "medians agree: B is started again"),
-        Event::Blackhole => ("blackhole", "medians agree: A–B loses everything one way"),
+        Event::Blackhole => ("blackhole", "medians agree: A–B loses everything in one direction"),
     };
     Claim {
         id,
@@ -207,17 +209,17 @@ fn agrees(event: Event) -> Claim {
         published: None,
         bound: Bound::at_most(
             1.0,
-            "50 ms or 15 %, whichever is more: set before anything was measured",
+            "50 ms or 15 %, whichever is larger; set before the first measurement",
         ),
-        unit: "of what they may be apart",
+        unit: "of the allowed difference",
         measure: Box::new(move |t| {
             let of = |place, column| at(t, place, event, 50.0, column);
             let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
             let [low, high] = ["converged_low_s", "converged_high_s"].map(|c| of(PLACES[1], c));
             let apart = (live - sim).abs();
             let note = format!(
-                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be up \
-                 to {:.1} ms too long.",
+                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be \
+                 up to {:.1} ms too long.",
                 of(PLACES[1], "look_ms")
             );
             Measured::census(apart / allowed(sim)).noting(note)
@@ -237,7 +239,7 @@ mod tests {
     use crate::table::print;
     use std::time::Duration;
 
-    /// Twenty runs of each event in each place, which all take these times.
+    /// Twenty runs of each event at each place, with these times in every run.
     fn table(simulator_ms: u64, testbed_ms: u64) -> Table {
         let lives = |ms| {
             let took = Duration::from_millis(ms);

@@ -1,5 +1,5 @@
-//! How long it takes until four nodes route alike after something has happened
-//! to them: in the simulator, and beside it with real daemons.
+//! Time until four nodes agree on their routes after an event: in the simulator, and with real
+//! daemons for comparison.
 
 mod control;
 mod figures;
@@ -36,9 +36,9 @@ const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// Of the runs: how soon is it over in so many percent of them?
+/// Shares of the runs, in percent, at which the time to converge is reported.
 const SHARES: [u32; 7] = [5, 25, 50, 75, 90, 95, 100];
-/// The experiment on how soon four nodes route alike.
+/// The experiment on how soon four nodes agree on their routes.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -52,14 +52,14 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// A run has every event, so that there is one point.
+/// The points of the experiment: only one, as each run goes through every event.
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let runs = size.pick(2_u64, 10, 100);
     let [settings, ..] = Settings::all(sabotage);
     let settings = settings.broken_for(sabotage, script::NODES as u32);
     let measure = move |inputs: &Inputs<'_>| {
         let one = |run| {
-            // Each starts its nodes twice.
+            // Each run starts its nodes twice.
             let seed = inputs.seed.wrapping_add(2 * run);
             let mut overlay = Simulated::new(&settings, seed);
             script::live(&mut overlay, &SCRIPT, &mut rng(seed, 1))
@@ -76,7 +76,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     }]
 }
 
-/// For each event that there was how soon it was over, in shares of its runs.
+/// For each event that occurred, the time to converge at each share of its runs.
 fn rows(place: &str, all: &[Settled], valid: bool) -> Cells {
     let of = |event: Event| {
         let here: Vec<&Settled> = all.iter().filter(|s| s.event == event).collect();
@@ -99,7 +99,7 @@ fn rows(place: &str, all: &[Settled], valid: bool) -> Cells {
     Event::ALL.into_iter().filter(there_was).flat_map(of).collect()
 }
 
-/// A moment between two hellos, for any interval up to the paper's.
+/// A random time between two hellos, for any interval up to the paper's.
 fn some_time(luck: &mut trunkline_base::Rng) -> Duration {
     Duration::from_micros(luck.next_u64() % 1_000_000)
 }

@@ -1,11 +1,11 @@
-//! What happens to the overlay, and what its nodes should make of it: the same
+//! The events that happen to the overlay, and the routes that its nodes should then use: the same
 //! for simulated nodes and real ones.
 
 use super::some_time;
 use std::time::Duration;
 use trunkline_base::Rng;
 
-/// Nodes, whose ids are one more.
+/// Number of nodes. A node's id is its index plus one.
 pub const NODES: usize = 4;
 pub const A: usize = 0;
 pub const B: usize = 1;
@@ -13,8 +13,7 @@ pub const B: usize = 1;
 /// Two nodes and the one-way delay of the link between them, ms.
 type Edge = (usize, usize, u64);
 
-/// A–B–D takes 20 ms and A–C–D 24. Both ways between B and C take 22: either
-/// will do.
+/// A–B–D takes 20 ms and A–C–D 24. Both paths between B and C take 22, and either is right.
 pub const LINKS: [Edge; 4] = [(A, B, 10), (B, 3, 10), (A, 2, 12), (2, 3, 12)];
 /// The link that fails.
 pub const FAILING: usize = 0;
@@ -22,15 +21,15 @@ pub const FAILING: usize = 0;
 /// Something that may happen to the overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Whatever was before, all nodes start at once, and links are whole.
+    /// All nodes start at once with intact links, whatever the state before.
     Start,
     /// A–B loses everything in both directions.
     Cut,
-    /// A–B is as before.
+    /// A–B is intact again.
     Mend,
-    /// B ends without a word.
+    /// B ends without a goodbye.
     Crash,
-    /// B starts again.
+    /// B starts again after a crash.
     Restart,
     /// A–B loses everything from A to B.
     Blackhole,
@@ -53,16 +52,16 @@ impl Event {
         }
     }
 
-    /// Whether node B runs after it.
+    /// Whether node B is running after the event.
     pub fn leaves_b(self) -> bool {
         self != Event::Crash
     }
 
-    /// The shortest first steps that there are after it.
+    /// The next hops of all shortest paths after the event.
     pub fn wanted(self) -> Tables {
         let carries = |n: usize, l: &Edge| match self {
             Event::Start | Event::Mend | Event::Restart => true,
-            // A link is one only in both directions.
+            // A link that works in one direction only is not used.
             Event::Cut | Event::Blackhole => n != FAILING,
             Event::Crash => l.0 != B && l.1 != B,
         };
@@ -71,21 +70,21 @@ impl Event {
     }
 }
 
-/// One step of a life.
+/// One step of the script.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// What happens.
+    /// The event of this step.
     pub event: Event,
-    /// How long it has been quiet before, and up to a second more.
+    /// Quiet time before the event; up to a second is added at random.
     pub after: Duration,
 }
 
-/// `restart` and `mend` are of links that are known well.
+/// `restart` and `mend` happen to links that have been up for a long time.
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::ZERO;
 
-/// Two lives; in the second, nothing is left of the first. An event begins
-/// where all have agreed on the one before.
+/// Two lives of the overlay; the second starts from nothing. Each event begins after all nodes have
+/// agreed on the one before.
 pub const SCRIPT: [Step; 7] = [
     Step { event: Event::Start, after: SHORT },
     Step { event: Event::Crash, after: LONG },
@@ -96,14 +95,13 @@ pub const SCRIPT: [Step; 7] = [
     Step { event: Event::Mend, after: SHORT },
 ];
 
-/// After all tables are right, for so long, they are right for good.
+/// Tables that have been right for this long are right for good.
 pub const CALM: Duration = Duration::from_secs(1);
-/// What is not over by then is not waited for: half as long again as the
-/// paper's hellos take.
+/// Timeout for an event to settle: one and a half times what the paper's hellos take.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// For each node and each destination the neighbours that are right as first
-/// step: a bit each; none where nothing leads there.
+/// For each node and each destination, the neighbours that are a right next hop, one bit each; zero
+/// for an unreachable destination.
 pub type Tables = [Table; NODES];
 /// A node's part of [`Tables`]: an entry for each destination.
 pub type Table = [u8; NODES];
@@ -113,13 +111,12 @@ pub fn bit(node: usize) -> u8 {
     1 << node
 }
 
-/// Whether a node's first steps (at most one bit for each destination) are
-/// among those `wanted`.
+/// Whether a node's next hops (at most one bit for each destination) are among those `wanted`.
 pub fn is_right(seen: Table, wanted: Table) -> bool {
     seen.iter().zip(wanted).all(|(&s, w)| if w == 0 { s == 0 } else { s & w != 0 })
 }
 
-/// The first steps of all shortest ways over `links` (Floyd and Warshall).
+/// The next hops of all shortest paths over `links` (Floyd and Warshall).
 fn shortest(links: &[Edge]) -> Tables {
     const FAR: u64 = u64::MAX / 4;
     let mut far = [[FAR; NODES]; NODES];
@@ -152,33 +149,30 @@ fn shortest(links: &[Edge]) -> Tables {
 /// How an event ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settled {
-    /// The event that this is the end of.
+    /// The event that was settled.
     pub event: Event,
-    /// From the event until all tables were right for good; [`PATIENCE`] if
-    /// they never were.
+    /// Time from the event until all tables were right for good; [`PATIENCE`] if they never were.
     pub took: Duration,
-    /// Whether they were right to the end of the watch.
+    /// Whether the tables stayed right until the end of the observation.
     pub for_good: bool,
-    /// How long nobody had looked before: what [`Settled::took`] may be too
-    /// long by.
+    /// Time since the previous poll: the most by which [`Settled::took`] may be too long.
     pub look: Duration,
 }
 
 /// Four nodes and their links.
 pub trait Overlay {
-    /// What can go wrong.
+    /// Error of the overlay's environment, such as a daemon that can't be started.
     type Error;
 
-    /// Nothing happens for so long.
+    /// Lets this much time pass without any event.
     fn rest(&mut self, how_long: Duration) -> Result<(), Self::Error>;
 
-    /// Lets `event` happen, and waits until the tables of all nodes that run
-    /// are right ([`is_right`]) and have been for [`CALM`], for at most
-    /// [`PATIENCE`].
+    /// Injects `event`, and waits for at most [`PATIENCE`] until the tables of all running nodes
+    /// have been right ([`is_right`]) for [`CALM`].
     fn strike(&mut self, event: Event) -> Result<Settled, Self::Error>;
 }
 
-/// Lets `script` happen to an overlay.
+/// Runs `script` on an overlay.
 pub fn live<O: Overlay>(
     overlay: &mut O,
     script: &[Step],
@@ -197,7 +191,7 @@ pub fn live<O: Overlay>(
 mod tests {
     use super::*;
 
-    /// Of a table for people: the ids of the right neighbours to each node.
+    /// A table in readable form: for each node, the ids of the neighbours that are right next hops.
     fn steps(event: Event, from: usize) -> [Vec<usize>; NODES] {
         event.wanted()[from]
             .map(|s| (0..NODES).filter(|n| s & bit(*n) != 0).map(|n| n + 1).collect())
@@ -217,13 +211,13 @@ mod tests {
         assert_eq!(steps(Event::Crash, 3), [vec![3], vec![], vec![3], vec![]]);
     }
 
-    /// Otherwise it would be over as soon as somebody looks.
+    /// An event that leaves every table right would settle at the first poll.
     #[test]
     fn every_event_makes_some_table_wrong() {
         let mut before = Tables::default();
         for Step { event, .. } in SCRIPT {
             let after = event.wanted();
-            // Of two right steps a node may have taken either.
+            // With two right next hops, a node may have been using either.
             let unchanged = |n: usize| {
                 (0..NODES).all(|to| {
                     before[n][to] & !after[n][to] == 0

@@ -9,28 +9,28 @@ use trunkline_base::{Time, rng};
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
-/// Between two looks at the tables.
+/// Interval between two polls of the tables.
 const LOOK: Duration = Duration::from_millis(1);
-/// A process listens 10 to 30 ms after it was started, each after its own time;
-/// what comes before is lost, and said again a quarter of a second later.
+/// A process starts to listen 10 to 30 ms after it is launched, each at a random time. Packets that
+/// arrive earlier are lost, and are retransmitted a quarter of a second later.
 const FIRST_LISTENS: Duration = Duration::from_millis(10);
 const STARTS_WITHIN_US: u64 = 20_000;
 
 /// The overlay in the simulator.
 pub struct Simulated<'a> {
     settings: &'a Settings,
-    /// The seed of the world that the next start makes.
+    /// Seed of the world that the next start creates.
     seed: u64,
     world: World,
 }
 
 impl<'a> Simulated<'a> {
-    /// Nothing has started yet.
+    /// An overlay in which no node has been started yet.
     pub fn new(settings: &'a Settings, seed: u64) -> Simulated<'a> {
         Simulated { settings, seed, world: World::new(seed) }
     }
 
-    /// Starts all nodes; when that began.
+    /// Starts all nodes, one after another, and returns the time at which this began.
     fn start(&mut self) -> Result<Time, WorldError> {
         let settings = self.settings;
         let mut topology = Topology::new();
@@ -43,7 +43,7 @@ impl<'a> Simulated<'a> {
         topology.link_state(&settings.routing);
         topology.seal();
         let mut world = topology.build(self.seed)?;
-        // They have started already, and at the same moment: forget that.
+        // The world starts all nodes at the same moment: undo that.
         hosts.iter().for_each(|&host| world.crash(host));
         let begun = world.now() + Duration::from_secs(1);
         let mut luck = rng(self.seed, 2);
@@ -60,7 +60,7 @@ impl<'a> Simulated<'a> {
         Ok(begun)
     }
 
-    /// What packets are forwarded by at a node.
+    /// The forwarding table of a node.
     fn table(&self, node: usize) -> Table {
         let node = self.world.node(HostId(node as u32));
         let mut table = Table::default();

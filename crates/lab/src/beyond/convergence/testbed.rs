@@ -1,5 +1,5 @@
-//! Measures convergence with four sealed `trunkline node` daemons, each in a network namespace
-//! of its own, connected by `trunkline impair --hosts`.
+//! Measures convergence with four sealed `trunkline node` daemons, each in its own network
+//! namespace, connected by `trunkline impair --hosts`.
 
 use super::control::Control;
 use super::rows;
@@ -64,7 +64,7 @@ fn length(step: &Step) -> f64 {
     (step.after + CALM).as_secs_f64() + 1.2
 }
 
-/// Stores how an event was settled as a sample.
+/// Stores the outcome of an event as a sample.
 fn sample(settled: &Settled) -> Sample {
     let Settled { event, took, for_good, look } = settled;
     let numbers = vec![took.as_secs_f64(), f64::from(*for_good), look.as_secs_f64()];
@@ -84,7 +84,7 @@ fn settled_rows(samples: &[Sample]) -> Cells {
     rows(PLACES[1], &all, samples.iter().all(|s| s.valid))
 }
 
-/// What each overlay goes through.
+/// The runs that each overlay goes through.
 struct Lives {
     /// Number of consecutive runs of the script.
     runs: usize,
@@ -92,7 +92,7 @@ struct Lives {
 }
 
 impl Lives {
-    /// Runs the script in these lanes, each of which is an overlay of its own.
+    /// Runs the script in these lanes, each of which is a separate overlay.
     fn run(&self, stage: &Stage<'_>, lanes: &[usize]) -> Result<(Vec<Sample>, Effort), Error> {
         let dir = Folder::new()?;
         let network = Network::start(stage, dir.path(), lanes.len())?;
@@ -165,7 +165,7 @@ impl Network {
         })
     }
 
-    /// Makes the failing link lose everything (`true`) or nothing, there and back; returns when
+    /// Makes the failing link lose everything (`true`) or nothing, for each direction; returns when
     /// that began.
     fn change(&self, lane: usize, there: bool, back: bool) -> Result<Instant, Error> {
         let mut models = self.models.lock().expect("no lane panics");
@@ -221,7 +221,7 @@ fn links_of(lane: usize) -> Range<usize> {
     lane * LINKS.len()..(lane + 1) * LINKS.len()
 }
 
-/// A scenario with all overlays side by side, as far as the emulator needs it.
+/// A scenario with all overlays in parallel, as far as the emulator needs it.
 fn scenario(lanes: usize) -> Scenario {
     let host = |n: usize| Host::new(n.to_string());
     let link = |lane: usize, &(a, b, ms): &(usize, usize, u64)| {
@@ -249,14 +249,14 @@ struct Daemons<'a> {
     network: &'a Network,
     lane: usize,
     watch: &'a Watch,
-    /// The daemons by number; `None` while one does not run.
+    /// The daemons by number; `None` while one is not running.
     nodes: [Option<Process>; NODES],
 }
 
-/// Since when a daemon's table has been right: between `after` and `by`.
+/// The time since which a daemon's table has been right: between `after` and `by`.
 #[derive(Clone, Copy)]
 struct Right {
-    /// When the last query was sent that found the table wrong.
+    /// When the last query that found the table wrong was sent.
     after: Instant,
     /// When the first answer with the right table arrived.
     by: Instant,
@@ -279,7 +279,7 @@ impl<'a> Daemons<'a> {
         Ok(())
     }
 
-    /// Makes an event happen; returns when it did.
+    /// Makes an event happen and returns the time at which it did.
     fn begin(&mut self, event: Event) -> Result<Instant, Error> {
         let begun = Instant::now();
         match event {
@@ -354,8 +354,8 @@ impl Overlay for Daemons<'_> {
     }
 }
 
-/// Queries a daemon's table until `over` is set, and records since when it has been right.
-/// A daemon that does not answer yet has no right table.
+/// Queries a daemon's table until `over` is set, and records since when it has been right. A daemon
+/// that does not answer yet counts as having a wrong table.
 fn look_on(
     socket: &Path,
     wanted: Table,
@@ -384,8 +384,8 @@ fn look_on(
             (*right, after) = (None, asked);
         }
         drop(right);
-        // Counted from the answer: a query that the socket can't answer yet waits, and tells
-        // less precisely when the daemon looked at its table.
+        // Counted from the answer: a query that the socket can't answer yet has to wait, which
+        // makes it less certain when the daemon read its table.
         std::thread::sleep(LOOK);
     }
 }

@@ -5,11 +5,11 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// A figure: one trouble.
+/// A figure: one impairment.
 struct Shown {
     figure: &'static str,
     trouble: &'static str,
-    /// The trouble in words.
+    /// The impairment in words, for the title.
     words: &'static str,
     says: &'static str,
     claims: fn() -> Vec<Claim>,
@@ -20,10 +20,11 @@ const SHOWN: [Shown; 6] = [
         figure: "detection",
         trouble: "5/75",
         words: "5 % loss, burstiness 75 %",
-        says: "The paper's hellos come every second and find a failure in under 10 s; less, it says \
-               from Planetlab, makes routes more likely to be unstable. Here a link of 20 ms loses \
-               5 % of the packets in each direction, per packet as in the paper, and nothing but \
-               hellos is on it. With probes, an overdue hello is asked for every 20 ms.",
+        says: "The paper's hellos come every second and detect a failure in under 10 s; it says \
+               that a shorter time, on Planetlab, makes routes more likely to be unstable. Here a \
+               link of 20 ms loses 5 % of the packets in each direction, per packet as in the \
+               paper, and carries only hellos. With probes, an overdue hello is requested every 20 \
+               ms.",
         claims: || {
             vec![
                 shorter_is_riskier(),
@@ -50,19 +51,19 @@ const SHOWN: [Shown; 6] = [
         figure: "detection-in-time",
         trouble: "5/75 in time",
         words: "5 % loss, outages of 69 ms on average",
-        says: "5 % loss whose bursts take time instead of packets: 75 % burstiness for packets \
-               20 ms apart. Hellos far apart are then lost independently of each other, and every \
-               200 ms are enough without probes.",
+        says: "5 % loss whose bursts last for a time instead of a number of packets: 75 % \
+               burstiness for packets 20 ms apart. Hellos far apart are then lost independently of \
+               each other, and one every 200 ms is enough without probes.",
         claims: || vec![calm_in_time()],
     },
     Shown {
         figure: "detection-stalls",
         trouble: "stalls to 2 s",
-        words: "the same, and one end stands still for 0.2 to 2 s a minute",
+        words: "the same, and one end stalls for 0.2 to 2 s a minute",
         says: "Planetlab's losses came in bursts of tens to hundreds of packets, because the \
-               program at the end was not scheduled (§V-B): at 50 packets/s tenths of a second to \
-               seconds. To its neighbour a host that stands still is a host that is gone, however \
-               often it is asked.",
+               program at the end was not scheduled (§V-B): at 50 packets/s, tenths of a second to \
+               seconds. To its neighbour, a host that stalls is gone, however often the neighbour \
+               asks.",
         claims: || {
             vec![
                 stalls_want_patience(),
@@ -77,15 +78,15 @@ const SHOWN: [Shown; 6] = [
     Shown {
         figure: "detection-long-stalls",
         trouble: "stalls to 8 s",
-        words: "the same, and one end stands still for 0.2 to 8 s a minute",
-        says: "The paper has seen a daemon wait for the processor for eight seconds (§V-A).",
+        words: "the same, and one end stalls for 0.2 to 8 s a minute",
+        says: "The paper saw a daemon wait for the processor for eight seconds (§V-A).",
         claims: || {
             vec![
                 five_are_too_few(),
                 calm_after(
                     "ten-seconds",
-                    "10 s, the paper's, are enough, with probes at 200 ms: less than one false \
-                     death a day",
+                    "the paper's 10 s are enough, with probes at 200 ms: less than one false death \
+                     a day",
                     10.0,
                 ),
             ]
@@ -93,19 +94,19 @@ const SHOWN: [Shown; 6] = [
     },
 ];
 
-/// Fewer false deaths than this in a day are drawn at the bottom.
+/// Rates below this many false deaths a day are drawn at the bottom.
 const FLOOR: f64 = 0.1;
 
-/// The figure that shows points with this trouble.
+/// The figures that show points with this impairment.
 pub fn showing(trouble: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.trouble == trouble).map(|s| s.figure).collect()
 }
 
-/// Every figure of false deaths, a trouble each, with its claims.
+/// Every figure of false deaths, one for each impairment, with its claims.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
-        title: "False deaths of a link against the silence that counts as one",
+        title: "False deaths of a link by the silence that counts as death",
         section: "III-A, beyond",
         says: shown.says,
         chart: one_panel(|t| chart(shown, t)),
@@ -143,14 +144,14 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("dead_after_s"), y: up("per_day"), interval }
 }
 
-/// A setting whose point a judge looks at: hello in ms, probes, dead after s.
+/// A setting that a claim reads: hello in ms, probes, dead after s.
 type Setting = (f64, &'static str, f64);
 
-/// The paper's, and this project's default.
+/// The paper's setting, and this project's default.
 const PAPER: Setting = (1_000.0, "no", 10.0);
 const DEFAULT: Setting = (200.0, "yes", 1.0);
 
-/// What a column says of a setting; not a number if it was not measured.
+/// A column's value for a setting; NaN if it was not measured.
 fn of(table: &Table, (hello, probes, dead_after): Setting, column: &str) -> f64 {
     let here = |r: &Record<'_>| {
         r.number("hello_ms") == hello
@@ -160,20 +161,20 @@ fn of(table: &Table, (hello, probes, dead_after): Setting, column: &str) -> f64 
     table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
 }
 
-/// False deaths a day.
+/// False deaths per day.
 fn per_day(table: &Table, setting: Setting) -> Measured {
     let [value, low, high] =
         ["per_day", "per_day_low", "per_day_high"].map(|c| of(table, setting, c));
     Measured::new(value, (low, high))
 }
 
-/// False deaths a day where they are rare, each by itself: by their count.
+/// False deaths per day where they are rare and independent, with the interval of a count.
 fn rare(table: &Table, setting: Setting) -> Measured {
     let [deaths, days] = ["false_deaths", "link_days"].map(|c| of(table, setting, c));
     Measured::rate(deaths, days).noting(format!("{deaths:.0} in {days:.1} days."))
 }
 
-/// How many more of them `a` has than `b`.
+/// How many more false deaths per day `a` has than `b`.
 fn more(table: &Table, a: Setting, b: Setting) -> Measured {
     let [a, b] = [a, b].map(|s| per_day(table, s));
     let note = format!("{:.1} against {:.1} a day.", a.estimate, b.estimate);
@@ -183,14 +184,14 @@ fn more(table: &Table, a: Setting, b: Setting) -> Measured {
 fn shorter_is_riskier() -> Claim {
     Claim {
         id: "shorter-is-riskier",
-        says: "with the paper's hellos (every second, no probes) 5 s of silence are more often a \
-               false death than 10 s",
+        says: "with the paper's hellos (every second, no probes) 5 s of silence cause more false \
+               deaths than 10 s",
         published: Some(
             "detecting failures in less than 10 s makes routes more likely to be unstable",
         ),
         bound: Bound::above(
             100.0,
-            "more, by what an operator would notice: one in a quarter of an hour",
+            "more by an amount that an operator would notice: one in a quarter of an hour",
         ),
         unit: "more per link and day",
         decimals: 1,
@@ -221,7 +222,8 @@ fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
         decimals: 1,
         measure: Box::new(|t| more(t, PAPER, DEFAULT)),
         at: &[1.0, 10.0],
-        why: "So what the paper says of less than 10 s is true of its hellos, not of loss as such.",
+        why: "So the paper's statement on less than 10 s holds for its hellos, not for loss as \
+              such.",
         sabotage: "probes-off",
         ..Claim::default()
     }
@@ -230,8 +232,8 @@ fn as_calm_as_the_paper(id: &'static str, loss: &'static str) -> Claim {
 fn found_within_a_second() -> Claim {
     Claim {
         id: "found",
-        says: "with the default a cut is found in 1 s on average: the last hello is up to 200 ms \
-               older than it",
+        says: "with the default a cut is detected in 1 s on average: the last hello is up to 200 \
+               ms older than the cut",
         published: None,
         bound: Bound::at_most(1.0, OWN_TARGET),
         unit: "s",
@@ -250,16 +252,15 @@ fn found_within_a_second() -> Claim {
 fn calm_in_time() -> Claim {
     Claim {
         id: "calm",
-        says: "the default sees no false death",
+        says: "with the default there is no false death",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "per link and day",
         measure: Box::new(|t| rare(t, DEFAULT)),
         at: &[1.0],
         expected: Verdict::Fails,
-        why: "The silence begins with the last hello before \
-              an outage, which is up to 200 ms old: where outages take 69 ms on average, one of \
-              0.8 to 1 s comes every few days.",
+        why: "The silence begins with the last hello before an outage, which is up to 200 ms old: \
+              with outages of 69 ms on average, one of 0.8 to 1 s comes every few days.",
         sabotage: "half-the-patience",
         ..Claim::default()
     }
@@ -268,12 +269,12 @@ fn calm_in_time() -> Claim {
 fn stalls_want_patience() -> Claim {
     Claim {
         id: "a-second-is-too-short",
-        says: "where hosts stand still for up to 2 s, 1 s with probes has more false deaths than \
-               the paper's 10 s without, for hellos every 50 ms as for every 200 ms",
+        says: "where hosts stall for up to 2 s, 1 s with probes has more false deaths than the \
+               paper's 10 s without, both for hellos every 50 ms and every 200 ms",
         published: None,
         bound: Bound::above(
             100.0,
-            "more, by what an operator would notice: one in a quarter of an hour",
+            "more by an amount that an operator would notice: one in a quarter of an hour",
         ),
         unit: "more per link and day",
         decimals: 1,
@@ -282,7 +283,8 @@ fn stalls_want_patience() -> Claim {
             Measured::minimum(both)
         }),
         at: &[1.0, 10.0],
-        why: "What the paper saw on Planetlab: its hosts, not its losses, want patience.",
+        why: "This is what the paper saw on Planetlab: its hosts, not its losses, require a long \
+              timeout.",
         sabotage: "no-stalls",
         ..Claim::default()
     }
@@ -291,12 +293,12 @@ fn stalls_want_patience() -> Claim {
 fn five_are_too_few() -> Claim {
     Claim {
         id: "five-are-too-few",
-        says: "where hosts stand still for up to 8 s, 5 s have more false deaths than 10 s, \
-               whatever the hellos, with probes",
+        says: "where hosts stall for up to 8 s, 5 s have more false deaths than 10 s with probes, \
+               whatever the hello interval",
         published: None,
         bound: Bound::above(
             100.0,
-            "more, by what an operator would notice: one in a quarter of an hour",
+            "more by an amount that an operator would notice: one in a quarter of an hour",
         ),
         unit: "more per link and day",
         decimals: 1,
@@ -317,7 +319,7 @@ fn calm_after(id: &'static str, says: &'static str, dead_after: f64) -> Claim {
         published: None,
         bound: Bound::at_most(
             1.0,
-            "this project's own target: one of the 1,400 times a day that a host stands still",
+            "this project's own target: one of the 1,400 times a day that a host stalls",
         ),
         unit: "false deaths per link and day",
         measure: Box::new(move |t| rare(t, (200.0, "yes", dead_after))),

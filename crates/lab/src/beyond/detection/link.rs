@@ -1,4 +1,4 @@
-//! Two nodes, the link between them, and nothing but hellos on it.
+//! Two nodes and a link between them that carries only hellos.
 
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
@@ -6,25 +6,25 @@ use trunkline_base::{Rng, Time, rng};
 use trunkline_overlay::monitor::Liveness;
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
-/// One end of the link stands still now and then: the other hears nothing.
+/// One end of the link stalls now and then, and the other receives nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Stalls {
-    /// They last 0.2 s to this long, uniformly.
+    /// Longest stall: durations are uniform from 0.2 s to this.
     pub longest: Duration,
 }
 
 impl Stalls {
     const SHORTEST: Duration = Duration::from_millis(200);
-    /// Between the end of one and the beginning of the next, on average.
+    /// Mean time from the end of a stall to the beginning of the next, in seconds.
     const APART: f64 = 60.0;
 }
 
-/// One minute of a link.
+/// Counters of one minute of a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Minute {
-    /// How often it was declared dead.
+    /// Number of times that the link was declared dead.
     pub deaths: u64,
-    /// UDP payload, both ways.
+    /// UDP payload in both directions, in bytes.
     pub bytes: u64,
 }
 
@@ -32,20 +32,20 @@ pub struct Minute {
 pub struct Pair {
     world: World,
     stalls: Option<(Stalls, Rng, Time)>,
-    /// For when links are cut.
+    /// Random numbers for the times at which links are cut.
     rng: Rng,
 }
 
 const WIRE: WireId = WireId(0);
 const ENDS: [HostId; 2] = [HostId(0), HostId(1)];
-/// The end that stands still.
+/// The end that stalls.
 const FAR: HostId = ENDS[1];
 const SECOND: Duration = Duration::from_secs(1);
-/// Until both have measured the round trip.
+/// By this time both ends have measured the round trip.
 const START: Time = Time::from_millis(5_000);
 
 impl Pair {
-    /// A link with this loss in both directions, just come up.
+    /// A link with this loss in both directions that has just come up.
     pub fn new(
         loss: Loss,
         stalls: Option<Stalls>,
@@ -68,7 +68,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// So many minutes in which nothing really fails.
+    /// Observes the link for this many minutes without a real failure.
     pub fn watch(&mut self, minutes: u64) -> Vec<Minute> {
         (0..minutes).map(|_| self.minute()).collect()
     }
@@ -80,7 +80,7 @@ impl Pair {
         for _ in 0..60 {
             self.run_until(self.world.now() + SECOND);
             let downs = ENDS.map(|end| self.downs(end));
-            // Ends that fall silent for each other at the same time: one death.
+            // Both ends declaring each other dead at the same time count as one death.
             minute.deaths += (downs[0] - before[0]).max(downs[1] - before[1]);
             before = downs;
         }
@@ -88,15 +88,14 @@ impl Pair {
         minute
     }
 
-    /// How long each of `cuts` real failures goes unnoticed by the first end,
-    /// in seconds.
+    /// Detection times of `cuts` real failures at the first end, in seconds.
     pub fn cut(&mut self, cuts: u32) -> Vec<f64> {
         self.stalls = None;
         (0..cuts).map(|_| self.one_cut()).collect()
     }
 
     fn one_cut(&mut self) -> f64 {
-        // The cut comes anywhere between two hellos, once the link is up.
+        // Once the link is up, the cut comes at a random moment between two hellos.
         let wait = SECOND + SECOND.mul_f64(uniform(&mut self.rng));
         self.world.run_until(self.world.now() + wait);
         while !self.is_up() {
@@ -108,7 +107,7 @@ impl Pair {
             self.world.run_until(self.world.now() + STEP);
         }
         let unnoticed = self.world.now().since(cut).as_secs_f64();
-        // Both ends know before it is mended.
+        // Both ends have noticed before the link is restored.
         self.world.run_until(self.world.now() + 2 * SECOND);
         self.world.mend(WIRE);
         unnoticed
@@ -123,7 +122,7 @@ impl Pair {
         self.world.node(end).links().map(|(_, link)| link.stats().downs).sum()
     }
 
-    /// Hellos are all there is.
+    /// UDP payload sent so far: hellos are the only traffic.
     fn bytes(&self) -> u64 {
         let sent = |end| self.world.node(end).links().map(|(_, l)| l.stats().hellos.bytes);
         ENDS.into_iter().flat_map(sent).sum()
@@ -144,10 +143,10 @@ impl Pair {
     }
 }
 
-/// How precisely the time to detect a failure is measured.
+/// Resolution of the measured detection time.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Between 0 and 1, neither of them.
+/// A random number strictly between 0 and 1.
 fn uniform(rng: &mut Rng) -> f64 {
     use rand::Rng as _;
     ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64

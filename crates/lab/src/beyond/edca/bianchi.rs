@@ -1,46 +1,46 @@
 //! Bianchi's model (*Performance analysis of the IEEE 802.11 distributed coordination function*,
 //! 2000), with a retry limit and transmission opportunities.
 //!
-//! A station that sends at a slot boundary collides with a probability that doesn't depend on its past.
-//! EDCA is nearer to that than the DCF that the model was made for: a backoff counts one slot for
-//! each time somebody sends, as the model has it.
+//! A station that sends at a slot boundary collides with a probability that doesn't depend on its
+//! past. EDCA is closer to that than the DCF for which the model was made: as in the model, a
+//! backoff counts one slot for each transmission of another station.
 
 use std::time::Duration;
 use trunkline_net::wifi::edca::Access;
 use trunkline_net::wifi::phy::{ACK_TIME, ACK_TIMEOUT, SIFS, SLOT, data_time};
 
-/// Stations that always have a packet in one category, and nothing in the others.
+/// Stations that always have a packet in one category, and none in the others.
 #[derive(Clone, Copy)]
 pub struct Saturated {
     pub stations: u16,
     pub access: Access,
-    /// How often a packet is tried before it is dropped.
+    /// Number of attempts to send a packet before it is dropped.
     pub attempts: u8,
-    /// The length of each packet with IP's header.
+    /// Length of each packet including the IP header, in bytes.
     pub bytes: u32,
 }
 
-/// What the model says of [`Saturated`] stations.
+/// The model's predictions for [`Saturated`] stations.
 #[derive(Clone, Copy)]
 pub struct Predicted {
-    /// The probability that who begins to send collides.
+    /// Probability that a station's first packet in an opportunity collides.
     pub collides: f64,
-    /// What arrives, in Mbit/s of packets with IP's header.
+    /// Throughput of packets including IP headers, in Mbit/s.
     pub mbit_s: f64,
 }
 
 impl Saturated {
-    /// How many packets are sent in a transmission opportunity: at least one, and as many as fit
-    /// with their acknowledgements.
+    /// Number of packets in a transmission opportunity: at least one, and as many as fit with their
+    /// acknowledgements.
     pub fn burst(&self) -> u32 {
         let one = data_time(self.bytes) + SIFS + ACK_TIME;
         let left = self.access.txop_limit.saturating_sub(one);
         1 + (left.as_nanos() / (SIFS + one).as_nanos()) as u32
     }
 
-    /// The probability that a station begins to send at a boundary, if each attempt collides with
-    /// probability `p`: attempts for each packet by the boundaries that they and their backoffs
-    /// take.
+    /// Probability that a station begins to send at a boundary if each attempt collides with
+    /// probability `p`: attempts per packet, divided by the boundaries that these and their
+    /// backoffs take.
     fn begins(&self, p: f64) -> f64 {
         let mut window = f64::from(self.access.cw_min);
         let (mut reached, mut attempts, mut slots) = (1.0, 0.0, 0.0);
@@ -53,7 +53,7 @@ impl Saturated {
         attempts / slots
     }
 
-    /// The model's fixed point, and what it means.
+    /// Solves the model for its fixed point and derives the predictions from it.
     pub fn predict(&self) -> Predicted {
         let n = f64::from(self.stations);
         let none_of = |count: f64, tau: f64| libm::pow(1.0 - tau, count);
@@ -84,7 +84,8 @@ mod tests {
     use super::*;
     use trunkline_net::wifi::edca::{DRAFT, STATION_2005};
 
-    /// Alone nobody collides, and a packet takes 364 + 16 + 28 µs, the AIFS and half the window.
+    /// A lone station never collides, and a packet takes 364 + 16 + 28 µs, the AIFS and half the
+    /// window.
     #[test]
     fn one_station_by_hand() {
         let alone = |access| Saturated { stations: 1, access, attempts: 7, bytes: 1_500 };
@@ -100,8 +101,8 @@ mod tests {
         assert_eq!(alone(DRAFT[3]).burst(), 1);
     }
 
-    /// Two stations with a window of no slots always collide; with one of 1 slot each sends at
-    /// two boundaries of three: tau = 1 / (1 + 1/2).
+    /// Two stations with a window of no slots always collide; with a window of 1 slot each sends at
+    /// two of three boundaries: tau = 1 / (1 + 1/2).
     #[test]
     fn two_stations_by_hand() {
         let access = Access { cw_min: 1, cw_max: 1, ..DRAFT[3] };

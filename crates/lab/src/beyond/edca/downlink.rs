@@ -1,4 +1,4 @@
-//! Voice and background from an access point to its stations: the traffic of the paper's
+//! Voice and background traffic from an access point to its stations: the traffic of the paper's
 //! section 5, with G.711 throughout.
 
 mod figures;
@@ -15,7 +15,7 @@ use trunkline_net::wifi::edca::{ACCESS_POINT_2005, AccessTable, DRAFT, STATION_2
 use trunkline_net::wifi::phy::{ACK_TIME, SIFS, SLOT, data_time};
 use trunkline_net::wifi::{AccessCategory, Config, Msdu, Outcome, Stream, Way, Ways};
 
-/// Against the number of stations, and against the rate of background.
+/// Figures by the number of stations and by the rate of background traffic.
 const FIGURES: [&str; 2] = ["edca", "edca-rates"];
 
 const COLUMNS: &[Column] = &[
@@ -37,13 +37,13 @@ const COLUMNS: &[Column] = &[
     Column::number("lost_pct", 3),
 ];
 
-/// How the access point gets at the medium.
+/// Medium access of the access point.
 #[derive(Clone, Copy)]
 struct Access {
-    /// In the column `access`.
+    /// Name in the column `access`.
     name: &'static str,
     table: AccessTable,
-    /// Whether voice goes in turns of the hybrid coordinator, and of which ways.
+    /// The directions whose voice is sent in turns of the hybrid coordinator; `None` without turns.
     turns: Option<Ways>,
 }
 
@@ -58,33 +58,33 @@ const OWN: &str = ACCESSES[0].name;
 const STATIONS_TABLE: &str = ACCESSES[1].name;
 const OF_DRAFT: &str = ACCESSES[2].name;
 const TURNS: &str = ACCESSES[3].name;
-/// The same, and the stations are asked for packets, which they don't have.
+/// As above, and stations are also polled for packets, which they don't have.
 const POLLS: &str = ACCESSES[4].name;
 
-/// G.711 with IP, UDP and RTP: 200 bytes each 20 ms (table 1 of the paper).
+/// Bytes of a G.711 packet with IP, UDP and RTP headers, sent every 20 ms (table 1 of the paper).
 const VOICE_BYTES: u32 = 200;
 const VOICE_EVERY: Duration = Duration::from_millis(20);
 /// User priorities of the paper's section 5.
 const VOICE_PRIORITY: u8 = 6;
 const BACKGROUND_PRIORITY: u8 = 1;
 /// Background for each station, in Mbit/s. The paper doesn't give it; its curves bend at 6 to 8
-/// stations, where so much for each is what the cell carries.
+/// stations, where a cell carries this much for each.
 const RATE: u32 = 4;
 
-/// Stations as the paper counts them, with the access point.
+/// Stations as the paper counts them, including the access point.
 const STATIONS: [u16; 12] = [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
 const QUICK_STATIONS: [u16; 6] = [2, 6, 8, 12, 18, 24];
-/// Where the paper's curves bend.
+/// Number of stations at which the paper's curves bend.
 const STATIONS_FOR_RATES: u16 = 8;
 
-/// How often a point is measured, and for how long: at full size as in the paper.
+/// Number of runs of a point, and their duration: at full size as in the paper.
 fn extent(size: Size) -> (u64, Duration) {
     let (runs, seconds) = size.pick((2, 1), (5, 8), (5, 20));
     (runs, Duration::from_secs(seconds))
 }
-/// Packets sent before this don't count.
+/// Packets sent before this time don't count.
 const BEFORE_IT: Duration = Duration::from_secs(1);
-/// How long packets that wait in the end have to arrive.
+/// Time that packets still queued at the end have to arrive.
 const AFTER_IT: Duration = Duration::from_millis(200);
 
 pub fn experiment() -> Experiment {
@@ -124,20 +124,20 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     ACCESSES.iter().flat_map(of).collect()
 }
 
-/// One access point and its traffic.
+/// An access point with its stations and their traffic.
 #[derive(Clone, Copy)]
 struct Place {
     access: Access,
-    /// With the access point.
+    /// Number of stations, including the access point.
     stations: u16,
-    /// Background for each station, in Mbit/s.
+    /// Background traffic for each station, in Mbit/s.
     rate: u32,
 }
 
 impl Place {
-    /// The background that there is room for, in Mbit/s: packets one after the other, each with
-    /// its acknowledgement, AIFS and half the window, in what time voice leaves. A voice packet
-    /// takes its exchange, and background another AIFS after it.
+    /// Background traffic that the cell has room for, in Mbit/s: packets one after the other, each
+    /// with its acknowledgement, AIFS and half the window, in the time that voice leaves. A voice
+    /// packet takes its exchange, and background traffic another AIFS after it.
     fn room(&self) -> f64 {
         let background = &self.access.table[AccessCategory::Background as usize];
         let us = |span: Duration| span.as_nanos() as f64 / 1e3;
@@ -196,8 +196,8 @@ impl Place {
         Ok(cell)
     }
 
-    /// One call and one background flow to each station, each begun at a random time of its
-    /// first interval.
+    /// One call and one background flow to each station, each begun at a random time in its first
+    /// interval.
     fn run(&self, lasts: Duration, sabotage: Sabotage, seed: u64) -> Result<Run, PointError> {
         let mut cell = self.cell(sabotage, seed)?;
         let mut phases = rng(seed, 1);
@@ -223,7 +223,7 @@ impl Place {
             }
             if now < end {
                 voice += u64::from(flow.voice && now >= begin);
-                // What the queue has no room for is lost.
+                // Packets that don't fit into the queue are lost.
                 let _ = cell.enqueue(now, &flow.packet(sabotage));
                 flow.next += flow.every;
             }
@@ -244,7 +244,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// The packet that is due. Its handle is when that is, in ns, and whether it is voice.
+    /// The packet that is due. Its handle encodes the due time, in ns, and whether it is voice.
     fn packet(&self, sabotage: Sabotage) -> Msdu {
         let (priority, bytes) = match self.voice {
             true if sabotage.is("one-queue") => (BACKGROUND_PRIORITY, VOICE_BYTES),
@@ -256,26 +256,26 @@ impl Flow {
     }
 }
 
-/// What has arrived within the part of a run that counts.
+/// Packets that arrived within the part of a run that counts.
 struct Seen {
-    /// From when and until when it counts.
+    /// Begin and end of the interval that counts.
     begin: Time,
     end: Time,
-    /// Of voice packets sent in that time, in ns.
+    /// Delays of voice packets sent in that interval, in ns.
     delays: Vec<u64>,
-    /// Background packets that arrived in that time.
+    /// Background packets that arrived in that interval.
     background: u64,
 }
 
-/// What was seen in one run.
+/// Results of one run.
 struct Run {
-    /// Delays of voice packets in ms.
+    /// Mean delay of voice packets, in ms.
     mean: f64,
     p99: f64,
     longest: f64,
     /// Goodput of all background traffic, in Mbit/s.
     background: f64,
-    /// Voice packets that never arrived, per cent.
+    /// Voice packets that never arrived, in percent.
     lost: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Stations that always have a packet, each against all others.
+//! Saturation: stations that always have a packet to send contend with each other.
 
 use super::bianchi::{Predicted, Saturated};
 use super::{BACKGROUND_BYTES, BEFORE, claim};
@@ -26,10 +26,10 @@ const COLUMNS: &[Column] = &[
     Column::number("collides_pct", 2),
 ];
 
-/// What all stations send in.
+/// Access category in which all stations send.
 #[derive(Clone, Copy)]
 struct Parameters {
-    /// In the column `parameters`.
+    /// Name in the column `parameters`.
     name: &'static str,
     access: Access,
     category: AccessCategory,
@@ -46,12 +46,12 @@ const PARAMETERS: [Parameters; 4] = [
     of("draft voice", &DRAFT, AccessCategory::Voice),
 ];
 
-/// Stations beside the access point.
+/// Number of stations besides the access point.
 const STATIONS: [u16; 23] =
     [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24];
 const QUICK_STATIONS: [u16; 6] = [2, 4, 8, 12, 16, 24];
 
-/// How often it is measured, and for how long; also how long stations send before that.
+/// Number of runs, their duration, and how long stations send before each.
 fn extent(size: Size) -> (u64, Duration) {
     let (runs, seconds) = size.pick((2, 1), (5, 20), (10, 60));
     (runs, Duration::from_secs(seconds))
@@ -98,7 +98,7 @@ fn measure(
         bytes: BACKGROUND_BYTES,
     };
     let Predicted { collides, mbit_s } = saturated.predict();
-    // As if all stations were one.
+    // Simulates a single station, which never collides.
     let stations = if sabotage.is("no-collisions") { 1 } else { stations };
     let measured = Saturated { stations, ..saturated };
     let runs = (0..runs)
@@ -110,7 +110,7 @@ fn measure(
     Ok(vec![row])
 }
 
-/// Megabits that arrive in a second, and how many of a hundred attempts fail.
+/// Throughput in Mbit/s, and failed attempts in percent.
 fn run(
     saturated: &Saturated,
     category: AccessCategory,
@@ -130,7 +130,7 @@ fn run(
         let handle = u64::from(station);
         Msdu { station, way: Way::Up, priority, bytes, handle }
     };
-    // A packet that arrives is replaced at once; the others are for the rest of an opportunity.
+    // A packet that arrives is replaced at once; the extra ones fill the rest of an opportunity.
     for _ in 0..=saturated.burst() {
         (0..stations).try_for_each(|station| cell.enqueue(Time::ZERO, &packet(station)))?;
     }
@@ -146,7 +146,7 @@ fn run(
     arrived_by(begin)?;
     let (arrived, sent) = arrived_by(begin + lasts)?;
     let mbit_s = arrived * 8e-6 * f64::from(bytes) / lasts.as_secs_f64();
-    // What follows the first in an opportunity can't collide.
+    // Packets after the first in an opportunity can't collide.
     let (lost, first) = (sent - arrived, arrived / f64::from(saturated.burst()));
     Ok([mbit_s, 100.0 * lost / (lost + first)])
 }
@@ -155,12 +155,13 @@ fn figure() -> Figure {
     let claims = PARAMETERS.iter().map(|p| as_the_model(p.name)).collect();
     Figure {
         name: FIGURE,
-        title: "What stations carry that always have a packet",
+        title: "Throughput of stations that always have a packet to send",
         section: "beyond",
-        says: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each always with packets of \
-               1,500 bytes for the access point in one category, by IEEE 802.11e-2005 and by the \
-               draft's parameters as they were simulated in 2004: throughput beside Bianchi's model, \
-               with a retry limit of 7 and with transmission opportunities.",
+        says: "2 to 24 stations of an 802.11e cell (802.11a at 36 Mbit/s), each of which always \
+               has packets of 1,500 bytes for the access point in one category, with the \
+               parameters of IEEE 802.11e-2005 and of the draft as simulated in 2004: throughput \
+               compared with Bianchi's model, with a retry limit of 7 and with transmission \
+               opportunities.",
         chart: one_panel(chart),
         claims,
     }
@@ -184,7 +185,7 @@ fn chart(table: &Table) -> Chart {
             points: rows(table, name).map(mark).collect(),
         });
     }
-    // One series of four lines, with a gap before each.
+    // The four lines form one series, with a gap before each.
     let model = PARAMETERS.iter().flat_map(|Parameters { name, .. }| {
         let mark = |r: Record<'_>| (r.number("stations"), r.number("model_mbit_s"));
         std::iter::once((f64::NAN, f64::NAN)).chain(rows(table, name).map(mark))
@@ -195,31 +196,35 @@ fn chart(table: &Table) -> Chart {
         points: model.map(|(x, y)| Mark { x, y, interval: None }).collect(),
     });
     Chart {
-        title: "Stations that always have a packet".to_owned(),
+        title: "Stations that always have a packet to send".to_owned(),
         x: Axis::linear("stations", (0.0, 24.0), 4.0),
         y: Axis::linear("throughput (Mbit/s)", (0.0, 30.0), 5.0),
         series,
     }
 }
 
-/// The claim that the cell carries what the model says.
+/// The claim that the cell carries what the model predicts.
 fn as_the_model(name: &'static str) -> Claim {
     let (id, says) = match name {
         "2005 best effort" => (
             "model-2005-best-effort",
-            "in best effort of IEEE 802.11e-2005 stations carry what the model says, however many",
+            "in best effort of IEEE 802.11e-2005 the throughput is that of the model, whatever the \
+             number of stations",
         ),
         "2005 voice" => (
             "model-2005-voice",
-            "in voice of IEEE 802.11e-2005 stations carry what the model says, however many",
+            "in voice of IEEE 802.11e-2005 the throughput is that of the model, whatever the \
+             number of stations",
         ),
         "draft best effort" => (
             "model-draft-best-effort",
-            "in the draft's best effort stations carry what the model says, however many",
+            "in the draft's best effort the throughput is that of the model, whatever the number \
+             of stations",
         ),
         _ => (
             "model-draft-voice",
-            "in the draft's voice stations carry what the model says, however many",
+            "in the draft's voice the throughput is that of the model, whatever the number of \
+             stations",
         ),
     };
     Claim {
@@ -234,7 +239,7 @@ fn as_the_model(name: &'static str) -> Claim {
             let farthest =
                 all.iter().max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()));
             let note = farthest.map_or(String::new(), |(m, n)| {
-                format!("Farthest: {:+.2} % at {n:.0} stations.", m.estimate)
+                format!("Largest difference: {:+.2} % at {n:.0} stations.", m.estimate)
             });
             Measured::maximum(all.iter().map(|(m, _)| m.abs())).noting(note)
         }),

@@ -1,4 +1,4 @@
-//! Figures and claims on calls whose way fails.
+//! Figures and claims on calls whose path fails.
 
 use super::{EVENTS, STEADY};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, worst_of};
@@ -19,10 +19,10 @@ const SHOWN: [Shown; 3] = [
         figure: "failover",
         settings: "default",
         says: "One G.711 call in both directions over A–B–D (20 ms), which fails during the call; \
-               A–C–D takes 24 ms and A–E–F–D 45. A wire of the shortest way is cut, or loses \
-               everything in one direction, or 30 % in both; or its relay dies. How long until the \
-               last packet is missed: never come, or later than 100 ms. Then the same overlay \
-               with 5 % loss at 75 % burstiness on every link, in which nothing happens.",
+               A–C–D takes 24 ms and A–E–F–D 45. A wire of the shortest path is cut, or loses \
+               everything in one direction, or 30 % in both; or its relay dies. The time until the \
+               last missed packet: lost, or later than 100 ms. Then the same overlay with 5 % loss \
+               at 75 % burstiness on every link, and no other event.",
         claims: || {
             vec![
                 whole("whole", "default", "1.2 s", 1.2),
@@ -52,11 +52,11 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
     SHOWN.iter().filter(|s| s.settings == settings).map(|s| s.figure).collect()
 }
 
-/// Every figure of calls whose way fails, one for each choice of settings.
+/// Every figure of calls whose path fails, one for each choice of settings.
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static Shown| Figure {
         name: shown.figure,
-        title: "Time until a call is whole again after its way has failed",
+        title: "Time until a call has recovered after its path has failed",
         section: "III-A, beyond",
         says: shown.says,
         chart: one_panel(|t| chart(shown, t)),
@@ -77,7 +77,7 @@ fn chart(shown: &Shown, table: &Table) -> Chart {
     }
     let tops = series.iter().flat_map(|s| &s.points).map(|m| m.y).collect::<Vec<_>>();
     Chart {
-        title: format!("A call whose way fails, settings: {}", shown.settings),
+        title: format!("A call whose path fails, settings: {}", shown.settings),
         x: Axis::linear("share of failures (%)", (0.0, 100.0), 20.0),
         y: Axis::fitting("until the last missed packet, at most (s)", 0.0, tops.into_iter()),
         series,
@@ -89,7 +89,7 @@ fn mark(r: &Record<'_>) -> Mark {
     Mark { x: r.number("share_pct"), y: r.number("whole_s"), interval }
 }
 
-/// What a column says of an event, at this share of the runs.
+/// A column's value for an event, at this share of the runs.
 fn of(table: &Table, event: &str, share: f64, column: &str) -> f64 {
     let here = |r: &Record<'_>| r.is("event", event) && r.number("share_pct") == share;
     table.iter().find(here).map_or(f64::NAN, |r| r.number(column))
@@ -98,12 +98,12 @@ fn of(table: &Table, event: &str, share: f64, column: &str) -> f64 {
 fn whole(id: &'static str, settings: &'static str, within: &'static str, bound: f64) -> Claim {
     let says = match settings {
         "default" => {
-            "after a cut, a blackhole or a crash no packet is missed any more 1.2 s later, \
-                      in the worst of all runs"
+            "after a cut, a blackhole or a crash no packet is missed from 1.2 s on, in the worst \
+             of all runs"
         }
         _ => {
-            "after a cut, a blackhole or a crash no packet is missed any more 0.5 s later, in the \
-              worst of all runs"
+            "after a cut, a blackhole or a crash no packet is missed from 0.5 s on, in the worst \
+             of all runs"
         }
     };
     debug_assert!(says.contains(within), "the claim says its bound");
@@ -141,12 +141,12 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
         id,
         says: match id {
             "acts" => {
-                "when the shortest way begins to lose 30 %, each packet by itself, both \
-                       directions of the call have left it 1 s later in 95 % of the runs"
+                "when the shortest path begins to lose 30 %, independently, both directions of the \
+                 call have left it 1 s later in 95 % of the runs"
             }
             _ => {
-                "when the shortest way begins to lose 30 % in bursts (75 %), per packet or in time, \
-                  both directions of the call have left it 1 s later in 95 % of the runs"
+                "when the shortest path begins to lose 30 % in bursts (75 %), per packet or in \
+                 time, both directions of the call have left it 1 s later in 95 % of the runs"
             }
         },
         published: None,
@@ -171,9 +171,8 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
         why: match id {
             "acts" => "",
             _ => {
-                "A burst of lost packets comes about ten \
-                  times in 100 packets, and once in 100 at the 5 % that must not move anything: \
-                  some bursts have to be seen."
+                "A burst of lost packets comes about ten times in 100 packets, and once in 100 at \
+                 the 5 % that must not cause a change: several bursts have to be seen first."
             }
         },
         sabotage: "paper-hellos",
@@ -181,24 +180,24 @@ fn acts(id: &'static str, events: &'static [&'static str], at: &'static [f64]) -
     }
 }
 
-/// Changes of way where nothing happens but loss.
+/// The claim on path changes where loss is the only impairment.
 fn calm(id: &'static str, event: &'static str) -> Claim {
     let (says, expected, why): (&str, _, &str) = match id {
         "calm" => (
-            "with 5 % loss at 75 % burstiness on every link, moving per packet, the call takes no \
-             other way in the first hour",
+            "with 5 % loss at 75 % burstiness on every link, per packet, the call keeps its path \
+             in the first hour",
             Verdict::Fails,
-            "Bursts of four packets come 12 times a thousand packets: until thousands have been \
-             counted, two links that are alike seem to differ, and a call takes the other way once \
+            "Bursts of four packets come 12 times in a thousand packets: until thousands have been \
+             counted, two equal links appear to differ, and a call changes to the other path once \
              or twice.",
         ),
         _ => (
-            "with 5 % loss at 75 % burstiness on every link, moving in time, the call takes no \
-             other way in the first hour",
+            "with 5 % loss at 75 % burstiness on every link, in time, the call keeps its path in \
+             the first hour",
             Verdict::Fails,
             "Silence for a second is a death, and begins with the last hello before the outage: \
-             where outages take 69 ms on average, one of 0.8 s or more comes every few days on \
-             each of the seven links.",
+             with outages of 69 ms on average, one of 0.8 s or more comes every few days on each \
+             of the seven links.",
         ),
     };
     Claim {
@@ -206,15 +205,15 @@ fn calm(id: &'static str, event: &'static str) -> Claim {
         says,
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
-        unit: "changes of way an hour",
+        unit: "path changes an hour",
         measure: Box::new(move |t| {
             let [runs, hours, deaths, most, changes] =
                 ["runs", "hours", "deaths", "most_changes", "changes"]
                     .map(|c| of(t, event, 100.0, c));
             let note = format!(
                 "{changes:.0} in {runs:.0} runs, {hours:.1} h; at most {most:.0} of one direction \
-                 in one; {deaths:.0} links declared dead, by either end. The interval takes each \
-                 change for one by itself; some come in pairs, there and back."
+                 in one; {deaths:.0} links declared dead, by either end. The interval assumes \
+                 independent changes; some come in pairs, there and back."
             );
             Measured::rate(changes, hours).noting(note)
         }),

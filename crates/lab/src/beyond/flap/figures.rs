@@ -1,4 +1,4 @@
-//! Figures and claims on links that fail again and again.
+//! Figures and claims on links that fail repeatedly.
 
 use super::FAILURES;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
@@ -7,41 +7,41 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 use std::fmt::Write as _;
 
-/// Where there is no other way, and where there is one.
+/// The figure without an alternative path, and the one with it.
 pub const NAMES: [&str; 2] = ["flap", "flap-diamond"];
 
-/// The outage is over, and the link is to be back within this time: a hello,
-/// and what follows from it.
+/// Time from the end of the outage within which the link is back: a hello, and the exchange that
+/// follows, in seconds.
 const BACK: f64 = 1.2;
-/// From this failure on a link is known to fail, also where pauses are a minute.
+/// From this failure on a link is known to fail repeatedly, even if the pauses last a minute.
 const KNOWN: f64 = 4.0;
-/// Silence of this many seconds is a failure of the link.
+/// Seconds of silence after which a link counts as failed.
 const DEATH: f64 = 1.0;
-/// Outages that the figure draws, seconds.
+/// Outages that the figure shows, in seconds.
 const SHOWN: [f64; 2] = [1.5, 3.0];
 
-/// The two figures of a link that fails again and again.
+/// The two figures of links that fail repeatedly.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
             name: NAMES[0],
-            title: "What a call misses of the n-th failure of its only way",
+            title: "Packets that a call misses in the n-th failure of its only path",
             section: "III-A, beyond",
             says: "One G.711 call in both directions over A–B–C, sealed nodes with the daemon's \
-                   settings. B stands still, or a wire is cut, or B dies and is started again; \
-                   ten times, 2 to 60 s after the end of the time before. How long from the \
-                   beginning of the n-th failure until the last packet is missed: never come, or \
-                   later than 100 ms. Then one failure after a wire has lost 5 % five times, each \
-                   time as soon as it was believed to lose nothing.",
-            chart: one_panel(|t| chart(t, "chain", "A call whose only way keeps failing")),
+                   settings. B stalls, or a wire is cut, or B dies and is started again; ten \
+                   times, with 2 to 60 s from the end of one failure to the next. The time from \
+                   the beginning of the n-th failure until the last missed packet: lost, or later \
+                   than 100 ms. Then one failure after a wire has lost 5 % five times, each time \
+                   as soon as nodes believed that it loses nothing.",
+            chart: one_panel(|t| chart(t, "chain", "A call whose only path keeps failing")),
             claims: vec![heals(), swings()],
         },
         Figure {
             name: NAMES[1],
-            title: "What a call misses of the n-th failure of its shortest way",
+            title: "Packets that a call misses in the n-th failure of its shortest path",
             section: "III-A, beyond",
             says: "The same over A–B–D (20 ms), which fails, while A–C–D (24 ms) does not.",
-            chart: one_panel(|t| chart(t, "diamond", "A call whose shortest way keeps failing")),
+            chart: one_panel(|t| chart(t, "diamond", "A call whose shortest path keeps failing")),
             claims: vec![changes(), calm()],
         },
     ]
@@ -79,7 +79,7 @@ fn chart(table: &Table, network: &str, title: &str) -> Chart {
     }
 }
 
-/// The failures of a network one after the other, without those after swings.
+/// The consecutive failures of a network, without the one that follows swings.
 fn of<'t>(table: &'t Table, network: &'static str) -> impl Iterator<Item = Record<'t>> {
     table.iter().filter(move |r| r.is("network", network) && !r.number("pause_s").is_nan())
 }
@@ -89,7 +89,7 @@ fn beyond(r: &Record<'_>) -> f64 {
     r.number("gap_most_s") - r.number("outage_s")
 }
 
-/// How many runs there were: failures of one run know of each other.
+/// Number of runs: the failures within one run are not independent.
 fn lives<'a>(rows: impl Iterator<Item = Record<'a>>) -> f64 {
     rows.filter(|r| r.number("nth") == 1.0).map(|r| r.number("runs")).sum()
 }
@@ -97,8 +97,8 @@ fn lives<'a>(rows: impl Iterator<Item = Record<'a>>) -> f64 {
 fn heals() -> Claim {
     Claim {
         id: "heals",
-        says: "on the only way each of ten failures is over 1.2 s after its end, the tenth like \
-               the first, in the worst run",
+        says: "on the only path the call has recovered from each of ten failures 1.2 s after its \
+               end, from the tenth like from the first, in the worst run",
         published: None,
         bound: Bound::at_most(BACK, OWN_TARGET),
         unit: "s after the outage",
@@ -131,7 +131,8 @@ fn heals() -> Claim {
 fn swings() -> Claim {
     Claim {
         id: "swings",
-        says: "an outage after five swings of loss is over 1.2 s after its end, in the worst run",
+        says: "from an outage after five swings of loss the call has recovered 1.2 s after its \
+               end, in the worst run",
         published: None,
         bound: Bound::at_most(BACK, OWN_TARGET),
         unit: "s after the outage",
@@ -150,24 +151,24 @@ fn swings() -> Claim {
 fn changes() -> Claim {
     Claim {
         id: "changes",
-        says: "where there is another way no failure makes either direction of the call change \
-               its way more than twice, nor all ten together more than five times",
+        says: "with an alternative path no failure makes either direction of the call change its \
+               path more than twice, nor all ten together more than five times",
         published: None,
         bound: Bound::at_most(5.0, OWN_TARGET),
-        unit: "changes of way in ten failures, or two and a half times those of one",
+        unit: "path changes in ten failures, or two and a half times those of one",
         decimals: 0,
         measure: Box::new(|t| {
-            // Rows of one pause and outage follow each other, the first failure first.
+            // Rows of one pause and outage are consecutive, beginning with the first failure.
             let most = maximum(of(t, "diamond").scan(0.0, |all, r| {
                 *all = r.number("changes_most") + if r.number("nth") > 1.0 { *all } else { 0.0 };
                 Some(*all)
             }));
             let each = maximum(of(t, "diamond").map(|r| r.number("changes_most")));
-            let note = format!("Of ten failures {most:.0}, of one at most {each:.0}.");
+            let note = format!("In ten failures {most:.0}, in one at most {each:.0}.");
             Measured::census(maximum([most, 2.5 * each])).noting(note)
         }),
         at: &[1.0],
-        why: "As often as damping lets it: away and back twice, a minute apart, and then away for \
+        why: "As often as damping allows: away and back twice, a minute apart, and then away for \
               good.",
         sabotage: "damping-off",
         ..Claim::default()
@@ -177,9 +178,9 @@ fn changes() -> Claim {
 fn calm() -> Claim {
     Claim {
         id: "calm",
-        says: "where there is another way the call misses nothing of the fourth and all later \
-               failures that last over a second and come up to a minute after the end of the \
-               one before",
+        says: "with an alternative path the call misses nothing in the fourth and all later \
+               failures that last over a second and come up to a minute after the end of the one \
+               before",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
         unit: "s",
@@ -192,9 +193,9 @@ fn calm() -> Claim {
             let worst = most(&|r| dies(r) && r.number("nth") >= KNOWN);
             let nth = |n: f64| format!("{:.2} s", most(&|r| dies(r) && r.number("nth") == n));
             let brief = most(&|r| !dies(r));
-            let mut note = format!("Of the first three {}.", [1.0, 2.0, 3.0].map(nth).join(", "));
+            let mut note = format!("In the first three {}.", [1.0, 2.0, 3.0].map(nth).join(", "));
             if brief > 0.0 {
-                let _ = write!(note, " Of each that is too brief to be noticed {brief:.2} s.");
+                let _ = write!(note, " In each that is too short to be detected {brief:.2} s.");
             }
             Measured::census(worst).noting(note)
         }),

@@ -1,4 +1,4 @@
-//! Figures and claims on overlays that come to know themselves.
+//! Figures and claims on the convergence of large overlays.
 
 use super::{EVENTS, LOSSES};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, maximum, worst_of};
@@ -6,18 +6,19 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// The two figures of overlays that come to know themselves.
+/// The two figures on the convergence of large overlays.
 pub fn all() -> Vec<Figure> {
     vec![
         Figure {
             name: "heal",
-            title: "Time until all nodes know their overlay, against its size",
+            title: "Time until all nodes agree on the overlay's state, by its size",
             section: "III-A, beyond",
             says: "Overlays of nodes anywhere on a continent (40 ms across), six links each \
                    (Waxman), with the default settings. All start at once; a wire is cut; a node \
-                   dies; every wire between two halves is cut and later mended. How long until \
-                   every node has the newest word of every other that it can reach, and ways only \
-                   over what is there. The same with 5 % loss at 75 % burstiness on all links.",
+                   dies; every wire between two halves is cut and later restored. The time until \
+                   every node has the newest record of every other node that it can reach, and \
+                   routes only over what exists. The same with 5 % loss at 75 % burstiness on all \
+                   links.",
             chart: one_panel(|t| {
                 chart(t, "Until all nodes agree (s)", "converged", &EVENTS.map(|e| e), 0.1)
             }),
@@ -29,11 +30,11 @@ pub fn all() -> Vec<Figure> {
         },
         Figure {
             name: "heal-bytes",
-            title: "Bytes of routing until all nodes know their overlay, against its size",
+            title: "Bytes of routing until all nodes agree on the overlay's state, by its size",
             section: "III-A, beyond",
-            says: "What all nodes together say to each other meanwhile, without IP and UDP \
-                   headers; quiet is a minute in which nothing happens, three minutes after the \
-                   start: by then nodes know what their links lose.",
+            says: "Routing traffic of all nodes together meanwhile, without IP and UDP headers; \
+                   quiet is a minute without events, three minutes after the start: by then nodes \
+                   have measured the loss of their links.",
             chart: one_panel(|t| {
                 chart(t, "bytes of routing, all nodes (kB)", "flooded", &EVENTS.map(|e| e), 0.01)
             }),
@@ -80,7 +81,7 @@ fn chart(table: &Table, label: &str, column: &str, events: &[&str], floor: f64) 
     }
 }
 
-/// What a column says of an event in an overlay of so many nodes, at each loss.
+/// A column's values for an event in an overlay of this many nodes, one for each loss.
 fn of(table: &Table, nodes: f64, event: &str, column: &str) -> [f64; LOSSES.len()] {
     LOSSES.map(|(loss, _)| {
         let here = |r: &Record<'_>| {
@@ -95,12 +96,12 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
         id: event,
         says: match event {
             "partition" => {
-                "100 nodes know within 1.5 s that they are cut in two, in the worst run, \
-                            without loss"
+                "100 nodes agree within 1.5 s that they are partitioned, in the worst run, without \
+                 loss"
             }
             _ => {
-                "100 nodes know within 1.5 s that they are one overlay again, in the worst run, \
-                  without loss"
+                "100 nodes agree within 1.5 s that they are one overlay again, in the worst run, \
+                 without loss"
             }
         },
         published: None,
@@ -108,7 +109,7 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
         unit: "s",
         decimals: 3,
         measure: Box::new(move |t| {
-            // A quick run has no overlay of 100.
+            // A quick run does not include an overlay of 100.
             let nodes = t.iter().map(|r| r.number("nodes")).filter(|&n| n <= 100.0);
             let nodes = nodes.fold(f64::NAN, f64::max);
             let [clean, lossy] = of(t, nodes, event, "converged_most_s");
@@ -129,11 +130,11 @@ fn soon(event: &'static str, bound: f64, sabotage: &'static str) -> Claim {
 fn nothing_lost() -> Claim {
     Claim {
         id: "nothing-lost",
-        says: "after each event every one of 25 nodes has the newest word of every other that it can reach, \
-               with and without loss",
+        says: "after each event each of 25 nodes has the newest record of every other node that it \
+               can reach, with and without loss",
         published: None,
         bound: Bound::at_most(0.0, OWN_TARGET),
-        unit: "pairs of nodes without",
+        unit: "pairs of nodes without it",
         decimals: 0,
         measure: Box::new(|t| {
             let stale = EVENTS.map(|event| maximum(of(t, 25.0, event, "stale")));
@@ -149,17 +150,18 @@ fn nothing_lost() -> Claim {
 fn quiet() -> Claim {
     Claim {
         id: "quiet",
-        says: "in an overlay of 25 in which nothing changes routing takes at most 10 bytes per \
-               second and link, without loss",
+        says: "in an overlay of 25 nodes without changes routing takes at most 10 bytes per second \
+               and link, without loss",
         published: None,
         bound: Bound::at_most(10.0, "a tenth of what the paper's hellos take"),
         unit: "bytes/s and link",
         measure: Box::new(|t| {
             let columns = ["flooded_kb", "flooded_low_kb", "flooded_high_kb"];
             let [value, low, high] = columns.map(|c| of(t, 25.0, "quiet", c));
-            // 75 links, a minute.
+            // 75 links, during a minute.
             let rate = |kb: f64| kb * 1e3 / 75.0 / 60.0;
-            let note = format!("With 5 % loss, whose measure moves, {:.0}.", rate(value[1]));
+            let note =
+                format!("With 5 % loss, whose measured value varies, {:.0}.", rate(value[1]));
             Measured::new(rate(value[0]), (rate(low[0]), rate(high[0]))).noting(note)
         }),
         at: &[25.0],

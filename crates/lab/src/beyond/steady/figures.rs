@@ -1,21 +1,21 @@
-//! Figures and claims on what a steady link costs.
+//! Figures and claims on the overhead of a link under constant loss.
 
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Marker, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// Loss of other links than those of the main figures.
+/// The figure of losses that the main figures don't have.
 pub const ELSEWHERE: &str = "steady-elsewhere";
-/// Calls in which only one end speaks.
+/// The figure of calls in which only one end sends voice.
 pub const ONE_WAY: &str = "steady-one-way";
 
-/// The figures of one call, or ten.
+/// The figures of one call, or of ten.
 pub fn on_the_grid(calls: u32) -> Vec<&'static str> {
     vec![if calls == 1 { "steady" } else { "steady-ten" }]
 }
 
-/// Every figure of what a steady link costs.
+/// Every figure of the overhead of a link under constant loss.
 pub fn all() -> Vec<Figure> {
     let figure = |name, title, says, claims| Figure {
         name,
@@ -28,12 +28,12 @@ pub fn all() -> Vec<Figure> {
     vec![
         figure(
             "steady",
-            "Bytes of the daemon as shipped, one call",
-            "Two sealed nodes with the daemon's defaults, 10 ms apart, from their first hello on, and \
-             one G.711 call both ways. The link loses the same in both directions, for as long as it \
-             is watched. All bytes on the link with IPv4 and UDP headers, over those of the call's \
-             packets sent once: hellos, probes, requests and repetitions. Pale: the part that \
-             probing has in it, which is what the same costs more than with probes = false.",
+            "Overhead of the daemon's default settings, one call",
+            "Two sealed nodes with the daemon's defaults, 10 ms apart, from their first hello on, \
+             and one G.711 call in both directions. The link has the same constant loss in both \
+             directions. All bytes on the link with IPv4 and UDP headers, relative to those of the \
+             call's packets sent once: hellos, probes, requests and retransmissions. Pale: the \
+             share of probing, which is the additional cost compared with probes = false.",
             vec![
                 probing("to-10", "with one call", &TO_10, Verdict::Holds),
                 hellos(),
@@ -42,15 +42,15 @@ pub fn all() -> Vec<Figure> {
         ),
         figure(
             "steady-ten",
-            "Bytes of the daemon as shipped, ten calls",
+            "Overhead of the daemon's default settings, ten calls",
             "The same with ten calls.",
             vec![probing("everywhere", "with ten calls", &[], Verdict::Holds)],
         ),
         figure(
             ELSEWHERE,
-            "Bytes of the daemon as shipped, other links",
-            "One call over links that nothing was tuned on: 5 ms and 40 ms long, and one that loses \
-             in one direction only.",
+            "Overhead of the daemon's default settings, other links",
+            "One call over links for which nothing was tuned: 5 ms and 40 ms long, and one that \
+             loses in one direction only.",
             vec![probing(
                 "everywhere",
                 "on links of 5 and 40 ms, and where one direction loses,",
@@ -60,9 +60,9 @@ pub fn all() -> Vec<Figure> {
         ),
         figure(
             ONE_WAY,
-            "Bytes of the daemon as shipped, one end silent",
-            "One call in which only one end speaks: in the other direction there are hellos and \
-             requests, and nothing for a hello to ride with.",
+            "Overhead of the daemon's default settings, one end silent",
+            "One call in which only one end sends voice: the other direction carries hellos and \
+             requests, and no packets that could carry a hello.",
             vec![probing(
                 "everywhere",
                 "with a call that one end only hears,",
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Figure> {
 }
 
 const TO_10: [f64; 11] = [0.1, 0.2, 0.5, 0.8, 1.0, 1.2, 2.0, 3.0, 5.0, 7.0, 10.0];
-/// Points, of bytes of the calls' packets.
+/// Bound in percentage points of the bytes of the calls' packets.
 const BOUND: f64 = 1.5;
 
 fn chart(title: &str, table: &Table) -> Chart {
@@ -105,12 +105,12 @@ fn chart(title: &str, table: &Table) -> Chart {
     Chart {
         title: title.to_owned(),
         x: Axis::log("link loss rate (%)", (0.1, 100.0)),
-        y: Axis::fitting("bytes beside the packets (%)", 0.0, tops.into_iter()),
+        y: Axis::fitting("bytes besides the packets (%)", 0.0, tops.into_iter()),
         series,
     }
 }
 
-/// What tells a row from others in its figure, but the loss.
+/// The properties that distinguish a row from others in its figure, except for the loss.
 fn name(r: &Record<'_>) -> String {
     let bursts = match (r.text("burst_pct"), r.text("chain")) {
         ("uniform", _) => "independent".to_owned(),
@@ -128,18 +128,19 @@ fn name(r: &Record<'_>) -> String {
 fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: Verdict) -> Claim {
     let says = match (id, whose) {
         ("to-10", _) => {
-            "with one call both ways, probing costs at most 1.5 points of bytes from 0.1 to 10 % \
-             loss, independent or in bursts of any burstiness up to 75 %, per packet and in time"
+            "with one call in both directions, probing costs at most 1.5 points of bytes from 0.1 \
+             to 10 % loss, independent or in bursts of any burstiness up to 75 %, per packet and \
+             in time"
         }
         ("beyond-10", _) => "the same at 15 and 20 % loss",
         (_, "with ten calls") => "the same with ten calls, up to 20 %",
         (_, whose) if whose.contains("hears") => {
             "with a call in which one end is silent, probing costs at most 1.5 points of bytes, \
-             however the link loses up to 10 %"
+             for every kind of loss up to 10 %"
         }
         _ => {
             "on links of 5 and 40 ms, and where only one direction loses, probing costs at most \
-             1.5 points of bytes, however they lose up to 10 %"
+             1.5 points of bytes, for every kind of loss up to 10 %"
         }
     };
     Claim {
@@ -162,7 +163,8 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
             });
             let of = rows().count();
             let note = format!(
-                "{which}Of {of} points the interval of {surely} is above the bound, that of {} about it.",
+                "{which}Of {of} points the interval of {surely} is above the bound, that of {} \
+                 contains it.",
                 perhaps - surely
             );
             worst.noting(note)
@@ -172,13 +174,12 @@ fn probing(id: &'static str, whose: &'static str, at: &'static [f64], expected: 
         why: match (id, expected) {
             (_, Verdict::Holds) => "",
             ("beyond-10", _) => {
-                "Where outages take 69 ms on average, \
-                 a quarter of a second without anything comes several times a minute, and is probed \
-                 as the death that it could be."
+                "With outages of 69 ms on average, a quarter of a second of silence comes several \
+                 times a minute, and is probed as a possible death."
             }
             _ => {
-                "Where nobody speaks only hellos show that \
-                 the neighbour lives, and one that is missing is asked for."
+                "In a silent direction only hellos show that the neighbour is alive, and a missing \
+                 one is requested."
             }
         },
         sabotage: "questions-without-end",
@@ -193,8 +194,9 @@ fn probed(r: &Record<'_>) -> Measured {
 fn hellos() -> Claim {
     Claim {
         id: "hellos",
-        says: "up to 1 % loss, all hellos of a link with one call both ways, probes included, are at \
-               most 2 % of the bytes of its packets; by themselves they would be 3 %",
+        says: "up to 1 % loss, all hellos of a link with one call in both directions, including \
+               probes, are at most 2 % of the bytes of its packets; sent separately they would be \
+               3 %",
         published: None,
         bound: Bound::at_most(2.0, OWN_TARGET),
         unit: "% of the packets' bytes",

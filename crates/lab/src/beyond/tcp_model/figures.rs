@@ -11,12 +11,12 @@ use crate::testbed::PLACES;
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
-        title: "What the simulated TCP carries over a single link",
+        title: "Goodput of the simulated TCP over a single link",
         section: "beyond",
-        says: "Linux's TCP as it is simulated (reno, selective acknowledgments, RACK-TLP), alone on \
+        says: "Linux's TCP as simulated (reno, selective acknowledgments, RACK-TLP), alone on \
                links of 1, 10 and 100 Mbit/s with round trips of 10, 50 and 200 ms that lose none, \
-               0.1 and 1 % of the packets, with a queue for the bandwidth-delay product: goodput \
-               over what the rate and the square-root law allow.",
+               0.1 and 1 % of the packets, with a queue of the bandwidth-delay product: goodput \
+               against what the rate and the square-root law allow.",
         chart: one_panel(over_expected),
         claims: vec![full(PLACES[0], SIMULATED), law()],
     }
@@ -28,11 +28,11 @@ pub fn beside() -> Figure {
     claims.push(agrees());
     Figure {
         name: "tcp-model-testbed",
-        title: "What this kernel's TCP carries, against the simulated one",
+        title: "Goodput of this kernel's TCP, compared with the simulated one",
         section: "beyond",
-        says: "The same links by `trunkline impair --hosts`, with iperf3 between two hosts for each: \
-               the kernel's reno, cubic and bbr over what the simulated TCP, which is to be reno, \
-               carries. Between the dashed lines they differ by at most 10 %.",
+        says: "The same links with `trunkline impair --hosts`, and iperf3 between two hosts for \
+               each: the kernel's reno, cubic and bbr against the simulated TCP, which models \
+               reno. Between the dashed lines they differ by at most 10 %.",
         chart: one_panel(against),
         claims,
     }
@@ -46,7 +46,7 @@ fn goodput(r: &Record<'_>) -> Measured {
     Measured::of(r, ["goodput_mbit_s", "goodput_low_mbit_s", "goodput_high_mbit_s"])
 }
 
-/// The goodput that the link's rate and the square-root law allow, in Mbit/s.
+/// Goodput that the link's rate and the square-root law allow, in Mbit/s.
 fn expected(r: &Record<'_>) -> f64 {
     let law = r.number("law_mbit_s");
     r.number("room_mbit_s").min(if law.is_nan() { f64::INFINITY } else { law })
@@ -81,7 +81,7 @@ fn over_expected(table: &Table) -> Chart {
     series.push(line("as much as allowed", Style::CURVE, 1.0));
     Chart {
         title: "The simulated TCP, alone on a link".to_owned(),
-        x: Axis::log("what rate and square-root law allow (Mbit/s)", RANGE),
+        x: Axis::log("allowed by rate and square-root law (Mbit/s)", RANGE),
         y: Axis::log("goodput (Mbit/s)", RANGE),
         series,
     }
@@ -107,7 +107,7 @@ fn against(table: &Table) -> Chart {
     };
     let mut series: Vec<Series> = KERNELS.into_iter().enumerate().map(one).collect();
     series.push(line("the same", Style::CURVE, 1.0));
-    series.push(line("10 % more or less", Style::SECOND_CURVE, 1.1));
+    series.push(line("10 % difference", Style::SECOND_CURVE, 1.1));
     series.push(line("", Style::SECOND_CURVE, 0.9));
     Chart {
         title: "TCP alone on a link".to_owned(),
@@ -117,16 +117,18 @@ fn against(table: &Table) -> Chart {
     }
 }
 
-/// The value that is farthest from zero, with a note that says where.
+/// The value farthest from zero, with a note that says where it occurs.
 fn farthest(values: Vec<(Measured, String)>) -> Measured {
     let note = values
         .iter()
         .max_by(|a, b| a.0.estimate.abs().total_cmp(&b.0.estimate.abs()))
-        .map_or(String::new(), |(m, place)| format!("Farthest: {:+.2} % at {place}.", m.estimate));
+        .map_or(String::new(), |(m, place)| {
+            format!("Largest difference: {:+.2} % at {place}.", m.estimate)
+        });
     Measured::maximum(values.iter().map(|(m, _)| m.abs())).noting(note)
 }
 
-/// By how many percent `m` exceeds `than`.
+/// Difference between `m` and `than`, in percent of `than`.
 fn percent_off(m: &Measured, than: f64) -> Measured {
     let of = |value: f64| 100.0 * (value / than - 1.0);
     Measured::new(of(m.estimate), (of(m.interval.0), of(m.interval.1)))
@@ -143,16 +145,20 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         },
         says: match tcp {
             "reno" => {
-                "without loss the kernel's reno carries what headers leave of the rate, at every link"
+                "without loss the kernel's reno has the goodput that headers leave of the rate, on \
+                 every link"
             }
             "cubic" => {
-                "without loss the kernel's cubic carries what headers leave of the rate, at every link"
+                "without loss the kernel's cubic has the goodput that headers leave of the rate, \
+                 on every link"
             }
             "bbr" => {
-                "without loss the kernel's bbr carries what headers leave of the rate, at every link"
+                "without loss the kernel's bbr has the goodput that headers leave of the rate, on \
+                 every link"
             }
             _ => {
-                "without loss the simulated TCP carries what headers leave of the rate, at every link"
+                "without loss the simulated TCP has the goodput that headers leave of the rate, on \
+                 every link"
             }
         },
         published: None,
@@ -161,7 +167,7 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         measure: Box::new(move |t| {
             let here = of(t, at, tcp).filter(|r| r.number("loss_pct") == 0.0);
             let off = |r: Record<'_>| {
-                // Without loss, runs hardly differ.
+                // Without loss, there is almost no variation between runs.
                 let mean = Measured::census(goodput(&r).estimate);
                 (percent_off(&mean, r.number("room_mbit_s")), place(&r))
             };
@@ -171,7 +177,8 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
         why: match tcp {
             "bbr" => {
                 "It leaves 1 % by design (it paces at 99 % of what it has measured), and every ten \
-                 seconds the most of two round trips or 200 ms, to measure the shortest."
+                 seconds the longer of two round trips and 200 ms, to measure the shortest round \
+                 trip."
             }
             _ => "",
         },
@@ -185,13 +192,13 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
 fn law() -> Claim {
     Claim {
         id: "square-root-law",
-        says: "at every link where the square-root law allows at most half of the rate, the \
-               simulated TCP carries as much as it says",
+        says: "on every link where the square-root law allows at most half of the rate, the \
+               simulated TCP has the goodput of the law",
         published: None,
         bound: Bound::at_most(
             25.0,
-            "the law has no timeouts, no recovery and no delayed acknowledgments in it: 25 %; not at \
-             200 ms and 0.1 %, where what a connection began with lasts for most of a minute",
+            "the law excludes timeouts, recovery and delayed acknowledgments: 25 %; not at 200 ms \
+             and 0.1 %, where the beginning of a connection affects most of a minute",
         ),
         unit: "%",
         decimals: 1,
@@ -212,19 +219,19 @@ fn law() -> Claim {
     }
 }
 
-/// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before
-/// anything was measured.
+/// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before the
+/// first measurement.
 fn agrees() -> Claim {
     Claim {
         id: "agrees",
-        says: "at every link the simulated TCP carries as much as the kernel's reno",
+        says: "on every link the simulated TCP has the goodput of the kernel's reno",
         published: None,
-        bound: Bound::at_most(10.0, "10 %: set before anything was measured"),
+        bound: Bound::at_most(10.0, "10 %: set before the first measurement"),
         unit: "%",
         decimals: 1,
         measure: Box::new(|t| {
             let all = pairs(t, KERNELS[0]);
-            // With a link left out, nothing can be said about every link.
+            // With a link missing, no claim about every link can be decided.
             if all.len() < of(t, PLACES[0], SIMULATED).count() {
                 return Measured::census(f64::NAN);
             }
@@ -235,8 +242,8 @@ fn agrees() -> Claim {
             farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
         }),
         expected: Verdict::Undecided,
-        why: "At 100 Mbit/s, 200 ms and 1 % the simulated TCP carries about 13 % more, and runs \
-              differ by as much; at all other links it is within 5 %, mostly within 1 %.",
+        why: "At 100 Mbit/s, 200 ms and 1 % the simulated TCP has about 13 % more, and runs differ \
+              by as much; on all other links it is within 5 %, mostly within 1 %.",
         sabotage: "acks-counted",
         ..Claim::default()
     }
@@ -250,7 +257,7 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// A table in which simulator and kernel carry these shares of the expected goodput, at every
+    /// A table in which simulator and kernel reach these shares of the expected goodput, on every
     /// link.
     fn table(simulator: f64, kernel: f64) -> Table {
         let of = |at: &'static str, tcp: &'static str, share: f64| {

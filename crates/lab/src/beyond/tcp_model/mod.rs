@@ -1,5 +1,5 @@
-//! The goodput of a TCP connection over a single link: the simulated TCP, and this kernel's over
-//! the same modelled link.
+//! Goodput of a TCP connection over a single link: the simulated TCP, and this kernel's over the
+//! same modelled link.
 
 mod figures;
 mod simulate;
@@ -38,10 +38,10 @@ const SIMULATED: &str = "linux-6";
 /// Names of the kernel's congestion controls in the column `tcp`.
 const KERNELS: [&str; 3] = ["reno", "cubic", "bbr"];
 
-/// Data in a packet of [`MTU`] bytes, in bytes: without 40 of IPv6, 20 of TCP and 12 of
+/// Data in a packet of [`MTU`] bytes, in bytes: the rest is 40 of IPv6, 20 of TCP and 12 of
 /// timestamps.
 const PAYLOAD: f64 = 1_428.0;
-/// Largest packet including its IPv6 header, in bytes; a link's rate counts all of them.
+/// Largest packet including its IPv6 header, in bytes; a link's rate counts all of these.
 const MTU: usize = 1_500;
 /// Size of the send and receive buffers, in bytes: more than any window here.
 const BUFFER: usize = 64 << 20;
@@ -53,7 +53,7 @@ struct Place {
     rate: u32,
     /// Round-trip time without queueing, in milliseconds.
     rtt: u32,
-    /// Packets lost on the way there, in percent.
+    /// Packets lost in the forward direction, in percent.
     loss: f64,
 }
 
@@ -77,8 +77,8 @@ impl Place {
         format!("{}-{}-{}", self.rate, self.rtt, self.loss)
     }
 
-    /// The link's models, there and back. The queue has room for the bandwidth-delay product, but
-    /// at least for 20 packets.
+    /// Models of the link's forward and return direction. The queue holds the bandwidth-delay
+    /// product, but at least 20 packets.
     fn link(&self) -> [LinkModel; 2] {
         let rate = Bitrate::from_bps(u64::from(self.rate) * 1_000_000);
         let product = (rate.as_bps() * u64::from(self.rtt) / 8_000) as usize / MTU;
@@ -93,7 +93,7 @@ impl Place {
         [LinkModel { loss, ..back.clone() }, back]
     }
 
-    /// What headers leave of the link's rate for data, in Mbit/s.
+    /// Part of the link's rate that headers leave for data, in Mbit/s.
     fn room(&self) -> f64 {
         f64::from(self.rate) * PAYLOAD / MTU as f64
     }
@@ -112,7 +112,7 @@ impl Place {
     }
 }
 
-/// How long a connection runs before it is measured, and how long it is measured.
+/// Time that a connection runs before it is measured, and the duration of the measurement.
 fn spans(size: Size) -> (Duration, Duration) {
     let [before, measured] = size.pick([1, 4], [5, 20], [10, 60]).map(Duration::from_secs);
     (before, measured)
@@ -155,7 +155,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     Place::all(size).into_iter().map(one).collect()
 }
 
-/// The profile of the simulated TCP, broken as `sabotage` says.
+/// The profile of the simulated TCP, broken according to `sabotage`.
 fn profile(sabotage: Sabotage) -> Profile {
     let mut profile = Profile { receive_buffer: BUFFER, send_buffer: BUFFER, ..Profile::linux_6() };
     if sabotage.is("window-of-20") {

@@ -13,16 +13,16 @@ use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
 
-/// Most connections at the same time.
+/// Largest number of simultaneous connections.
 const MOST: usize = 24;
-/// Most traffic at the same time, in Mbit/s: for as much impair takes about three quarters of a
-/// processor.
+/// Largest total traffic at a time, in Mbit/s: impair needs about three quarters of a processor for
+/// it.
 const MOST_MBIT_S: f64 = 225.0;
-/// Time from the start of one connection to that of the next. In slow start each may send as
-/// much as its link carries, which together may be more than impair can pass on in time.
+/// Time from the start of one connection to that of the next. In slow start each may send at its
+/// link's full rate, which together may be more than impair can forward in time.
 const STAGGER: Duration = Duration::from_millis(300);
 
-/// A TCP connection over a link of its own.
+/// A TCP connection over a separate link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Flow {
     place: Place,
@@ -45,9 +45,9 @@ impl Flow {
         }
     }
 
-    /// Number of runs of this connection. The fewer losses there are in a run, the more runs vary:
-    /// reno, which the simulator is compared with, gets enough runs for a mean within 3 %, but at
-    /// most 12.
+    /// Number of runs of this connection. The fewer losses there are in a run, the more the runs
+    /// vary: reno, to which the simulator is compared, gets enough runs for a mean within 3 %, but
+    /// at most 12.
     fn runs(&self, size: Size) -> usize {
         if self.place.loss == 0.0 {
             return 1;

@@ -43,22 +43,22 @@ const COLUMNS: &[Column] = &[
 ];
 const REFUSED: [&str; 3] = ["refused_pct", "refused_low_pct", "refused_high_pct"];
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
-/// By how much R is higher than if all are admitted.
+/// Difference in R from the run that admits all calls.
 const BETTER: [&str; 3] = ["better_by", "better_by_low", "better_by_high"];
 const TCP_RATE: [&str; 3] = ["tcp_mbit_s", "tcp_low_mbit_s", "tcp_high_mbit_s"];
 
-/// In the column `path`: 2 Mbit/s with a TCP beside the trunk, the same where calls are offered
-/// within 20 s instead of 5, or 10 Mbit/s that lose 3 % of whatever is sent.
+/// Values of the column `path`: 2 Mbit/s that the trunk shares with a TCP, the same with calls
+/// offered within 20 s instead of 5, or 10 Mbit/s that lose 3 % of all packets.
 const BESIDE: &str = "tcp";
 const SLOWLY: &str = "tcp-slowly";
 const LOSSY: &str = "lossy";
-/// In the column `admit`, as in a trunk's configuration.
+/// Values of the column `admit`, as in a trunk's configuration.
 const SHARE: &str = "share";
 const ALL: &str = "all";
 
 const OFFERED: [u32; 6] = [25, 50, 75, 100, 150, 200];
 const DELAY: Duration = Duration::from_millis(10);
-/// 50 ms of the narrower path's queue.
+/// Queue of the narrower path, in bytes: 50 ms.
 const ROOM: usize = 12_500;
 const TCP: Class = Class(2);
 const CODEC: Codec = Codec::G729;
@@ -70,8 +70,8 @@ pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured; when calls are offered first and last, and from when and until when
-/// those that are there are measured.
+/// Number of runs; first and last time at which calls are offered; begin and end of the measurement
+/// of admitted calls.
 fn extent(size: Size, path: &str) -> (u64, [Time; 4]) {
     let within = match path {
         SLOWLY => 20,
@@ -87,7 +87,7 @@ fn extent(size: Size, path: &str) -> (u64, [Time; 4]) {
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let offered: &[u32] = size.pick(&[50], &[25, 200], &OFFERED);
     let places = offered.iter().flat_map(|n| [BESIDE, SLOWLY, LOSSY].map(|path| (path, *n)));
-    // What few calls do doesn't depend on how fast they come.
+    // The behaviour of a few calls doesn't depend on how fast they arrive.
     let places = places.filter(|(path, offered)| *path != SLOWLY || *offered >= 100);
     let one = |(path, offered): (&'static str, u32)| {
         let (runs, times) = extent(size, path);
@@ -115,7 +115,7 @@ fn measure(
         _ => 2,
     };
     let loss = if path == LOSSY { Loss::Bernoulli { p: 0.03 } } else { Loss::None };
-    // A point is named by what was asked for, also where that is broken.
+    // A point is named after the requested settings, even when a sabotage changes them.
     let offers = if sabotage.is("400-offered") { 400 } else { offered };
     let setup = |admit| Setup {
         rate: Bitrate::from_bps(1_000_000 * mbit_s(admit)),
@@ -144,7 +144,7 @@ fn measure(
     Ok(vec![row(SHARE, &share), row(ALL, &all)])
 }
 
-/// A call that is given up when it is refused.
+/// A call that gives up when it is refused.
 struct Caller {
     source: VoiceSource,
     is_refused: bool,
@@ -168,7 +168,7 @@ impl Application for Caller {
 
 type Call = (AppId<Caller>, AppId<VoiceLog>);
 
-/// A trunk over a path, and calls that are offered to it.
+/// A trunk over a path, and the calls offered to it.
 struct Setup {
     rate: Bitrate,
     loss: Loss,
@@ -178,8 +178,8 @@ struct Setup {
     times: [Time; 4],
 }
 
-/// The share of calls that were refused, R of the others on average, the share of those with R
-/// of [`ENOUGH`], and the TCP's throughput.
+/// The share of refused calls, the mean R of the others, the share of those with an R of at least
+/// [`ENOUGH`], and the TCP's throughput.
 struct Run {
     refused: f64,
     r: f64,
@@ -197,7 +197,7 @@ impl Setup {
         let before = tcp(&world);
         world.run_until(to);
         let tcp_bytes = tcp(&world) - before;
-        // What is under way.
+        // Packets still in flight arrive.
         world.run_until(to + Duration::from_secs(1));
         let (refused, there): (Vec<Call>, Vec<Call>) =
             calls.into_iter().partition(|(source, _)| world.app(*source).is_refused);
@@ -215,7 +215,7 @@ impl Setup {
         })
     }
 
-    /// Hosts on links of their own at both ends of a bottleneck, which is returned.
+    /// Builds hosts on separate links at both ends of a bottleneck, and returns the bottleneck.
     fn build(&self, seed: u64) -> Result<(World, WireId), PointError> {
         let mut topology = Topology::new();
         let [a, b] = NODES.map(|id| topology.host(id));
@@ -260,7 +260,7 @@ impl Setup {
         Ok((world, bottleneck))
     }
 
-    /// Calls that begin at random times, and last to the end.
+    /// Calls that begin at random times and last until the end.
     fn calls(&self, world: &mut World, seed: u64) -> Result<Vec<Call>, PointError> {
         let [first, last, _, end] = self.times;
         let mut luck = rng(seed, 1);
@@ -270,7 +270,7 @@ impl Setup {
             let count = count as u64;
             let mut source = VoiceSource::new(NODES[1], port, Service::RealTime, start, count);
             source.bytes = RTP + CODEC.framing().payload();
-            // As long as a TCP's queue makes them take, and a repetition.
+            // Allows for a TCP's queue and a retransmission.
             source.deadline_ms = 200;
             let sink = world.attach(HOSTS[1], port, VoiceLog::default())?;
             Ok((world.attach(HOSTS[0], 0, Caller { source, is_refused: false })?, sink))
@@ -283,30 +283,31 @@ fn at(path: &'static str, admit: &'static str, offered: u32) -> impl Fn(&Record<
     move |r| r.is("path", path) && r.is("admit", admit) && r.number("offered") == f64::from(offered)
 }
 
-/// Why the link is not left with room.
-const FULL: &str = "A trunk learns that it is over its share from what is lost, and loses little before \
-                    the link is full, while the TCP gives way: some 165 calls are admitted, and without \
-                    a TCP the link carries 131 (tfmc-load). Calls that are there stay.";
+/// Reason why the link is left without headroom.
+const FULL: &str = "A trunk learns that it is over its share from losses, and has few before the \
+                    link is full, while the TCP gives way: some 165 calls are admitted, and \
+                    without a TCP the link carries 131 (tfmc-load). Calls that have been admitted \
+                    stay.";
 
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
         title: "Calls refused by a trunk over its share",
         section: "beyond, after 5.3",
-        says: "Calls of G.729 offered to a trunk of the overlay's nodes under TFMC (waits of 5 ms at \
-               most) within 5 s, which last to the end: over 2 Mbit/s beside a TCP without a \
-               limit to its window, there within 20 s, too, and over 10 Mbit/s that lose 3 % of whatever is sent. With \
-               admit = \"share\" new calls are refused while the trunk sends more than a TCP would, \
-               with \"all\" none is. R of those that were not, on average, each with the best playout \
-               that it could have had and 38 ms besides.",
+        says: "Calls of G.729 offered within 5 s to a trunk between overlay nodes with TFMC (waits \
+               of at most 5 ms), which last to the end: over 2 Mbit/s that are shared with a TCP \
+               without a window limit, there also within 20 s, and over 10 Mbit/s that lose 3 % of \
+               all packets. With admit = \"share\" new calls are refused while the trunk sends \
+               more than a TCP would; with \"all\" none is. Mean R of the admitted calls, each \
+               with the best possible playout and a further delay of 38 ms.",
         chart: Box::new(chart),
         claims: claims(),
     }
 }
 
-/// Of 200 calls offered, those that are admitted are good enough.
+/// The claim that of 200 calls offered, those admitted are good enough.
 fn good(id: &'static str, says: &'static str, path: &'static str) -> Claim {
-    let why = "many users are dissatisfied below (G.107, table B.1)";
+    let why = "below, many users are dissatisfied (G.107, table B.1)";
     Claim {
         unit: "R",
         measure: Box::new(move |t| first(t, RATING, at(path, SHARE, 200))),
@@ -324,8 +325,8 @@ fn claims() -> Vec<Claim> {
     vec![
         good(
             "good",
-            "of 200 calls offered within 5 s beside a TCP, those that a trunk admits by its share are \
-             good enough",
+            "of 200 calls offered within 5 s next to a TCP, those that a trunk admits by its share \
+             are good enough",
             BESIDE,
         ),
         good("good-slowly", "so are those of 200 within 20 s", SLOWLY),
@@ -370,8 +371,8 @@ fn claims() -> Vec<Claim> {
             at: &[200.0],
             ..claim(
                 "in-vain",
-                "where a path loses packets whatever is sent, calls are refused in vain: those that \
-                 are admitted are no better for it",
+                "where a path loses packets whatever the load, refusing calls has no use: those \
+                 that are admitted are no better for it",
                 Bound::at_most(1.0, BEFORE),
                 "narrow-for-all",
             )
@@ -381,7 +382,7 @@ fn claims() -> Vec<Claim> {
 
 fn chart(table: &Table) -> Panels {
     const PATHS: [(&str, &str); 3] =
-        [(BESIDE, "beside a TCP"), (SLOWLY, "slowly"), (LOSSY, "3 % lost")];
+        [(BESIDE, "with a TCP"), (SLOWLY, "slowly"), (LOSSY, "3 % lost")];
     let panel = |y, columns: &'static [&'static str], paths: &[(&'static str, &'static str)]| {
         let kinds = paths.iter().flat_map(|kind| [SHARE, ALL].map(|admit| (*kind, admit)));
         let of = |(n, ((path, words), admit)): (usize, ((&'static str, &str), &'static str))| {
@@ -393,7 +394,7 @@ fn chart(table: &Table) -> Panels {
         Panel::new(y, kinds.enumerate().map(of).collect())
     };
     Panels {
-        title: "Calls offered to a trunk under TFMC".to_owned(),
+        title: "Calls offered to a trunk with TFMC".to_owned(),
         x: Axis::linear("calls offered", (0.0, 200.0), 50.0),
         panels: vec![
             panel(Axis::linear("R", (0.0, 100.0), 25.0), &RATING, &PATHS),

@@ -11,35 +11,35 @@ use trunkline_sim::agent::AgentId;
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Trunk};
 use trunkline_sim::{WireId, World};
 
-/// The link's delay each way.
+/// One-way delay of the link.
 pub const DELAY: Duration = Duration::from_millis(20);
-/// When the first call begins, at the latest 20 ms later the last.
+/// Start of the first call; the last begins at most 20 ms later.
 pub const BEGIN: Time = Time::from_millis(100);
 
-/// A trunk whose calls' packets are spread over 20 ms.
+/// A trunk with calls whose packets are spread over 20 ms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Alone {
-    /// TFMC's parameters.
+    /// TFMC's parameters of the trunk.
     pub config: Config,
-    /// How many packets share a datagram.
+    /// How packets are combined into datagrams.
     pub mode: Mode,
-    /// The share of datagrams that are lost on the way there.
+    /// Share of datagrams that are lost in the forward direction.
     pub loss: f64,
-    /// How long calls last.
+    /// Duration of the calls.
     pub length: Duration,
 }
 
 /// The sending gateway and the link to the receiving one.
 pub struct Net {
-    /// The world.
+    /// The simulated network of both gateways.
     pub world: World,
     /// The link, from the sender to the receiver.
     pub wire: WireId,
-    /// The sending gateway.
+    /// The gateway that sends the trunk.
     pub sender: AgentId<Sender>,
 }
 
-/// The link's model there, at this loss.
+/// Model of the link's forward direction at this loss.
 pub fn link(loss: f64) -> LinkModel {
     let loss = if loss > 0.0 { Loss::Bernoulli { p: loss } } else { Loss::None };
     let rate = Some(Bitrate::from_bps(1_000_000_000));
@@ -47,7 +47,7 @@ pub fn link(loss: f64) -> LinkModel {
 }
 
 impl Alone {
-    /// Both ends before anything has happened.
+    /// Both ends in their initial state.
     pub fn net(&self, seed: u64) -> Result<Net, PointError> {
         let packets = (self.length.as_nanos() / INTERVAL.as_nanos()) as u32;
         let calls = spread_calls(CALLS, BEGIN, packets, &mut rng(seed, 1));

@@ -1,4 +1,4 @@
-//! How often a report comes, and how soon the trunk reacts to losses.
+//! The interval between reports, and how soon the trunk reacts to losses.
 
 use super::alone::{Alone, BEGIN, Net, link};
 use super::{BEFORE, claim, experiment as one_figure, first, line};
@@ -28,12 +28,13 @@ const COLUMNS: &[Column] = &[
 const REACTS: [&str; 3] = ["reacts_ms", "reacts_low_ms", "reacts_high_ms"];
 const INTERVALS: [u64; 6] = [5, 10, 20, 50, 100, 200];
 
-/// Losses begin so long after the calls, and within the next interval of 200 ms at random.
+/// Time from the start of the calls to the first losses; up to an interval of 200 ms is added at
+/// random.
 const QUIET: Duration = Duration::from_secs(1);
 const WITHIN: Duration = Duration::from_millis(200);
-/// The share of datagrams that are lost then: of 10,000 a second the first after 3 ms on average.
+/// Share of datagrams that are lost then: of 10,000 a second, the first after 3 ms on average.
 const LOSS: f64 = 0.03;
-/// How exactly the reaction is timed, and how long it is waited for.
+/// Resolution of the reaction time, and how long to wait for a reaction.
 const STEP: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -70,7 +71,7 @@ fn measure(interval: u64, used: u64, runs: u64, inputs: &Inputs<'_>) -> Result<C
         .map(|n| reaction(&alone, inputs.seed.wrapping_add(n)))
         .collect::<Result<_, PointError>>()?;
     let [reports, ..] = mean_cells(&runs, |(_, reports)| *reports);
-    // 28 of IPv4 and UDP, and the report's own.
+    // 28 bytes of IPv4 and UDP, and the report itself.
     let bytes = (28 + trunkline_rate::tfmc::FEEDBACK_BYTES) as f64;
     let [rate, ..] = mean_cells(&runs, |(_, reports)| 8e-3 * bytes * reports);
     let mut row: Vec<Cell> = vec![interval.into(), (runs.len() as u64).into()];
@@ -79,8 +80,8 @@ fn measure(interval: u64, used: u64, runs: u64, inputs: &Inputs<'_>) -> Result<C
     Ok(vec![row])
 }
 
-/// How many milliseconds after the beginning of losses more than one packet shares a datagram, and
-/// how many reports there were in a second until then.
+/// Milliseconds from the beginning of losses until several packets share a datagram (NaN if they
+/// never do), and reports per second before the losses.
 fn reaction(alone: &Alone, seed: u64) -> Result<(f64, f64), PointError> {
     let Net { mut world, wire, sender, .. } = alone.net(seed)?;
     let begin = BEGIN + QUIET + within(WITHIN, &mut rng(seed, 2));
@@ -103,11 +104,12 @@ fn at(interval: u64) -> impl Fn(&Record<'_>) -> bool {
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "How soon a trunk reacts to losses, by the interval between reports",
+        title: "Reaction time of a trunk to losses, by the interval between reports",
         section: "beyond, after 5.1.2",
-        says: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of 40 ms \
-               that begins to lose 3 % of the datagrams: the time until more than one packet shares a \
-               datagram, a way there and a way back included, and what the reports cost.",
+        says: "The paper's receiver reports every 5 ms. 200 calls on a link with a round trip of \
+               40 ms that begins to lose 3 % of the datagrams: the time until more than one packet \
+               shares a datagram, including one delay in each direction, and the cost of the \
+               reports.",
         chart: Box::new(chart),
         claims: vec![
             Claim {
@@ -144,7 +146,7 @@ fn chart(table: &Table) -> Panels {
     };
     Panels {
         title: "By the interval between reports".to_owned(),
-        x: Axis::log("a report every (ms)", (1.0, 1_000.0)),
+        x: Axis::log("interval between reports (ms)", (1.0, 1_000.0)),
         panels: vec![
             panel(Axis::linear("reacts after (ms)", (0.0, 250.0), 50.0), &REACTS, "reaction"),
             panel(

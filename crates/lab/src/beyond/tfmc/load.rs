@@ -1,4 +1,4 @@
-//! How many calls a link carries, with a trunk and without.
+//! Number of calls that a link carries, with a trunk and without.
 
 use super::{BEFORE, claim, experiment as one_figure, first, line};
 use crate::claim::{Bound, Claim, Measured};
@@ -35,12 +35,12 @@ const COLUMNS: &[Column] = &[
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const CAPACITY: [&str; 3] = ["calls_per_mbit_s", "calls_per_mbit_s_low", "calls_per_mbit_s_high"];
 
-/// In the column `row`: R at so many calls, or how many there may be.
+/// Values of the column `row`: R at this many calls, or the largest number of calls.
 const RATED: &str = "rated";
 const MOST: &str = "most";
 
-/// In the column `carried`: plain UDP, the overlay without a trunk, and with one that waits for
-/// so many milliseconds.
+/// Values of the column `carried`: plain UDP, the overlay without a trunk, and with one that waits
+/// for this many milliseconds.
 const UDP: &str = "udp";
 const ALONE: &str = "alone";
 const WAIT_2: &str = "2 ms";
@@ -48,26 +48,26 @@ const WAIT_5: &str = "5 ms";
 const WAIT_10: &str = "10 ms";
 const CARRIED: [&str; 5] = [UDP, ALONE, WAIT_2, WAIT_5, WAIT_10];
 
-/// The link, Mbit/s: 20 ms long, with room for 50 ms in its queue, counted in bytes, so that
-/// neither short packets nor long ones have it to themselves.
+/// Rate of the link, in Mbit/s. It is 20 ms long, and its queue holds 50 ms, counted in bytes, so
+/// that neither short nor long packets are favoured.
 const RATE_MBIT_S: u64 = 2;
 const DELAY: Duration = Duration::from_millis(20);
 const ROOM: usize = 12_500;
 /// R below which many users are dissatisfied (ITU-T G.107, table B.1).
 const ENOUGH: f64 = 70.0;
 
-/// The experiment on the load of a link.
+/// The experiment on the capacity of a link.
 pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured, and for how long.
+/// Number of runs, and their duration.
 fn extent(size: Size) -> (u64, Duration) {
     let (runs, millis) = size.pick((1, 300), (4, 1_000), (6, 2_000));
     (runs, Duration::from_millis(millis))
 }
 
-/// More calls than the link carries however they are carried, and the distance of those at which
+/// A number of calls that exceeds every kind's capacity, and the step between the numbers at which
 /// R is shown.
 fn calls(codec: Codec) -> (u32, u32) {
     match codec {
@@ -90,7 +90,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     places.map(one).collect()
 }
 
-/// R of the worst call and on average, the share of packets that never came, and packets sent together.
+/// R of the worst call and on average, the share of packets that never arrived, and packets per
+/// datagram.
 struct Run {
     worst: f64,
     r: f64,
@@ -98,7 +99,7 @@ struct Run {
     together: f64,
 }
 
-/// One kind of calls over the link.
+/// One kind of call over the link.
 #[derive(Clone, Copy)]
 struct Kind {
     codec: Codec,
@@ -107,7 +108,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// Which percentage of the link so many calls' speech alone would take.
+    /// Share of the link that the speech of this many calls takes without headers, in percent.
     fn speech(&self, calls: u32) -> f64 {
         let bytes = f64::from(calls) * self.codec.framing().payload() as f64;
         8e-4 * bytes / INTERVAL.as_secs_f64() / RATE_MBIT_S as f64
@@ -139,7 +140,7 @@ impl Kind {
         })
     }
 
-    /// How many calls there may be at most with R of [`ENOUGH`] each, of at most `most`.
+    /// Largest number of calls, up to `most`, at which each has an R of at least [`ENOUGH`].
     fn capacity(&self, most: u32, seed: u64) -> Result<u32, PointError> {
         let (mut good, mut bad) = (0, most + 1);
         while bad - good > 1 {
@@ -195,7 +196,7 @@ fn measure(
     Ok(rows)
 }
 
-/// How many calls there may be in a Mbit/s.
+/// Largest number of calls per Mbit/s.
 fn most(table: &Table, codec: Codec, carried: &'static str) -> Measured {
     first(table, CAPACITY, |r| {
         r.is("row", MOST) && r.is("codec", codec.name()) && r.is("carried", carried)
@@ -212,12 +213,13 @@ fn figure() -> Figure {
         name: FIGURE,
         title: "Calls on a link",
         section: "beyond, after 5.4",
-        says: "Calls one way, begun at random times, over a link of 2 Mbit/s and 20 ms on IPv4 with \
-               room for 50 ms in its queue: R of the worst call by what share of the link the calls' speech alone would take, with the \
-               best playout that it could have had and 38 ms besides, by plain UDP, over two of the \
-               overlay's nodes without a trunk, and with trunks that wait for 2 to 10 ms. And how \
-               many calls there may be with R of 70 each. On average R says little: where a queue is full, \
-               it is the same calls' packets that find it so, and others miss nothing.",
+        says: "Calls in one direction, begun at random times, over a link of 2 Mbit/s and 20 ms on \
+               IPv4 with a queue of 50 ms: R of the worst call by the share of the link that the \
+               calls' speech alone would take, with the best possible playout and a further delay \
+               of 38 ms, over plain UDP, over two overlay nodes without a trunk, and with trunks \
+               that wait for 2 to 10 ms; and the largest number of calls with R of 70 each. The \
+               mean R is of little use: a full queue always drops packets of the same calls, and \
+               the others miss nothing.",
         chart: Box::new(chart),
         claims: vec![
             on_the_link(
@@ -229,7 +231,7 @@ fn figure() -> Figure {
             ),
             on_the_link(
                 "g729-alone",
-                "and by so many more than twice what the overlay carries without one",
+                "and more than twice as many as the overlay carries without a trunk",
                 Bound::at_least(0.0, BEFORE),
                 Box::new(|t| {
                     let alone = most(t, Codec::G729, ALONE).times(2.0);
@@ -238,7 +240,7 @@ fn figure() -> Figure {
             ),
             on_the_link(
                 "g711-udp",
-                "of G.711 a trunk that waits for 10 ms carries as many as plain UDP",
+                "with G.711 a trunk that waits for 10 ms carries as many as plain UDP",
                 Bound::at_least(0.0, BEFORE),
                 Box::new(|t| most(t, Codec::G711, WAIT_10).minus(&most(t, Codec::G711, UDP))),
             ),

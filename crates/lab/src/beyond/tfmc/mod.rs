@@ -1,6 +1,6 @@
-//! Trad and Afifi's TFMC beyond their figures: how the interval between reports, the segment in the
-//! equation and the length of the queue change it. Of the overlay's own trunks: what a packet costs,
-//! how long it waits, how many calls a link carries, and which are refused.
+//! Trad and Afifi's TFMC beyond their figures: the interval between reports, the segment size in the
+//! equation, and the length of the queue; and for the overlay's trunks the cost of a packet, its
+//! waiting time, the number of calls that a link carries, and the calls that are refused.
 
 mod admit;
 mod alone;
@@ -16,8 +16,8 @@ use crate::experiment::{Experiment, Figure, Points};
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Column, Record, Table};
 
-/// Why bounds are what they are: no paper gives one.
-const BEFORE: &str = "set before anything was measured";
+/// Reason for bounds that no paper gives.
+const BEFORE: &str = "set before the first measurement";
 
 /// Every experiment on TFMC that the paper doesn't have.
 pub fn experiments() -> Vec<Experiment> {
@@ -31,7 +31,7 @@ pub fn experiments() -> Vec<Experiment> {
     ]
 }
 
-/// An experiment of one figure, which has its name.
+/// An experiment with a single figure of the same name.
 fn experiment(columns: &'static [Column], points: Points, figure: Figure) -> Experiment {
     Experiment {
         paper: PAPER,
@@ -45,7 +45,7 @@ fn experiment(columns: &'static [Column], points: Points, figure: Figure) -> Exp
     }
 }
 
-/// A claim of our own that is expected to hold.
+/// A claim of this project that is expected to hold.
 fn claim(id: &'static str, says: &'static str, bound: Bound, sabotage: &'static str) -> Claim {
     Claim {
         id,
@@ -62,12 +62,13 @@ fn none() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// The value and interval of the first row that is so; not a number without one.
+/// Value and interval of the first row that satisfies `is`; NaN if there is none.
 fn first(table: &Table, columns: [&'static str; 3], is: impl Fn(&Record<'_>) -> bool) -> Measured {
     table.iter().find(is).map_or_else(none, |r| Measured::of(&r, columns))
 }
 
-/// Rows that are so as a line, by the column `x`, with intervals where columns have them.
+/// Rows that satisfy a condition as a line by the column `x`, with intervals where columns have
+/// them.
 fn line(
     table: &Table,
     (name, style): (impl Into<String>, Style),

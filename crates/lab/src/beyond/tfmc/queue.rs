@@ -1,4 +1,4 @@
-//! The bottleneck's queue: how long it is, and whether it counts packets or bytes.
+//! The bottleneck's queue: its length, and whether it counts packets or bytes.
 
 use super::{BEFORE, claim, experiment as one_figure, first, line};
 use crate::claim::{Bound, Claim};
@@ -30,15 +30,15 @@ const COLUMNS: &[Column] = &[
 const TCP: [&str; 3] = ["tcp_mbit_s", "tcp_low_mbit_s", "tcp_high_mbit_s"];
 const VOICE: [&str; 3] = ["voice_mbit_s", "voice_low_mbit_s", "voice_high_mbit_s"];
 
-/// In the columns `carried` and `counts`.
+/// Values of the columns `carried` and `counts`.
 const SINGLY: &str = "singly";
 const TFMC: &str = "tfmc";
 const PACKETS: &str = "packets";
 const BYTES: &str = "bytes";
 
-/// Room for so many packets, or for as many TCP packets' bytes.
+/// Queue sizes in packets, or in bytes of as many TCP packets.
 const ROOM: [usize; 5] = [20, 50, 100, 150, 200];
-/// A TCP packet with its headers, bytes.
+/// Bytes of a TCP packet with its headers.
 const TCP_PACKET: usize = 1_040;
 /// Calls begin within a millisecond, as in the paper's figures.
 const SPREAD: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured, and when what begins and ends.
+/// Number of runs, and the times at which flows begin and end.
 pub fn extent(size: Size) -> (u64, Times) {
     let (runs, seconds) = size.pick((1, [1, 3, 1]), (3, [3, 8, 2]), (6, [10, 30, 5]));
     let [calls, end, settled] = seconds.map(Duration::from_secs);
@@ -109,11 +109,10 @@ fn at(carried: &'static str, counts: &'static str, room: f64) -> impl Fn(&Record
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "A TCP and calls by the room in the queue",
+        title: "A TCP and calls, by the size of the queue",
         section: "beyond, after 5.4",
-        says: "The network of figures 6 to 8, where calls begin within a millisecond, with room for 20 \
-               to 200 packets in the bottleneck's queue, or for as many bytes as so many of the TCP's \
-               packets have.",
+        says: "The network of figures 6 to 8, with calls that begin within a millisecond, and a \
+               bottleneck queue of 20 to 200 packets, or of the bytes of as many TCP packets.",
         chart: Box::new(chart),
         claims: vec![
             Claim {
@@ -128,8 +127,8 @@ fn figure() -> Figure {
                 at: &[50.0],
                 ..claim(
                     "bytes",
-                    "beside calls without multiplexing, a TCP gets more if the queue counts bytes, of \
-                     which the calls' packets have few, than with 50 packets",
+                    "next to calls without multiplexing, a TCP gets more if the queue counts \
+                     bytes, which favours the calls' short packets, than with 50 packets",
                     Bound::above(0.0, BEFORE),
                     "window-of-4",
                 )
@@ -146,8 +145,8 @@ fn figure() -> Figure {
                 at: &[200.0],
                 ..claim(
                     "long",
-                    "with room for 200 packets, which is for all calls' at once, TFMC still gives the \
-                     TCP more",
+                    "with a queue of 200 packets, enough for those of all calls at once, TFMC \
+                     still gives the TCP more",
                     Bound::above(0.0, BEFORE),
                     "window-of-4",
                 )
@@ -164,17 +163,17 @@ fn chart(table: &Table) -> Panels {
             })
         };
         let series = [
-            (0, "TCP beside TFMC", TFMC, &TCP[..]),
+            (0, "TCP with TFMC", TFMC, &TCP[..]),
             (1, "calls with TFMC", TFMC, &VOICE[..]),
-            (2, "TCP beside calls singly", SINGLY, &TCP[..]),
-            (3, "calls singly", SINGLY, &VOICE[..]),
+            (2, "TCP with single packets", SINGLY, &TCP[..]),
+            (3, "calls, single packets", SINGLY, &VOICE[..]),
         ];
         let label = format!("Mbit/s, queue of {counts}");
         Panel::new(Axis::linear(&label, (0.0, 8.0), 2.0), series.map(of).into())
     };
     Panels {
-        title: "By the room in the queue".to_owned(),
-        x: Axis::linear("room (packets of the TCP)", (0.0, 200.0), 50.0),
+        title: "By the size of the queue".to_owned(),
+        x: Axis::linear("queue size (packets of the TCP)", (0.0, 200.0), 50.0),
         panels: vec![panel(PACKETS), panel(BYTES)],
         guides: Vec::new(),
     }

@@ -1,5 +1,5 @@
-//! Whose segment the equation reckons with: the datagram's own, which grows with the number of
-//! packets that it decides about, a TCP's, or that of the datagram to come.
+//! The segment size in the throughput equation: that of the datagram, which grows with the number
+//! of packets that the equation decides, that of a TCP, or that of the next datagram.
 
 use super::alone::{Alone, BEGIN, Net};
 use super::{BEFORE, claim, experiment as one_figure, first, line};
@@ -28,18 +28,18 @@ const COLUMNS: &[Column] = &[
 ];
 const CHANGES: [&str; 3] = ["changes_per_s", "changes_low_per_s", "changes_high_per_s"];
 
-/// In the column `segment`.
+/// Values of the column `segment`.
 const DATAGRAM: &str = "datagram";
 const NOMINAL: &str = "1460";
 const CHOSEN: &str = "chosen";
 const LOSSES: [f64; 6] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
-/// The experiment on whose segment the equation reckons with.
+/// The experiment on the segment size in the throughput equation.
 pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often a trunk is measured, how long it runs before that, and for how long.
+/// Number of runs, and their duration before and during the measurement.
 fn extent(size: Size) -> (u64, [Duration; 2]) {
     let (runs, seconds) = size.pick((1, [1, 1]), (3, [2, 3]), (10, [5, 15]));
     (runs, seconds.map(Duration::from_secs))
@@ -58,7 +58,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     losses.iter().map(one).collect()
 }
 
-/// What happened in a run while it was measured.
+/// Results of a run while it was measured.
 struct Run {
     packed: f64,
     changes: f64,
@@ -126,13 +126,14 @@ fn at(segment: &'static str, loss: f64) -> impl Fn(&Record<'_>) -> bool {
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "The equation's segment: the datagram's own, or a TCP's",
+        title: "The segment size in the equation: the datagram's own, or a TCP's",
         section: "beyond, after 5.1.1",
-        says: "The paper's equation (2) has the size of the present datagram for a segment: more \
-               packets in a datagram raise the rate that is allowed, so that fewer are needed. 200 \
-               calls spread over 20 ms on a link with a round trip of 40 ms that loses datagrams \
-               independently of each other; the same with 1,460 bytes in the equation, a TCP's segment; \
-               and with the datagram that is to be chosen, which solves (2) and (4) at once.",
+        says: "The paper's equation (2) uses the size of the present datagram as the segment: more \
+               packets in a datagram raise the allowed rate, so that fewer are needed. 200 calls \
+               spread over 20 ms on a link with a round trip of 40 ms that loses datagrams \
+               independently of each other; the same with 1,460 bytes in the equation, a TCP's \
+               segment; and with the datagram that is to be chosen, which solves (2) and (4) at \
+               once.",
         chart: Box::new(chart),
         claims: vec![
             Claim {
@@ -141,8 +142,8 @@ fn figure() -> Figure {
                 at: &[0.1],
                 ..claim(
                     "swings",
-                    "with the datagram's own size, the number of packets in a datagram changes more \
-                     than ten times a second at 0.1 % loss",
+                    "with the datagram's own size, the number of packets in a datagram changes \
+                     more than ten times a second at 0.1 % loss",
                     Bound::above(10.0, BEFORE),
                     "nominal-everywhere",
                 )
@@ -153,7 +154,7 @@ fn figure() -> Figure {
                 at: &[0.1],
                 ..claim(
                     "nominal-is-steady",
-                    "with a segment of 1,460 bytes it changes at most once a second there",
+                    "with a segment of 1,460 bytes it changes at most once a second",
                     Bound::at_most(1.0, BEFORE),
                     "datagram-everywhere",
                 )
@@ -174,7 +175,7 @@ fn chart(table: &Table) -> Panels {
             [
                 (0, "present datagram", DATAGRAM),
                 (1, "1,460 bytes", NOMINAL),
-                (2, "datagram to come", CHOSEN),
+                (2, "next datagram", CHOSEN),
             ]
             .map(of)
             .into(),
@@ -184,7 +185,7 @@ fn chart(table: &Table) -> Panels {
     let changes = table.iter().map(|r| r.number("changes_per_s"));
     let changes = Axis::fitting("changes a second", 0.0, changes);
     Panels {
-        title: "Whose segment the equation has".to_owned(),
+        title: "By the segment size in the equation".to_owned(),
         x: Axis::log("datagrams lost (%)", (0.01, 10.0)),
         panels: vec![
             panel(count, &["packets_per_datagram"]),

@@ -1,5 +1,5 @@
-//! What a packet costs, and how much longer it takes, by how many calls share a trunk and how
-//! long packets wait for each other.
+//! Cost of a packet and its added delay, by the number of calls in a trunk and the time that
+//! packets wait for each other.
 
 use super::{BEFORE, claim, experiment as one_figure, line};
 use crate::claim::{Bound, Claim, Measured, Verdict};
@@ -38,27 +38,27 @@ const ADDED: [&str; 3] = ["added_ms", "added_low_ms", "added_high_ms"];
 const CALLS: [u32; 8] = [2, 5, 10, 20, 50, 100, 200, 500];
 const WAITS: [u64; 5] = [0, 1, 2, 5, 10];
 
-/// Speech in a packet of G.729: 20 bytes for 20 ms.
+/// Bytes of speech in a packet of G.729: 20 for 20 ms.
 const SPEECH: usize = 20;
-/// IPv4's and UDP's headers.
+/// Bytes of IPv4 and UDP headers.
 const IP_UDP: usize = 28;
-/// What a datagram of IAX2's may have, with IP's header.
+/// Largest IAX2 datagram, including the IP header, in bytes.
 const MTU: usize = 1_500;
-/// A meta trunk frame's header, with its timestamp, and what is in front of each call's speech
-/// in it, if calls have timestamps of their own: length, call number, timestamp (RFC 5456,
-/// section 8.1.3.2). IAX2's speech is behind no RTP header.
+/// Bytes of a meta trunk frame's header with its timestamp, and of the header in front of each
+/// call's speech in it, if calls have separate timestamps: length, call number, timestamp (RFC
+/// 5456, section 8.1.3.2). IAX2's speech has no RTP header.
 const IAX2: [usize; 2] = [8, 6];
-/// IP's, L2TPv3's and PPPMux's headers of a packet, 20 + 4 + 1, and ECRTP's and PPPMux's of each
-/// payload in it: context, flags, UDP checksum, protocol and length. Counted here from the layers
-/// that RFC 4170 names, not taken from its own figures.
+/// Bytes of the IP, L2TPv3 and PPPMux headers of a packet, 20 + 4 + 1, and of the ECRTP and PPPMux
+/// headers of each payload in it: context, flags, UDP checksum, protocol and length. Counted here
+/// from the layers that RFC 4170 names, not taken from its own figures.
 const TCRTP: [usize; 2] = [25, 6];
 
-/// The experiment on calls, waits and bytes.
+/// The experiment on the cost and delay of packets in a trunk.
 pub fn experiment() -> Experiment {
     one_figure(COLUMNS, Box::new(points), figure())
 }
 
-/// How often it is measured, and for how long.
+/// Number of runs, and their duration.
 fn extent(size: Size) -> (u64, Duration) {
     let (runs, seconds) = size.pick((1, 1), (3, 1), (6, 2));
     (runs, Duration::from_secs(seconds))
@@ -79,8 +79,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     places.map(one).collect()
 }
 
-/// What is seen of a run: packets that leave together, bytes of each on the wire, by how much
-/// they take longer than the wire on average, and at most, in milliseconds.
+/// Results of a run: packets per datagram, bytes of each on the wire, and their mean and largest
+/// delay beyond the wire's, in milliseconds.
 struct Run {
     together: f64,
     bytes: f64,
@@ -93,7 +93,7 @@ fn measure(
     (size, sabotage): (Size, Sabotage),
     inputs: &Inputs<'_>,
 ) -> Result<Cells, PointError> {
-    // A point is named by what was asked for, also where that is broken.
+    // A point is named after the requested settings, even when a sabotage changes them.
     let waits = if sabotage.is("wait-10ms") { 10 } else { wait };
     let (runs, length) = extent(size);
     let one = |n: u64| {
@@ -129,7 +129,7 @@ fn measure(
     row.push(runs.iter().map(|run| run.most).fold(f64::NAN, f64::max).into());
     row.push(((IP_UDP + RTP + SPEECH) as f64).into());
     row.push(iax2(calls).into());
-    // Packets of a call are due at any time between two trunk frames.
+    // A call's packets are due at any time between two trunk frames.
     row.push((500.0 * INTERVAL.as_secs_f64()).into());
     let together = runs.iter().map(|run| run.together).sum::<f64>() / runs.len() as f64;
     let [packet, payload] = TCRTP;
@@ -137,7 +137,7 @@ fn measure(
     Ok(vec![row])
 }
 
-/// Bytes of each packet of so many calls, if IAX2 sends them every 20 ms.
+/// Bytes per packet of this many calls, if IAX2 sends them every 20 ms.
 fn iax2(calls: u32) -> f64 {
     let [frame, call] = IAX2;
     let (call, in_front) = (call + SPEECH, IP_UDP + frame);
@@ -149,7 +149,7 @@ fn at(calls: u32, wait: u64) -> impl Fn(&Record<'_>) -> bool {
     move |r| r.number("calls") == f64::from(calls) && r.number("wait_ms") == wait as f64
 }
 
-/// By how many bytes a packet costs more than in this column, of 200 calls.
+/// Bytes that a packet of 200 calls costs more than in this column.
 fn over(table: &Table, column: &'static str, wait: u64) -> Measured {
     let row = table.iter().find(at(200, wait));
     row.map_or_else(super::none, |r| {
@@ -160,15 +160,15 @@ fn over(table: &Table, column: &'static str, wait: u64) -> Measured {
 fn figure() -> Figure {
     Figure {
         name: FIGURE,
-        title: "Bytes and delay by calls and wait",
+        title: "Bytes and delay, by calls and wait",
         section: "beyond, after 5.2",
-        says: "Calls of G.729 both ways between two of the overlay's nodes, begun at random times, \
+        says: "Calls of G.729 in both directions between two overlay nodes, begun at random times, \
                over a trunk that lets packets wait for others for 0 to 10 ms: all bytes on the \
-               IPv4 wire for each of the calls' packets, hellos, seals and reports among them, \
-               and by how much packets take longer than the wire. Black: UDP, and by calculation \
-               IAX2's trunk frames every 20 ms with a timestamp for each call (RFC 5456, 8.1.3.2); \
-               pale: TCRTP (RFC 4170), by the headers of its layers, with as many packets together as the trunk of 2 ms has. \
-               None of the three seals anything.",
+               IPv4 wire per packet of the calls, including hellos, seals and reports, and the \
+               packets' delay beyond the wire's. Black: UDP, and by calculation IAX2's trunk \
+               frames every 20 ms with a timestamp for each call (RFC 5456, 8.1.3.2); pale: TCRTP \
+               (RFC 4170), by the headers of its layers, with as many packets together as the \
+               trunk of 2 ms has. None of the three seals its packets.",
         chart: Box::new(chart),
         claims: claims(),
     }
@@ -188,7 +188,7 @@ fn claims() -> Vec<Claim> {
             ..claim(
                 "fifty-calls",
                 "from 50 calls on, a packet in a sealed trunk with waits from 2 ms on costs less \
-                     than the 60 bytes it has by plain UDP",
+                 than its 60 bytes over plain UDP",
                 Bound::below(60.0, "20 of speech, 12 of RTP, 28 of UDP and IPv4"),
                 "trunk-off",
             )
@@ -202,7 +202,7 @@ fn claims() -> Vec<Claim> {
             }),
             ..claim(
                 "no-longer",
-                "no packet takes longer by more than the wait, however many calls there are",
+                "no packet is delayed by more than the wait, whatever the number of calls",
                 Bound::at_most(0.001, "a microsecond, to which delays are rounded up"),
                 "wait-10ms",
             )
@@ -212,12 +212,12 @@ fn claims() -> Vec<Claim> {
             measure: Box::new(|t| over(t, "iax2_bytes", 10)),
             at: &[200.0],
             expected: Verdict::Fails,
-            why: "IAX2 has no RTP header, for which the trunk has a byte, nor a seal, and one frame in \
-                  20 ms.",
+            why: "IAX2 has neither an RTP header, for which the trunk has a byte, nor a seal, and \
+                  one frame in 20 ms.",
             ..claim(
                 "iax2",
                 "200 calls that wait for 10 ms, as long as with IAX2 on average, cost no more than \
-                     by its trunk frames",
+                 with its trunk frames",
                 Bound::at_most(0.0, BEFORE),
                 "trunk-off",
             )
@@ -227,12 +227,12 @@ fn claims() -> Vec<Claim> {
             measure: Box::new(|t| over(t, "tcrtp_bytes", 2)),
             at: &[200.0],
             expected: Verdict::Fails,
-            why: "Both compress RTP's header. TCRTP has no envelope with a seal, whose 24 bytes a trunk \
-                  packet has.",
+            why: "Both compress RTP's header. TCRTP has no envelope with a seal, which takes 24 \
+                  bytes of a trunk packet.",
             ..claim(
                 "tcrtp",
-                "200 calls that wait for 2 ms cost no more than by TCRTP with as many packets \
-                     together",
+                "200 calls that wait for 2 ms cost no more than with TCRTP and as many packets \
+                 together",
                 Bound::at_most(0.0, BEFORE),
                 "trunk-off",
             )

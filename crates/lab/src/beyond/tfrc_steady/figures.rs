@@ -1,4 +1,4 @@
-//! The figure and the claims on what a TFRC flow sends in the long run.
+//! The figure and the claims on the long-term rate of a TFRC flow.
 
 use super::{FIGURE, FULL, LOSSES, RTTS, SMALL};
 use crate::claim::{Bound, Claim, Measured};
@@ -6,18 +6,18 @@ use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Record, Table};
 
-/// Why the bounds are what they are: no paper gives one.
-const BEFORE: &str = "set before anything was measured";
+/// Reason for bounds that no paper gives.
+const BEFORE: &str = "set before the first measurement";
 
 /// The figure of both flows on every link.
 pub fn steady() -> Figure {
     Figure {
         name: FIGURE,
-        title: "What a TFRC flow sends that always has a packet to send",
+        title: "Rate of a TFRC flow that always has a packet to send",
         section: "beyond",
-        says: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that loses \
-               0.1 to 10 % of the packets independently of each other: packets sent per second, \
-               over what the throughput equation says at the loss event rate that the receiver \
+        says: "A TFRC flow alone on a link of 1 Gbit/s with a round trip of 20 to 200 ms that \
+               loses 0.1 to 10 % of the packets independently of each other: packets sent per \
+               second, against the throughput equation at the loss event rate that the receiver \
                reported. Packets of 1,400 bytes with DCCP's CCID 3; pale, of 160 bytes with TFRC \
                for small packets, which sends one every 10 ms at most.",
         chart: one_panel(over_equation),
@@ -61,7 +61,7 @@ fn over_equation(table: &Table) -> Chart {
     let of = |flow| RTTS.into_iter().enumerate().map(move |(n, rtt)| one(flow, n, rtt));
     let mut series: Vec<Series> = of(FULL).chain(of(SMALL)).collect();
     let line = [RANGE.0, RANGE.1].map(|x| Mark { x, y: x, interval: None });
-    let name = "as the equation says".to_owned();
+    let name = "rate of the equation".to_owned();
     series.push(Series { name, style: Style::CURVE, points: line.into() });
     Chart {
         title: "TFRC flows that always have a packet to send".to_owned(),
@@ -71,18 +71,19 @@ fn over_equation(table: &Table) -> Chart {
     }
 }
 
-/// The claim that the flow sends what the equation says, at every link.
+/// The claim that the flow sends at the equation's rate, on every link.
 fn equation(flow: &'static str) -> Claim {
     let (id, says) = match flow {
         SMALL => (
             "equation-small",
-            "with small packets, a flow that always has one sends what RFC 4828's equation says at \
-             the loss event rate measured, or 100 packets per second if that is less, at every link",
+            "with small packets, a flow that always has a packet to send reaches the rate of RFC \
+             4828's equation at the measured loss event rate, or 100 packets per second if that is \
+             less, on every link",
         ),
         _ => (
             "equation",
-            "a flow that always has a packet sends what the equation says at the loss event rate \
-             measured, at every link",
+            "a flow that always has a packet to send reaches the rate of the equation at the \
+             measured loss event rate, on every link",
         ),
     };
     Claim {
@@ -97,16 +98,16 @@ fn equation(flow: &'static str) -> Claim {
             let far = rows().max_by(|a, b| off(a).abs().estimate.total_cmp(&off(b).abs().estimate));
             let note = far.map_or(String::new(), |r| {
                 let [off, loss, rtt] = ["off_pct", "loss_pct", "rtt_ms"].map(|c| r.text(c));
-                format!("Farthest: {off} % at {loss} %, {rtt} ms.")
+                format!("Largest difference: {off} % at {loss} %, {rtt} ms.")
             });
             Measured::maximum(rows().map(|r| off(&r).abs())).noting(note)
         }),
         why: match flow {
             SMALL => {
-                "On all links but that with 10 % and 200 ms the equation allows more than twice the \
-                 100, so that it is the limit that is measured. On that one it allows 110 on average: \
-                 when it allows more, the limit keeps the flow from making up for when it allows \
-                 less."
+                "On all links except for that with 10 % and 200 ms the equation allows more than \
+                 twice the 100, so that the limit is measured. On that one it allows 110 on \
+                 average: when it allows more, the limit keeps the flow from making up for when it \
+                 allows less."
             }
             _ => "",
         },
@@ -115,8 +116,8 @@ fn equation(flow: &'static str) -> Claim {
     }
 }
 
-/// By how many percent a flow sends more, at most, where the column `steps` has the next of its
-/// `values` and the column `same` has the same. Not a number if any of the links is missing.
+/// Largest increase of a flow's rate, in percent, from one of `values` of the column `steps` to the
+/// next where the column `same` is equal. NaN if any of the links is missing.
 fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: usize) -> Measured {
     let rows: Vec<Record<'_>> = table.iter().filter(|r| r.is("flow", flow)).collect();
     if rows.len() < values.len() * n {
@@ -133,19 +134,20 @@ fn more(table: &Table, flow: &str, steps: &str, values: &[f64], same: &str, n: u
     }))
 }
 
-/// What a flow must send less at the next step, and what breaks it. Small packets are sent at one
-/// rate on most links, so that all one can ask there is that no step gives more.
+/// How much less a flow must send at the next step, and the sabotage that breaks it. Small packets
+/// are sent at one rate on most links, so that the claim can only require that no step increases
+/// it.
 fn falls(flow: &str) -> (Bound, &'static str) {
     match flow {
         SMALL => (
-            Bound::at_most(1.0, "no more, and 1 % for chance; set before anything was measured"),
+            Bound::at_most(1.0, "no more, and 1 % for chance; set before the first measurement"),
             "links-mirrored",
         ),
         _ => (
             Bound::at_most(
                 -20.0,
                 "the equation gives at least 40 % less at each of these steps; half of that, set \
-                 before anything was measured",
+                 before the first measurement",
             ),
             "rate-of-five",
         ),
@@ -159,7 +161,8 @@ fn loss(flow: &'static str) -> Claim {
         says: match flow {
             SMALL => "with small packets, more loss never gives more packets per second",
             _ => {
-                "each step to about three times the loss takes at least 20 % of the packets per second"
+                "each step to about three times the loss reduces the packets per second by at \
+                 least 20 %"
             }
         },
         published: None,
@@ -179,8 +182,8 @@ fn rtt(flow: &'static str) -> Claim {
         says: match flow {
             SMALL => "with small packets, a longer round trip never gives more packets per second",
             _ => {
-                "each step to a round trip twice as long, or more, takes at least 20 % of the packets \
-                 per second"
+                "each step to at least twice the round trip reduces the packets per second by at \
+                 least 20 %"
             }
         },
         published: None,

@@ -1,5 +1,5 @@
 //! A TFRC flow that always has a packet to send, alone on a link that loses packets independently
-//! of each other: what it sends, beside what the throughput equation says.
+//! of each other: its rate, compared with the throughput equation.
 
 mod figures;
 
@@ -36,25 +36,25 @@ const COLUMNS: &[Column] = &[
     Column::number("off_high_pct", 2),
 ];
 
-/// Packets lost on the way there, in percent.
+/// Packets lost in the forward direction, in percent.
 const LOSSES: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
 /// Round-trip times, in milliseconds.
 const RTTS: [u32; 4] = [20, 50, 100, 200];
 
-/// The flows, by their names in the column `flow`: packets that nearly fill an Ethernet frame, as
-/// CCID 3 sends them, and 20 ms of G.711, as TFRC for small packets does.
+/// Values of the column `flow`: packets that nearly fill an Ethernet frame, as CCID 3 sends them,
+/// and 20 ms of G.711, as TFRC for small packets sends them.
 const FULL: &str = "full";
 const SMALL: &str = "small";
-/// Payloads of the two, in bytes.
+/// Payloads of the two flows, in bytes.
 const FULL_BYTES: u16 = 1_400;
 const SMALL_BYTES: u16 = 160;
-/// The most that TFRC for small packets sends in a second: one packet every 10 ms.
+/// Largest rate of TFRC for small packets, in packets per second: one packet every 10 ms.
 const SMALL_MOST: f64 = 100.0;
 
-/// How often the sender is asked for its loss event rate.
+/// Interval at which the sender's loss event rate is sampled.
 const SAMPLED: Duration = Duration::from_millis(100);
 
-/// A flow, and the link that it is measured on.
+/// A flow, and the link on which it is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Place {
     flow: &'static str,
@@ -73,7 +73,7 @@ impl Place {
         of(FULL).chain(of(SMALL)).collect()
     }
 
-    /// The place as far from the other end of each list as this one is from its beginning.
+    /// The place at the mirrored positions of both lists, counted from their other ends.
     fn mirrored(self) -> Place {
         let loss = LOSSES.iter().rev().zip(LOSSES).find(|(_, l)| *l == self.loss);
         let rtt = RTTS.iter().rev().zip(RTTS).find(|(_, r)| *r == self.rtt);
@@ -84,8 +84,8 @@ impl Place {
         }
     }
 
-    /// What the equation says at the loss event rate `p`, in packets per second. RFC 4828 gives
-    /// small packets, with 40 bytes of headers, as many bytes as TCP has with 1,460 in a segment.
+    /// Rate of the equation at the loss event rate `p`, in packets per second. RFC 4828 gives small
+    /// packets, with 40 bytes of headers, as many bytes as TCP has with 1,460 in a segment.
     fn equation(&self, p: f64) -> f64 {
         let rtt = Duration::from_millis(self.rtt.into());
         match self.flow {
@@ -94,12 +94,12 @@ impl Place {
         }
     }
 
-    /// What the flow should send at the loss event rate `p`, in packets per second.
+    /// Expected rate of the flow at the loss event rate `p`, in packets per second.
     fn expected(&self, p: f64) -> f64 {
         self.equation(p).min(if self.flow == SMALL { SMALL_MOST } else { f64::INFINITY })
     }
 
-    /// The parameters of the flow, broken as `sabotage` says.
+    /// The parameters of the flow, broken according to `sabotage`.
     fn config(&self, sabotage: Sabotage) -> Config {
         let mut config = match self.flow {
             SMALL => Config::small_packets(SMALL_BYTES),
@@ -118,13 +118,13 @@ impl Place {
     }
 }
 
-/// How often a flow is measured, how many round trips it runs before that, and for how many. In
-/// round trips, so that as many losses are seen on a long link as on a short one.
+/// Number of runs, and the round trips of each before and during the measurement. Counted in round
+/// trips, so that a long link sees as many losses as a short one.
 fn extent(size: Size) -> (u64, [u32; 2]) {
     size.pick((2, [100, 100]), (8, [400, 700]), (20, [600, 5_000]))
 }
 
-/// The experiment on what a TFRC flow sends in the long run.
+/// The experiment on the long-term rate of a TFRC flow.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -162,7 +162,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     Place::all(size).into_iter().map(one).collect()
 }
 
-/// What a flow did while it was measured.
+/// Results of a flow while it was measured.
 struct Run {
     /// Packets sent per second.
     sent: f64,
@@ -179,7 +179,7 @@ impl Place {
         seed: u64,
     ) -> Result<Run, PointError> {
         let total = before + measured;
-        // All packets are due at once, and so many that some still wait at the end.
+        // All packets are due at once, and are so many that some are still queued at the end.
         let most = 4.0 * self.expected(self.loss / 100.0) * total.as_secs_f64() + 2e4;
         let bytes = usize::from(if self.flow == SMALL { SMALL_BYTES } else { FULL_BYTES });
         let flow =
@@ -208,7 +208,7 @@ impl Place {
             samples += 1.0;
         }
         let waiting = world.agent(source).waiting();
-        // A flow that ran out of packets was not always able to send.
+        // A flow that ran out of packets was not always limited by its rate.
         let sent = if waiting > 0 { (waited - waiting) as f64 } else { f64::NAN };
         Ok(Run { sent: sent / measured.as_secs_f64(), events: samples / interval })
     }
@@ -218,7 +218,7 @@ impl Place {
 fn row(place: &Place, runs: &[Run]) -> Vec<Cell> {
     let mean = |of: &dyn Fn(&Run) -> f64| Mean::of(&runs.iter().map(of).collect::<Vec<_>>());
     let cells = |m: Mean| [m.estimate, m.interval.0, m.interval.1].map(Cell::from);
-    // No share and no count is less than none.
+    // Shares and counts can't be negative.
     let positive = |m: Mean| Mean { interval: (m.interval.0.max(0.0), m.interval.1), ..m };
     let events = mean(&|run| run.events);
     let mut row = vec![place.flow.into(), place.loss.into(), f64::from(place.rtt).into()];
@@ -226,7 +226,7 @@ fn row(place: &Place, runs: &[Run]) -> Vec<Cell> {
     row.extend(cells(positive(mean(&|run| 100.0 * run.events))));
     row.extend(cells(positive(mean(&|run| run.sent))));
     row.extend([place.loss / 100.0, events.estimate].map(|p| Cell::from(place.equation(p))));
-    // What a run sends and what it loses depend on each other: each has its own ratio.
+    // A run's rate and its losses depend on each other, so the ratio is taken per run.
     row.extend(cells(mean(&|run| 100.0 * (run.sent / place.expected(run.events) - 1.0))));
     row
 }

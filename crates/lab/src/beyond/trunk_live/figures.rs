@@ -1,4 +1,4 @@
-//! Figures and claims on calls over a link that is too slow for them one by one.
+//! Figures and claims on calls over a link that is too slow for them without a trunk.
 
 use super::{CALLS, COMPARED, FIGURE, LOSSES, Place, testbed};
 use crate::beyond::means;
@@ -12,15 +12,15 @@ use crate::testbed::PLACES;
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
-        title: "500 calls over a link with room for them as plain UDP",
+        title: "500 calls over a link with the capacity for them as plain UDP",
         section: "beyond",
-        says: "500 G.729 calls (20 bytes of speech, 12 of RTP, 50 packets a second, their turns spread \
-               over 20 ms) from one sealed node to another, over a link of 20 ms with room for just \
-               what they would take as plain UDP over IPv6, 80 bytes each, and a queue of 100 packets: \
-               each packet by itself, and in a trunk (`multiplex = \"fill\"`, 2 ms), without loss and \
-               with 1 %. What is offered to the link is counted by its model, hellos and repetitions \
-               among it. R is the E-model's at 120 ms for G.729A, of the packets missed as though by \
-               chance.",
+        says: "500 G.729 calls (20 bytes of speech, 12 of RTP, 50 packets a second, spread over 20 \
+               ms) from one sealed node to another, over a link of 20 ms with exactly the rate \
+               that they would take as plain UDP over IPv6, 80 bytes each, and a queue of 100 \
+               packets: each packet alone, and in a trunk (`multiplex = \"fill\"`, 2 ms), without \
+               loss and with 1 %. The link's model counts the offered load, including hellos and \
+               retransmissions. R is the E-model's at 120 ms for G.729A, with the missed packets \
+               taken as random losses.",
         chart: Box::new(|t| panels(t, &PLACES[..1], CALLS)),
         claims: own(PLACES[0], CALLS),
     }
@@ -35,9 +35,10 @@ pub fn beside() -> Figure {
         name: "trunk-live-testbed",
         title: "A hundred of these calls between two daemons",
         section: "beyond",
-        says: "A hundred such calls, over a link with room for them, with a `trunkline node` at each end \
-               of the link, which `trunkline impair --hosts` models, and what each daemon takes of a \
-               processor. Two processors fall behind with 500 that go one by one.",
+        says: "A hundred such calls, over a link with the capacity for them, with a `trunkline \
+               node` at each end of the link, which `trunkline impair --hosts` models, and the \
+               processor usage of each daemon. Two processors fall behind with 500 calls without a \
+               trunk.",
         chart: Box::new(|t| panels(t, &PLACES, testbed::CALLS)),
         claims,
     }
@@ -52,7 +53,7 @@ fn find<'a>(table: &'a Table, at: &str, place: &Place) -> Option<Record<'a>> {
     })
 }
 
-/// A quantity at a place.
+/// Value of a quantity at a place.
 fn value(table: &Table, at: &str, place: &Place, quantity: &str) -> Measured {
     find(table, at, place).map_or_else(none, |r| means::of(&r, quantity))
 }
@@ -72,7 +73,7 @@ fn panels(table: &Table, places: &[&str], calls: u32) -> Panels {
                     COMPARED.contains(&quantity).then(|| means::of(&r, quantity).interval);
                 Some(Mark { x: loss, y, interval: interval.filter(|i| i.0 < i.1) })
             };
-            let name = format!("{}, {at}", if has_trunk { "trunk" } else { "one by one" });
+            let name = format!("{}, {at}", if has_trunk { "trunk" } else { "no trunk" });
             let points = LOSSES.iter().filter_map(mark).collect();
             Series { name, style: Style::nth(n), points }
         };
@@ -100,12 +101,13 @@ fn panels(table: &Table, places: &[&str], calls: u32) -> Panels {
     }
 }
 
-/// What the trunk is to do for so many calls.
+/// The claims on what a trunk must achieve for this many calls.
 fn own(at: &'static str, calls: u32) -> Vec<Claim> {
     fits(at, calls).into_iter().chain(costs(at, calls)).collect()
 }
 
-/// A claim that calls without a trunk make fail, except of daemons, which would have to be broken.
+/// A claim that the sabotage breaks by removing the trunk; with daemons there is none, as they
+/// would have to be broken.
 fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim {
     Claim {
         id,
@@ -119,7 +121,7 @@ fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim 
     }
 }
 
-/// What listeners have of it.
+/// The claims on what listeners receive.
 fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
     let of = move |t: &Table, has_trunk, loss, quantity: &str| {
         value(t, at, &Place { has_trunk, loss, calls }, quantity)
@@ -130,8 +132,12 @@ fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
         ..claim(
             at,
             "too-much-alone",
-            "one by one the calls don't fit: at least a quarter of the packets is missed",
-            Bound::at_least(25.0, "of 124 bytes of a packet the link has room for 80: 35 % stay"),
+            "without a trunk the calls don't fit: at least a quarter of the packets is missed",
+            Bound::at_least(
+                25.0,
+                "a packet has 124 bytes and the link capacity for 80: 35 % don't \
+                                   fit",
+            ),
         )
     };
     let in_time = Claim {
@@ -167,16 +173,13 @@ fn fits(at: &'static str, calls: u32) -> [Claim; 4] {
                 at,
                 "sounds-well",
                 "in a trunk the calls have an R of at least 70",
-                Bound::at_least(
-                    70.0,
-                    "what G.107 Annex B calls `some users dissatisfied` or better",
-                ),
+                Bound::at_least(70.0, "`some users dissatisfied` or better by G.107 Annex B"),
             )
         },
     ]
 }
 
-/// What it saves on the link.
+/// The claims on what a trunk saves on the link.
 fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
     let share = move |t: &Table, quantity: &str| {
         let one = |loss| {
@@ -190,7 +193,7 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
         Claim {
             measure: Box::new(move |t| share(t, "packets_s")),
             unit: "% of those without",
-            // Every 2 ms one leaves: of a hundred calls that is the bound itself.
+            // One datagram leaves every 2 ms: with a hundred calls that equals the bound.
             expected: if calls > testbed::CALLS { Verdict::Holds } else { Verdict::Undecided },
             why: if calls > testbed::CALLS {
                 ""
@@ -218,31 +221,31 @@ fn costs(at: &'static str, calls: u32) -> [Claim; 2] {
 }
 
 /// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
-/// anything was measured.
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why, allowed) = match quantity {
         "packets_s" => (
             "packets",
             "the daemons offer the link as many packets as the simulated nodes",
-            "5 %: set before anything was measured",
+            "5 %: set before the first measurement",
             (0.05, 0.0),
         ),
         "bytes_per_packet" => (
             "bytes",
             "the daemons offer the link as many bytes as the simulated nodes",
-            "5 %: set before anything was measured",
+            "5 %: set before the first measurement",
             (0.05, 0.0),
         ),
         "missed_pct" => (
             "missed",
-            "between the daemons as much is missed as in the simulator",
-            "15 % or 0.1 percentage points, whichever is more: set before anything was measured",
+            "the share of missed packets between the daemons is that of the simulator",
+            "15 % or 0.1 percentage points, whichever is larger; set before the first measurement",
             (0.15, 0.1),
         ),
         _ => (
             "p99-delay",
-            "between the daemons the p99 of delays is the simulator's",
-            "5 % or 1 ms, whichever is more: set before anything was measured",
+            "the p99 of delays between the daemons is that of the simulator",
+            "5 % or 1 ms, whichever is larger; set before the first measurement",
             (0.05, 1.0),
         ),
     };
@@ -251,7 +254,7 @@ fn agrees(quantity: &'static str) -> Claim {
         says,
         published: None,
         bound: Bound::at_most(1.0, why),
-        unit: "of what they may be apart",
+        unit: "of the allowed difference",
         measure: Box::new(move |t| {
             let pair = |place: Place| {
                 let [sim, live] = PLACES.map(|at| value(t, at, &place, quantity));
@@ -262,8 +265,8 @@ fn agrees(quantity: &'static str) -> Claim {
         expected: if id == "p99-delay" { Verdict::Undecided } else { Verdict::Holds },
         why: match id {
             "p99-delay" => {
-                "At 1 % loss the 99th percentile is on the edge between packets that came at once, after \
-                 23 ms, and those that were repeated, after 63."
+                "At 1 % loss the 99th percentile is on the edge between packets that arrived at \
+                 once, after 23 ms, and retransmitted ones, after 63."
             }
             _ => "",
         },
@@ -279,7 +282,8 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// What is plausible one by one and in a trunk: packets/s, bytes, missed, R, p99, and the rest.
+    /// Plausible values without a trunk and with one: packets/s, bytes, missed, R, p99, and the
+    /// rest.
     fn plausible(place: &Place) -> Run {
         let [packets, bytes, missed, r, p99] = match place.has_trunk {
             false => [25_000.0, 124.0, 36.0, 23.0, 27.0],
@@ -288,7 +292,8 @@ mod tests {
         [packets, bytes, missed, r, p99, 8.0, 0.0, 50.0, 50.0, 80.0, 0.0]
     }
 
-    /// A table with the simulator's rows, and the testbed's, whose runs `differ` from them.
+    /// A table with the simulator's rows and the testbed's, in which `differ` changes the testbed's
+    /// runs.
     fn table(differ: fn(Run) -> Run, valid: bool) -> Table {
         let rows = |at: &'static str, valid, differ: fn(Run) -> Run| {
             let one = move |place: Place| row(at, &place, &[differ(plausible(&place)); 4], valid);
@@ -310,12 +315,12 @@ mod tests {
         let slower = |run: Run| run.map(|number| 1.2 * number);
         let apart = ["packets", "bytes", "missed", "p99-delay", "in-time"];
         assert_eq!(failing(slower, true, Verdict::Fails), apart);
-        // As though there were no trunk.
+        // As if there were no trunk.
         let bad = |_: Run| plausible(&Place { has_trunk: false, loss: 0.0, calls: 1 });
         let own = ["in-time", "fits-in-a-trunk", "sounds-well", "fewer-packets", "fewer-bytes"];
         let failed = failing(bad, true, Verdict::Fails);
         assert!(own.iter().all(|id| failed.contains(id)), "{failed:?}");
-        // Results of a machine that did not keep up decide nothing.
+        // Results of a machine that did not keep up are never decisive.
         assert_eq!(failing(|run| run, false, Verdict::Holds), [""; 0]);
     }
 }

@@ -1,5 +1,5 @@
-//! Calls over a link that is too slow for them one by one, with a trunk and without: between two
-//! simulated nodes, and between two daemons over the same modelled link.
+//! Calls over a link that is too slow for them without a trunk, with a trunk and without: between
+//! two simulated nodes, and between two daemons over the same modelled link.
 
 mod figures;
 mod testbed;
@@ -21,7 +21,7 @@ const FIGURE: &str = "trunk-live";
 
 /// Quantities that claims compare: each has a mean and both ends of its 95 % interval.
 const COMPARED: [&str; 5] = ["packets_s", "bytes_per_packet", "missed_pct", "r", "delay_p99_ms"];
-/// Quantities of which the table has the mean alone.
+/// Quantities with only a mean in the table.
 const TOLD: [&str; 6] =
     ["mbit_s", "dropped_pct", "cpu_a_pct", "cpu_b_pct", "late_us", "callers_late_pct"];
 
@@ -55,39 +55,39 @@ const COLUMNS: &[Column] = &[
     Column::text("valid"),
 ];
 
-/// Bytes of a packet: RTP, and 20 ms of G.729.
+/// Bytes of a packet: RTP header, and 20 ms of G.729.
 const PACKET: usize = 12 + 20;
-/// Packets of a call per second.
+/// Number of packets that a call sends per second.
 const PER_SECOND: f64 = 50.0;
-/// Bytes of IPv6 and UDP in front of a packet.
+/// Bytes of the IPv6 and UDP headers of a packet.
 const IP_UDP: usize = 48;
-/// One way over the link.
+/// One-way delay of the link.
 const DELAY: Duration = Duration::from_millis(20);
-/// From the mouth to the packet: the 20 ms of speech in it.
+/// Time from speech to packet: the 20 ms of speech in it.
 const PACKETIZATION: Duration = Duration::from_millis(20);
-/// What the link loses, in percent.
+/// Loss on the link, in percent.
 const LOSSES: [f64; 2] = [0.0, 1.0];
-/// Calls of the simulator.
+/// Number of calls in the simulator.
 const CALLS: u32 = 500;
 
-/// What is measured at the same time: calls, with a trunk for them or without, and the loss.
+/// One measured configuration: the number of calls, whether they have a trunk, and the loss.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Place {
     has_trunk: bool,
-    /// In percent, each way.
+    /// Loss in each direction, in percent.
     loss: f64,
     calls: u32,
 }
 
 impl Place {
-    /// Every place with so many calls; only those without loss for [`Size::Tiny`].
+    /// Every place with this many calls; only those without loss for [`Size::Tiny`].
     fn all(size: Size, calls: u32) -> impl Iterator<Item = Place> {
         let losses = size.pick(&LOSSES[..1], &LOSSES, &LOSSES);
         let of = move |has_trunk| losses.iter().map(move |&loss| Place { has_trunk, loss, calls });
         [false, true].into_iter().flat_map(of)
     }
 
-    /// What the column `trunk` says of it.
+    /// Value of the column `trunk`.
     fn name(&self) -> &'static str {
         if self.has_trunk { "fill" } else { "none" }
     }
@@ -97,12 +97,12 @@ impl Place {
         format!("{}-{}-{}", self.name(), self.loss, self.calls)
     }
 
-    /// The rate of the link, in bit/s: exactly what the calls would take as plain UDP over IPv6.
+    /// Rate of the link, in bit/s: exactly what the calls would take as plain UDP over IPv6.
     fn rate(&self) -> u64 {
         u64::from(self.calls) * 8 * (PACKET + IP_UDP) as u64 * PER_SECOND as u64
     }
 
-    /// The place as a scenario of so many seconds.
+    /// The place as a scenario that lasts `seconds`.
     fn scenario(&self, seconds: u64, sabotage: Sabotage) -> Scenario {
         let (mut a, b) = (Host::new("a"), Host::new("b"));
         if self.has_trunk && !sabotage.is("no-trunk") {
@@ -144,8 +144,8 @@ impl Place {
 /// The quantities of one run: [`COMPARED`], then [`TOLD`].
 type Run = [f64; COMPARED.len() + TOLD.len()];
 
-/// The quantities of a run of so many seconds by its tables; `told` are the last four of [`TOLD`],
-/// which only the testbed has.
+/// The quantities of a run that lasted `seconds`, from its tables; `told` holds the last four of
+/// [`TOLD`], which only the testbed has.
 fn seen(calls: &Table, links: &Table, seconds: u64, told: [f64; 4]) -> Run {
     let there = links.iter().find(|r| r.is("way", "there") && r.is("class", "all"));
     let count = |column| there.map_or(f64::NAN, |r| r.number(column));
@@ -161,7 +161,7 @@ fn seen(calls: &Table, links: &Table, seconds: u64, told: [f64; 4]) -> Run {
         count("offered") / seconds,
         bytes / of_calls("sent"),
         missed,
-        // Below 0 the scale has no meaning left.
+        // Below 0 the scale has no meaning.
         rate(&heard).r.max(0.0),
         of_calls("delay_p99_ms"),
         8e-6 * bytes / seconds,
@@ -173,7 +173,7 @@ fn seen(calls: &Table, links: &Table, seconds: u64, told: [f64; 4]) -> Run {
     ]
 }
 
-/// The row of a place by its runs.
+/// The row of a place for these runs.
 fn row(at: &str, place: &Place, runs: &[Run], valid: bool) -> Vec<Cell> {
     let mut row: Vec<Cell> = vec![at.into(), place.name().into(), place.loss.into()];
     row.extend([u64::from(place.calls), runs.len() as u64].map(Cell::from));
@@ -182,7 +182,7 @@ fn row(at: &str, place: &Place, runs: &[Run], valid: bool) -> Vec<Cell> {
     row
 }
 
-/// The experiment on calls over a link that is too slow for them one by one.
+/// The experiment on calls over a link that is too slow for them without a trunk.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -196,12 +196,12 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Number of runs in the simulator, and length of the calls in seconds.
+/// Number of runs in the simulator, and length of the calls, in seconds.
 fn extent(size: Size) -> (u64, u64) {
     size.pick((1, 1), (3, 2), (8, 20))
 }
 
-/// The calls of the simulator, and those of the testbed, if it has others.
+/// The points of the simulator, with the testbed's number of calls too if that differs.
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let (runs, seconds) = extent(size);
     let one = |place: Place| {

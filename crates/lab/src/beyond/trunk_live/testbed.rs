@@ -7,8 +7,9 @@ use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::{self as bed, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
-/// Calls of the testbed: of 500 that go one by one two processors fall behind, with the two
-/// daemons, the link and the callers on them (18 to 33 % of a call's packets were sent late).
+/// Number of calls in the testbed. With 500 calls without a trunk two processors fall behind, as
+/// they also run both daemons, the link and the callers (18 to 33 % of a call's packets were sent
+/// late).
 pub const CALLS: u32 = 100;
 
 /// How the daemons are measured.
@@ -20,7 +21,7 @@ pub fn testbed() -> Testbed {
     }
 }
 
-/// Each place has the machine for itself, in turns.
+/// Places are measured in turn, each alone on the machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
     let round = |n: u64, place: Place| Round {
@@ -41,7 +42,7 @@ fn run(stage: &Stage<'_>, place: &Place, seconds: u64) -> Result<(Run, Effort), 
     let scenario = place.scenario(seconds, Sabotage::NONE);
     let bed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = bed.run(None, stage.seed, dir.path(), stage.second)?;
-    // Before and after the calls a daemon does next to nothing.
+    // Before and after the calls a daemon is almost idle.
     let cpu = |host: &str| {
         let of = effort.cpu.iter().find(|cpu| cpu.process == host);
         of.map_or(f64::NAN, |cpu| 100.0 * cpu.seconds / seconds as f64)

@@ -1,4 +1,4 @@
-//! Figures and claims on calls beside a TCP.
+//! Figures and claims on calls that share a link with a TCP.
 
 use super::{ALL, FIGURE};
 use crate::beyond::means;
@@ -12,15 +12,16 @@ use crate::testbed::PLACES;
 pub fn simulated() -> Figure {
     Figure {
         name: FIGURE,
-        title: "A TCP beside 200 calls of the overlay",
+        title: "A TCP with 200 calls of the overlay",
         section: "5.4, beyond",
-        says: "The competition of Trad & Afifi 2003 with the overlay's nodes as they are: 200 G.729 \
-               calls between two sealed nodes, and a TCP (Linux's reno, no window but the receiver's), \
-               over one bottleneck of 10 Mbit/s and 10 ms with a drop-tail queue of 50 packets. From \
-               left to right: no calls; each packet by itself (`multiplex = \"off\"`), where the \
-               overlay's headers over IPv6 make 124 bytes of the paper's 60 and the calls want 9.9 \
-               Mbit/s; all that comes within 2 ms together (`\"fill\"`); as many as TFMC chooses \
-               (`\"tfmc\"`). Throughput behind the bottleneck, with all headers.",
+        says: "The competition of Trad & Afifi 2003 with the overlay's nodes: 200 G.729 calls \
+               between two sealed nodes, and a TCP (Linux's reno, limited only by the receiver's \
+               window), over one bottleneck of 10 Mbit/s and 10 ms with a drop-tail queue of 50 \
+               packets. From left to right: no calls; each packet alone (`multiplex = \"off\"`), \
+               where the overlay's headers over IPv6 make 124 bytes of the paper's 60 and the \
+               calls need 9.9 Mbit/s; all packets that arrive within 2 ms together (`\"fill\"`); \
+               as many as TFMC chooses (`\"tfmc\"`). Throughput behind the bottleneck, with all \
+               headers.",
         chart: Box::new(|t| panels(t, &PLACES[..1])),
         claims: of_place(PLACES[0]),
     }
@@ -32,9 +33,9 @@ pub fn beside() -> Figure {
     claims.extend(of_place(PLACES[1]));
     Figure {
         name: "trunk-tcp-testbed",
-        title: "The kernel's TCP beside 200 calls between two daemons",
+        title: "The kernel's TCP with 200 calls between two daemons",
         section: "5.4, beyond",
-        says: "The same with daemons, and the kernel's reno between two hosts beside them, over the \
+        says: "The same with daemons, and the kernel's reno between two further hosts, over the \
                same modelled network in real time.",
         chart: Box::new(|t| panels(t, &PLACES)),
         claims,
@@ -70,7 +71,7 @@ fn panels(table: &Table, places: &[&str]) -> Panels {
         Panel::new(Axis::fitting(label, 0.0, values.into_iter().chain([1.0])), all)
     };
     Panels {
-        title: "A TCP beside 200 calls".into(),
+        title: "A TCP with 200 calls".into(),
         x: Axis::linear("none, off, fill, tfmc", (0.5, 4.5), 1.0),
         panels: vec![
             panel("Mbit/s", &[("TCP, ", "tcp_mbit_s"), ("calls, ", "voice_mbit_s")]),
@@ -89,12 +90,13 @@ fn voice(table: &Table, at: &str, carried: &str) -> Measured {
     value(table, at, carried, "voice_mbit_s")
 }
 
-/// What is claimed of simulator or testbed.
+/// The claims on the simulator or the testbed.
 fn of_place(at: &'static str) -> Vec<Claim> {
     papers(at).into_iter().chain(own(at)).collect()
 }
 
-/// A claim that calls without a trunk make fail, except of daemons, which would have to be broken.
+/// A claim that the sabotage breaks by removing the trunk; with daemons there is none, as they
+/// would have to be broken.
 fn claim(
     at: &str,
     id: &'static str,
@@ -106,7 +108,7 @@ fn claim(
     Claim { unit: "Mbit/s", ..Claim::holding(id, says, published, bound, sabotage) }
 }
 
-/// What the paper says of figures 6 and 7.
+/// The paper's statements on figures 6 and 7.
 fn papers(at: &'static str) -> [Claim; 4] {
     let without_calls = if at == PLACES[0] { "no-calls" } else { "" };
     [
@@ -115,15 +117,19 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 tcp(t, at, "off").times(100.0 / tcp(t, at, "none").estimate)
             }),
             sabotage: without_calls,
-            unit: "% of what it has alone",
+            unit: "% of its throughput alone",
             decimals: 1,
             ..claim(
                 at,
                 "tcp-falls",
-                "beside calls whose packets go by themselves the TCP has at most half of what it has \
-                 alone",
+                "with calls whose packets are sent singly the TCP has at most half of its \
+                 throughput alone",
                 Some("TCP throughput was dramatically decreased: the calls cause starvation"),
-                Bound::at_most(50.0, "a dramatic decrease is taken as half or more, as for fig6"),
+                Bound::at_most(
+                    50.0,
+                    "a dramatic decrease is interpreted as half or more, as for \
+                                      fig6",
+                ),
             )
         },
         Claim {
@@ -143,7 +149,7 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 "voice-below-tcp",
                 "with TFMC the calls have less than the TCP",
                 Some("voice flows get less bandwidth than the TCP flow"),
-                Bound::above(0.0, "the TCP's throughput less the calls'"),
+                Bound::above(0.0, "the TCP's throughput minus the calls'"),
             )
         },
         Claim {
@@ -152,15 +158,15 @@ fn papers(at: &'static str) -> [Claim; 4] {
             ..claim(
                 at,
                 "less-bandwidth",
-                "with TFMC the calls take less than one by one",
+                "with TFMC the calls take less than as single packets",
                 Some("it requires less network bandwidth, because of header overhead reduction"),
-                Bound::above(0.0, "throughput without and with, subtracted"),
+                Bound::above(0.0, "throughput without minus with"),
             )
         },
     ]
 }
 
-/// What else a trunk is to do.
+/// Further claims on the trunk.
 fn own(at: &'static str) -> [Claim; 3] {
     [
         Claim {
@@ -168,7 +174,7 @@ fn own(at: &'static str) -> [Claim; 3] {
             ..claim(
                 at,
                 "tcp-over-5-fill",
-                "beside a full trunk (`fill`), too, the TCP has more than 5 Mbit/s",
+                "with a full trunk (`fill`), too, the TCP has more than 5 Mbit/s",
                 None,
                 Bound::above(5.0, "the paper's number, for TFMC"),
             )
@@ -179,7 +185,7 @@ fn own(at: &'static str) -> [Claim; 3] {
             ..claim(
                 at,
                 "heard-fill",
-                "in a full trunk less than 1 % of the calls' packets is missed beside the TCP",
+                "in a full trunk less than 1 % of the calls' packets is missed with the TCP",
                 None,
                 Bound::below(1.0, OWN_TARGET),
             )
@@ -190,7 +196,7 @@ fn own(at: &'static str) -> [Claim; 3] {
             ..claim(
                 at,
                 "heard-tfmc",
-                "with TFMC less than 1 % of the calls' packets is missed beside the TCP",
+                "with TFMC less than 1 % of the calls' packets is missed with the TCP",
                 None,
                 Bound::below(1.0, OWN_TARGET),
             )
@@ -199,36 +205,36 @@ fn own(at: &'static str) -> [Claim; 3] {
 }
 
 /// The claim that the testbed agrees with the simulator on a quantity. The bounds were set before
-/// anything was measured.
+/// the first measurement.
 fn agrees(quantity: &'static str) -> Claim {
     let (id, says, why, allowed) = match quantity {
         "tcp_mbit_s" => (
             "tcp-agrees",
-            "the kernel's TCP has as much as the simulated one, beside calls and alone",
-            "10 % or 0.1 Mbit/s, whichever is more: set before anything was measured",
+            "the kernel's TCP has the throughput of the simulated one, with calls and alone",
+            "10 % or 0.1 Mbit/s, whichever is larger; set before the first measurement",
             (0.1, 0.1),
         ),
         "voice_mbit_s" => (
             "voice-agrees",
-            "the daemons' calls have as much as the simulated ones",
-            "10 %: set before anything was measured",
+            "the daemons' calls have the throughput of the simulated ones",
+            "10 %: set before the first measurement",
             (0.1, 0.0),
         ),
         _ => (
             "missed-agrees",
-            "of the daemons' calls as much is missed as of the simulated ones",
-            "15 % or 0.1 percentage points, whichever is more: set before anything was measured",
+            "the share of missed packets of the daemons' calls is that of the simulated ones",
+            "15 % or 0.1 percentage points, whichever is larger; set before the first measurement",
             (0.15, 0.1),
         ),
     };
-    // Without calls nothing can be missed of them.
+    // Without calls, no packet can be missed.
     let ways = if quantity == "tcp_mbit_s" { &ALL[..] } else { &ALL[1..] };
     Claim {
         id,
         says,
         published: None,
         bound: Bound::at_most(1.0, why),
-        unit: "of what they may be apart",
+        unit: "of the allowed difference",
         measure: Box::new(move |t| {
             let pair = |carried: &super::Carried| {
                 let [sim, live] = PLACES.map(|at| value(t, at, carried.name, quantity));
@@ -249,7 +255,7 @@ mod tests {
     use crate::output::judge;
     use crate::table::print;
 
-    /// A table in which TCP and calls have these Mbit/s and the calls miss so many percent, however
+    /// A table in which TCP and calls have these Mbit/s and the calls miss this percentage, however
     /// they are carried, by place.
     fn table(simulator: [f64; 3], testbed: [f64; 3]) -> Table {
         let rows = |at: &'static str, [tcp, voice, missed]: [f64; 3]| {
@@ -268,7 +274,7 @@ mod tests {
             let ids = claims.iter().filter(|c| judge(c, &table).verdict == Verdict::Fails);
             ids.map(|c| c.id).collect::<Vec<_>>()
         };
-        // However they are carried it is the same, which two claims say is not so.
+        // All kinds of transport give the same result, which contradicts two claims.
         let same = ["tcp-falls", "less-bandwidth"];
         assert_eq!(failing([6.0, 4.0, 0.5], [6.0, 4.0, 0.5]), same);
         let apart = ["tcp-agrees", "voice-agrees", "missed-agrees"];

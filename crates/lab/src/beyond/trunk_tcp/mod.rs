@@ -1,6 +1,6 @@
-//! Calls beside a TCP, as in figures 6 and 7 of Trad, Afifi: *Adaptive Multiplexing Scheme for
-//! Voice Flow Transmission Across Best-Effort IP Networks* (INRIA RR-4929), but with the overlay's
-//! nodes as they are: simulated beside a simulated TCP, and daemons beside the kernel's.
+//! Calls that share a link with a TCP, as in figures 6 and 7 of Trad, Afifi: *Adaptive Multiplexing
+//! Scheme for Voice Flow Transmission Across Best-Effort IP Networks* (INRIA RR-4929), but with the
+//! overlay's nodes: simulated with a simulated TCP, and daemons with the kernel's.
 
 mod figures;
 mod testbed;
@@ -51,33 +51,33 @@ const COLUMNS: &[Column] = &[
 /// A run's quantities, in the order of their columns.
 type Run = [f64; 9];
 
-/// Calls of the paper (section 5.4).
+/// Number of calls in the paper (section 5.4).
 const CALLS: u32 = 200;
-/// Bytes of a packet: RTP, and 20 ms of G.729.
+/// Bytes of a packet: RTP header, and 20 ms of G.729.
 const PACKET: usize = 12 + 20;
 /// The bottleneck (section 5.4): its rate in Mbit/s, its delay, and its queue, ns-2's default.
 const RATE: u64 = 10;
 const DELAY: Duration = Duration::from_millis(10);
 const QUEUE: Queue = Queue::Packets(50);
-/// The access links, of which the paper doesn't speak.
+/// Rate of the access links, which the paper doesn't give.
 const ACCESS_RATE: u64 = 100;
 const ACCESS_DELAY: Duration = Duration::from_millis(1);
-/// The TCP begins within so long after the calls, at random, so that two runs are not the same, and
-/// ends so much before them and its beginning: the kernel's can only send for whole seconds.
+/// The TCP begins at a random time within this long after the calls, so that no two runs are the
+/// same, and lasts this much shorter than the run: the kernel's can only send for whole seconds.
 const WITHIN: Duration = Duration::from_secs(1);
-/// The transfer, whose links have the same name.
+/// Name of the transfer and of its links.
 const TCP: &str = "tcp";
 
-/// How the calls are carried.
+/// Transport of the calls.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Carried {
-    /// What the column `calls` says of it.
+    /// Value of the column `calls`.
     name: &'static str,
-    /// The trunk's mode; nothing if there are no calls.
+    /// The trunk's mode; `None` without calls.
     multiplex: Option<Multiplex>,
 }
 
-/// All ways, in the order of the rows.
+/// All transports, in the order of the rows.
 const ALL: [Carried; 4] = [
     Carried { name: "none", multiplex: None },
     Carried { name: "off", multiplex: Some(Multiplex::Off) },
@@ -90,8 +90,8 @@ fn mbit_s(rate: u64) -> Option<Bitrate> {
 }
 
 impl Carried {
-    /// The calls from `a` to `b`, and the TCP from `c` to `d`, over the same bottleneck for so many
-    /// seconds.
+    /// The calls from `a` to `b`, and the TCP from `c` to `d`, over the same bottleneck for
+    /// `seconds`.
     fn scenario(self, (seconds, seed): (u64, u64), sabotage: Sabotage) -> Scenario {
         let multiplex = match self.multiplex {
             _ if sabotage.is("no-calls") => None,
@@ -168,7 +168,8 @@ fn calls() -> Call {
     }
 }
 
-/// The quantities of a run of so many seconds by its tables; `late` is what only the testbed has.
+/// The quantities of a run that lasted `seconds`, from its tables; `late` holds those that only the
+/// testbed has.
 fn seen(calls: &Table, links: &Table, seconds: u64, late: [f64; 2]) -> Run {
     let count = |link: &str, column: &str| {
         let is_it = |r: &crate::table::Record<'_>| {
@@ -199,7 +200,7 @@ fn row(at: &str, carried: Carried, runs: &[Run], valid: bool) -> Vec<Cell> {
     row
 }
 
-/// The experiment on calls beside a TCP.
+/// The experiment on calls that share a link with a TCP.
 pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
@@ -213,7 +214,7 @@ pub fn experiment() -> Experiment {
     }
 }
 
-/// Number of runs in the simulator, and length of the calls in seconds.
+/// Number of runs in the simulator, and length of the calls, in seconds.
 fn extent(size: Size) -> (u64, u64) {
     size.pick((1, 2), (4, 10), (10, 60))
 }
@@ -242,7 +243,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     ALL.into_iter().map(one).collect()
 }
 
-/// The testbed's rows. `runs` gives the runs of each way, and whether they are valid.
+/// The testbed's rows. `runs` gives the runs of each transport, and whether they are valid.
 fn rows_of(runs: impl Fn(Carried) -> (Vec<Run>, bool)) -> Cells {
     let row = |carried| {
         let (runs, valid) = runs(carried);

@@ -1,4 +1,4 @@
-//! The same calls between two daemons, beside the kernel's TCP.
+//! The same calls between two daemons, next to the kernel's TCP.
 
 use super::{ALL, Carried, Run, extent, figures, rows_of, seen};
 use crate::beyond::means;
@@ -16,7 +16,7 @@ pub fn testbed() -> Testbed {
     }
 }
 
-/// Each way has the machine for itself, in turns.
+/// Transports are measured in turn, each alone on the machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (_, seconds) = extent(size);
     let round = |n: u64, carried: Carried| Round {

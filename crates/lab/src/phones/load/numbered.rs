@@ -1,4 +1,4 @@
-//! RTP whose packets say which they are and when they left, and what became of them.
+//! RTP packets that carry their number and send time, and the fate of each.
 
 use super::super::{Error, Network, Place, cannot};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -8,42 +8,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// 20 ms of G.711 with an RTP header.
+/// Bytes of a packet: 20 ms of G.711 with an RTP header.
 const BYTES: usize = 172;
 
-/// What a listener keeps that has not been read, in bytes: it must not be what loses.
+/// Receive buffer of a listener, in bytes: large enough that the listener itself loses no packets.
 const ROOM: usize = 64 << 20;
 
-/// Where packets come from: a port for each call.
+/// Source port of the first call; each call has its own.
 const FIRST: u16 = 40_000;
 
-/// How long what has been sent may be on its way.
+/// Longest time that a packet may be in flight.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 
-/// So many packets a second, for so long.
+/// A packet rate and the time for which it is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
     pub per_second: f64,
     pub long: Duration,
 }
 
-/// What became of a phase's packets.
+/// The fate of a phase's packets.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// How long the phase took.
+    /// Duration of the phase.
     pub took: Duration,
-    /// Of each packet that left, by its number: when, since the phase began, and how
-    /// long it was on its way, if it came.
+    /// For each packet that was sent, by its number: when, since the phase began, and its one-way
+    /// delay, if it arrived.
     pub packets: Vec<(Duration, Option<Duration>)>,
 }
 
 impl Outcome {
-    /// The share of the phase's packets that did not come.
+    /// Share of the phase's packets that did not arrive.
     pub fn lost(&self) -> f64 {
         self.lost_from(Duration::ZERO)
     }
 
-    /// The share that did not come of what left at `begin` or later.
+    /// Share of the packets sent at `begin` or later that did not arrive.
     pub fn lost_from(&self, begin: Duration) -> f64 {
         let first = self.packets.partition_point(|(at, _)| *at < begin);
         let later = &self.packets[first..];
@@ -51,19 +51,19 @@ impl Outcome {
         lost as f64 / later.len().max(1) as f64
     }
 
-    /// Packets a second that left.
+    /// Packets sent per second.
     pub fn rate(&self) -> f64 {
         self.packets.len() as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// When the last packet left that did not come within `patience`: zero if all did.
+    /// Send time of the last packet that did not arrive within `patience`; zero if all did.
     pub fn last_missed(&self, patience: Duration) -> Duration {
         let is_missed = |way: &Option<Duration>| way.is_none_or(|way| way > patience);
         let missed = self.packets.iter().rev().find(|(_, way)| is_missed(way));
         missed.map_or(Duration::ZERO, |(at, _)| *at)
     }
 
-    /// The median and the 99th percentile of how long they were on their way.
+    /// The median and the 99th percentile of the one-way delays.
     pub fn ways(&self) -> Option<[Duration; 2]> {
         let mut ways: Vec<Duration> = self.packets.iter().filter_map(|(_, way)| *way).collect();
         ways.sort_unstable();
@@ -72,12 +72,12 @@ impl Outcome {
     }
 }
 
-/// Counts what comes to a port; gone when dropped.
+/// Counts packets that arrive at a port; stops when dropped.
 pub struct Listener {
     epoch: Instant,
     stop: Arc<AtomicBool>,
     heard: mpsc::Receiver<(u32, Duration)>,
-    /// The number that the next packet to it has.
+    /// Number of the next packet to this listener.
     next: u32,
 }
 
@@ -88,7 +88,7 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Listens at `place`, port `port`, from now on.
+    /// Starts to listen at port `port` of `place`.
     pub fn start(network: &Network, place: Place, port: u16) -> Result<Listener, Error> {
         let (epoch, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let ((ready, is_ready), (tell, heard)) = (mpsc::channel(), mpsc::channel());
@@ -100,13 +100,13 @@ impl Listener {
             }
             Err(error) => drop(ready.send(Err(error))),
         })?;
-        let begun = is_ready.recv().map_err(|_| Error::Program("nobody listens".into()))?;
+        let begun = is_ready.recv().map_err(|_| Error::Program("the listener has ended".into()))?;
         begun.map_err(cannot("listen to media"))?;
         Ok(Listener { epoch, stop, heard, next: 0 })
     }
 
-    /// Sends from `from` to all of `to` in turn, whose packets come here: what became of
-    /// each phase.
+    /// Sends from `from` to all of `to` in turn, with packets that arrive at this listener. Returns
+    /// the outcome of each phase.
     pub fn play(
         &mut self,
         network: &Network,
@@ -116,14 +116,14 @@ impl Listener {
         let (to, phases) = (to.to_vec(), phases.to_vec());
         let (first, epoch) = (self.next, self.epoch);
         let sender = network.within(from, move || send(&to, &phases, first, epoch))?;
-        let broke = || Error::Program("a sender of media broke off".into());
+        let broke = || Error::Program("a sender of media failed".into());
         let sent = sender.join().ok().flatten().ok_or_else(broke)?;
         std::thread::sleep(AFTERWARDS);
         let mut sent = sent.map_err(cannot("send media"))?;
         let all = sent.iter_mut().flat_map(|outcome| outcome.packets.iter_mut());
         let mut places: Vec<_> = all.map(|(_, way)| way).collect();
         for (number, way) in self.heard.try_iter() {
-            // Some are from before, so late that they were lost.
+            // Some packets are from earlier phases, so late that they count as lost.
             let place = number.checked_sub(first).and_then(|n| places.get_mut(n as usize));
             place.into_iter().for_each(|place| **place = Some(way));
         }
@@ -139,7 +139,7 @@ fn send(
     epoch: Instant,
 ) -> io::Result<Vec<Outcome>> {
     let mut sockets = Vec::new();
-    // The same each time: a relay learns where a call's packets come from.
+    // The same ports each time: a relay learns the source of a call's packets.
     for (at, port) in to.iter().zip(FIRST..) {
         let socket = UdpSocket::bind(("0.0.0.0", port))?;
         socket.connect(at)?;
@@ -157,7 +157,7 @@ fn send(
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
-            // Each call has its own numbers, in order.
+            // Each call numbers its packets separately, in order.
             let (turn, call) = (number / calls, number % calls);
             packet[2..4].copy_from_slice(&(turn as u16).to_be_bytes());
             packet[4..8].copy_from_slice(&turn.wrapping_mul(160).to_be_bytes());
@@ -165,7 +165,7 @@ fn send(
             packet[12..16].copy_from_slice(&number.to_be_bytes());
             let now = epoch.elapsed().as_nanos() as u64;
             packet[16..24].copy_from_slice(&now.to_be_bytes());
-            // What the kernel doesn't take is lost as what it drops later.
+            // Packets that the kernel refuses count as lost, like those that it drops later.
             let _ = sockets[call as usize].send(&packet);
             outcome.packets.push((began.elapsed(), None));
             number += 1;
@@ -183,7 +183,7 @@ fn open(port: u16) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Tells what comes, by its number, and how long it was on its way.
+/// Reports each packet that arrives, with its number and one-way delay.
 fn listen(
     socket: &UdpSocket,
     epoch: Instant,

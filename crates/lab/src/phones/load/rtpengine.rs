@@ -1,11 +1,11 @@
-//! The peer: Kamailio, which has rtpengine relay what calls say.
+//! The peer: Kamailio with rtpengine, which relays the media.
 
 use super::super::proxy::{end, start};
 use super::super::{Error, Kamailio, Network, Place};
 use std::path::Path;
 use std::process::Child;
 
-/// Both at the first site's gateway; gone when dropped, the proxy first.
+/// Both programs at the first site's gateway; stopped when dropped, the proxy first.
 pub struct Rtpengine {
     proxy: Kamailio,
     relay: Relay,
@@ -19,7 +19,7 @@ impl Drop for Relay {
     }
 }
 
-/// Sends requests where their URI says, and has all media relayed.
+/// Routes requests by their URI, and has all media relayed.
 const KAMAILIO: &str = r#"
 debug=1
 log_stderror=yes
@@ -69,7 +69,7 @@ impl Rtpengine {
         Ok(Rtpengine { proxy, relay })
     }
 
-    /// The processes, by what they do.
+    /// The processes, by their role.
     pub fn processes(&self) -> Vec<(&'static str, u32)> {
         vec![("rtpengine", self.relay.0.id()), ("Kamailio", self.proxy.process())]
     }

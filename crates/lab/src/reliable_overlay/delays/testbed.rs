@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "what runs in a testbed's hosts drives sockets and time"
+    reason = "the programs on a testbed's hosts use sockets and time"
 )]
 
 use super::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, row};
@@ -26,16 +26,16 @@ use trunkline_client::{
 use trunkline_overlay::wire::Service;
 
 const PORT: u16 = 7_600;
-/// Until the first message is due: daemons find each other, and connections are made.
+/// Time until the first message is due, for daemons to find each other and connections to be made.
 const SETTLED: Duration = Duration::from_secs(4);
-/// What is under way when the last message is sent arrives within this time.
+/// Packets still in flight when the last message is sent arrive within this time.
 const DRAIN: Duration = Duration::from_secs(10);
-/// A stream that brings nothing for so long is broken.
+/// A stream that delivers nothing for this long is broken.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long a receiver waits before it looks whether its time is over.
+/// Interval at which a receiver checks whether its time has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Chains that are measured at the same time: what is lost, and whether nodes are sealed.
+/// Chains that are measured at the same time: their loss, and whether nodes are sealed.
 type Part = (u32, bool);
 
 /// How the delays of messages are measured with daemons.
@@ -59,7 +59,7 @@ pub fn testbed() -> Testbed {
     }
 }
 
-/// What is measured in one network, as in the column `carried`.
+/// Transports that are measured in one network, as in the column `carried`.
 fn ways(sealed: bool) -> impl Iterator<Item = &'static str> {
     let (ours, tcps) = match sealed {
         true => ([HOP_BY_HOP_SEALED, STREAM_SEALED], &LIVE_TCPS[..0]),
@@ -72,7 +72,8 @@ fn of(carried: &str, rate: u32, tenths: u32) -> String {
     format!("{carried}-{rate}-{tenths}")
 }
 
-/// Delays are in milliseconds; not a number stands for a message that could not be read.
+/// The table's row for these delays in milliseconds, in which NaN is a message that could not be
+/// read.
 fn live_row((carried, rate, tenths): (&str, u32, u32), delays: &[f64], valid: bool) -> Vec<Cell> {
     let read = delays.iter().filter(|ms| !ms.is_nan());
     let read: Vec<Duration> = read.map(|ms| Duration::from_secs_f64(ms / 1e3)).collect();
@@ -85,7 +86,7 @@ fn losses(size: Size) -> &'static [u32] {
     size.pick(&[10], &[0, 10], &[0, 5, 10, 20])
 }
 
-/// How many parts a machine of two processors keeps up with at this rate, in kbit/s.
+/// Number of parts with which a machine of two processors keeps up at this rate, in kbit/s.
 fn at_once(rate: u32) -> usize {
     (2_000 / rate) as usize
 }
@@ -149,7 +150,7 @@ fn measure(
     Ok((ways(sealed).zip(delays).map(sample).collect(), bed.finish()?))
 }
 
-/// By reliable links between neighbours; messages that overtake others wait for them.
+/// Sends over reliable links between neighbours; messages that overtake others wait for them.
 fn over_links(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
     let listener = DatagramSocket::bind(bed.socket(last).as_path(), PORT)?;
     listener.set_option(SocketOption::ReadTimeout(Some(LOOK)))?;
@@ -183,7 +184,7 @@ fn over_links(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec
 fn over_stream(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Vec<u64>, Error> {
     let listener = StreamListener::bind(bed.socket(last).as_path(), PORT)?;
     listener.set_accept_timeout(Some(SILENCE))?;
-    // Until the nodes know a way.
+    // Waits until the nodes have a route.
     std::thread::sleep(SETTLED / 2);
     std::thread::scope(|scope| {
         let to = Address { node: bed::node(last), port: PORT };
@@ -202,7 +203,7 @@ fn over_stream(bed: &Bed, (first, last): (usize, usize), due: &Due) -> Result<Ve
     })
 }
 
-/// By a program at each end, with this congestion control.
+/// Sends with a program at each end, with this congestion control.
 fn over_tcp(
     bed: &Bed,
     tcp: &str,
@@ -223,7 +224,7 @@ fn over_tcp(
     let _sender = start(first, &["--to".into(), format!("{to}:{PORT}")])?;
     let (mut text, pipe) = (String::new(), receiver.0.stdout.take());
     let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
-    read.map_err(cannot("read what a program says"))?;
+    read.map_err(cannot("read the output of a program"))?;
     serde_json::from_str(&text)
-        .map_err(|why| Error::Process(format!("what came over {tcp} is no JSON: {why}")))
+        .map_err(|why| Error::Process(format!("the output of {tcp} is not JSON: {why}")))
 }

@@ -1,5 +1,5 @@
-//! A file from one host of a testbed to another, by the kernel's TCP and by QUIC: what each end
-//! of it runs.
+//! A file from one host of a testbed to another, by the kernel's TCP or by QUIC: the program at
+//! each end.
 
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn::congestion::{ControllerFactory, CubicConfig, NewRenoConfig};
@@ -18,36 +18,36 @@ use std::time::{Duration, Instant};
 /// The name in the certificate of the receiving end.
 const NAME: &str = "receiver";
 
-/// How long the sending end tries to reach the other, which may not listen yet.
+/// Timeout of the sending end to reach the other, which may not listen yet.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// By what a file goes.
+/// Transport protocol of a file.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// The kernel's TCP.
+    /// TCP of the kernel.
     Tcp,
-    /// QUIC, by quinn.
+    /// QUIC, implemented by quinn.
     Quic,
 }
 
-/// One end's part.
+/// Parameters of one end of a transfer.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// By what the file goes.
+    /// Transport protocol of the file.
     pub by: By,
-    /// The congestion control: one of the kernel, or for QUIC `newreno` or `cubic`.
+    /// The congestion control: one of the kernel's, or for QUIC `newreno` or `cubic`.
     pub congestion: String,
-    /// Where the receiving end is; none if this is it.
+    /// Address of the receiving end; `None` if this is it.
     pub to: Option<SocketAddr>,
     /// The UDP or TCP port of the receiving end, if this is it.
     pub port: u16,
-    /// What is sent, or where what comes is written.
+    /// File to send, or to write to.
     pub file: PathBuf,
-    /// Where the receiving end of QUIC leaves its certificate for the sending one.
+    /// Where QUIC's receiving end leaves its certificate for the sending one.
     pub certificate: PathBuf,
 }
 
-/// Does it, and returns when the other end has, too.
+/// Transfers the file, and returns once the other end has finished too.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ async fn receive_quic(transport: Arc<TransportConfig>, part: &Part) -> io::Resul
         ServerConfig::with_single_cert(vec![own.cert.der().clone()], key).map_err(other)?;
     config.transport_config(transport);
     let endpoint = Endpoint::server(config, (Ipv6Addr::UNSPECIFIED, part.port).into())?;
-    // At once, since the other end may be about to read it.
+    // Renamed at once, since the other end may be about to read it.
     let new = part.certificate.with_extension("new");
     std::fs::write(&new, own.cert.der())?;
     std::fs::rename(&new, &part.certificate)?;

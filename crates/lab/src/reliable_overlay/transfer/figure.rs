@@ -1,4 +1,4 @@
-//! The figure on files over streams, and what is claimed of it.
+//! The figure on files over streams, and its claims.
 
 use super::{
     CALLS, CALLS_BESIDE, CLEAN, FAILING, KILLS, LARGE, LOSSY, MBIT_S, MISSED, PACED, SEALED,
@@ -11,21 +11,23 @@ use crate::reliable_overlay::{BEFORE, ratio};
 use crate::table::{Record, Table};
 use crate::testbed::PLACES;
 
-/// In this order from left to right.
+/// The networks, from left to right.
 const NETWORKS: [&str; 3] = [LOSSY, CLEAN, FAILING];
 
 pub fn figure() -> Figure {
     Figure {
         name: "transfer",
-        title: "A file over a stream and by a TCP from end to end",
+        title: "A file over a stream and over a TCP from end to end",
         section: "beyond",
-        says: "A file through three links of 10 ms and 20 Mbit/s with queues of 100 packets: with 1 % \
-               lost both ways on the middle one (64 MiB), and with none lost (256 MiB); and around a ring \
-               of two links one way and three the other, of 8 Mbit/s that lose 0.5 %, whose relay on the \
-               shorter way fails five times for 1.5 s and begins anew while the file is under way. A \
-               stream, sealed and not, over links of the default MTU (1,280) and of the TCPs' (1,500), and TCPs from end to end over the same links. Then ten G.711 calls \
-               alone, and while such a file is under way, over the lossy links, with nodes that know the \
-               rate of their links (19.5 Mbit/s) and with nodes that don't.",
+        says: "A file through three links of 10 ms and 20 Mbit/s with queues of 100 packets: with \
+               1 % lost in both directions on the middle one (64 MiB), and without loss (256 MiB); \
+               and around a ring with two links in one direction and three in the other, of 8 \
+               Mbit/s that lose 0.5 %, on which the relay of the shorter path fails five times for \
+               1.5 s and restarts during the transfer. A stream, sealed and not, over links of the \
+               default MTU (1,280) and of the TCPs' (1,500), and TCPs from end to end over the \
+               same links. Then ten G.711 calls alone, and during such a transfer, over the lossy \
+               links, with nodes that have the rate of their links configured (19.5 Mbit/s) and \
+               with nodes that don't.",
         chart: Box::new(panels),
         claims: speed().into_iter().chain(content()).chain(voice()).collect(),
     }
@@ -45,7 +47,7 @@ fn nothing() -> Measured {
     Measured::census(f64::NAN)
 }
 
-/// What a stream carries over what a TCP of Linux 6 does.
+/// Goodput of a stream divided by that of a TCP of Linux 6.
 fn over_tcp(table: &Table, carried: &str, network: &str) -> Measured {
     let [ours, tcp] = [carried, TCPS[1]].map(|carried| {
         find(table, carried, network).map_or_else(nothing, |r| Measured::of(&r, MBIT_S))
@@ -53,10 +55,11 @@ fn over_tcp(table: &Table, carried: &str, network: &str) -> Measured {
     ratio(&ours, &tcp)
 }
 
-const WHY_LESS: &str = "The round trip of the lossy link is a third of the path's, and a TCP alone on \
-    that link carries 3 times as much; a reliable link 2.3 times, with packets of 1,280 bytes where the \
-    TCP has 1,500. The stream's own window takes the rest: the link marks packets while its window is \
-    halved, and the stream's grows again by a packet in the round trip of the path.";
+const WHY_LESS: &str = "The round trip of the lossy link is a third of the path's, and a TCP alone \
+                        on that link carries 3 times as much; a reliable link 2.3 times, with \
+                        packets of 1,280 bytes where the TCP has 1,500. The stream's window costs \
+                        the rest: the link marks packets while its window is halved, and the \
+                        stream's grows again by one packet per round trip of the path.";
 
 fn speed() -> Vec<Claim> {
     let times = |id, says, carried: &'static str, network: &'static str, bound| Claim {
@@ -98,7 +101,7 @@ fn speed() -> Vec<Claim> {
                 "without loss a stream is at most 5.7 % slower than the TCP of Linux 6",
                 STREAM,
                 CLEAN,
-                Bound::at_least(1.0 - 0.057, "what the paper has of one link"),
+                Bound::at_least(1.0 - 0.057, "the paper's number for one link"),
             )
         },
     ]
@@ -116,7 +119,7 @@ fn content() -> Vec<Claim> {
             }),
             ..Claim::holding(
                 "whole",
-                "of every file all bytes have come, and they are the right ones",
+                "all bytes of every file have arrived, and are correct",
                 None,
                 Bound::at_most(0.0, BEFORE),
                 "end-crashes",
@@ -131,9 +134,9 @@ fn content() -> Vec<Claim> {
             }),
             ..Claim::holding(
                 "killed",
-                "the relay has failed five times while each file was under way",
+                "the relay failed five times during each transfer",
                 None,
-                Bound::at_least(f64::from(KILLS), "as often as it was made to"),
+                Bound::at_least(f64::from(KILLS), "as often as scheduled"),
                 "end-crashes",
             )
         },
@@ -151,13 +154,16 @@ fn voice() -> Vec<Claim> {
         unit: "percentage points",
         measure: Box::new(move |t| {
             let unpaced = more(t, LOSSY).estimate;
-            let note = format!("{unpaced:.2} with nodes that don't know the rate of their links.");
+            let note = format!(
+                "{unpaced:.2} with nodes that don't have the rate of their links \
+                                configured."
+            );
             more(t, PACED).noting(note)
         }),
         ..Claim::holding(
             "calls",
-            "with a file under way, calls over nodes that know the rate of their links miss at most 0.1 \
-             percentage points more of their packets than alone",
+            "during a file transfer, calls over nodes that have the rate of their links configured \
+             miss at most 0.1 percentage points more of their packets than alone",
             None,
             Bound::at_most(0.1, BEFORE),
             "calls-as-files",
@@ -187,7 +193,7 @@ fn panels(table: &Table) -> Panels {
     }
 }
 
-/// Daemons beside the kernel's TCP, QUIC and SRT.
+/// Daemons compared with the kernel's TCP, QUIC and SRT.
 pub fn beside() -> Figure {
     let times = |id, says, (carried, other): (&'static str, &'static str), least| Claim {
         unit: "times as fast",
@@ -212,14 +218,15 @@ pub fn beside() -> Figure {
     };
     Figure {
         name: "transfer-testbed",
-        title: "A file between daemons, and by TCP, QUIC and SRT",
+        title: "A file between daemons, and over TCP, QUIC and SRT",
         section: "beyond",
-        says: "64 MiB through three links of 10 ms and 20 Mbit/s, of which the middle one loses 1 % both \
-               ways, in network namespaces: over a stream of `trunkline node` daemons, sealed and not, and \
-               from end to end through routers by the kernel's TCP (reno, cubic and bbr), by QUIC (quinn, \
-               NewReno and CUBIC) and by SRT in file mode (`srt-file-transmit`), three at a time. Then 1 \
-               GiB over a ring of lossless links of 40 Mbit/s, whose relay on the shorter way is killed five \
-               times, so that the route changes.",
+        says: "64 MiB through three links of 10 ms and 20 Mbit/s, the middle one of which loses 1 \
+               % in both directions, in network namespaces: over a stream of `trunkline node` \
+               daemons, sealed and not, and from end to end through routers over the kernel's TCP \
+               (reno, cubic and bbr), over QUIC (quinn, NewReno and CUBIC) and over SRT in file \
+               mode (`srt-file-transmit`), three at a time. Then 1 GiB over a ring of lossless \
+               links of 40 Mbit/s, on which the relay of the shorter path is killed five times, so \
+               that the route changes.",
         chart: Box::new(live_panels),
         claims: vec![
             reno(
@@ -241,13 +248,13 @@ pub fn beside() -> Figure {
             ),
             agrees(
                 "stream-as-simulated",
-                "a stream between daemons is as fast as in the simulator, to 15 %",
+                "a stream between daemons is as fast as in the simulator within 15 %",
                 STREAM,
                 STREAM,
             ),
             agrees(
                 "reno-as-simulated",
-                "the kernel's TCP with reno is as fast as the simulator's, to 15 %",
+                "the kernel's TCP with reno is as fast as the simulator's within 15 %",
                 "tcp-reno",
                 TCPS[1],
             ),
@@ -255,7 +262,7 @@ pub fn beside() -> Figure {
     }
 }
 
-/// What became of files between daemons, and by the other ways.
+/// The claims that files arrive intact between daemons and by the other transports.
 fn live_content() -> Vec<Claim> {
     vec![
         Claim {
@@ -268,9 +275,9 @@ fn live_content() -> Vec<Claim> {
             }),
             ..Claim::holding(
                 "killed",
-                "the relay was killed five times while each file was under way",
+                "the relay was killed five times during each transfer",
                 None,
-                Bound::at_least(f64::from(KILLS), "as often as it was made to"),
+                Bound::at_least(f64::from(KILLS), "as often as scheduled"),
                 "",
             )
         },
@@ -283,7 +290,7 @@ fn live_content() -> Vec<Claim> {
             }),
             ..Claim::holding(
                 "whole",
-                "what has come has the SHA-256 of what was sent, by every way",
+                "the received file has the SHA-256 of the sent one, over every transport",
                 None,
                 Bound::at_most(0.0, BEFORE),
                 "",
@@ -292,7 +299,7 @@ fn live_content() -> Vec<Claim> {
     ]
 }
 
-/// What daemons or programs carried.
+/// Goodput of a transport between real programs.
 fn live(table: &Table, carried: &str) -> Measured {
     find_at(table, PLACES[1], carried, LOSSY).map_or_else(nothing, |r| Measured::of(&r, MBIT_S))
 }

@@ -1,4 +1,4 @@
-//! The same file with real daemons, beside the kernel's TCP, QUIC and SRT from end to end.
+//! The same file with real daemons, compared with the kernel's TCP, QUIC and SRT from end to end.
 
 use super::{
     DELAY, DOWN, FAILING, KILLS, LOSS, LOSSY, Moved, SEALED, STREAM, figure, links, row_at,
@@ -22,16 +22,17 @@ use trunkline_base::{Bitrate, rng};
 use trunkline_client::{Address, StreamListener, StreamSocket};
 
 const PORT: u16 = 7_500;
-/// Between two looks at how much has come.
+/// Interval at which the received bytes are polled.
 const LOOK: Duration = Duration::from_millis(5);
-/// Until daemons know each other, and receiving ends listen.
+/// Time until daemons have found each other and receiving ends listen.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A file that takes longer than this for a MiB is given up.
+/// Timeout of a file, per MiB.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Each link of the ring whose relay fails: what two processors keep up with on all of them.
+/// Rate of each link of the ring with the failing relay: two processors keep up with it on all
+/// links.
 const RING_RATE: u64 = 40_000_000;
 
-/// How a file is carried.
+/// Transport of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// A stream of the overlay, sealed or not.
@@ -57,7 +58,7 @@ const WAYS: [Way; 8] = [
 ];
 
 impl Way {
-    /// In the column `carried`.
+    /// Value of the column `carried`.
     fn name(self) -> String {
         match self {
             Way::Stream { sealed: false } => STREAM.into(),
@@ -68,7 +69,7 @@ impl Way {
         }
     }
 
-    /// Whether this machine has it.
+    /// Whether this machine supports it.
     fn is_here(self) -> bool {
         match self {
             Way::Tcp(congestion) => has(congestion),
@@ -81,7 +82,7 @@ impl Way {
     }
 }
 
-/// All that a figure shows, as in the column `carried`.
+/// All transports that a figure shows, as in the column `carried`.
 pub fn names() -> Vec<String> {
     WAYS.into_iter().map(Way::name).collect()
 }
@@ -124,12 +125,11 @@ fn live_row((carried, network): (&str, &str), runs: &[[f64; 4]], valid: bool) ->
     row_at(PLACES[1], (carried, network, mib), &runs, valid)
 }
 
-/// How many ways a machine of two processors keeps up with at the same time.
+/// Number of transports with which a machine of two processors keeps up at the same time.
 const AT_ONCE: usize = 3;
 
-/// Rounds of a few ways at the same time, each in a network of its own, the fast ones in the
-/// last; then, one after the other, the rings with a failing relay, which take what the machine
-/// has.
+/// Rounds of a few transports at the same time, each in a separate network, the fast ones in the
+/// last; then, one after the other, the rings with a failing relay, which need the whole machine.
 fn rounds(size: Size) -> Vec<Round> {
     let (mib, ring) = size.pick((1, 8), (8, 64), (64, 1_024));
     let here: Vec<Way> = WAYS.into_iter().filter(|way| way.is_here()).collect();
@@ -155,7 +155,7 @@ fn rounds(size: Size) -> Vec<Round> {
     lossy.chain(failing).collect()
 }
 
-/// The file at both ends.
+/// The file to send, and its received copy.
 struct Files {
     from: PathBuf,
     into: PathBuf,
@@ -175,7 +175,7 @@ impl Files {
             })
         };
         write().map_err(cannot("write a file"))?;
-        // `srt-file-transmit` gives what comes the name that it was sent by.
+        // `srt-file-transmit` writes the file under the name by which it was sent.
         Ok(Files { from, into: folder.join("file.in"), bytes: mib << 20 })
     }
 
@@ -183,7 +183,7 @@ impl Files {
         std::fs::metadata(&self.into).map_or(0, |found| found.len())
     }
 
-    /// How many bytes are missing; all, if what came is not what was sent.
+    /// Number of missing bytes; all of them if the received ones differ from the sent ones.
     fn astray(&self) -> Result<u64, Error> {
         let [from, into] = [&self.from, &self.into].map(|path| digest(path));
         let is_right =
@@ -191,7 +191,7 @@ impl Files {
         Ok(if is_right { 0 } else { self.bytes })
     }
 
-    /// What came of it, by the name `of`, after so much time.
+    /// A sample with the results, named `of`, for a transfer that took this long.
     fn sample(&self, of: String, took: Duration, kills: f64) -> Result<Sample, Error> {
         let mbit_s = 8e-6 * self.bytes as f64 / took.as_secs_f64();
         let mib = (self.bytes >> 20) as f64;
@@ -212,14 +212,14 @@ fn digest(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-/// One file over the links in a row of which the middle one loses packets.
+/// One file over the row of links with a middle one that loses packets.
 fn lossy(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
     let mut network = bed::network(way == OURS[1]);
     let ends = match OURS.contains(&way) {
         true => bed::add_nodes(&mut network, &links(LOSS)),
         false => bed::add_routers(&mut network, &links(LOSS)),
     };
-    // No two ways share randomness.
+    // No two transports share randomness.
     let seed = way
         .name()
         .bytes()
@@ -237,7 +237,8 @@ fn lossy(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort),
     Ok((vec![sample], bed.finish()?))
 }
 
-/// A ring of five hosts, two links one way from the first to the third and three the other.
+/// A ring of five hosts, with two links in one direction from the first to the third and three in
+/// the other.
 fn ring(sealed: bool) -> Scenario {
     let mut network = bed::network(sealed);
     for _ in 0..5 {
@@ -251,14 +252,15 @@ fn ring(sealed: bool) -> Scenario {
     network
 }
 
-/// One file over the ring, whose relay on the shorter way is killed five times and started
-/// again, so that the route changes to the other way and back.
+/// One file over the ring. The relay on the shorter path is killed five times and started again, so
+/// that the route changes to the other path and back.
 fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort), Error> {
     let mut bed = Bed::start(stage.trunkline, stage.seed, ring(way == OURS[1]))?;
     let files = Files::new(bed.folder(), mib, stage.seed)?;
     let sockets = [0, 2].map(|host| (host, bed.socket(host)));
     let witness = bed.witness();
-    // All within what the file takes at least, if it is not small.
+    // All failures are within the shortest possible duration of the transfer, unless the file is
+    // small.
     let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
     let up = (least / KILLS).saturating_sub(DOWN).max(DOWN);
     let (took, kills) = std::thread::scope(|scope| {
@@ -279,8 +281,8 @@ fn failing(stage: &Stage<'_>, way: Way, mib: u64) -> Result<(Vec<Sample>, Effort
     Ok((vec![sample], bed.finish()?))
 }
 
-/// From the moment when the sending end begins to when all has come. If that breaks off, the
-/// daemons say where they stand.
+/// Time from when the sending end begins until the whole file has arrived. If the transfer fails,
+/// the daemons report their state.
 fn over_stream(
     [(_, from), (last, into)]: [(usize, PathBuf); 2],
     files: &Files,
@@ -320,7 +322,7 @@ fn over_stream(
     })
 }
 
-/// The same by a program at each end.
+/// The same with a program at each end.
 fn by_programs(
     emulator: &Emulator,
     (first, last): (usize, usize),
@@ -371,7 +373,7 @@ fn by_programs(
     let begun = Instant::now();
     let _sender = launch(first, &files.from)?;
     while files.came() < files.bytes {
-        let ended = receiver.0.try_wait().map_err(cannot("look at a program"))?;
+        let ended = receiver.0.try_wait().map_err(cannot("wait for a program"))?;
         if ended.is_some() && files.came() < files.bytes {
             return Err(Error::Process(format!("{}: the receiving end has ended", way.name())));
         }
@@ -381,9 +383,9 @@ fn by_programs(
         std::thread::sleep(LOOK);
     }
     let took = begun.elapsed();
-    // What is written last may still be in the program.
+    // The last bytes may still be buffered in the program.
     let until = Instant::now() + SETTLED;
-    while receiver.0.try_wait().map_err(cannot("look at a program"))?.is_none()
+    while receiver.0.try_wait().map_err(cannot("wait for a program"))?.is_none()
         && Instant::now() < until
     {
         std::thread::sleep(LOOK);

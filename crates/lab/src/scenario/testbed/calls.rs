@@ -29,7 +29,7 @@ impl Clock {
         Time::ZERO + self.0.elapsed()
     }
 
-    /// Lets the thread sleep until `at`, in the time of the run.
+    /// Blocks the thread until `at`, in the time of the run.
     fn sleep_until(self, at: Time) {
         std::thread::sleep(at.since(self.now()));
     }
@@ -48,7 +48,7 @@ pub struct Calls<'a> {
     calls: Vec<Call<'a>>,
 }
 
-/// What the listeners of the overlay's calls received.
+/// Packets that the listeners of the overlay's calls received.
 pub struct Heard {
     /// The packets of each call over the overlay, in the order of the scenario's file.
     pub packets: Vec<Vec<Packet>>,
@@ -58,7 +58,7 @@ pub struct Heard {
     pub late: Vec<u64>,
 }
 
-/// What the callers sent.
+/// Packets that the callers sent.
 struct Sent {
     /// For each call, when each packet was sent.
     at: Vec<Vec<Time>>,
@@ -67,8 +67,7 @@ struct Sent {
 }
 
 impl<'a> Calls<'a> {
-    /// Attaches every caller and listener to its host's daemon, whose Unix socket is in
-    /// `sockets`.
+    /// Attaches every caller and listener to its host's daemon, whose Unix socket is in `sockets`.
     pub fn attach(scenario: &'a Scenario, sockets: &[PathBuf]) -> Result<Calls<'a>, Error> {
         let overlay = |placed: Placed<'a>| match placed.call.carrier {
             Carrier::Overlay(service) => Some((placed, service)),

@@ -34,7 +34,7 @@ pub fn files(dir: &Path, node: NodeId) -> [PathBuf; 2] {
     ["key", "cert"].map(|ending| dir.join(format!("{node}.{ending}")))
 }
 
-/// Runs a subcommand of `trunkline`; returns what it prints, trimmed.
+/// Runs a subcommand of `trunkline`; returns its output, trimmed.
 fn tool(trunkline: &Path, args: &[&str]) -> Result<String, Error> {
     let out = Command::new(trunkline).args(args).output();
     let out = out.map_err(cannot(format!("start {}", trunkline.display())))?;

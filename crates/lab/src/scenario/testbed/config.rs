@@ -20,9 +20,9 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
     if let Some(transfer) = scenario.transfers.iter().find(|t| !transfers::has(t.congestion)) {
         let (name, congestion) = (&transfer.name, transfer.congestion);
         return unsupported(format!(
-            "[[stream]] congestion: \"{name}\" is to have \"{congestion}\", which this kernel lacks: \
-             load tcp_{congestion}, or take one that /proc/sys/net/ipv4/tcp_available_congestion_control \
-             has"
+            "[[stream]] congestion: \"{name}\" needs \"{congestion}\", which this kernel lacks: \
+             load tcp_{congestion}, or use one listed in \
+             /proc/sys/net/ipv4/tcp_available_congestion_control"
         ));
     }
     for (n, host) in scenario.hosts.iter().enumerate() {
@@ -30,8 +30,8 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
         let first = links.next();
         if links.any(|recovery| Some(recovery) != first) {
             return unsupported(format!(
-                "[[link]] recovery: host \"{}\" has one policy on one link and another on \
-                 another, but a daemon has one for all: make them alike",
+                "[[link]] recovery: host \"{}\" has different policies on its links, but a daemon \
+                 has one for all: make them equal",
                 host.name
             ));
         }
@@ -43,7 +43,10 @@ pub fn check(scenario: &Scenario) -> Result<(), Error> {
 pub fn check_network(scenario: &Scenario) -> Result<(), Error> {
     let n = scenario.hosts.len();
     if n > MAX_HOSTS {
-        let what = format!("[[host]]: there are {n}: the testbed runs a process for each of up to");
+        let what = format!(
+            "[[host]]: there are {n}, but the testbed, which runs a process for \
+                            each, supports at most"
+        );
         return Err(Error::Unsupported(format!("{what} {MAX_HOSTS}")));
     }
     Ok(())

@@ -31,7 +31,7 @@ pub struct Emulator {
 struct Entrance {
     /// The arguments with which `nsenter` enters the host.
     enter: Vec<String>,
-    /// The host's own addresses, then those of its overlay links that have a wire, in order.
+    /// The host's main addresses, then those of its overlay links that have a wire, in order.
     addresses: Vec<(Ipv4Addr, Ipv6Addr)>,
 }
 
@@ -72,12 +72,17 @@ impl Emulator {
             Process::start(Command::new(trunkline), "impair".into(), &args, &file)?;
         let entrance = |line: &String| {
             let said = line.strip_prefix(HOST).unwrap_or(line);
-            Entrance::parse(said).ok_or_else(|| Error::Process(format!("impair said: {line}")))
+            Entrance::parse(said).ok_or_else(|| {
+                Error::Process(format!(
+                    "unexpected line from \
+                                                                        impair: {line}"
+                ))
+            })
         };
         let entrances = said.iter().map(entrance).collect::<Result<Vec<_>, _>>()?;
         if entrances.len() != scenario.hosts.len() {
             let what =
-                "impair names other hosts than it was given: is --trunkline of another version?";
+                "impair lists other hosts than it was given: is --trunkline of another version?";
             return Err(Error::Process(what.into()));
         }
         Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
@@ -144,7 +149,7 @@ impl Emulator {
     pub fn finish(self) -> Result<(serde_json::Value, Duration), Error> {
         let (ledger, time) = self.process.into_inner().expect("nobody panics").finish()?;
         let ledger = serde_json::from_str(&ledger)
-            .map_err(|e| Error::Process(format!("impair's ledger is no JSON: {e}")))?;
+            .map_err(|e| Error::Process(format!("impair's ledger is not JSON: {e}")))?;
         Ok((ledger, time))
     }
 }
@@ -154,8 +159,8 @@ pub fn models(scenario: &Scenario) -> Models {
     scenario.links.iter().map(|link| link.wire.clone()).collect()
 }
 
-/// Whether a link has addresses of its own at its hosts, as an overlay link over its own wire
-/// has in the simulator.
+/// Whether a link has separate addresses at its hosts, as an overlay link over a private wire has
+/// in the simulator.
 fn is_private(link: &Link) -> bool {
     link.overlay.is_some() && link.wire.is_some()
 }

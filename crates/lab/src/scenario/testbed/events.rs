@@ -20,8 +20,8 @@ enum Act {
 }
 
 impl Bed<'_> {
-    /// Carries out all of the scenario's faults when they are due. Fails if a process ends by
-    /// itself meanwhile.
+    /// Carries out all of the scenario's faults when they are due. Fails if a process ends on its
+    /// own meanwhile.
     pub(super) fn happen(&self, watch: &Watch, seed: u64) -> Result<(), Error> {
         let scenario = self.testbed.scenario;
         let as_said = emulator::models(scenario);
@@ -65,7 +65,7 @@ impl Bed<'_> {
     }
 }
 
-/// What a fault does and what undoes it, each with its time after the calls began.
+/// The steps of a fault and those that undo it, each with its time after the calls began.
 fn acts(fault: &Fault, as_said: &Models) -> Vec<(Duration, Act)> {
     let mended = |link: usize| as_said[link].clone().map(|both| both.map(Some)).unwrap_or_default();
     let (act, after) = match &fault.what {

@@ -48,7 +48,7 @@ use trunkline_media::quality::pesq::PesqError;
 use wakes::Sleeper;
 use watch::Watch;
 
-/// Why a scenario could not be run in the testbed.
+/// Error that kept a scenario from running in the testbed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The scenario needs something that only the simulator can do.
@@ -58,7 +58,7 @@ pub enum Error {
     #[error(
         "{}: there is no such program: build it (cargo build --release -p trunkline), or say where \
          it is (--trunkline PATH)",
-        given.as_deref().unwrap_or(Path::new("trunkline, beside this program or in PATH")).display()
+        given.as_deref().unwrap_or(Path::new("trunkline, next to this program or in PATH")).display()
     )]
     Missing {
         /// The path that was given; `None` if the program was searched for.
@@ -67,12 +67,12 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
         /// The error that the system reported.
         source: io::Error,
     },
-    /// A daemon or another process failed, or said something unexpected.
+    /// A daemon or another process failed, or printed something unexpected.
     #[error("{0}")]
     Process(String),
     /// An application could not attach to its daemon.
@@ -86,7 +86,7 @@ pub enum Error {
     During {
         /// How long before or after the calls began.
         when: String,
-        /// What failed.
+        /// The failure that ended the run.
         why: Box<Error>,
     },
     /// A part of a run was ended because another part had failed; that part's error says why.
@@ -210,7 +210,7 @@ pub struct Testbed<'a> {
 
 impl<'a> Testbed<'a> {
     /// Prepares a run, without starting anything. `trunkline` is the daemon's program; `None`
-    /// searches for it beside this program, then in PATH.
+    /// searches for it next to this program, then in PATH.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl<'a> Bed<'a> {
         let overlay_key = scenario.sealed.then(certify).transpose()?;
         let emulator = Emulator::start(&testbed.trunkline, scenario, seed, dir)?;
         let nodes = hosts.clone().map(|_| Mutex::new(None)).collect();
-        // Nothing can start without impair, whose end is then the reason.
+        // Nothing can start without impair; if it has ended, that is the reason.
         let agents = Agents::start(scenario, &emulator, dir)
             .map_err(|why| emulator.check().err().unwrap_or(why))?;
         let bed = Bed { testbed, emulator, overlay_key, dir: dir.to_owned(), nodes, agents };
@@ -429,7 +429,7 @@ impl<'a> Bed<'a> {
         let mut cpu = vec![Cpu { process: "impair".into(), seconds: time.as_secs_f64() }];
         let nodes = self.nodes.into_iter().map(|node| node.into_inner().expect("nobody panics"));
         let mut nodes: Vec<Option<Process>> = nodes.collect();
-        // All are told to end before any is waited for, since each takes a moment.
+        // All are asked to end before the first is waited for, since each takes a moment.
         nodes.iter_mut().flatten().for_each(Process::close);
         for (node, host) in nodes.into_iter().zip(&self.testbed.scenario.hosts) {
             let Some(node) = node else { continue };
@@ -467,7 +467,7 @@ mod tests {
             (effort.valid, effort.callers_late_pct)
         };
         assert_eq!(calling(&[]), (true, 0.0));
-        // The punctual packets of one flow can't hide that another is late.
+        // The punctual packets of one flow can't hide that another flow is late.
         assert_eq!(calling(&[(0, 100_000), (27, 1_000)]), (false, 2.5));
         assert_eq!(calling(&[(7, 1_000), (2, 10)]), (true, 0.5));
         let worse = effort(80.0, 0.002).worse(&effort(90.0, 0.001));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Prefix of the lines in which `impair` says how to enter each host.
+/// Prefix of the lines in which `impair` prints how to enter each host.
 pub const HOST: &str = "impair: host ";
 
 /// How long to wait for the last output of a process that has ended.
@@ -24,16 +24,16 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// once on a busy machine may need seconds.
 const READY: Duration = Duration::from_secs(30);
 
-/// How long a process may take to end once it is told to: a node first says goodbye to its
+/// Time that a process may take to end once requested to: a node first says goodbye to its
 /// neighbours.
 const END: Duration = Duration::from_secs(10);
 
-/// Finds the daemon's program: `given` if there is one, else the one beside this program, else
-/// the first in PATH.
+/// Finds the daemon's program: `given` if there is one, else the one next to this program, else the
+/// first in PATH.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] if there is none, [`Error::Io`] if this program's own path is unknown.
+/// [`Error::Missing`] if there is none, [`Error::Io`] if this program's path is unknown.
 pub fn find_default(given: Option<&Path>) -> Result<PathBuf, Error> {
     let own = std::env::current_exe().map_err(cannot("find this program"))?;
     find(given, own.parent(), &std::env::var_os("PATH").unwrap_or_default())
@@ -153,7 +153,7 @@ impl Process {
                     // Expected here: these nodes are for measurements only.
                     && !line.contains("UNSEALED")
                 {
-                    // If standard error is closed, nobody wants these lines.
+                    // If standard error is closed, these lines can't be shown.
                     drop(writeln!(io::stderr(), "{line}"));
                 }
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
@@ -205,10 +205,10 @@ impl Process {
     /// Writes a line to the standard input of the process.
     pub fn tell(&mut self, line: &str) -> Result<(), Error> {
         let Some(stdin) = &mut self.stdin else { return Ok(()) };
-        writeln!(stdin, "{line}").map_err(cannot(format!("tell {} anything", self.name)))
+        writeln!(stdin, "{line}").map_err(cannot(format!("write to {}", self.name)))
     }
 
-    /// Stops the process, or lets it go on.
+    /// Stops the process, or lets it continue.
     pub fn stall(&mut self, is_stalled: bool) -> Result<(), Error> {
         self.is_stalled = is_stalled;
         self.signal(if is_stalled { Signal::SIGSTOP } else { Signal::SIGCONT })
@@ -220,7 +220,7 @@ impl Process {
             .map_err(|e| cannot(format!("send {signal} to {}", self.name))(e.into()))
     }
 
-    /// Tells the process to end, by closing its standard input.
+    /// Makes the process end by closing its standard input.
     pub fn close(&mut self) {
         self.stdin.take();
     }
@@ -235,7 +235,7 @@ impl Process {
         self.close();
         // A process stopped by SIGSTOP would not notice that its standard input is closed.
         let _ = self.signal(Signal::SIGCONT);
-        let what = || format!("see how {} ended", self.name);
+        let what = || format!("determine how {} ended", self.name);
         let (tell, told) = mpsc::channel();
         if let Some(mut stdout) = self.child.0.stdout.take() {
             std::thread::spawn(move || {
@@ -265,8 +265,8 @@ impl Process {
 /// The last line of a process that has ended, as the end of an error message.
 pub fn last_words(last: &str) -> String {
     match last.trim() {
-        "" => ", without a word".to_owned(),
-        last => format!("; it said last: {}", printable(last)),
+        "" => ", without a message".to_owned(),
+        last => format!("; its last line was: {}", printable(last)),
     }
 }
 
@@ -314,7 +314,7 @@ mod tests {
             process.check().map_err(|why| why.to_string())
         };
         process.check().unwrap();
-        // As the scenario wants it.
+        // As requested by the scenario.
         process.stall(true).unwrap();
         assert_eq!(stopped(&mut process), Ok(()));
         process.stall(false).unwrap();
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_program_says_is_printable_and_short() {
-        assert_eq!(last_words(" \u{1b}[2J done\n"), "; it said last: \\u{1b}[2J done");
+        assert_eq!(last_words(" \u{1b}[2J done\n"), "; its last line was: \\u{1b}[2J done");
         assert!(last_words(&"x".repeat(9_000)).len() < 600);
     }
 
@@ -369,7 +369,7 @@ mod tests {
                 checked => break checked.unwrap_err().to_string(),
             }
         };
-        let wanted = "node 7 has ended, exit status: 3; it said last: too full";
+        let wanted = "node 7 has ended, exit status: 3; its last line was: too full";
         assert_eq!(why_it_ended, wanted);
         let hangs = why("echo starting >&2; exec sleep 9").unwrap_err();
         assert!(hangs.contains("node 7 was not ready after 2 s"), "{hangs}");

@@ -86,7 +86,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// If it has already failed by itself.
+    /// If it has already failed on its own.
     pub fn finish(mut self) -> Result<(), Error> {
         if self.has_ended()? {
             return Ok(());
@@ -94,7 +94,7 @@ impl Running {
         let _ = kill(Pid::from_raw(self.child.0.id().cast_signed()), Signal::SIGTERM);
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
-            // Whatever its exit status is after the signal, it is no failure.
+            // After the signal, no exit status counts as a failure.
             if self.child.0.try_wait().map_err(cannot("look at a program"))?.is_some() {
                 break;
             }

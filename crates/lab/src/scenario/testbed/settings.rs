@@ -79,7 +79,7 @@ pub fn of_link(link: &Config) -> String {
     keys(LINK, link, &Config::new(NOBODY))
 }
 
-/// The sections of a daemon's file that hold for the whole node, all of whose links have the
+/// The sections of a daemon's file that apply to the whole node, all of whose links have the
 /// settings of `link`.
 pub fn of_node(link: &Config, routing: Option<&Routing>) -> String {
     let default = Config::new(NOBODY);

@@ -21,7 +21,7 @@ pub fn shell(
     config::check_network(scenario)?;
     let Some(n) = scenario.hosts.iter().position(|h| h.name == host) else {
         let known: Vec<&str> = scenario.hosts.iter().map(|h| h.name.as_str()).collect();
-        let what = format!("no [[host]] is \"{host}\": there are {}", known.join(", "));
+        let what = format!("there is no [[host]] \"{host}\": there are {}", known.join(", "));
         return Err(Error::Unsupported(what));
     };
     let trunkline = process::find_default(trunkline)?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Port of the first transfer; the ports of the others follow.
 const FIRST_PORT: u16 = 5_201;
-/// How long iperf3 may take until it listens, and to end once its time is over.
+/// Time that iperf3 may take until it listens, and to end after the transfer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Whether this kernel has the congestion control `congestion`, or loads it on demand.
@@ -40,7 +40,7 @@ pub struct Carried {
     pub rtt_ms: f64,
 }
 
-/// A transfer whose server listens, before it begins.
+/// A transfer whose server is listening, before it begins.
 pub struct Prepared<'a> {
     transfer: &'a Transfer,
     emulator: &'a Emulator,
@@ -122,12 +122,12 @@ impl<'a> Prepared<'a> {
         let mut said = Vec::new();
         out.rewind().and_then(|()| out.read_to_end(&mut said)).map_err(cannot("read a file"))?;
         let said: Value = serde_json::from_slice(&said).map_err(|e| {
-            failed(self.transfer, &format!("{status}, and what it says is no JSON: {e}"))
+            failed(self.transfer, &format!("{status}, and its output is not JSON: {e}"))
         })?;
         carried(&said).map_err(|why| failed(self.transfer, &why))
     }
 
-    /// How the client ends, which it must by itself within `limit`.
+    /// Waits until the client ends on its own, which it must do within `limit`.
     fn ends_within(
         &self,
         mut client: Owned,
@@ -143,7 +143,7 @@ impl<'a> Prepared<'a> {
                 return Err(failed(self.transfer, "it was stopped by a signal"));
             }
             if Instant::now() > until {
-                return Err(failed(self.transfer, "it does not end: is the way cut for good?"));
+                return Err(failed(self.transfer, "it does not end: is the path cut for good?"));
             }
             watch.sleep_until(Instant::now() + Duration::from_millis(20))?;
         }
@@ -155,7 +155,7 @@ fn carried(said: &Value) -> Result<Carried, String> {
     if let Some(why) = said["error"].as_str() {
         return Err(why.to_owned());
     }
-    let number = |value: &Value| value.as_f64().ok_or("it does not say what came of it");
+    let number = |value: &Value| value.as_f64().ok_or("its output has no result");
     let end = &said["end"];
     Ok(Carried {
         goodput_bps: number(&end["sum_received"]["bits_per_second"])?,

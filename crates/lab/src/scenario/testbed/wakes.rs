@@ -1,5 +1,5 @@
-//! Measures how long a program of ordinary priority waits for a processor, as cyclictest
-//! does: a thread sleeps again and again, and checks how late it wakes.
+//! Measures how long a program of ordinary priority waits for a processor, as cyclictest does: a
+//! thread sleeps repeatedly, and measures how late it wakes.
 
 use super::LATE;
 use std::sync::Arc;

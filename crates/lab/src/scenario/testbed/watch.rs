@@ -31,7 +31,7 @@ impl Watch {
         self.failed.lock().expect("nobody panics")
     }
 
-    /// Takes the result of a part of the run. If the part has failed, everything else ends, too.
+    /// Takes the result of a part of the run. If the part has failed, everything else ends too.
     pub fn note<T>(&self, part: Result<T, Error>) -> Option<T> {
         part.map_err(|why| {
             // Only the first counts: other parts fail because of it.
@@ -136,7 +136,7 @@ mod tests {
             sleeper.join().unwrap()
         });
         assert_eq!(halted, None);
-        assert!(Instant::now() < long, "nobody has waited");
+        assert!(Instant::now() < long, "the wait has ended early");
         assert!(matches!(watch.check(), Err(Error::Halted)));
         let why = watch.end().unwrap_err().to_string();
         assert!(why.ends_with(" s after the calls began: the node of A has ended"), "{why}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue, Red, Unit};
 
-/// The loss traces of a scenario, each written to a file beside impair's.
+/// The loss traces of a scenario, each written to a file next to impair's.
 #[derive(Default)]
 pub struct Traces(Vec<Arc<[bool]>>);
 

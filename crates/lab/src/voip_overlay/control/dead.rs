@@ -1,4 +1,4 @@
-//! How soon a dead link is found and left.
+//! Time until a dead link is detected and left.
 
 use super::COLUMNS;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
@@ -14,25 +14,26 @@ use trunkline_overlay::wire::{Metric, NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
-/// A–B–D takes 20 ms, A–C–D 24: hosts, and ms one way. The first two are the
-/// shorter way.
+/// Wires between hosts with their one-way delay in ms: A–B–D takes 20 ms, A–C–D 24. The first two
+/// are the shorter path.
 const WIRES: [(u32, u32, u64); 4] = [(0, 1, 10), (1, 3, 10), (0, 2, 12), (2, 3, 12)];
 const ENDS: [HostId; 2] = [HostId(0), HostId(3)];
 const RELAY: HostId = HostId(1);
-/// Everybody knows both ways.
+/// By this time all nodes have both paths.
 const CALL: Time = Time::from_millis(8_000);
-/// The call is under way.
+/// Time from which failures begin, after the call has started.
 const START: Time = Time::from_millis(10_000);
-/// Nothing is found sooner, whatever the setting, as [`PRECISE`] would show.
+/// No setting detects a failure sooner, as [`PRECISE`] would show.
 const EARLY: Duration = Duration::from_millis(7_500);
 const PRECISE: Duration = Duration::from_millis(1);
-/// Longer than any setting takes.
+/// Time that a failure is observed, longer than any setting takes.
 const WATCHED: Duration = Duration::from_secs(15);
 const PACKET: Duration = Duration::from_millis(20);
-/// The quantiles that are measured, percent of the runs.
+/// The quantiles that are measured, in percent of the runs.
 pub const SHARES: [f64; 7] = [0.0, 5.0, 25.0, 50.0, 75.0, 95.0, 100.0];
 
-/// Seconds of silence, and whether a call shows life until the cut.
+/// Settings: their names, seconds of silence, and whether a call's packets count as a sign of life
+/// until the cut.
 const SETTINGS: [(&str, u64, bool); 4] = [
     ("9 s with a call", 9, true),
     ("9 s idle", 9, false),
@@ -49,7 +50,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let runs = size.pick(2, 40, 1_000);
     let point = |(x, &(setting, seconds, call)): (u32, &(&'static str, u64, bool))| {
         let mut dead_after = Duration::from_secs(seconds);
-        // The paper's mode, as it says and as it is.
+        // The paper's mode, as configured and as it behaves.
         if seconds == 9 {
             dead_after = Liveness::PAPER.dead_after;
         }
@@ -96,18 +97,18 @@ fn measure(
     Ok(rows)
 }
 
-/// Seconds after the shorter way has failed.
+/// Times in seconds after the failure of the shorter path.
 struct Failure {
-    /// Until an end of the link declared it dead.
+    /// Until one end of the link declared it dead.
     found: f64,
-    /// Until both ends of the call send by the other way.
+    /// Until both ends of the call use the other path.
     left: f64,
 }
 
 fn failure(liveness: &Liveness, call: bool, seed: u64) -> Result<Failure, WorldError> {
     let mut luck = rng(seed, 1);
     let mut world = overlay(liveness, seed)?;
-    // Anywhere between two hellos, and on either of the two links.
+    // A random moment between two hellos, on either of the two links.
     let at = START + Duration::from_micros(luck.next_u64() % 1_000_000);
     if call {
         let count = ((at + WATCHED).since(CALL).as_nanos() / PACKET.as_nanos()) as u64;
@@ -147,8 +148,7 @@ fn overlay(liveness: &Liveness, seed: u64) -> Result<World, WorldError> {
     topology.build(seed)
 }
 
-/// One of the two links of the shorter way is cut, or leads nowhere in one
-/// direction; or their relay dies.
+/// Cuts one of the two links of the shorter path, in both directions or one; or kills their relay.
 fn strike(world: &mut World, luck: &mut Rng) {
     let wire = WireId((luck.next_u64() % 2) as u32);
     let end = [WireEnd::First, WireEnd::Second][(luck.next_u64() % 2) as usize];
@@ -159,13 +159,13 @@ fn strike(world: &mut World, luck: &mut Rng) {
     }
 }
 
-/// Whether any end of a link that was up has declared it dead.
+/// Whether either end of a link that was up has declared it dead.
 fn is_found(world: &World) -> bool {
     let hosts = (0..world.hosts()).map(HostId).filter(|&h| !world.is_down(h));
     hosts.flat_map(|h| world.node(h).links()).any(|(_, link)| !link.monitor().is_up())
 }
 
-/// Whether `end` sends what is for `other` by the second way.
+/// Whether `end` sends packets for `other` over the second path.
 fn goes_round(world: &World, end: HostId, other: HostId) -> bool {
     let node = world.node(end);
     let hop = node.table().next_hop(NodeId(other.0 + 1), Metric::default());

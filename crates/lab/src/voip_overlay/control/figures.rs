@@ -1,4 +1,4 @@
-//! Figures and claims on the overlay's own traffic.
+//! Figures and claims on the overlay's control traffic.
 
 use super::dead;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, worst_of};
@@ -14,7 +14,7 @@ fn rows<'a>(table: &'a Table, what: &'a str) -> impl Iterator<Item = Record<'a>>
     table.iter().filter(move |r| r.is("what", what))
 }
 
-/// What was measured of a setting, at this place.
+/// The value of a quantity for a setting, at this position.
 fn at(table: &Table, what: &str, setting: &str, x: f64) -> Measured {
     let here = |r: &Record<'_>| r.is("setting", setting) && r.number("x") == x;
     let row = rows(table, what).find(here);
@@ -35,13 +35,13 @@ const IN_A_PACKET: &str = "updates in a packet";
 fn updates() -> Figure {
     Figure {
         name: "control-updates",
-        title: "Link updates in an Ethernet packet against the links of a node",
+        title: "Link updates in an Ethernet packet, by the links of a node",
         section: "III-A",
-        says: "When a node comes up it is told the entire routing table, and many events at once \
-               are told together: an Ethernet packet then carries 60 to 90 distinct updates, \
-               depending on the sparsity of the network. Here an overlay of 100 nodes is told to a \
-               node that knows nothing, and then that 60 of its links, drawn at random, have begun \
-               to lose packets.",
+        says: "When a node comes up it receives the entire routing table, and many simultaneous \
+               events are sent together: an Ethernet packet then carries 60 to 90 distinct \
+               updates, depending on the sparsity of the network. Here the records of an overlay \
+               of 100 nodes are sent to a node that has none, and then the news that 60 of its \
+               links, drawn at random, have begun to lose packets.",
         chart: one_panel(|t| {
             let named = |(n, setting)| series(t, IN_A_PACKET, setting, Style::nth(n));
             Chart {
@@ -58,9 +58,8 @@ fn updates() -> Figure {
                 &[12.0],
                 "transfer",
                 Verdict::Holds,
-                "A record is what a node says of all its links: 80 bytes, 64 of them its signature, \
-                 and 10 for each link. Of eight links a node and more, packets are as full as the \
-                 paper's.",
+                "A record covers all links of a node: 80 bytes, 64 of them its signature, and 10 \
+                 for each link. From eight links a node on, packets are as full as the paper's.",
             ),
             told_together(
                 "sparse",
@@ -68,8 +67,8 @@ fn updates() -> Figure {
                 &[4.0],
                 "transfer",
                 Verdict::Fails,
-                "Updates are signed here. Without the 64 bytes of each signature 1,425 bytes would \
-                 carry 100 of these.",
+                "Updates are signed here. Without the 64 bytes of each signature, 1,425 bytes \
+                 would carry 100 of these.",
             ),
             told_together(
                 "events",
@@ -78,8 +77,8 @@ fn updates() -> Figure {
                 &[4.0],
                 "events",
                 Verdict::Fails,
-                "A node says all its links in one record, what has changed and what has not: that \
-                 is one signature, and what came last is always the whole truth.",
+                "A node sends all its links in one record, both changed and unchanged ones: that \
+                 takes one signature, and the newest record is always complete.",
             ),
         ],
     }
@@ -123,11 +122,11 @@ const NO_HELLOS: &str = "bytes that are no hellos (%)";
 fn quiet() -> Figure {
     Figure {
         name: "control-quiet",
-        title: "What is said where nothing happens",
+        title: "Traffic while nothing happens",
         section: "III-A",
-        says: "Each end of a link sends one hello of 32 bytes a second, and a link update goes out \
-               only if something has changed. Here a link with nothing on it, and an overlay of 15 \
-               nodes and 30 links in which nothing happens for an hour, with the paper's hellos.",
+        says: "Each end of a link sends one hello of 32 bytes a second, and a link update is sent \
+               only if something has changed. Here an idle link, and an overlay of 15 nodes and 30 \
+               links in which nothing happens for an hour, with the paper's hellos.",
         chart: one_panel(|t| {
             let marks = [
                 (HELLO, "unsealed", 0.0),
@@ -140,9 +139,9 @@ fn quiet() -> Figure {
                 ..series(t, what, setting, Style::nth(n))
             };
             Chart {
-                title: "Where nothing happens".into(),
+                title: "While nothing happens".into(),
                 x: Axis::linear(
-                    "a link: 0 unsealed, 1 sealed; an overlay: 2 said once, 3 renewed",
+                    "a link: 0 unsealed, 1 sealed; an overlay: 2 sent once, 3 renewed",
                     (-1.0, 4.0),
                     1.0,
                 ),
@@ -159,13 +158,13 @@ fn quiet_claims() -> Vec<Claim> {
         id: "a-hello",
         says: "a hello is no more than 32 bytes of UDP payload",
         published: Some("a hello has 32 bytes"),
-        bound: Bound::at_most(32.0, "as published, whatever the 32 bytes are of"),
+        bound: Bound::at_most(32.0, "as published, whatever the 32 bytes consist of"),
         unit: "bytes",
         decimals: 1,
         measure: Box::new(|t| at(t, HELLO, "sealed", 1.0)),
         at: &[1.0],
         expected: Verdict::Fails,
-        why: "The hello itself has 22 bytes; its envelope, by which it can be believed, another 24.",
+        why: "The hello itself has 22 bytes; its envelope, which authenticates it, another 24.",
         sabotage: "headers-counted",
         ..Claim::default()
     };
@@ -183,8 +182,8 @@ fn quiet_claims() -> Vec<Claim> {
     };
     let cost = Claim {
         id: "a-link",
-        says: "a sealed link with nothing on it costs at most 100 bytes a second of UDP payload, \
-               both ways together",
+        says: "an idle sealed link costs at most 100 bytes a second of UDP payload, both \
+               directions together",
         published: None,
         bound: Bound::at_most(100.0, OWN_TARGET),
         unit: "bytes/s",
@@ -200,7 +199,7 @@ fn quiet_claims() -> Vec<Claim> {
     };
     let news = Claim {
         id: "only-changes",
-        says: "in an hour in which nothing changes no node says an update",
+        says: "in an hour in which nothing changes no node sends an update",
         published: Some("a link update is propagated only in case of a network change"),
         bound: Bound::at_most(0.0, "as published"),
         unit: "updates a node and hour",
@@ -215,8 +214,8 @@ fn quiet_claims() -> Vec<Claim> {
         }),
         at: &[2.0, 3.0],
         expected: Verdict::Fails,
-        why: "A node signs its records anew every 10 minutes, so that what a node said that is no \
-              more does not stay for ever.",
+        why: "A node signs its records again every 10 minutes, so that records of a node that no \
+              longer exists expire.",
         sabotage: "renewed-ten-times-as-often",
         ..Claim::default()
     };
@@ -226,13 +225,13 @@ fn quiet_claims() -> Vec<Claim> {
 fn found() -> Figure {
     Figure {
         name: "control-dead",
-        title: "How soon a dead link is found and left",
+        title: "Time until a dead link is detected and left",
         section: "III-A",
-        says: "Failures are detected through hellos in under 10 seconds; a shorter interval of \
-               detection makes routes more likely to be unstable. Here one of two links of the shorter \
-               of two ways is cut, loses everything in one direction, or their relay dies, anywhere \
-               between two hellos, with a call on them or without: until an end declares a link dead, \
-               and until both ends of the call send by the other way.",
+        says: "Failures are detected through hellos in under 10 seconds; a shorter detection \
+               interval makes routes more likely to be unstable. Here one of two links of the \
+               shorter of two paths is cut, or loses everything in one direction, or their relay \
+               dies, at a random time between two hellos, with a call on them or without: until \
+               one end declares a link dead, and until both ends of the call use the other path.",
         chart: one_panel(|t| {
             let mut series: Vec<Series> = Vec::new();
             for (n, setting) in dead::names().enumerate() {
@@ -252,7 +251,7 @@ fn found() -> Figure {
 fn left() -> Claim {
     Claim {
         id: "under-ten",
-        says: "with the paper's hellos a link that dies under a call is found dead and left by both \
+        says: "with the paper's hellos a link that dies under a call is detected and left in both \
                directions in under 10 s, in the worst of all runs",
         published: Some("network failures are detected through hellos in under 10 seconds"),
         bound: Bound::below(10.0, "as published"),
@@ -262,8 +261,8 @@ fn left() -> Claim {
             let worst = |what, setting| at(t, what, setting, 100.0).estimate;
             let (nine, ten) = ("9 s with a call", "10 s with a call");
             let note = format!(
-                "Found after {:.3} s at most. After ten seconds of silence: {:.3} s, and left after \
-                 {:.3}; without a call {:.3} to {:.3} s. {}",
+                "Detected after {:.3} s at most. After ten seconds of silence: {:.3} s, and left \
+                 after {:.3}; without a call {:.3} to {:.3} s. {}",
                 worst("found (s)", nine),
                 worst("found (s)", ten),
                 worst("left (s)", ten),
@@ -273,9 +272,9 @@ fn left() -> Claim {
             );
             Measured::census(worst("left (s)", nine)).noting(note)
         }),
-        why: "A call shows life until the cut, so silence begins there and not with the last hello, up \
-              to a second before; the word of it then takes its way. Of nine hellos missed in a row \
-              all hear in time, of ten not.",
+        why: "A call's packets are signs of life until the cut, so silence begins there and not \
+              with the last hello, up to a second before; the news of it then has to travel. If \
+              nine hellos in a row are missed, all nodes learn of it in time; with ten they don't.",
         sabotage: "a-second-more-patience",
         ..Claim::default()
     }
@@ -289,14 +288,14 @@ fn hundreds() -> Figure {
         name: "control-nodes",
         title: "Overlays of hundreds of nodes",
         section: "III-A",
-        says: "Several hundred overlay nodes, and up to a thousand clients of each. Here overlays with \
-               four links a node, whose nodes all start at once with the paper's hellos: until all \
-               know their overlay as it is, and what that takes.",
+        says: "Several hundred overlay nodes, and up to a thousand clients of each. Here overlays \
+               with four links a node, whose nodes all start at once with the paper's hellos: the \
+               time until all agree on the overlay's state, and the traffic until then.",
         chart: one_panel(|t| {
             let tops = rows(t, AGREED).map(|r| r.number("high")).collect::<Vec<_>>();
             let line = series(t, AGREED, "paper", Style::nth(0));
             Chart {
-                title: "Until all nodes know their overlay".into(),
+                title: "Until all nodes agree on the overlay's state".into(),
                 x: Axis::linear("nodes", (0.0, 500.0), 100.0),
                 y: Axis::fitting("seconds after the start", 0.0, tops.into_iter()),
                 series: vec![Series { name: "paper's hellos".into(), ..line }],
@@ -309,7 +308,7 @@ fn hundreds() -> Figure {
 fn scales() -> Claim {
     Claim {
         id: "several-hundred",
-        says: "in an overlay of 300 every node has a way to every other",
+        says: "in an overlay of 300 every node has a route to every other",
         published: Some("up to several hundred overlay nodes"),
         bound: Bound::at_least(300.0, "300 are several hundred; a node counts itself"),
         unit: "nodes",
@@ -317,14 +316,15 @@ fn scales() -> Claim {
         measure: Box::new(|t| {
             let of = |what| at(t, what, "paper", 300.0);
             let note = format!(
-                "All knew all {:.1} s after the start; a node had sent {:.0} kB of updates by then.",
+                "All had routes to all {:.1} s after the start; a node had sent {:.0} kB of \
+                 updates by then.",
                 of(AGREED).estimate,
                 of("flooded by a node (kB)").estimate,
             );
             of(KNOWN).noting(note)
         }),
         at: &[300.0],
-        why: "A thousand clients of a node are a test of the daemon's, not a figure.",
+        why: "A thousand clients of a node are covered by a test of the daemon, not by a figure.",
         sabotage: "room-for-all-but-one",
         ..Claim::default()
     }

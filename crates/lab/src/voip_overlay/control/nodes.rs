@@ -1,4 +1,4 @@
-//! How many nodes an overlay may have.
+//! Number of nodes that an overlay can have.
 
 use super::row;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
@@ -12,13 +12,13 @@ use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::random::Waxman;
 use trunkline_sim::{HostId, World};
 
-/// Least time between two computations of paths, of which hundreds of nodes make
-/// very many while they start; five times the daemon's.
+/// Shortest interval between two computations of paths, of which hundreds of nodes make very many
+/// while they start; five times the daemon's.
 const SPF_INTERVAL: Duration = Duration::from_millis(100);
-/// Of a node, on average, as in the paper's networks (IV-B).
+/// Mean number of links of a node, as in the paper's networks (IV-B).
 const LINKS: f64 = 4.0;
 const STEP: Duration = Duration::from_millis(100);
-/// An overlay that does not agree by then does not.
+/// An overlay that does not agree by this time counts as not agreeing.
 const PATIENCE: Time = Time::from_millis(10_000);
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -66,7 +66,7 @@ fn measure(
                 others.filter(|&to| r.route(to, Metric::default()).is_some()).count()
             })
         };
-        // A node has a way to itself.
+        // A node also has a path to itself.
         known.push((0..nodes).map(ways).min().unwrap_or(0) as f64);
         let sent: u64 = routers().map(|r| r.stats().sent_bytes).sum();
         kilobytes.push(sent as f64 / f64::from(nodes) / 1e3);
@@ -79,14 +79,14 @@ fn measure(
     ])
 }
 
-/// With the paper's hellos, and without the room for voice that none comes for: 4 MiB
-/// for each end of a link.
+/// Sets the paper's hellos, and removes the buffers for voice, which isn't sent here: 4 MiB for
+/// each end of a link.
 fn quiet(link: &mut link::Config) {
     link.liveness = Liveness::PAPER;
     (link.realtime.bytes, link.realtime.packets) = (1 << 16, 64);
 }
 
-/// Seconds until all know the overlay as it is; not a number if they never do.
+/// Seconds until all nodes agree on the overlay's state; NaN if they never do.
 fn settle(world: &mut World) -> f64 {
     loop {
         world.run_until(world.now() + STEP);

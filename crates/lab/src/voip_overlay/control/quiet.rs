@@ -1,4 +1,4 @@
-//! What is said where nothing happens: hellos, and nothing else.
+//! Traffic while nothing happens: hellos, and nothing else.
 
 use super::row;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
@@ -14,10 +14,10 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sim::random::Waxman;
 use trunkline_sim::{HostId, Topology, WireId, World, WorldError};
 
-/// Links are up, and all is known.
+/// By this time links are up, and all records have been flooded.
 const START: Time = Time::from_millis(120_000);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// The paper's smaller networks (IV-B).
+/// Number of nodes in the paper's smaller networks (IV-B).
 const NODES: u32 = 15;
 const DEGREE: f64 = 4.0;
 
@@ -63,12 +63,12 @@ fn name(sealed: bool) -> &'static str {
 }
 
 fn wire() -> LinkModel {
-    // A packet is not always equally fast: that is no news either.
+    // Delays vary a little: that must not cause updates either.
     let (delay, jitter) = (Duration::from_millis(10), Duration::from_millis(1));
     LinkModel { delay, jitter, ..LinkModel::default() }
 }
 
-/// One link with nothing on it, in spans of a minute.
+/// Hellos on an otherwise idle link, in intervals of a minute.
 fn hellos(
     inputs: &Inputs<'_>,
     liveness: &Liveness,
@@ -115,14 +115,14 @@ fn stats(world: &World, host: HostId) -> LinkStats {
     links.next().map(|(_, link)| link.stats()).unwrap_or_default()
 }
 
-/// UDP payload sent either way, whatever it was: handshakes among it.
+/// UDP payload sent in both directions, including handshakes.
 fn on_the_link(world: &World) -> u64 {
     let payload = |l: &Ledger| l.offered.bytes - IP_UDP_HEADERS as u64 * l.offered.packets;
     world.ledgers(WireId(0)).iter().map(payload).sum()
 }
 
-/// An overlay in which nothing happens: updates signed by a node in an hour, and
-/// which share of all bytes is not hellos.
+/// An overlay without events: updates that a node signs per hour, and the share of all bytes that
+/// is not hellos.
 fn calm(
     inputs: &Inputs<'_>,
     setting: &str,

@@ -1,4 +1,4 @@
-//! How many link updates an Ethernet packet carries.
+//! Number of link updates in an Ethernet packet.
 
 use super::row;
 use crate::experiment::{Inputs, Point, Sabotage, Size};
@@ -13,12 +13,12 @@ use trunkline_overlay::route::{Advert, Config, CostModel, Neighbour, Router, Uns
 use trunkline_overlay::wire::{ControlKind, ENVELOPE_OVERHEAD, NodeId};
 use trunkline_sim::random::{Graph, Waxman};
 
-/// Links of a node, on average: the paper's networks (IV-B) have four.
+/// Mean numbers of links of a node: the paper's networks (IV-B) have four.
 const DEGREES: [u32; 6] = [3, 4, 6, 8, 10, 12];
 const NODES: u32 = 100;
-/// An IP packet in a regular Ethernet frame.
+/// Largest IP packet in a regular Ethernet frame, in bytes.
 const ETHERNET: usize = 1_500;
-/// Links that change at once, in both directions.
+/// Number of links that change at once, in both directions.
 const EVENTS: usize = 60;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -47,8 +47,8 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     degrees.iter().map(point).collect()
 }
 
-/// A router that knows a whole overlay, told by a neighbour that is in none of
-/// its records.
+/// A router that has the records of a whole overlay, which it received from a neighbour that is in
+/// none of them.
 struct Teller {
     router: Router,
     now: Time,
@@ -58,7 +58,7 @@ struct Teller {
 
 const SOURCE: LinkId = LinkId(0);
 const LEARNER: LinkId = LinkId(1);
-/// Numbers of records begin at the wall clock.
+/// Record numbers begin at the wall clock: this time, in nanoseconds.
 const WALL: u64 = 1_800_000_000_000_000_000;
 
 type Links = BTreeMap<NodeId, Vec<Advert>>;
@@ -74,7 +74,7 @@ impl Teller {
         teller
     }
 
-    /// A neighbour who knows nothing.
+    /// Connects a neighbour that has no records.
     fn meet(&mut self, link: LinkId) {
         let id = NodeId(9_002 + u32::from(link.0));
         let rtt = Duration::from_millis(20);
@@ -82,7 +82,7 @@ impl Teller {
         self.router.link_up(self.now, link, neighbour);
     }
 
-    /// Learns what nodes say of their links.
+    /// Learns the records of all nodes' links.
     fn learn(&mut self, links: &Links) {
         self.seq += 1;
         for (&origin, links) in links {
@@ -106,11 +106,11 @@ impl Teller {
         self.drain(SOURCE);
     }
 
-    /// The updates that are new to who is at `link`, by the frames that they come in;
-    /// all acknowledged.
+    /// The updates that are new to the neighbour at `link`, by the frames that carry them; all are
+    /// acknowledged.
     fn drain(&mut self, link: LinkId) -> Vec<Vec<(NodeId, Advert)>> {
         let mut frames = Vec::new();
-        // Paced: a second is enough for all there is.
+        // Sending is paced: a second is enough for all updates.
         for _ in 0..1_000 {
             self.now += Duration::from_millis(1);
             self.router.handle_timeout(self.now);
@@ -121,7 +121,7 @@ impl Teller {
                 let mut told = Vec::new();
                 let mut acks = Vec::new();
                 for record in records.flatten() {
-                    // A record begins with what acknowledges it.
+                    // A record begins with the bytes that acknowledge it.
                     acks.extend(&record.bytes()[..13]);
                     told.extend(record.links().map(|advert| (record.key.origin, advert)));
                 }
@@ -148,8 +148,8 @@ fn adverts(graph: &Graph) -> Links {
     links
 }
 
-/// What a node that has just come up is told: updates in a packet, on average of
-/// all but the last, which is not full.
+/// Initial transfer to a node that has just come up: mean number of updates in a packet, except for
+/// the last one, which is not full.
 fn transfer(graph: &Graph, room: usize, _seed: u64) -> f64 {
     let mut teller = Teller::new(room);
     teller.learn(&adverts(graph));
@@ -157,8 +157,7 @@ fn transfer(graph: &Graph, room: usize, _seed: u64) -> f64 {
     mean(&teller.drain(LEARNER), |_| true)
 }
 
-/// So many links begin to lose packets at once: how many of the updates in a packet
-/// are news.
+/// Many links begin to lose packets at once: number of new updates in a packet.
 fn events(graph: &Graph, room: usize, seed: u64) -> f64 {
     let mut teller = Teller::new(room);
     let before = adverts(graph);

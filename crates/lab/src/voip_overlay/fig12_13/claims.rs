@@ -1,20 +1,20 @@
-//! What figures 12 and 13 are held against.
+//! Claims about figures 12 and 13.
 
 use super::Rule;
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::table::Table;
 
-/// Up to here there is time for a recovery. How far the paper's axes go is not in
-/// its text.
+/// Diameters in ms up to which there is time for a recovery. The paper's text doesn't say how far
+/// its axes extend.
 const TO_95: [f64; 10] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0];
-/// What is not on the shortest way is late.
+/// Diameters at which packets that don't take the shortest path are late.
 const EDGE: [f64; 2] = [99.0, 100.0];
 const HIGH: [f64; 3] = [80.0, 90.0, 95.0];
-/// The smallest, and the small ones.
+/// The smallest diameter, then the small ones.
 const LEAST: [f64; 1] = [10.0];
 const LOW: [f64; 3] = [10.0, 20.0, 30.0];
 
-/// What three columns say of one rule's packets against another's.
+/// Compares three columns of one rule's packets with another's.
 fn compared(
     table: &Table,
     (rule, other): (Rule, Rule),
@@ -29,21 +29,24 @@ fn compared(
     rows.next().map_or(Measured::census(f64::NAN), |r| Measured::of(&r, columns))
 }
 
-/// How much more of one rule's packets are in time than of another's.
+/// How many more of one rule's packets are in time than of another's, in percentage points.
 fn more(table: &Table, rule: Rule, less: Rule, diameter_ms: f64) -> Measured {
     let columns = ["delivered_pct", "delivered_low_pct", "delivered_high_pct"];
     compared(table, (rule, less), diameter_ms, columns)
 }
 
-/// In how many graphs the daemon's way is worse than the paper's, percent, at the
-/// diameter where these are most. Few graphs differ at all, so that of the mean
-/// difference no interval can be told.
+/// Share of graphs in which the daemon's path is worse than the paper's, in percent, at the
+/// diameter where it is largest. Few graphs differ at all, so no interval of the mean difference
+/// can be given.
 fn worse(table: &Table, at: &[f64]) -> Measured {
     let pair = (Rule::Daemon, Rule::Expected);
     let columns = ["worse_pct", "worse_low_pct", "worse_high_pct"];
     let worst = Measured::maximum(at.iter().map(|d| compared(table, pair, *d, columns)));
     let mean = least(table, pair.0, pair.1, at).estimate;
-    worst.noting(format!("Over all graphs the mean difference is {mean:.3} points, where least."))
+    worst.noting(format!(
+        "Over all graphs the mean difference is {mean:.3} points, where it is \
+                          smallest."
+    ))
 }
 
 fn least(table: &Table, rule: Rule, less: Rule, at: &[f64]) -> Measured {
@@ -71,12 +74,12 @@ const POINTS: &str = "points";
 fn loss_near_best() -> Claim {
     Claim {
         id: "loss-near-best",
-        says: "at the smallest diameter ways by loss deliver no more than 0.2 points less than the \
-               best ways",
+        says: "at the smallest diameter paths by loss deliver no more than 0.2 points less than \
+               the best paths",
         published: Some("in networks of small diameter routing by loss does very well"),
         bound: Bound::at_least(
             -0.2,
-            "less than 0.1 PESQ by Figure 1, whose first per cent costs 0.37",
+            "less than 0.1 PESQ by Figure 1, in which the first per cent costs 0.37",
         ),
         unit: POINTS,
         decimals: 3,
@@ -90,7 +93,8 @@ fn loss_near_best() -> Claim {
 fn near_best() -> Claim {
     Claim {
         id: "near-best",
-        says: "ways by expected latency deliver at most 1 point less than the best ways, up to 95 ms",
+        says: "paths by expected latency deliver at most 1 point less than the best paths, up to \
+               95 ms",
         published: None,
         bound: Bound::at_least(-1.0, OWN_TARGET),
         unit: POINTS,
@@ -98,13 +102,13 @@ fn near_best() -> Claim {
         measure: Box::new(|t| least(t, Rule::Expected, Rule::Best, &TO_95)),
         at: &TO_95,
         expected: Verdict::Fails,
-        why: "A sum of the links' mean delays does not know which recoveries are in time.",
+        why: "A sum of the links' mean delays does not express which recoveries are in time.",
         sabotage: "loss-ignored",
         ..Claim::default()
     }
 }
 
-/// The claims on both figures, for networks of so many nodes.
+/// The claims on both figures, for networks of this many nodes.
 fn both(nodes: u32) -> Vec<Claim> {
     vec![
         below_loss(),
@@ -121,9 +125,9 @@ fn both(nodes: u32) -> Vec<Claim> {
 fn below_loss() -> Claim {
     Claim {
         id: "below-loss",
-        says: "at 10, 20 and 30 ms ways by expected latency deliver less than those by loss",
+        says: "at 10, 20 and 30 ms paths by expected latency deliver less than those by loss",
         published: Some("in networks of small diameter expected latency delivers less than loss"),
-        bound: Bound::below(0.0, "less; by how much, the next claim says"),
+        bound: Bound::below(0.0, "less; the next claim says by how much"),
         unit: POINTS,
         decimals: 3,
         measure: Box::new(|t| most(t, Rule::Expected, Rule::Loss, &LOW)),
@@ -136,9 +140,13 @@ fn below_loss() -> Claim {
 fn slight_drop(nodes: u32) -> Claim {
     Claim {
         id: "slight-drop",
-        says: "at 10, 20 and 30 ms that is at most 0.25 points less",
+        says: "at 10, 20 and 30 ms they deliver at most 0.25 points less",
         published: Some("that drop is slight and changes voice quality little"),
-        bound: Bound::at_least(-0.25, "0.09 PESQ by Figure 1, whose first per cent costs 0.37"),
+        bound: Bound::at_least(
+            -0.25,
+            "0.09 PESQ by Figure 1, in which the first per cent costs \
+                                       0.37",
+        ),
         unit: POINTS,
         decimals: 3,
         measure: Box::new(|t| least(t, Rule::Expected, Rule::Loss, &LOW)),
@@ -153,8 +161,8 @@ fn slight_drop(nodes: u32) -> Claim {
 fn above_latency() -> Claim {
     Claim {
         id: "above-latency",
-        says: "ways by expected latency deliver more than those by latency at every diameter up to \
-               95 ms",
+        says: "paths by expected latency deliver more than those by latency at every diameter up \
+               to 95 ms",
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at each diameter"),
         unit: POINTS,
@@ -169,7 +177,7 @@ fn above_latency() -> Claim {
 fn latency_above_loss() -> Claim {
     Claim {
         id: "latency-above-loss",
-        says: "at 80, 90 and 95 ms ways by latency deliver more than those by loss",
+        says: "at 80, 90 and 95 ms paths by latency deliver more than those by loss",
         published: Some("as the diameter grows latency becomes better than loss"),
         bound: Bound::above(0.0, "better, at each of the three"),
         unit: POINTS,
@@ -183,20 +191,20 @@ fn latency_above_loss() -> Claim {
 fn greedy_fails(nodes: u32) -> Claim {
     Claim {
         id: "greedy-fails",
-        says: "at 80, 90 and 95 ms the greedy optimiser's ways deliver less than those by expected \
-               latency",
+        says: "at 80, 90 and 95 ms the greedy optimiser's paths deliver less than those by \
+               expected latency",
         published: Some("the greedy optimiser fails where latency is high"),
         bound: Bound::below(0.0, "worse, at each of the three"),
         unit: POINTS,
         measure: Box::new(|t| most(t, Rule::Greedy, Rule::Expected, &HIGH)),
         at: &HIGH,
-        // Over 100 nodes greedy ways are then only as good as the others.
+        // With 100 nodes, greedy paths are then only as good as the others.
         sabotage: if nodes == 15 { "threshold-of-150-ms" } else { "greedy-knows-all" },
         ..Claim::default()
     }
 }
 
-/// How many graphs may be worse.
+/// Share of graphs that may be worse.
 const ONE_IN_A_HUNDRED: Bound = Bound::at_most(
     1.0,
     "this project's own target: one pair of nodes in a hundred may hear a difference",
@@ -205,15 +213,15 @@ const ONE_IN_A_HUNDRED: Bound = Bound::at_most(
 fn daemon() -> Claim {
     Claim {
         id: "daemon",
-        says: "ways by the daemon's cost deliver more than 0.1 points less than those by the \
+        says: "paths by the daemon's cost deliver more than 0.1 points less than those by the \
                paper's in at most one graph of a hundred, at each diameter up to 95 ms",
         published: None,
         bound: ONE_IN_A_HUNDRED,
         unit: "% of the graphs",
         measure: Box::new(|t| worse(t, &TO_95)),
         at: &TO_95,
-        why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and take the same \
-              way nearly always.",
+        why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and nearly \
+              always select the same path.",
         sabotage: "daemon-ignores-loss",
         ..Claim::default()
     }
@@ -229,8 +237,8 @@ fn daemon_edge(nodes: u32) -> Claim {
         measure: Box::new(|t| worse(t, &EDGE)),
         at: &EDGE,
         expected: if nodes == 15 { Verdict::Undecided } else { Verdict::Holds },
-        why: "Loss is a little dearer to the daemon, so that it takes a detour a little sooner. Here a \
-              detour is late.",
+        why: "Loss costs a little more in the daemon's metric, so that it takes a detour a little \
+              sooner. Here a detour is late.",
         sabotage: "daemon-by-loss",
         ..Claim::default()
     }
@@ -239,16 +247,16 @@ fn daemon_edge(nodes: u32) -> Claim {
 fn edge() -> Claim {
     Claim {
         id: "above-latency-at-the-edge",
-        says: "ways by expected latency deliver more than those by latency at 99 and 100 ms, too, \
-               where hardly any way but the shortest is in time",
+        says: "paths by expected latency deliver more than those by latency at 99 and 100 ms, too, \
+               where hardly any path but the shortest is in time",
         published: Some("expected latency is consistently better than latency"),
         bound: Bound::above(0.0, "better, at both"),
         unit: POINTS,
         measure: Box::new(|t| least(t, Rule::Expected, Rule::Latency, &EDGE)),
         at: &EDGE,
         expected: Verdict::Fails,
-        why: "A sum of the links' costs does not know the deadline: of two ways that with less loss \
-              is taken, even if it is a millisecond too long.",
+        why: "A sum of the links' costs does not include the deadline: of two paths the one with \
+              less loss is taken, even if it is a millisecond too long.",
         sabotage: "expected-by-loss",
         ..Claim::default()
     }

@@ -1,48 +1,48 @@
-//! What arrives in time over links in a row, in closed form (§IV-A): each link
-//! spreads arrivals over three steps.
+//! Packets that arrive in time over a row of links, in closed form (§IV-A): each link spreads
+//! arrivals over three steps.
 
 use crate::chain::{DEADLINE, PACKET};
 use crate::voip_overlay::fig4_5::{exact_residual, paper_residual};
 
-/// A link, both ways alike.
+/// A link with the same properties in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// The numbers of the two nodes that it joins.
+    /// The indices of the two nodes that it joins.
     pub ends: (usize, usize),
-    /// One-way delay, ns.
+    /// One-way delay, in nanoseconds.
     pub delay: u64,
-    /// The share of packets lost each way, each by itself.
+    /// Share of packets lost in each direction, independently of each other.
     pub loss: f64,
 }
 
-/// What a link does: of loss p, 1 − p arrive after T, what is recovered after
-/// 3T + Δ, and the rest never.
+/// Arrivals over a link with loss p: 1 − p arrive after T, recovered packets after 3T + Δ, and the
+/// rest never.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
-    /// The share that is not recovered, from p.
+    /// Share that is not recovered, as a function of p.
     pub residual: fn(f64) -> f64,
-    /// Δ: from a loss to the packet that shows it, ns.
+    /// Δ: time from a loss to the packet that reveals it, in nanoseconds.
     pub detection: u64,
-    /// What comes later than this is of no use, ns.
+    /// Latest useful arrival after sending, in nanoseconds.
     pub deadline: u64,
 }
 
-/// Between two packets of ten calls, as the paper assumes (§IV-B).
+/// Interval between two packets of ten calls, as the paper assumes (§IV-B).
 pub const DETECTION_NS: u64 = PACKET.as_nanos() as u64 / 10;
 
 impl Law {
-    /// The paper's, with its 2p² − 3p³.
+    /// The paper's law, with its 2p² − 3p³.
     pub const PAPER: Law = Law {
         residual: paper_residual,
         detection: DETECTION_NS,
         deadline: DEADLINE.as_nanos() as u64,
     };
-    /// With 2p² − p³, which is what happens on one link.
+    /// The law with 2p² − p³, which is exact for one link.
     pub const EXACT: Law = Law { residual: exact_residual, ..Law::PAPER };
 }
 
-/// When packets arrive at a node: moments after they were sent (ns) and the
-/// share of all packets that takes just so long, as far as that is in time.
+/// Arrival times of packets at a node: delays after sending (ns), each with the share of all
+/// packets that has just this delay, without those that are too late.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals(Vec<(u64, f64)>);
 
@@ -52,7 +52,7 @@ impl Arrivals {
         Arrivals(vec![(0, 1.0)])
     }
 
-    /// These after one more link.
+    /// These arrivals after one more link.
     pub fn over(&self, link: &Link, law: &Law) -> Arrivals {
         let p = link.loss;
         let recovered = 3 * link.delay + law.detection;
@@ -64,23 +64,23 @@ impl Arrivals {
         Arrivals(each.filter(|arrival| arrival.0 <= law.deadline).collect())
     }
 
-    /// The share that is there after `limit` ns.
+    /// Share that has arrived after `limit` nanoseconds.
     pub fn within(&self, limit: u64) -> f64 {
         self.0.iter().filter(|a| a.0 <= limit).map(|a| a.1).sum()
     }
 
-    /// When the first of them arrives, ns; never, if none is in time.
+    /// Time of the first arrival, in nanoseconds; the maximum if none is in time.
     pub fn first(&self) -> u64 {
         self.0.iter().map(|a| a.0).min().unwrap_or(u64::MAX)
     }
 
-    /// The share that is in time so far.
+    /// Share that is in time so far.
     pub fn delivered(&self) -> f64 {
         self.within(u64::MAX)
     }
 }
 
-/// The share of packets that arrive in time over these links.
+/// Share of packets that arrive in time over these links.
 pub fn delivered<'a>(links: impl IntoIterator<Item = &'a Link>, law: &Law) -> f64 {
     let all = links.into_iter().fold(Arrivals::at_source(), |a, link| a.over(link, law));
     all.delivered()
@@ -115,13 +115,13 @@ mod tests {
     fn two_links_combine() {
         let (p, law) = (0.04, Law::EXACT);
         let back = p - (2.0 * p * p - p * p * p);
-        // 40 ms; one recovered: 82 ms; both: 124 ms.
+        // 40 ms without a recovery; 82 ms with one; 124 ms with both.
         let once = (1.0 - p) * (1.0 - p) + 2.0 * (1.0 - p) * back;
         assert!(close(delivered(&[link(20, p), link(20, p)], &law), once));
-        // 20 ms; 42 ms; 64 ms.
+        // 20 ms with no packet recovered; 42 ms with one; 64 ms with both.
         let twice = once + back * back;
         assert!(close(delivered(&[link(10, p), link(10, p)], &law), twice));
-        // In any order.
+        // The order of the links makes no difference.
         let (a, b, c) = (link(17, 0.01), link(9, 0.05), link(30, 0.03));
         assert!(close(delivered(&[a, b, c], &law), delivered(&[c, a, b], &law)));
     }

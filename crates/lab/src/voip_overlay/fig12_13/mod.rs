@@ -1,6 +1,6 @@
-//! Figures 12 and 13: what arrives in time between the two nodes of a random
-//! overlay that are farthest apart, by the metric that the way is chosen by
-//! (§IV-B); and the closed form that they are drawn by, beside packets.
+//! Figures 12 and 13: packets that arrive in time between the two most distant nodes of a random
+//! overlay, by the metric that selects the path (§IV-B); and the closed form behind these figures,
+//! compared with packets.
 
 mod claims;
 pub mod delivery;
@@ -20,9 +20,9 @@ use trunkline_base::stats::{Mean, Ratio};
 use trunkline_overlay::route::{CostModel, Formula};
 use trunkline_overlay::wire::Metric;
 
-/// A row: over graphs of one size and diameter, what arrives in time the way
-/// that `route` is; or, with `less`, how much more that is than by that other,
-/// graph by graph, and in how many graphs it is worse by more than [`MUCH`].
+/// A row covers graphs of one size and diameter: the share of packets in time on the path of
+/// `route`; or, with `less`, its mean advantage over the path of `less`, graph by graph, and the
+/// share of graphs in which it is worse by more than [`MUCH`].
 const COLUMNS: &[Column] = &[
     Column::number("nodes", 0),
     Column::number("diameter_ms", 0),
@@ -39,31 +39,31 @@ const COLUMNS: &[Column] = &[
     Column::number("worse_high_pct", 2),
 ];
 
-/// Points of delivery: 0.04 PESQ by Figure 1, whose first per cent costs 0.37.
+/// Percentage points of delivery: 0.04 PESQ by Figure 1, in which the first per cent costs 0.37.
 const MUCH: f64 = 0.1;
 
-/// In the place of another route's name.
+/// Stands in place of another route's name.
 const NOTHING: &str = "-";
 
-/// Shortest latency between the two nodes farthest apart, ms. From 100 on
-/// nothing is in time but what the shortest way does not lose.
+/// Shortest latency between the two most distant nodes, in ms. From 100 on only packets that are
+/// not lost on the shortest path are in time.
 const DIAMETERS: [u64; 12] = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100];
 
-/// How a way is chosen.
+/// How a path is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// The paper's cost.
+    /// The cost that the paper defines.
     Expected,
-    /// The daemon's cost, which grows with loss.
+    /// The daemon's cost, which increases with loss.
     Daemon,
     Latency,
-    /// A link without loss costs one unit, a millionth: of ways without loss that
-    /// with the fewest links.
+    /// A link without loss costs one unit, a millionth: of several paths without loss, the one with
+    /// the fewest links is selected.
     Loss,
     Hops,
-    /// See [`search::greedy`].
+    /// The greedy optimiser, see [`search::greedy`].
     Greedy,
-    /// See [`search::best`].
+    /// The best path, see [`search::best`].
     Best,
 }
 
@@ -105,7 +105,7 @@ impl Rule {
     }
 }
 
-/// What claims compare: the first and the second of these, on the same graphs.
+/// Pairs that claims compare, on the same graphs.
 const PAIRS: [(Rule, Rule); 8] = [
     (Rule::Loss, Rule::Best),
     (Rule::Expected, Rule::Best),
@@ -117,7 +117,7 @@ const PAIRS: [(Rule, Rule); 8] = [
     (Rule::Daemon, Rule::Expected),
 ];
 
-/// One point: so many graphs of one size and diameter.
+/// One point: a number of graphs of one size and diameter.
 #[derive(Clone, Copy, Debug)]
 struct Many {
     nodes: u32,
@@ -126,11 +126,10 @@ struct Many {
     sabotage: Sabotage,
 }
 
-/// Up to here all ways can be compared.
+/// Largest number of nodes for which all paths can be compared.
 const FEW: u32 = 15;
 
-/// The experiments: the figures, and what holds their closed form against
-/// packets.
+/// The experiments: the figures, and the comparison of their closed form with packets.
 pub fn experiments() -> [Experiment; 2] {
     let figures = Experiment {
         paper: PAPER,
@@ -193,11 +192,11 @@ impl Many {
         Ok(rows)
     }
 
-    /// By the paper's own shares, and its threshold.
+    /// The law with the paper's shares and threshold.
     fn counted(&self) -> Law {
         let paper = Law::PAPER.deadline;
         let deadline = match () {
-            // The codec's threshold, beyond which greedy ways fall where latency is high.
+            // The codec's threshold, beyond which greedy paths get worse where latency is high.
             () if self.sabotage.is("threshold-of-150-ms") => paper * 3 / 2,
             () if self.sabotage.is("late-counts") => 3 * paper,
             () => paper,
@@ -205,14 +204,14 @@ impl Many {
         Law { deadline, ..Law::PAPER }
     }
 
-    /// The way of each rule.
+    /// The path of each rule.
     fn ways(&self, network: &Network, rules: &[Rule]) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::new();
         for &rule in rules {
             let way = self.way(network, rule, &ways);
             ways.push(way);
         }
-        // Of the greedy way the best of all is made.
+        // The best path is found starting from the greedy one.
         let greedy = rules.iter().position(|r| *r == Rule::Greedy);
         if let (Some(at), true) = (greedy, self.sabotage.is("greedy-knows-all")) {
             ways[at] = best_of(network, &ways);
@@ -220,14 +219,14 @@ impl Many {
         ways
     }
 
-    /// The way of one rule; `known` are some.
+    /// The path of one rule; `known` holds some that have been computed already.
     fn way(&self, network: &Network, rule: Rule, known: &[Way]) -> Way {
         let paper = CostModel { formula: Formula::Paper, ..CostModel::default() };
         let is = |name| self.sabotage.is(name);
         let seen = self.seen_by(rule, network);
         let by = |metric| seen.by_metric(metric, &paper);
         match rule {
-            // Without loss the formula is T.
+            // Without loss, the formula equals T.
             Rule::Expected if is("loss-ignored") => by(Metric::Latency),
             Rule::Daemon if is("daemon-ignores-loss") => by(Metric::Latency),
             Rule::Expected if is("expected-by-loss") => by(Metric::Loss),
@@ -242,14 +241,14 @@ impl Many {
         }
     }
 
-    /// The network as a rule believes it to be.
+    /// The network as a rule sees it.
     fn seen_by<'a>(&self, rule: Rule, network: &'a Network) -> Cow<'a, Network> {
         let swapped = match rule {
             Rule::Expected => "expected-swaps-loss",
             Rule::Loss => "loss-swapped",
             _ => return Cow::Borrowed(network),
         };
-        // What loses little is taken for what loses much.
+        // Links with little loss appear as those with much.
         match self.sabotage.is(swapped) {
             true => Cow::Owned(network.with_loss(|p| MAX_LOSS - p)),
             false => Cow::Borrowed(network),
@@ -303,17 +302,17 @@ impl Many {
     }
 }
 
-/// That of some ways over which most is in time.
+/// The path with the largest share in time.
 fn best_of(network: &Network, ways: &[Way]) -> Way {
     let share = |way: &&Way| network.delivered(way, &Law::PAPER);
     let best = ways.iter().max_by(|a, b| share(a).total_cmp(&share(b)));
     best.cloned().unwrap_or_default()
 }
 
-/// What one rule's way through one graph comes to.
+/// Result of one rule's path through one graph.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// The share of packets that is in time, percent.
+    /// Share of packets that are in time, in percent.
     delivered: f64,
     links: f64,
 }
@@ -351,7 +350,7 @@ fn fig12() -> Figure {
         title: "Delivery in time by routing metric, 15 nodes",
         section: "IV-B",
         says: "Random overlays of 15 nodes and 30 links, half of which lose up to 5 %, 1,000 for \
-               each diameter. While links are short, ways by loss deliver most in time, and those \
+               each diameter. While links are short, paths by loss deliver most in time, and those \
                by expected latency little less; as the diameter grows those by latency overtake \
                them. Those by expected latency are always better than those by latency. The greedy \
                optimiser fails where latency is high.",
@@ -365,8 +364,8 @@ fn fig13() -> Figure {
         name: "fig13",
         title: "Delivery in time by routing metric, 100 nodes",
         section: "IV-B",
-        says: "The same with 100 nodes and 200 links, where not all ways can be compared: the same \
-               order.",
+        says: "The same with 100 nodes and 200 links, where not all paths can be compared: the \
+               same order.",
         chart: one_panel(|t| chart("Packets in time over 100 nodes, 200 links", t)),
         claims: claims::many(),
     }

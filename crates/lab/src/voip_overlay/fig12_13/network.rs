@@ -1,5 +1,4 @@
-//! Random overlays as the paper's (§IV-B), and ways through them by the
-//! overlay's own metrics.
+//! Random overlays like the paper's (§IV-B), and paths through them by the overlay's metrics.
 
 use super::delivery::{Law, Link, delivered};
 use rand::Rng as _;
@@ -13,28 +12,27 @@ use trunkline_sim::random::Brite;
 
 /// The largest loss of a link.
 pub const MAX_LOSS: f64 = 0.05;
-/// Tells the losses apart from the graph of the same seed.
+/// Separates the randomness of losses from that of the graph with the same seed.
 const STREAM: u64 = 0x6c6f_7373_6573;
 
-/// A way: the numbers of its links, in order.
+/// A path: the indices of its links, in order.
 pub type Way = Vec<usize>;
 
-/// An overlay, and the two of its nodes that are farthest apart.
+/// An overlay and its two most distant nodes.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Every link of the network, in the order of the graph's.
     pub links: Vec<Link>,
-    /// Of each node: who is next to it, over which link.
+    /// For each node, its neighbours and the links to them.
     pub next: Vec<Vec<(usize, usize)>>,
-    /// The two nodes farthest apart, between which ways are sought.
+    /// The two most distant nodes, between which paths are searched.
     pub ends: (usize, usize),
 }
 
 impl Network {
-    /// By BRITE's rule, 2 links for each node, the square scaled so that its two
-    /// nodes farthest apart are `diameter` apart; half of the links, selected at
-    /// random, lose up to 5 %. The same for the same seed and number; neighbouring
-    /// seeds share none.
+    /// Draws a graph by BRITE's rule, with 2 links for each node and the square scaled so that its
+    /// two most distant nodes are `diameter` apart; half of the links, selected at random, lose up
+    /// to 5 %. The same seed and number give the same graph; neighbouring seeds share none.
     pub fn draw(nodes: u32, diameter: Duration, (seed, number): (u64, u64)) -> Network {
         let seed = rng(seed, number).next_u64();
         let mut graph = Brite::new(nodes).draw(seed);
@@ -61,14 +59,14 @@ impl Network {
         Network { links, next, ends: (from.0 as usize, to.0 as usize) }
     }
 
-    /// The same with other losses, by those that there are.
+    /// The same network with other losses, as a function of the present ones.
     pub fn with_loss(&self, other: impl Fn(f64) -> f64) -> Network {
         let links = self.links.iter().map(|l| Link { loss: other(l.loss), ..*l }).collect();
         Network { links, ..self.clone() }
     }
 
-    /// The way that nodes of the overlay would take: their costs, in the units
-    /// of their updates (0.1 ms), and their shortest paths.
+    /// The path that overlay nodes would take: their costs, in the units of their updates (0.1 ms),
+    /// and their shortest paths.
     pub fn by_metric(&self, metric: Metric, model: &CostModel) -> Way {
         let id = |node: usize| NodeId(node as u32 + 1);
         let adverts = self.links.iter().flat_map(|link| {
@@ -89,13 +87,12 @@ impl Network {
         nodes.windows(2).map(step).collect()
     }
 
-    /// The share of packets that arrive in time this way.
+    /// Share of packets that arrive in time on this path.
     pub fn delivered(&self, way: &Way, law: &Law) -> f64 {
         delivered(way.iter().map(|&l| &self.links[l]), law)
     }
 
-    /// How far each node is from `from` by `cost` of the links (Dijkstra's
-    /// algorithm).
+    /// Distance of each node from `from` by `cost` of the links (Dijkstra's algorithm).
     pub fn distances(&self, from: usize, cost: impl Fn(&Link) -> f64) -> Vec<f64> {
         let mut far = vec![f64::INFINITY; self.next.len()];
         let mut open: Vec<usize> = (0..far.len()).collect();
@@ -134,8 +131,8 @@ mod tests {
         assert!(first((1, 2)) != first((2, 1)) && first((1, 2)) != first((1, 1)));
     }
 
-    /// What nodes do with costs in their own units is what the formulas say,
-    /// but for a tenth of a millisecond a link.
+    /// The costs that nodes compute in their units equal the formulas, up to a tenth of a
+    /// millisecond per link.
     #[test]
     fn ways_are_the_cheapest() {
         let model = CostModel { formula: Formula::Paper, ..CostModel::default() };

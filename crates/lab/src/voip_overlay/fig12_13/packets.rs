@@ -1,6 +1,5 @@
-//! Beyond figure 12: the closed form that figures 12 and 13 are drawn by, beside
-//! packets over the overlay's own nodes, on the ways that expected latency
-//! chooses.
+//! Beyond figure 12: the closed form behind figures 12 and 13, compared with packets between
+//! overlay nodes, on the paths that expected latency selects.
 
 use super::delivery::{DETECTION_NS, Law, Link, delivered};
 use super::network::{MAX_LOSS, Network};
@@ -19,7 +18,7 @@ use trunkline_base::stats::Mean;
 use trunkline_overlay::route::{CostModel, Formula};
 use trunkline_overlay::wire::Metric;
 
-/// A row: one way through one graph.
+/// A row has one path through one graph.
 const COLUMNS: &[Column] = &[
     Column::number("diameter_ms", 0),
     Column::number("way", 0),
@@ -52,7 +51,7 @@ pub(super) fn experiment() -> Experiment {
     }
 }
 
-/// So many ways of one diameter, and packets over each.
+/// A number of paths of one diameter, and packets over each.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
     diameter_ms: u64,
@@ -87,7 +86,7 @@ impl Ways {
         let model = CostModel { formula: Formula::Paper, ..CostModel::default() };
         let way = network.by_metric(Metric::ExpectedLatency, &model);
         let links: Vec<Link> = way.iter().map(|&l| network.links[l]).collect();
-        // Δ is the distance of their packets.
+        // Δ is the interval between their packets.
         let calls = if self.sabotage.is("one-call") { 1 } else { 10 };
         let sabotage = self.sabotage;
         let policy = Policy::new("paper", move |config| {
@@ -102,7 +101,7 @@ impl Ways {
         let missed = chain.run(rng(seed, number).next_u64())?.outcome().missed;
         let exact = delivered(&links, &Law::EXACT);
         let arrived = 1.0 - missed.estimate;
-        // What chance alone does to a share.
+        // Variation of a share by chance alone.
         let sent = missed.cases as f64;
         let chance = libm::sqrt(sent * exact * (1.0 - exact) + 1.0) / sent;
         let latency: u64 = links.iter().map(|l| l.delay).sum();
@@ -125,8 +124,8 @@ impl Ways {
     }
 }
 
-/// The share that by the closed form takes just about the deadline: so long that
-/// up to three packets more until a loss shows would decide.
+/// Share that by the closed form takes almost exactly the deadline, so that up to three more
+/// packets before a loss is revealed would make the difference.
 fn near(links: &[Link]) -> f64 {
     let until = |deadline| delivered(links, &Law { deadline, ..Law::EXACT });
     let deadline = Law::EXACT.deadline;
@@ -138,8 +137,8 @@ fn model_of(link: &Link) -> LinkModel {
     LinkModel { delay: Duration::from_nanos(link.delay), loss, ..LinkModel::default() }
 }
 
-/// How much more of the packets of some rows are in time than `column` says,
-/// points: the mean of the ways and its interval.
+/// Measured share in time minus that of `column`, in percentage points: the mean over the paths and
+/// its interval.
 fn off<'a>(rows: impl Iterator<Item = Record<'a>>, column: &str) -> Option<Mean> {
     let off: Vec<f64> = rows.map(|r| r.number("packets_pct") - r.number(column)).collect();
     (!off.is_empty()).then(|| Mean::of(&off))
@@ -156,9 +155,10 @@ fn chart(table: &Table) -> Chart {
         Series { name: name.to_owned(), style: Style::nth(n), points }
     };
     Chart {
-        title: "Packets within 100 ms beside the closed form, ways by expected latency".into(),
+        title: "Packets within 100 ms, compared with the closed form, paths by expected latency"
+            .into(),
         x: Axis::linear("network diameter (ms)", (10.0, 100.0), 10.0),
-        y: Axis::linear("packets, less the closed form (points)", (-0.3, 0.3), 0.1),
+        y: Axis::linear("packets minus the closed form (points)", (-0.3, 0.3), 0.1),
         series: names.into_iter().enumerate().map(line).collect(),
     }
 }
@@ -166,11 +166,11 @@ fn chart(table: &Table) -> Chart {
 fn figure() -> Figure {
     Figure {
         name: "fig12b",
-        title: "The closed form of figures 12 and 13 beside packets",
+        title: "The closed form of figures 12 and 13, compared with packets",
         section: "IV-B",
-        says: "Figures 12 and 13 are drawn by the delay distribution that the paper derives for a \
-               link and combines along a way. Here packets of ten calls, one each 2 ms, pass the \
-               overlay's own nodes along such ways, with the paper's settings.",
+        says: "Figures 12 and 13 are computed from the delay distribution that the paper derives \
+               for a link and combines along a path. Here packets of ten calls, one every 2 ms, \
+               pass through overlay nodes along such paths, with the paper's settings.",
         chart: one_panel(chart),
         claims: vec![mean(), chance()],
     }
@@ -179,7 +179,7 @@ fn figure() -> Figure {
 fn mean() -> Claim {
     Claim {
         id: "mean",
-        says: "over all ways as many packets are in time as the closed form says, with 2p² − p³ \
+        says: "over all paths as many packets are in time as in the closed form, with 2p² − p³ \
                lost on a link",
         published: None,
         bound: Bound::within(
@@ -202,10 +202,10 @@ fn mean() -> Claim {
 fn chance() -> Claim {
     Claim {
         id: "chance",
-        says: "on ways where nothing takes within 6 ms of the deadline the two differ by no more \
+        says: "on paths where no delay is within 6 ms of the deadline the two differ by no more \
                than chance: at most 4 standard errors",
         published: None,
-        bound: Bound::at_most(4.0, "of 200 ways one exceeds that by chance in 80 runs"),
+        bound: Bound::at_most(4.0, "of 200 paths one exceeds that by chance in 80 runs"),
         unit: "standard errors",
         measure: Box::new(|table| {
             let of = |near: bool, column: &'static str| {
@@ -214,15 +214,17 @@ fn chance() -> Claim {
             };
             let count = of(true, "off_pct").count();
             let note = format!(
-                "On {count} of {} ways something does; the farthest of them is off by {:.2} points.",
+                "On {count} of {} paths some delay is; the largest difference among them is {:.2} \
+                 points.",
                 table.rows.len(),
                 maximum(of(true, "off_pct").chain([0.0])),
             );
             Measured::census(maximum(of(false, "off_se"))).noting(note)
         }),
-        why: "Δ = 2 ms is a mean. If the next packet is lost, too, a loss shows after 4 ms or more; \
-              and a packet that was recovered on one link comes between others on the next, where \
-              it may show a loss sooner. Within some milliseconds of the deadline that decides.",
+        why: "Δ = 2 ms is a mean. If the next packet is lost, too, a loss shows after 4 ms or \
+              more; and a packet that was recovered on one link comes between others on the next, \
+              where it may reveal a loss sooner. Within some milliseconds of the deadline that \
+              makes the difference.",
         sabotage: "one-request-in-ten-unanswered",
         ..Claim::default()
     }

@@ -1,14 +1,13 @@
-//! Ways that are sought by what arrives in time itself, which no single cost of
-//! a link can tell (§IV-B): the greedy optimiser and the best way.
+//! Paths that are searched by the share of packets in time itself, which no single link cost
+//! expresses (§IV-B): the greedy optimiser and the best path.
 
 use super::delivery::{Arrivals, Law};
 use super::network::{Network, Way};
 use core::cmp::Ordering;
 
-/// Dijkstra's algorithm with the share that is in time in the place of a
-/// distance: each partial way has its arrivals, and the one with the largest
-/// share is taken next. While nothing is lost all shares are equal: of equal
-/// ones the one that arrives earlier counts, which leaves the most time.
+/// Dijkstra's algorithm with the share in time as the distance: each partial path has its arrivals,
+/// and the one with the largest share is extended next. Without losses all shares are equal; among
+/// equal shares the earlier arrival is preferred, as it leaves the most time.
 pub fn greedy(network: &Network, law: &Law) -> Way {
     let (from, to) = network.ends;
     let nodes = network.next.len();
@@ -39,14 +38,14 @@ pub fn greedy(network: &Network, law: &Law) -> Way {
     way
 }
 
-/// By the share that is in time; of equal shares the earlier is the greater.
+/// Compares by the share in time; of equal shares the earlier is the greater.
 fn in_time(a: &Arrivals, b: &Arrivals) -> Ordering {
     a.delivered().total_cmp(&b.delivered()).then_with(|| b.first().cmp(&a.first()))
 }
 
-/// The way over which most arrives in time, among all: better than `known`, or
-/// that. Partial ways are left where even the rest without a loss in time, or
-/// with the least loss whatever it takes, would not be better.
+/// The path with the largest share in time among all: better than `known`, or `known` itself.
+/// Partial paths are abandoned if neither the rest without loss in time, nor the rest with the
+/// least loss in any time, would be better.
 pub fn best(network: &Network, law: &Law, known: Way) -> Way {
     let to = network.ends.1;
     let survives = |l: &super::delivery::Link| -libm::log(1.0 - (law.residual)(l.loss));
@@ -66,9 +65,9 @@ pub fn best(network: &Network, law: &Law, known: Way) -> Way {
 struct Search<'a> {
     network: &'a Network,
     law: &'a Law,
-    /// Of each node: the least latency from it to the end, ns.
+    /// Smallest latency from each node to the end, in nanoseconds.
     latency: Vec<u64>,
-    /// Of what is at a node, the share that reaches the end, at most.
+    /// Upper bound of the share of packets at each node that reaches the end.
     survival: Vec<f64>,
     share: f64,
     best: Way,
@@ -112,7 +111,7 @@ mod tests {
     use crate::voip_overlay::fig12_13::delivery::Link;
     use std::time::Duration;
 
-    /// Every simple way, without any short cut.
+    /// Every simple path, by exhaustive search.
     fn every(
         network: &Network,
         node: usize,
@@ -152,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Of two ways without loss, whichever has the lower numbers.
+    /// Of two paths without loss, the one with the lower indices.
     #[test]
     fn greedy_takes_the_earlier_of_equals() {
         for (first, second, way) in [(20, 30, vec![0, 1]), (30, 20, vec![2, 3])] {
@@ -172,8 +171,8 @@ mod tests {
         Network { links, next, ends: (0, to) }
     }
 
-    /// The paper's Figure 11: which way to D is the better one depends on the
-    /// link after it, which the greedy optimiser doesn't look at.
+    /// The paper's Figure 11: which path to D is better depends on the link after it, which the
+    /// greedy optimiser doesn't consider.
     #[test]
     fn greedy_decides_too_early() {
         let link = |a, b, ms: u64, loss| Link { ends: (a, b), delay: ms * 1_000_000, loss };

@@ -1,4 +1,4 @@
-//! How much comes of a call, and how steadily: figure 6.
+//! Figure 6: the bandwidth of calls, and its variation.
 
 use super::{BANDWIDTH, PAYLOAD, VARIATION, at, differences, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Measured};
@@ -7,22 +7,24 @@ use crate::table::Table;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, TFRC};
 
-/// Numbers of stations with fewer than 8 calls, and with more than 6: what a check measures.
+/// Numbers of stations with fewer than 8 calls, and with more than 6, that a check measures.
 const FEW: &[f64] = &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
 const MANY: &[f64] = &[8.0, 9.0, 10.0, 12.0, 14.0, 17.0, 19.0, 21.0, 24.0];
 
-/// Why adaptation is not above TFRC.
-const BELOW: &str = "Nothing is lost, so TFRC sends all that G.711 makes, 10 KB/s, and greedy flows what the \
-                     cell carries. Adaptation can't be above the former, and gives way to other traffic.";
+/// Reason why adaptation is not above TFRC.
+const BELOW: &str = "Nothing is lost, so TFRC sends all packets of G.711, 10 KB/s, and greedy \
+                     flows send what the cell carries. Adaptation can't exceed the former, and \
+                     gives way to background traffic.";
 
 pub fn fig6() -> Figure {
     Figure {
         name: "fig6",
-        title: "Mean bandwidth of calls against the number of stations",
+        title: "Mean bandwidth of calls, by number of stations",
         section: "5, figure 6",
-        says: "What comes of a call in kilobytes (1,000) a second, with IP, UDP and RTP's headers and \
-               without: 4 KB/s are 16 kbit/s with headers, or 32 kbit/s without. The paper doesn't say \
-               which. How smooth it is: the coefficient of variation of what comes in each second.",
+        says: "Rate at which a call arrives, in kilobytes (1,000 bytes) a second, with IP, UDP and \
+               RTP headers and without: 4 KB/s are 16 kbit/s with headers, or 32 kbit/s without. \
+               The paper doesn't say which. Smoothness: the coefficient of variation of the rate \
+               from second to second.",
         chart: draw(
             "Mean bandwidth of calls",
             "",
@@ -65,8 +67,8 @@ fn above_tfrc() -> Vec<Claim> {
             ),
         ),
         fails(
-            "With fewer than 7 stations the cell isn't full: nothing is lost, and TFRC sends all that \
-                 G.711 makes.",
+            "With fewer than 7 stations the cell isn't full: nothing is lost, and TFRC sends all \
+             packets of G.711.",
             above(
                 "above-tfrc-one-queue",
                 ONE_QUEUE,
@@ -91,12 +93,13 @@ fn steady() -> Vec<Claim> {
         at: MANY,
         measure: Box::new(move |t| four(t, columns)),
         reads: reads([(DRAFT, ADAPTIVE)]),
-        ..claim(id, says, Some(STEADY), Bound::at_most(0.5, "what rounds to 4"), sabotage)
+        ..claim(id, says, Some(STEADY), Bound::at_most(0.5, "the values that round to 4"), sabotage)
     };
     vec![
         fails(
-            "It is steady, 4.7 to 4.8: 16 kbit/s are 4 KB/s with headers, and calls are a fifth above \
-                 that by steps up to 24 and 32 kbit/s and the descent from 64 at the beginning.",
+            "It is steady, 4.7 to 4.8: 16 kbit/s are 4 KB/s with headers, and calls are a fifth \
+             above that because of steps up to 24 and 32 kbit/s and the descent from 64 at the \
+             beginning.",
             steady(
                 "steady",
                 "with more than 6 calls adaptation has 4 KB/s with headers, to 0.5",
@@ -105,7 +108,7 @@ fn steady() -> Vec<Claim> {
             ),
         ),
         fails(
-            "It is steady, 2.7 to 2.8, below the paper's 4 as it is above it with headers.",
+            "It is steady, 2.7 to 2.8, as far below the paper's 4 as it is above it with headers.",
             steady(
                 "steady-payload",
                 "with more than 6 calls adaptation has 4 KB/s without headers, to 0.5",
@@ -130,7 +133,7 @@ fn smoother() -> Vec<Claim> {
     };
     vec![
         fails(
-            "TFRC that loses nothing sends what the codec makes, which doesn't vary at all.",
+            "TFRC without losses sends the packets of the codec, at a constant rate.",
             smoother(
                 "smoother",
                 DRAFT,
@@ -141,7 +144,7 @@ fn smoother() -> Vec<Claim> {
         ),
         fails(
             "Where a greedy flow has a large share, it varies less than a codec between 16 and 32 \
-                 kbit/s.",
+             kbit/s.",
             smoother(
                 "smoother-greedy",
                 DRAFT,

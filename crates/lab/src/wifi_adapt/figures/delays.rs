@@ -1,4 +1,4 @@
-//! How long calls' packets take, and what that means for their quality: figures 4, 4b and 5.
+//! Figures 4, 4b and 5: delays of the calls' packets, and their effect on quality.
 
 use super::{
     CELLS, MAXIMUM, MEAN, PUBLISHED, RATING, Sent, at, differences, draw, fails, maximum, minimum,
@@ -9,23 +9,24 @@ use crate::experiment::Figure;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, G711, GREEDY, ONE_QUEUE, POLLED, STANDARD, TFRC};
 
-/// Why TFRC's packets are sooner there than the paper's.
-const OWN_QUEUE: &str = "In a queue of their own packets of a call wait for a frame of the other traffic and \
-                         a few of other calls, under any control. With other traffic in the same queue \
-                         (one-queue) 50 packets of 0.5 ms are before each: 24 ms, and at most 26. That is \
-                         the paper's TFRC nearly, as greedy flows with priority 6 are; it doesn't say which \
-                         it simulated.";
-/// Why adaptation doesn't help where all share one queue.
-const FULL: &str = "A queue that other traffic fills is as long whatever calls send.";
-/// What polls do to delay.
-const INTERVAL: &str = "A service interval of 17 ms, of which a packet waits half on average and at most all: \
-                        the least that the standard's scheduler makes of 20 ms between packets.";
-/// What adaptation costs in quality, and the delay that it saves.
-const CODEC: &str = "The round trip of an idle cell is 0.12 ms, so that a frame of 0.4 ms ahead counts as \
-                     congestion: the codec falls to 16 and 24 kbit/s, which cost 50 and 25 points, for less \
-                     than 0.1 ms of delay, which nobody hears.";
+/// Reason why TFRC's packets arrive sooner there than in the paper.
+const OWN_QUEUE: &str = "In a separate queue, a call's packets wait for a frame of the background \
+                         traffic and a few of other calls, under any control. With background \
+                         traffic in the same queue (one-queue) 50 packets of 0.5 ms are ahead of \
+                         each: 24 ms, and at most 26. That is nearly the paper's TFRC, as are \
+                         greedy flows with priority 6; it doesn't say which it simulated.";
+/// Reason why adaptation doesn't help where all share one queue.
+const FULL: &str = "A queue that background traffic fills is as long whatever calls send.";
+/// Effect of polling on delay.
+const INTERVAL: &str = "A service interval of 17 ms, of which a packet waits half on average and \
+                        at most all: the standard's scheduler gives at least this for 20 ms \
+                        between packets.";
+/// Cost of adaptation in quality, and the delay that it saves.
+const CODEC: &str = "The round trip of an idle cell is 0.12 ms, so that a frame of 0.4 ms ahead \
+                     counts as congestion: the codec falls to 16 and 24 kbit/s, which cost 50 and \
+                     25 points, to save less than an inaudible 0.1 ms of delay.";
 
-/// The mean, or maximum, of a way of sending nowhere above a bound.
+/// The claim that the mean or maximum delay of a transport stays below a bound everywhere.
 fn below(
     id: &'static str,
     sent: Sent,
@@ -54,12 +55,12 @@ pub fn fig4() -> Figure {
     };
     Figure {
         name: "fig4",
-        title: "Mean delay of calls against the number of stations",
+        title: "Mean delay of calls, by number of stations",
         section: "5, figure 4",
-        says: "A call of user priority 6 and 4 Mbit/s of priority 1 go from the access point to each \
-               station. The mean delay of the calls' packets, from the gateway to the station, with \
-               the paper's control, with TFRC as the codec's 50 packets a second and greedy, and \
-               with G.711 for good.",
+        says: "The access point sends a call of user priority 6 and 4 Mbit/s of priority 1 to each \
+               station. The mean delay of the calls' packets, from the gateway to the station, \
+               with the paper's control, with TFRC as the codec's 50 packets a second and greedy, \
+               and with G.711 throughout.",
         chart: draw("Mean delay of calls", "mean delay (ms)", CELLS, &[("", MEAN)], None),
         claims: vec![
             adaptive("adaptive", DRAFT, "with adaptation the mean delay is below 4 ms everywhere"),
@@ -97,7 +98,8 @@ pub fn fig4() -> Figure {
                 ),
             ),
             fails(
-                "Its own 50 packets make its delay: 0.29 ms each, with other traffic between.",
+                "It results from its own 50 packets: 0.29 ms each, with background traffic in \
+                 between.",
                 tfrc(
                     "tfrc-greedy",
                     (DRAFT, GREEDY),
@@ -146,11 +148,11 @@ pub fn fig4b() -> Figure {
     };
     Figure {
         name: "fig4b",
-        title: "Quality of calls against the number of stations",
+        title: "Quality of calls, by number of stations",
         section: "5, beyond figure 4",
-        says: "R of the calls of figure 4 by the E-model: with the codecs' impairments averaged over a \
-               call, what is lost, and a playout for which nothing comes too late. The wired part has no \
-               delay.",
+        says: "R of the calls of figure 4 by the E-model: with the codecs' impairments averaged \
+               over a call, the losses, and a playout for which no packet is late. The wired part \
+               has no delay.",
         chart: draw("Quality of calls", "R", CELLS, &[("", RATING)], Some(100.0)),
         claims: vec![
             fails(
@@ -158,7 +160,7 @@ pub fn fig4b() -> Figure {
                 fixed_less(
                     "not-below-g711",
                     DRAFT,
-                    "with adaptation R is nowhere below that with G.711 for good",
+                    "with adaptation R is nowhere below that with G.711 throughout",
                 ),
             ),
             fails(
@@ -166,7 +168,8 @@ pub fn fig4b() -> Figure {
                 fixed_less(
                     "not-below-g711-one-queue",
                     ONE_QUEUE,
-                    "with adaptation and everything in one queue R is nowhere below that with G.711 for good",
+                    "with adaptation and everything in one queue R is nowhere below that with \
+                     G.711 throughout",
                 ),
             ),
             fails(
@@ -188,7 +191,7 @@ pub fn fig4b() -> Figure {
 pub fn fig5() -> Figure {
     Figure {
         name: "fig5",
-        title: "Maximum delay of calls against the number of stations",
+        title: "Maximum delay of calls, by number of stations",
         section: "5, figure 5",
         says: "The longest delay of any packet of any call in a run, averaged over the runs of \
                figure 4.",
@@ -259,7 +262,12 @@ fn fig5_tfrc() -> Vec<Claim> {
             id,
             says,
             Some("for TFRC the maximum is about 25 ms"),
-            Bound::within(20.0, 30.0, "\"about 25 ms\" is taken for a fifth to either side"),
+            Bound::within(
+                20.0,
+                30.0,
+                "\"about 25 ms\" is interpreted as a fifth in either \
+                                       direction",
+            ),
             sabotage,
         )
     };

@@ -1,4 +1,4 @@
-//! How alike calls are: figure 7.
+//! Figure 7: fairness between calls.
 
 use super::{CELLS, FAIRNESS, PUBLISHED, Sent, at, draw, fails, maximum, minimum, reads};
 use crate::claim::{Bound, Claim, Verdict};
@@ -6,19 +6,20 @@ use crate::experiment::Figure;
 use crate::wifi_adapt::claim;
 use crate::wifi_adapt::grid::{ADAPTIVE, DRAFT, GREEDY, ONE_QUEUE, POLLED, STANDARD, TFRC};
 
-/// Why TFRC's flows are alike.
+/// Reason why TFRC's flows are equal.
 const ALIKE: &str =
-    "In `one-queue` all meet about the same losses, and in the long run have about the same.";
-/// Why five runs don't decide how fair adaptation is.
-const SPREAD: &str = "It is 0.99 or more with 6 calls or more. With 3 and 4 a call's phase beside other \
-                      traffic's decides its round trip for a whole run, and runs differ.";
+    "In `one-queue` all calls meet about the same losses, and in the long run get about the same.";
+/// Reason why five runs don't decide how fair adaptation is.
+const SPREAD: &str = "It is 0.99 or more with 6 calls or more. With 3 and 4 a call's phase \
+                      relative to the background traffic determines its round trip for a whole \
+                      run, and runs differ.";
 
 pub fn fig7() -> Figure {
     Figure {
         name: "fig7",
-        title: "Fairness between calls against the number of stations",
+        title: "Fairness between calls, by number of stations",
         section: "5, figure 7",
-        says: "Jain's index of what comes of the calls: 1 if all are alike, 1/n if one has everything.",
+        says: "Jain's index of the calls' rates: 1 if all are equal, 1/n if one has everything.",
         chart: draw(
             "Fairness between calls",
             "fairness index",
@@ -39,7 +40,7 @@ fn fair() -> Vec<Claim> {
             id,
             says,
             Some("the index is kept almost at 1 independently of the number of flows"),
-            Bound::at_least(0.95, "\"almost at 1\" is taken for a twentieth below"),
+            Bound::at_least(0.95, "\"almost at 1\" is interpreted as a twentieth below"),
             "two-classes",
         )
     };

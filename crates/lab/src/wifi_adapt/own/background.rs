@@ -1,4 +1,4 @@
-//! How much other traffic there is, of which the paper says nothing.
+//! The amount of background traffic, which the paper doesn't give.
 
 use super::{BANDWIDTH, FEW, MEAN, PAPERS, RATING, base, controls, draw_where, point, rows, with};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -9,9 +9,10 @@ use crate::wifi_adapt::claim;
 use trunkline_base::Bitrate;
 use trunkline_rate::vegas::CodecRate;
 
-/// Calls: the paper's 4, 7, 12 and 21 stations.
+/// Numbers of calls: the paper's 4, 7, 12 and 21 stations.
 const CALLS: [u16; 4] = [3, 6, FEW, 20];
-/// In kbit/s, what doesn't fill the cell of [`FEW`] stations, which carries 21 to 26 Mbit/s.
+/// Background traffic in kbit/s that doesn't fill the cell of [`FEW`] stations, which carries 21 to
+/// 26 Mbit/s.
 const NOT_FULL: [f64; 2] = [1_000.0, 2_000.0];
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -35,14 +36,15 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 pub fn figure() -> Figure {
     Figure {
         name: "background",
-        title: "How much other traffic there is",
+        title: "Amount of background traffic",
         section: "5, beyond figures 4 and 6",
-        says: "As figures 4, 4b and 6, of the cell with the drafts' parameters, with 1 to 6 Mbit/s of other \
-               traffic to each station, where those have 4. Drawn are 12 stations.",
+        says: "As figures 4, 4b and 6, for the cell with the drafts' parameters, with 1 to 6 \
+               Mbit/s of background traffic to each station, where those have 4. The chart shows \
+               12 stations.",
         chart: draw_where(
             |r| r.number("calls") == f64::from(FEW),
-            "Other traffic",
-            || Axis::linear("other traffic to each station (kbit/s)", (0.0, 7_000.0), 1_000.0),
+            "Background traffic",
+            || Axis::linear("background traffic to each station (kbit/s)", (0.0, 7_000.0), 1_000.0),
             "background_kbit_s",
             &[("mean delay (ms)", MEAN), ("R", RATING), ("KB/s", BANDWIDTH)],
         ),
@@ -53,9 +55,10 @@ pub fn figure() -> Figure {
                 }),
                 ..claim(
                     "mean",
-                    "with adaptation the mean delay is below 4 ms whatever the rate of other traffic",
+                    "with adaptation the mean delay is below 4 ms at every rate of background \
+                     traffic",
                     None,
-                    Bound::below(4.0, "the paper's number, of a rate that it doesn't give"),
+                    Bound::below(4.0, "the paper's number, for a rate that it doesn't give"),
                     "one-queue",
                 )
             },
@@ -63,15 +66,15 @@ pub fn figure() -> Figure {
                 unit: "KB/s",
                 measure: Box::new(|t| {
                     let few = rows(t, PAPERS).filter(|r| r.number("calls") == f64::from(FEW));
-                    // None at all is what the sabotage makes of 6 Mbit/s.
+                    // The sabotage removes all background traffic in place of 6 Mbit/s.
                     let full = few.filter(|r| !NOT_FULL.contains(&r.number("background_kbit_s")));
                     let all = full.map(|r| Measured::of(&r, BANDWIDTH));
                     Measured::range(&all.collect::<Vec<_>>())
                 }),
                 ..claim(
                     "choice",
-                    "where the cell is full calls have the same to 0.5 KB/s whatever the rate of other \
-                     traffic",
+                    "where the cell is full calls have the same bandwidth within 0.5 KB/s at every \
+                     rate of background traffic",
                     None,
                     Bound::at_most(0.5, "an eighth of the paper's 4 KB/s"),
                     "silent-at-six",
@@ -87,7 +90,7 @@ pub fn figure() -> Figure {
                 }),
                 ..claim(
                     "acceptable",
-                    "with adaptation R is at least 70 whatever the rate of other traffic",
+                    "with adaptation R is at least 70 at every rate of background traffic",
                     None,
                     Bound::at_least(70.0, OWN_TARGET),
                     "lowest-rate",

@@ -1,4 +1,4 @@
-//! Wrong bits, and what is sent against what they lose: the paper's future work.
+//! Bit errors, and redundancy against the losses that they cause: the paper's future work.
 
 use super::{FEW, LOST, OURS, RATING, WRONG, Way, base, controls, draw_where, point, rows, with};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
@@ -12,7 +12,7 @@ use trunkline_rate::vegas::{self, CodecRate, FecConfig, FecKind};
 const SENT: [&str; 3] = ["sent_kb_s", "sent_low_kb_s", "sent_high_kb_s"];
 const MISSED: [&str; 3] = ["missed_pct", "missed_low_pct", "missed_high_pct"];
 
-/// In the column `calls_over`: copies of the speech as it was sent.
+/// Value of the column `calls_over`: copies of the speech as it was sent.
 const COPIES: &str = "with-floor+copies";
 /// Copies of the speech at 16 kbit/s, in the same column.
 const LOW: &str = "with-floor+copies-16";
@@ -21,7 +21,7 @@ const PAPERS_COPIES: &str = "paper+copies";
 /// Parity of the packets as they were sent, in the same column.
 const PARITY: &str = "with-floor+parity";
 
-/// Wrong bits of a million.
+/// Bit error rates, in wrong bits per million.
 const ERRORS: [u32; 5] = [1, 3, 10, 30, 100];
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -55,7 +55,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     places.into_iter().map(one).collect()
 }
 
-/// The same with parity where the control blames the channel.
+/// The same setting with parity where the control blames the channel.
 fn with_parity(of: Setting, sabotage: Sabotage) -> Way {
     let scheme = match of.scheme {
         Scheme::Adaptive(config) => {
@@ -73,17 +73,18 @@ fn with_parity(of: Setting, sabotage: Sabotage) -> Way {
 pub fn figure() -> Figure {
     Figure {
         name: "errors",
-        title: "Wrong bits, and what is sent against what they lose",
+        title: "Bit errors, and redundancy against the losses that they cause",
         section: "5, its future work",
-        says: "12 stations with 24 Mbit/s of other traffic in its own queue, and one bit of 10,000 to \
-               1,000,000 wrong, with seven attempts and with one (drawn). Where the loss predictor blames the \
-               channel, packets carry the speech of one or two before them (RFC 2198), as it was sent or at \
-               16 kbit/s; or one to six of them have a packet of parity behind them (RFC 8627). What is lost, \
-               what is missed after that, R with the wait for it, what is sent, and wrong verdicts.",
+        says: "12 stations with 24 Mbit/s of background traffic in a separate queue, and one wrong \
+               bit in 10,000 to 1,000,000, with seven attempts and with one (drawn). Where the \
+               loss predictor blames the channel, packets carry the speech of one or two before \
+               them (RFC 2198), as it was sent or at 16 kbit/s; or one to six of them are followed \
+               by a packet of parity (RFC 8627). Lost packets, packets still missed, R including \
+               the wait for redundancy, the rate sent, and wrong verdicts.",
         chart: draw_where(
             |r| r.number("attempts") == 1.0,
-            "Wrong bits, copies and parity, one attempt",
-            || Axis::log("wrong bits of a million", (1.0, 100.0)),
+            "Bit errors, copies and parity, one attempt",
+            || Axis::log("wrong bits per million", (1.0, 100.0)),
             "errors_per_million_bits",
             &[
                 ("lost (%)", LOST),
@@ -97,7 +98,7 @@ pub fn figure() -> Figure {
     }
 }
 
-/// A measure at some error rates, with so many attempts.
+/// A measure at some error rates, with this many attempts.
 fn at(
     table: &Table,
     over: &'static str,
@@ -111,7 +112,7 @@ fn at(
     rows(table, over).filter(is).map(|r| Measured::of(&r, columns)).collect()
 }
 
-/// What is missed with copies beyond this share of what is lost without.
+/// Missed packets with copies, minus this share of those lost without.
 fn beyond(table: &Table, share: f64, errors: fn(f64) -> bool) -> Measured {
     let missed = at(table, COPIES, 1.0, MISSED, errors);
     let lost = at(table, OURS, 1.0, LOST, errors);
@@ -134,14 +135,15 @@ fn repair() -> Vec<Claim> {
             "repaired-10",
             0.25,
             |e| e == 10.0,
-            "with one attempt and one wrong bit of 100,000 copies leave at most a quarter of the losses",
+            "with one attempt and one wrong bit in 100,000 copies leave at most a quarter of the \
+             losses",
             "both of two packets in a row must be lost, and the first loss has no copy",
         ),
         repaired(
             "repaired-100",
             0.5,
             |e| e == 100.0,
-            "with one attempt and one wrong bit of 10,000 copies leave at most half of the losses",
+            "with one attempt and one wrong bit in 10,000 copies leave at most half of the losses",
             "longer packets are lost more often: about a third of those with two copies",
         ),
         Claim {
@@ -174,8 +176,8 @@ fn quality() -> Vec<Claim> {
             measure: Box::new(gains([COPIES, OURS], |e| e >= 10.0)),
             ..claim(
                 "better",
-                "with one attempt and one wrong bit of 100,000 and of 10,000 R is higher with copies, for all \
-                 their delay",
+                "with one attempt and one wrong bit in 100,000 and in 10,000 R is higher with \
+                 copies, despite their delay",
                 None,
                 Bound::above(0.0, "higher"),
                 "copies-unread",
@@ -187,7 +189,7 @@ fn quality() -> Vec<Claim> {
             measure: Box::new(|t| Measured::minimum(at(t, COPIES, 1.0, RATING, |e| e == 100.0))),
             ..claim(
                 "acceptable",
-                "with one attempt and one wrong bit of 10,000 R is at least 70 with copies",
+                "with one attempt and one wrong bit in 10,000 R is at least 70 with copies",
                 None,
                 Bound::at_least(70.0, "below, many users are dissatisfied (ITU-T G.107, annex B)"),
                 "no-fec",
@@ -197,13 +199,13 @@ fn quality() -> Vec<Claim> {
             unit: "of R",
             decimals: 1,
             expected: Verdict::Undecided,
-            why: "Both have 75. Of speech as it was sent 5.3 % are missed, of that at 16 kbit/s 1.6 %; but \
-                  what comes again at 16 kbit/s is worth 50 points less.",
+            why: "Both have 75. Of speech copied as it was sent 5.3 % is missed, of that at 16 \
+                  kbit/s 1.6 %; but a copy at 16 kbit/s costs 50 points of R.",
             measure: Box::new(gains([LOW, COPIES], |e| e == 100.0)),
             ..claim(
                 "low-copies",
-                "with one attempt and one wrong bit of 10,000 copies at 16 kbit/s have at least the R of \
-                 copies of the speech as it was sent",
+                "with one attempt and one wrong bit in 10,000 copies at 16 kbit/s have at least \
+                 the R of copies of the speech as it was sent",
                 None,
                 Bound::at_least(0.0, "they are a quarter as long, so fewer packets are lost"),
                 "no-low-copies",
@@ -212,19 +214,19 @@ fn quality() -> Vec<Claim> {
         Claim {
             unit: "of R",
             decimals: 1,
-            why: "It is 2.4 lower with one wrong bit of 100,000 and 5.2 higher with one of 10,000, where \
-                  nearly every packet has one of parity to itself: both are short, and 18 % are lost, not the \
-                  37 % of those with copies in them.",
+            why: "It is 2.4 lower with one wrong bit in 100,000 and 5.2 higher with one in 10,000, \
+                  where nearly every packet has a parity packet of its own: both are short, and 18 \
+                  % are lost, compared with 37 % of those that carry copies.",
             measure: Box::new(gains([PARITY, COPIES], |_| true)),
             ..claim(
                 "parity-as-good",
-                "with one attempt R is at most 3 lower with parity than with copies of the speech as it was \
-                 sent, at each rate of errors",
+                "with one attempt R is at most 3 lower with parity than with copies of the speech \
+                 as it was sent, at each error rate",
                 None,
                 Bound::at_least(
                     -3.0,
-                    "what comes with parity comes 100 ms later at most, which costs 2.4 (ITU-T G.107: \
-                     0.024 each ms)",
+                    "packets recovered by parity arrive at most 100 ms later, which costs 2.4 \
+                     (ITU-T G.107: 0.024 per ms)",
                 ),
                 "no-parity",
             )
@@ -232,7 +234,7 @@ fn quality() -> Vec<Claim> {
     ]
 }
 
-/// What parity adds to what is sent, beyond half of what copies add.
+/// Bytes that parity adds, minus half of those that copies add.
 fn half_of_copies(table: &Table) -> Measured {
     let [parity, copies, without] =
         [PARITY, COPIES, OURS].map(|over| at(table, over, 1.0, SENT, |e| e == 10.0));
@@ -246,7 +248,7 @@ fn half_of_copies(table: &Table) -> Measured {
             )
         })
         .collect();
-    // Half of what copies add is half of both, less what is sent without.
+    // Parity's addition p − w, less half the copies' addition c − w, is p − c/2 − w/2.
     let beyond = all.map(|((p, c), w)| p.minus(&c.times(0.5)).minus(&w.times(0.5)));
     Measured::maximum(beyond).noting(note.join(" "))
 }
@@ -261,7 +263,7 @@ fn economy() -> Vec<Claim> {
             }),
             ..claim(
                 "clean",
-                "with seven attempts copies add at most 1 % to what is sent",
+                "with seven attempts copies add at most 1 % to the rate sent",
                 None,
                 Bound::at_most(
                     0.1,
@@ -275,13 +277,13 @@ fn economy() -> Vec<Claim> {
             measure: Box::new(half_of_copies),
             ..claim(
                 "parity-cheap",
-                "with one attempt and one wrong bit of 100,000 parity adds at most half as many bytes as \
-                 copies",
+                "with one attempt and one wrong bit in 100,000 parity adds at most half as many \
+                 bytes as copies",
                 None,
                 Bound::at_most(
                     0.0,
-                    "where two in a row are lost now and then three packets share 216 bytes of parity, 72 \
-                     each; a copy has 165",
+                    "where two in a row are occasionally lost three packets share 216 bytes of \
+                     parity, 72 each; a copy has 165",
                 ),
                 "parity-of-one",
             )
@@ -291,7 +293,7 @@ fn economy() -> Vec<Claim> {
             measure: Box::new(|t| Measured::maximum(at(t, OURS, 7.0, LOST, |_| true))),
             ..claim(
                 "seven-attempts",
-                "seven attempts leave at most 0.1 % of losses even with one wrong bit of 10,000",
+                "seven attempts leave at most 0.1 % of losses even with one wrong bit in 10,000",
                 None,
                 Bound::at_most(0.1, OWN_TARGET),
                 "more-errors",

@@ -1,4 +1,4 @@
-//! Calls both ways, where stations contend with each other and with the access point.
+//! Calls in both directions, in which stations contend with each other and with the access point.
 
 use super::{
     BANDWIDTH, MAXIMUM, MEAN, OURS, PAPERS, RATING, base, codecs, draw, most, point, rows, with,
@@ -10,7 +10,7 @@ use crate::wifi_adapt::bed::{Access, Setting};
 use crate::wifi_adapt::claim;
 
 const CALLS: [u16; 12] = [5, 10, 15, 20, 25, 30, 35, 38, 40, 42, 44, 50];
-/// As many calls as the paper's figures have about, whose numbers are held against delay here.
+/// About as many calls as in the paper's figures, which are compared with delays here.
 const PUBLISHED: f64 = 20.0;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -26,13 +26,14 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
 pub fn figure() -> Figure {
     Figure {
         name: "uplink",
-        title: "Calls both ways",
+        title: "Calls in both directions",
         section: "beyond the paper",
-        says: "As capacity, but each station sends as well as it receives, so that stations and the access \
-               point contend for the channel and collide. Mean R of both directions of all calls, and their \
-               packets' delay, with 24 Mbit/s of other traffic from the access point.",
+        says: "As capacity, but each station sends as well as it receives, so that stations and \
+               the access point contend for the channel and collide. Mean R of both directions of \
+               all calls, and their packets' delay, with 24 Mbit/s of background traffic from the \
+               access point.",
         chart: draw(
-            "Calls both ways",
+            "Calls in both directions",
             || Axis::linear("calls", (0.0, 50.0), 10.0),
             "calls",
             &[
@@ -63,18 +64,21 @@ fn capacity() -> Vec<Claim> {
         beats(
             "more-good-calls",
             OURS,
-            "with this project's defaults more calls have an R of 70 both ways than with G.711 for good",
+            "with this project's defaults more calls have an R of 70 in both directions than with \
+             G.711 throughout",
             "lowest-rate",
-            "Both end at the same number of those measured. The floor of 10 ms lets the codec fall where \
-             queues have filled, and R has lost by the codec what it gains by losses.",
+            "Both end at the same measured number. The floor of 10 ms lets the codec fall once \
+             queues have filled, and R then loses as much by the codec as it gains from fewer \
+             losses.",
         ),
         beats(
             "more-good-calls-g726",
             "g726-32",
-            "with G.726 at 32 kbit/s for good more calls have an R of 70 both ways than with G.711",
+            "with G.726 at 32 kbit/s throughout more calls have an R of 70 in both directions than \
+             with G.711",
             "g726-16",
-            "Two more, within what runs differ by: an exchange is as long as its contention and preambles, \
-             of which shorter packets save nothing.",
+            "Two more, within the variation of runs: contention and preambles dominate an \
+             exchange, and shorter packets don't reduce those.",
         ),
     ]
 }
@@ -89,7 +93,7 @@ fn delays() -> Vec<Claim> {
             id,
             says,
             None,
-            Bound::below(bound, "the paper's number for calls one way"),
+            Bound::below(bound, "the paper's number for calls in one direction"),
             sabotage,
         )
     };
@@ -98,14 +102,16 @@ fn delays() -> Vec<Claim> {
             "mean",
             MEAN,
             4.0,
-            "with the paper's control and up to 20 calls both ways the mean delay is below 4 ms",
+            "with the paper's control and up to 20 calls in both directions the mean delay is \
+             below 4 ms",
             "one-queue",
         ),
         below(
             "maximum",
             MAXIMUM,
             20.0,
-            "with the paper's control and up to 20 calls both ways the maximum is below 20 ms",
+            "with the paper's control and up to 20 calls in both directions the maximum is below \
+             20 ms",
             "deep-one-queue",
         ),
     ]

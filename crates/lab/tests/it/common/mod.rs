@@ -1,26 +1,30 @@
+#[allow(clippy::disallowed_methods, reason = "it measures the machine")]
+#[path = "../../../../trunkline/tests/it/common/on_time.rs"]
+pub mod on_time;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The project's recordings.
+/// Folder of the project's recordings.
 pub fn speech() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech")
 }
 
-/// `trunkline-lab`, to be run with these arguments.
+/// A command that runs `trunkline-lab` with these arguments.
 pub fn lab(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline-lab"));
     command.args(args);
     command
 }
 
-/// Runs it; what it printed.
+/// Runs `trunkline-lab` and returns its output.
 pub fn run(args: &[&str]) -> Output {
     lab(args).output().unwrap()
 }
 
-/// Runs it, which must go well.
+/// Runs `trunkline-lab`, which must succeed, and returns its standard output.
 #[track_caller]
 pub fn good(args: &[&str]) -> String {
     let out = run(args);
@@ -28,7 +32,8 @@ pub fn good(args: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Runs it, which must end with status 2 and one line that says all of `says`.
+/// Runs `trunkline-lab`, which must exit with status 2 and print one line that contains all of
+/// `says`.
 #[track_caller]
 pub fn bad(args: &[&str], says: &[&str]) {
     let out = run(args);
@@ -58,7 +63,7 @@ pub fn tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Whether two folders hold the same files, byte for byte.
+/// Asserts that two folders hold the same files, byte for byte.
 #[track_caller]
 pub fn same(a: &Path, b: &Path) {
     let (a, b) = (tree(a), tree(b));
@@ -68,7 +73,7 @@ pub fn same(a: &Path, b: &Path) {
     }
 }
 
-/// Whether every file of `part` is in `whole`, byte for byte.
+/// Asserts that every file of `part` is in `whole`, byte for byte.
 #[track_caller]
 pub fn part_of(part: &Path, whole: &Path) {
     for (name, bytes) in tree(part) {

@@ -3,6 +3,7 @@
 
 pub mod emulator;
 pub mod keys;
+pub mod on_time;
 pub mod proxy;
 pub mod raw;
 pub mod relay;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-#[test]
+#[apply(on_time)]
 fn a_way_that_is_lost_is_said_at_once() {
     let mut chain = slow(2);
     chain.nodes[1].crash();
@@ -28,7 +28,7 @@ fn a_way_that_is_lost_is_said_at_once() {
 
 /// Two outages within a minute, and the link costs more: seen in the table, in
 /// the JSON, in the metrics and in the log; until the operator wants none of it.
-#[test]
+#[apply(on_time)]
 fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
     let downs = |chain: &Chain| ok_json(&chain.nodes[0], &["links"])[0]["downs"].as_u64();
@@ -63,7 +63,7 @@ fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
     chain.first().assert_healthy();
 }
 
-#[test]
+#[apply(on_time)]
 fn a_way_through_a_draining_node_is_a_last_resort_and_costs_what_its_links_cost() {
     let chain = slow(3);
     let way = || ok_json(&chain.nodes[0], &["routes"])[1].clone();
@@ -78,7 +78,7 @@ fn a_way_through_a_draining_node_is_a_last_resort_and_costs_what_its_links_cost(
     assert!(table.contains("every way leads through a node that is draining"), "{table}");
 }
 
-#[test]
+#[apply(on_time)]
 fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
     let mut chain = start(&Setup { link: "# penalty\n", ..Setup::default() });
     let node = &chain.nodes[0];
@@ -101,7 +101,7 @@ fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
 }
 
 /// Both know the relay's key, and nobody has told them each other's.
-#[test]
+#[apply(on_time)]
 fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     let mut chain = Chain::prepare(&Setup { nodes: 3, sealed: true, ..Setup::default() });
     for node in &chain.nodes {
@@ -135,7 +135,7 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
 
 /// A node whose deadline alone differs is named by all others and names them, in `status`,
 /// the log and the metrics, until it has the same one. Nodes that agree are not spoken of.
-#[test]
+#[apply(on_time)]
 fn nodes_with_another_deadline_are_named() {
     let mut chain = Chain::prepare(&Setup { nodes: 3, ..Setup::default() });
     for node in &chain.nodes {

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub fn agent(file: &Path) -> Result<Report, Error> {
     let text = std::fs::read(file).map_err(cannot(format!("read {}", file.display())))?;
     let wrong = |why: &dyn std::fmt::Display| {
-        Err(Error::Process(format!("{}: {why}: only the lab writes it", file.display())))
+        Err(Error::Process(format!("{}: {why}: only the lab may write this file", file.display())))
     };
     let plan: Plan = match serde_json::from_slice(&text) {
         Ok(plan) => plan,
@@ -33,7 +33,7 @@ pub fn agent(file: &Path) -> Result<Report, Error> {
     }
     let ears = Ears::open(&plan.listens)?;
     let mouths = plan.sends.iter().map(Mouth::open).collect::<Result<Vec<_>, _>>()?;
-    // A failed write does not matter: if the lab is gone, standard input is closed, too.
+    // A failed write does not matter: if the lab is gone, standard input is closed too.
     let _ = writeln!(io::stderr(), "ready");
     let mut line = String::new();
     io::stdin().read_line(&mut line).map_err(cannot("read standard input"))?;

@@ -26,7 +26,7 @@ struct Ear {
     flow: Option<usize>,
 }
 
-/// All receiving sockets of a host, and what they have received.
+/// All receiving sockets of a host, and the packets that they have received.
 pub struct Ears<'a> {
     flows: &'a [Flow],
     ears: Vec<Ear>,

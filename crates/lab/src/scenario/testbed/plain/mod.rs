@@ -1,6 +1,6 @@
-//! Constant-rate flows outside the overlay: plain calls and streams. Each host where one
-//! starts or ends has one process in its namespace, which sends and receives all of them; the
-//! lab tells it which flows, and when calls begin.
+//! Constant-rate flows outside the overlay: plain calls and streams. Each host where one starts or
+//! ends has one process in its namespace, which sends and receives all of them; the lab sends it
+//! the flows, and the time at which calls begin.
 
 mod agent;
 mod listen;
@@ -48,7 +48,7 @@ struct Flow {
     each: bool,
 }
 
-/// What the process of a host is to send and receive.
+/// Flows that the process of a host has to send and receive.
 #[derive(Serialize, Deserialize, Default)]
 struct Plan {
     sends: Vec<Flow>,
@@ -71,14 +71,14 @@ impl Plan {
     }
 }
 
-/// What the process of a host has sent and received.
+/// Results of the process of a host.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Report {
     sent: Vec<Sent>,
     heard: Vec<Heard>,
 }
 
-/// What was sent of a flow.
+/// Counters of the sender of a flow.
 #[derive(Serialize, Deserialize, Default, Clone, Copy)]
 struct Sent {
     number: usize,
@@ -89,7 +89,7 @@ struct Sent {
     refused: u64,
 }
 
-/// What arrived of a flow.
+/// Packets of a flow that arrived.
 #[derive(Serialize, Deserialize, Default, Clone)]
 struct Heard {
     number: usize,
@@ -179,7 +179,7 @@ impl Agents {
             let file = dir.join(format!("{}.json", n + 1));
             let text = serde_json::to_vec(&plan).expect("plain values are JSON");
             std::fs::write(&file, text).map_err(cannot(format!("write {}", file.display())))?;
-            let name = format!("who sends and listens at {}", host.name);
+            let name = format!("the sender and listener on {}", host.name);
             let program = emulator.bound(n, &own);
             let (process, _) = Process::start(program, name, &[AGENT], &file)?;
             agents.push(Mutex::new((host.name.clone(), process)));
@@ -187,7 +187,7 @@ impl Agents {
         Ok(Agents(agents))
     }
 
-    /// Tells all processes when calls begin.
+    /// Notifies all processes of the time at which calls begin.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl Agents {
         for (host, process) in agents {
             let (said, time) = process.finish()?;
             let report: Report = serde_json::from_str(&said)
-                .map_err(|e| Error::Process(format!("what {host} heard is no JSON: {e}")))?;
+                .map_err(|e| Error::Process(format!("the report of {host} is not JSON: {e}")))?;
             outcome.sent.extend(report.sent);
             outcome.heard.extend(report.heard);
             let process = format!("{host}, outside of the overlay");
@@ -238,7 +238,7 @@ impl Agents {
 /// The subcommand of `trunkline-lab` that sends and receives the plain flows of a host.
 pub const AGENT: &str = "plain-flows";
 
-/// What was sent and received of all flows, in the order of their numbers.
+/// Results of all flows, in the order of their numbers.
 #[derive(Default)]
 pub struct Outcome {
     sent: Vec<Sent>,

@@ -1,16 +1,15 @@
-//! Packets of a flow: the time of sending and a packet number, in UDP or in what looks like
-//! TCP.
+//! Packets of a flow: the send time and a packet number, in UDP or in packets that look like TCP.
 
 use super::Flow;
 use etherparse::TcpHeader;
 
 /// Length of a TCP header without options, in bytes.
 const TCP: usize = 20;
-/// Length in bytes of the time of sending (nanoseconds), which begins each payload.
+/// Length in bytes of the send time (nanoseconds), which begins each payload.
 pub const STAMP: usize = 8;
-/// Longest payload in bytes: what IPv6 and UDP headers leave of a stream's largest packet.
+/// Longest payload in bytes: the part that IPv6 and UDP headers leave of a stream's largest packet.
 pub const MOST: usize = 1_500 - 40 - 8;
-/// Length in bytes of the time of sending and the packet number together.
+/// Length in bytes of the send time and the packet number together.
 const BOTH: usize = 16;
 
 /// Writes packet `k`, sent at `now` (nanoseconds), into `packet`: for UDP the payload alone,
@@ -43,8 +42,7 @@ pub fn segment(packet: &[u8]) -> Option<((u16, u16), &[u8])> {
     Some(((port(0), port(2)), payload))
 }
 
-/// The time of sending in a payload (nanoseconds), and the packet number, if there is room for
-/// one.
+/// The send time in a payload (nanoseconds), and the packet number, if there is room for one.
 pub fn read(payload: &[u8]) -> Option<(u64, Option<u64>)> {
     let word = |at: usize| Some(u64::from_be_bytes(*payload.get(at..)?.first_chunk()?));
     Some((word(0)?, word(STAMP)))

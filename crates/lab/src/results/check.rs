@@ -1,0 +1,206 @@
+//! Whether what is published is what was measured, and what the code expects.
+
+use super::{FILE, FigureResult, Results, figures, generated, id};
+use crate::claim::{Claim, Verdict};
+use crate::error::Error;
+use crate::experiment::{Experiment, Size};
+use crate::output::NOTHING;
+use crate::papers::Papers;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For what the stored numbers can mend.
+const GENERATE: &str = "`trunkline-lab report --markdown` generates it";
+
+/// For what needs new numbers.
+const MEASURE: &str = "measure the figure (`trunkline-lab run`), then take it over \
+                       (`trunkline-lab report --markdown --out DIR`)";
+
+/// Something published that isn't as it should be. Displayed as file, line, what and cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, relative to the source tree.
+    pub path: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub cure: &'static str,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { path, line, what, cure } = self;
+        write!(f, "{}:{line}: {what}: {cure}", path.display())
+    }
+}
+
+/// Compares the stored results in the source tree `root` with the claims in the code, and the
+/// generated pages with both; every difference.
+///
+/// # Errors
+///
+/// If the stored results or README.md can't be read, or README.md has no markers.
+pub fn check(papers: &Papers, root: &Path) -> Result<Vec<Problem>, Error> {
+    let path = root.join(FILE);
+    let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+    let results = Results::load(root)?;
+    let mut found = stored(papers, &results, &text);
+    for (path, wanted) in generated(papers, root, &results)? {
+        let there = fs::read_to_string(root.join(&path)).unwrap_or_default();
+        found.extend(differs(path, &there, &wanted));
+    }
+    Ok(found)
+}
+
+/// Where a generated file first differs from what it should be.
+fn differs(path: PathBuf, there: &str, wanted: &str) -> Option<Problem> {
+    if there == wanted {
+        return None;
+    }
+    let same = there.lines().zip(wanted.lines()).take_while(|(a, b)| a == b).count();
+    let [is, should] = [there, wanted].map(|text| text.lines().nth(same).unwrap_or("nothing"));
+    let what = format!("it is not what {FILE} says: \"{is}\" should be \"{should}\"");
+    Some(Problem { path, line: same + 1, what, cure: GENERATE })
+}
+
+/// The line of `keys`, each within the one before, in pretty-printed JSON; the last that is
+/// there.
+fn line(text: &str, keys: &[&str]) -> usize {
+    let mut at = 0;
+    for key in keys {
+        let wanted = format!("\"{key}\":");
+        let rest = text.lines().enumerate().skip(at);
+        let Some((n, _)) = rest.into_iter().find(|(_, l)| l.trim_start().starts_with(&wanted))
+        else {
+            break;
+        };
+        at = n;
+    }
+    at + 1
+}
+
+/// The stored results, `text`, against the code.
+fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let problem = |keys: &[&str], what: String, cure| Problem {
+        path: FILE.into(),
+        line: line(text, keys),
+        what,
+        cure,
+    };
+    let all = figures(papers);
+    for name in results.figures.keys() {
+        if !all.iter().any(|(e, f, _)| id(e, f) == *name) {
+            found.push(problem(&[name], format!("the lab has no figure {name}"), GENERATE));
+        }
+    }
+    for (experiment, figure, is_expected) in all {
+        let name = id(experiment, figure);
+        let Some(result) = results.figures.get(&name) else {
+            if is_expected {
+                found.push(problem(&[], format!("no result of {name} is stored"), MEASURE));
+            }
+            continue;
+        };
+        if let Some(what) = other_run(&name, experiment, result) {
+            found.push(problem(&[&name, "revision"], what, MEASURE));
+        }
+        for id in result.claims.keys() {
+            if !figure.claims.iter().any(|claim| claim.id == id) {
+                let what = format!("{name} has no claim {id}: it was renamed or removed");
+                found.push(problem(&[&name, "claims", id], what, GENERATE));
+            }
+        }
+        for claim in &figure.claims {
+            let wrong = wrong(&name, claim, result);
+            found.extend(wrong.map(|(key, what, cure)| {
+                let keys = [&name, "claims", claim.id, key];
+                // A claim that isn't stored has no line of its own.
+                problem(if key.is_empty() { &keys[..2] } else { &keys }, what, cure)
+            }));
+        }
+    }
+    found
+}
+
+/// What is wrong with the run that a result is of.
+fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Option<String> {
+    let (stored, code) = (result.revision, experiment.revision);
+    if stored != code {
+        return Some(format!("{name}: revision {stored} was measured, and the code's is {code}"));
+    }
+    let known = result.parameters.iter().map(|p| &p.column);
+    let mut known = known.chain(result.table.iter().flat_map(|t| &t.columns));
+    let is_unknown = |column: &&String| experiment.columns.iter().all(|c| c.name != **column);
+    let unknown = known.find(is_unknown)?;
+    Some(format!("{name}: the table has no column {unknown}"))
+}
+
+/// What is wrong with a stored claim: the key that is, what, and the cure.
+fn wrong(
+    name: &str,
+    claim: &Claim,
+    result: &FigureResult,
+) -> Option<(&'static str, String, &'static str)> {
+    let place = format!("{name} {}", claim.id);
+    let Some(stored) = result.claims.get(claim.id) else {
+        return Some(("", format!("no result of the claim {place} is stored"), MEASURE));
+    };
+    if stored.published.as_deref() != claim.published {
+        let [is, code] = [stored.published.as_deref(), claim.published];
+        let [is, code] = [is, code].map(|text| text.unwrap_or("nothing"));
+        let what = format!("{place}: \"{is}\" is stored as published, and the code has \"{code}\"");
+        return Some(("published", what, GENERATE));
+    }
+    let bound = claim.bound.text(claim.decimals);
+    if (stored.bound.as_str(), stored.unit.as_str()) != (&bound, claim.unit) {
+        let [is, code] = [(&stored.bound, stored.unit.as_str()), (&bound, claim.unit)]
+            .map(|(b, u)| format!("{b} {u}"));
+        let what =
+            format!("{place}: it was judged by \"{is}\", and the code's bound is \"{code}\"");
+        return Some(("bound", what, MEASURE));
+    }
+    let verdict = stored.verdict.name();
+    if stored.measured == NOTHING {
+        let what = format!("{place}: the points that it needs have not been measured");
+        return Some(("measured", what, MEASURE));
+    }
+    if !possible(claim, &stored.interval).contains(&stored.verdict) {
+        let [low, high] = &stored.interval;
+        let what = format!("{place}: \"{verdict}\" does not follow from {low} to {high}, {bound}");
+        return Some(("verdict", what, MEASURE));
+    }
+    let is_full = result.size == Size::Full.name();
+    let contradicts = match is_full {
+        true => stored.verdict != claim.expected,
+        // A smaller sample may leave open what a larger one decides.
+        false => {
+            let pair = [stored.verdict, claim.expected];
+            !pair.contains(&Verdict::Undecided) && stored.verdict != claim.expected
+        }
+    };
+    contradicts.then(|| {
+        let what = format!(
+            "{place}: \"{verdict}\" is stored, and the code expects \"{}\"",
+            claim.expected.name()
+        );
+        ("verdict", what, "find out why, then change the claim's `expected`, or mend what broke it")
+    })
+}
+
+/// The verdicts that an interval allows before it was rounded to the claim's precision.
+fn possible(claim: &Claim, interval: &[String; 2]) -> Vec<Verdict> {
+    let number = |text: &String| match text.as_str() {
+        "∞" => f64::INFINITY,
+        "−∞" => f64::NEG_INFINITY,
+        text => text.parse().unwrap_or(f64::NAN),
+    };
+    let (low, high) = (number(&interval[0]), number(&interval[1]));
+    let half = 0.5 * libm::pow(10.0, -(claim.decimals as f64));
+    let near = [-half, 0.0, half];
+    let all = near.iter().flat_map(|a| near.iter().map(move |b| (low + a, high + b)));
+    all.map(|interval| claim.bound.judge(interval)).collect()
+}
