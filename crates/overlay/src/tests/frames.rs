@@ -39,12 +39,13 @@ fn frame<R>(outputs: &Value, read: impl FnOnce(Frame<'_>) -> R) -> R {
     read(frame)
 }
 
-/// A seal with a session whose own envelopes are sealed with `send`, and have `counter` next.
-fn seal(fields: &Value, role: Role, counter: u64) -> Sealed {
+/// A session with the key and receiver index in `fields`. Its next envelope in either direction has
+/// number `counter`.
+fn seal(fields: &Value, counter: u64) -> Sealed {
     let key = || Zeroizing::new(array(fields, "key"));
     let index = ReceiverIndex::new(number(fields, "receiver_index"));
     let (local, remote) = (index, index);
-    let peer = Incarnation(1);
+    let (role, peer) = (Role::Initiator, Incarnation(1));
     let mut sealed = Sealed::new();
     sealed.install(SessionKeys { local, remote, send: key(), recv: key(), role, peer }, Time::ZERO);
     sealed.continue_at(counter);
@@ -53,7 +54,7 @@ fn seal(fields: &Value, role: Role, counter: u64) -> Sealed {
 
 fn emit_sealed(fields: &Value) -> Value {
     let frames = bytes(fields, "frames");
-    let sealed = seal(fields, Role::Initiator, number(fields, "counter"));
+    let sealed = seal(fields, number(fields, "counter"));
     let mut seal = Seal::Aead(Box::new(sealed));
     let mut envelope = vec![0; ENVELOPE_OVERHEAD + frames.len()];
     Seal::frames_mut(&mut envelope).copy_from_slice(&frames);
@@ -65,7 +66,7 @@ fn parse_sealed(outputs: &Value, fields: &Value) -> Value {
     let mut envelope = message_of(outputs);
     // A receiver knows the counter but for what came since.
     let near = number::<u64>(fields, "counter").saturating_sub(3);
-    let mut seal = Seal::Aead(Box::new(seal(fields, Role::Initiator, near)));
+    let mut seal = Seal::Aead(Box::new(seal(fields, near)));
     let (opened, counter) = seal.open(&mut envelope).expect("an envelope");
     assert_eq!(opened, Opened::Same);
     let index = u32::from_be_bytes([0, envelope[1], envelope[2], envelope[3]]);

@@ -1,4 +1,4 @@
-//! A remote application: its handshake, and what it and its node say first.
+//! A remote application: its handshake and the first messages in each direction.
 
 use super::Kind;
 use super::codec::{bytes, flag, hex, list, number, text, written};
@@ -44,7 +44,7 @@ fn begin(fields: &Value) -> Begun {
     Begun { initiation, response, token, application: keys, node: answered.keys }
 }
 
-/// The message that `fields` describe, of the carrier's own or of the session.
+/// The message described by `fields`: one of the carrier's own, or one of the session.
 fn content(fields: &Value) -> Vec<u8> {
     let from_client = match text(fields, "message") {
         "ping" => FromClient::Ping,
@@ -116,7 +116,7 @@ fn emit_remote(fields: &Value) -> Value {
     })
 }
 
-/// The messages in `outputs`, opened by whom they are for.
+/// Opens the messages in `outputs` with the keys of the receiving end.
 fn parse_remote(outputs: &Value, fields: &Value) -> Value {
     let Begun { initiation, response, mut application, mut node, .. } = begin(fields);
     assert_eq!(bytes(outputs, "initiation")[PREFIX..], initiation);

@@ -1,4 +1,4 @@
-//! Records, their frames, and what all nodes compute alike.
+//! Records, their frames, and the values that all nodes compute alike.
 
 use super::Kind;
 use super::codec::{bytes, flag, hex, list, message, message_of, number, optional, text};

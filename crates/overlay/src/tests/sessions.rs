@@ -69,7 +69,7 @@ fn parse_to_node(outputs: &Value, _: &Value) -> Value {
     to_node_fields(&message_of(outputs))
 }
 
-/// What describes a message from an application.
+/// The fields of a message from an application.
 pub fn to_node_fields(bytes: &[u8]) -> Value {
     match ToNode::parse(bytes).expect("a message") {
         ToNode::Bind { version, port } => {
@@ -236,7 +236,7 @@ fn parse_to_client(outputs: &Value, _: &Value) -> Value {
     to_client_fields(&message_of(outputs))
 }
 
-/// What describes a message from a node.
+/// The fields of a message from a node.
 pub fn to_client_fields(bytes: &[u8]) -> Value {
     let status = |status: u8, node: NodeId, port: u16, since: Option<Duration>| {
         let since = since.map(|since| since.as_millis() as u64);
