@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # c-library.sh OUT [PROFILE [CARGO FLAGS...]]: builds the C library with the
 # cargo profile (dev) and leaves it in OUT: libtrunkline.a, and libtrunkline.so
-# with the links that the linker and the loader look for.
+# with the links that the linker and the loader need.
 #
-# The shared library is linked from the static one, not by rustc as a cdylib:
-# there rustc hands the linker a list of symbols without versions, beside which
-# GNU ld refuses crates/client/trunkline.map and lld ignores it.
+# The shared library is linked from the static one, not by rustc as a cdylib. For a
+# cdylib, rustc hands the linker a list of symbols without versions; GNU ld then refuses
+# crates/client/trunkline.map, and lld ignores it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1 profile=${2:-dev}
@@ -17,7 +17,7 @@ major=${version%%.*}
 cargo rustc --quiet -p trunkline-client --lib --crate-type staticlib --profile "$profile" "$@"
 mkdir -p "$out"
 cp "${CARGO_TARGET_DIR:-target}/${profile/#dev/debug}/libtrunkline_client.a" "$out/libtrunkline.a"
-# --gc-sections leaves out what of Rust's standard library no tl_ function
+# --gc-sections leaves out the parts of Rust's standard library that no tl_ function
 # reaches.
 libraries=$(sed -n 's/^Libs.private: //p' trunkline.pc.in)
 # shellcheck disable=SC2086 # a list of words

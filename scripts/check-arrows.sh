@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# check-arrows.sh [--print]: which crate may use which, and which module of
-# overlay: the arrows of ARCHITECTURE.md; and no operating system beneath the
-# sans-IO crates. --print shows the arrows that there are.
+# check-arrows.sh [--print]: checks the dependencies between crates, and between modules
+# of overlay, against the arrows of ARCHITECTURE.md. Also checks that no sans-IO crate
+# depends on the operating system. --print shows the existing arrows.
 #
-# Dev-dependencies are free: a test may drive a sans-IO crate with anything. So
-# are the tests within a crate: files called tests.rs or in a folder tests/, and
-# items behind #[cfg(test)].
+# Dev-dependencies are not checked: a test may drive a sans-IO crate with anything. Nor
+# are the tests within a crate: files called tests.rs or in a folder tests/, and items
+# behind #[cfg(test)].
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,10 +45,10 @@ sans_io="base net overlay rate media sip gateway"
 # Anything here means sockets, threads, clocks or the system's randomness.
 io="async-std getrandom libc mio nix polling rustix smol socket2 tokio windows-sys"
 
-# What a crate brings whatever one asks of it, looked past in the sans-IO crates
-# only. ring has a generator that reads the system's entropy through getrandom,
-# and through it libc; the rest of ring computes. clippy.toml bans the generator
-# and all that takes it.
+# Crates whose own dependencies are ignored in the sans-IO crates, since no feature turns
+# them off. ring has a generator that reads the system's entropy through getrandom, which
+# depends on libc; the rest of ring only computes. clippy.toml bans the generator and all
+# functions that take it.
 looked_past="ring"
 
 tree() { cargo tree --quiet --edges normal,build --prefix none --format '{p}' "$@" | cut -d ' ' -f 1 | sort -u; }
@@ -83,21 +83,21 @@ for manifest in crates/*/Cargo.toml; do
     done
 done
 
-# One crate does not hand out another as its own, lest an arrow go around here.
+# A crate must not re-export another whole: that would hide an arrow from this check.
 if grep -nE '^ *pub use trunkline_[a-z_]+( as [a-z_]+)?;' crates/*/src -r; then
-    echo "error: a crate is re-exported whole: whoever wants it needs an arrow of their own"
+    echo "error: a crate is re-exported whole: a crate that uses it needs its own arrow"
     bad=1
 fi
 
-# "FROM TO FILE:LINE" for each path that leads from one module of overlay to
-# another: crate::TO and super::…::TO, in a use, a group of one, or amid code.
+# Prints "FROM TO FILE:LINE" for each path that leads from one module of overlay to
+# another: crate::TO and super::…::TO, in a use, in a group of one, or within code.
 paths() {
     find crates/overlay/src -name '*.rs' ! -name lib.rs ! -name tests.rs ! -path '*/tests/*' | sort | xargs awk '
         function arrow(to) {
             if (to != from) print from, to, FILENAME ":" FNR, published
         }
-        # What `path`, behind crate:: or behind as many super:: as lead to the
-        # root, begins with: one name, or the first of each member of a group.
+        # Reports the first name of `path`, which follows crate:: or as many super::
+        # as lead to the root: one name, or the first of each member of a group.
         function follow(path, i, ch, depth, start) {
             if (path !~ /^\{/) { match(path, /^(\*|[A-Za-z0-9_]+)/); arrow(substr(path, 1, RLENGTH)); return }
             depth = 0; start = 0
@@ -136,7 +136,7 @@ paths() {
         { gsub(/pub\(in [a-z_:]*\)/, "pub") }
         held == "" { published = /^ *pub[^=]* use / ? "pub" : "" }
         { held = held $0 }
-        # A group goes on until it is closed.
+        # A group continues until it is closed.
         /^ *(pub(\([a-z]+\))? )?use / || using { using = held !~ /;/; if (using) next }
         { scan(held); held = "" }'
 }
@@ -153,7 +153,7 @@ while read -r from to place published; do
         *) echo "error: $place: overlay::$from must not use overlay::$to (allowed: ${allowed:-none})"; bad=1 ;;
     esac
     if [ "$published" = pub ]; then
-        echo "error: $place: overlay::$from must not hand out what is overlay::$to's"
+        echo "error: $place: overlay::$from must not re-export items of overlay::$to"
         bad=1
     fi
 done <<<"$found"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No Rust file has more than 600 lines of code, and README.md at most 8 KB. Blank lines and
-# comments don't count. (clippy checks the length of functions: see clippy.toml.)
+# Checks that no Rust file has more than 600 lines of code, and README.md at most 8 KB. Blank
+# lines and comments don't count. (clippy checks the length of functions: see clippy.toml.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

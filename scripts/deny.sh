@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Licences, bans and sources, from Cargo.lock alone. Security advisories are
-# left out: they need a fresh copy of a database from the network, so the same
-# commit could pass today and fail tomorrow, or fail where the network is
-# closed. Before a release, run `cargo deny check advisories` by hand.
+# Checks licences, bans and sources, from Cargo.lock alone. Security advisories are left
+# out: they need a fresh copy of a database from the network. The same commit could pass
+# today and fail tomorrow, or fail without network access. Before a release, run
+# `cargo deny check advisories` by hand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -26,7 +26,7 @@ for target in "${targets[@]}"; do
     }
 done
 
-# A node has a few large tables. glibc would map and unmap them for every input,
+# A node has a few large tables. By default glibc maps and unmaps them for every input,
 # which costs more than the input itself.
 export MALLOC_MMAP_THRESHOLD_=$((64 << 20)) MALLOC_TRIM_THRESHOLD_=$((256 << 20))
 
@@ -40,12 +40,12 @@ run() {
     if ! fuzz run "$target" "$corpus" "fuzz/seeds/$target" -- \
         -max_total_time="$seconds" -seed="${FUZZ_SEED:-0}" -timeout=5 -rss_limit_mb=512 \
         >"$log" 2>&1; then
-        # Skip the corpus that was loaded; begin with what went wrong.
+        # Skip the lines on the loaded corpus; begin with the error.
         sed -n '/panicked at\|ERROR: \|error: /,$p' "$log" | head -n 60 >&2
         echo "error: fuzz target $target failed; fuzz/artifacts/$target holds the input" >&2
         return 1
     fi
-    # `#1234 DONE cov: 56 ft: 78 corp: 9/10b …` and `Done 1234 runs in 5 second(s)`.
+    # Parses `#1234 DONE cov: 56 ft: 78 corp: 9/10b …` and `Done 1234 runs in 5 second(s)`.
     local runs cover
     runs=$(sed -n 's/^Done //p' "$log")
     cover=$(sed -n 's/.*DONE *\(cov: [0-9]*\).*\(corp: [0-9]*\).*/\1, \2/p' "$log")
@@ -53,7 +53,7 @@ run() {
 }
 
 fuzz build
-# A file says that a target failed, since of two jobs that end at once `wait -n` may tell of one.
+# A failure is recorded in a file: if two jobs end at once, `wait -n` may report only one.
 for target in "${targets[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "${FUZZ_JOBS:-2}" ]; do wait -n || true; done
     { run "$target" || touch "$logs/failed"; } &

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Makes the five languages in speech/: four voices, a good minute each. Those in
-# speech/librispeech are not made here: speech/README.md says where they are from.
+# Makes the recordings in speech/: five languages, four voices, a good minute each.
+# speech/README.md gives the source of the recordings in speech/librispeech.
 #
-#   scripts/make-speech.sh [OUT_DIR]        (default: speech/ beside this folder)
+#   scripts/make-speech.sh [OUT_DIR]        (default: speech/ next to this folder)
 #
-# Fetches Debian's packages of recorded Asterisk prompts, joins the longer
-# prompts of each language with 0.4 s gaps until 64 s are full, and levels each
-# file to -26 dBov active level: 8 kHz, mono, 16 bit PCM WAV. The licence texts
-# are taken from the packages too. The choice is by length and then by name, so
-# the same packages always give the same files.
+# Fetches Debian's packages of recorded Asterisk prompts. For each language it joins
+# the longer prompts, with gaps of 0.4 s, until there are 64 s, and scales the file to an
+# active level of -26 dBov: 8 kHz, mono, 16 bit PCM WAV. The licence texts are also
+# from the packages. Prompts are chosen by length and then by name, so the same
+# packages always give the same files.
 #
-# Needs: a Debian or Ubuntu machine (apt-get, dpkg-deb) and python3. Root is
-# not needed; nothing is installed.
+# Needs a Debian or Ubuntu machine (apt-get, dpkg-deb) and python3, but not root.
+# Installs nothing.
 set -euo pipefail
 
 out=$(realpath -m "${1:-$(dirname "$0")/../speech}")
@@ -32,9 +32,9 @@ for deb in *.deb; do
     dpkg-deb --extract "$deb" root
 done
 
-# The text of a licence in a Debian copyright file: one leading space comes off,
-# a lone dot is an empty line. The same "License:" line may also stand, without
-# a text, under a "Files:" paragraph: the longest body wins.
+# Prints the text of a licence in a Debian copyright file. One leading space is removed,
+# and a lone dot is an empty line. The same "License:" line may also appear without a
+# text, under a "Files:" paragraph, so the longest body is used.
 licence_text() {
     awk -v want="License: $1" '
         function keep() { if (length(body) > length(best)) best = body; body = "" }
@@ -69,7 +69,7 @@ VOICES = {
     "ru_RU_f_IvrvoiceRU": "ru-ivrvoice",
 }
 NOT_RUNNING_SPEECH = {"silence", "digits", "letters", "phonetic"}
-# tt-monkeys is monkeys; the others are signals.
+# tt-monkeys is a recording of monkeys; the others are signals.
 NOT_SPEECH = ("tt-monkeys.wav", "beep", "ascending", "descending", "ring")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the workspace with the rust-version that Cargo.toml promises.
+# Compiles the workspace with the rust-version of Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,5 +8,5 @@ cargo "+$msrv" --version >/dev/null 2>&1 || {
     echo "skipped: Rust $msrv: not installed; run make setup"
     exit 77
 }
-# A directory of its own, or the two compilers would rebuild each other's work.
+# A separate target directory: otherwise the two compilers would rebuild each other's work.
 CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv" cargo "+$msrv" check --workspace "$@"

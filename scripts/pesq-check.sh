@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Holds our PESQ against the ITU's own code, which the Python package `pesq` wraps:
-# 27 recordings, filtered and not, at four loss rates.
+# Compares our PESQ with the ITU's code, which the Python package `pesq` wraps, on
+# 27 recordings, with and without filter, at four loss rates.
 #
-#   scripts/pesq-check.sh [FOLDER]          (default: one that is removed again)
+#   scripts/pesq-check.sh [FOLDER]          (default: a temporary one)
 #
-# Prints how far apart the two are; exit status 1 if any pair is by more than 0.01.
+# Prints the differences; exit status 1 if any pair differs by more than 0.01.
 # Needs: python3 with venv, a C compiler, and PyPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ def load(path):
 
 
 def raw(lqo):
-    """P.862.1 the other way: the wrapper gives MOS-LQO."""
+    """Inverse of P.862.1: the wrapper returns MOS-LQO."""
     return (4.6607 - math.log(4.0 / (lqo - 0.999) - 1.0)) / 1.4945
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The simulator beside real daemons for two minutes, where this machine can have it: the
-# quick form of beyond/agreement. Needs both programs, built with the profile `ci`.
+# Compares the simulator with real daemons for two minutes: the quick form of
+# beyond/agreement. Needs both programs, built with the profile `ci`.
 #
-# What no installation would mend, it skips with status 78: namespaces that are forbidden,
-# and a machine too busy for its measurements to count.
+# Skips with status 78 if no installation would help: network namespaces are forbidden, or
+# the machine was too busy for valid measurements.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,6 @@ trap 'rm -rf "$out"' EXIT
     --trunkline "$target/ci/trunkline" | tee "$out/said"
 status=${PIPESTATUS[0]}
 if [ "$status" = 1 ] && grep -q '^INVALID' "$out/said"; then
-    skip "this machine was too busy for what it measured to count"
+    skip "this machine was too busy for valid measurements"
 fi
 exit "$status"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the sans-IO crates for a target that has no sockets, files, clock or
-# entropy: a dependency that wants one of them usually doesn't compile there.
+# Compiles the sans-IO crates for a target without sockets, files, clock or entropy.
+# A dependency that needs one of these usually doesn't compile there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,13 +13,13 @@ packages=()
 for crate in base net overlay rate media sip gateway; do
     if [ -d "crates/$crate" ]; then packages+=(-p "trunkline-$crate"); fi
 done
-# ring has a few files in C. A check links nothing, so nothing needs to come of
-# compiling them, and a compiler that does nothing will do.
+# ring has a few files in C. `cargo check` links nothing and doesn't use their object
+# code, so a stub compiler is enough.
 stub=$(mktemp -d)
 trap 'rm -rf "$stub"' EXIT
 cat >"$stub/cc" <<'EOF'
 #!/bin/sh
-# Only leaves the file that the build script looks for.
+# Creates only the file that the build script expects.
 while [ $# -gt 0 ]; do
     if [ "$1" = -o ]; then : >"$2"; fi
     shift

@@ -1,5 +1,5 @@
 /*
- * echo SOCKET PORT: sends every packet back to whoever sent it.
+ * echo SOCKET PORT: returns every packet to its sender.
  *
  *     cc echo.c -o echo $(pkg-config --cflags --libs trunkline)
  *     ./echo /run/trunkline/node.sock 4000
@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 
     for (;;) {
         ssize_t len = tl_recvfrom(fd, buf, sizeof buf, 0, &addr);
-        /* An error is news about the node or a packet; the socket goes on. */
+        /* Errors report on the node or on a packet; the socket stays open. */
         if (len < 0 || tl_sendto(fd, buf, (size_t)len, 0, &addr) < 0)
             fprintf(stderr, "echo: %s\n", tl_strerror(errno));
     }

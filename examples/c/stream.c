@@ -1,6 +1,6 @@
 /*
- * stream SOCKET listen PORT        sends back what each stream brings
- * stream SOCKET connect NODE PORT  sends standard input, prints what comes back
+ * stream SOCKET listen PORT        returns the data of each stream
+ * stream SOCKET connect NODE PORT  sends standard input, prints the answer
  *
  * For a node on another host SOCKET is "tcp://HOST:PORT?node=PUBKEY&key=FILE".
  */
@@ -19,7 +19,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* The number in an argument; none, or one above max, ends the program. */
+/* Parses a number; ends the program if there is none, or if it exceeds max. */
 static unsigned long number(const char *text, unsigned long max)
 {
     char *end;
@@ -33,7 +33,7 @@ static unsigned long number(const char *text, unsigned long max)
     return n;
 }
 
-/* Writes all of it; tl_write may write fewer bytes than asked. */
+/* Writes all bytes; tl_write may write fewer than requested. */
 static int write_all(int fd, const char *buf, ssize_t len)
 {
     ssize_t n;
@@ -43,7 +43,7 @@ static int write_all(int fd, const char *buf, ssize_t len)
     return 0;
 }
 
-/* Serves one stream, in a thread of its own. */
+/* Thread that serves one stream. */
 static void *echo(void *arg)
 {
     int fd = *(int *)arg;
@@ -74,7 +74,7 @@ static void serve(int fd, const char *port)
         if (stream == NULL)
             fail("serve another");
         while ((*stream = tl_accept(fd, &from)) < 0) {
-            /* None of its errors ends a listener. */
+            /* No error of tl_accept ends the listener. */
             fprintf(stderr, "stream: %s\n", tl_strerror(errno));
             sleep(1);
         }
@@ -86,7 +86,7 @@ static void serve(int fd, const char *port)
     }
 }
 
-/* Standard input to the stream, while the other thread reads. */
+/* Sends standard input to the stream, while the other thread reads. */
 static void *send_input(void *arg)
 {
     int fd = *(int *)arg;

@@ -1,6 +1,6 @@
 /*
  * talk SOCKET NODE PORT: sends each line of standard input as a packet to
- * NODE:PORT and prints what comes back. Ends a second after its input has.
+ * NODE:PORT and prints the answers. Ends a second after its input has ended.
  *
  *     cc talk.c -o talk $(pkg-config --cflags --libs trunkline)
  *     ./talk /run/trunkline/node.sock 2 4000
@@ -14,7 +14,7 @@
 #include <trunkline.h>
 #include <unistd.h>
 
-/* Prints all that has come. */
+/* Prints all packets that have arrived. */
 static void receive(int fd)
 {
     static char buf[9000]; /* no packet is larger */
@@ -23,7 +23,7 @@ static void receive(int fd)
 
     while ((len = tl_recvfrom(fd, buf, sizeof buf, TL_DONTWAIT, &from)) >= 0)
         printf("%u:%u: %.*s\n", (unsigned)from.node, (unsigned)from.port, (int)len, buf);
-    if (errno != EAGAIN) /* news about the node or a packet */
+    if (errno != EAGAIN) /* a report on the node or on a packet */
         fprintf(stderr, "talk: %s\n", tl_strerror(errno));
     fflush(stdout);
 }
@@ -50,14 +50,14 @@ int main(int argc, char **argv)
     fds[0].fd = fd;
     fds[1].fd = STDIN_FILENO;
     fds[0].events = fds[1].events = POLLIN;
-    setvbuf(stdin, NULL, _IONBF, 0); /* poll can't see what stdio has read ahead */
+    setvbuf(stdin, NULL, _IONBF, 0); /* poll can't see data that stdio has read ahead */
     while (poll(fds, 2, fds[1].fd < 0 ? 1000 : -1) > 0) {
         if (fds[0].revents)
             receive(fd);
         if (!fds[1].revents)
             continue;
         if (!fgets(line, sizeof line, stdin))
-            fds[1].fd = -1; /* poll leaves it out from now on */
+            fds[1].fd = -1; /* poll ignores it from now on */
         else if (tl_sendto(fd, line, strcspn(line, "\n"), 0, &to) < 0)
             fprintf(stderr, "talk: %s\n", tl_strerror(errno));
     }

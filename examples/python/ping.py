@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ping.py SOCKET NODE PORT [COUNT]: how long packets take to an echo and back.
+"""ping.py SOCKET NODE PORT [COUNT]: measures round-trip times to an echo.
 
 Sends one packet of a telephone call's size every 20 ms; examples/c/echo answers.
 For a node on another host SOCKET is "tcp://HOST:PORT?node=PUBKEY&key=FILE".
@@ -24,7 +24,7 @@ async def ping(socket, address, count):
                 data, _ = socket.recvfrom()
             except BlockingIOError:
                 return
-            except OSError as news:  # about the node or an earlier packet; go on
+            except OSError as news:  # a report on the node or on an earlier packet
                 print(f"ping: {news.strerror}", file=sys.stderr)
                 continue
             number, sent = struct.unpack_from("!Id", data)
@@ -36,7 +36,7 @@ async def ping(socket, address, count):
     for number in range(count):
         try:
             socket.sendto(struct.pack("!Id148x", number, time.monotonic()), address)
-        except OSError as error:  # one packet less
+        except OSError as error:  # this packet is lost
             print(f"ping: {error.strerror}", file=sys.stderr)
         await asyncio.sleep(0.02)
     try:

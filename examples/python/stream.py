@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""stream.py SOCKET listen PORT: sends back what each stream brings.
-stream.py SOCKET connect NODE PORT: sends standard input, prints what comes back.
+"""stream.py SOCKET listen PORT: returns the data of each stream.
+stream.py SOCKET connect NODE PORT: sends standard input, prints the answer.
 
-examples/c/stream.c does the same, and either talks to the other. For a node on another
+examples/c/stream.c does the same, and the two can connect to each other. For a node on another
 host SOCKET is "tcp://HOST:PORT?node=PUBKEY&key=FILE".
 """
 

@@ -5,21 +5,20 @@
         socket.sendto(b"hello", (7, 4000))
         data, (node, port) = socket.recvfrom()
 
-A node on another host is "tcp://HOST:PORT?node=PUBKEY&key=FILE": its public key,
-and the file with this application's own, as `trunkline keygen` makes it.
+A node on another host is "tcp://HOST:PORT?node=PUBKEY&key=FILE". PUBKEY is its public
+key; FILE holds this application's secret key, made by `trunkline keygen`.
 
-Errors are OSError with the numbers that trunkline.h explains, so that Python's
-own subclasses fit: BlockingIOError when nothing has come, ConnectionResetError
-once after the node was away. The socket is told once
-when packets don't get to where they go, and once when they do again:
+Errors are OSError with the numbers that trunkline.h explains, so Python's subclasses
+apply: BlockingIOError if nothing has arrived, ConnectionResetError once after the node
+was away. The socket is notified once when packets to a destination are dropped, and
+once when they arrive again:
 
     except OSError as error:
         if (status := socket.status()) is not None:
             print(status)    # Unreachable(to=(7, 4000), why='no route', since=None)
 
-A socket has a fileno(): give it to selectors, or
-to an asyncio loop's add_reader. (Ctrl-C doesn't interrupt a recvfrom or sendto that
-waits, but it does interrupt those.)
+A socket has a fileno() for selectors, or for an asyncio loop's add_reader. (Ctrl-C
+interrupts those, but not a recvfrom or sendto that waits.)
 
 Streams are bytes in order, none lost, as on TCP:
 
@@ -29,7 +28,7 @@ Streams are bytes in order, none lost, as on TCP:
         stream.shutdown()
         answer = stream.read()
 
-StreamListener takes those that come in. On asyncio, `await open_stream(…)` and
+StreamListener accepts incoming streams. On asyncio, `await open_stream(…)` and
 `await start_server(…)` give the readers and writers of asyncio's own streams.
 """
 
@@ -56,14 +55,14 @@ class _Status(ctypes.Structure):
 
 
 class Reachable(NamedTuple):
-    """Packets get to the address `to` again, as far as is known."""
+    """Packets to the address `to` arrive again, as far as is known."""
 
     to: Tuple[int, int]
 
 
 class Unreachable(NamedTuple):
-    """Packets don't get to the address `to`: `why` is "no route", "unreachable
-    since" (so many seconds) or "no port"."""
+    """Packets to the address `to` are dropped. `why` is "no route", "unreachable since"
+    (for `since` seconds) or "no port"."""
 
     to: Tuple[int, int]
     why: str
@@ -111,7 +110,7 @@ def version():
 
 
 class _Descriptor:
-    """What all sockets have; addresses are pairs (node, port)."""
+    """Base of all sockets. Addresses are pairs (node, port)."""
 
     _fd = -1
 
@@ -127,7 +126,7 @@ class _Descriptor:
         return value.value
 
     def setblocking(self, on):
-        """Whether calls wait; else they raise BlockingIOError."""
+        """Sets whether calls wait; otherwise they raise BlockingIOError."""
         self.setsockopt(NONBLOCK, int(not on))
 
     def getsockname(self):
@@ -148,8 +147,8 @@ class _Descriptor:
 
 
 class Socket(_Descriptor):
-    """A datagram socket. It is told what becomes of its packets, and status() says
-    what."""
+    """A datagram socket. It is notified when a destination becomes unreachable or reachable;
+    status() returns the details."""
 
     def __init__(self, attachment):
         self._fd = _socket(os.fsencode(attachment))
@@ -158,8 +157,8 @@ class Socket(_Descriptor):
         _bind(self._fd, port)
 
     def sendto(self, data, address, flags=0):
-        """Sends a packet. Best effort with setsockopt(WAIT, 1) waits for room;
-        nothing else waits."""
+        """Sends a packet. Never waits, except for room for best-effort packets with
+        setsockopt(WAIT, 1)."""
         return _sendto(self._fd, bytes(data), len(data), flags, byref(_Addr(*address)))
 
     def recvfrom(self, size=9000, flags=0):
@@ -168,9 +167,8 @@ class Socket(_Descriptor):
         return data.raw[:length], (sender.node, sender.port)
 
     def status(self):
-        """What an OSError of recvfrom or sendto was about: the next Reachable or
-        Unreachable; None if there is none. The error's number is EHOSTUNREACH,
-        ECONNREFUSED or EREMCHG."""
+        """Returns the change behind an OSError of recvfrom or sendto whose number is
+        EHOSTUNREACH, ECONNREFUSED or EREMCHG: the next Reachable or Unreachable, or None."""
         status = _Status()
         try:
             _status(self._fd, byref(status))
@@ -199,24 +197,24 @@ class StreamSocket(_Descriptor):
         return stream
 
     def bind(self, port=0):
-        """Takes note of the virtual port that the stream goes out from."""
+        """Sets the local virtual port of the stream."""
         _bind(self._fd, port)
 
     def connect(self, address):
         _connect(self._fd, byref(_Addr(*address)))
 
     def recv(self, size):
-        """At least one byte and at most `size`; none at the end of the stream."""
+        """Returns at least one byte and at most `size`; none at the end of the stream."""
         data = ctypes.create_string_buffer(size)
         length = _read(self._fd, data, size)
         return data.raw[:length]
 
     def read(self):
-        """All that comes until the end of the stream."""
+        """Returns all data until the end of the stream."""
         return b"".join(iter(lambda: self.recv(1 << 16), b""))
 
     def send(self, data):
-        """Sends as much of it as the node takes now, and returns how much that was."""
+        """Sends as many bytes as the node accepts now, and returns their number."""
         return _write(self._fd, bytes(data), len(data))
 
     def sendall(self, data):
@@ -229,7 +227,7 @@ class StreamSocket(_Descriptor):
         _shutdown(self._fd)
 
     def reset(self):
-        """Breaks the stream off."""
+        """Resets the stream."""
         _reset(self._fd)
 
     def send_message(self, message):
@@ -239,8 +237,8 @@ class StreamSocket(_Descriptor):
         self.sendall(len(message).to_bytes(4, "big") + message)
 
     def recv_message(self):
-        """The next message of a stream with `messages`, which must be blocking; None at
-        the end of the stream."""
+        """Returns the next message of a stream with `messages`, which must be blocking; None
+        at the end of the stream."""
         length = self._recv_exactly(4)
         if not length:
             return None
@@ -265,8 +263,8 @@ class StreamSocket(_Descriptor):
 
 
 class StreamListener(_Descriptor):
-    """Accepts streams that come in at a virtual port; 0 is any free one. It reconnects by
-    itself, and takes its port again, after a restart of the node."""
+    """Accepts incoming streams at a virtual port; 0 is any free one. It reconnects
+    automatically after a restart of the node, and takes its port again."""
 
     def __init__(self, attachment, port=0, backlog=32):
         self._fd = _stream_socket(os.fsencode(attachment))
@@ -288,8 +286,8 @@ class _Transport(asyncio.Transport):
     """A stream on asyncio. Its one descriptor becomes readable for reading and, after a
     send that would have blocked, for writing."""
 
-    # How often, in seconds, to try and write while nobody wants to read: then the
-    # descriptor may be readable all the time.
+    # Seconds between attempts to write while no reader waits: the descriptor may then be
+    # readable all the time.
     _RETRY = 0.02
 
     def __init__(self, loop, stream, protocol, peer):
@@ -304,9 +302,9 @@ class _Transport(asyncio.Transport):
         self._watch()
 
     def _watch(self):
-        """Waits for what is wanted now, and no more."""
+        """Watches the descriptor only while there is data to read or to write."""
         pending = bool(self._buffer or self._eof and not self._shut or self._closing)
-        # Once the end was read, there is nothing but writing to wait for.
+        # After the end was read, only writing remains.
         want = self._ended and pending or self._reading and not self._closing
         want = want and not self._lost
         if want != self._watching:
@@ -342,7 +340,7 @@ class _Transport(asyncio.Transport):
         self._watch()
 
     def _flush(self):
-        """Sends on what waits; then the end, if that is next."""
+        """Sends the buffered data, and then the end if it is due."""
         if self._lost:
             return
         try:
@@ -456,7 +454,7 @@ async def open_stream(attachment, address, port=0, messages=False):
 
 
 class Server:
-    """What start_server returns."""
+    """A server, as returned by start_server."""
 
     def __init__(self, loop, listener, connected):
         self._loop, self._listener, self._connected = loop, listener, connected
@@ -473,7 +471,7 @@ class Server:
                 stream, peer = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # none of them ends the listener
+            except OSError as error:  # no error ends the listener
                 what = {"message": "a stream could not be accepted", "exception": error}
                 self._loop.call_exception_handler(what)
                 return
@@ -482,7 +480,7 @@ class Server:
             _Transport(self._loop, stream, protocol, peer)
 
     def close(self):
-        """No more streams come in; those that have stay."""
+        """Stops accepting streams; accepted streams stay open."""
         if not self._closed.done():
             self._loop.remove_reader(self._listener.fileno())
             self._listener.close()
@@ -500,7 +498,7 @@ class Server:
 
 async def start_server(connected, attachment, port=0, backlog=32):
     """Calls `connected(reader, writer)`, which may be a coroutine function, for each
-    stream that comes in, as asyncio.start_server does."""
+    incoming stream, as asyncio.start_server does."""
     loop = asyncio.get_running_loop()
     listener = await loop.run_in_executor(None, StreamListener, attachment, port, backlog)
     return Server(loop, listener, connected)

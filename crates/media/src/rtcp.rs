@@ -25,7 +25,7 @@ fn name(ssrc: u32) -> String {
 
 /// A sender's report of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SenderReport {
+pub struct SenderInfo {
     /// SSRC of the sender.
     pub ssrc: u32,
     /// Wall-clock time: seconds since 1900 in the high half, their fraction in the low one; 0 if
@@ -65,7 +65,7 @@ pub struct Control {
     /// SSRC of the packet's sender.
     pub ssrc: u32,
     /// The sender's report of its own stream, if any.
-    pub report: Option<SenderReport>,
+    pub report: Option<SenderInfo>,
     /// The first report of a stream that the sender receives, if any.
     pub reception: Option<Reception>,
     /// Whether the sender leaves: its stream has ended, or it no longer receives.
@@ -117,7 +117,7 @@ fn finish(
     })
 }
 
-impl SenderReport {
+impl SenderInfo {
     /// The identifier of this report in a receiver's report: the middle of [`Report::ntp`].
     pub fn stamp(&self) -> u32 {
         (self.ntp >> 16) as u32
@@ -126,7 +126,7 @@ impl SenderReport {
     /// Writes the report, the sender's description and, if `bye`, a goodbye, as one packet (RFC
     /// 3550 §6.1) to the front of `out`; returns its length, at most [`MAX_LEN`].
     pub fn emit(&self, bye: bool, out: &mut [u8]) -> Result<usize, RtcpError> {
-        let &SenderReport { ssrc, ntp, timestamp, packets, octets } = self;
+        let &SenderInfo { ssrc, ntp, timestamp, packets, octets } = self;
         let report = SenderReport::builder(ssrc)
             .ntp_timestamp(ntp)
             .rtp_timestamp(timestamp)
@@ -182,7 +182,7 @@ pub fn parse(bytes: &[u8]) -> Result<Control, RtcpError> {
         match packet.map_err(|_| RtcpError::Malformed)? {
             Packet::Sr(sr) => {
                 ssrc.get_or_insert(sr.ssrc());
-                report = Some(SenderReport {
+                report = Some(SenderInfo {
                     ssrc: sr.ssrc(),
                     ntp: sr.ntp_timestamp(),
                     timestamp: sr.rtp_timestamp(),
@@ -218,7 +218,7 @@ mod tests {
         fn parse_inverts_emit(
             ssrc: u32, ntp: u64, timestamp: u32, packets: u32, octets: u32, bye: bool,
         ) {
-            let report = SenderReport { ssrc, ntp, timestamp, packets, octets };
+            let report = SenderInfo { ssrc, ntp, timestamp, packets, octets };
             let mut out = [0; MAX_LEN];
             let len = report.emit(bye, &mut out).unwrap();
             prop_assert!(is_rtcp(&out[..len]));
@@ -233,7 +233,7 @@ mod tests {
             ssrc: u32, source: u32, fraction_lost: u8, lost in -(1 << 23)..1 << 23,
             highest: u32, jitter: u32, ntp: u64, since: u32, any: bool, bye: bool,
         ) {
-            let sent = SenderReport { ssrc: source, ntp, timestamp: 0, packets: 0, octets: 0 };
+            let sent = SenderInfo { ssrc: source, ntp, timestamp: 0, packets: 0, octets: 0 };
             let report = sent.stamp();
             let said =
                 Reception { source, fraction_lost, lost, highest, jitter, report, since };

@@ -86,5 +86,7 @@ pub mod monitor;
 pub mod node;
 pub mod route;
 pub mod session;
+#[cfg(test)]
+mod tests;
 pub mod trunk;
 pub mod wire;

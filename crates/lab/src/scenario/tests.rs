@@ -422,7 +422,7 @@ fn faults_name_what_there_is() {
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"stall\"", "say how long"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nlasts = \"0ms\"", "lasts is 0"),
         ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"restart\"\nlasts = \"1ms\"", "for good"),
-        ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nway = \"there\"", "way is of"),
+        ("at = \"1 s\"\nhost = \"paris\"\nwhat = \"crash\"\nway = \"there\"", "way is only for"),
         ("at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"", "becomes describes"),
         (
             "at = \"1 s\"\nlink = \"bottleneck\"\nwhat = \"change\"\nbecomes = {}",

@@ -221,6 +221,13 @@ impl Sealed {
         self.sent
     }
 
+    /// Counts on from `counter`, in both directions.
+    #[cfg(test)]
+    pub(crate) fn continue_at(&mut self, counter: u64) {
+        (self.sent, self.heard) = (counter, counter);
+        self.peer = self.current.as_ref().map(|session| (session.peer, session.serial));
+    }
+
     fn sent_with(&self, session: &Session) -> u64 {
         session.first_sent.map_or(0, |first| self.sent.saturating_sub(first))
     }

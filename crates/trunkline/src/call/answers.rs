@@ -4,7 +4,7 @@ use super::line::{Line, Target};
 use crate::clock;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_media::rtcp::{self, Reception, SenderReport};
+use trunkline_media::rtcp::{self, Reception, SenderInfo};
 
 /// Packets of a call, and behind a gap in it, to which the listener says that it is
 /// there: each answer may be lost.
@@ -62,7 +62,7 @@ impl Heard {
         self.packets = self.packets.wrapping_add(1);
     }
 
-    fn reception(&mut self, report: &SenderReport) -> Reception {
+    fn reception(&mut self, report: &SenderInfo) -> Reception {
         let expected = self.highest.wrapping_sub(self.first).wrapping_add(1);
         let new = expected.wrapping_sub(self.said.0);
         let came = self.packets.wrapping_sub(self.said.1);
@@ -110,7 +110,7 @@ impl Answers<'_> {
     }
 
     /// The caller's report has come, perhaps with its goodbye: says so.
-    pub fn report(&mut self, report: &SenderReport, from: &Target) {
+    pub fn report(&mut self, report: &SenderInfo, from: &Target) {
         let reception = self.heard.reception(report);
         self.say(Some(&reception), false, from);
     }
@@ -144,8 +144,8 @@ impl Answers<'_> {
 mod tests {
     use super::*;
 
-    fn report() -> SenderReport {
-        SenderReport { ssrc: 7, ntp: 0x0001_0203_0405_0607, timestamp: 0, packets: 0, octets: 0 }
+    fn report() -> SenderInfo {
+        SenderInfo { ssrc: 7, ntp: 0x0001_0203_0405_0607, timestamp: 0, packets: 0, octets: 0 }
     }
 
     #[test]

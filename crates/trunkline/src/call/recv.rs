@@ -152,7 +152,7 @@ struct Call {
     law: Law,
     packets: Vec<Packet>,
     /// The caller's last report.
-    report: Option<rtcp::SenderReport>,
+    report: Option<rtcp::SenderInfo>,
     ending: Ending,
 }
 
@@ -166,7 +166,7 @@ struct Extent {
 
 impl Call {
     /// Reports may overtake each other.
-    fn reported(&mut self, report: rtcp::SenderReport) {
+    fn reported(&mut self, report: rtcp::SenderInfo) {
         if self.report.is_none_or(|old| report.packets >= old.packets) {
             self.report = Some(report);
         }

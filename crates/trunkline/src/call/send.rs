@@ -279,7 +279,7 @@ impl Call<'_> {
     /// Says how many packets there were: also those that could not leave, since
     /// the listener misses them like the others.
     fn report(&mut self, bye: bool) -> Result<bool, Error> {
-        let report = rtcp::SenderReport {
+        let report = rtcp::SenderInfo {
             ssrc: self.ssrc,
             ntp: ntp(),
             timestamp: self.packetizer.timestamp(),

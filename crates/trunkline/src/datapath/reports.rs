@@ -72,7 +72,7 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trunkline_media::rtcp::{Reception, SenderReport};
+    use trunkline_media::rtcp::{Reception, SenderInfo};
 
     fn at(millis: u64) -> Time {
         Time::from_millis(millis)
@@ -80,7 +80,7 @@ mod tests {
 
     /// A sender's report of this time on the wall.
     fn sender(ntp: u64) -> Control {
-        let report = SenderReport { ssrc: 1, ntp, timestamp: 0, packets: 9, octets: 9 };
+        let report = SenderInfo { ssrc: 1, ntp, timestamp: 0, packets: 9, octets: 9 };
         Control { ssrc: 1, report: Some(report), reception: None, bye: false }
     }
 

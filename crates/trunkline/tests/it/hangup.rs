@@ -241,7 +241,7 @@ impl Caller {
     fn report(&self, packets: u32, ntp: u64, bye: bool) {
         let timestamp = packets * 160;
         let report =
-            rtcp::SenderReport { ssrc: self.ssrc, ntp, timestamp, packets, octets: packets * 160 };
+            rtcp::SenderInfo { ssrc: self.ssrc, ntp, timestamp, packets, octets: packets * 160 };
         let mut packet = [0; rtcp::MAX_LEN];
         let n = report.emit(bye, &mut packet).expect("it fits");
         self.socket.send_to(&packet[..n], self.to).expect("sent");

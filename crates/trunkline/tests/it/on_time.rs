@@ -1,58 +1,36 @@
 //! The rule that tests which look at the clock go by.
 
 use crate::common::ms;
-use crate::common::on_time::{ATTEMPTS, Wakes, run};
+use crate::common::on_time::{ATTEMPTS, Wakes, attempt};
 use std::cell::Cell;
-use std::hint::spin_loop;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-/// Threads that calculate, three a processor, until dropped.
-struct Busy(Arc<AtomicBool>);
-
-impl Busy {
-    fn start() -> Busy {
-        let busy = Busy(Arc::new(AtomicBool::new(true)));
-        for _ in 0..3 * thread::available_parallelism().map_or(1, usize::from) {
-            let on = Arc::clone(&busy.0);
-            thread::spawn(move || {
-                while on.load(Ordering::Relaxed) {
-                    spin_loop();
-                }
-            });
-        }
-        busy
-    }
+fn wakes(late: u64, worst: u64) -> Wakes {
+    Wakes { all: 1_000, late, worst: ms(worst) }
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
+/// A test that fails so many times, on such a machine: what becomes of it, and how often it ran.
+fn failing(times: u32, wakes: fn() -> Wakes) -> (Option<Result<(), Duration>>, u32) {
+    let ran = Cell::new(0);
+    let body = || {
+        ran.set(ran.get() + 1);
+        assert!(ran.get() > times, "a failure that this test wants");
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| attempt(body, |body| (body(), wakes()))));
+    (ended.ok(), ran.get())
 }
 
 #[test]
-fn a_failure_on_a_busy_machine_is_tried_again() {
-    let (times, _busy) = (Cell::new(0), Busy::start());
-    run("a test of the tests", || {
-        times.set(times.get() + 1);
-        thread::sleep(ms(300));
-        assert!(times.get() == ATTEMPTS, "a failure that this test wants");
-    });
-    assert_eq!(times.get(), ATTEMPTS);
+fn a_late_machine_has_a_test_run_again_at_most_twice() {
+    let late = || wakes(11, 7);
+    assert_eq!(failing(0, late), (Some(Ok(())), 1));
+    assert_eq!(failing(2, late), (Some(Ok(())), 3));
+    assert_eq!(failing(3, late), (Some(Err(ms(7))), ATTEMPTS));
 }
 
 #[test]
-fn a_machine_that_kept_up_has_no_excuse() {
-    let wakes = |late, worst| Wakes { all: 1_000, late, worst: ms(worst) };
-    assert!(wakes(10, 10).kept_up());
+fn a_machine_that_kept_up_is_no_excuse() {
+    assert_eq!(failing(1, || wakes(10, 10)), (None, 1));
     assert!(!wakes(11, 2).kept_up() && !wakes(1, 11).kept_up());
-}
-
-#[test]
-fn what_succeeds_runs_once() {
-    let times = Cell::new(0);
-    run("a test of the tests", || times.set(times.get() + 1));
-    assert_eq!(times.get(), 1);
 }

@@ -29,6 +29,8 @@ mod tests;
 
 pub(crate) use end::{End, Key, Owner};
 pub(crate) use receiver::{Receiver, SegmentOutcome};
+#[cfg(test)]
+pub(crate) use segment::{Ack, Body, Data};
 pub(crate) use segment::{MAX_CONTROL, Segment};
 pub(crate) use sender::Sender;
 pub(crate) use table::{Role, StreamId, Streams};

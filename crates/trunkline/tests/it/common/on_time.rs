@@ -34,16 +34,7 @@ const WORST: Duration = Duration::from_millis(10);
 
 /// Runs `body`, at most three times.
 pub fn run(name: &str, body: impl Fn()) {
-    let mut worst = Duration::ZERO;
-    for _ in 0..ATTEMPTS {
-        let (result, wakes) = measured(|| catch_unwind(AssertUnwindSafe(&body)));
-        let Err(failure) = result else { return };
-        if wakes.kept_up() {
-            resume_unwind(failure);
-        }
-        eprintln!("{name} failed while the machine was late: {wakes:?}");
-        worst = worst.max(wakes.worst);
-    }
+    let Err(worst) = attempt(body, |body| measured(body)) else { return };
     let line = format!(
         "void: {name}: wake-ups were up to {} ms late, three times\n",
         worst.as_micros().div_ceil(1_000)
@@ -51,6 +42,31 @@ pub fn run(name: &str, body: impl Fn()) {
     let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("void.log");
     let file = OpenOptions::new().create(true).append(true).open(log);
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the list of void tests");
+}
+
+type Body<'a> = &'a dyn Fn() -> thread::Result<()>;
+
+/// Runs `body` until it succeeds; on a machine that kept up, as `measure` says, its panic goes
+/// on.
+///
+/// # Errors
+///
+/// After three failures on a machine that was late: how late it was at worst.
+pub fn attempt(
+    body: impl Fn(),
+    measure: impl Fn(Body<'_>) -> (thread::Result<()>, Wakes),
+) -> Result<(), Duration> {
+    let mut worst = Duration::ZERO;
+    for _ in 0..ATTEMPTS {
+        let (result, wakes) = measure(&|| catch_unwind(AssertUnwindSafe(&body)));
+        let Err(failure) = result else { return Ok(()) };
+        if wakes.kept_up() {
+            resume_unwind(failure);
+        }
+        eprintln!("it failed while the machine was late: {wakes:?}");
+        worst = worst.max(wakes.worst);
+    }
+    Err(worst)
 }
 
 /// How late a thread woke.

@@ -1,0 +1,95 @@
+//! Segments of streams.
+
+use super::Kind;
+use super::codec::{bytes, flag, hex, list, message, message_of, number, optional, written};
+use crate::session::stream::{Ack, Body, Data, Segment};
+use crate::session::wire::stream::Reset;
+use serde_json::{Value, json};
+
+pub fn kinds() -> Vec<Kind> {
+    let kind = |name, section, emit, parse, samples| Kind { name, section, emit, parse, samples };
+    vec![kind("segment", "11.1", emit_segment, parse_segment, segment_samples)]
+}
+
+fn emit_segment(fields: &Value) -> Value {
+    if let Some(reason) = optional(fields, "reset") {
+        return message(&written(|w| Segment::Reset(Reset::from_wire(reason)).emit_head(w)));
+    }
+    let part = |key| (!fields[key].is_null()).then(|| &fields[key]);
+    let bytes = part("data").map(|data| bytes(data, "bytes")).unwrap_or_default();
+    let body = Body {
+        open: flag(fields, "open"),
+        messages: flag(fields, "messages"),
+        ask: flag(fields, "ask"),
+        instance: optional(fields, "number"),
+        ack: part("ack").map(ack),
+        data: part("data").map(|data| Data {
+            position: number(data, "position"),
+            end: flag(data, "end"),
+            repeated: flag(data, "retransmitted"),
+            bytes: &bytes,
+        }),
+    };
+    let head = written(|w| Segment::Body(body).emit_head(w));
+    message(&[head, bytes].concat())
+}
+
+fn ack(fields: &Value) -> Ack {
+    let (marks, repeats) = (number(fields, "marks"), number(fields, "retransmissions"));
+    let mut ack = Ack::new(number(fields, "next"), number(fields, "window"), marks, repeats);
+    for range in list(fields, "ranges") {
+        ack.push((number(range, "distance"), number(range, "length")));
+    }
+    ack
+}
+
+fn ack_fields(ack: &Ack) -> Value {
+    let range =
+        |&(distance, length): &(u32, u32)| json!({ "distance": distance, "length": length });
+    json!({
+        "next": ack.next, "window": ack.window, "marks": ack.marks,
+        "retransmissions": ack.repeats,
+        "ranges": ack.ranges().iter().map(range).collect::<Vec<_>>(),
+    })
+}
+
+fn parse_segment(outputs: &Value, _: &Value) -> Value {
+    let bytes = message_of(outputs);
+    let body = match Segment::parse(&bytes).expect("a segment") {
+        Segment::Reset(why) => return json!({ "reset": why as u8 }),
+        Segment::Body(body) => body,
+    };
+    let data = body.data.map(|data| {
+        json!({
+            "position": data.position, "end": data.end, "retransmitted": data.repeated,
+            "bytes": hex(data.bytes),
+        })
+    });
+    json!({
+        "open": body.open, "messages": body.messages, "ask": body.ask,
+        "number": body.instance, "ack": body.ack.as_ref().map(ack_fields), "data": data,
+    })
+}
+
+fn segment_samples() -> Vec<(&'static str, Value)> {
+    let ack = |next: u64, window: u16, ranges: Value| json!({ "next": next, "window": window, "marks": 3, "retransmissions": 255, "ranges": ranges });
+    let fields = |open: bool, ask: bool, number: Value, ack: Value, data: Value| json!({ "open": open, "messages": open, "ask": ask, "number": number, "ack": ack, "data": data });
+    let data = |position: u64, end: bool, retransmitted: bool, bytes: &str| json!({ "position": position, "end": end, "retransmitted": retransmitted, "bytes": bytes });
+    let ranges =
+        json!([{ "distance": 1_000, "length": 2_000 }, { "distance": 5_000, "length": 1 }]);
+    let none = || Value::Null;
+    let opening = fields(true, false, none(), ack(0, 8_192, json!([])), none());
+    let answer = fields(false, false, json!(0xc0de), ack(0, 64, json!([])), none());
+    let first =
+        fields(false, true, none(), ack(0, 8_192, json!([])), data(0, false, false, "6869"));
+    let last = fields(false, true, none(), none(), data(1 << 40, true, true, "2e"));
+    let gaps = fields(false, false, json!(0xc0de), ack((1 << 48) - 1, 64, ranges), none());
+    vec![
+        ("a request to open a stream", opening),
+        ("the answer to it", answer),
+        ("data with an acknowledgement", first),
+        ("the end of a stream, retransmitted", last),
+        ("an acknowledgement with ranges", gaps),
+        ("a reset", json!({ "reset": 5 })),
+    ]
+}
