@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::experiment::{Cells, Experiment, Figure, Size, fnv1a};
-use crate::scenario::testbed::{self as testbed, Cpu, Effort};
+use crate::scenario::testbed::{self, Cpu, Effort};
 use crate::store::{Manifest, read_json, write_json};
 use nix::sys::utsname::uname;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -38,7 +38,7 @@ pub struct Round {
 
 /// Measures the parts of a round with these indices, all at the same time.
 pub type Run =
-    dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), bed::Error> + Send + Sync;
+    dyn Fn(&Stage<'_>, &[usize]) -> Result<(Vec<Sample>, Effort), testbed::Error> + Send + Sync;
 
 /// Makes the rows of a table from the samples of all rounds.
 pub type Rows = dyn Fn(&[Sample]) -> Cells + Send + Sync;
@@ -254,14 +254,14 @@ struct Measuring<'a> {
 
 impl Measuring<'_> {
     /// Measures all parts of the round.
-    fn all(&mut self) -> Result<Vec<Sample>, bed::Error> {
+    fn all(&mut self) -> Result<Vec<Sample>, testbed::Error> {
         let parts: Vec<usize> = (0..self.round.parts).collect();
         self.measure(&parts, 2)
     }
 
     /// Measures these parts at the same time, up to `times` times; if every attempt is void,
     /// measures each half of them. A part that is void even alone gets invalid samples.
-    fn measure(&mut self, parts: &[usize], times: usize) -> Result<Vec<Sample>, bed::Error> {
+    fn measure(&mut self, parts: &[usize], times: usize) -> Result<Vec<Sample>, testbed::Error> {
         let mut void = Vec::new();
         for _ in 0..times {
             let (samples, valid) = self.attempt(parts)?;
@@ -284,7 +284,7 @@ impl Measuring<'_> {
     }
 
     /// Measures these parts once; returns the samples, and whether they are valid.
-    fn attempt(&mut self, parts: &[usize]) -> Result<(Vec<Sample>, bool), bed::Error> {
+    fn attempt(&mut self, parts: &[usize]) -> Result<(Vec<Sample>, bool), testbed::Error> {
         let &mut Measuring { round, trunkline, watch, .. } = self;
         // No two attempts, of any rounds, share randomness.
         let name = format!("{} {}", round.name, self.attempts.len());

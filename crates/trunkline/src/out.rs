@@ -13,7 +13,7 @@ macro_rules! outln {
 
 /// Prints a line on standard error, if that takes any.
 macro_rules! errln {
-    ($($text:tt)*) => { $crate::out::complain(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::out::print_error(format_args!($($text)*)) };
 }
 
 static FAILURE: OnceLock<io::Error> = OnceLock::new();

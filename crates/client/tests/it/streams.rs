@@ -120,7 +120,7 @@ fn connect_says_why_not() {
     assert!(matches!(not_opened(early), Error::Protocol(_)), "before Connect");
 
     let malformed = |session: &mut Session| session.say(&refusal(RefusalReason::Malformed, 0, 0));
-    assert!(matches!(not_connected(malformed), Error::Refused(Refusal::Malformed)));
+    assert!(matches!(not_connected(malformed), Error::Refused(RefusalReason::Malformed)));
     assert!(matches!(not_connected(|s| s.say(&bound(9))), Error::Protocol(_)));
     assert!(matches!(not_connected(|s| s.notify(Notice::Data(b"x"))), Error::Protocol(_)));
     let start = Instant::now();

@@ -80,10 +80,10 @@ fn bind_says_why_not() {
     let node = FakeNode::listen(&path);
     let answered = |answer: &[u8]| bind_answered(&node, &path, answer).unwrap_err();
     let refused = |why| answered(&emit(&refusal(why, 0, 5)));
-    assert!(matches!(refused(Refusal::PortInUse), Error::PortInUse { port: 5 }));
-    assert!(matches!(refused(Refusal::NoFreePort), Error::NoFreePort));
-    assert!(matches!(refused(Refusal::Version), Error::Version));
-    assert!(matches!(refused(Refusal::Malformed), Error::Refused(Refusal::Malformed)));
+    assert!(matches!(refused(RefusalReason::PortInUse), Error::PortInUse { port: 5 }));
+    assert!(matches!(refused(RefusalReason::NoFreePort), Error::NoFreePort));
+    assert!(matches!(refused(RefusalReason::Version), Error::Version));
+    assert!(matches!(refused(RefusalReason::Malformed), Error::Refused(RefusalReason::Malformed)));
     assert!(matches!(answered(&[]), Error::Disconnected));
     assert!(matches!(answered(&[0]), Error::Protocol(WireError::UnknownType(0))));
     assert!(matches!(answered(&emit(&bound(6))), Error::Protocol(_)), "another port");
@@ -142,7 +142,7 @@ fn what_becomes_of_a_packet_is_reported_once() {
     session.say(&refusal(RefusalReason::TooLarge, 7, 70));
     socket.send_to(&[4], FAR).unwrap();
     assert_eq!(socket.recv_from(&mut buf).unwrap().len, 1);
-    assert!(matches!(socket.recv_from(&mut buf), Err(Error::Refused(Refusal::TooLarge))));
+    assert!(matches!(socket.recv_from(&mut buf), Err(Error::Refused(RefusalReason::TooLarge))));
     assert!(socket.status().connected);
     assert_eq!(socket.status().reconnects, 0);
 }
@@ -399,7 +399,7 @@ fn a_flow_over_the_share_leaves_the_session_be() {
     socket.set_option(SocketOption::Nonblocking(true)).unwrap();
     session.say(&refusal(RefusalReason::OverShare, 7, 71));
     let refused = socket.recv_from(&mut [0; 200]);
-    assert!(matches!(refused, Err(Error::Refused(Refusal::OverShare))), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Refused(RefusalReason::OverShare))), "{refused:?}");
     socket.send_to(b"another flow's", FAR).expect("the session is still there");
     let payload = b"another flow's";
     assert!(

@@ -30,10 +30,13 @@ impl Calls {
         remote: &Remote,
         config: &Config,
     ) -> Result<(), MediaRejected> {
-        targets(remote).into_iter().flatten().try_for_each(|at| self.check_chain(start, at, config))
+        targets(remote)
+            .into_iter()
+            .flatten()
+            .try_for_each(|at| self.check_target(start, at, config))
     }
 
-    fn check_chain(
+    fn check_target(
         &self,
         start: (CallId, usize, SideId),
         at: SocketAddr,

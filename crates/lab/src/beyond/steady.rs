@@ -246,6 +246,6 @@ fn spent(world: &World, ends: [HostId; 2]) -> (u64, u64) {
     let stats = || ends.into_iter().flat_map(|end| world.node(end).links()).map(|(_, l)| l.stats());
     let hellos = stats().map(|s| s.hellos.bytes + IPV4_UDP * s.hellos.envelopes).sum();
     let of_services = stats().flat_map(|s| Service::ALL.map(|service| s.of(service)));
-    let repairs = of_services.flat_map(|s| [s.requests, s.repeats]);
+    let repairs = of_services.flat_map(|s| [s.requests, s.retransmissions]);
     (hellos, repairs.map(|t| t.bytes + IPV4_UDP * t.envelopes).sum())
 }

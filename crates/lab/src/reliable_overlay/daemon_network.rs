@@ -13,7 +13,7 @@ use crate::scenario::testbed::folder::Folder;
 use crate::scenario::testbed::process::{Process, children};
 use crate::scenario::testbed::wakes::Sleeper;
 use crate::scenario::testbed::{Cpu, Effort, Error, cannot};
-use crate::scenario::{Host, Link, LinkEnd, Scenario};
+use crate::scenario::{Host, Link, Scenario, Vertex};
 use crate::testbed::{Sample, Stage};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,13 +60,13 @@ pub fn add_nodes(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) 
 /// numbers.
 pub fn add_routers(network: &mut Scenario, links: &[LinkModel]) -> (usize, usize) {
     let (first, last) = (add_host(network), add_host(network));
-    let mut here = LinkEnd::Host(first);
+    let mut here = Vertex::Host(first);
     for (n, link) in links.iter().enumerate() {
         let next = match n + 1 == links.len() {
-            true => LinkEnd::Host(last),
+            true => Vertex::Host(last),
             false => {
                 network.routers.push(network.routers.len().to_string());
-                LinkEnd::Router(network.routers.len() - 1)
+                Vertex::Router(network.routers.len() - 1)
             }
         };
         network.links.push(Link {

@@ -161,7 +161,7 @@ struct Moved {
     /// Bytes that didn't arrive, and bytes that differ from what was written.
     astray: u64,
     /// Packets that the stream retransmitted from end to end.
-    repeated: f64,
+    retransmitted: f64,
     /// Number of times that a relay failed during the transfer.
     kills: f64,
     /// Share of the first node's traffic that took the longer path, in percent.
@@ -175,7 +175,7 @@ impl Moved {
     const NONE: Moved = Moved {
         mbit_s: 0.0,
         astray: 0,
-        repeated: f64::NAN,
+        retransmitted: f64::NAN,
         kills: f64::NAN,
         detour_pct: f64::NAN,
         missed_pct: f64::NAN,
@@ -199,7 +199,7 @@ fn row_at(
     row.extend(mean_cells(&of(|run| run.mbit_s)));
     row.push(runs.iter().map(|run| run.astray).sum::<u64>().into());
     let mean = |f: fn(&Moved) -> f64| of(f).iter().sum::<f64>() / runs.len() as f64;
-    row.push(mean(|run| run.repeated).into());
+    row.push(mean(|run| run.retransmitted).into());
     row.push(of(|run| run.kills).into_iter().reduce(f64::min).unwrap_or(f64::NAN).into());
     row.push(mean(|run| run.detour_pct).into());
     row.extend(mean_cells(&of(|run| run.missed_pct)));
@@ -300,7 +300,7 @@ impl File {
         Moved {
             mbit_s: 8e-6 * sink.read as f64 / took,
             astray: astray + sink.wrong,
-            repeated: self.world.node(HostId(0)).stats().streams.repeated as f64,
+            retransmitted: self.world.node(HostId(0)).stats().streams.retransmitted as f64,
             missed_pct,
             ..Moved::NONE
         }

@@ -1,6 +1,6 @@
 //! Builds a scenario's simulated network.
 
-use super::model::{FaultKind, Link, LinkEnd, Scenario};
+use super::model::{FaultKind, Link, Scenario, Vertex};
 use crate::experiment::PointError;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
@@ -91,8 +91,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<Built, WorldError> {
     world.set_packet_limit(MAX_PACKETS);
     let routers: Vec<RouterId> = scenario.routers.iter().map(|_| world.add_router()).collect();
     let spot = |spot| match spot {
-        LinkEnd::Host(n) => trunkline_sim::LinkEnd::Host(host(n)),
-        LinkEnd::Router(n) => trunkline_sim::LinkEnd::Router(routers[n]),
+        Vertex::Host(n) => trunkline_sim::LinkEnd::Host(host(n)),
+        Vertex::Router(n) => trunkline_sim::LinkEnd::Router(routers[n]),
     };
     // Wires of the overlay's links exist already, in this order.
     let mut private = (0..world.wires()).map(WireId);

@@ -6,7 +6,7 @@ use super::build;
 use super::faults::FaultSection;
 use super::flows::{CallSection, Flow, ProgramSection, StreamSection};
 use super::mistake::{Mistake, Text};
-use super::model::{Carrier, Host, Link, LinkEnd, Scenario};
+use super::model::{Carrier, Host, Link, Scenario, Vertex};
 use super::options::{
     BestEffort, Hello, LinkEnd, NodeSections, NodeSettings, Realtime, RecoveryName, RoutingSection,
     settings,
@@ -369,19 +369,19 @@ impl Reader<'_> {
         &self,
         span: Range<usize>,
         (a, b): &(String, String),
-    ) -> Result<(LinkEnd, LinkEnd), Mistake> {
+    ) -> Result<(Vertex, Vertex), Mistake> {
         let names = self.hosts.iter().map(|h| &h.name).chain(&self.routers).map(String::as_str);
         let what = if self.routers.is_empty() { "host" } else { "host or router" };
         let find = |name: &str| {
             let n = self.text.find(span.clone(), what, name, names.clone())?;
             let router = n.checked_sub(self.hosts.len());
-            Ok(router.map_or(LinkEnd::Host(n), LinkEnd::Router))
+            Ok(router.map_or(Vertex::Host(n), Vertex::Router))
         };
         let (first, second) = (find(a)?, find(b)?);
         if first == second {
             let what = match first {
-                LinkEnd::Host(_) => "host",
-                LinkEnd::Router(_) => "router",
+                Vertex::Host(_) => "host",
+                Vertex::Router(_) => "router",
             };
             let what = format!("both ends are {what} \"{a}\": name two");
             return Err(self.mistake(span, what));
@@ -400,7 +400,7 @@ impl Reader<'_> {
         let ends = self.spots(span.clone(), &s.between)?;
         let ways = s.ways();
         let hosts = match ends {
-            (LinkEnd::Host(a), LinkEnd::Host(b)) if !s.plain => Some([a, b]),
+            (Vertex::Host(a), Vertex::Host(b)) if !s.plain => Some([a, b]),
             _ => None,
         };
         let wire = match (hosts, ways.iter().all(DirectionSection::is_empty)) {

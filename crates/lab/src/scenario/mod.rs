@@ -31,7 +31,7 @@ pub use file::{load, parse};
 pub use ledger::LINK_COLUMNS;
 pub use mistake::Mistake;
 pub use model::{
-    Call, Carrier, Fault, FaultKind, Host, Link, LinkEnd, Program, Scenario, Stream, Transfer,
+    Call, Carrier, Fault, FaultKind, Host, Link, Program, Scenario, Stream, Transfer, Vertex,
 };
 pub use results::Results;
 pub use rows::{COLUMNS, STREAM_COLUMNS, TRANSFER_COLUMNS, agree};

@@ -69,7 +69,7 @@ impl Host {
 
 /// A place at which a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkEnd {
+pub enum Vertex {
     /// Index of a host.
     Host(usize),
     /// Index of a router.
@@ -84,7 +84,7 @@ pub struct Link {
     /// Whether the file gives this name.
     pub named: bool,
     /// The hosts or routers at its first and second end.
-    pub ends: (LinkEnd, LinkEnd),
+    pub ends: (Vertex, Vertex),
     /// Models of the wire from the first to the second end, and back; `None` for an overlay link
     /// over the wires of others.
     pub wire: Option<[LinkModel; 2]>,
@@ -102,7 +102,7 @@ impl Link {
         Link {
             name: format!("{a}-{b}"),
             named: false,
-            ends: (LinkEnd::Host(a), LinkEnd::Host(b)),
+            ends: (Vertex::Host(a), Vertex::Host(b)),
             wire: Some([model.clone(), model]),
             overlay: Some(Box::new([NOBODY, NOBODY].map(link::Config::new))),
             routed: None,
@@ -112,7 +112,7 @@ impl Link {
     /// The hosts of an overlay link; `None` for a wire.
     pub fn hosts(&self) -> Option<(usize, usize)> {
         match (&self.overlay, self.ends) {
-            (Some(_), (LinkEnd::Host(a), LinkEnd::Host(b))) => Some((a, b)),
+            (Some(_), (Vertex::Host(a), Vertex::Host(b))) => Some((a, b)),
             _ => None,
         }
     }

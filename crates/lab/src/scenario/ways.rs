@@ -1,6 +1,6 @@
 //! Reachability and delays between hosts, computed before the network is built.
 
-use super::model::{Link, LinkEnd};
+use super::model::{Link, Vertex};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub fn routed(
     links: &[Link],
 ) -> Option<Duration> {
     let index = |spot| match spot {
-        LinkEnd::Host(n) => n,
-        LinkEnd::Router(n) => hosts + n,
+        Vertex::Host(n) => n,
+        Vertex::Router(n) => hosts + n,
     };
     let mut arcs = vec![Vec::new(); hosts + routers];
     for link in links.iter().filter(|l| l.overlay.is_none()) {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue, Red};
 use trunkline_base::{Bitrate, Time};
 use trunkline_net::{
-    Bins, Class, DropReason, EdgeId, HOP_LIMIT, MAX_PAYLOAD, Moment, NetError, Network, Protocol,
-    Routing,
+    Bins, Class, DropReason, EdgeId, HOP_LIMIT, MAX_PAYLOAD, Moment, NetError, Network, Routing,
 };
 
 #[test]

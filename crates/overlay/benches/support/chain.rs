@@ -310,7 +310,7 @@ impl Chain {
     pub fn repairs(&self) -> (u64, u64) {
         let links = self.stages[self.case.role as usize].node.links();
         let stats = || links.clone().map(|(_, l)| l.stats().of(Service::RealTime));
-        let repeated = stats().map(|s| s.repeats.envelopes).sum();
+        let repeated = stats().map(|s| s.retransmissions.envelopes).sum();
         (repeated, stats().filter_map(|s| s.receiver).map(|r| r.asked).sum())
     }
 }

@@ -4,7 +4,7 @@ use super::Kind;
 use super::codec::{bytes, flag, hex, message, message_of, number, optional, text, written};
 use super::frames::service;
 use crate::session::wire::stream::{Notice, Request, Reset};
-use crate::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
+use crate::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode, Unreachable};
 use crate::wire::{Metric, NodeId, Service};
 use core::time::Duration;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub fn to_node(fields: &Value) -> Vec<u8> {
         },
         "metric" => ToNode::Metric(optional(fields, "metric").map(Metric::from_wire)),
         "late" => ToNode::Late(flag(fields, "on")),
-        "wait" => ToNode::Wait(flag(fields, "on")),
+        "wait" => ToNode::Blocking(flag(fields, "on")),
         "connect" => ToNode::Stream(Request::Connect {
             to: node(fields, "node"),
             port: number(fields, "port"),
@@ -83,7 +83,7 @@ pub fn to_node_fields(bytes: &[u8]) -> Value {
             json!({ "message": "metric", "metric": metric.map(Metric::to_wire) })
         }
         ToNode::Late(on) => json!({ "message": "late", "on": on }),
-        ToNode::Wait(on) => json!({ "message": "wait", "on": on }),
+        ToNode::Blocking(on) => json!({ "message": "wait", "on": on }),
         ToNode::Stream(Request::Connect { to, port, messages, credit }) => json!({
             "message": "connect", "node": to.0, "port": port, "messages": messages,
             "credit": credit,
@@ -139,8 +139,8 @@ fn to_node_samples() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn refusal(code: u8) -> Refusal {
-    use Refusal::{
+fn refusal(code: u8) -> RefusalReason {
+    use RefusalReason::{
         Busy, Forbidden, Full, Malformed, NoFreePort, OutOfOrder, OverShare, PortInUse, TooLarge,
         Unauthenticated, UnknownClient, Version, WrongKey,
     };

@@ -26,7 +26,7 @@ fn emit_segment(fields: &Value) -> Value {
         data: part("data").map(|data| Data {
             position: number(data, "position"),
             end: flag(data, "end"),
-            repeated: flag(data, "retransmitted"),
+            retransmitted: flag(data, "retransmitted"),
             bytes: &bytes,
         }),
     };
@@ -35,8 +35,9 @@ fn emit_segment(fields: &Value) -> Value {
 }
 
 fn ack(fields: &Value) -> Ack {
-    let (marks, repeats) = (number(fields, "marks"), number(fields, "retransmissions"));
-    let mut ack = Ack::new(number(fields, "next"), number(fields, "window"), marks, repeats);
+    let (marks, retransmissions) = (number(fields, "marks"), number(fields, "retransmissions"));
+    let mut ack =
+        Ack::new(number(fields, "next"), number(fields, "window"), marks, retransmissions);
     for range in list(fields, "ranges") {
         ack.push((number(range, "distance"), number(range, "length")));
     }
@@ -48,7 +49,7 @@ fn ack_fields(ack: &Ack) -> Value {
         |&(distance, length): &(u32, u32)| json!({ "distance": distance, "length": length });
     json!({
         "next": ack.next, "window": ack.window, "marks": ack.marks,
-        "retransmissions": ack.repeats,
+        "retransmissions": ack.retransmissions,
         "ranges": ack.ranges().iter().map(range).collect::<Vec<_>>(),
     })
 }
@@ -61,7 +62,7 @@ fn parse_segment(outputs: &Value, _: &Value) -> Value {
     };
     let data = body.data.map(|data| {
         json!({
-            "position": data.position, "end": data.end, "retransmitted": data.repeated,
+            "position": data.position, "end": data.end, "retransmitted": data.retransmitted,
             "bytes": hex(data.bytes),
         })
     });

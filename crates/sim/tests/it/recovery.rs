@@ -90,7 +90,7 @@ fn a_recovered_packet_takes_three_crossings_and_the_time_to_notice() {
 #[test]
 fn each_missing_packet_is_asked_for_once() {
     let (world, _) = ten_calls(bursts(0.5), RT, 20, 6, |_| {});
-    let repeats = stats(&world, 0, 0).of(RT).repeats.envelopes;
+    let repeats = stats(&world, 0, 0).of(RT).retransmissions.envelopes;
     let rx = stats(&world, 1, 0).of(RT).receiver.unwrap();
     assert_eq!(rx.asked, rx.missing);
     assert!(repeats <= rx.asked);
@@ -106,7 +106,11 @@ fn repeats_keep_to_their_share() {
     });
     let tx = stats(&world, 0, 0).of(RT);
     assert_eq!(tx.originals.envelopes, 10_000);
-    assert!((490..=510).contains(&tx.repeats.envelopes), "{}", tx.repeats.envelopes);
+    assert!(
+        (490..=510).contains(&tx.retransmissions.envelopes),
+        "{}",
+        tx.retransmissions.envelopes
+    );
     assert!(dropped(&world, 0, 0, DropReason::RetransmitBudget) > 500);
     // A fifth is lost, a twentieth of the originals is retransmitted, and a fifth of that is lost
     // again.
@@ -133,7 +137,7 @@ fn two_requests_at_once_leave_what_theory_says() {
         assert!(measured + 4.0 * se < residual(p), "{measured} ± {se} at {p}");
         let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
         let asked = rx.receiver.unwrap().asked;
-        assert!(tx.repeats.envelopes <= asked, "no repetition is sent twice");
+        assert!(tx.retransmissions.envelopes <= asked, "no repetition is sent twice");
         assert!(rx.requests.envelopes.is_multiple_of(2), "{}", rx.requests.envelopes);
         assert_eq!((o.late, o.duplicates, dropped(&world, 1, 0, DropReason::Duplicate)), (0, 0, 0));
     }

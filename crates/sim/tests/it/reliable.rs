@@ -45,8 +45,8 @@ fn every_message_comes_once_over_links_that_lose_a_lot() {
             world.run_until(at(45_000));
             all_came(&world, call, 1_500);
             let sent = stats(&world, 0, 0).of(RELIABLE);
-            assert!(sent.repeats.envelopes > 100, "{sent:?}");
-            assert!(sent.repeats.envelopes < 400, "{sent:?}");
+            assert!(sent.retransmissions.envelopes > 100, "{sent:?}");
+            assert!(sent.retransmissions.envelopes < 400, "{sent:?}");
         }
     }
 }
@@ -133,7 +133,7 @@ fn what_a_dead_neighbour_is_sent_is_bounded() {
     let full = dropped(&world, 0, 0, DropReason::QueueFull);
     assert!((50_000..56_000).contains(&full), "{full}");
     // Retransmissions become less and less frequent.
-    let repeats = stats(&world, 0, 0).of(RELIABLE).repeats.envelopes;
+    let repeats = stats(&world, 0, 0).of(RELIABLE).retransmissions.envelopes;
     assert!(repeats < 200, "{repeats}");
 }
 

@@ -45,7 +45,7 @@ fn a_destination_that_restarts_loses_nothing() {
     let (world, made) = restarted(2);
     let o = outcome(&world, &made);
     assert_eq!((o.lost, o.late, o.duplicates), (0, 0, 0));
-    assert_eq!(stats(&world, 1, 1).of(RT).repeats.envelopes, 0);
+    assert_eq!(stats(&world, 1, 1).of(RT).retransmissions.envelopes, 0);
 }
 
 /// A restarted node numbers its flows from other values, far from the old ones: the first such

@@ -159,7 +159,7 @@ struct Outcome {
     streams: u64,
     unopened: u64,
     /// Number of segments that ends retransmitted.
-    repeated: u64,
+    retransmitted: u64,
 }
 
 /// Runs the world of this seed; the error describes a violated requirement.
@@ -202,7 +202,7 @@ fn run(seed: u64) -> Result<Outcome, String> {
         }
     }
     let stats = |world: &World, host: u32| world.node(HostId(host)).stats().streams;
-    outcome.repeated = case.ends.iter().map(|&h| stats(world, h).repeated).sum();
+    outcome.retransmitted = case.ends.iter().map(|&h| stats(world, h).retransmitted).sum();
     if seed.is_multiple_of(16) {
         let end = world.now() + ms(1_000 * FORGOTTEN);
         world.run_until(end);
@@ -218,11 +218,11 @@ fn run(seed: u64) -> Result<Outcome, String> {
 
 fn run_all(seeds: core::ops::Range<u64>) {
     let count = seeds.end - seeds.start;
-    let (mut repeated, mut streams, mut unopened, mut failed) = (0, 0, 0, Vec::new());
+    let (mut retransmitted, mut streams, mut unopened, mut failed) = (0, 0, 0, Vec::new());
     for seed in seeds {
         match run(seed) {
             Ok(outcome) => {
-                repeated += u64::from(outcome.repeated > 0);
+                retransmitted += u64::from(outcome.retransmitted > 0);
                 streams += outcome.streams;
                 unopened += outcome.unopened;
             }
@@ -230,13 +230,16 @@ fn run_all(seeds: core::ops::Range<u64>) {
         }
     }
     println!(
-        "{count} worlds, {repeated} in which an end repeated something; {streams} streams, \
+        "{count} worlds, {retransmitted} in which an end retransmitted something; {streams} streams, \
          {unopened} not opened in time"
     );
     assert!(failed.is_empty(), "{} of {count}:\n{}", failed.len(), failed.join("\n"));
     assert!(unopened <= streams / 200 + 1, "{unopened} of {streams} were not opened");
     // Otherwise retransmission was not tested.
-    assert!(repeated > count / 10, "ends repeated something in {repeated} worlds only");
+    assert!(
+        retransmitted > count / 10,
+        "ends retransmitted something in {retransmitted} worlds only"
+    );
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_clean_chain_is_filled_and_nothing_is_repeated() {
         world.run_until(at(40_000));
         is_whole(&world, pair, 20_000_000);
         assert!(mbps(&world, pair) > 8.6, "{}", mbps(&world, pair));
-        assert_eq!(streams(&world, 0).repeated, 0);
+        assert_eq!(streams(&world, 0).retransmitted, 0);
     }
 }
 
@@ -74,7 +74,7 @@ fn loss_on_a_link_costs_what_it_costs_there() {
     world.run_until(at(60_000));
     is_whole(&world, pair, 10_000_000);
     assert!(mbps(&world, pair) > 3.0, "{}", mbps(&world, pair));
-    assert!(streams(&world, 0).repeated < 100, "{:?}", streams(&world, 0));
+    assert!(streams(&world, 0).retransmitted < 100, "{:?}", streams(&world, 0));
 }
 
 /// The relay restarts five times; the data that it held are lost, and the end retransmits them.

@@ -85,7 +85,7 @@ fn a_lossless_link_pays_nothing() {
         let (world, made) = chain(1, n, &Loss::None, 20, |_| {});
         assert_eq!(outcome(&world, &made).lost, 0);
         assert_eq!(stats(&world, 1, 0).of(RT).requests.envelopes, 0);
-        assert_eq!(stats(&world, 0, 0).of(RT).repeats.envelopes, 0);
+        assert_eq!(stats(&world, 0, 0).of(RT).retransmissions.envelopes, 0);
     }
 }
 
@@ -140,7 +140,7 @@ fn the_end_of_a_talkspurt_is_recovered() {
 fn heavy_loss_costs_no_more_than_the_budget() {
     let (world, _) = chain(1, 10, &uniform(0.5), 60, |_| {});
     let (tx, rx) = (stats(&world, 0, 0).of(RT), stats(&world, 1, 0).of(RT));
-    let (originals, repeats) = (tx.originals.envelopes, tx.repeats.envelopes);
+    let (originals, repeats) = (tx.originals.envelopes, tx.retransmissions.envelopes);
     assert!(repeats <= originals / 2 + 256, "{repeats} for {originals}");
     // Each loss is requested at most five times, and most losses share a request.
     assert!(rx.requests.envelopes < 2 * originals, "{}", rx.requests.envelopes);

@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let before = threads();
     let (handle, entry) = start_node(config, false)?;
     let tid = new_thread(&before)?;
-    let handle = handle.node_handle();
+    let node = handle.node_handle();
     let patience = Duration::from_secs(10);
     let program = std::env::current_exe().map_err(cannot("find this program"))?;
     let mut command = Command::new(program);
@@ -140,11 +140,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let whole = args.time.0 + 2 * patience;
     command.args(["--time", &format!("{} s", whole.as_secs())]);
     let neighbours = Neighbours(command.spawn().map_err(cannot("start the neighbours"))?);
-    wait_until_up(&handle, args.links, patience)?;
+    wait_until_up(&node, args.links, patience)?;
     // Routing has told everyone, and the loss is known.
     std::thread::sleep(Duration::from_secs(3));
 
-    let look = || handle.snapshot().ok_or(Error::Broken("the packet thread is silent"));
+    let look = || node.snapshot().ok_or(Error::Broken("the packet thread is silent"));
     let (first, cpu, start) = (look()?, cpu_ns(tid), clock::now());
     std::thread::sleep(args.time.0);
     let (cpu, seconds) = (cpu_ns(tid) - cpu, clock::now().since(start).as_secs_f64());

@@ -194,7 +194,7 @@ pub fn run(flows: u32) -> Result<Report, Error> {
         loss_percent: LOSS * 100.0,
         seconds: clock::now().since(since).as_secs_f64(),
         packets: delta(|s| s.receiver.map_or(0, |r| r.received)),
-        repeats: delta(|s| s.repeats.envelopes),
+        repeats: delta(|s| s.retransmissions.envelopes),
         requests: delta(|s| s.requests.envelopes),
         allocations: (after.thread.allocations - before.thread.allocations)
             .saturating_sub(of_a_look),

@@ -21,7 +21,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::NodeId;
 
 /// A listening socket.
-pub struct Listener {
+pub struct AcceptQueue {
     socket: Socket,
     /// A descriptor in reserve: when there is no other, giving it up lets an
     /// application in to be shown the door, lest it knock for ever.
@@ -29,11 +29,11 @@ pub struct Listener {
     stuck: bool,
 }
 
-impl Listener {
+impl AcceptQueue {
     /// Lets connections queue at `socket`, which is bound and nonblocking.
-    pub fn open(socket: Socket) -> io::Result<Listener> {
+    pub fn open(socket: Socket) -> io::Result<AcceptQueue> {
         socket.listen(libc::SOMAXCONN)?;
-        Ok(Listener { socket, spare: spare(), stuck: false })
+        Ok(AcceptQueue { socket, spare: spare(), stuck: false })
     }
 
     /// The next connection that wants in, if one waits.
@@ -73,7 +73,7 @@ fn spare() -> Option<Socket> {
     Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()
 }
 
-impl AsFd for Listener {
+impl AsFd for AcceptQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -84,24 +84,24 @@ impl AsFd for Listener {
 pub struct Listener {
     /// Goes before the socket does: see [`SocketFile`].
     _file: SocketFile,
-    door: Listener,
+    queue: AcceptQueue,
 }
 
 impl Listener {
     /// Listens at `path`, replacing what a node that died there left behind.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         let (socket, file) = bind_unix(path, Type::SEQPACKET.nonblocking())?;
-        Ok(Listener { _file: file, door: Listener::open(socket)? })
+        Ok(Listener { _file: file, queue: AcceptQueue::open(socket)? })
     }
 
     /// The next application that wants in, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
-        self.door.accept()
+        self.queue.accept()
     }
 
     /// As [`Door::is_stuck`].
     pub fn is_stuck(&self) -> bool {
-        self.door.is_stuck()
+        self.queue.is_stuck()
     }
 }
 
@@ -166,7 +166,7 @@ fn is_socket(path: &Path) -> bool {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.door.as_fd()
+        self.queue.as_fd()
     }
 }
 

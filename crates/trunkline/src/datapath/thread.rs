@@ -369,7 +369,7 @@ impl PacketThread {
             watch(listener, token::LISTENER)?;
         }
         for (remote, i) in thread.remotes.iter().zip(0..) {
-            watch(&remote.door, token::REMOTE | i)?;
+            watch(&remote.queue, token::REMOTE | i)?;
             watch(&remote.udp, token::REMOTE_UDP | i)?;
         }
         if let Some(acceptor) = &thread.acceptor {

@@ -65,7 +65,7 @@ pub fn stream_view<'a>(
         unacknowledged: stream.unacknowledged,
         received: stream.received,
         unread: stream.unread,
-        repeated: stream.repeated,
+        retransmitted: stream.retransmitted,
     }
 }
 

@@ -152,7 +152,7 @@ fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
         all.push((service.label(), Some(service), of.originals));
         if of.receiver.is_some() {
             all.push(("request", Some(service), of.requests));
-            all.push(("repeat", Some(service), of.repeats));
+            all.push(("repeat", Some(service), of.retransmissions));
         }
     }
     all

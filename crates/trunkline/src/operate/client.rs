@@ -152,8 +152,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("ctl");
         // Nobody accepts, and one fills its queue.
-        let door = bind_unix(&path, Type::STREAM).expect("bound");
-        door.0.listen(0).expect("listening");
+        let listener = bind_unix(&path, Type::STREAM).expect("bound");
+        listener.0.listen(0).expect("listening");
         let waits = UnixStream::connect(&path).expect("a place");
         let Err(error) = Client::connect_within(&path, Duration::from_millis(50)) else {
             panic!("connected to nobody")

@@ -546,7 +546,7 @@ pub struct Stream {
     /// Bytes received in order that the application here has not read.
     pub unread: u64,
     /// Segments that this end had to retransmit.
-    pub repeated: u64,
+    pub retransmitted: u64,
 }
 
 /// What became of one echo.

@@ -45,14 +45,14 @@ pub struct Driver {
     udp: BTreeMap<u32, Arc<UdpSocket>>,
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
-    limited_log: Complained,
+    limited_logs: LimitedLogs,
     /// Who waits for the end, and how many calls there were.
     stopping: Option<(SyncSender<usize>, usize)>,
 }
 
 /// What has been said of what others do, by its kind.
 #[derive(Default)]
-struct Complained {
+struct LimitedLogs {
     connections: RateLimitedLog,
     descriptions: RateLimitedLog,
     refusals: RateLimitedLog,
@@ -87,7 +87,7 @@ impl Driver {
     ) -> Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
         let (names, media) = (Names::new(gateway.config()), MediaStats::default());
-        let complaints = Complained::default();
+        let limited_logs = LimitedLogs::default();
         Driver {
             gateway,
             board,
@@ -98,7 +98,7 @@ impl Driver {
             udp,
             connections,
             media,
-            complaints,
+            limited_logs,
             stopping: None,
         }
     }
@@ -297,7 +297,7 @@ impl Driver {
                 "SIP does not get to {}{name} by a connection: {why}; its requests are refused",
                 line.remote
             );
-            self.limited_log.connections.warn(clock::now(), what);
+            self.limited_logs.connections.warn(clock::now(), what);
         }
         self.over(connection);
     }
@@ -333,7 +333,7 @@ impl Driver {
     }
 
     fn forbidden(&mut self, from: SocketAddr) {
-        self.limited_log.forbidden.warn(
+        self.limited_logs.forbidden.warn(
             clock::now(),
             format_args!("SIP from {from} is dropped: that address is not in [sip] allow or trust"),
         );
@@ -365,10 +365,10 @@ impl Driver {
                 let what = format!(
                     "media of call {name:?}, by a message from {from}, can't be relayed: {why}"
                 );
-                self.limited_log.descriptions.warn(clock::now(), what);
+                self.limited_logs.descriptions.warn(clock::now(), what);
             }
             Event::TurnedAway(from, code, why) => {
-                self.limited_log.refusals.warn(
+                self.limited_logs.refusals.warn(
                     clock::now(),
                     format_args!("a request from {from} is refused with {code}: {why}"),
                 );

@@ -2,7 +2,7 @@
 //! what is wrong by far. For numbers: `cargo test --release --test remote_cost
 //! -- --ignored --nocapture --test-threads 1`.
 
-use crate::common::{self, Chain, allow_files, ms, numbered, recv_number, settle, try_recv_number};
+use crate::common::{Chain, allow_files, ms, numbered, recv_number, settle, try_recv_number};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{DatagramSocket, SocketOption, Transport};

@@ -4,7 +4,7 @@ use super::networks::{self, Network};
 use super::{Value, extent, figures, rows, values};
 use crate::experiment::{Sabotage, Size};
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::{self as testbed, Effort};
+use crate::scenario::testbed::{self, Effort};
 use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 
 /// How the agreement experiment is measured with daemons.
@@ -43,10 +43,10 @@ fn run(
     stage: &Stage<'_>,
     networks: &[&Network],
     seconds: u64,
-) -> Result<(Vec<Sample>, Effort), bed::Error> {
+) -> Result<(Vec<Sample>, Effort), testbed::Error> {
     let dir = Folder::new()?;
     let scenario = networks::scenario(networks, (seconds, stage.seed), Sabotage::NONE);
-    let testbed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let testbed = testbed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
     let sample = |v: Value| Sample::new(key(v.network, v.quantity), vec![v.number]);
     Ok((values(&scenario, &live.calls).into_iter().map(sample).collect(), effort))

@@ -8,7 +8,7 @@ use crate::scenario::testbed::run_monitor::RunMonitor;
 use crate::scenario::testbed::transfers::{Prepared, TransferResult, has};
 use crate::scenario::testbed::wakes::Sleeper;
 use crate::scenario::testbed::{Cpu, Effort, Error};
-use crate::scenario::{Host, Link, LinkEnd, Scenario, Transfer};
+use crate::scenario::{Host, Link, Scenario, Transfer, Vertex};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
 use trunkline_sim::agent::tcp::Profile;
@@ -126,7 +126,7 @@ fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenari
     let link = |(flow, n): (&Flow, usize)| Link {
         name: n.to_string(),
         named: false,
-        ends: (LinkEnd::Host(2 * n), LinkEnd::Host(2 * n + 1)),
+        ends: (Vertex::Host(2 * n), Vertex::Host(2 * n + 1)),
         wire: Some(flow.place.link()),
         overlay: None,
         routed: None,

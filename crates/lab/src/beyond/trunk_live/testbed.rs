@@ -4,7 +4,7 @@ use super::{Params, Run, extent, figures, rows_of, seen};
 use crate::beyond::means;
 use crate::experiment::{Sabotage, Size};
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::{self as testbed, Effort};
+use crate::scenario::testbed::{self, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
 /// Number of calls in the testbed. With 500 calls without a trunk two processors fall behind, as
@@ -37,10 +37,10 @@ fn rounds(size: Size) -> Vec<Round> {
     turns.flat_map(|n| Params::all(size, CALLS).map(move |place| round(n, place))).collect()
 }
 
-fn run(stage: &Stage<'_>, place: &Params, seconds: u64) -> Result<(Run, Effort), bed::Error> {
+fn run(stage: &Stage<'_>, place: &Params, seconds: u64) -> Result<(Run, Effort), testbed::Error> {
     let dir = Folder::new()?;
     let scenario = place.scenario(seconds, Sabotage::NONE);
-    let testbed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let testbed = testbed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
     // Before and after the calls a daemon is almost idle.
     let cpu = |host: &str| {

@@ -8,7 +8,7 @@ mod testbed;
 use super::{PAPER, means};
 use crate::chain::DEADLINE;
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size, fnv1a};
-use crate::scenario::{self, Call, Carrier, Host, Link, LinkEnd, Scenario, Transfer};
+use crate::scenario::{self, Call, Carrier, Host, Link, Scenario, Transfer, Vertex};
 use crate::table::{Cell, Column, Table};
 use crate::testbed::PLACES;
 use crate::tfmc::network::within;
@@ -123,7 +123,7 @@ impl TrunkMode {
             overlay: None,
             routed: None,
         };
-        let [near, far] = [0, 1].map(LinkEnd::Router);
+        let [near, far] = [0, 1].map(Vertex::Router);
         let way = DELAY + 2 * ACCESS_DELAY;
         let overlay = Link::between((0, 1), LinkModel::default());
         Scenario {
@@ -135,11 +135,11 @@ impl TrunkMode {
             routers: vec!["near".into(), "far".into()],
             links: vec![
                 Link { wire: None, routed: Some([way, way]), ..overlay },
-                wire("a", (LinkEnd::Host(0), near), &access),
-                wire("c", (LinkEnd::Host(2), near), &access),
+                wire("a", (Vertex::Host(0), near), &access),
+                wire("c", (Vertex::Host(2), near), &access),
                 wire("bottleneck", (near, far), &narrow),
-                wire("voice", (far, LinkEnd::Host(1)), &access),
-                wire(TCP, (far, LinkEnd::Host(3)), &access),
+                wire("voice", (far, Vertex::Host(1)), &access),
+                wire(TCP, (far, Vertex::Host(3)), &access),
             ],
             calls: multiplex.iter().map(|_| calls()).collect(),
             streams: Vec::new(),

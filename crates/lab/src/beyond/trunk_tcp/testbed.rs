@@ -4,7 +4,7 @@ use super::{ALL, Run, TrunkMode, extent, figures, rows_of, seen};
 use crate::beyond::means;
 use crate::experiment::{Sabotage, Size};
 use crate::scenario::testbed::folder::Folder;
-use crate::scenario::testbed::{self as testbed, Effort};
+use crate::scenario::testbed::{self, Effort};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 
 /// How the daemons and the kernel's TCP are measured.
@@ -32,10 +32,14 @@ fn rounds(size: Size) -> Vec<Round> {
     turns.flat_map(|n| ALL.map(|carried| round(n, carried))).collect()
 }
 
-fn run(stage: &Stage<'_>, carried: TrunkMode, seconds: u64) -> Result<(Run, Effort), bed::Error> {
+fn run(
+    stage: &Stage<'_>,
+    carried: TrunkMode,
+    seconds: u64,
+) -> Result<(Run, Effort), testbed::Error> {
     let dir = Folder::new()?;
     let scenario = carried.scenario((seconds, stage.seed), Sabotage::NONE);
-    let testbed = bed::Testbed::new(&scenario, Some(stage.trunkline))?;
+    let testbed = testbed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
     let late = [effort.lateness_p999_us(), effort.callers_late_pct];
     Ok((seen(&live.calls, &live.links, seconds, late), effort))

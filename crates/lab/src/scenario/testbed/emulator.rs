@@ -2,7 +2,7 @@
 //! routers and links between them.
 
 use super::super::build::node;
-use super::super::model::{Link, LinkEnd, Scenario};
+use super::super::model::{Link, Scenario, Vertex};
 use super::process::{HOST, Process};
 use super::wire::{Traces, wire};
 use super::{Error, cannot};
@@ -169,14 +169,14 @@ fn is_private(link: &Link) -> bool {
 fn network((scenario, models): (&Scenario, &Models), traces: &Traces, seed: u64) -> String {
     let mut text = format!("seed = {seed}\n");
     for (n, host) in scenario.hosts.iter().enumerate() {
-        let _ = write!(text, "[[host]]\nname = \"{}\"\n", name(LinkEnd::Host(n)));
+        let _ = write!(text, "[[host]]\nname = \"{}\"\n", name(Vertex::Host(n)));
         for (key, value) in &host.sysctl {
             let value = toml::Value::String(value.clone());
             let _ = writeln!(text, "sysctl.\"{key}\" = {value}");
         }
     }
     for n in 0..scenario.routers.len() {
-        let _ = write!(text, "[[router]]\nname = \"{}\"\n", name(LinkEnd::Router(n)));
+        let _ = write!(text, "[[router]]\nname = \"{}\"\n", name(Vertex::Router(n)));
     }
     for (n, link) in scenario.links.iter().enumerate() {
         let Some([there, back]) = &models[n] else { continue };
@@ -210,10 +210,10 @@ fn stream(scenario: &Scenario, n: usize) -> usize {
 }
 
 /// Name of a host or router in impair's file, where names are one word, unlike in scenarios.
-fn name(spot: LinkEnd) -> String {
+fn name(spot: Vertex) -> String {
     match spot {
-        LinkEnd::Host(n) => format!("host-{}", node(n).0),
-        LinkEnd::Router(n) => format!("router-{}", n + 1),
+        Vertex::Host(n) => format!("host-{}", node(n).0),
+        Vertex::Router(n) => format!("router-{}", n + 1),
     }
 }
 

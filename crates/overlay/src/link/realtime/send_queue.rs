@@ -53,7 +53,7 @@ impl SendQueue {
     /// Adds a job; the caller has seen that there is room.
     pub fn push(&mut self, deadline: Time, slot: Slot, retransmit: bool) {
         self.order += 2;
-        let job = Job { deadline, order: self.order + u64::from(repeat), slot };
+        let job = Job { deadline, order: self.order + u64::from(retransmit), slot };
         if self.line.back().is_none_or(|last| last.deadline <= deadline) {
             self.line.push_back(job);
         } else {

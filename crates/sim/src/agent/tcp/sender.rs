@@ -311,7 +311,7 @@ impl Sender {
     }
 
     fn retransmit(&mut self, now: Time, index: usize) -> Chunk {
-        let sent = self.board.repeat(index, now);
+        let sent = self.board.retransmit(index, now);
         let cost = self.board.cost(sent.start, sent.end);
         self.syn_retransmitted |= sent.start == 0;
         self.stats.retransmitted += 1;

@@ -8,7 +8,7 @@ mod session;
 pub use pending::{Admission, PendingConnections};
 pub use session::{ASSURE, Hello, Session};
 
-use super::sessions::Listener;
+use super::sessions::AcceptQueue;
 use super::udp::Udp;
 use outbox::Outbox;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -92,7 +92,7 @@ impl RemoteStats {
 /// An address where applications of other hosts attach.
 pub struct Remote {
     /// Where they connect.
-    pub door: Listener,
+    pub queue: AcceptQueue,
     /// Where their packets come.
     pub udp: Udp,
     address: SocketAddr,
@@ -112,13 +112,13 @@ impl Remote {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         let udp = Udp::bind(address, offload)?;
-        Ok(Remote { door: Listener::open(socket)?, udp, address })
+        Ok(Remote { queue: AcceptQueue::open(socket)?, udp, address })
     }
 
     /// The next client that wants in: its carrier, with a token from the
     /// system's entropy.
     pub fn accept(&mut self) -> io::Result<Option<(Session, SocketAddr)>> {
-        let Some(socket) = self.door.accept()? else { return Ok(None) };
+        let Some(socket) = self.queue.accept()? else { return Ok(None) };
         let token = getrandom::u64().map_err(io::Error::from)?;
         // One that has gone already has no address: it is seen to leave.
         let from = socket.peer_addr().ok().and_then(|from| from.as_socket());

@@ -35,7 +35,7 @@ impl PacketThread {
             watch(listener.as_fd(), token::LISTENER);
         }
         for (remote, i) in self.remotes.iter().zip(0..) {
-            watch(remote.door.as_fd(), token::REMOTE | i);
+            watch(remote.queue.as_fd(), token::REMOTE | i);
         }
     }
 }

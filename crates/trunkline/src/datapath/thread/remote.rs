@@ -18,7 +18,7 @@ impl PacketThread {
                 Ok(Some(connection)) => connection,
                 Ok(None) => return,
                 Err(error) => {
-                    if remote.door.is_stuck() {
+                    if remote.queue.is_stuck() {
                         self.pause_accept();
                     }
                     return self.log_rejected(&error);

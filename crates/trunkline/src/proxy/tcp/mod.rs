@@ -52,16 +52,16 @@ pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(cannot("start", ""))?;
     let ended = runtime.block_on(async {
-        let doors = listen(args, &proxy, own).await?;
+        let inlets = listen(args, &proxy, own).await?;
         errln!("listening on {}, sending to {}", args.listen, args.send);
         // They end with the runtime.
-        let serve = |door| match door {
+        let serve = |inlet| match inlet {
             Inlet::Tcp(listener, to) => tokio::spawn(from_tcp(proxy.clone(), listener, to)),
             Inlet::Overlay(listener, to) => {
                 tokio::spawn(from_overlay(proxy.clone(), *listener, to))
             }
         };
-        let _tasks: Vec<_> = doors.into_iter().map(serve).collect();
+        let _tasks: Vec<_> = inlets.into_iter().map(serve).collect();
         // Deprecated, since another type's descriptor might be closed under it. This one outlives
         // it, and what replaces this is unsafe to call.
         #[allow(deprecated)]
