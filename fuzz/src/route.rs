@@ -17,7 +17,7 @@ use trunkline_overlay::route::update::{
     Introduction, LINK_LEN, MAX_FRAGMENTS, PENALISED_LEN, RouteFrame, UPDATE_OVERHEAD, Update, sign,
 };
 use trunkline_overlay::route::{
-    Config, CostModel, ForwardingTable, LEAST_ROOM, Limits, Neighbour, Part, Router, StaticRoute,
+    Config, CostModel, ForwardingTable, Limits, MIN_ROOM, Neighbour, Part, Router, StaticRoute,
     Unsigned,
 };
 use trunkline_overlay::wire::{ControlKind, Metric, NodeId};
@@ -235,10 +235,10 @@ impl World {
             loop {
                 let id = LinkId(u16::from(link));
                 let now = self.now;
-                let [one, two] = self.routers.each_mut().map(|r| r.poll_frame(id, now, LEAST_ROOM));
+                let [one, two] = self.routers.each_mut().map(|r| r.poll_frame(id, now, MIN_ROOM));
                 assert_eq!(one, two, "two routers fed alike differ");
                 let Some(frame) = one else { break };
-                assert!(frame.len() <= LEAST_ROOM && self.up[usize::from(link)]);
+                assert!(frame.len() <= MIN_ROOM && self.up[usize::from(link)]);
                 if let Ok(RouteFrame::LinkState(records)) = RouteFrame::parse(&frame) {
                     assert!(records.clone().all(|r| r.is_ok()) && records.count() > 0);
                     self.last[usize::from(link)] = frame;

@@ -12,7 +12,9 @@ use trunkline_overlay::identity::{Certificate, Identity, MacKey};
 use trunkline_overlay::node::{EchoKind, EchoMessage, PortUnbound};
 use trunkline_overlay::session::remote::{Datagram, FromClient, Token, prefix};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
-use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode, Unreachable};
+use trunkline_overlay::session::wire::{
+    RefusalReason, SESSION_VERSION, ToClient, ToNode, Unreachable,
+};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::version::VersionRange;
 use trunkline_overlay::wire::{
@@ -215,7 +217,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         port,
         payload,
     };
-    let error = ToClient::Error { refusal: Refusal::TooLarge, node, port };
+    let error = ToClient::Error { refusal: RefusalReason::TooLarge, node, port };
     let unreachable = |why| written(|w| ToClient::Unreachable { node, port, why }.emit_head(w));
     vec![
         ("bind", written(|w| bind.emit_head(w))),

@@ -4,7 +4,7 @@ use super::driver::{Envelope, Message};
 use super::neighbours::{LINKS, OWN, neighbour};
 use core::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::counters::{Drop, Drops};
+use trunkline_overlay::counters::{DropReason, Drops};
 use trunkline_overlay::link::{DSCP_EF, IP_UDP_HEADERS, LinkId};
 use trunkline_overlay::node::Node;
 use trunkline_overlay::session::wire::ToNode;
@@ -139,7 +139,8 @@ impl Bounds {
         let stats = node.stats();
         assert!(stats.from_sessions <= self.messages_in);
         // An echo that is answered goes back as a packet.
-        let mut out = stats.to_sessions + stats.port_unreachable_accepted + packets_dropped(&stats.drops);
+        let mut out =
+            stats.to_sessions + stats.port_unreachable_accepted + packets_dropped(&stats.drops);
         for (_, link) in node.links() {
             let s = link.stats();
             let originals = Service::ALL.map(|service| s.of(service).originals.envelopes);
@@ -148,7 +149,10 @@ impl Bounds {
             let s = s.of(Service::RealTime);
             let share = s.originals.envelopes as f64 * config.retransmit_ratio;
             let most = share + f64::from(config.retransmit_burst);
-            assert!(s.retransmissions.envelopes as f64 <= most, "retransmissions beyond their share");
+            assert!(
+                s.retransmissions.envelopes as f64 <= most,
+                "retransmissions beyond their share"
+            );
             let receiver = s.receiver.expect("it looks for what is missing");
             assert!(receiver.asked <= receiver.missing, "a packet was asked for twice");
         }
@@ -163,20 +167,20 @@ impl Bounds {
 fn packets_dropped(drops: &Drops) -> u64 {
     // The others drop whole envelopes, or repeats of packets that were sent.
     const PACKETS: [Drop; 14] = [
-        Drop::Bounced,
-        Drop::Duplicate,
-        Drop::FlowDuplicate,
-        Drop::HopLimit,
-        Drop::NoRoute,
-        Drop::NoPort,
-        Drop::TooLarge,
-        Drop::NoAddress,
-        Drop::QueueFull,
-        Drop::QueueDelay,
-        Drop::Late,
-        Drop::SessionFull,
-        Drop::EchoLimit,
-        Drop::EchoUnasked,
+        DropReason::Bounced,
+        DropReason::Duplicate,
+        DropReason::FlowDuplicate,
+        DropReason::HopLimit,
+        DropReason::NoRoute,
+        DropReason::NoPort,
+        DropReason::TooLarge,
+        DropReason::NoAddress,
+        DropReason::QueueFull,
+        DropReason::QueueDelay,
+        DropReason::Late,
+        DropReason::SessionFull,
+        DropReason::EchoLimit,
+        DropReason::EchoUnasked,
     ];
     PACKETS.map(|why| drops.get(why)).iter().sum()
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::TxArena;
-use trunkline_overlay::node::{Drained, Handover, Node, Sink, StreamPhase, Why};
+use trunkline_overlay::node::{Drained, Node, SendOutcome, Sink, StreamPhase, Timer};
 use trunkline_overlay::session::wire::{MAX_HEAD, ToNode};
 use trunkline_overlay::session::{SessionId, stream};
 use trunkline_overlay::wire::NodeId;
@@ -57,12 +57,12 @@ pub fn settle(
     for wakes in 0.. {
         node.handle_timeout(now, applications);
         drain(node, now, arena, &mut out);
-        let (wake_at, why) = (node.next_timeout(now), node.why(now));
-        assert_eq!(wake_at == Time::NEVER, why == Why::Nothing, "{wake_at:?}, {why:?}");
+        let (wake_at, why) = (node.next_timeout(now), node.timer(now));
+        assert_eq!(wake_at == Time::NEVER, why == Timer::Nothing, "{wake_at:?}, {why:?}");
         if wake_at > now {
             break;
         }
-        let spins = why != Why::Stream || wakes == MAX_WAKES;
+        let spins = why != Timer::Stream || wakes == MAX_WAKES;
         assert!(!spins, "a driver would spin: {why:?} at {wake_at:?}, now {now:?}");
     }
     out
@@ -99,9 +99,9 @@ pub struct Applications {
 }
 
 impl Sink for Applications {
-    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> Handover {
+    fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
         self.messages.push(Message { to, head: head.to_vec(), payload: payload.to_vec() });
-        if self.full { Handover::Full } else { Handover::Taken }
+        if self.full { SendOutcome::Backpressure } else { SendOutcome::Accepted }
     }
 }
 

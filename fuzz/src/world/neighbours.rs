@@ -18,10 +18,10 @@ use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::link;
 use trunkline_overlay::link::realtime::Recovery;
-use trunkline_overlay::node::{Config, Drained, Node, Start, Why};
+use trunkline_overlay::node::{Config, Drained, Node, Start, Timer};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::{Refusal, SESSION_VERSION, ToClient, ToNode};
+use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
     DataHeader, ENVELOPE_OVERHEAD, FlowHeader, Hello, HopHeader, Incarnation, Nack, NackRange,
     NodeId, Null, ReceiverIndex, Seal, Service,
@@ -221,7 +221,7 @@ impl Scene for World {
         self.sleep(1_000_000_000);
         self.settle(3);
         // The hellos of that moment go before packets, and use up the rate.
-        while let Why::Pace(_) = self.node.why(self.now) {
+        while let Timer::Pace(_) = self.node.timer(self.now) {
             let at = self.node.next_timeout(self.now);
             self.now = at;
             self.settle(3);
@@ -446,7 +446,9 @@ impl World {
                     assert_eq!(payload, message.payload);
                     self.once.check(self.now, (message.to.0, from.0, port), flow_seq);
                 }
-                ToClient::Error { refusal: Refusal::PortInUse, port, .. } => assert!(held(port)),
+                ToClient::Error { refusal: RefusalReason::PortInUse, port, .. } => {
+                    assert!(held(port))
+                }
                 ToClient::Error { .. } => {}
                 ToClient::Reachable { .. } | ToClient::Unreachable { .. } => {
                     assert!(self.ports.contains_key(&message.to), "of whose packets?");

@@ -17,7 +17,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::counters::Drop;
+use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Node, Start};
 use trunkline_overlay::session::SessionId;
@@ -347,10 +347,10 @@ impl World {
     /// A network that alters nothing gives a node nothing to find malformed.
     fn check_drops(&self) {
         for Side { node, .. } in &self.sides {
-            let mut never = vec![Drop::Malformed, Drop::WrongSource];
+            let mut never = vec![DropReason::Malformed, DropReason::WrongSource];
             if !is_sealed(&self.settings) {
                 // A restart ends sessions, and what was sealed within them is for nobody.
-                never.push(Drop::UnknownReceiver);
+                never.push(DropReason::UnknownReceiver);
             }
             let all = node.links().map(|(_, l)| l.stats().drops);
             for drops in all.chain([node.stats().drops]) {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::counters::{Drop, Drops};
+use trunkline_overlay::counters::{DropReason, Drops};
 use trunkline_overlay::handshake::message::Initiation;
 use trunkline_overlay::handshake::{self, Event, Handshakes, Offer, Peer};
 use trunkline_overlay::identity::{Certificate, Identity, MacKey, Trust};
@@ -541,7 +541,7 @@ fn stamp(mac: u8, bytes: &mut [u8]) {
 
 /// Whatever a node counts of what it receives.
 fn accounted(node: &Node) -> u64 {
-    let drops = |d: &Drops| Drop::ALL.map(|why| d.get(why)).iter().sum::<u64>();
+    let drops = |d: &Drops| DropReason::ALL.map(|why| d.get(why)).iter().sum::<u64>();
     let of_link = |l: &link::Link| drops(&l.stats().drops) + l.stats().received.envelopes;
     let links: u64 = node.links().map(|(_, l)| of_link(l)).sum();
     let shakes = node.control().handshakes().expect("it is sealed");
