@@ -22,7 +22,7 @@
 //! let mut link = Impairment::new(model, 1, 0)?;
 //! match link.offer(Time::from_millis(20), 200) {
 //!     Verdict::Deliver(at) => assert_eq!(at, Time::from_millis(50)),
-//!     Verdict::Drop(cause) => println!("dropped: {cause:?}"),
+//!     Verdict::DropReason(cause) => println!("dropped: {cause:?}"),
 //! }
 //! # Ok::<(), trunkline_base::link_model::InvalidModel>(())
 //! ```

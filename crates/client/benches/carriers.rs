@@ -1,5 +1,5 @@
-//! What one packet of 160 bytes costs an application, by carrier: sent by it
-//! and read by a node on the same thread, and the other way.
+//! Cost to an application of one 160-byte packet, by carrier: sent by the application and read by a
+//! node on the same thread, and in the opposite direction.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nix::sys::socket::{

@@ -1,5 +1,5 @@
-//! What carries session messages between an application and its node, with
-//! their boundaries.
+//! Carriers move session messages between an application and its node and preserve message
+//! boundaries.
 
 use crate::error::Error;
 use crate::in_process;
@@ -17,23 +17,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes in front of the payload of `ToClient::Received`. No other message to a
-/// socket for datagrams is longer, so a carrier can put what comes after them straight
-/// into the application's buffer.
+/// Bytes in front of the payload of `ToClient::Received`. No other message to a datagram socket is
+/// longer, so a carrier can put the bytes after them straight into the application's buffer.
 pub(crate) const HEAD: usize = 11;
 
-/// Why a carrier did nothing.
+/// Reason why a carrier could not send or receive.
 #[derive(Debug)]
 pub(crate) enum Stuck {
-    /// No message waits, or no room is left for one.
+    /// No message is waiting, or there is no room for one.
     WouldBlock,
     /// The node has closed the connection.
     Closed,
-    /// The operating system refused.
+    /// The operating system reported an error.
     Io(io::Error),
 }
 
-/// Whether the next message stays.
+/// Whether a read removes the next message or leaves it in place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Take,
@@ -42,12 +41,12 @@ pub(crate) enum Next {
 
 /// One connection to a node. Nothing here blocks.
 pub(crate) trait Carrier: Send {
-    /// Sends one message, whole or not at all; with `in_order` on a path that the
-    /// node can stop reading, behind everything sent so before.
+    /// Sends one message, whole or not at all. With `in_order` it takes a path that the node can
+    /// stop reading, behind everything sent earlier in order.
     fn send(&mut self, head: &[u8], payload: &[u8], in_order: bool) -> Result<(), Stuck>;
 
-    /// Reads the next message: its first bytes into `head`, what follows into
-    /// `payload`. Returns the message's length, which may be more than both.
+    /// Reads the next message: its first bytes into `head`, the rest into `payload`. Returns the
+    /// message's length, which may exceed both.
     fn receive(
         &mut self,
         head: &mut [u8; HEAD],
@@ -55,57 +54,56 @@ pub(crate) trait Carrier: Send {
         next: Next,
     ) -> Result<usize, Stuck>;
 
-    /// Passes on what was sent and still waits in this process. True if nothing of it is left, so
-    /// that closing the carrier loses nothing.
+    /// Passes on sent data that is still queued in this process. True if none remains, so that
+    /// closing the carrier loses nothing.
     fn flushed(&mut self) -> Result<bool, Stuck> {
         Ok(true)
     }
 
-    /// How long the message that was received last has waited for that, as far as
-    /// is known.
+    /// Time that the last received message waited to be received, as far as is known.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Readable (level-triggered) when `receive` would not return `WouldBlock`,
-    /// or has work of the carrier's own to do.
+    /// Readable (level-triggered) when `receive` would not return `WouldBlock`, or when the carrier
+    /// itself has work to do.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// A descriptor, and what epoll says of it when `send` may have room again: ask
-    /// after `send` has returned `WouldBlock`.
+    /// A descriptor and the epoll events on it that signal room for `send`. Call this after `send`
+    /// has returned `WouldBlock`.
     fn room(&mut self) -> (BorrowedFd<'_>, EpollFlags);
 
-    /// What carries packets at present.
+    /// Transport that carries packets at present.
     fn transport(&self) -> Transport;
 }
 
-/// What carries packets between an application and its node.
+/// Transport of packets between an application and its node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Transport {
-    /// A Unix socket.
+    /// A Unix socket on the same host.
     Unix,
-    /// Memory of this process.
+    /// Memory shared within this process.
     InProcess,
     /// UDP, to a node on another host.
     Udp,
-    /// TCP, to a node on another host: UDP does not get through, or is not
-    /// known to do so yet. A lost segment delays all packets behind it.
+    /// TCP, to a node on another host: UDP does not get through, or has not yet been confirmed to.
+    /// A lost segment delays all packets behind it.
     Tcp,
 }
 
-/// A `SOCK_SEQPACKET` socket: keeps boundaries like a datagram socket, and
-/// unlike one tells when the other side has gone.
+/// A `SOCK_SEQPACKET` socket: it keeps boundaries like a datagram socket and, unlike one, reports
+/// when the other side has gone.
 pub(crate) struct Unix {
     fd: OwnedFd,
-    /// Room for the kernel's stamp.
+    /// Buffer for the kernel's receive timestamp.
     control: Vec<u8>,
-    /// When the last message was sent, since 1970.
+    /// Time at which the last message was sent, since 1970.
     stamp: Option<TimeSpec>,
 }
 
 impl Unix {
-    /// `WouldBlock` if the node has too many connections to accept already.
+    /// Fails with `WouldBlock` if the node's accept queue is full.
     pub(crate) fn connect(path: &Path) -> Result<Unix, Error> {
         let what = || format!("connect to the trunkline node at {}", path.display());
         let address = UnixAddr::new(path).map_err(|errno| Error::io(what(), errno))?;
@@ -114,7 +112,7 @@ impl Unix {
             .map_err(|errno| Error::io("create a socket", errno))?;
         match connect(fd.as_raw_fd(), &address) {
             Ok(()) => {
-                // Without stamps nothing is known to have waited.
+                // Without timestamps, messages count as not having waited.
                 let _ = setsockopt(&fd, sockopt::ReceiveTimestampns, &true);
                 Ok(Unix { fd, control: cmsg_space!(TimeSpec), stamp: None })
             }
@@ -122,9 +120,9 @@ impl Unix {
             Err(errno @ (Errno::ENOENT | Errno::ECONNREFUSED)) => {
                 Err(Error::NotRunning { at: path.display().to_string(), source: errno.into() })
             }
-            // A stream, as the operator's socket is.
+            // A stream socket, like the operator's.
             Err(errno @ Errno::EPROTOTYPE) => {
-                let other = "which is no socket for applications (`socket` in [node] is)";
+                let other = "which is not the socket for applications (that is `socket` in [node])";
                 Err(Error::io(format!("{}, {other}", what()), errno))
             }
             Err(errno) => Err(Error::io(what(), errno)),
@@ -153,17 +151,18 @@ impl Carrier for Unix {
         payload: &mut [u8],
         next: Next,
     ) -> Result<usize, Stuck> {
-        // MSG_TRUNC: the length is the message's, not what fitted.
+        // With MSG_TRUNC the result is the message's length, not the number of bytes that fitted.
         let mut flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         flags.set(MsgFlags::MSG_PEEK, next == Next::Peek);
         let mut parts = [IoSliceMut::new(head), IoSliceMut::new(payload)];
         let fd = self.fd.as_raw_fd();
         let first = recvmsg::<()>(fd, &mut parts, Some(&mut self.control[..]), flags);
         let look_again = match &first {
-            // A node that hung up before it had read all: said once, before what it sent.
+            // The node hung up before it had read everything; Linux reports this once, ahead of the
+            // messages it sent.
             Err(errno) => *errno == Errno::ECONNRESET,
-            // Linux looks for a message first and only then whether the node has hung up: what
-            // was sent between the two looks, just before it did, is there now.
+            // Linux checks for a message first and only then whether the node has hung up. A
+            // message sent between the two checks, just before the hang-up, is available now.
             Ok(message) => message.bytes == 0,
         };
         let message = if look_again {
@@ -185,7 +184,7 @@ impl Carrier for Unix {
     fn waited(&self) -> Duration {
         let now = clock_gettime(ClockId::CLOCK_REALTIME).ok();
         let (Some(now), Some(stamp)) = (now, self.stamp) else { return Duration::ZERO };
-        // A clock that was set back makes nothing old.
+        // If the clock was set back, no message counts as old.
         Duration::from(now).saturating_sub(stamp.into())
     }
 
@@ -219,8 +218,8 @@ impl Carrier for in_process::End {
         payload: &mut [u8],
         next: Next,
     ) -> Result<usize, Stuck> {
-        // Asked for before the ring is looked at, so that nothing sent before
-        // the other end went is missed.
+        // Read before the ring is checked, so that nothing sent before the other end went away is
+        // missed.
         let closed = self.closed();
         let mut read = |first: &[u8], second: &[u8]| {
             let cut = HEAD.min(first.len());
@@ -237,8 +236,8 @@ impl Carrier for in_process::End {
         match message {
             Some(len) => {
                 if next == Next::Take {
-                    // Applications may receive once per poll: the descriptor
-                    // must be unreadable after the last message already.
+                    // Applications may receive once per poll, so the descriptor must be unreadable
+                    // right after the last message.
                     self.arm();
                 }
                 Ok(len)
@@ -296,8 +295,8 @@ mod tests {
         assert!(bound <= HEAD && error <= HEAD && status <= HEAD);
     }
 
-    // Without a second look the last message is missed once in some ten thousand times on a busy
-    // machine, so that one run of four fails.
+    // Without the second check the last message is missed about once in ten thousand times on a
+    // busy machine, which makes one run in four fail.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no SOCK_SEQPACKET")]
     fn the_last_message_of_a_node_that_hangs_up_is_not_missed() {

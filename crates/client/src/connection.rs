@@ -1,4 +1,4 @@
-//! One socket's connection to its node, over all the connections it takes.
+//! One socket's connection to its node, across reconnects.
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::error::Error;
@@ -22,78 +22,77 @@ use trunkline_overlay::session::wire::{
 };
 use trunkline_overlay::wire::{Metric, NodeId, Service, WireError};
 
-/// The first pause before an attempt to reconnect: a node that is restarted
-/// is back about then.
+/// First pause before an attempt to reconnect: a restarted node is back about then.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Pauses double up to this.
+/// Upper limit of the pause, which doubles after each attempt.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often one who waits for room looks whether its connection is still there, in
-/// milliseconds.
+/// Interval in milliseconds at which a thread that waits for room checks whether its connection
+/// still exists.
 const LOOK_AFTER: u8 = 250;
 
-/// No packet is of use for longer.
+/// No packet is useful for longer.
 const LONGEST: Duration = Duration::from_millis(255);
 
 enum Link {
-    /// Not bound yet, or in vain.
+    /// Not bound yet, or the bind failed.
     Unbound,
     /// No connection; the next attempt is at this time.
     Down(Instant),
-    /// Bind is sent; the answer must come before this time.
+    /// The bind has been sent; the answer is due before this time.
     Binding(Box<dyn Carrier>, Instant),
     Up(Box<dyn Carrier>),
-    /// For good.
+    /// Closed for good; no reconnection follows.
     Closed,
 }
 
 pub(crate) struct Connection {
     pub(crate) service: Service,
     pub(crate) deadline_ms: u8,
-    /// By what the ways of packets are chosen; `None` leaves it to the node.
+    /// Metric used to route packets; `None` leaves the choice to the node.
     pub(crate) metric: Option<Metric>,
-    /// What of that the node has been told, on this connection.
+    /// Last value of `metric` that this connection has sent to the node.
     metric_told: Option<Metric>,
-    /// Whether packets are wanted that have waited past their deadline.
+    /// Whether the application requested packets that waited past their deadline.
     pub(crate) late: bool,
-    /// What of that the node has been told, on this connection.
+    /// Last value of `late` that this connection has sent to the node.
     late_told: bool,
-    /// Whether what isn't real time waits for room rather than be dropped.
+    /// Whether packets that aren't real-time wait for room instead of being dropped.
     pub(crate) wait: bool,
-    /// What of that the node has been told, on this connection.
+    /// Last value of `wait` that this connection has sent to the node.
     wait_told: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
-    /// Before the first bind: the port wanted.
+    /// Local address; before the first bind, its port is the requested one.
     pub(crate) local: Address,
     pub(crate) max_payload: usize,
     at: Site,
-    /// Of a node on another host; read at each bind.
+    /// Keys for a node on another host; read at each bind.
     keys: Option<Box<KeyRing>>,
-    /// A secret by which a node knows this socket again, over all connections.
+    /// Secret by which a node recognises this socket across connections.
     identity: u64,
-    /// Counts the connections tried.
+    /// Number of connections tried so far.
     attempt: u32,
     link: Link,
     pause: Duration,
-    /// The last refusal of a rebind that the application knows of.
+    /// Last refusal of a rebind that was reported to the application.
     told: Option<RefusalReason>,
-    /// The application is to hear that the connection is back.
+    /// Whether the reconnection has yet to be reported to the application.
     news: bool,
     bound_before: bool,
     reconnects: u32,
-    /// Holds `timer` and the descriptor of the current carrier.
+    /// Contains `timer` and the descriptor of the current carrier.
     ready: Arc<Epoll>,
-    /// Makes `ready` readable when an attempt is due, or for `news`.
+    /// Makes `ready` readable when an attempt is due or `news` is set.
     timer: TimerFd,
-    /// Readable when there may be room to send; there once packets have been to wait.
+    /// Readable when there may be room to send; created when blocking is first enabled.
     room: Option<Arc<Epoll>>,
-    /// Whether `ready` holds `room`.
+    /// Whether `ready` also watches `room`.
     room_wanted: bool,
 }
 
 impl Connection {
-    /// Connects and binds. After an error it can be tried again.
+    /// Connects and binds. It can be called again after an error.
     pub(crate) fn bind(&mut self, port: u16) -> Result<(), Error> {
         match self.link {
             Link::Unbound => {}
@@ -114,8 +113,8 @@ impl Connection {
         result
     }
 
-    /// A name may have several addresses: the first where a node answers is
-    /// this socket's from then on.
+    /// Binds at the first address of the node's name that answers, and keeps that address from then
+    /// on.
     fn bind_somewhere(&mut self) -> Result<(), Error> {
         let Site::Name(name) = self.at.clone() else {
             return self.connect_and_wait();
@@ -142,7 +141,7 @@ impl Connection {
         let until = Instant::now() + self.at.answer_timeout().max(BIND_TIMEOUT);
         loop {
             match self.connect() {
-                // Too many wait to be accepted, and no descriptor tells when.
+                // The node's accept queue is full, and no descriptor signals when it has room.
                 Err(Error::WouldBlock) if Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -152,7 +151,7 @@ impl Connection {
                 result => break result?,
             }
         }
-        // Only handshakes are counted, and only other hosts make them.
+        // Only handshakes are rate-limited, and only other hosts perform them.
         let local = self.at.is_local();
         loop {
             if let Link::Binding(_, answer_until) = &mut self.link {
@@ -160,7 +159,7 @@ impl Connection {
             }
             let expired = Instant::now() >= until;
             match self.advance() {
-                // Many came at once: it is a matter of seconds.
+                // Many clients connected at once; the condition clears within seconds.
                 Err(Error::Refused(RefusalReason::Busy)) if !expired && !local => {}
                 done => done?,
             }
@@ -179,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for good. Whoever waits on the descriptor wakes, and
-    /// every call fails with EBADF from now on.
+    /// Ends the connection for good. Threads that wait on the descriptor wake up, and every call
+    /// fails with EBADF from now on.
     pub(crate) fn close(&mut self) {
         self.leave(Link::Closed);
         if let Some(room) = &self.room {
@@ -265,7 +264,7 @@ impl Connection {
         sent.map_err(|stuck| self.not_sent(stuck))
     }
 
-    /// Whether what is sent now waits for room.
+    /// Whether packets sent now wait for room.
     fn waits(&self) -> bool {
         self.wait && self.service != Service::RealTime
     }
@@ -274,9 +273,9 @@ impl Connection {
         self.failed(stuck, Error::Disconnected, "send to the trunkline node")
     }
 
-    /// After a send that would block: what becomes readable when there may be room,
-    /// for who may wait. For who may not, the socket's descriptor does. `None` also
-    /// for what is not to wait for room.
+    /// After a send that would block: the descriptor that becomes readable when there may be room,
+    /// for callers that may block. `None` for other callers, for which the socket's descriptor is
+    /// used, and for packets that don't wait for room.
     pub(crate) fn room(&mut self, may_wait: bool) -> Option<Arc<Epoll>> {
         let waits = self.waits();
         let (Link::Up(carrier), Some(room)) = (&mut self.link, &self.room) else { return None };
@@ -284,7 +283,7 @@ impl Connection {
             return None;
         }
         let (descriptor, flags) = carrier.room();
-        // It may know it already.
+        // It may be registered already.
         let _ = room.add(descriptor, EpollEvent::new(flags, 0));
         if may_wait && !self.nonblocking {
             return Some(room.clone());
@@ -343,13 +342,13 @@ impl Connection {
         }
     }
 
-    /// Whether packets are wanted that have waited past their deadline.
+    /// Sets whether the application receives packets that waited past their deadline.
     pub(crate) fn set_late(&mut self, on: bool) {
         self.late = on;
         self.tell_late();
     }
 
-    /// Tells the node so, if it believes otherwise.
+    /// Sends `late` to the node unless the node already has that value.
     fn tell_late(&mut self) {
         let late = self.late;
         if let Link::Up(carrier) = &mut self.link
@@ -360,7 +359,7 @@ impl Connection {
         }
     }
 
-    /// Whether packets of best effort wait for room rather than be dropped.
+    /// Sets whether packets that aren't real-time wait for room instead of being dropped.
     pub(crate) fn set_blocking(&mut self, on: bool) -> Result<(), Error> {
         if on && self.room.is_none() {
             let room = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC);
@@ -368,12 +367,12 @@ impl Connection {
             self.room = Some(Arc::new(room.map_err(new_error)?));
         }
         self.wait = on;
-        // Where it can't be told now, the next packet will.
+        // If this can't be sent now, the next packet sends it.
         let _ = self.send_blocking();
         Ok(())
     }
 
-    /// Tells the node so, if it believes otherwise.
+    /// Sends `wait` to the node unless the node already has that value.
     fn send_blocking(&mut self) -> Result<(), Stuck> {
         let wait = self.wait;
         if let Link::Up(carrier) = &mut self.link
@@ -385,7 +384,7 @@ impl Connection {
         Ok(())
     }
 
-    /// If the next message is not a packet, takes it and returns its error.
+    /// Takes the next message and returns its error, if it is not a packet.
     fn waiting_error(&mut self) -> Result<(), Error> {
         let Link::Up(carrier) = &mut self.link else { return Ok(()) };
         let mut head = [0; HEAD];
@@ -403,20 +402,20 @@ impl Connection {
         match ToClient::parse(&head[..len.min(HEAD)]) {
             Ok(ToClient::Received { .. }) => Ok(()),
             other => {
-                // It was there a moment ago, and only this side takes any.
+                // It was there a moment ago, and only this side takes messages.
                 let _ = carrier.receive(&mut [0; HEAD], &mut [], Next::Take);
                 Err(self.not_a_packet(other))
             }
         }
     }
 
-    /// What the application is told of a message that is not a packet.
+    /// Error that the application gets for a message that is not a packet.
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
             Ok(ToClient::Error { refusal, port, .. }) => {
                 use RefusalReason::{Forbidden, OverShare, TooLarge};
                 if !matches!(refusal, TooLarge | Forbidden | OverShare) {
-                    // Not about a packet but about the session.
+                    // It concerns the session, not a packet.
                     self.down();
                 }
                 Error::refused(refusal, port)
@@ -425,7 +424,7 @@ impl Connection {
             Ok(ToClient::Reachable { node, port }) => {
                 Error::Status(Status::Reachable { to: Address { node, port } })
             }
-            // A second Bound, or a packet where Bound should be.
+            // A second Bound, or a packet before Bound.
             Ok(_) => {
                 self.down();
                 Error::Protocol(WireError::OutOfRange("the place of a message in the session"))
@@ -448,7 +447,7 @@ impl Connection {
         }
     }
 
-    /// Makes a due attempt to connect, and reads the answer to a bind.
+    /// Makes an attempt to connect if one is due, and reads the answer to a bind.
     fn advance(&mut self) -> Result<(), Error> {
         match self.link {
             Link::Unbound => return Err(Error::io("use a socket before its bind", Errno::EINVAL)),
@@ -464,7 +463,7 @@ impl Connection {
             && Instant::now() >= due
             && self.connect().is_err()
         {
-            // Why does not matter: the application knows that the node is away.
+            // The reason doesn't matter: the application has been notified that the node is away.
             self.down();
         }
         let Link::Binding(carrier, until) = &mut self.link else { return Ok(()) };
@@ -475,7 +474,7 @@ impl Connection {
             Err(stuck) => {
                 self.down();
                 return match stuck {
-                    // A connection that was never made has a reason to tell.
+                    // A connection that was never established has a reason to report.
                     Stuck::Io(source) if !self.bound_before => {
                         Err(Error::NotRunning { at: self.at.to_string(), source })
                     }
@@ -495,7 +494,7 @@ impl Connection {
                 if self.told.replace(refusal) == Some(refusal) {
                     return Ok(());
                 }
-                // A node need not repeat which port it refused.
+                // A refusal need not carry the port that it is about.
                 let port = if port == 0 { self.local.port } else { port };
                 Err(Error::refused(refusal, port))
             }
@@ -514,14 +513,14 @@ impl Connection {
             (self.metric_told, self.late_told, self.wait_told) = (None, false, false);
             self.link = Link::Up(carrier);
             self.tell_late();
-            // Where it can't be told now, the next packet will.
+            // If this can't be sent now, the next packet sends it.
             let _ = self.send_blocking();
         }
         if again {
             self.reconnects = self.reconnects.saturating_add(1);
             self.news = true;
         }
-        // If it was send_to that got here, recv_from still has the news to tell.
+        // If send_to got here, recv_from still has to report the reconnection.
         wake_after(&self.timer, again.then_some(Duration::ZERO));
     }
 
@@ -543,7 +542,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Drops the connection, if any, and plans the next attempt.
+    /// Drops the connection, if any, and schedules the next attempt.
     fn down(&mut self) {
         self.leave(Link::Down(Instant::now() + self.pause));
         wake_after(&self.timer, Some(self.pause));
@@ -585,13 +584,12 @@ pub(crate) fn emit<R>(message: &ToNode<'_>, send: impl FnOnce(&[u8]) -> R) -> R 
     send(w.written())
 }
 
-/// Makes the timer's descriptor readable after `pause`, and not before; never
-/// if that is `None`.
+/// Makes the timer's descriptor readable after `pause` and not before; never if `pause` is `None`.
 pub(crate) fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
     let set = match pause {
         None => timer.unset(),
         Some(pause) => {
-            // Zero would mean never.
+            // Zero would disarm the timer.
             let pause = pause.max(Duration::from_nanos(1));
             timer.set(Expiration::OneShot(pause.into()), TimerSetTimeFlags::empty())
         }
@@ -599,7 +597,7 @@ pub(crate) fn wake_after(timer: &TimerFd, pause: Option<Duration>) {
     debug_assert!(set.is_ok(), "timerfd_settime refused a valid time: {set:?}");
 }
 
-/// Waits until there may be room, or until it is time to look after the connection.
+/// Waits until there may be room, or until the connection needs attention.
 pub(crate) fn wait_for_room(room: &Epoll) -> Result<(), Error> {
     match room.wait(&mut [EpollEvent::empty()], LOOK_AFTER) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),

@@ -5,138 +5,139 @@ use trunkline_overlay::session::wire::stream::Reset;
 use trunkline_overlay::session::wire::{RefusalReason, Unreachable};
 use trunkline_overlay::wire::{NodeId, WireError};
 
-/// Why an operation on a socket failed.
+/// Reason why an operation on a socket failed.
 ///
-/// None of them ends an open [`DatagramSocket`](crate::DatagramSocket): go on using it.
-/// Where the connection to the node was lost or made no sense, the socket makes a new one
-/// by itself. A [`StreamSocket`](crate::StreamSocket) has ended after any but
+/// No variant ends an open [`DatagramSocket`](crate::DatagramSocket): keep using it. If the
+/// connection to the node was lost or sent invalid data, the socket reconnects automatically. A
+/// [`StreamSocket`](crate::StreamSocket) has ended after any variant but
 /// [`WouldBlock`](Error::WouldBlock), [`MessageTooLong`](Error::MessageTooLong) and
 /// [`InvalidOption`](Error::InvalidOption).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing listens where the node should.
+    /// No node listens at the expected address.
     #[error("no trunkline node answers at {at} ({source}): is it running, and is that its socket?")]
     NotRunning {
-        /// Where the node should be.
+        /// Address at which the node was expected.
         at: String,
-        /// What the operating system said.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// The name of a node's host has no address.
+    /// The name of the node's host has no address.
     #[error("cannot find the address of {name} ({source}): it must be HOST:PORT; is it right?")]
     NoAddress {
-        /// What was looked up.
+        /// Host name that was looked up.
         name: String,
-        /// What the operating system said.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// What follows the question mark of `tcp://HOST:PORT?node=…&key=…` is wrong.
+    /// The part of `tcp://HOST:PORT?node=…&key=…` after the question mark is invalid.
     #[error("the attachment must be tcp://HOST:PORT?node=PUBKEY&key=FILE: {what}")]
     Attachment {
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
-    /// The file with this application's key is of no use.
+    /// The file with this application's key can't be used.
     #[error("the key file {} {what} (`trunkline keygen` makes one)", path.display())]
     KeyFile {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
     /// A node listens but did not answer a bind within 2 s.
     #[error("the trunkline node at {at} did not answer: is it overloaded or stopped?")]
     NoAnswer {
-        /// Where the node is.
+        /// Address of the node.
         at: String,
     },
-    /// The node speaks another version of the session protocol.
+    /// The node uses another version of the session protocol.
     #[error(
-        "the trunkline node speaks another version of the session protocol: \
+        "the trunkline node uses another version of the session protocol: \
          use a node and a client of the same release"
     )]
     Version,
-    /// Another session has the virtual port.
+    /// Another session holds the virtual port.
     #[error("virtual port {port} belongs to another application: bind another, or 0 for any")]
     PortInUse {
-        /// The port wanted.
+        /// Virtual port that was requested.
         port: u16,
     },
     /// The node has no virtual port left.
     #[error("the trunkline node has no free virtual port: close some sockets")]
     NoFreePort,
-    /// News, not a failure of this call: what the node says of where packets go
-    /// has changed.
+    /// News, not a failure of this call: the state of a destination, as the node reports it, has
+    /// changed.
     #[error("{0}")]
     Status(Status),
-    /// The packet is larger than the node carries; it was not sent.
+    /// The packet is larger than the node carries and was not sent.
     #[error(
         "a packet of {len} bytes is more than the {max} that the node carries: send smaller ones"
     )]
     TooLarge {
-        /// Bytes in the packet.
+        /// Length of the packet, in bytes.
         len: usize,
+        /// Largest payload, in bytes; see
         /// [`DatagramSocket::max_payload`](crate::DatagramSocket::max_payload).
         max: usize,
     },
     /// The buffer was too short for the packet. It holds the packet's start;
     /// the rest is lost.
-    #[error("a packet of {len} bytes did not fit the buffer: give room for max_payload() bytes")]
+    #[error("a packet of {len} bytes did not fit the buffer: provide max_payload() bytes")]
     Truncated {
-        /// Bytes in the packet.
+        /// Length of the packet, in bytes.
         len: usize,
     },
-    /// Nothing to receive (now, or within the read timeout); or the node does
-    /// not keep up and a packet was not sent.
+    /// Nothing to receive (now, or within the read timeout); or the node does not keep up, and a
+    /// packet was not sent.
     #[error("the operation would block")]
     WouldBlock,
-    /// There is no connection to the node at present. A packet was not sent, and a socket
-    /// for datagrams reconnects by itself; a stream has ended with its node.
+    /// There is no connection to the node at present. A packet was not sent, and a datagram socket
+    /// reconnects automatically; a stream has ended with its node.
     #[error(
-        "the trunkline node is away: a packet was dropped, and the socket reconnects by itself; a \
+        "the trunkline node is away: a packet was dropped, and its socket reconnects; a \
          stream is lost with its node"
     )]
     Disconnected,
-    /// The stream has broken off, or could not be opened, for this reason.
+    /// The stream was reset, or could not be opened, for this reason.
     #[error("{0}")]
     Reset(Reset),
-    /// A message is longer than [`MAX_STREAM_MESSAGE`](crate::MAX_STREAM_MESSAGE). It was not
-    /// sent; or it came from the other end, and neither it nor anything after it can be received.
+    /// A message is longer than [`MAX_STREAM_MESSAGE`](crate::MAX_STREAM_MESSAGE). Either it was
+    /// not sent, or it came from the other end, and neither it nor anything after it can be
+    /// received.
     #[error("a message of {len} bytes is longer than the {max} bytes that a message may have")]
     MessageTooLong {
-        /// The length of the message, in bytes.
+        /// Length of the message, in bytes.
         len: usize,
-        /// The largest length, in bytes.
+        /// Largest allowed length, in bytes.
         max: usize,
     },
-    /// News, not a failure: the connection to the node was lost and is back,
-    /// with the same virtual port. Packets in between are lost. Said once.
+    /// News, not a failure: the connection to the node was lost and is back, with the same virtual
+    /// port. Packets in between are lost. Reported once.
     #[error("the connection to the trunkline node was lost and is back")]
     Reconnected,
-    /// The node refused what this library sent; for every other reason there
-    /// is a variant of its own.
+    /// The node refused a request of this library for a reason without a separate variant.
     #[error("the trunkline node refused a message: {0}")]
     Refused(RefusalReason),
-    /// The node sent what the session protocol does not allow.
+    /// The node violated the session protocol.
     #[error("the trunkline node sent a message that breaks the session protocol ({0})")]
     Protocol(WireError),
     /// An option's value is out of range; nothing changed.
     #[error("{option} cannot be {value}: {range}")]
     InvalidOption {
-        /// The option.
+        /// Name of the option.
         option: &'static str,
-        /// The value given.
+        /// Value that was given.
         value: String,
-        /// What is allowed.
+        /// Range of allowed values.
         range: &'static str,
     },
-    /// The operating system refused something.
+    /// An operating system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried, and with what.
+        /// Operation that was tried, and its object.
         what: String,
-        /// What the operating system said.
+        /// Error from the operating system.
         source: io::Error,
     },
 }
@@ -150,7 +151,7 @@ impl Error {
         Error::Status(Status::Unreachable { to: Address { node, port }, why })
     }
 
-    /// The error for a node's refusal that names `port`.
+    /// Error for a node's refusal that concerns `port`.
     pub(crate) fn refused(refusal: RefusalReason, port: u16) -> Error {
         match refusal {
             RefusalReason::Version => Error::Version,
@@ -171,7 +172,7 @@ impl Error {
 }
 
 impl From<Error> for io::Error {
-    /// Of the kind that the same failure has on TCP; the [`Error`] is its source.
+    /// Maps to the kind that the same failure has on TCP; the [`Error`] is its source.
     fn from(error: Error) -> io::Error {
         use io::ErrorKind;
         let kind = match &error {

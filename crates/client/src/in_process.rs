@@ -1,10 +1,8 @@
-//! Sessions between a node and an application that share a process: two
-//! bounded byte rings and an eventfd each way, no lock, and no system call
-//! while neither side sleeps.
+//! Sessions between a node and an application that share a process: two bounded byte rings and an
+//! eventfd in each direction, no lock, and no system call while neither side sleeps.
 //!
-//! The node listens, keeps the [`Acceptor`] and one [`End`] per session in its
-//! packet thread, and hands out [`Connector`]s. Both are polled by descriptor
-//! and never block.
+//! The node listens, keeps the [`Acceptor`] and one [`End`] per session in its packet thread, and
+//! hands out [`Connector`]s. Both are polled through their descriptors and never block.
 //!
 //! ```
 //! use trunkline_client::in_process;
@@ -31,13 +29,13 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, mpsc};
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 
-/// Each message in a ring follows its length.
+/// Bytes of the length in front of each message in a ring.
 const PREFIX: usize = 2;
 const _: () = assert!(MAX_MESSAGE <= u16::MAX as usize);
 
-/// Two ends of one session, each with a ring of `capacity_bytes` to send into
-/// (raised to what one message of [`MAX_MESSAGE`] bytes takes). A message takes
-/// two bytes more than it has.
+/// Creates the two ends of one session, each with a send ring of `capacity_bytes` (raised to the
+/// space that one message of [`MAX_MESSAGE`] bytes needs). A message occupies two bytes more than
+/// its length.
 ///
 /// Fails if the process has no descriptors left.
 pub fn pair(capacity_bytes: usize) -> io::Result<(End, End)> {
@@ -61,29 +59,28 @@ pub fn pair(capacity_bytes: usize) -> io::Result<(End, End)> {
     Ok((a, b))
 }
 
-/// One end of a session; both are alike.
+/// One end of a session; both ends are alike.
 ///
-/// Its descriptor is readable (level-triggered) while a message waits or the
-/// other end is gone; after that until a call has found nothing, and once in a
-/// while for nothing.
+/// Its descriptor is readable (level-triggered) while a message waits or the other end is gone.
+/// After that it stays readable until a call has found nothing, and it is sometimes readable
+/// spuriously.
 pub struct End {
     tx: Producer<u8>,
     rx: Consumer<u8>,
-    /// Wakes this end.
+    /// Wakes this end when a message arrives.
     wake: Arc<Wake>,
-    /// Wakes the other.
+    /// Wakes the other end when a message arrives.
     peer: Arc<Wake>,
-    /// Wakes this end when the other has made room.
+    /// Wakes this end when the other end has made room.
     room: Arc<Wake>,
-    /// Wakes the other when this one has.
+    /// Wakes the other end when this end has made room.
     peer_room: Arc<Wake>,
     closed: Arc<AtomicBool>,
 }
 
 impl End {
-    /// Sends `head` and `payload` as one message. False if it was dropped: the
-    /// ring is full, the other end is gone, or it has more than [`MAX_MESSAGE`]
-    /// bytes.
+    /// Sends `head` and `payload` as one message. False if it was dropped: the ring is full, the
+    /// other end is gone, or the message exceeds [`MAX_MESSAGE`] bytes.
     pub fn send(&mut self, head: &[u8], payload: &[u8]) -> bool {
         let len = head.len() + payload.len();
         if len > MAX_MESSAGE || self.closed() {
@@ -99,14 +96,14 @@ impl End {
                 .unwrap_or_default()
                 .copy_from_slice(&part[cut..]);
         }
-        // Prefix and message become visible at once.
+        // The prefix and the message become visible together.
         chunk.commit_all();
         self.peer.signal();
         true
     }
 
-    /// Takes the next message into `buf`. Returns its length, which is more
-    /// than `buf` has if its end was cut off; `None` if no message waits.
+    /// Takes the next message into `buf`. Returns its length, which exceeds that of `buf` if its
+    /// end was cut off; `None` if no message waits.
     pub fn recv(&mut self, buf: &mut [u8]) -> Option<usize> {
         self.with_message(|first, second| {
             copy(first, second, buf);
@@ -114,11 +111,11 @@ impl End {
         })
     }
 
-    /// Takes the next message, in place, as two parts (the second is empty
-    /// unless the ring wraps within the message); `None` if no message waits.
+    /// Takes the next message, in place, as two parts (the second is empty unless the ring wraps
+    /// within the message); `None` if no message waits.
     ///
-    /// Only `None` makes the descriptor wait for the next message: stop earlier
-    /// and it stays readable.
+    /// The descriptor becomes unreadable only once this has returned `None`: a caller that stops
+    /// earlier finds it still readable.
     pub fn with_message<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<R> {
         let message = self.message(true, f);
         if message.is_none() {
@@ -127,7 +124,7 @@ impl End {
         message
     }
 
-    /// Like `with_message`, but the message stays; never a system call.
+    /// Like `with_message`, but leaves the message in the ring; never makes a system call.
     pub(crate) fn peek_message<R>(&mut self, f: impl FnOnce(&[u8], &[u8]) -> R) -> Option<R> {
         self.message(false, f)
     }
@@ -139,8 +136,8 @@ impl End {
         copy(first, second, &mut len);
         let len = usize::from(u16::from_ne_bytes(len));
         let Ok(chunk) = self.rx.read_chunk(PREFIX + len) else {
-            // `send` commits whole messages, so this is a bug; whoever made
-            // it, the session is of no more use.
+            // `send` commits whole messages, so this is a bug; on whichever side it is, the session
+            // is no longer usable.
             debug_assert!(false, "half a message in a ring");
             self.closed.store(true, Ordering::SeqCst);
             return None;
@@ -155,14 +152,12 @@ impl End {
         Some(result)
     }
 
-    /// Whether the other end is gone. Messages that it sent before can still
-    /// be received.
+    /// Whether the other end is gone. Messages that it sent earlier can still be received.
     pub fn closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// A descriptor that becomes readable when there may be room to send; once in a
-    /// while for nothing.
+    /// A descriptor that becomes readable when there may be room to send, and sometimes spuriously.
     pub(crate) fn arm_room(&self) -> BorrowedFd<'_> {
         let (tx, closed) = (&self.tx, &self.closed);
         let full = || tx.slots() < PREFIX + MAX_MESSAGE && !closed.load(Ordering::SeqCst);
@@ -170,7 +165,7 @@ impl End {
         self.room.event.as_fd()
     }
 
-    /// If nothing waits, makes the descriptor unreadable until something does.
+    /// Makes the descriptor unreadable until a message arrives, if none is waiting.
     pub(crate) fn arm(&mut self) {
         let (rx, closed) = (&self.rx, &self.closed);
         self.wake.arm(|| rx.is_empty() && !closed.load(Ordering::SeqCst));
@@ -180,7 +175,7 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Whatever the other end's state: this write stays in its descriptor.
+        // Regardless of the other end's state: this write stays in its descriptor.
         self.peer.write();
         self.peer_room.write();
     }
@@ -198,7 +193,7 @@ impl fmt::Debug for End {
     }
 }
 
-/// Copies as much of two parts as fits.
+/// Copies as much of the two parts as fits into `to`.
 pub(crate) fn copy(first: &[u8], second: &[u8], to: &mut [u8]) {
     let cut = first.len().min(to.len());
     let (start, rest) = to.split_at_mut(cut);
@@ -209,8 +204,8 @@ pub(crate) fn copy(first: &[u8], second: &[u8], to: &mut [u8]) {
 
 /// An eventfd that costs no system call while its reader is awake.
 struct Wake {
-    /// Whether the eventfd is readable or about to be. Only the one who set
-    /// this writes it; only the reader, after emptying it, clears this.
+    /// Whether the eventfd is readable or about to be. Only the side that sets this flag writes the
+    /// eventfd; only the reader, after emptying it, clears the flag.
     awake: AtomicBool,
     event: EventFd,
 }
@@ -221,30 +216,30 @@ impl Wake {
         Ok(Wake { awake: AtomicBool::new(false), event: EventFd::from_value_and_flags(0, flags)? })
     }
 
-    /// Fails only when the counter is at its maximum: then it is readable.
+    /// Fails only when the counter is at its maximum, in which case it is readable already.
     fn write(&self) {
         let _ = self.event.write(1);
     }
 
-    /// After adding a message: makes the eventfd readable unless it is.
+    /// Makes the eventfd readable, unless it already is; called after a message was added.
     fn signal(&self) {
-        // No wake-up is lost: this side adds a message, then looks at `awake`;
-        // the reader clears `awake`, then looks for a message. The two fences
-        // forbid that both see the old value.
+        // No wake-up is lost: this side adds a message, then checks `awake`; the reader clears
+        // `awake`, then checks for a message. The two fences ensure that they can't both see the
+        // old value.
         fence(Ordering::SeqCst);
         if !self.awake.load(Ordering::Relaxed) && !self.awake.swap(true, Ordering::SeqCst) {
             self.write();
         }
     }
 
-    /// By the reader: if `idle`, empties the eventfd.
+    /// Called by the reader: empties the eventfd if `idle` holds.
     fn arm(&self, idle: impl Fn() -> bool) {
         if !idle() || !self.awake.load(Ordering::Acquire) {
             return;
         }
         if self.event.read().is_err() {
-            // Empty: the writer, perhaps preempted, has yet to write. That will
-            // end a poll, for nothing but once; until then the poll sleeps.
+            // Empty: the writer, perhaps preempted, has yet to write. That write will end one poll
+            // spuriously; until then the poll sleeps.
             return;
         }
         self.awake.store(false, Ordering::SeqCst);
@@ -252,14 +247,14 @@ impl Wake {
         if !idle() {
             self.signal();
         }
-        // A close whose write was just read had set its flag before, so `idle`
-        // has seen it; one that comes later writes later.
+        // A close with its write just read had set its flag earlier, so `idle` has seen it; a later
+        // close writes later.
     }
 }
 
-/// A node's in-process listener: connectors for applications, and the acceptor
-/// for its packet thread. Each session gets rings of `capacity_bytes` (see
-/// [`pair`]); at most `backlog` wait to be accepted.
+/// Creates a node's in-process listener: connectors for applications, and the acceptor for its
+/// packet thread. Each session gets rings of `capacity_bytes` (see [`pair`]); at most `backlog`
+/// sessions wait to be accepted.
 ///
 /// Fails if the process has no descriptors left.
 pub fn listen(capacity_bytes: usize, backlog: usize) -> io::Result<(Connector, Acceptor)> {
@@ -270,9 +265,8 @@ pub fn listen(capacity_bytes: usize, backlog: usize) -> io::Result<(Connector, A
     Ok((connector, Acceptor { sessions: rx, event }))
 }
 
-/// Asks a node in this process for sessions: give it to
-/// [`DatagramSocket::bind`](crate::DatagramSocket::bind), but not on the thread
-/// that accepts.
+/// Requests sessions from a node in this process. Pass it to
+/// [`DatagramSocket::bind`](crate::DatagramSocket::bind), but not on the thread that accepts.
 #[derive(Clone)]
 pub struct Connector {
     capacity_bytes: usize,
@@ -281,7 +275,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// `WouldBlock` if too many sessions wait to be accepted already.
+    /// Fails with `WouldBlock` if too many sessions already wait to be accepted.
     pub(crate) fn connect(&self) -> Result<End, Error> {
         let (ours, theirs) =
             pair(self.capacity_bytes).map_err(|e| Error::io("create an in-process session", e))?;
@@ -307,8 +301,8 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// Where a node takes new sessions. Its descriptor is readable while one waits,
-/// and until [`accept`](Acceptor::accept) has found none.
+/// A node's queue of new sessions. Its descriptor is readable while one waits, and until
+/// [`accept`](Acceptor::accept) has found none.
 #[derive(Debug)]
 pub struct Acceptor {
     sessions: mpsc::Receiver<End>,
@@ -316,11 +310,11 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The next session; `None` if none waits.
+    /// Takes the next session; `None` if none waits.
     pub fn accept(&mut self) -> Option<End> {
         self.sessions.try_recv().ok().or_else(|| {
-            // Emptied before the second look: what is sent after that look is
-            // followed by a write.
+            // Emptied before the second check: a session sent after that check is followed by a
+            // write.
             let _ = self.event.read();
             self.sessions.try_recv().ok()
         })

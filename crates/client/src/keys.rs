@@ -1,4 +1,4 @@
-//! What a client needs to authenticate, from the attachment
+//! Keys that a client authenticates with, from the attachment
 //! `tcp://HOST:PORT?node=PUBKEY&key=FILE`.
 
 use crate::error::Error;
@@ -10,14 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trunkline_overlay::identity::{Identity, PublicKey};
 
-/// A client's key, and its node's.
+/// A client's secret key and its node's public key.
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) node: PublicKey,
     pub(crate) identity: Identity,
 }
 
-/// The keys of one socket: what names them, and what they were when last read.
+/// The keys of one socket: the query that names them, and their values when last read.
 #[derive(Debug)]
 pub(crate) struct KeyRing {
     query: String,
@@ -29,7 +29,7 @@ impl KeyRing {
         KeyRing { query, keys: None }
     }
 
-    /// Reads them anew.
+    /// Reads the keys from their files again.
     pub(crate) fn read(&mut self) -> Result<(), Error> {
         self.keys = Some(Keys::read(&self.query)?);
         Ok(())
@@ -41,7 +41,7 @@ impl KeyRing {
 }
 
 impl Keys {
-    /// Reads what `query` names: what comes after the question mark.
+    /// Reads the keys that `query`, the part after the question mark, names.
     fn read(query: &str) -> Result<Keys, Error> {
         let Query { node, key } = Query::parse(query)?;
         Ok(Keys { node, identity: read_identity(&key)? })
@@ -61,12 +61,12 @@ impl Query {
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let value = unescape(value).ok_or_else(|| {
-                wrong(format!("`{value}` has a % that no two hexadecimal digits follow"))
+                wrong(format!("`{value}` has a % without two hexadecimal digits after it"))
             })?;
             let twice = match name {
                 "node" => node.replace(node_key(&value).map_err(wrong)?).is_some(),
                 "key" => key.replace(PathBuf::from(OsString::from_vec(value))).is_some(),
-                _ => return Err(wrong(format!("it knows `node` and `key`, not `{name}`"))),
+                _ => return Err(wrong(format!("expected `node` or `key`, not `{name}`"))),
             };
             if twice {
                 return Err(wrong(format!("it has `{name}` twice")));
@@ -80,19 +80,19 @@ impl Query {
     }
 }
 
-/// The error of an attachment to another host without the node's key.
+/// Error for an attachment to another host that lacks the node's key.
 pub(crate) fn missing() -> Error {
     Error::Attachment { what: "`node`, the node's public key, is missing".into() }
 }
 
-/// Standard base64, or that for URLs (RFC 4648, section 5), padded or not.
+/// Decodes standard or URL-safe base64 (RFC 4648, section 5), padded or not.
 fn node_key(value: &[u8]) -> Result<PublicKey, String> {
     let text = String::from_utf8_lossy(value).replace('-', "+").replace('_', "/");
     let text = format!("{}=", text.trim_end_matches('='));
-    text.parse().map_err(|e| format!("`node` is no public key: {e}"))
+    text.parse().map_err(|e| format!("`node` is not a public key: {e}"))
 }
 
-/// Takes percent-encoding away (RFC 3986, section 2.1).
+/// Decodes percent-encoding (RFC 3986, section 2.1).
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let (mut out, mut bytes) = (Vec::new(), text.bytes());
     while let Some(byte) = bytes.next() {
@@ -107,11 +107,12 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads a secret key that only its owner may read.
+/// Reads a secret key, which must be accessible to its owner only.
 fn read_identity(path: &Path) -> Result<Identity, Error> {
     let wrong = |what: String| Error::KeyFile { path: path.to_owned(), what };
     let unreadable = |e: io::Error| wrong(format!("cannot be read: {e}"));
-    // What is judged is what is read, whatever takes the path meanwhile.
+    // The permissions checked are those of the file that is read, even if the path is replaced
+    // meanwhile.
     let mut file = File::open(path).map_err(unreadable)?;
     if file.metadata().map_err(unreadable)?.permissions().mode() & 0o077 != 0 {
         return Err(wrong("can be read by others than its owner: chmod 600".into()));
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A key whose base64 has both characters that URLs write otherwise.
+    /// A key with standard base64 that contains both characters that URL-safe base64 replaces.
     fn key() -> PublicKey {
         let keys = (0..).map(|n: u8| Identity::from_secret(&[n; 32]).public());
         keys.into_iter()
@@ -154,8 +155,8 @@ mod tests {
             ("key=/a".into(), "`node`, the node's public key, is missing"),
             (format!("{node}&{node}&key=/a"), "`node` twice"),
             (format!("{node}&kye=/a"), "not `kye`"),
-            ("node=abc&key=/a".into(), "`node` is no public key: a key is 44 characters"),
-            (format!("{node}&key=/a%2"), "a % that no two"),
+            ("node=abc&key=/a".into(), "`node` is not a public key: a key is 44 characters"),
+            (format!("{node}&key=/a%2"), "a % without two"),
             (String::new(), "`node`"),
         ] {
             let error = Query::parse(&query).unwrap_err().to_string();

@@ -1,20 +1,19 @@
-//! Datagram sockets and streams over an overlay of trunkline nodes, for applications
-//! on the same machine as a node, or on another. Linux only.
+//! Datagram sockets and streams over an overlay of trunkline nodes, for applications on the same
+//! machine as a node, or on another. Linux only.
 //!
 //! # Datagrams
 //!
-//! A [`DatagramSocket`] has the verbs of [`std::net::UdpSocket`]: bind, send
-//! to, receive from. Addresses are a node and a virtual port. What differs:
+//! A [`DatagramSocket`] has the operations of [`std::net::UdpSocket`]: bind, send to, receive from.
+//! An address is a node and a virtual port. The differences are:
 //!
-//! - A packet has a [service](Service) and a deadline, both
-//!   [options](SocketOption) of the socket.
-//! - [`send_to`](DatagramSocket::send_to) never blocks, but for best effort with
-//!   [`SocketOption::Wait`], which waits for room rather than lose packets.
-//! - A node may restart under an open socket. The socket takes its port again
-//!   by itself, and says so once with [`Error::Reconnected`].
-//! - That packets don't get to where they go, and why ([`Status`]), comes back
-//!   later, once, as the error of another call, like ICMP errors of a connected
-//!   UDP socket; and so does that they do again.
+//! - A packet has a [service](Service) and a deadline, both [options](SocketOption) of the socket.
+//! - [`send_to`](DatagramSocket::send_to) never blocks, except for packets that aren't real-time
+//!   with [`SocketOption::Wait`], which waits for room instead of dropping them.
+//! - A node may restart under an open socket. The socket takes its port again automatically, and
+//!   reports that once with [`Error::Reconnected`].
+//! - When packets don't reach their destination, a later call reports it and the reason
+//!   ([`Status`]) once as its error, like ICMP errors of a connected UDP socket. It is also
+//!   reported when they reach it again.
 //!
 //! ```no_run
 //! use trunkline_client::{Address, DatagramSocket, Error, NodeId};
@@ -40,24 +39,24 @@
 //! }
 //! ```
 //!
-//! One descriptor ([`AsFd`](std::os::fd::AsFd)) serves the socket's whole
-//! life, also across restarts of the node: poll it for reading, then call
+//! One descriptor ([`AsFd`](std::os::fd::AsFd)) stays the same for the socket's whole life, even
+//! across restarts of the node: poll it for reading, then call
 //! [`recv_from`](DatagramSocket::recv_from).
 //!
 //! # Streams
 //!
 //! A [`StreamSocket`] carries bytes in order and without loss, and a [`StreamListener`] accepts
-//! streams that come in. They work like [`std::net::TcpStream`] and [`std::net::TcpListener`],
-//! with the same method names and [`std::io::Read`] and [`std::io::Write`]. Each direction can be
-//! ended separately. A stream is lost if either of its two nodes goes away; a listener takes its
-//! port again when its node is back. With [`ConnectOptions::messages`] a stream keeps the
-//! boundaries of messages. The feature `tokio` adds `AsyncStream` and `AsyncListener`.
+//! incoming streams. They work like [`std::net::TcpStream`] and [`std::net::TcpListener`], with the
+//! same method names and [`std::io::Read`] and [`std::io::Write`]. Each direction can be ended
+//! separately. A stream is lost if either of its two nodes goes away; a listener takes its port
+//! again when its node is back. With [`ConnectOptions::messages`] a stream keeps message
+//! boundaries. The feature `tokio` adds `AsyncStream` and `AsyncListener`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
 //! use trunkline_client::{Address, NodeId, StreamListener, StreamSocket};
 //!
-//! /// At node 7: sends back what comes.
+//! /// Runs at node 7 and echoes each stream.
 //! fn echo() -> Result<(), Box<dyn std::error::Error>> {
 //!     let listener = StreamListener::bind("/run/trunkline/node.sock", 4000)?;
 //!     loop {
@@ -80,13 +79,12 @@
 //! }
 //! ```
 //!
-//! # Where the node is
+//! # Location of the node
 //!
-//! An application in the node's own process attaches through [`in_process`],
-//! one on another host by the address of the node's `remote` key, the node's
-//! public key and a key file of its own, as in
-//! `DatagramSocket::bind("tcp://192.0.2.1:7800?node=PUBKEY&key=/etc/pbx.key", 4000)`.
-//! Such a connection is authenticated and encrypted.
+//! An application in the node's process attaches through [`in_process`]; one on another host uses
+//! the address in the node's `remote` key, the node's public key and its own key file, as in
+//! `DatagramSocket::bind("tcp://192.0.2.1:7800?node=PUBKEY&key=/etc/pbx.key", 4000)`. Such a
+//! connection is authenticated and encrypted.
 
 mod carrier;
 mod connection;

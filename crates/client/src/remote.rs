@@ -1,5 +1,4 @@
-//! The carrier to a node on another host; the protocol is
-//! `trunkline_overlay::session::remote`.
+//! Carrier to a node on another host; the protocol is `trunkline_overlay::session::remote`.
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck, Transport};
 use crate::error::Error;
@@ -21,43 +20,43 @@ use trunkline_overlay::session::remote::{
 use trunkline_overlay::session::wire::{MAX_MESSAGE, ToClient};
 use trunkline_overlay::wire::Service;
 
-/// What the kernel may hold back of messages on TCP: a tenth of a second of
-/// ten calls. More would be delay, not a buffer.
+/// Maximum number of unsent message bytes that the kernel may buffer on TCP: a tenth of a second of
+/// ten calls. More would only add delay.
 const UNSENT: u32 = 16 << 10;
-/// Signs of life by the kernel on a connection whose packets take UDP, so that
-/// a NAT on the way does not forget it.
+/// Interval of the kernel's keep-alives on a connection while its packets take UDP, so that a NAT
+/// on the path keeps its mapping.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long bytes on TCP may go unacknowledged while UDP gets through.
+/// Time that bytes on TCP may go unacknowledged while UDP gets through.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// Expedited forwarding (RFC 3246), as the type of service byte.
 const EXPEDITED: u32 = 46 << 2;
-/// Events that one call looks at before it says that there is nothing.
+/// Maximum number of events that one call processes before it reports that there is nothing.
 const TURNS: usize = 32;
 
-/// What an epoll event is about.
+/// Identifiers of the sources of epoll events.
 mod about {
     pub const TCP: u64 = 0;
     pub const UDP: u64 = 1;
     pub const TIMER: u64 = 2;
 }
 
-/// A message that was read and not taken.
+/// A message that was read but not taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Held {
     Nothing,
-    /// In `frames`.
+    /// The message is in `frames`.
     Tcp,
-    /// In `datagram`, which is so long.
+    /// The message is in `datagram` and has this length.
     Udp(usize),
 }
 
-/// What protects a connection.
+/// Cryptographic state of a connection.
 enum Seal {
-    /// The handshake is under way; these messages wait for its end.
+    /// The handshake is in progress; these messages wait for it to end.
     Opening(Box<Opening>, Vec<Vec<u8>>),
-    /// Everything is sealed.
+    /// All messages and datagrams are sealed.
     Sealed(Box<Keys>),
-    /// The handshake failed: nothing more goes over this connection.
+    /// The handshake failed; nothing more is sent or received on this connection.
     Failed,
 }
 
@@ -70,27 +69,27 @@ pub(crate) struct Remote {
     frames: FrameReader,
     backlog: Backlog,
     seal: Seal,
-    /// Given by a node that has not yet heard from this end what is sealed: it
-    /// would not know datagrams.
+    /// Token from a node that has yet to receive sealed data from this end and would not recognise
+    /// its datagrams.
     token: Option<Token>,
-    /// A sealed datagram, to be sent.
+    /// Buffer for a sealed datagram to be sent.
     sealed: Vec<u8>,
     datagram: Box<[u8]>,
     held: Held,
     live: Liveness,
     begun: Instant,
-    /// How packets are marked at present.
+    /// Service that packets are currently marked for.
     marked: Option<Service>,
-    /// Holds both sockets and `timer`.
+    /// Contains both sockets and `timer`.
     ready: Epoll,
     timer: TimerFd,
-    /// What the timer is set to: never later than it should be.
+    /// Time that the timer is set to, which is never later than needed.
     armed: Time,
 }
 
 impl Remote {
-    /// Begins to connect to the node at `address` and to authenticate with `keys`.
-    /// `identity` is the socket's secret, `attempt` counts its connections.
+    /// Starts to connect to the node at `address` and to authenticate with `keys`. `identity` is
+    /// the socket's secret; `attempt` counts its connections.
     pub(crate) fn connect(
         address: SocketAddr,
         identity: u64,
@@ -109,7 +108,7 @@ impl Remote {
             Err(e) if e.raw_os_error() != Some(nix::libc::EINPROGRESS) => return Err(away(e)),
             _ => {}
         }
-        // Connected, so that only the node's datagrams come in.
+        // Connected, so that the socket receives only the node's datagrams.
         udp.connect(&to).map_err(away)?;
         let poll = |errno: nix::errno::Errno| local(errno.into());
         let ready = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(poll)?;
@@ -149,7 +148,7 @@ impl Remote {
         Time::ZERO + self.begun.elapsed()
     }
 
-    /// Reads until there is a message, or nothing more to read.
+    /// Reads until there is a message or nothing more to read.
     fn fetch(&mut self) -> Result<(), Stuck> {
         for _ in 0..TURNS {
             let mut events = [EpollEvent::empty(); 3];
@@ -194,7 +193,7 @@ impl Remote {
         if !flags.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
             return Ok(());
         }
-        // Two reads make a message: its length, and the rest.
+        // A message takes two reads: its length, and the rest.
         for _ in 0..2 {
             let n = match (&self.tcp).read(self.frames.room()) {
                 Ok(0) => return Err(Stuck::Closed),
@@ -213,7 +212,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Looks at the message that came over TCP.
+    /// Processes the message that arrived over TCP.
     fn on_message(&mut self, now: Time) -> Result<(), Stuck> {
         match &mut self.seal {
             Seal::Opening(..) => return self.on_answer(),
@@ -229,15 +228,13 @@ impl Remote {
         }
         match FromNode::parse(self.frames.whole().unwrap_or_default()) {
             Ok(FromNode::Pong) => {}
-            // What makes no sense here makes none as a message either, and
-            // there it has its error.
+            // Anything invalid here is also invalid as a message, and it gets its error there.
             Ok(FromNode::Session(_) | FromNode::Response(_)) | Err(_) => self.held = Held::Tcp,
         }
         Ok(())
     }
 
-    /// Ends the handshake. Nothing but an answer to it and a refusal is taken
-    /// before.
+    /// Ends the handshake. Until then only an answer to it or a refusal is accepted.
     fn on_answer(&mut self) -> Result<(), Stuck> {
         match FromNode::parse(self.frames.whole().unwrap_or_default()) {
             Ok(FromNode::Response(response)) => {
@@ -264,7 +261,7 @@ impl Remote {
     }
 
     fn on_udp(&mut self, now: Time) {
-        // An error is about an earlier datagram (ICMP), and TCP knows better.
+        // An error concerns an earlier datagram (ICMP), and TCP has better information.
         let Ok(n) = (&self.udp).read(&mut self.datagram) else { return };
         if n > MAX_DATAGRAM {
             return;
@@ -273,7 +270,7 @@ impl Remote {
             return;
         };
         let Seal::Sealed(keys) = &self.seal else { return };
-        // A copy is refused before it costs anything.
+        // A duplicate is rejected before any cryptography is done.
         if !self.live.is_news(token, counter) {
             return;
         }
@@ -288,13 +285,13 @@ impl Remote {
         }
     }
 
-    /// Does what is due, and sets the timer.
+    /// Does all work that is due, and sets the timer.
     fn tick(&mut self, now: Time) -> Result<(), Stuck> {
         let due = self.live.handle_timeout(now);
         if due.dead {
             return Err(Stuck::Closed);
         }
-        // A ping behind what waits anyway would ask nothing more.
+        // A ping queued behind other data would add no information.
         let opening = matches!(self.seal, Seal::Opening(..));
         if due.ping_tcp && self.backlog.is_empty() && !opening {
             self.tell(&FromClient::Ping);
@@ -305,7 +302,7 @@ impl Remote {
             let mut ping = [0; 8];
             let mut w = Writer::new(&mut ping);
             if FromClient::Ping.emit(&mut w).is_ok() {
-                // One that does not go is one that is not answered.
+                // A ping that can't be sent counts as one that is not answered.
                 let _ = self.send_udp(&head, [w.written(), &[]]);
             }
         }
@@ -317,8 +314,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Sees to it that the timer does not come too late. That it may come too
-    /// early saves a system call per packet.
+    /// Ensures that the timer doesn't fire too late. Letting it fire too early saves a system call
+    /// per packet.
     fn arm(&mut self, now: Time) {
         let next = self.live.next_timeout();
         if next < self.armed {
@@ -328,13 +325,13 @@ impl Remote {
     }
 
     fn wake_after(&self, pause: Duration) {
-        // Zero would mean never.
+        // Zero would disarm the timer.
         let expiration = Expiration::OneShot(pause.max(Duration::from_nanos(1)).into());
         let set = self.timer.set(expiration, TimerSetTimeFlags::empty());
         debug_assert!(set.is_ok(), "timerfd_settime refused a valid time: {set:?}");
     }
 
-    /// Sends a message of the carrier's own, at once or when TCP can.
+    /// Sends one of the carrier's control messages, now or when TCP has room.
     fn tell(&mut self, message: &FromClient<'_>) {
         let mut bytes = [0; 16];
         let mut w = Writer::new(&mut bytes);
@@ -342,7 +339,7 @@ impl Remote {
             return;
         }
         if let Seal::Sealed(keys) = &mut self.seal {
-            // If they are used up, the next packet finds out.
+            // If the keys are used up, the next packet will detect it.
             let _ = self.backlog.seal(keys, [w.written(), &[]]);
         }
     }
@@ -371,7 +368,7 @@ impl Remote {
         self.sealed.clear();
         self.sealed.extend_from_slice(head);
         message.iter().for_each(|part| self.sealed.extend_from_slice(part));
-        // When they are used up packets take TCP, and that finds out, too.
+        // When the keys are used up, packets take TCP, which detects it as well.
         let tag = keys
             .seal_datagram(head, &mut self.sealed[DATAGRAM_HEAD..])
             .ok_or_else(|| io::Error::from_raw_os_error(nix::libc::EMSGSIZE))?;
@@ -379,7 +376,7 @@ impl Remote {
         self.udp.send(&self.sealed)
     }
 
-    /// Sends what waits, and sees to it that the rest goes when TCP takes more.
+    /// Sends queued data, and arranges for the rest to go when TCP has room.
     fn push(&mut self) -> Result<(), Stuck> {
         self.flush()?;
         if !self.backlog.is_empty() {
@@ -388,7 +385,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Sends what waits, as far as TCP takes it.
+    /// Sends queued data, as far as TCP accepts it.
     fn flush(&mut self) -> Result<(), Stuck> {
         while !self.connecting && !self.backlog.is_empty() {
             match self.tcp.send_with_flags(self.backlog.rest(), nix::libc::MSG_NOSIGNAL) {
@@ -405,22 +402,22 @@ impl Remote {
         debug_assert!(done.is_ok(), "epoll refused a socket that it knows: {done:?}");
     }
 
-    /// Marks packets from now on for `service`.
+    /// Marks packets sent from now on for `service`.
     fn mark(&mut self, service: Service) {
         if self.marked.replace(service) != Some(service) {
             let tos = if service == Service::RealTime { EXPEDITED } else { 0 };
-            // Networks may ignore the marking; so may this kernel.
+            // Networks may ignore the mark, and so may this kernel.
             let _ = if self.v6 { self.udp.set_tclass_v6(tos) } else { self.udp.set_tos_v4(tos) };
         }
     }
 }
 
-/// The handshake with the node that `keys` name, and its first message.
+/// Starts the handshake with the node named in `keys`; returns its state and first message.
 fn begin_handshake(keys: &keys::Keys) -> Result<(Opening, Vec<u8>), Error> {
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|e| Error::io("draw a random number", e))?;
     let begun = Opening::begin(&keys.identity, &keys.node, entropy);
-    begun.ok_or(Error::Attachment { what: "`node` is no public key".into() })
+    begun.ok_or(Error::Attachment { what: "`node` is not a public key".into() })
 }
 
 fn prepare(tcp: &Socket) -> io::Result<()> {
@@ -445,10 +442,9 @@ impl Carrier for Remote {
             self.arm(now);
             match self.send_udp(&first, [head, payload]) {
                 Err(e) if is_busy(&e) => return Err(Stuck::WouldBlock),
-                // Too large for the path: it takes the other one.
+                // Too large for UDP's path, so it takes TCP.
                 Err(e) if e.raw_os_error() == Some(nix::libc::EMSGSIZE) => {}
-                // A network that is down loses packets, and is noticed as one
-                // that loses packets.
+                // A network that is down is detected the same way as one that loses packets.
                 _ => return Ok(()),
             }
         }
@@ -483,7 +479,7 @@ impl Carrier for Remote {
                     self.arm(self.now());
                 }
             }
-            // The sockets no longer tell that there is something to receive.
+            // The sockets no longer signal that there is something to receive.
             Next::Peek if !was_held => {
                 self.armed = Time::ZERO;
                 self.wake_after(Duration::ZERO);

@@ -14,48 +14,47 @@ use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::Unreachable;
 use trunkline_overlay::wire::{Metric, NodeId, Service};
 
-/// How long [`DatagramSocket::bind`] waits for the node's answer. A node that
-/// is up answers in microseconds; this covers one that is starting.
+/// Time that [`DatagramSocket::bind`] waits for the node's answer. A running node answers in
+/// microseconds; this covers one that is starting.
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a node that takes a connection may think about the bind.
+/// Time that a node may take to answer a bind once it has accepted the connection.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Both for a node on another host: TCP's first segment may be lost twice (1 s
-/// and 2 s, RFC 6298) before it is no use to wait.
+/// Replaces both timeouts for a node on another host: TCP's first segment may be lost twice (1 s
+/// and 2 s, RFC 6298) before further waiting is pointless.
 const REMOTE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An application's end of a flow: a virtual port at a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    /// The node.
+    /// Node that the application is attached to.
     pub node: NodeId,
-    /// The virtual port there.
+    /// Virtual port at that node.
     pub port: u16,
 }
 
 impl fmt::Display for Address {
-    /// `node:port`, both decimal.
+    /// Formats as `node:port`, both decimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.node, self.port)
     }
 }
 
-/// Where the node is.
+/// Where and how a socket reaches its node.
 ///
-/// From a string: a Unix socket's path, or `tcp://HOST:PORT?node=PUBKEY&key=FILE`,
-/// where `HOST` is a name or an IP address (IPv6 in brackets), `PUBKEY` the node's
-/// public key and `FILE` a secret key that only its owner may read, made by
-/// `trunkline keygen`. In both, `%` begins an escape (RFC 3986); the key may also
-/// be in the base64 of URLs.
+/// Converts from a string: a Unix socket's path, or `tcp://HOST:PORT?node=PUBKEY&key=FILE`, where
+/// `HOST` is a name or an IP address (IPv6 in brackets), `PUBKEY` the node's public key and `FILE`
+/// a secret key that only its owner may read, made by `trunkline keygen`. In both, `%` begins an
+/// escape (RFC 3986); the key may also be URL-safe base64.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Attachment {
-    /// It listens on a `SOCK_SEQPACKET` Unix socket at this path.
+    /// The node listens on a `SOCK_SEQPACKET` Unix socket at this path.
     Unix(PathBuf),
-    /// It is in this process.
+    /// The node runs in this process.
     InProcess(Connector),
-    /// It is on another host and lets remote applications in (`remote` in its
-    /// configuration), over TCP and UDP: `HOST:PORT?node=PUBKEY&key=FILE`. The name
-    /// is looked up once, and the file read, when the socket is bound.
+    /// The node runs on another host and accepts remote applications (`remote` in its
+    /// configuration), over TCP and UDP: `HOST:PORT?node=PUBKEY&key=FILE`. The name is looked up
+    /// once, and the file read, when the socket is bound.
     Remote(String),
 }
 
@@ -97,8 +96,8 @@ impl fmt::Display for Attachment {
 }
 
 impl Attachment {
-    /// Where the node is, and of a remote one what follows the question mark: what to
-    /// authenticate with.
+    /// Splits an attachment into the node's location and, for a remote node, the query after the
+    /// question mark, which names the keys.
     pub(crate) fn split(self) -> (Site, Option<String>) {
         match self {
             Attachment::Unix(path) => (Site::Unix(path), None),
@@ -112,16 +111,16 @@ impl Attachment {
     }
 }
 
-/// Where a node is, without the keys to authenticate with there.
+/// Location of a node, without the keys to authenticate with there.
 #[derive(Clone, Debug)]
 pub(crate) enum Site {
-    /// See [`Attachment::Unix`].
+    /// Unix socket path; see [`Attachment::Unix`].
     Unix(PathBuf),
-    /// See [`Attachment::InProcess`].
+    /// In-process connector; see [`Attachment::InProcess`].
     InProcess(Connector),
-    /// `HOST:PORT` on another host, to be looked up.
+    /// `HOST:PORT` on another host, not yet looked up.
     Name(String),
-    /// An address on another host.
+    /// Resolved address on another host.
     Address(SocketAddr),
 }
 
@@ -137,8 +136,8 @@ impl fmt::Display for Site {
 }
 
 impl Site {
-    /// `identity` is the socket's secret, `attempt` counts its connections,
-    /// `keys` are those to authenticate with on another host.
+    /// Connects a carrier. `identity` is the socket's secret, `attempt` counts its connections, and
+    /// `keys` authenticate it on another host.
     pub(crate) fn connect(
         &self,
         identity: u64,
@@ -180,44 +179,44 @@ pub(crate) fn no_address(name: &str, source: io::Error) -> Error {
     Error::NoAddress { name: name.to_owned(), source }
 }
 
-/// What [`DatagramSocket::set_option`] sets.
+/// An option of a datagram socket, set with [`DatagramSocket::set_option`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SocketOption {
-    /// How packets sent from now on are carried. Default: real time, since
-    /// voice is what one comes here for.
+    /// Service for packets sent from now on. Default: real time, since voice is the main use.
     Service(Service),
-    /// How long a packet sent from now on is of use, counted from
-    /// [`DatagramSocket::send_to`]: 1 to 255 ms, fractions are cut off. Nodes
-    /// repeat a lost packet only while it can still be in time. Default: 100 ms,
-    /// the latency threshold of the G.711 codec in Amir et al. 2005, §IV.
+    /// Lifetime of packets sent from now on, counted from [`DatagramSocket::send_to`]: 1 to 255 ms,
+    /// rounded down to whole milliseconds. Nodes retransmit a lost packet only while it can still
+    /// arrive in time. Default: 100 ms, the latency threshold of the G.711 codec in Amir et al.
+    /// 2005, §IV.
     Deadline(Duration),
-    /// By what the ways of packets sent from now on are chosen. Default: `None`,
-    /// as the node is configured.
+    /// Metric used to route packets sent from now on. Default: `None`, the node's configured
+    /// metric.
     Metric(Option<Metric>),
-    /// Whether to receive real-time packets whose deadline passed while they waited
-    /// to be received: because the node had no time to run, or this application did
-    /// not receive for longer than any deadline, 255 ms. Default: no, they are
-    /// dropped. Set it before the application falls behind.
+    /// Whether to receive real-time packets even if their deadline passed while they were queued
+    /// for this application: because the node had no time to run, or because the application did
+    /// not receive for longer than any deadline, 255 ms. Default: no, they are dropped. Set it
+    /// before the application falls behind.
     Late(bool),
-    /// Whether best-effort and reliable packets wait for room rather than be dropped, when they
-    /// come faster than the link on which they leave the node takes them. Then
-    /// [`DatagramSocket::send_to`] waits as well, as TCP's does: behind what the
-    /// socket to the node holds (with Linux's default some 90 packets of 1,200 bytes;
-    /// to a node on another host they take TCP) and at most 64 KiB or 50 ms in
-    /// the link. They wait for the link's `rate` in the node's file: a link without
-    /// one takes all best effort at once; reliable packets wait for their window, too. Nothing else waits: not real-time packets, though what is sent by
-    /// this socket behind a packet that waits is behind it (use one for each service);
-    /// not for an application that doesn't read; not on the links behind the first. A
-    /// packet that has no way is dropped as ever. Default: no.
+    /// Whether best-effort and reliable packets wait for room instead of being dropped, when they
+    /// arrive faster than the node's outgoing link takes them.
+    ///
+    /// [`DatagramSocket::send_to`] then blocks as TCP's does, once two buffers are full: the socket
+    /// to the node (with Linux's default, some 90 packets of 1,200 bytes; to a node on another host
+    /// these packets take TCP) and the link's queue, of at most 64 KiB or 50 ms. Packets wait for
+    /// the link's `rate` in the node's file: a link without one takes all best effort at once.
+    /// Reliable packets also wait for their window.
+    ///
+    /// Nothing else is flow-controlled: not real-time packets, although those sent on this socket
+    /// queue behind a packet that waits (use one socket for each service); not packets to an
+    /// application that doesn't read; not packets on links after the first. A packet without a
+    /// route is dropped as usual. Default: no.
     Blocking(bool),
-    /// Whether [`DatagramSocket::recv_from`] returns
-    /// [`WouldBlock`](Error::WouldBlock) rather than wait, and with
-    /// [`Wait`](SocketOption::Wait) also [`DatagramSocket::send_to`]. Default: they
-    /// wait.
+    /// Whether [`DatagramSocket::recv_from`], and with [`Wait`](SocketOption::Wait) also
+    /// [`DatagramSocket::send_to`], returns [`WouldBlock`](Error::WouldBlock) instead of blocking.
+    /// Default: they block.
     Nonblocking(bool),
-    /// How long [`DatagramSocket::recv_from`] waits at most; not zero.
-    /// Default: `None`, for ever.
+    /// Maximum time that [`DatagramSocket::recv_from`] waits; not zero. Default: `None`, for ever.
     ReadTimeout(Option<Duration>),
 }
 
@@ -225,59 +224,58 @@ pub enum SocketOption {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Received {
-    /// Its length in bytes.
+    /// Length of the packet, in bytes.
     pub len: usize,
-    /// Who sent it.
+    /// Address of the sender.
     pub from: Address,
-    /// How it was carried.
+    /// Service that carried the packet.
     pub service: Service,
-    /// Whether a link lost it on its way and got it again.
+    /// Whether a link lost the packet and recovered it.
     pub recovered: bool,
-    /// How much of its deadline was left, as the nodes reckon, in whole
-    /// milliseconds; zero if it is late.
+    /// Time left until its deadline, as the nodes measured it, in whole milliseconds; zero if the
+    /// packet is late.
     pub remaining: Duration,
-    /// Its number among the packets from there to here; wraps.
+    /// Sequence number among the packets from that sender to this socket; wraps.
     pub flow_seq: u16,
 }
 
-/// How a socket's connection to its node is.
+/// State of a socket's connection to its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConnectionStatus {
     /// Whether the node has the socket's port bound, as far as is known.
     pub connected: bool,
-    /// How often the connection was lost and came back.
+    /// Number of times that the connection was lost and restored.
     pub reconnects: u32,
-    /// What carries packets; `None` without a connection.
+    /// Transport that carries packets; `None` without a connection.
     pub transport: Option<Transport>,
 }
 
-/// What the node says of a destination that the socket sends to: each change
-/// once, as [`Error::Status`]. A destination of which nothing was said is
-/// reachable, as far as is known.
+/// The state of a destination that the socket sends to, as the node reports it: each change once,
+/// as [`Error::Status`]. A destination without a report is reachable, as far as is known.
 ///
-/// A node says it of the 256 destinations in trouble that it knows of for a
-/// socket. When the connection to it was lost and is back, it begins anew.
+/// A node tracks up to 256 unreachable destinations for a socket. Once a lost connection to the
+/// node is restored, reporting starts from scratch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Packets from this socket don't get there, from now on.
+    /// From now on, packets from this socket don't reach the destination.
     Unreachable {
-        /// Where they go.
+        /// Destination of the packets.
         to: Address,
-        /// Why.
+        /// Reason why packets don't arrive.
         why: Unreachable,
     },
-    /// They do again, as far as is known. That a route is back is said by itself;
-    /// that a port is bound, only to one who goes on sending to it, or is sent
-    /// something from there.
+    /// Packets reach the destination again, as far as is known. A restored route is reported
+    /// automatically; a port that is bound again, only if the socket keeps sending to it or
+    /// receives something from it.
     Reachable {
-        /// Where they go.
+        /// Destination of the packets.
         to: Address,
     },
 }
 
 impl Status {
-    /// The destination.
+    /// Destination that the status is about.
     pub fn to(&self) -> Address {
         match *self {
             Status::Unreachable { to, .. } | Status::Reachable { to } => to,
@@ -308,84 +306,78 @@ impl fmt::Display for Status {
 ///
 /// # When the node goes away
 ///
-/// The socket tries to connect and bind its port again after 50 ms, 100 ms and
-/// so on up to every second. It has no thread for that: the attempts are made
-/// in `recv_from` and `send_to`, and the descriptor becomes readable when one
-/// is due. Until one succeeds `send_to` returns [`Error::Disconnected`] at once
-/// and `recv_from` waits; then `recv_from` returns [`Error::Reconnected`] once.
-/// If the node refuses the port, that refusal is returned once, and the
-/// attempts go on.
+/// The socket tries to connect and bind its port again after 50 ms, 100 ms and so on, up to every
+/// second. It has no thread for that: the attempts are made in `recv_from` and `send_to`, and the
+/// descriptor becomes readable when one is due. Until one succeeds, `send_to` returns
+/// [`Error::Disconnected`] at once and `recv_from` waits; then `recv_from` returns
+/// [`Error::Reconnected`] once. If the node refuses the port, that refusal is returned once, and
+/// the attempts continue.
 ///
-/// A node on another host, or the network to it, is found to be away after 6 s
-/// of silence, if `recv_from` or `send_to` is called or the descriptor polled
-/// meanwhile; `send_to` loses packets until then. What is left of the session
-/// at the node is replaced when the socket is back.
+/// The loss of a node on another host, or of the network to it, is detected after 6 s of silence,
+/// if `recv_from` or `send_to` is called or the descriptor is polled meanwhile; packets passed to
+/// `send_to` are lost until then. When the socket is back, it replaces its old session at the node.
 pub struct DatagramSocket {
     connection: Mutex<Connection>,
     ready: std::sync::Arc<nix::sys::epoll::Epoll>,
 }
 
 impl DatagramSocket {
-    /// Attaches to the node and takes virtual port `port`, or any free one if
-    /// that is 0. Waits for the node up to 2 s, for one on another host 4 s.
+    /// Attaches to the node and takes virtual port `port`, or any free one if that is 0. Waits up
+    /// to 2 s for the node, or 4 s if it is on another host.
     ///
     /// # Errors
     ///
     /// [`NotRunning`](Error::NotRunning), [`NoAddress`](Error::NoAddress),
-    /// [`NoAnswer`](Error::NoAnswer),
-    /// [`PortInUse`](Error::PortInUse), [`NoFreePort`](Error::NoFreePort),
-    /// [`Attachment`](Error::Attachment), [`KeyFile`](Error::KeyFile),
-    /// [`Refused`](Error::Refused) if the node's rules or the keys say so,
-    /// [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the
-    /// node hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
+    /// [`NoAnswer`](Error::NoAnswer), [`PortInUse`](Error::PortInUse),
+    /// [`NoFreePort`](Error::NoFreePort), [`Attachment`](Error::Attachment),
+    /// [`KeyFile`](Error::KeyFile), [`Refused`](Error::Refused) if the node's rules or keys don't
+    /// permit it, [`Version`](Error::Version), [`Disconnected`](Error::Disconnected) if the node
+    /// hung up, [`Protocol`](Error::Protocol), [`Io`](Error::Io).
     pub fn bind(at: impl Into<Attachment>, port: u16) -> Result<DatagramSocket, Error> {
         let socket = DatagramSocket::unbound(at.into())?;
         socket.lock().bind(port)?;
         Ok(socket)
     }
 
-    /// A socket without a port, whose descriptor is already that of its life.
+    /// Creates a socket without a port; its descriptor stays the same for its whole life.
     pub(crate) fn unbound(at: Attachment) -> Result<DatagramSocket, Error> {
         let connection = Connection::new(at)?;
         let ready = connection.ready().clone();
         Ok(DatagramSocket { connection: Mutex::new(connection), ready })
     }
 
-    /// The node and the virtual port of this socket.
+    /// Node and virtual port of this socket.
     pub fn local_addr(&self) -> Address {
         self.lock().local
     }
 
-    /// The largest payload in bytes that [`send_to`](DatagramSocket::send_to)
-    /// takes.
+    /// Largest payload, in bytes, that [`send_to`](DatagramSocket::send_to) accepts.
     pub fn max_payload(&self) -> usize {
         self.lock().max_payload
     }
 
-    /// Whether the node is there, and how often it came back.
+    /// Whether the socket is connected to the node, over which transport, and how often it
+    /// reconnected.
     pub fn status(&self) -> ConnectionStatus {
         self.lock().status()
     }
 
-    /// Sends one packet. Never blocks, but for best effort with
-    /// [`Wait`](SocketOption::Wait): for real-time media a packet too many is better
-    /// lost than waited for.
+    /// Sends one packet. Never blocks, except for non-real-time packets with
+    /// [`Wait`](SocketOption::Wait): real-time media are better dropped than delayed.
     ///
     /// # Errors
     ///
-    /// The packet was not sent: [`TooLarge`](Error::TooLarge);
-    /// [`WouldBlock`](Error::WouldBlock) if the node does not keep up (with
-    /// [`Wait`](SocketOption::Wait) if the socket is nonblocking: its descriptor
-    /// becomes readable when it is worth another try);
-    /// [`Disconnected`](Error::Disconnected) while the node is away. If a
-    /// [`Status`](Error::Status) or an error about an earlier packet (see
-    /// [`recv_from`](DatagramSocket::recv_from)) is the next thing to receive, it is
-    /// returned here, and this packet is not sent: send it again.
+    /// The packet was not sent: [`TooLarge`](Error::TooLarge); [`WouldBlock`](Error::WouldBlock) if
+    /// the node does not keep up (with [`Wait`](SocketOption::Wait), if the socket is nonblocking:
+    /// its descriptor becomes readable when another attempt is worthwhile);
+    /// [`Disconnected`](Error::Disconnected) while the node is away. If a [`Status`](Error::Status)
+    /// or an error about an earlier packet (see [`recv_from`](DatagramSocket::recv_from)) is the
+    /// next thing to receive, it is returned here, and this packet is not sent: send it again.
     pub fn send_to(&self, payload: &[u8], to: Address) -> Result<(), Error> {
         self.send_waiting(payload, to, true)
     }
 
-    /// The same; without `may_wait` it never blocks.
+    /// Sends one packet like `send_to`; without `may_wait` it never blocks.
     pub(crate) fn send_waiting(
         &self,
         payload: &[u8],
@@ -393,7 +385,7 @@ impl DatagramSocket {
         may_wait: bool,
     ) -> Result<(), Error> {
         loop {
-            // The lock is held for the attempt, not for the wait.
+            // The lock is held during the attempt, not while waiting.
             let room = {
                 let mut connection = self.lock();
                 match connection.send(payload, to) {
@@ -409,22 +401,21 @@ impl DatagramSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking or the
-    /// read timeout has passed; [`Truncated`](Error::Truncated) if `buf` was too
-    /// short; [`Reconnected`](Error::Reconnected) once after the node was away.
+    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking or the read timeout has
+    /// passed; [`Truncated`](Error::Truncated) if `buf` was too short;
+    /// [`Reconnected`](Error::Reconnected) once after the node was away.
     ///
-    /// Once for each change of what the node knows of a destination:
-    /// [`Status`](Error::Status). Once per packet that the node refused:
-    /// [`Refused`](Error::Refused).
+    /// [`Status`](Error::Status), once for each change in the state of a destination.
+    /// [`Refused`](Error::Refused), once for each packet that the node refused.
     ///
-    /// Once per attempt to connect again that failed in a new way:
-    /// [`PortInUse`](Error::PortInUse), [`Version`](Error::Version),
-    /// [`NoFreePort`](Error::NoFreePort). When the node breaks the session
-    /// protocol, [`Protocol`](Error::Protocol), and the connection is made anew.
+    /// [`PortInUse`](Error::PortInUse), [`Version`](Error::Version) or
+    /// [`NoFreePort`](Error::NoFreePort), once for each attempt to reconnect that failed for a new
+    /// reason. [`Protocol`](Error::Protocol) when the node breaks the session protocol, after which
+    /// the socket reconnects.
     pub fn recv_from(&self, buf: &mut [u8]) -> Result<Received, Error> {
         let mut until = None;
         loop {
-            // The lock is held for the attempt, not for the wait.
+            // The lock is held during the attempt, not while waiting.
             let timeout = {
                 let mut connection = self.lock();
                 match connection.receive(buf) {
@@ -435,7 +426,7 @@ impl DatagramSocket {
             let mut left = None;
             if let Some(timeout) = timeout {
                 let now = Instant::now();
-                // A time past what the clock can tell is for ever.
+                // A deadline beyond the clock's range means for ever.
                 let until = *until.get_or_insert_with(|| now.checked_add(timeout));
                 left = until.map(|until| until.saturating_duration_since(now));
                 if left == Some(Duration::ZERO) {
@@ -446,11 +437,11 @@ impl DatagramSocket {
         }
     }
 
-    /// Sets one option.
+    /// Sets one option of the socket.
     ///
     /// # Errors
     ///
-    /// [`InvalidOption`](Error::InvalidOption).
+    /// [`InvalidOption`](Error::InvalidOption) if the value is out of range.
     pub fn set_option(&self, option: SocketOption) -> Result<(), Error> {
         let mut connection = self.lock();
         match option {
@@ -482,16 +473,16 @@ impl DatagramSocket {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
-        // Nothing panics in between two halves of a change.
+        // No code panics halfway through a change.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AsFd for DatagramSocket {
-    /// Readable (level-triggered) when [`recv_from`](DatagramSocket::recv_from)
-    /// has something to do, be it to try and connect again. The same for the
-    /// socket's whole life. As with any socket, a nonblocking one is safe
-    /// against being readable for nothing.
+    /// Readable (level-triggered) when [`recv_from`](DatagramSocket::recv_from) has something to
+    /// do, which includes an attempt to reconnect. The descriptor stays the same for the socket's
+    /// whole life. As with any socket, spurious readability is harmless if the socket is
+    /// nonblocking.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
     }
@@ -522,7 +513,7 @@ mod tests {
     use trunkline_base::wire::Writer;
     use trunkline_overlay::session::wire::{MAX_HEAD, ToClient};
 
-    /// All who wait for room, at once.
+    /// Closing wakes all threads that wait for room, at once.
     #[test]
     fn closing_wakes_who_waits_for_room() {
         let (connector, mut acceptor) = listen(1, 1).unwrap();

@@ -1,4 +1,4 @@
-//! What one packet costs a node, in nanoseconds: no sockets, batches of 64.
+//! Time that one packet costs a node, in nanoseconds: no sockets, batches of 64.
 
 #[path = "support/chain.rs"]
 mod chain;
@@ -14,7 +14,7 @@ use trunkline_overlay::wire::{
     ReceiverIndex, Seal, Service, open_header,
 };
 
-/// Reports the time of one packet, though only whole batches are timed.
+/// Reports the time per packet, although only whole batches are timed.
 fn per_packet(c: &mut Criterion, name: &str, case: Case) {
     let mut chain = Chain::new(case);
     let clock = WallTime;

@@ -1,6 +1,6 @@
-//! What 10,000 packets cost a node, in instructions as callgrind counts them:
-//! the same on a busy machine, so a change of one in a thousand shows. (Not
-//! the same on every machine: the C library picks a `memcpy` for the processor.)
+//! Instructions that a node spends on 10,000 packets, as callgrind counts them. The count does not
+//! change on a busy machine, so a change of one in a thousand shows. (It differs between machines:
+//! the C library picks a `memcpy` for the processor.)
 
 #[path = "support/chain.rs"]
 mod chain;
@@ -47,7 +47,7 @@ mod measured {
     }
 
     library_benchmark_group!(name = node, benchmarks = per_10_000_packets);
-    // Counts inside of `run` only: what the neighbours do doesn't.
+    // Counts only inside `run`, without the work of the neighbours.
     main!(
         config = LibraryBenchmarkConfig::default().tool(
             Callgrind::with_args(["--cache-sim=no"])
@@ -68,7 +68,7 @@ fn is_installed(program: &str) -> bool {
 }
 
 fn main() {
-    // Under valgrind this program is called again, and must not look around.
+    // Valgrind runs this program again; the nested run must skip the check.
     #[allow(clippy::disallowed_methods, reason = "gungraun's protocol")]
     let nested = std::env::args().any(|arg| arg == "--gungraun-run");
     let missing = ["valgrind", "gungraun-runner"].into_iter().find(|p| !nested && !is_installed(p));

@@ -1,5 +1,5 @@
-//! What sealing costs, in nanoseconds for the envelope of a voice packet, and
-//! what a handshake costs, in microseconds for both ends.
+//! Cost of sealing, in nanoseconds for the envelope of a voice packet, and of a handshake, in
+//! microseconds for both ends together.
 
 use core::hint::black_box;
 use core::net::SocketAddr;
@@ -12,7 +12,7 @@ use trunkline_overlay::link::LinkId;
 use trunkline_overlay::wire::{DATA_OVERHEAD, Incarnation, NodeId, Seal, Sealed};
 
 const LINK: LinkId = LinkId(0);
-/// 160 bytes of G.711 and what is around them.
+/// Length of an envelope with 160 bytes of G.711.
 const ENVELOPE: usize = DATA_OVERHEAD + 160;
 
 fn address(n: u8) -> SocketAddr {
@@ -44,7 +44,8 @@ fn machine(n: u8, other: u8) -> Handshakes {
     machine
 }
 
-/// What a machine wants to send; what it established goes into `seal`.
+/// Returns the datagrams that a machine wants to send, and installs the sessions it established in
+/// `seal`.
 fn drain(machine: &mut Handshakes, seal: &mut Sealed) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     while let Some(event) = machine.poll() {
@@ -62,7 +63,7 @@ fn first_message(a: &mut Handshakes) -> Vec<u8> {
     drain(a, &mut Sealed::new()).remove(0)
 }
 
-/// Two seals with one session.
+/// Two seals that share one session.
 fn sealed() -> (Seal, Seal) {
     let (mut a, mut b) = (machine(1, 2), machine(2, 1));
     let (mut at_a, mut at_b) = (Box::new(Sealed::new()), Box::new(Sealed::new()));

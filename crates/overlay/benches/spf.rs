@@ -1,4 +1,4 @@
-//! Shortest paths from one node of a large overlay, by all metrics.
+//! Shortest paths from one node of a large overlay, with every metric.
 
 use core::hint::black_box;
 use core::time::Duration;
@@ -9,8 +9,8 @@ use trunkline_overlay::route::spf::{Graph, Tree};
 use trunkline_overlay::route::{Advert, CostModel};
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// A ring, so that all are connected, and random links across it: both
-/// directions of each, with costs of their own.
+/// A ring, so that all nodes are connected, plus random links across it. Both directions of each
+/// link are present, each with its own cost.
 fn overlay(nodes: u32, links: u32) -> Vec<(NodeId, Advert)> {
     let mut rng = trunkline_base::rng(1, 0);
     let mut out = Vec::new();
@@ -24,7 +24,7 @@ fn overlay(nodes: u32, links: u32) -> Vec<(NodeId, Advert)> {
         for (from, to) in [(a, b), (b, a)] {
             let delay = Duration::from_micros(rng.random_range(1_000..50_000));
             let cost = LinkCost::measured(delay, f64::from(rng.random_range(0u8..50)) / 1e3, None);
-            // Several links of one pair are paths of their own.
+            // Several links between one pair are separate paths.
             let path = (i / nodes) as u8;
             out.push((NodeId(1_000 + from), Advert { neighbour: NodeId(1_000 + to), path, cost }));
         }

@@ -1,4 +1,4 @@
-//! How soon the loss meter notices a worsening, and how often it cries wolf.
+//! Delay until the loss meter notices a worsening, and its rate of false alarms.
 //!
 //! `cargo run --release -p trunkline-overlay --example loss_detection -- [HOURS]`
 //! prints two tables; HOURS (24) is how long each of 20 steady links lasts.
@@ -9,7 +9,7 @@ use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, PacketFate}
 use trunkline_overlay::monitor::{LossMeter, LossMode};
 
 const HELLO: Duration = Duration::from_millis(200);
-/// Both ways, for a probe to bring an answer.
+/// Round-trip time of a probe and its answer.
 const RTT: Duration = Duration::from_millis(40);
 const PROBE: Duration = Duration::from_millis(20);
 
@@ -20,7 +20,7 @@ struct Link {
     spacing: Duration,
     probes: bool,
     answers: u64,
-    /// When the next packet, hello and answer to a probe leave.
+    /// Times at which the next packet, hello and answer to a probe leave.
     next: [Time; 3],
 }
 
@@ -32,7 +32,7 @@ impl Link {
         Link { meter, counter: 0, spacing, probes, answers: 0, next }
     }
 
-    /// Sends until `end`, or until `found`; when that was.
+    /// Sends until `end`, or until `found` is true, and returns the time of that.
     fn run(
         &mut self,
         wire: &mut Impairment,
@@ -78,8 +78,8 @@ fn wire(loss: Loss, seed: u64) -> Impairment {
     Impairment::new(LinkModel { loss, ..LinkModel::default() }, seed, 0).expect("a valid model")
 }
 
-/// From `before` for ten minutes to `after`: seconds until the estimate is
-/// bad, sorted; infinite if not within two minutes.
+/// Seconds from a change of the loss from `before` to `after`, after ten minutes, until the
+/// estimate is bad: one value per seed, sorted, infinite if it takes more than two minutes.
 fn delays(rate: u32, before: &Loss, after: &Loss, seeds: u64) -> Vec<f64> {
     let mut delays: Vec<f64> = (0..seeds)
         .map(|seed| {

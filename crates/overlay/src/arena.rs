@@ -1,5 +1,4 @@
-//! The memory that a driver and a node hand each other: received datagrams in,
-//! sealed envelopes out.
+//! Memory that a driver and a node exchange: received datagrams in, sealed envelopes out.
 
 use core::net::SocketAddr;
 use trunkline_base::Time;
@@ -7,47 +6,47 @@ use trunkline_base::Time;
 /// A received datagram, opened in place.
 #[derive(Debug)]
 pub struct RxDatagram<'a> {
-    /// When it arrived, by the kernel's stamp where there is one.
+    /// Arrival time, from the kernel's timestamp where there is one.
     pub at: Time,
-    /// Where it came from.
+    /// Source address of the datagram.
     pub from: SocketAddr,
-    /// Its bytes; their content is undefined afterwards.
+    /// The datagram's bytes; their content is undefined afterwards.
     pub bytes: &'a mut [u8],
 }
 
-/// Consecutive envelopes of the arena that go to one address with one marking:
-/// all of `segment` bytes but the last, which may be shorter. One such run is
-/// what generic segmentation offload takes in one call.
+/// Consecutive envelopes of the arena with the same destination and marking. All have `segment`
+/// bytes except the last, which may be shorter: one call of generic segmentation offload takes one
+/// run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Where to.
+    /// Destination address of the run.
     pub to: SocketAddr,
     /// Differentiated services code point (RFC 2474), 0 to 63.
     pub dscp: u8,
-    /// Bytes of each envelope but the last.
+    /// Bytes of each envelope except the last.
     pub segment: usize,
-    /// How many envelopes.
+    /// Number of envelopes in the run.
     pub count: usize,
-    /// Offset of the first in the arena.
+    /// Offset of the first envelope in the arena.
     start: usize,
     len: usize,
 }
 
 impl Run {
-    /// Where the run's bytes lie in [`TxArena::bytes`].
+    /// Range of the run's bytes in [`TxArena::bytes`].
     pub fn range(&self) -> core::ops::Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// The most envelopes in a run: what Linux segments in one call.
+/// Maximum number of envelopes in a run: the number that Linux segments in one call.
 pub const MAX_RUN: usize = 64;
 
-/// The most bytes in a run: a UDP datagram before segmentation.
+/// Maximum bytes in a run: one UDP datagram before segmentation.
 const MAX_RUN_BYTES: usize = 65_000;
 
-/// Memory that the driver owns and a node seals envelopes into. Nothing in it
-/// grows: when it is full, packets stay in the node's bounded queues.
+/// Memory that the driver owns and a node seals envelopes into. It never grows: when it is full,
+/// packets stay in the node's bounded queues.
 #[derive(Debug)]
 pub struct TxArena {
     bytes: Box<[u8]>,
@@ -57,7 +56,7 @@ pub struct TxArena {
 }
 
 impl TxArena {
-    /// Room for `bytes` bytes in at most `runs` runs.
+    /// Allocates an arena of `bytes` bytes for at most `runs` runs.
     pub fn new(bytes: usize, runs: usize) -> TxArena {
         TxArena {
             bytes: vec![0; bytes].into(),
@@ -67,8 +66,8 @@ impl TxArena {
         }
     }
 
-    /// Room for one envelope of `len` bytes, appended to the last run if it
-    /// continues it; `None` when the arena is full.
+    /// Reserves one envelope of `len` bytes, in the last run if it can continue it; `None` when the
+    /// arena is full.
     pub fn envelope(&mut self, to: SocketAddr, dscp: u8, len: usize) -> Option<&mut [u8]> {
         let start = self.used;
         let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
@@ -85,8 +84,7 @@ impl TxArena {
         self.bytes.get_mut(start..end)
     }
 
-    /// The envelope of `len` bytes that was written last, once more, to `to`; false
-    /// when the arena is full.
+    /// Appends a copy of the last envelope, of `len` bytes, for `to`; false when the arena is full.
     pub(crate) fn copy_last(&mut self, to: SocketAddr, len: usize) -> bool {
         let (Some(run), Some(from)) = (self.runs.last(), self.used.checked_sub(len)) else {
             return false;
@@ -98,27 +96,27 @@ impl TxArena {
         true
     }
 
-    /// The runs, in order.
+    /// The runs, in the order of sending.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// All envelopes, end to end.
+    /// All envelopes, one after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
 
-    /// The envelopes of `run`.
+    /// Iterates over the envelopes of `run`.
     pub fn envelopes(&self, run: &Run) -> impl Iterator<Item = &[u8]> {
         self.bytes[run.range()].chunks(run.segment)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the arena holds no envelope.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Forgets everything, keeping the memory.
+    /// Removes all envelopes and keeps the memory.
     pub fn clear(&mut self) {
         self.used = 0;
         self.runs.clear();

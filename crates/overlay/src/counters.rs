@@ -1,78 +1,75 @@
-//! Why packets, frames and messages were dropped, counted by reason.
+//! Reasons for dropping packets, frames and messages, and a count for each.
 
-/// A reason for dropping something.
+/// A reason for dropping a packet, frame or message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum DropReason {
-    /// Bytes that are no envelope, frame or session message; also envelopes
-    /// above the link's MTU, which both ends should be told alike.
+    /// Bytes that are no valid envelope, frame or session message; also envelopes above the link's
+    /// MTU, which both ends should be configured with alike.
     Malformed,
-    /// An envelope for a receiver index that no link has.
+    /// An envelope with a receiver index that no link has.
     UnknownReceiver,
-    /// An envelope from another address than the link is configured for.
+    /// An envelope from an address other than the one configured for the link.
     WrongSource,
-    /// An envelope of a start of the neighbour before its present one.
+    /// An envelope from an earlier start of the neighbour.
     Stale,
-    /// An envelope for a session that has ended, or of which only the start is
-    /// known.
+    /// An envelope for a session that has ended, or that is not established yet.
     NoSession,
-    /// An envelope that had come before.
+    /// An envelope that was received before.
     Replayed,
-    /// An envelope that the neighbour did not seal, or that was altered.
+    /// An envelope that was altered, or not sealed by the neighbour.
     Forged,
-    /// A packet that this link had already delivered.
+    /// A packet that this link has already delivered.
     Duplicate,
-    /// A packet that its destination's application already has.
+    /// A packet that its destination's application has already received.
     FlowDuplicate,
-    /// A packet that crossed as many links as it may, and is no echo that is
-    /// answered.
+    /// A packet that has crossed as many links as it may, and is not an echo request that this node
+    /// answers.
     HopLimit,
-    /// A packet whose route leads back to where it came from, or that says it
-    /// is from the very node that it is for.
+    /// A packet that its route would send back to the node it came from, or that names its
+    /// destination as its source.
     Bounced,
-    /// A packet to a node that no route leads to.
+    /// A packet to a node without a route.
     NoRoute,
-    /// A packet to a virtual port that nobody holds.
+    /// A packet to a virtual port that no application holds.
     NoPort,
     /// A packet larger than the next link's MTU.
     TooLarge,
-    /// A packet to a link whose neighbour's address is not known yet.
+    /// A packet to a link on which the neighbour's address is not known yet.
     NoAddress,
-    /// A packet that found its queue full.
+    /// A packet that arrived at a full queue.
     QueueFull,
-    /// A packet that had waited longer than its queue allows.
+    /// A packet that waited longer than its queue allows.
     QueueDelay,
-    /// A real-time packet whose deadline passed while it waited at this node: in
-    /// a socket that nobody read from, or for its turn.
+    /// A real-time packet that passed its deadline while it waited at this node, in an unread
+    /// socket or in a send queue.
     Late,
-    /// A retransmission that would have come too late.
+    /// A retransmission that would have arrived too late.
     RetransmitLate,
-    /// A request that reached the end of the share of originals that may be
-    /// repeated.
+    /// A request beyond the share of originals that may be retransmitted.
     RetransmitBudget,
-    /// A retransmission request for a packet that is no longer kept.
+    /// A retransmission request for a packet that is no longer stored.
     RetransmitUnknown,
-    /// A retransmission request on a service that repeats nothing.
+    /// A retransmission request on a service without retransmissions.
     NotRetransmitted,
-    /// A message to an application that does not keep up.
+    /// A message to an application that reads too slowly.
     SessionFull,
-    /// A packet that the node's rules keep out.
+    /// A packet that the node's rules reject.
     Forbidden,
-    /// An echo request beyond what a node answers.
+    /// An echo request beyond the rate that a node answers.
     EchoLimit,
-    /// An answer to no echo request that is open, or about no packet that was
-    /// sent from here: late, twice, or forged.
+    /// An echo reply without an open request, or an error about a packet that this node did not
+    /// send: late, duplicated or forged.
     EchoUnexpected,
-    /// A routing update or a message of the handshake that found the queue to
-    /// the node's control half full.
+    /// A routing update or a handshake message that found the queue to the node's control half
+    /// full.
     ControlFull,
-    /// A packet of a trunk, or all of a trunk packet, whose context is unknown here: what
-    /// would have said what it means was lost, or this node has started since.
+    /// A packet of a trunk, or a whole trunk packet, with an unknown context: the description of
+    /// the context was lost, or this node has restarted since.
     TrunkUnknown,
-    /// A packet of a new flow to a node whose trunk is over its share, where such flows
-    /// are refused.
+    /// A packet of a new flow to a node with a trunk over its share, where such flows are refused.
     OverShare,
-    /// A reliable packet so far ahead of what is missing that its neighbour may not send it.
+    /// A reliable packet further ahead of the first missing one than the neighbour may send.
     BeyondWindow,
 }
 
@@ -148,17 +145,17 @@ impl DropReason {
     }
 }
 
-/// A count for each reason.
+/// A counter for each reason.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Drops([u64; DropReason::ALL.len()]);
 
 impl Drops {
-    /// One more for `reason`.
+    /// Adds one to the count for `reason`.
     pub fn count(&mut self, reason: DropReason) {
         self.0[reason as usize] += 1;
     }
 
-    /// `n` more for `reason`.
+    /// Adds `n` to the count for `reason`.
     pub fn add(&mut self, reason: DropReason, n: u64) {
         self.0[reason as usize] += n;
     }
@@ -168,39 +165,39 @@ impl Drops {
         self.0[reason as usize]
     }
 
-    /// Every reason with its count.
+    /// Iterates over all reasons and their counts.
     pub fn iter(&self) -> impl Iterator<Item = (DropReason, u64)> {
         DropReason::ALL.into_iter().map(|reason| (reason, self.get(reason)))
     }
 }
 
-/// Envelopes and their bytes (UDP payload, without IP and UDP headers).
+/// A number of envelopes and their bytes (UDP payload, without IP and UDP headers).
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// Number of envelopes counted.
     pub envelopes: u64,
-    /// Their bytes.
+    /// Bytes of UDP payload in these envelopes.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// One more envelope, of `bytes` bytes.
+    /// Counts one envelope of `bytes` bytes.
     pub fn count(&mut self, bytes: usize) {
         self.envelopes += 1;
         self.bytes += bytes as u64;
     }
 }
 
-/// What the receiving half of a service with numbers has seen.
+/// Counters of the receiving half of a service that numbers its packets.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets accepted.
+    /// Packets received, without duplicates.
     pub received: u64,
-    /// Packets found missing when a later one came.
+    /// Packets found missing when a later one arrived.
     pub missing: u64,
-    /// Packets asked for, each counted once.
+    /// Packets requested again, each counted once.
     pub asked: u64,
-    /// Missing packets that came after all, repeated or reordered.
+    /// Missing packets that arrived after all, retransmitted or reordered.
     pub filled: u64,
 }
 

@@ -1,23 +1,22 @@
-//! What an overlay node does, without input or output.
+//! An overlay node without input or output (sans-I/O).
 //!
-//! A driver feeds a [`Node`](node::Node) everything that has happened (received
-//! datagrams in batches, messages of applications, the passing of time), *then*
-//! drains it once. Input emits no envelope by itself; memory is bounded from
-//! the start; the same calls at the same times give the same bytes, on every
-//! machine. Daemon, simulator and fuzzers all run this loop:
+//! A driver feeds a [`Node`](node::Node) everything that has happened (received datagrams in
+//! batches, messages of applications, the passing of time), *then* drains it once. Input alone
+//! emits no envelope; memory is bounded from the start; the same calls at the same times give the
+//! same bytes on every machine. Daemon, simulator and fuzzers all run this loop:
 //!
 //! ```
 //! use trunkline_base::Time;
 //! use trunkline_overlay::arena::{RxDatagram, TxArena};
 //! use trunkline_overlay::link;
-//! use trunkline_overlay::node::{Config, Drained, Handover, Node, Sink, Start};
+//! use trunkline_overlay::node::{Config, Drained, SendOutcome, Node, Sink, Start};
 //! use trunkline_overlay::session::SessionId;
 //! use trunkline_overlay::wire::{Incarnation, NodeId};
 //!
 //! struct Applications;
 //! impl Sink for Applications {
-//!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> Handover {
-//!         Handover::Taken
+//!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> SendOutcome {
+//!         SendOutcome::Taken
 //!     }
 //! }
 //!
@@ -33,7 +32,7 @@
 //!     # rounds += 1;
 //!     # if rounds > 2 { break }
 //!     let wake_at = node.next_timeout(now);
-//!     // … sleep until `wake_at` or input; then hand over all that came:
+//!     // … sleep until `wake_at` or input; then pass on all input:
 //!     let now = wake_at;
 //!     let mut batch: [RxDatagram; 0] = [];
 //!     node.recv(now, &mut batch, &mut Applications);
@@ -49,7 +48,7 @@
 //!         }
 //!     }
 //!     while let Some(_session) = node.next_ready() {
-//!         // … hand over again what it has been told `Full` for; then transmit again.
+//!         // … offer the message again that got `Full`; then transmit again.
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -57,25 +56,24 @@
 //!
 //! # Back-pressure
 //!
-//! Between a node and its applications either side can be [`Full`](node::Handover),
-//! and neither ever waits for the other, nor anybody else for those two.
+//! Between a node and its applications either side can return [`Full`](node::SendOutcome). Neither
+//! ever blocks on the other, and no third party waits for the two.
 //!
-//! - *To an application* ([`Sink::deliver`](node::Sink::deliver)): the driver says
-//!   `Full` for one that doesn't read. It bounds what it keeps for each by itself. A
-//!   packet is dropped then and counted, in all and for its flow: it is best effort
-//!   or real time, and neither is to wait for a slow reader.
-//! - *From an application* ([`Node::session_recv`](node::Node::session_recv)): the
-//!   node says `Full` for a packet of best effort that finds no room in its link, if
-//!   the application has asked to wait rather than lose
-//!   ([`ToNode::Wait`](session::wire::ToNode::Wait)). The driver keeps that one message
-//!   and reads no more of that session until
-//!   [`Node::next_ready`](node::Node::next_ready) names it; the application's `send`
-//!   blocks once its socket is full. Without having asked, packets are dropped and
-//!   counted; so is real time always, and what has no way.
+//! - *To an application* ([`Sink::deliver`](node::Sink::deliver)): the driver returns `Full` for an
+//!   application that does not read. The driver bounds the data it keeps for each application. The
+//!   packet is then dropped and counted, in total and for its flow: it is best effort or real time,
+//!   and neither may wait for a slow reader.
+//! - *From an application* ([`Node::session_recv`](node::Node::session_recv)): the node returns
+//!   `Full` for a best-effort packet that finds no room in its link, if the application has
+//!   requested blocking ([`ToNode::Wait`](session::wire::ToNode::Wait)). The driver keeps that one
+//!   message and reads no more of that session until [`Node::next_ready`](node::Node::next_ready)
+//!   names it; the application's `send` blocks once its socket is full. Without blocking, packets
+//!   are dropped and counted. Real-time packets are never flow-controlled, nor are packets without
+//!   a route.
 //!
-//! Packets of those who wait take at most 64 KiB of a link's queue, or what it sends
-//! in 50 ms, and one packet more; they are not dropped for waiting there. A link
-//! serves those who wait for it in the order in which they came to.
+//! Flow-controlled packets take at most 64 KiB of a link's queue, or the bytes that it sends in 50
+//! ms, plus one packet; they are not dropped for waiting there. A link serves its blocked sessions
+//! in the order in which they blocked.
 
 pub mod arena;
 pub mod counters;

@@ -49,8 +49,7 @@ pub(super) fn errno(error: Error) -> Errno {
     }
 }
 
-/// The text of `tl_strerror` for an errno that means something more specific here than in
-/// general.
+/// Text of `tl_strerror` for an errno with a meaning that is more specific here than in general.
 pub(super) fn meaning(errno: Errno) -> Option<&'static CStr> {
     MEANINGS.iter().find(|(of, _)| *of == errno).map(|(_, text)| *text)
 }
@@ -71,7 +70,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     (Errno::EDQUOT, c"the trunk to the destination is over its share: try again later"),
     (
         Errno::EBUSY,
-        c"the node is asked for more handshakes than it allows, or the other end takes no more \
+        c"the node gets more handshakes than it allows, or the other end accepts no more \
               streams: try again later",
     ),
     (Errno::ECONNABORTED, c"this application has reset the stream"),
@@ -82,7 +81,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     ),
     (
         Errno::ECONNRESET,
-        c"the connection to the node was lost and is back: go on; or the other end has broken \
+        c"the connection to the node was lost and is back: continue; or the other end has broken \
               the stream off, or its node has lost it",
     ),
     (Errno::EFAULT, c"a null pointer where there must be none"),
@@ -93,14 +92,14 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     ),
     (
         Errno::EOPNOTSUPP,
-        c"the call is not for this kind of socket: datagrams and streams have calls of their own",
+        c"the call is for the other kind of socket: datagrams and streams have separate calls",
     ),
     (
         Errno::EPIPE,
-        c"nobody reads what is written: this end was shut down, or the other end is closed",
+        c"writing is no longer possible: this end was shut down, or the other end is closed",
     ),
-    (Errno::EREMCHG, c"a destination can be reached again (tl_status says which): go on"),
-    (Errno::ENOMSG, c"no status of a destination waits"),
+    (Errno::EREMCHG, c"a destination can be reached again (tl_status tells which): continue"),
+    (Errno::ENOMSG, c"there is no status of a destination to read"),
     (
         Errno::EINVAL,
         c"an argument is out of range, the attachment is not understood, or the socket is not \
@@ -109,7 +108,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     (Errno::EIO, c"a bug in the trunkline library: please report what it has printed"),
     (
         Errno::EKEYREJECTED,
-        c"the node has another key than ?node= in the attachment: is it the right node?",
+        c"the node's key differs from ?node= in the attachment: is it the right node?",
     ),
     (
         Errno::ENOKEY,
@@ -135,12 +134,12 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     ),
     (
         Errno::EPROTOTYPE,
-        c"that is no socket for applications, perhaps the node's control socket: give the \
-              path that `socket` in [node] says",
+        c"that is not the socket for applications; it may be the node's control socket: give the \
+              path of `socket` in [node]",
     ),
     (
         Errno::EPROTONOSUPPORT,
-        c"the node speaks another version of the session protocol: use one release for both",
+        c"the node does not support this version of the session protocol: use one release for both",
     ),
     (
         Errno::ETIMEDOUT,

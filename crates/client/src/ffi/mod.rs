@@ -1,11 +1,10 @@
-//! The C interface that `include/trunkline.h` describes: the library's only
-//! unsafe code. Streams are in `stream`.
+//! The C interface described in `include/trunkline.h`: the library's only unsafe code. Streams are
+//! in `stream`.
 //!
-//! A table maps each descriptor to its socket, so that a number that is none of
-//! ours is an error and nothing worse. A call holds its own reference to the
-//! socket: `tl_close` in another thread takes the table's, and the descriptor
-//! closes when the last call on it has returned, lest its number be given to
-//! another file in between.
+//! A table maps each descriptor to its socket, so an unknown number is an error and does no harm. A
+//! call holds its own reference to the socket: `tl_close` in another thread takes the table's
+//! reference, and the descriptor closes when the last call on it has returned, so that its number
+//! can't be given to another file in between.
 #![allow(unsafe_code)]
 
 mod errno;
@@ -30,7 +29,7 @@ use stream::Stream;
 use trunkline_overlay::session::wire::{MAX_MESSAGE, Unreachable};
 use trunkline_overlay::wire::{Metric, NodeId, Service};
 
-/// `struct tl_addr`.
+/// Mirrors C's `struct tl_addr`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Addr {
@@ -49,7 +48,7 @@ const LATE: c_int = 7;
 const WAIT: c_int = 8;
 const MESSAGES: c_int = 9;
 
-/// `struct tl_status`.
+/// Mirrors C's `struct tl_status`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct StatusOf {
@@ -74,18 +73,18 @@ impl From<Status> for StatusOf {
     }
 }
 
-/// Statuses that `tl_status` has yet to hand out, of one socket: as many as a node
-/// tells at once. Older ones go first.
+/// Maximum number of statuses of one socket that `tl_status` has yet to hand out: as many as a node
+/// reports at once. The oldest are dropped first.
 const MAX_STATUSES: usize = 256;
-/// Those, by descriptor.
+/// Statuses not yet handed out, by descriptor.
 static STATUSES: Mutex<BTreeMap<c_int, VecDeque<Status>>> = Mutex::new(BTreeMap::new());
 
-/// A descriptor begins or ends.
+/// Drops the pending statuses of a descriptor that is opened or closed.
 fn forget_statuses(fd: c_int) {
     STATUSES.lock().unwrap_or_else(PoisonError::into_inner).remove(&fd);
 }
 
-/// The socket that a descriptor stands for.
+/// The socket behind a descriptor.
 #[derive(Clone)]
 enum Handle {
     Datagram(Arc<DatagramSocket>),
@@ -110,7 +109,7 @@ impl Handle {
 }
 
 static SOCKETS: RwLock<BTreeMap<c_int, Handle>> = RwLock::new(BTreeMap::new());
-/// Owners of numbers that are no longer theirs; never dropped.
+/// Former owners of descriptor numbers that have been reused; never dropped.
 static DISOWNED: Mutex<Vec<Arc<Epoll>>> = Mutex::new(Vec::new());
 
 fn handle(fd: c_int) -> Result<Handle, Errno> {
@@ -125,28 +124,28 @@ fn socket(fd: c_int) -> Result<Arc<DatagramSocket>, Errno> {
     }
 }
 
-/// Enters a new socket under its descriptor, which it returns.
+/// Registers a new socket under its descriptor and returns the descriptor.
 fn register(fd: c_int, handle: Handle) -> c_int {
     let mut sockets = SOCKETS.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(stale) = sockets.insert(fd, handle) {
-        // Somebody gave our descriptor to close(2), and now its number is that of the new
-        // socket, which dropping its old owner would close.
+        // The application passed our descriptor to close(2), and the new socket now has its number;
+        // dropping the old owner would close that one.
         stale.close();
         DISOWNED.lock().unwrap_or_else(PoisonError::into_inner).push(stale.ready());
     }
-    // A call that was under way when the last one ended may have left some.
+    // A call in progress when the previous socket ended may have left some.
     forget_statuses(fd);
     fd
 }
 
-/// The attachment that a C program names. EFAULT if it is null, EINVAL if it is empty.
+/// Parses the attachment passed by a C program. EFAULT if it is null, EINVAL if it is empty.
 ///
 /// # Safety
 ///
-/// `attachment` is null or a string that ends with a zero.
+/// `attachment` is null or a zero-terminated string.
 unsafe fn attachment_at(attachment: *const c_char) -> Result<Attachment, Errno> {
     not_null(attachment, 1)?;
-    // SAFETY: a string that C ends with a zero; it is not kept.
+    // SAFETY: a zero-terminated C string that is not kept.
     let text = unsafe { CStr::from_ptr(attachment) };
     match text.to_str() {
         Ok("") => Err(Errno::EINVAL),
@@ -155,7 +154,7 @@ unsafe fn attachment_at(attachment: *const c_char) -> Result<Attachment, Errno> 
     }
 }
 
-/// The result of a call as C wants it. A panic must not unwind into C.
+/// Converts the result of a call to C's convention. A panic must not unwind into C.
 fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Errno::EIO));
     result.unwrap_or_else(|errno| {
@@ -164,8 +163,7 @@ fn boundary<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
     })
 }
 
-/// The errno of an error of the socket at `fd`, whose status, if it is one, is kept for
-/// `tl_status`.
+/// Errno of an error of the socket at `fd`. A status is also kept for `tl_status`.
 fn news(fd: c_int, error: Error) -> Errno {
     if let Error::Status(status) = error {
         let mut all = STATUSES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +180,7 @@ fn known_flags(flags: c_int) -> Result<(), Errno> {
     if flags & !DONTWAIT == 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Null is as good as any pointer to nothing.
+/// A null pointer is fine if the length is zero.
 fn not_null<T>(pointer: *const T, len: usize) -> Result<(), Errno> {
     if pointer.is_null() && len > 0 { Err(Errno::EFAULT) } else { Ok(()) }
 }
@@ -227,8 +225,7 @@ unsafe extern "C" fn tl_sendto(
             1..=MAX_MESSAGE => unsafe { slice::from_raw_parts(buf.cast::<u8>(), len) },
             _ => return Err(Errno::EMSGSIZE),
         };
-        // SAFETY: not null, and a tl_addr by contract, if perhaps in a packed
-        // structure.
+        // SAFETY: not null, and a tl_addr by contract, possibly in a packed structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
         let sent = socket.send_waiting(payload, to, flags & DONTWAIT == 0);
@@ -251,9 +248,9 @@ unsafe extern "C" fn tl_recvfrom(
         not_null(buf, len)?;
         let buf = match len {
             0 => &mut [][..],
-            // SAFETY: not null, and `len` bytes by contract that are nobody
-            // else's until this returns. They are only written here. What is
-            // beyond the largest packet need not exist.
+            // SAFETY: not null, and `len` bytes by contract to which no other code has access until
+            // this returns. They are only written here. Memory beyond the largest packet need not
+            // exist.
             _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MAX_MESSAGE)) },
         };
         let got =
@@ -264,7 +261,7 @@ unsafe extern "C" fn tl_recvfrom(
             // SAFETY: not null, and room for a tl_addr by contract.
             unsafe { from.write_unaligned(addr) };
         }
-        // A packet has no more bytes than the slice.
+        // A packet is no longer than the slice.
         Ok(got.len.cast_signed())
     })
 }
@@ -282,7 +279,7 @@ unsafe extern "C" fn tl_setsockopt(
         if len != size_of::<c_int>() {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: not null, and an int by contract, which `len` confirms.
+        // SAFETY: not null, and an int by contract, confirmed by `len`.
         let value = unsafe { val.cast::<c_int>().read_unaligned() };
         let socket = match handle {
             Handle::Datagram(socket) => socket,
@@ -354,7 +351,7 @@ unsafe extern "C" fn tl_getsockopt(
             Handle::Datagram(socket) => option_of(&socket, option)?,
             Handle::Stream(stream) => stream.get(option)?,
         };
-        // SAFETY: neither is null; `*len` said that there is room for an int.
+        // SAFETY: neither is null; `*len` promised room for an int.
         unsafe {
             val.cast::<c_int>().write_unaligned(value);
             len.write_unaligned(size_of::<c_int>());
@@ -396,7 +393,7 @@ extern "C" fn tl_close(fd: c_int) -> c_int {
     boundary(|| {
         let removed = SOCKETS.write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
         forget_statuses(fd);
-        // Calls in progress keep the descriptor open, and end now.
+        // Calls in progress keep the descriptor open, and they end now.
         removed.ok_or(Errno::EBADF)?.close();
         Ok(0)
     })
@@ -406,8 +403,8 @@ extern "C" fn tl_close(fd: c_int) -> c_int {
 extern "C" fn tl_strerror(error: c_int) -> *const c_char {
     match meaning(Errno::from_raw(error)) {
         Some(text) => text.as_ptr(),
-        // SAFETY: any number will do. For those that have a name, glibc and musl
-        // return constant text.
+        // SAFETY: any number is valid. For numbers that have a name, glibc and musl return constant
+        // text.
         None => unsafe { libc::strerror(error) },
     }
 }
@@ -431,8 +428,7 @@ mod tests {
         assert_eq!((returned, Errno::last()), (-1, Errno::EIO));
     }
 
-    /// Those that a node in its right mind does not cause; the tests in C see
-    /// the others.
+    /// Covers the errors that a well-behaved node does not cause; the tests in C cover the others.
     #[test]
     fn every_error_has_an_errno_that_is_explained() {
         let to = Address { node: NodeId(1), port: 2 };
@@ -468,11 +464,11 @@ mod tests {
         assert!(meaning(Errno::EMFILE).is_none());
     }
 
-    /// As a C program would, from and to memory that is not aligned.
+    /// Calls the functions as a C program would, with unaligned memory.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no timerfd")]
     fn what_c_hands_over_is_read_and_written_where_it_says() {
-        // SAFETY: text that ends with a zero.
+        // SAFETY: the text is zero-terminated.
         let fd = unsafe { tl_socket(c"/nowhere/node.sock".as_ptr()) };
         assert!(fd >= 0, "{}", Errno::last());
         let mut bytes = [0u8; 16];
@@ -488,13 +484,13 @@ mod tests {
         let mut len = size_of::<c_int>();
         for (option, value) in [(METRIC, 4), (DEADLINE_MS, 99)] {
             let value: c_int = value;
-            // SAFETY: room for an int, and a size that says so.
+            // SAFETY: room for an int, and a size that confirms it.
             let done =
                 unsafe { tl_getsockopt(fd, option, bytes[3..].as_mut_ptr().cast(), &raw mut len) };
             assert_eq!((done, &bytes[3..7]), (0, &value.to_ne_bytes()[..]));
         }
         let mut name = [0u8; size_of::<Addr>() + 1];
-        // SAFETY: room for a tl_addr, wherever it begins; and five bytes to send.
+        // SAFETY: room for a tl_addr at any alignment, and five bytes to send.
         unsafe {
             assert_eq!(tl_getsockname(fd, name[1..].as_mut_ptr().cast()), 0);
             let to = name[1..].as_ptr().cast();

@@ -1,5 +1,5 @@
-//! Streams for C programs. A descriptor exists before the stream or the listener that is opened
-//! on it, and stays the same.
+//! Streams for C programs. A descriptor exists before the stream or listener is opened on it and
+//! stays the same afterwards.
 #![allow(unsafe_code)]
 
 use super::{
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use trunkline_overlay::wire::NodeId;
 
-/// The most bytes that one call reads or writes. Memory beyond them is not touched.
+/// Maximum number of bytes that one call reads or writes. Memory beyond them is not touched.
 const MAX_IO: usize = 1 << 20;
 
 /// The socket behind a descriptor of `tl_stream_socket` or `tl_accept`: a stream or a listener,
@@ -47,7 +47,7 @@ enum Phase {
     Binding(Box<Port>),
     Open(Arc<StreamSocket>),
     Listening(Arc<StreamListener>),
-    /// With the watch that wakes those who waited for it to open.
+    /// Keeps the watch that wakes threads waiting for it to open.
     Closed(Option<Readiness>),
 }
 
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Continues opening, as far as that goes without waiting. Returns the next phase once it is
+    /// Continues opening, as far as possible without blocking. Returns the next phase once it is
     /// open.
     fn step(&mut self) -> Result<Option<Phase>, Error> {
         match &mut self.phase {
@@ -108,11 +108,11 @@ impl Stream {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics in between two halves of a change.
+        // No code panics halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the virtual port of a stream that is yet to be opened, or of a listener.
+    /// Sets the virtual port of a stream that has not been opened yet, or of a listener.
     pub(super) fn bind(&self, port: u16) -> Result<(), Errno> {
         let mut state = self.lock();
         match state.phase {
@@ -140,7 +140,7 @@ impl Stream {
                 let ms = u64::try_from(value).map_err(|_| Errno::EINVAL)?;
                 state.timeout = (ms != 0).then_some(Duration::from_millis(ms));
             }
-            // It can't change once the stream is being opened.
+            // This can't change once the stream is being opened.
             MESSAGES if matches!(state.phase, Phase::New) => state.messages = value != 0,
             MESSAGES => return Err(Errno::EINVAL),
             _ => return Err(Errno::ENOPROTOOPT),
@@ -184,7 +184,7 @@ impl Stream {
         state.phase = Phase::Closed(wakes);
     }
 
-    /// Opens a new socket, beginning with the phase that `begin` returns. The lock is held for
+    /// Opens a new socket, beginning with the phase that `begin` returns. The lock is held during
     /// each step, but not while waiting.
     fn open(
         &self,
@@ -261,7 +261,7 @@ unsafe extern "C" fn tl_connect(fd: c_int, to: *const Addr) -> c_int {
     boundary(|| {
         let stream = stream(fd)?;
         not_null(to, 1)?;
-        // SAFETY: not null, and a tl_addr by contract, if perhaps in a packed structure.
+        // SAFETY: not null, and a tl_addr by contract, possibly in a packed structure.
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
         stream.open(|state, watch| {
@@ -278,7 +278,7 @@ unsafe extern "C" fn tl_connect(fd: c_int, to: *const Addr) -> c_int {
 extern "C" fn tl_listen(fd: c_int, backlog: c_int) -> c_int {
     boundary(|| {
         let stream = stream(fd)?;
-        // As listen does: too few are one, too many as many as there can be.
+        // As in listen(2): values below one mean one, values too large mean the maximum.
         let backlog = u16::try_from(backlog.max(1)).unwrap_or(u16::MAX);
         stream.open(|state, watch| {
             let place = NodeEndpoint::new(state.at.clone())?;
@@ -312,7 +312,7 @@ unsafe extern "C" fn tl_read(fd: c_int, buf: *mut c_void, len: usize) -> isize {
         not_null(buf, len)?;
         let buf = match len {
             0 => &mut [][..],
-            // SAFETY: not null, and `len` bytes by contract that are nobody else's until
+            // SAFETY: not null, and `len` bytes by contract to which no other code has access until
             // this returns. They are only written here.
             _ => unsafe { slice::from_raw_parts_mut(buf.cast::<u8>(), len.min(MAX_IO)) },
         };
@@ -355,15 +355,15 @@ mod tests {
     use super::*;
     use crate::ffi::tl_close;
 
-    /// As a C program would, to memory that is not aligned.
+    /// Calls the functions as a C program would, with unaligned memory.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no timerfd")]
     fn what_is_not_open_says_so() {
-        // SAFETY: text that ends with a zero.
+        // SAFETY: the text is zero-terminated.
         let fd = unsafe { tl_stream_socket(c"/nowhere/node.sock".as_ptr()) };
         assert!(fd >= 0, "{}", Errno::last());
         let mut bytes = [0u8; size_of::<Addr>() + 1];
-        // SAFETY: room for what is asked for, wherever it begins.
+        // SAFETY: room for each result at any alignment.
         unsafe {
             let to = bytes[1..].as_mut_ptr();
             assert_eq!((tl_connect(fd, to.cast()), Errno::last()), (-1, Errno::ECONNREFUSED));

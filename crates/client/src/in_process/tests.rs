@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32;
 use std::thread;
 
-/// By epoll and edges, which Miri knows, and poll(2) it does not.
+/// Uses edge-triggered epoll, which Miri supports; it does not support poll(2).
 fn readable(fd: impl AsFd, wait_ms: u16) -> bool {
     let epoll = Epoll::new(EpollCreateFlags::empty()).unwrap();
     let watched = EpollFlags::EPOLLIN | EpollFlags::EPOLLET;
@@ -15,14 +15,15 @@ fn readable(fd: impl AsFd, wait_ms: u16) -> bool {
     epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::from(wait_ms)).unwrap() == 1
 }
 
-/// The longest that a wake-up may take on a busy machine; a lost one never comes.
+/// Longest time in milliseconds that a wake-up may take on a busy machine; a lost one never
+/// arrives.
 const LOST: u16 = 20_000;
 
 fn rng(seed: u128) -> Pcg64Mcg {
     Pcg64Mcg::new(seed)
 }
 
-/// Fills `buf` with a message that can be told from all others, and returns it.
+/// Fills `buf` with a message distinguishable from all others, and returns its length.
 fn message(number: u32, sizes: &mut Pcg64Mcg, buf: &mut [u8]) -> usize {
     let len = match sizes.random_range(0..100) {
         0 => sizes.random_range(0..=MAX_MESSAGE - 8),
@@ -35,8 +36,7 @@ fn message(number: u32, sizes: &mut Pcg64Mcg, buf: &mut [u8]) -> usize {
     4 + len
 }
 
-/// Sends `count` messages of the sequence `seed` and checks that the other end
-/// does likewise.
+/// Sends `count` messages of the sequence `seed` and checks that the other end does the same.
 fn exchange(mut end: End, count: u32, seed: u128) {
     let (mut out_sizes, mut in_sizes) = (rng(seed), rng(seed));
     let (mut out, mut expected, mut got) = ([0; MAX_MESSAGE], [0; MAX_MESSAGE], [0; MAX_MESSAGE]);
@@ -61,7 +61,7 @@ fn exchange(mut end: End, count: u32, seed: u128) {
             progress = true;
         }
         if !progress && sent < count {
-            // A full ring: nothing tells when the other side has read.
+            // A full ring: no descriptor here signals that the other side has read.
             thread::yield_now();
         } else if !progress {
             assert!(readable(&end, LOST), "lost wake-up at message {received}");
@@ -79,13 +79,14 @@ fn a_million_messages_both_ways() {
     other.join().unwrap();
 }
 
-/// Miri takes milliseconds for each, and sees in a few what they do to memory.
+/// Number of rounds to run. Miri takes milliseconds for each, and a few suffice to check their
+/// memory accesses.
 fn as_many_as(count: u32) -> u32 {
     if cfg!(miri) { count / 50_000 } else { count }
 }
 
-/// The reader polls for every message, and the next is sent only after it has
-/// the one before: no later message makes up for a lost wake-up.
+/// The reader polls for every message, and the next is sent only after the previous one has
+/// arrived, so no later message can mask a lost wake-up.
 #[test]
 fn no_wake_up_is_lost() {
     let (mut a, mut b) = pair(0).unwrap();
@@ -116,7 +117,7 @@ fn no_wake_up_is_lost() {
                 thread::yield_now();
             }
         }
-        // Meet the reader anywhere between its last look and its sleep.
+        // Hits the reader anywhere between its last check and its sleep.
         for step in 0..pauses.random_range(0..1_000) {
             std::hint::black_box(step);
         }
@@ -124,8 +125,7 @@ fn no_wake_up_is_lost() {
     reader.join().unwrap();
 }
 
-/// A writer that is preempted before its write makes the reader neither spin
-/// nor miss it.
+/// A writer preempted before its write must not make the reader spin or miss the message.
 #[test]
 fn a_write_may_come_late() {
     let wake = Wake::new().unwrap();
@@ -140,8 +140,7 @@ fn a_write_may_come_late() {
     assert!(readable(&wake.event, 0));
 }
 
-/// One side only sends, the other polls before every message, as an application
-/// may.
+/// One side only sends; the other polls before every message, as an application may.
 #[test]
 fn one_poll_per_message() {
     let (mut a, mut b) = pair(0).unwrap();
@@ -252,7 +251,7 @@ fn the_acceptor_wakes_takes_and_refuses() {
 }
 
 proptest! {
-    /// Against a queue, over every way that the ring can wrap.
+    /// Compares with a queue, over every position at which the ring can wrap.
     #[test]
     #[cfg_attr(miri, ignore = "takes Miri minutes")]
     fn a_ring_is_a_bounded_queue(
@@ -284,8 +283,8 @@ proptest! {
     }
 }
 
-/// A writer that outruns its reader finds the ring buffer full most of the time, and
-/// is woken each time that there is room.
+/// A writer that outruns its reader finds the ring buffer full most of the time and is woken
+/// whenever there is room.
 #[test]
 fn no_wake_up_for_room_is_lost() {
     const MESSAGES: u32 = if cfg!(miri) { 50 } else { 20_000 };

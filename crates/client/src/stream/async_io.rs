@@ -13,12 +13,12 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A [`StreamSocket`] as tokio's [`AsyncRead`] and [`AsyncWrite`], to be made and used
-/// within a runtime that has I/O enabled.
+/// A [`StreamSocket`] as tokio's [`AsyncRead`] and [`AsyncWrite`]. Create and use it within a
+/// runtime that has I/O enabled.
 ///
-/// `shutdown`, of tokio's `AsyncWriteExt`, ends the writing direction alone. The two directions
-/// may be used by different tasks, by way of `tokio::io::split` or of two references, since
-/// `&AsyncStream` reads and writes too; each direction by one task at a time.
+/// `shutdown`, from tokio's `AsyncWriteExt`, ends the writing direction only. Different tasks may
+/// use the two directions, through `tokio::io::split` or two references, since `&AsyncStream` also
+/// reads and writes; each direction may be used by one task at a time.
 #[derive(Debug)]
 pub struct AsyncStream {
     fd: AsyncFd<StreamSocket>,
@@ -27,7 +27,7 @@ pub struct AsyncStream {
     both: Waker,
 }
 
-/// The tasks that wait for each direction. One descriptor tells of both.
+/// Tasks that wait for each direction. One descriptor signals both.
 #[derive(Debug, Default)]
 struct Halves([Mutex<Option<Waker>>; 2]);
 
@@ -60,7 +60,7 @@ impl Wake for Halves {
 }
 
 impl AsyncStream {
-    /// Opens a stream of bytes, as [`StreamSocket::connect`] does.
+    /// Opens a byte stream, as [`StreamSocket::connect`] does.
     ///
     /// # Errors
     ///
@@ -94,9 +94,9 @@ impl AsyncStream {
         stream
     }
 
-    /// Waits until both directions have ended and the other end's node has all that was
-    /// written here, as [`StreamSocket::finish`] does; or until the stream breaks off. It may be
-    /// awaited beside reads and writes of the same task.
+    /// Waits until both directions have ended and the other end's node has all data that was
+    /// written here, as [`StreamSocket::finish`] does; or until the stream is reset. It may be
+    /// awaited alongside reads and writes of the same task.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl AsyncStream {
         cx: &Context<'_>,
         mut attempt: impl FnMut(&StreamSocket) -> Result<T, Error>,
     ) -> Poll<Result<T, Error>> {
-        // Before the attempt: what changes from now on wakes this task.
+        // Registered before the attempt, so that every later change wakes this task.
         self.halves.wait(half, cx.waker());
         loop {
             match attempt(self.fd.get_ref()) {
@@ -121,8 +121,8 @@ impl AsyncStream {
             let mut both = Context::from_waker(&self.both);
             let mut guard = ready!(self.fd.poll_read_ready(&mut both)).map_err(polled)?;
             guard.clear_ready();
-            // What made the descriptor readable may have been for the other half, which is
-            // told by nothing else now.
+            // The event that made the descriptor readable may concern the other half, which gets no
+            // other wake-up for it.
             self.halves.wake_half(1 - half);
         }
     }
@@ -208,8 +208,7 @@ impl ConnectOptions {
     }
 }
 
-/// A [`StreamListener`] on tokio, to be made and used within a runtime that has I/O
-/// enabled.
+/// A [`StreamListener`] on tokio. Create and use it within a runtime that has I/O enabled.
 #[derive(Debug)]
 pub struct AsyncListener(AsyncFd<StreamListener>);
 
@@ -237,7 +236,7 @@ impl AsyncListener {
         Ok(AsyncListener(poll_readable(listener)?))
     }
 
-    /// The underlying listener: its address, for one. Calls of
+    /// The underlying listener, for example to get its address. Calls of
     /// [`accept`](StreamListener::accept) on it block, unless it is set to be nonblocking.
     pub fn get_ref(&self) -> &StreamListener {
         self.0.get_ref()
@@ -264,9 +263,9 @@ impl AsyncListener {
 }
 
 fn poll_readable<T: std::os::fd::AsRawFd>(inner: T) -> Result<AsyncFd<T>, Error> {
-    // Deprecated, since another type's descriptor might be closed or another one before it
-    // is taken out again. Ours is the same for its owner's life, and what replaces this is
-    // unsafe to call.
+    // Deprecated in general because another type's descriptor might be closed or replaced before it
+    // is taken out again. Ours stays the same for its owner's life, and the replacement is unsafe
+    // to call.
     #[allow(deprecated)]
     AsyncFd::with_interest(inner, Interest::READABLE).map_err(polled)
 }
@@ -285,12 +284,12 @@ async fn advance<T: std::os::fd::AsRawFd, R>(
             return Ok(result);
         }
         let mut guard = fd.readable_mut().await.map_err(polled)?;
-        // Cleared before the next step, which finds what has come before that.
+        // Cleared before the next step, which finds anything that arrived earlier.
         guard.clear_ready();
     }
 }
 
-/// The addresses at which the node may be. A name is looked up without blocking other tasks.
+/// Addresses at which the node may be. A name is looked up without blocking other tasks.
 async fn candidates(place: &NodeEndpoint) -> Result<VecDeque<Site>, Error> {
     let Some(name) = place.name() else { return place.candidates() };
     let found = tokio::net::lookup_host(name).await;

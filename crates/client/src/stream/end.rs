@@ -1,4 +1,4 @@
-//! One end of a stream, in operations that never wait: the state behind a socket's lock.
+//! One end of a stream, with operations that never block: the state behind a socket's lock.
 
 use crate::carrier::{Carrier, HEAD, Next, Stuck};
 use crate::connection::emit;
@@ -13,23 +13,23 @@ use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset}
 use trunkline_overlay::session::wire::{RefusalReason, ToClient, ToNode};
 use trunkline_overlay::wire::WireError;
 
-/// The most unread bytes that the node may have sent: the bandwidth-delay product of 10 Mbit/s
-/// and 200 ms.
+/// Maximum number of unread bytes from the node: the bandwidth-delay product of 10 Mbit/s and 200
+/// ms.
 pub(crate) const WINDOW: u32 = 256 << 10;
-/// How many bytes are read before the node is given credit again.
+/// Number of bytes read before the node gets more credit.
 const GRANT: u32 = WINDOW / 4;
-/// After how long that happens however few they are: a node takes an application that gives no
-/// credit for minutes for one that doesn't read.
+/// Time after which credit is granted regardless of the number of bytes: a node assumes that an
+/// application that grants no credit for minutes doesn't read.
 const GRANT_AFTER: Duration = Duration::from_secs(10);
-/// The most credit that a node may grant: its count of bytes has 32 bits.
+/// Maximum credit that a node may grant: its byte count has 32 bits.
 const MAX_CREDIT: u64 = u32::MAX as u64;
-/// The most messages that one call takes from the node, so that it doesn't hold the lock for
-/// long.
+/// Maximum number of messages that one call takes from the node, which limits how long it holds the
+/// lock.
 const TURNS: usize = 256;
-/// Room for the longest message of a stream, and a byte to see that one is longer.
+/// Room for the longest message of a stream, plus one byte to detect a longer one.
 pub(crate) const ROOM: usize = 1 + MAX_DATA + 1;
 
-/// Why an end can't be used any more.
+/// Reason why an end can't be used any more.
 #[derive(Clone, Copy)]
 pub(crate) enum Broken {
     Reset(Reset),
@@ -62,8 +62,8 @@ impl From<Broken> for Error {
     }
 }
 
-/// What a node has told of a new stream: its ends, whether they keep the boundaries of messages,
-/// and how many bytes the node takes to begin with.
+/// Parameters of a new stream as the node reports them: its ends, whether they keep message
+/// boundaries, and the initial credit in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Connected {
     pub(crate) local: Address,
@@ -75,24 +75,24 @@ pub(crate) struct Connected {
 pub(crate) struct End {
     pub(crate) local: Address,
     pub(crate) peer: Address,
-    /// Whether both ends keep the boundaries of messages.
+    /// Whether both ends keep message boundaries.
     pub(crate) messages: bool,
     pub(crate) nonblocking: bool,
     pub(crate) read_timeout: Option<Duration>,
-    /// The connection to the node; none once nothing more can be exchanged.
+    /// Connection to the node; `None` once nothing more can be exchanged.
     carrier: Option<Box<dyn Carrier>>,
     broken: Option<Broken>,
-    /// Memory for one message from the node.
+    /// Buffer for one message from the node.
     buffer: Box<[u8; ROOM]>,
-    /// Bytes received and not read: at most `WINDOW`.
+    /// Bytes received but not yet read: at most `WINDOW`.
     inbox: VecDeque<u8>,
-    /// How many bytes more the node may send.
+    /// Number of bytes that the node may still send.
     granted: u32,
     /// Bytes read for which the node has not been given credit yet.
     read: u32,
-    /// When the node was last given credit.
+    /// Time at which the node last got credit.
     granted_at: Instant,
-    /// Whether the last credit to the node found no room on the carrier.
+    /// Whether the last grant of credit found no room on the carrier.
     grant_stuck: bool,
     /// Whether the other end has ended its direction.
     ended: bool,
@@ -100,28 +100,27 @@ pub(crate) struct End {
     end_read: bool,
     /// Whether both directions have ended, and the other end's node has everything.
     finished: bool,
-    /// Whether the application has asked to break the stream off, so that dropping it doesn't end
-    /// it properly.
+    /// Whether the application requested a reset, so that dropping the socket doesn't end the
+    /// stream properly.
     given_up: bool,
-    /// How many bytes more the node takes.
+    /// Number of bytes that the node still accepts.
     credit: u64,
-    /// Whether the node has been told that no more data follow.
+    /// Whether the node has been notified that no more data follow.
     shut: bool,
     /// Whether the last message to the node found no room on the carrier.
     stuck: bool,
-    /// Whether a nonblocking send has found no credit or no room, so that `ready` has to tell of
+    /// Whether a nonblocking send has found no credit or no room, so that `ready` has to signal
     /// both.
     wanted: bool,
-    /// The descriptor of the socket, for blocked reads and for callers that poll.
+    /// The descriptor of the socket, for blocking reads and for callers that poll.
     ready: Readiness,
-    /// What blocked writes wait on; made when the first one blocks.
+    /// Descriptor that blocked writes wait on; created when the first one blocks.
     writers: Option<Readiness>,
 }
 
 impl Drop for End {
     /// Closing a socket ends its direction of the stream properly, as with TCP. If the process is
-    /// killed or panics, or the message finds no room, the other end is told instead that the
-    /// stream has broken off.
+    /// killed or panics, or the message finds no room, the other end gets a reset instead.
     fn drop(&mut self) {
         let open = self.carrier.is_some() && self.broken.is_none() && !self.shut;
         if open && !self.given_up && !std::thread::panicking() {
@@ -131,7 +130,7 @@ impl Drop for End {
 }
 
 impl End {
-    /// An open stream over `carrier`, whose descriptor `ready` watches already.
+    /// Creates an open stream over `carrier`, which `ready` already watches.
     pub(crate) fn new(carrier: Box<dyn Carrier>, ready: Readiness, connected: Connected) -> End {
         let Connected { local, peer, messages, credit } = connected;
         End {
@@ -165,7 +164,7 @@ impl End {
         &self.ready
     }
 
-    /// What to wait on before trying to write again.
+    /// Descriptor to wait on before trying to write again.
     pub(crate) fn writers(&mut self) -> Result<&Readiness, Error> {
         self.wanted = false;
         if self.writers.is_none() {
@@ -179,7 +178,7 @@ impl End {
         self.writers.as_ref().ok_or(Error::WouldBlock)
     }
 
-    /// Reads what has been received into `buf`; 0 bytes mean the end of the stream.
+    /// Reads received data into `buf`; 0 bytes mean the end of the stream.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         if let Some(own @ (Broken::Closed | Broken::Abandoned)) = self.broken {
             return Err(own.into());
@@ -187,7 +186,7 @@ impl End {
         if buf.is_empty() {
             return Ok(0);
         }
-        // What waits in the system holds the node up, too.
+        // Data that wait in the kernel stall the node, too.
         if (self.inbox.is_empty() || self.grants_late()) && !self.ended {
             self.pump();
         }
@@ -205,12 +204,12 @@ impl End {
         Ok(n)
     }
 
-    /// Whether the node has not been given credit for so long that little is worth a message.
+    /// Whether the node has gone without credit for so long that even a little is worth a message.
     fn grants_late(&self) -> bool {
         self.granted_at.elapsed() >= GRANT_AFTER
     }
 
-    /// Gives the node credit for what was read, if that is worth a message.
+    /// Grants the node credit for the bytes read, if there are enough to justify a message.
     fn grant(&mut self) {
         let is_worth = self.read >= GRANT || self.read > 0 && self.grants_late();
         if is_worth && !self.ended {
@@ -225,11 +224,11 @@ impl End {
         }
     }
 
-    /// Writes as much of `buf` as the node takes now: at least one byte, unless `buf` is empty.
+    /// Writes as much of `buf` as the node accepts now: at least one byte, unless `buf` is empty.
     pub(crate) fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
         (self.wanted, self.stuck) = (false, false);
         self.may_write()?;
-        // A node may take it as fast as it comes, and a reader waits for the lock.
+        // A node may accept data as fast as it is written, and a reader waits for the lock.
         let buf = &buf[..buf.len().min(WINDOW as usize)];
         let mut done = 0;
         while done < buf.len() {
@@ -242,7 +241,7 @@ impl End {
                 break;
             }
             if self.send(Request::Data(&buf[done..done + n])).is_err() {
-                // What came before may say why, and nobody else may be there to take it.
+                // An earlier message may state the reason, and there may be no reader to take it.
                 self.pump();
                 break;
             }
@@ -252,8 +251,8 @@ impl End {
         self.sent(if done == 0 && !buf.is_empty() { None } else { Some(done) })
     }
 
-    /// Ends this direction. Succeeds once everything written, and the end, is with the operating
-    /// system.
+    /// Ends this direction. Succeeds once all data written, and the end marker, have been passed to
+    /// the operating system.
     pub(crate) fn shut(&mut self) -> Result<(), Error> {
         (self.wanted, self.stuck) = (false, false);
         if !self.shut {
@@ -262,7 +261,7 @@ impl End {
                 Ok(()) => self.shut = true,
                 Err(Stuck::WouldBlock) => {}
                 Err(_) => {
-                    // What came before may say why.
+                    // An earlier message may state the reason.
                     self.pump();
                     self.fail(Broken::Disconnected);
                     self.may_write()?;
@@ -272,7 +271,7 @@ impl End {
         self.flushed()
     }
 
-    /// Breaks the stream off. Succeeds once the node has been told, or the stream has ended.
+    /// Resets the stream. Succeeds once the node has been notified, or the stream has ended.
     pub(crate) fn reset(&mut self) -> Result<(), Error> {
         (self.wanted, self.stuck) = (false, false);
         self.given_up = true;
@@ -289,7 +288,7 @@ impl End {
         }
     }
 
-    /// Succeeds once both directions have ended, and the other end's node has everything.
+    /// Succeeds once both directions have ended and the other end's node has everything.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         if !self.finished && self.broken.is_none() {
             self.pump();
@@ -304,7 +303,7 @@ impl End {
     /// Succeeds once everything sent has left this process.
     fn flushed(&mut self) -> Result<(), Error> {
         let flushed = match &mut self.carrier {
-            // The reason was recorded when it was dropped.
+            // The reason was recorded when the carrier was dropped.
             None => Ok(true),
             Some(carrier) => carrier.flushed(),
         };
@@ -328,7 +327,7 @@ impl End {
         Ok(())
     }
 
-    /// The result of a send: what was done, or the reason why nothing could be.
+    /// Result of a send: the value in `done`, or the reason why nothing could be sent.
     fn sent<T>(&mut self, done: Option<T>) -> Result<T, Error> {
         if let Some(done) = done {
             return Ok(done);
@@ -368,7 +367,7 @@ impl End {
         }
     }
 
-    /// Processes the message in the first `len` bytes of the buffer. An error if that breaks the
+    /// Processes the message in the first `len` bytes of the buffer. Fails if it breaks the
     /// protocol or ends the stream.
     fn take(&mut self, len: usize) -> Result<(), Broken> {
         let message = self.buffer.get(..len);
@@ -414,8 +413,7 @@ impl End {
         }
     }
 
-    /// Ends the stream for the first reason that is given. What was received before can still be
-    /// read.
+    /// Ends the stream; only the first reason is kept. Data received before can still be read.
     pub(crate) fn fail(&mut self, why: Broken) {
         self.broken = match self.broken {
             Some(first) if !matches!(why, Broken::Closed) => Some(first),
@@ -433,8 +431,8 @@ impl End {
         }
     }
 
-    /// To be called after every operation: updates what the descriptors signal, so that other
-    /// threads that wait on them notice what this operation has changed.
+    /// Updates the descriptors' signals after an operation, so that other threads waiting on them
+    /// notice its changes. Must be called after every operation.
     pub(crate) fn settle(&mut self) {
         let over = self.broken.is_some();
         let to_read = !self.inbox.is_empty() || self.ended && !self.end_read;
@@ -453,8 +451,8 @@ impl End {
     }
 }
 
-/// Reads the next message from the node into `buffer`, and returns its length, which exceeds that
-/// of `buffer` if the message does.
+/// Reads the next message from the node into `buffer` and returns its length, which exceeds that of
+/// `buffer` if the message does not fit.
 pub(crate) fn receive(carrier: &mut dyn Carrier, buffer: &mut [u8]) -> Result<usize, Stuck> {
     let Some((head, rest)) = buffer.split_first_chunk_mut::<HEAD>() else {
         return Err(Stuck::WouldBlock);

@@ -1,4 +1,4 @@
-//! The listening side of streams: a virtual port, and the streams that come in there.
+//! The listening side of streams: a virtual port, and the queue of incoming streams.
 
 use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, LONGEST_PAUSE, emit, wait_readable, wake_after};
@@ -21,15 +21,14 @@ use trunkline_overlay::session::wire::stream::{Notice, Request};
 use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
 
-/// How many streams may wait to be accepted by default.
+/// Default number of streams that may wait to be accepted.
 pub(crate) const BACKLOG: u16 = 32;
 
-/// Takes streams that come in at a virtual port: what [`std::net::TcpListener`] is on a
-/// network.
+/// Accepts incoming streams at a virtual port, as [`std::net::TcpListener`] does on a network.
 ///
 /// # When the node goes away
 ///
-/// The listener reconnects by itself, at the same intervals as a
+/// The listener reconnects automatically, at the same intervals as a
 /// [`DatagramSocket`](crate::DatagramSocket), and takes its port again when the node is back; an
 /// [`accept`](StreamListener::accept) in progress keeps waiting. The streams that it has accepted
 /// are lost with the node.
@@ -39,7 +38,7 @@ pub struct StreamListener {
 }
 
 enum Link {
-    /// There is no connection to the node; the next attempt is made at this time.
+    /// No connection to the node; the next attempt is made at this time.
     Down(Instant),
     Dialling(Dial),
     Up(Box<dyn Carrier>),
@@ -56,9 +55,9 @@ pub(crate) struct Port {
     attempt: u32,
     link: Link,
     pause: Duration,
-    /// The last refusal that the application has been told of.
+    /// Last refusal that was reported to the application.
     told: Option<RefusalReason>,
-    /// The token of a stream that has come in, and is being accepted or is to be next.
+    /// Token of an incoming stream that is being accepted or is next.
     token: Option<u64>,
     accepting: Option<Opening>,
     /// Watches the carrier of `link`, `timer` and `accepting`.
@@ -78,7 +77,7 @@ impl StreamListener {
     }
 
     /// Listens as [`bind`](StreamListener::bind) does, but lets `backlog` streams wait to be
-    /// accepted (0 means 1), or as many as the node allows if that is fewer. Further ones are
+    /// accepted (0 means 1), or as many as the node allows if that is fewer. Further streams are
     /// refused with [`Reset::Full`](crate::Reset::Full).
     ///
     /// # Errors
@@ -98,19 +97,19 @@ impl StreamListener {
         Ok(StreamListener::from(port))
     }
 
-    /// The node and the virtual port at which this listens.
+    /// Node and virtual port at which this listens.
     pub fn local(&self) -> Address {
         self.lock().local
     }
 
-    /// Sets whether [`accept`](StreamListener::accept) returns
-    /// [`WouldBlock`](Error::WouldBlock) instead of waiting. Default: it waits. The streams that
-    /// it returns are blocking either way.
+    /// Sets whether [`accept`](StreamListener::accept) returns [`WouldBlock`](Error::WouldBlock)
+    /// instead of blocking. Default: it blocks. The streams that it returns are blocking either
+    /// way.
     pub fn set_nonblocking(&self, on: bool) {
         self.lock().nonblocking = on;
     }
 
-    /// Sets how long [`accept`](StreamListener::accept) waits at most before it returns
+    /// Sets the maximum time that [`accept`](StreamListener::accept) waits before it returns
     /// [`WouldBlock`](Error::WouldBlock). Default: `None`, for ever.
     ///
     /// # Errors
@@ -126,13 +125,14 @@ impl StreamListener {
     ///
     /// # Errors
     ///
-    /// The listener can be used after any of them. [`WouldBlock`](Error::WouldBlock) if it is
+    /// The listener remains usable after any of them. [`WouldBlock`](Error::WouldBlock) if it is
     /// nonblocking or the timeout has passed; [`PortInUse`](Error::PortInUse),
     /// [`Version`](Error::Version), [`NoFreePort`](Error::NoFreePort) or
     /// [`Refused`](Error::Refused) if it can't reconnect to the node, each once until the reason
-    /// changes; [`Refused`](Error::Refused) with [`Full`](Refusal::Full), too, while the node has no
-    /// place for the stream's session: the stream waits, so try again in a while; [`Protocol`](Error::Protocol) if the node broke the session protocol, after which
-    /// the listener reconnects; [`Io`](Error::Io) if this process has no descriptors left.
+    /// changes; [`Refused`](Error::Refused) with [`Full`](Refusal::Full) while the node has no
+    /// session left for the stream, which stays queued, so try again later;
+    /// [`Protocol`](Error::Protocol) if the node broke the session protocol, after which the
+    /// listener reconnects; [`Io`](Error::Io) if this process has no descriptors left.
     pub fn accept(&self) -> Result<(StreamSocket, Address), Error> {
         let mut deadline = Deadline::default();
         loop {
@@ -147,13 +147,13 @@ impl StreamListener {
         }
     }
 
-    /// Accepts the next stream without waiting, whatever the listener is set to.
+    /// Accepts the next stream without blocking, regardless of the listener's mode.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_accept(&self) -> Result<(StreamSocket, Address), Error> {
         self.lock().accept()
     }
 
-    /// An iterator over the streams that come in, each as by [`accept`](StreamListener::accept).
+    /// An iterator over incoming streams, each accepted as by [`accept`](StreamListener::accept).
     /// It never ends.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
@@ -168,7 +168,7 @@ impl StreamListener {
     }
 
     fn lock(&self) -> MutexGuard<'_, Port> {
-        // Nothing panics in between two halves of a change.
+        // No code panics halfway through a change.
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -210,7 +210,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Gives up listening. The watch that remains can wake those who wait.
+    /// Gives up listening. The remaining watch can wake waiting threads.
     pub(crate) fn into_watch(mut self) -> Readiness {
         self.leave(Link::Closed);
         self.watch.remove(self.timer.as_fd());
@@ -238,7 +238,7 @@ impl Port {
                     return Err(Error::Disconnected);
                 }
                 (self.local, self.pause, self.told) = (local, FIRST_PAUSE, None);
-                // A name is looked up once.
+                // A name is looked up only once.
                 self.place = place.unwrap_or_else(|| self.place.clone());
                 self.link = Link::Up(carrier);
                 Ok(true)
@@ -263,14 +263,14 @@ impl Port {
         }
     }
 
-    /// Continues to accept the stream that is being accepted, and returns it once it is open.
-    /// `None` if there is none, or it has ended meanwhile.
+    /// Continues to accept the stream in progress, and returns it once it is open. `None` if there
+    /// is none, or if it has ended meanwhile.
     fn take_over(&mut self) -> Result<Option<StreamSocket>, Error> {
         let Some(opening) = &mut self.accepting else { return Ok(None) };
         let result = match opening.advance() {
             Ok(None) => return Err(Error::WouldBlock),
             Ok(Some(end)) => Ok(Some(StreamSocket::new(end))),
-            // It has gone, or the node has, which its own session tells of.
+            // The stream has gone, or the node has; the listener's session detects the latter.
             Err(
                 Error::Reset(_)
                 | Error::Disconnected
@@ -282,7 +282,7 @@ impl Port {
         self.watch.remove(opening.as_fd());
         self.accepting = None;
         if matches!(result, Err(Error::Refused(RefusalReason::Full))) {
-            // The node has no place for another session now, and the stream waits.
+            // The node has no session left at the moment, and the stream stays queued.
             wake_after(&self.timer, Some(FIRST_PAUSE));
         } else {
             self.token = None;
@@ -290,7 +290,7 @@ impl Port {
         result
     }
 
-    /// Begins to accept the stream with this token, in a session of its own.
+    /// Begins to accept the stream with this token, in a new session.
     fn begin(&mut self, token: u64) -> Result<(), Error> {
         let opening = Readiness::new().and_then(|watch| {
             let purpose = Purpose::Accept { token };
@@ -304,15 +304,15 @@ impl Port {
                 Ok(())
             }
             Err(error) => {
-                // As when no descriptor is left: the stream stays, and nothing else tells
-                // that it does.
+                // For example when no descriptor is left: the stream stays queued, and only this
+                // timer revisits it.
                 wake_after(&self.timer, Some(FIRST_PAUSE));
                 Err(error)
             }
         }
     }
 
-    /// The token of the next stream that has come in.
+    /// Token of the next incoming stream.
     fn next(&mut self) -> Result<u64, Error> {
         self.advance()?;
         let mut buffer = [0; ROOM];
@@ -321,7 +321,7 @@ impl Port {
             let error = match receive(&mut **carrier, &mut buffer) {
                 Ok(len) => match ToClient::parse(&buffer[..len.min(ROOM)]) {
                     Ok(ToClient::Stream(Notice::Incoming { token, .. })) => return Ok(token),
-                    // A packet to the port from before it listened.
+                    // A packet sent to the port before it listened.
                     Ok(ToClient::Received { .. }) => continue,
                     Ok(ToClient::Error { refusal, port, .. }) => Error::refused(refusal, port),
                     Ok(_) => Error::Protocol(out_of_place()),
@@ -341,7 +341,7 @@ impl Port {
             Link::Closed => return Err(Error::io("use a socket that is closed", Errno::EBADF)),
             Link::Down(due) if Instant::now() >= due => match self.place.candidates() {
                 Ok(candidates) => self.link = Link::Dialling(self.new_dial(candidates)),
-                // Why does not matter: the next attempt may do better.
+                // The reason doesn't matter: the next attempt may succeed.
                 Err(_) => self.down(),
             },
             _ => {}
@@ -367,7 +367,7 @@ impl Port {
     /// Drops the connection, if there is one, and schedules the next attempt.
     fn down(&mut self) {
         self.leave(Link::Down(Instant::now() + self.pause));
-        // What was told of is the old session's.
+        // A token of the old session is no longer valid.
         self.token = None;
         wake_after(&self.timer, Some(self.pause));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -396,9 +396,9 @@ impl Iterator for Incoming<'_> {
 }
 
 impl AsFd for StreamListener {
-    /// Readable (level-triggered) when [`accept`](StreamListener::accept) has something to do:
-    /// a stream to accept, or an attempt to reconnect to make. So it may be readable with nothing
-    /// to accept; to poll it, make it nonblocking, as with any socket.
+    /// Readable (level-triggered) when [`accept`](StreamListener::accept) has something to do: a
+    /// stream to accept, or an attempt to reconnect. It may thus be readable with no stream to
+    /// accept; to poll it, make it nonblocking, as with any socket.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.0.as_fd()
     }

@@ -1,5 +1,5 @@
-//! Messages on a stream whose ends keep their boundaries: each is preceded by its length, four
-//! bytes in network byte order.
+//! Messages on a stream with message boundaries: a length of four bytes, in network byte order,
+//! precedes each.
 
 use crate::error::Error;
 use crate::stream::StreamSocket;
@@ -13,34 +13,35 @@ pub const MAX_STREAM_MESSAGE: usize = 16 << 20;
 
 /// The size of the length in front of a message, in bytes.
 const PREFIX: usize = 4;
-/// By how many bytes memory for a message grows as it arrives, since a sender can claim any
+/// Step in bytes by which a message's buffer grows as it arrives, since a sender can claim any
 /// length without sending it.
 const STEP: usize = 64 << 10;
 
-/// How many bytes of the current message have been written, its length included.
+/// Number of bytes of the current message written so far, its length prefix included.
 #[derive(Default)]
 pub(crate) struct Sending(usize);
 
-/// A message of which a part has been received.
+/// A message that has been received in part.
 #[derive(Default)]
 pub(crate) struct Incomplete {
     prefix: [u8; PREFIX],
-    /// How many bytes have been received, of the length and the message together.
+    /// Number of bytes received so far, of the length and the message together.
     have: usize,
     message: Vec<u8>,
 }
 
 impl StreamSocket {
-    /// Sends one message, of at most [`MAX_STREAM_MESSAGE`] bytes, and waits until the node has
-    /// taken all of it. Several threads can send messages on one socket; one waits for the other.
+    /// Sends one message of at most [`MAX_STREAM_MESSAGE`] bytes, and waits until the node has
+    /// accepted all of it. Several threads can send messages on one socket; each waits for its
+    /// turn.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](StreamSocket::write), [`MessageTooLong`](Error::MessageTooLong),
-    /// and an [`Io`](Error::Io) of [`InvalidInput`](io::ErrorKind::InvalidInput) if the
-    /// stream was not opened with [`messages`](crate::ConnectOptions::messages). A
-    /// nonblocking socket may return [`WouldBlock`](Error::WouldBlock) when a part of the message
-    /// has been sent: call this again with the same message until it returns anything else.
+    /// Those of [`write`](StreamSocket::write), [`MessageTooLong`](Error::MessageTooLong), and an
+    /// [`Io`](Error::Io) of [`InvalidInput`](io::ErrorKind::InvalidInput) if the stream was not
+    /// opened with [`messages`](crate::ConnectOptions::messages). A nonblocking socket may return
+    /// [`WouldBlock`](Error::WouldBlock) when part of the message has been sent: call this again
+    /// with the same message until it returns anything else.
     pub fn send_message(&self, message: &[u8]) -> Result<(), Error> {
         self.has_messages()?;
         let len = message.len();
@@ -50,9 +51,9 @@ impl StreamSocket {
         let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let prefix = (len as u32).to_be_bytes();
         if sending.0 > PREFIX + len {
-            return Err(Error::io("send another message amid one", Errno::EINVAL));
+            return Err(Error::io("send another message before one is complete", Errno::EINVAL));
         }
-        // One write for both, where they fit.
+        // One write for both, if they fit.
         let short = (len <= STEP).then(|| [&prefix[..], message].concat());
         while sending.0 < PREFIX + len {
             let rest = match &short {

@@ -28,7 +28,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the other end to open a stream, by default.
+/// Default time to wait for the other end to open a stream.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options for opening a stream.
@@ -55,8 +55,8 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// The defaults: any free virtual port, no boundaries of messages, and 60 s for the other end
-    /// to answer.
+    /// Creates the defaults: any free virtual port, no message boundaries, and 60 s for the other
+    /// end to answer.
     pub fn new() -> ConnectOptions {
         ConnectOptions { port: 0, messages: false, timeout: CONNECT_TIMEOUT }
     }
@@ -67,14 +67,14 @@ impl ConnectOptions {
         self
     }
 
-    /// Sets whether both ends keep the boundaries of messages, which
-    /// [`StreamSocket::send_message`] and [`StreamSocket::recv_message`] need. Default: false.
+    /// Sets whether both ends keep message boundaries, which [`StreamSocket::send_message`] and
+    /// [`StreamSocket::recv_message`] need. Default: false.
     pub fn messages(mut self, on: bool) -> ConnectOptions {
         self.messages = on;
         self
     }
 
-    /// Sets how long to wait for the other end once the node of this end has answered; after that
+    /// Sets the time to wait for the other end once this end's node has answered; after that,
     /// connecting fails with [`Reset::Timeout`](crate::Reset::Timeout). The node may give up
     /// sooner. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> ConnectOptions {
@@ -105,35 +105,34 @@ impl ConnectOptions {
     }
 }
 
-/// One end of a stream on the overlay: what [`std::net::TcpStream`] is on a network.
+/// One end of a stream on the overlay, the counterpart of [`std::net::TcpStream`].
 ///
-/// Bytes arrive in order and without loss until both ends have ended their direction, one of
-/// them resets the stream, or one of their two nodes goes away. A stream that was lost is not
-/// reopened. A writer that is faster than the reader is made to wait: at most 256 KiB of unread
-/// data are held in this socket, besides what the nodes buffer.
+/// Bytes arrive in order and without loss until both ends have ended their direction, one of them
+/// resets the stream, or one of their two nodes goes away. A lost stream is not reopened. A writer
+/// that is faster than the reader is flow-controlled: this socket holds at most 256 KiB of unread
+/// data, besides the data that the nodes buffer.
 ///
 /// Two threads can use one socket at once, one to read and one to write, without blocking each
 /// other.
 ///
-/// Dropping the socket closes it: as with TCP, the node still delivers what was written, and
-/// then ends the stream. If the node is on another host, data written last may still be in this
-/// process, and can be lost by that; [`shutdown`](StreamSocket::shutdown) waits until they have
-/// left.
+/// Dropping the socket closes it: as with TCP, the node still delivers all data written, and then
+/// ends the stream. If the node is on another host, the data written last may still be in this
+/// process and can be lost; [`shutdown`](StreamSocket::shutdown) waits until they have left.
 ///
 /// # Polling
 ///
 /// The descriptor ([`AsFd`]) is readable when a read would not block (there are data, the end of
 /// the stream, or an error), and, after a write that returned [`WouldBlock`](Error::WouldBlock),
 /// when writing may succeed. It stays readable until that read or write is made, so a caller that
-/// waits for both has to try both. It never becomes writable. Don't poll it while you neither
-/// want to read nor have a write to repeat: it would be readable all the time.
+/// waits for both has to try both. It never becomes writable. Don't poll it while you neither want
+/// to read nor have a write to retry: it would be readable all the time.
 ///
-/// If the node is on another host, its loss or that of the network is noticed after 6 s of
+/// If the node is on another host, its loss or that of the network is detected after 6 s of
 /// silence, provided that the socket is called or polled meanwhile.
 pub struct StreamSocket {
     end: Mutex<End>,
     ready: Arc<Epoll>,
-    /// Serialise messages, one lock for each direction, held until a message is complete.
+    /// Serialise messages: one lock for each direction, held until a message is complete.
     sending: Mutex<Sending>,
     receiving: Mutex<Incomplete>,
 }
@@ -161,28 +160,28 @@ impl StreamSocket {
         }
     }
 
-    /// The node and the virtual port of this end.
+    /// Node and virtual port of this end.
     pub fn local(&self) -> Address {
         self.lock().local
     }
 
-    /// The node and the virtual port of the other end.
+    /// Node and virtual port of the other end.
     pub fn peer(&self) -> Address {
         self.lock().peer
     }
 
-    /// Whether the ends keep the boundaries of messages, which the end that connected has decided.
+    /// Whether the ends keep message boundaries, as chosen by the end that connected.
     pub fn messages(&self) -> bool {
         self.lock().messages
     }
 
-    /// Sets whether a call that would have to wait returns [`WouldBlock`](Error::WouldBlock)
-    /// instead. Default: it waits.
+    /// Sets whether a call that would block returns [`WouldBlock`](Error::WouldBlock) instead.
+    /// Default: it blocks.
     pub fn set_nonblocking(&self, on: bool) {
         self.lock().nonblocking = on;
     }
 
-    /// Sets how long a read waits at most before it returns [`WouldBlock`](Error::WouldBlock).
+    /// Sets the maximum time that a read waits before it returns [`WouldBlock`](Error::WouldBlock).
     /// Default: `None`, for ever.
     ///
     /// # Errors
@@ -199,13 +198,13 @@ impl StreamSocket {
     /// # Errors
     ///
     /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking or the timeout has passed.
-    /// Once all data received before have been read: [`Reset`](Error::Reset) if the stream has
-    /// broken off, [`Disconnected`](Error::Disconnected) if the node has gone, and
+    /// Once all data received before have been read: [`Reset`](Error::Reset) if the stream was
+    /// reset, [`Disconnected`](Error::Disconnected) if the node has gone, and
     /// [`Protocol`](Error::Protocol) if it broke the session protocol.
     pub fn read(&self, buf: &mut [u8]) -> Result<usize, Error> {
         let mut deadline = Deadline::default();
         loop {
-            // The lock is held for the attempt, not for the wait.
+            // The lock is held during the attempt, not while waiting.
             let timeout = match self.with(|end| (end.read(buf), end.nonblocking, end.read_timeout))
             {
                 (Err(Error::WouldBlock), false, timeout) => timeout,
@@ -215,22 +214,22 @@ impl StreamSocket {
         }
     }
 
-    /// Waits until the node takes data, and writes as much of `buf` as it takes, at least one byte
-    /// unless `buf` is empty. Returns the number of bytes written.
+    /// Waits until the node accepts data, and writes as much of `buf` as it accepts, at least one
+    /// byte unless `buf` is empty. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking and the node takes
-    /// none; [`Reset`](Error::Reset) if the stream has broken off,
-    /// [`Disconnected`](Error::Disconnected) if the node has gone; an
-    /// [`Io`](Error::Io) of [`BrokenPipe`](io::ErrorKind::BrokenPipe) after
+    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking and the node accepts none;
+    /// [`Reset`](Error::Reset) if the stream was reset, [`Disconnected`](Error::Disconnected) if
+    /// the node has gone; an [`Io`](Error::Io) of [`BrokenPipe`](io::ErrorKind::BrokenPipe) after
     /// [`shutdown`](StreamSocket::shutdown).
     pub fn write(&self, buf: &[u8]) -> Result<usize, Error> {
         self.waiting_to_write(|end| end.write(buf))
     }
 
-    /// Ends this direction: the other end reads the end of the stream after what was written.
-    /// Waits until all of that has been passed to the operating system. Reading is not affected.
+    /// Ends this direction: the other end reads all data written here and then the end of the
+    /// stream. Waits until all of it has been passed to the operating system. Reading is not
+    /// affected.
     ///
     /// # Errors
     ///
@@ -240,16 +239,15 @@ impl StreamSocket {
         self.waiting_to_write(End::shut)
     }
 
-    /// Waits until both directions have ended and the other end's node has everything that was
-    /// written here, so that it no longer depends on this node. Call it after
+    /// Waits until both directions have ended and the other end's node has all data written here,
+    /// so that they no longer depend on this node. Call it after
     /// [`shutdown`](StreamSocket::shutdown), when the end of the stream has been read.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking;
-    /// [`Reset`](Error::Reset) if the stream has broken off before;
-    /// [`Disconnected`](Error::Disconnected) if the node has gone, in which case it isn't known
-    /// whether the last bytes have arrived.
+    /// [`WouldBlock`](Error::WouldBlock) if the socket is nonblocking; [`Reset`](Error::Reset) if
+    /// the stream was reset first; [`Disconnected`](Error::Disconnected) if the node has gone, in
+    /// which case it isn't known whether the last bytes have arrived.
     pub fn finish(&self) -> Result<(), Error> {
         loop {
             match self.with(|end| (end.finish(), end.nonblocking)) {
@@ -296,7 +294,7 @@ impl StreamSocket {
         self.with(|end| end.fail(Broken::Closed));
     }
 
-    /// Runs one operation under the lock, and signals to others what it has changed.
+    /// Runs one operation under the lock, and signals its changes to other threads.
     fn with<R>(&self, step: impl FnOnce(&mut End) -> R) -> R {
         let mut end = self.lock();
         let result = step(&mut end);
@@ -305,7 +303,7 @@ impl StreamSocket {
     }
 
     fn lock(&self) -> MutexGuard<'_, End> {
-        // Nothing panics in between two halves of a change.
+        // No code panics halfway through a change.
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -375,17 +373,17 @@ pub(crate) fn not_zero(timeout: Option<Duration>) -> Result<Option<Duration>, Er
     }
 }
 
-/// When one call times out, counted from the first time that it has to wait.
+/// Deadline of one call, counted from the first time that it has to wait.
 #[derive(Default)]
 pub(crate) struct Deadline(Option<Option<Instant>>);
 
 impl Deadline {
-    /// How long the call may still wait, `None` for ever; [`Error::WouldBlock`] if it has timed
-    /// out.
+    /// Time that the call may still wait, `None` for ever; fails with [`Error::WouldBlock`] if it
+    /// has timed out.
     pub(crate) fn left(&mut self, timeout: Option<Duration>) -> Result<Option<Duration>, Error> {
         let Some(timeout) = timeout else { return Ok(None) };
         let now = Instant::now();
-        // A time past what the clock can tell is for ever.
+        // A deadline beyond the clock's range means for ever.
         let until = self.0.get_or_insert_with(|| now.checked_add(timeout));
         let left = until.map(|until| until.saturating_duration_since(now));
         if left == Some(Duration::ZERO) { Err(Error::WouldBlock) } else { Ok(left) }

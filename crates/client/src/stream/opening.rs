@@ -1,5 +1,5 @@
-//! How a session reaches its node, with retries, up to the node's first answer; and how it then
-//! becomes one end of a stream.
+//! Connects a session to its node, with retries, up to the node's first answer, and then turns it
+//! into one end of a stream.
 
 use crate::carrier::{Carrier, Stuck};
 use crate::connection::{FIRST_PAUSE, emit, wake_after};
@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{RefusalReason, SESSION_VERSION, ToClient, ToNode};
 
-/// How soon to connect again to a node whose queue of connections to accept is full.
+/// Pause before connecting again to a node with a full accept queue.
 const CROWDED: Duration = Duration::from_millis(5);
 
-/// Where a node is, and what to authenticate with there.
+/// A node's location, and the keys to authenticate with there.
 #[derive(Clone)]
 pub(crate) struct NodeEndpoint {
     at: Site,
@@ -29,8 +29,7 @@ pub(crate) struct NodeEndpoint {
 }
 
 impl NodeEndpoint {
-    /// A place whose keys, if it is on another host, have been read. An error if they
-    /// can't be.
+    /// Reads the keys, if the node is on another host, and fails if they can't be read.
     pub(crate) fn new(at: Attachment) -> Result<NodeEndpoint, Error> {
         let (at, query) = at.split();
         let keys = match query {
@@ -44,7 +43,7 @@ impl NodeEndpoint {
         Ok(NodeEndpoint { at, keys })
     }
 
-    /// The host name that has to be looked up first, if there is one.
+    /// Host name that has to be looked up first, if there is one.
     pub(crate) fn name(&self) -> Option<&str> {
         match &self.at {
             Site::Name(name) => Some(name),
@@ -52,8 +51,7 @@ impl NodeEndpoint {
         }
     }
 
-    /// The addresses at which the node may be; a host name can have several. Waits for the
-    /// look-up.
+    /// Addresses at which the node may be; a host name can have several. Blocks during the look-up.
     pub(crate) fn candidates(&self) -> Result<VecDeque<Site>, Error> {
         match self.name() {
             None => Ok([self.at.clone()].into()),
@@ -62,7 +60,7 @@ impl NodeEndpoint {
     }
 }
 
-/// What the node answers to a session's first message.
+/// A node's answer to a session's first message.
 pub(crate) enum Answer {
     Bound(Address),
     Connected(Connected),
@@ -72,23 +70,23 @@ pub(crate) enum Answer {
 /// A carrier, and the node's answer to the first message on it.
 pub(crate) type Answered = (Box<dyn Carrier>, Answer);
 
-/// Attempts to send a session's first message to a node and to receive the answer, at one address
-/// after another.
+/// Attempts to send a session's first message to a node and to receive the answer, trying one
+/// address after another.
 pub(crate) struct Dial {
     candidates: VecDeque<Site>,
     keys: Option<Arc<KeyRing>>,
-    /// What a node on another host recognises this session by, and how many connections it has
-    /// made.
+    /// Identity by which a node on another host recognises this session, and number of connections
+    /// that it has made.
     identity: u64,
     attempt: u32,
     first: ToNode<'static>,
     carrier: Option<Box<dyn Carrier>>,
-    /// When the current candidate has had its time.
+    /// Time at which the current candidate has timed out.
     until: Option<Instant>,
-    /// When to try the current candidate again, and how long to pause after that.
+    /// Time at which to retry the current candidate, and the pause after that.
     again: Option<Instant>,
     pause: Duration,
-    /// Why the last candidate before the current one failed.
+    /// Reason why the candidate before the current one failed.
     absent: Option<Error>,
 }
 
@@ -113,12 +111,12 @@ impl Dial {
         }
     }
 
-    /// How many connections this session has made.
+    /// Number of connections that this session has made.
     pub(crate) fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The address of the current candidate: that of the node, once it has answered.
+    /// Location of the current candidate: that of the node, once it has answered.
     pub(crate) fn place(&self) -> Option<NodeEndpoint> {
         let at = self.candidates.front()?.clone();
         Some(NodeEndpoint { at, keys: self.keys.clone() })
@@ -131,14 +129,14 @@ impl Dial {
         }
     }
 
-    /// When to call `advance` although `watch` isn't readable.
+    /// Time at which to call `advance` even if `watch` isn't readable.
     fn due(&self) -> Option<Instant> {
         self.again.or(self.until)
     }
 
-    /// Does what can be done without waiting. Returns the carrier, which is in `watch`, and the
-    /// answer once the node has answered; until then call it again when `watch` is readable, with
-    /// `timer` in it.
+    /// Continues without blocking. Returns the carrier, which is in `watch`, and the answer once
+    /// the node has answered; until then call it again when `watch`, which includes `timer`, is
+    /// readable.
     pub(crate) fn advance(
         &mut self,
         watch: &mut Readiness,
@@ -186,7 +184,7 @@ impl Dial {
             self.attempt = self.attempt.wrapping_add(1);
             let keys = self.keys.as_ref().and_then(|ring| ring.keys());
             let mut carrier = match at.connect(self.identity, self.attempt, keys) {
-                // No descriptor tells when fewer wait to be accepted.
+                // No descriptor signals when the queue has room.
                 Err(Error::WouldBlock) => {
                     self.again = Some(now + CROWDED);
                     return Ok(None);
@@ -209,7 +207,7 @@ impl Dial {
             heard => {
                 watch.leave(&mut *carrier);
                 match heard {
-                    // Many came at once: it is a matter of seconds.
+                    // Many clients connected at once; the condition clears within seconds.
                     Err(Heard::Refused(Error::Refused(RefusalReason::Busy)))
                         if !local && now < until =>
                     {
@@ -228,15 +226,15 @@ impl Dial {
     }
 }
 
-/// Why a node has not answered.
+/// Reason why a node has not answered.
 enum Heard {
-    /// The connection was never made.
+    /// The connection was never established.
     Away(std::io::Error),
     Refused(Error),
 }
 
-/// Reads the node's answer to the last message, if it is there. Packets are passed over, which
-/// may come to the port that the session has bound before the node knows what it is for.
+/// Reads the node's answer to the last message, if it has arrived. Skips packets, which may come to
+/// the bound port before the node knows the session's purpose.
 fn hear(carrier: &mut dyn Carrier) -> Result<Option<Answer>, Heard> {
     let mut buffer = [0; ROOM];
     loop {
@@ -275,7 +273,7 @@ fn hear(carrier: &mut dyn Carrier) -> Result<Option<Answer>, Heard> {
     }
 }
 
-/// What a session is opened for.
+/// Purpose that a session is opened for.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Connect { from: u16, to: Address, messages: bool, timeout: Duration },
@@ -298,11 +296,11 @@ impl Purpose {
 pub(crate) struct Opening {
     dial: Dial,
     purpose: Purpose,
-    /// Becomes the descriptor of the stream, and is none after that.
+    /// Becomes the descriptor of the stream, and is `None` after that.
     watch: Option<Readiness>,
     ready: Arc<Epoll>,
     timer: TimerFd,
-    /// The carrier on which the node was asked for the stream, and when.
+    /// Carrier on which the stream was requested, and the time of the request.
     asked: Option<(Box<dyn Carrier>, Instant)>,
 }
 
@@ -321,8 +319,8 @@ impl Opening {
         Ok(Opening { dial, purpose, watch: Some(watch), ready, timer, asked: None })
     }
 
-    /// Does what can be done without waiting. Returns the stream once it is open; until then call
-    /// it again when the descriptor is readable.
+    /// Continues without blocking. Returns the stream once it is open; until then call it again
+    /// when the descriptor is readable.
     pub(crate) fn advance(&mut self) -> Result<Option<End>, Error> {
         let Some(watch) = &mut self.watch else {
             return Err(Error::io("open a stream twice", Errno::EINVAL));
@@ -371,7 +369,7 @@ impl Opening {
         }
     }
 
-    /// Gives up opening the stream. The watch that remains can wake those who wait.
+    /// Gives up opening the stream. The remaining watch can wake waiting threads.
     pub(crate) fn into_watch(mut self) -> Option<Readiness> {
         let mut watch = self.watch.take()?;
         self.dial.leave(&mut watch);

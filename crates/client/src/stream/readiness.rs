@@ -6,16 +6,16 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-/// A descriptor to wait on: an epoll of a carrier, of room to send on it while that is wanted,
-/// and of an event that its owner sets and clears.
+/// A descriptor to wait on: an epoll of a carrier, of room to send on it while that is wanted, and
+/// of an event that its owner sets and clears.
 ///
-/// All of them are level-triggered, so a thread may look late, or find that another one has
-/// dealt with the event.
+/// All of them are level-triggered, so a thread may check late, or find that another one has
+/// handled the event.
 pub(crate) struct Readiness {
     epoll: Arc<Epoll>,
     event: EventFd,
     up: bool,
-    /// Whether `epoll` also tells when there is room to send.
+    /// Whether `epoll` also signals room to send.
     room: bool,
 }
 
@@ -24,7 +24,7 @@ impl Readiness {
         Readiness::on(new_epoll()?)
     }
 
-    /// A watch that uses `epoll`, an existing descriptor that watches nothing else.
+    /// Creates a watch on `epoll`, an existing descriptor that watches nothing else.
     pub(crate) fn on(epoll: Arc<Epoll>) -> Result<Readiness, Error> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let event = EventFd::from_value_and_flags(0, flags).map_err(no_descriptor)?;
@@ -46,8 +46,8 @@ impl Readiness {
         let _ = self.epoll.delete(fd);
     }
 
-    /// Removes a carrier. Closing it would not do that if the node is in the same process, which
-    /// shares the descriptors.
+    /// Removes a carrier. If the node is in the same process, closing the carrier would not remove
+    /// it, since the two share the descriptors.
     pub(crate) fn leave(&mut self, carrier: &mut dyn Carrier) {
         let _ = self.epoll.delete(carrier.descriptor());
         if std::mem::take(&mut self.room) {
@@ -64,14 +64,14 @@ impl Readiness {
         }
     }
 
-    /// Sets whether the watch is readable when `carrier`, whose last send would have blocked, has
-    /// room again.
+    /// Sets whether the watch becomes readable when `carrier` has room again after a send that
+    /// would have blocked.
     pub(crate) fn want_room(&mut self, carrier: &mut dyn Carrier, wanted: bool) {
         if !wanted && !self.room {
             return;
         }
         let own = carrier.descriptor().as_raw_fd();
-        // Asked for each time: an in-process carrier makes its descriptor unreadable so.
+        // Called every time, because it makes an in-process carrier's descriptor unreadable.
         let (room, flags) = carrier.room();
         let _ = match (room.as_raw_fd() == own, wanted) {
             (true, true) => {

@@ -35,8 +35,8 @@ async fn open(path: &SocketPath, node: &FakeNode, credit: u32) -> (AsyncStream, 
     })
 }
 
-/// Plays the other end: sends `len` bytes by credit, grants a few bytes at a time, and ends
-/// its direction at the end. Returns what it got until the end of the other.
+/// Plays the other end: sends `len` bytes within its credit, grants a few bytes at a time, and then
+/// ends its direction. Returns all bytes that it received.
 fn far_end(mut session: Session, len: usize, grant: u32) -> Vec<u8> {
     let (mut credit, mut sent, mut got) = (WINDOW as usize, 0, Vec::new());
     let (mut granted, mut shut, mut ended) = (grant, false, false);
@@ -91,7 +91,8 @@ async fn two_streams_are_copied_into_each_other() {
     }
 }
 
-/// Each half in a task of its own, by what the other has taken off the session.
+/// The halves run in separate tasks, and each depends on events that the other may have taken off
+/// the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_task_sleeps_through_the_others_news() {
     const ROUNDS: usize = 2_000;
@@ -124,7 +125,7 @@ async fn neither_task_sleeps_through_the_others_news() {
     let mut stream = stream.unsplit(writer.expect("the writer sleeps").unwrap());
     let mut session = far.join().unwrap();
 
-    // A half that has waited once and isn't polled any more keeps nothing from the other.
+    // A half that waited once and is no longer polled does not block the other.
     let (mut reader, mut writer) = split(stream);
     let byte = timeout(Duration::from_millis(20), reader.read_u8()).await;
     assert!(byte.is_err());

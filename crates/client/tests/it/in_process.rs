@@ -27,11 +27,11 @@ fn say(end: &mut End, message: &ToClient<'_>, payload: &[u8]) -> bool {
     end.send(w.written(), payload)
 }
 
-/// Takes one session and gives it its port.
+/// Accepts one session and assigns its port.
 fn accept(acceptor: &mut Acceptor) -> End {
     let mut end = loop {
         assert!(readable(&*acceptor, 5_000));
-        // None, once, after the session before this.
+        // Returns `None` once after the previous session.
         if let Some(end) = acceptor.accept() {
             break end;
         }
@@ -45,7 +45,7 @@ fn accept(acceptor: &mut Acceptor) -> End {
     end
 }
 
-/// Returns every packet to where it came from, until the session closes.
+/// Returns every packet to its sender, until the session closes.
 fn echo(end: &mut End) {
     let mut buf = [0; MAX_MESSAGE];
     while !end.closed() {
@@ -149,14 +149,14 @@ fn a_node_that_drops_the_session_gets_another() {
     socket.send_to(&[2], far).unwrap();
     assert!(end.recv(&mut [0; 100]).is_some());
 
-    // A full ring is a packet lost, not a wait.
+    // A full ring drops a packet; it doesn't block.
     let full = (0..1_000).find_map(|_| socket.send_to(&[0; 1200], far).err());
     assert!(matches!(full, Some(Error::WouldBlock)), "{full:?}");
     drop((end, acceptor));
     assert!(matches!(socket.send_to(&[3], far), Err(Error::Disconnected)));
 }
 
-/// The node shares the descriptor and may keep it open for as long as it likes.
+/// The node shares the descriptor and may keep it open for any length of time.
 #[test]
 fn a_session_that_was_given_up_does_not_wake() {
     let (connector, mut acceptor) = listen(0, 4).unwrap();
@@ -180,8 +180,8 @@ fn without_a_node_bind_fails() {
     assert!(matches!(failed, Error::NoAnswer { .. }), "{failed}");
 }
 
-/// Best effort that waits for room, at a node that takes a packet now and then: all
-/// come, in order, whether the writer blocks or polls.
+/// Best effort that waits for room, at a node that takes a packet now and then: all packets arrive
+/// in order, whether the writer blocks or polls.
 #[test]
 fn who_waits_for_room_loses_nothing() {
     const PACKETS: u32 = 300;
@@ -227,7 +227,7 @@ fn who_waits_for_room_loses_nothing() {
     }
 }
 
-/// The next request of a stream's session.
+/// Waits for the next request of a stream's session.
 fn request<'a>(end: &mut End, buf: &'a mut [u8]) -> Option<Request<'a>> {
     let len = loop {
         assert!(readable(&*end, 5_000));
@@ -258,7 +258,7 @@ const OPEN: Notice<'_> = Notice::Connected {
     credit: u32::MAX,
 };
 
-/// Returns what a stream brings, as the ring and the credit let it, and then its end.
+/// Echoes a stream's data, as the ring and the credit permit, and then its end.
 fn return_stream(mut end: End) {
     let (mut buf, mut credit, mut held, mut shut) = ([0; MAX_MESSAGE], 0, Vec::new(), false);
     loop {
@@ -274,8 +274,8 @@ fn return_stream(mut end: End) {
             Some(Request::Shut) => shut = true,
             other => panic!("{other:?}"),
         }
-        // The ring has room again when the application has read: there is nothing to wait
-        // on for that here.
+        // The ring has room again when the application has read; this end has no descriptor that
+        // signals it.
         while !held.is_empty() && credit > 0 {
             let n = held.len().min(credit).min(1_000);
             if notify(&mut end, Notice::Data(&held[..n])) {
@@ -295,7 +295,7 @@ fn return_stream(mut end: End) {
     while request(&mut end, &mut buf).is_some() {}
 }
 
-/// Through a ring that holds one message, so that the writer waits for room.
+/// Uses a ring that holds one message, so that the writer waits for room.
 #[test]
 fn a_stream_comes_back_whole() {
     const LEN: usize = 1_000_000;

@@ -1,4 +1,4 @@
-//! The integration tests, in one program: one file a subject.
+//! Integration tests in one program, with one file for each subject.
 
 #[cfg(feature = "tokio")]
 mod async_streams;

@@ -1,4 +1,4 @@
-//! Streams against a node behind a Unix socket, friendly or not.
+//! Streams against a node behind a Unix socket, well-behaved or not.
 
 use crate::common::on_time::on_time;
 use crate::common::{
@@ -16,7 +16,7 @@ use trunkline_client::{
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 
-/// What the library grants a node.
+/// Credit that the library grants a node, in bytes.
 const WINDOW: u32 = 256 << 10;
 
 fn node() -> (SocketPath, FakeNode) {
@@ -49,7 +49,7 @@ fn open(credit: u32) -> (StreamSocket, Session) {
     open_with(&node(), false, credit)
 }
 
-/// Why connect fails when the node behaves like this.
+/// Error that connect returns when the node behaves like this.
 #[track_caller]
 fn not_opened(behave: impl FnOnce(&mut Session) + Send) -> Error {
     let (path, node) = node();
@@ -62,7 +62,8 @@ fn not_opened(behave: impl FnOnce(&mut Session) + Send) -> Error {
     })
 }
 
-/// The same when it has the node's port and asks for the stream.
+/// Like `not_opened`, for a node that misbehaves after binding the port and receiving the stream's
+/// request.
 #[track_caller]
 fn not_connected(behave: impl FnOnce(&mut Session) + Send) -> Error {
     not_opened(|session| {
@@ -94,7 +95,7 @@ fn bytes_go_and_come() {
     let mut buf = [0; 9];
     socket.read_exact(&mut buf[..5]).unwrap();
     assert_eq!(&buf[..5], b"world");
-    // Of the 100 bytes, 95 are left.
+    // The remaining credit is 95 of the 100 bytes.
     assert_eq!(socket.write(&[7; 200]).unwrap(), 95);
     session.expect(Request::Data(&[7; 95]));
 }
@@ -143,7 +144,7 @@ fn connect_may_wait_among_packets_and_for_its_turn() {
         let mut sessions = Vec::new();
         for _ in 0..many.len() {
             let mut session = node.accept_and_bind(0);
-            // To the port, from before it was known what that is for.
+            // A packet sent to the port before its purpose was known.
             session.say(&packet(b"stray"));
             session.expect(connect_request(false));
             session.say(&packet(b"stray"));
@@ -171,7 +172,7 @@ fn the_writer_keeps_to_its_credit_and_the_node_hears_of_what_is_read() {
         assert_eq!(session.read_data(19_999).len(), 19_999);
         writer.join().unwrap().unwrap();
     });
-    // The other way: nothing is said before a quarter is read, and then at once.
+    // The other direction: no credit is granted before a quarter is read, and then at once.
     let mut buf = vec![0; WINDOW as usize];
     let quarter = buf.len() / 4;
     for _ in 0..=quarter / MAX_DATA {
@@ -215,11 +216,11 @@ fn a_node_that_breaks_the_rules_is_left() {
         let error = thread::scope(|scope| {
             scope.spawn(|| behave(&mut session));
             loop {
-                // A reader would give credit for what it reads.
+                // A reader would grant credit for the bytes it reads.
                 let done = if n == 0 { socket.write(b"x") } else { socket.read(&mut [0; 100]) };
                 match done {
                     Err(Error::WouldBlock) => assert!(readable_or_writer(&socket, n == 0)),
-                    // The end was by the rules; what follows is told to who writes.
+                    // The end was valid; the violation after it is reported to the writer.
                     Ok(0) => until("it is noticed", || {
                         !matches!(socket.write(b"x"), Err(Error::WouldBlock))
                     }),
@@ -238,14 +239,15 @@ fn a_node_that_breaks_the_rules_is_left() {
     }
 }
 
-/// Waits until the socket is readable; for a writer only briefly, since that can just try.
+/// Waits until the socket is readable; for a writer only briefly, since a writer can retry
+/// directly.
 fn readable_or_writer(socket: &StreamSocket, writer: bool) -> bool {
     readable(socket, if writer { 1 } else { 1_000 }) || writer
 }
 
 #[apply(on_time)]
 fn each_half_closes_by_itself() {
-    // This end first.
+    // This end finishes first.
     let (socket, mut session) = open(100);
     socket.write(b"all").unwrap();
     socket.shutdown().unwrap();
@@ -262,7 +264,7 @@ fn each_half_closes_by_itself() {
     assert_eq!(text, "answer");
     assert_eq!(socket.read(&mut [0; 9]).unwrap(), 0, "and so it stays");
 
-    // The other first.
+    // The other end finishes first.
     let (socket, mut session) = open(100);
     session.notify(Notice::Data(b"late"));
     session.notify(Notice::Shut);
@@ -296,7 +298,7 @@ fn a_break_is_told_after_what_came_before() {
     assert!(matches!(error, Error::Reset(Reset::Aborted)), "{error}");
     assert!(readable(&socket, 0));
 
-    // A node that goes without a word.
+    // A node that disappears without notice.
     let (socket, mut session) = open(100);
     session.notify(Notice::Data(b"before"));
     drop(session);
@@ -309,7 +311,7 @@ fn a_break_is_told_after_what_came_before() {
     drop(session);
     assert!(matches!(socket.shutdown(), Err(Error::Disconnected)));
 
-    // And one that goes amid a stream of which one half has ended.
+    // A node that disappears when one half of the stream has ended.
     let (socket, mut session) = open(100);
     session.notify(Notice::Shut);
     drop(session);
@@ -318,7 +320,7 @@ fn a_break_is_told_after_what_came_before() {
     assert!(matches!(socket.shutdown(), Err(Error::Disconnected)));
     assert_eq!(socket.read(&mut buf).unwrap(), 0);
 
-    // This application's own.
+    // A reset by this application.
     let (socket, mut session) = open(100);
     session.notify(Notice::Data(b"unread"));
     socket.reset().unwrap();
@@ -341,21 +343,21 @@ fn nothing_waits_that_should_not() {
     assert!(matches!(socket.write(&[0; 100]), Err(Error::WouldBlock)));
     assert!(!readable(&socket, 20));
 
-    // A reader takes the credit, and the writer is told.
+    // A reader takes the credit, and the writer is woken.
     session.notify(Notice::Credit(5));
     assert!(readable(&socket, 1_000));
     assert!(matches!(socket.read(&mut buf), Err(Error::WouldBlock)));
     assert!(readable(&socket, 0), "the writer's news stay");
     assert_eq!(socket.write(&[0; 100]).unwrap(), 5);
     assert!(!readable(&socket, 0));
-    // A writer takes data, and the reader is told.
+    // A writer takes data, and the reader is woken.
     session.notify(Notice::Data(b"x"));
     assert!(matches!(socket.write(&[0; 100]), Err(Error::WouldBlock)));
     assert!(readable(&socket, 0), "the reader's news stay");
     assert_eq!(socket.read(&mut buf).unwrap(), 1);
     assert!(!readable(&socket, 0));
 
-    // Room, rather than credit.
+    // The writer waits for room, not credit.
     session.notify(Notice::Credit(100_000_000));
     until("the node's socket is full", || {
         matches!(socket.write(&[1; 100_000]), Err(Error::WouldBlock))
@@ -377,7 +379,8 @@ fn nothing_waits_that_should_not() {
     assert!(start.elapsed() >= Duration::from_millis(30));
 }
 
-/// One thread reads and one writes, each by what the other has taken off the session.
+/// One thread reads and one writes; each depends on events that the other may have taken off the
+/// session.
 #[apply(on_time)]
 fn neither_thread_sleeps_through_the_others_news() {
     const ROUNDS: usize = 2_000;
@@ -404,7 +407,7 @@ fn neither_thread_sleeps_through_the_others_news() {
             if n % 2 == 0 {
                 session.notify(Notice::Credit(1));
             } else {
-                // When both are asleep.
+                // Sent while both threads are asleep.
                 thread::yield_now();
                 session.notify(Notice::Credit(1));
             }
@@ -412,7 +415,7 @@ fn neither_thread_sleeps_through_the_others_news() {
     });
 }
 
-/// A reader that can't tell the node what it has read, because nobody reads there.
+/// A reader that can't grant the node credit, because the node doesn't read.
 #[apply(on_time)]
 fn credit_that_found_no_room_is_given_later() {
     let (socket, mut session) = open(u32::MAX);
@@ -459,7 +462,7 @@ fn messages_keep_their_boundaries() {
         assert_eq!(session.read_data(100_004)[..5], [0, 1, 0x86, 0xa0, 7]);
         sender.join().unwrap().unwrap();
     });
-    // In pieces, and to a reader that doesn't wait.
+    // Received in pieces, by a nonblocking reader.
     socket.set_nonblocking(true);
     let (mut got, mut pieces) = (vec![9; 3], 0);
     let stream = b"\0\0\0\x02ab\0\0\0\0\0\0\0\x01c";
@@ -503,7 +506,7 @@ fn messages_that_are_none_are_refused() {
     for error in [socket.send_message(b"x"), socket.recv_message(&mut got).map(drop)] {
         assert_eq!(std::io::Error::from(error.unwrap_err()).kind(), ErrorKind::InvalidInput);
     }
-    // A message is sent on where it was left, and no other is.
+    // A message resumes where it stopped, and no other message may take its turn.
     let (socket, mut session) = open_with(&node, true, 6);
     socket.set_nonblocking(true);
     assert!(matches!(socket.send_message(b"abcd"), Err(Error::WouldBlock)));
@@ -528,7 +531,7 @@ fn listen((path, node): &(SocketPath, FakeNode), backlog: u16) -> (StreamListene
     })
 }
 
-/// The session of a stream that is accepted.
+/// The session that accepts a stream.
 #[track_caller]
 fn accepting(node: &FakeNode, token: u64) -> Session {
     let mut session = node.accept();
@@ -553,7 +556,7 @@ fn streams_come_in() {
         });
         let mut first = accepting(&place.1, 1);
         first.notify(connected(false, 3));
-        // It has gone meanwhile: the next.
+        // The stream has gone meanwhile; the next one is accepted.
         accepting(&place.1, 2).notify(Notice::Reset(Reset::Aborted));
         let mut third = accepting(&place.1, 3);
         third.notify(connected(true, 1));
@@ -598,7 +601,7 @@ fn a_listener_survives_its_node() {
         drop((session, node));
         thread::sleep(Duration::from_millis(200));
         let node = FakeNode::listen(&path);
-        // First it is refused, which is told, and tried on.
+        // The first attempt is refused; the refusal is reported, and the listener retries.
         let mut session = node.accept();
         session.read();
         session.say(&refusal(RefusalReason::PortInUse, 0, 5));
@@ -618,7 +621,7 @@ fn a_listener_survives_its_node() {
         let accepted = scope.spawn(|| listener.accept().map(|(stream, _)| stream));
         let mut session = node.accept_and_bind(5);
         session.expect(Request::Listen { backlog: 9 });
-        // The node dies with a stream that is being accepted.
+        // The node dies while a stream is being accepted.
         session.say(&incoming(78));
         drop(accepting(&node, 78));
         drop(session);

@@ -1,4 +1,4 @@
-//! A socket against a node behind a Unix socket, friendly or not.
+//! A socket against a node behind a Unix socket, well-behaved or not.
 
 use crate::common::on_time::on_time;
 use crate::common::{
@@ -75,7 +75,7 @@ fn bind_says_why_not() {
     let control = SocketPath::new();
     let _operator = UnixListener::bind(&control).unwrap();
     let failed = DatagramSocket::bind(control.as_ref(), 5).unwrap_err().to_string();
-    assert!(failed.contains("no socket for applications"), "{failed}");
+    assert!(failed.contains("not the socket for applications"), "{failed}");
 
     let node = FakeNode::listen(&path);
     let answered = |answer: &[u8]| bind_answered(&node, &path, answer).unwrap_err();
@@ -95,7 +95,7 @@ fn bind_says_why_not() {
     assert!((2..4).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
-/// Who waits for room is told of the end of its connection, and waits for none.
+/// A thread that waits for room learns that its connection has ended, and stops waiting.
 #[apply(on_time)]
 fn who_waits_for_room_learns_that_the_node_is_away() {
     let (path, node) = node();
@@ -137,7 +137,7 @@ fn what_becomes_of_a_packet_is_reported_once() {
     socket.send_to(&[2], FAR).unwrap();
     assert!(matches!(ToNode::parse(&session.read()), Ok(ToNode::Send { payload: &[2], .. })));
 
-    // Behind a packet it waits for its turn.
+    // The error waits for its turn behind a packet.
     session.say(&packet(&[3]));
     session.say(&refusal(RefusalReason::TooLarge, 7, 70));
     socket.send_to(&[4], FAR).unwrap();
@@ -170,8 +170,8 @@ fn sizes_and_waits_are_bounded() {
     let zero = socket.set_option(SocketOption::ReadTimeout(Some(Duration::ZERO)));
     assert!(matches!(zero, Err(Error::InvalidOption { .. })));
 
-    // The node reads nothing: at some point its socket is full, and send_to
-    // says so rather than wait.
+    // The node reads nothing: eventually its socket is full, and send_to reports that instead of
+    // blocking.
     let mut accepted = 0;
     let full = loop {
         match socket.send_to(&[0; 1200], FAR) {
@@ -302,7 +302,7 @@ fn a_port_lost_to_another_is_reported_once_and_tried_on() {
                 session.read();
                 session.say(&refusal(RefusalReason::PortInUse, 0, 0));
             }
-            // One that never answers, then one that does.
+            // A node that never answers, then one that does.
             let silent = node.accept();
             let bound = node.accept_and_bind(12);
             (silent, bound)
@@ -315,7 +315,7 @@ fn a_port_lost_to_another_is_reported_once_and_tried_on() {
     });
 }
 
-/// Every second message is a true one with a few bytes changed or cut.
+/// Every second message is a valid one with a few bytes changed or cut.
 fn hostile_bytes(rng: &mut impl RngExt) -> Vec<u8> {
     let mut bytes = match rng.random_range(0..5) {
         0 => emit(&bound(12)),
@@ -359,7 +359,7 @@ fn a_hostile_node_costs_the_connection_at_most() {
         for _ in 0..20 {
             session.say_bytes(&hostile_bytes(&mut rng));
         }
-        // What arrives is packets, refusals and in the end a breach.
+        // The socket receives packets and refusals, and in the end a protocol violation.
         for call in 0.. {
             assert!(call < 40, "the connection should be gone");
             if round % 2 == 0 {
@@ -390,8 +390,8 @@ fn a_hostile_node_costs_the_connection_at_most() {
     assert_eq!(socket.status().reconnects, 25);
 }
 
-/// `admit = "share"` refuses a packet that begins a flow, not the application's session: its
-/// other flows go on (docs/configuration.md, include/trunkline.h on EDQUOT).
+/// `admit = "share"` refuses a packet that begins a flow, not the application's session: its other
+/// flows continue (docs/configuration.md, include/trunkline.h on EDQUOT).
 #[apply(on_time)]
 fn a_flow_over_the_share_leaves_the_session_be() {
     let (path, node) = node();

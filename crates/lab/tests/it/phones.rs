@@ -299,7 +299,7 @@ fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     }
     assert!(b.iter().all(|rtp| rtp.from.ip().to_string() == SITE_A[1]));
     assert_eq!(sites.call(1)["overlay"], false);
-    assert!(sites.gateways.log(1).contains("past the overlay"), "{}", sites.gateways.log(1));
+    assert!(sites.gateways.log(1).contains("bypass the overlay"), "{}", sites.gateways.log(1));
 }
 
 /// Asserts that neither gateway has a call any more, and that all ports are free.

@@ -1,7 +1,6 @@
-//! Three nodes in a row, origin — relay — destination, of which one is under
-//! test: the other two are its real neighbours, so that its input is always
-//! fresh (numbers advance, hellos and requests are answered) and is made
-//! outside of what is measured.
+//! Three nodes in a row (origin, relay, destination), one of them under test. The other two are its
+//! real neighbours, so its input is always fresh (numbers advance, hellos and requests are
+//! answered) and is produced outside the measurement.
 #![allow(dead_code, reason = "no bench or test uses all of it")]
 
 use core::net::SocketAddr;
@@ -19,48 +18,47 @@ use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
-/// Datagrams in one receive call of the daemon, and packets in one step here.
+/// Datagrams in one receive call of the daemon; here, packets in one step.
 pub const BATCH: usize = 64;
 
-/// Bytes of a packet: RTP with 20 ms of G.711.
+/// Bytes of one packet: RTP with 20 ms of G.711.
 pub const PACKET: usize = 172;
 const RTP_HEADER: usize = 12;
 
-/// A thousand calls send this often.
+/// Packet rate of a thousand calls.
 const PACKETS_PER_SECOND: u32 = 50_000;
 
-/// Twice what a link keeps for repetition, and long enough for hellos to have
-/// measured the round trip.
+/// Twice the number of packets that a link keeps for retransmission, and long enough for hellos to
+/// have measured the round trip.
 const WARM_UP: usize = 2 * 16_384;
 
-/// Room for any datagram that these nodes send.
+/// Bytes that hold any datagram of these nodes.
 const DATAGRAM: usize = 1_280;
 
-/// The datagrams that wait for a node, at most.
+/// Maximum number of datagrams queued for a node.
 const INBOX: usize = 4 * BATCH;
 
-/// Where in the chain the node under test stands.
+/// Position in the chain of the node under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Takes packets of its sessions and sends them.
+    /// Takes packets from its sessions and sends them.
     Origin = 0,
-    /// Passes packets from one link to the other.
+    /// Forwards packets from one link to the other.
     Relay = 1,
     /// Hands packets to its sessions.
     Destination = 2,
 }
 
-/// What is measured.
+/// One case to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Which node.
+    /// The node under test.
     pub role: Role,
     /// How the packets are carried.
     pub service: Service,
-    /// How many flows they belong to: of a session of its own each, up to a
-    /// thousand.
+    /// Number of flows that the packets belong to. Up to a thousand, each has its own session.
     pub flows: u16,
-    /// The share of datagrams that each link loses, each way, 0 to 1.
+    /// Share of datagrams that each link loses in each direction, 0 to 1.
     pub loss: f64,
     /// Whether the links are sealed.
     pub sealed: bool,
@@ -68,7 +66,7 @@ pub struct Case {
     pub trunk: bool,
 }
 
-/// Applications that take everything, and count it.
+/// Applications that accept every message and count them.
 #[derive(Default)]
 struct Applications {
     packets: u64,
@@ -81,7 +79,7 @@ impl Sink for Applications {
     }
 }
 
-/// Datagrams on their way into a node.
+/// Datagrams waiting to be received by a node.
 struct Inbox {
     bytes: Vec<[u8; DATAGRAM]>,
     heads: Vec<(usize, SocketAddr)>,
@@ -98,7 +96,7 @@ impl Inbox {
     }
 }
 
-/// One node with what its driver would own.
+/// One node with the state that its driver would own.
 struct Stage {
     node: Node,
     arena: TxArena,
@@ -107,7 +105,7 @@ struct Stage {
     service: Service,
 }
 
-/// See the module.
+/// The chain of three nodes that the module describes.
 pub struct Chain {
     case: Case,
     now: Time,
@@ -116,7 +114,7 @@ pub struct Chain {
     /// For every flow, the session that sends it and the message it sends.
     flows: Vec<(SessionId, Vec<u8>)>,
     next_flow: usize,
-    /// How many packets the origin is to send in this step.
+    /// Packets that the origin sends in this step.
     packets: usize,
 }
 
@@ -143,7 +141,7 @@ fn message(what: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     [w.written(), payload].concat()
 }
 
-/// Makes the packet at the end of `message` the next of its stream.
+/// Turns the packet at the end of `message` into the next of its stream.
 fn next_rtp(message: &mut [u8]) {
     let at = message.len() - PACKET;
     let [_, _, seq @ .., a, b, c, d] = &mut message[at..at + 8] else { return };
@@ -163,7 +161,7 @@ impl Stage {
             config.links.push(link);
         }
         config.sealing = sealed.then(|| Sealing::new(identity(at)));
-        // Trunks are asked for, and answered.
+        // The origin's end; the destination answers it.
         if at != Role::Relay as usize {
             config.routes.push(StaticRoute { to: None, via: id(1), onward: Duration::ZERO });
         }
@@ -177,7 +175,7 @@ impl Stage {
         Stage { node, arena, inbox, applications, service: case.service }
     }
 
-    /// A session bound to `port`.
+    /// Opens a session bound to `port`.
     fn open(&mut self, port: u16) -> SessionId {
         let session = self.node.session_open().expect("a free session");
         let bind = message(&ToNode::Bind { version: SESSION_VERSION, port }, &[]);
@@ -185,7 +183,7 @@ impl Stage {
         session
     }
 
-    /// Hands over the inbox in batches, as a daemon does.
+    /// Passes the inbox to the node in batches, as a daemon does.
     fn recv(&mut self, now: Time) {
         let waiting = self.inbox.heads.len();
         let datagrams = self.inbox.bytes[..waiting].chunks_mut(BATCH);
@@ -204,14 +202,14 @@ impl Stage {
         self.node.handle_timeout(now, &mut self.applications);
         self.arena.clear();
         let drained = self.node.transmit(now, &mut self.arena);
-        // What a window lets go at once may be more than its share of an arena.
+        // A window may release more at once than its share of an arena.
         let all = drained == Drained::All || self.service == Service::Reliable;
         assert!(all, "the arena holds all that one step gives");
     }
 }
 
 impl Chain {
-    /// A chain whose rings are full, and whose links know their round trips.
+    /// Creates a chain with full rings and links that have measured their round trips.
     pub fn new(case: Case) -> Chain {
         let mut stages = [0, 1, 2].map(|at| Stage::new(at, &case));
         let sessions = case.flows.min(1_000);
@@ -230,7 +228,7 @@ impl Chain {
         let flows = (0..case.flows).map(flow).collect();
         let (now, rng) = (Time::ZERO, rng(1, 0));
         let mut chain = Chain { case, now, stages, rng, flows, next_flow: 0, packets: 0 };
-        // Not by `run`: profilers count what happens inside of that.
+        // Not in `run`: profilers count everything inside `run`.
         for _ in 0..WARM_UP / BATCH {
             chain.prepare(BATCH);
             chain.step(case.role as usize);
@@ -238,9 +236,9 @@ impl Chain {
         chain
     }
 
-    /// Everything around the node under test: takes what it sent to its
-    /// neighbours, and collects what they send to it while the origin takes
-    /// in `packets` (at most [`BATCH`]) packets.
+    /// Does everything around the node under test: receives the packets it sent to its neighbours,
+    /// and collects the packets that they send to it while the origin takes in `packets` (at most
+    /// [`BATCH`]) packets.
     pub fn prepare(&mut self, packets: usize) {
         let tested = self.case.role as usize;
         self.packets = packets;
@@ -252,7 +250,7 @@ impl Chain {
         }
     }
 
-    /// What is measured: one turn of the driver's loop at the node under test.
+    /// The measured part: one turn of the driver's loop at the node under test.
     #[inline(never)]
     pub fn run(&mut self) {
         self.step(self.case.role as usize);
@@ -276,8 +274,7 @@ impl Chain {
         }
     }
 
-    /// Moves what node `from` has sent to its neighbours, as far as the links
-    /// don't lose it.
+    /// Moves datagrams from node `from` to its neighbours, except those that the links lose.
     fn carry(&mut self, from: usize) {
         let [origin, relay, destination] = &mut self.stages;
         let (sender, mut others) = match from {
@@ -296,7 +293,7 @@ impl Chain {
         sender.arena.clear();
     }
 
-    /// Packets that reached an application.
+    /// Number of packets that reached an application.
     pub fn delivered(&self) -> u64 {
         self.stages[2].applications.packets
     }
@@ -306,7 +303,7 @@ impl Chain {
         self.stages[self.case.role as usize].node.trunks(self.now)
     }
 
-    /// Packets that the node under test sent again, and those it asked for.
+    /// Packets that the node under test retransmitted, and packets that it requested.
     pub fn repairs(&self) -> (u64, u64) {
         let links = self.stages[self.case.role as usize].node.links();
         let stats = || links.clone().map(|(_, l)| l.stats().of(Service::RealTime));

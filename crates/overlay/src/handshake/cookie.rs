@@ -1,4 +1,4 @@
-//! Cookies: by which a stranger shows that it is at its address.
+//! Cookies, with which an unknown peer shows that it receives at its address.
 
 use super::message::COOKIE;
 use crate::identity::mac::first_half;
@@ -8,10 +8,10 @@ use ring::hmac;
 use subtle::ConstantTimeEq;
 use trunkline_base::Time;
 
-/// How long a secret makes cookies; it is believed as long again.
+/// Time for which a secret creates cookies; they stay valid for as long again.
 pub(super) const COOKIE_SECRET: Duration = Duration::from_secs(120);
 
-/// Cookies: a keyed hash of an address, so that none needs to be remembered.
+/// Cookies are a keyed hash of an address, so none needs to be remembered.
 pub(super) struct Cookies {
     keys: [hmac::Key; 2],
     rotate_at: Time,
@@ -23,7 +23,7 @@ impl Cookies {
         Cookies { keys, rotate_at: Time::ZERO }
     }
 
-    /// Takes a new secret if the present one is old.
+    /// Takes a new secret if the current one is too old.
     pub fn rotate(&mut self, now: Time, secret: impl FnOnce() -> [u8; 32]) {
         if now >= self.rotate_at {
             self.keys.swap(0, 1);
@@ -36,7 +36,7 @@ impl Cookies {
         cookie(&self.keys[0], to)
     }
 
-    /// Whether `shown` was handed out to `from` of late.
+    /// Whether `shown` was recently handed out to `from`.
     pub fn check(&self, from: SocketAddr, shown: &[u8; COOKIE]) -> bool {
         // Most initiations carry none.
         shown != &[0; COOKIE]

@@ -1,35 +1,31 @@
-//! Which initiations count: those that are newer than any before, and those
-//! that answer a challenge.
+//! Freshness of initiations: one counts if it is newer than any before, or if it answers a
+//! challenge.
 //!
-//! An initiation's start and time make its stamp. One that is above every stamp
-//! believed of its sender so far is no copy of those. The stamp follows the
-//! sender's clock, which may have gone back, and where a node was given another
-//! key, the key before may have said any number. So what is not above is
-//! answered with a [challenge](super::message::Challenge): Noise's second
-//! message around a nonce, which only who holds the key *and* made this very
-//! initiation can read. The initiation that brings the nonce back was made after
-//! it: it counts, whatever its stamp.
+//! The start and time of an initiation form its stamp. An initiation with a stamp above every stamp
+//! accepted from its sender so far cannot be a copy of those. The stamp follows the sender's clock,
+//! which may have gone back, and a node that was given another key may have used any stamp with the
+//! previous key. An initiation with a stamp that is not above the highest is therefore answered
+//! with a [challenge](super::message::Challenge): Noise's second message around a nonce, readable
+//! only by a sender that holds the key *and* made this very initiation. The initiation that returns
+//! the nonce was made after it, so it counts, whatever its stamp.
 //!
-//! A nonce counts once, within [`CHALLENGE_FOR`], and only until another
-//! initiation has counted. A party that recorded or delayed an initiation with
-//! it has nothing, once the sender's next one, with the same nonce, has arrived.
-//! Copies of old initiations are challenged with the same nonce as long as it
-//! stands, so that they cannot take it from the node being asked; they cannot read it.
+//! A nonce counts once, within [`CHALLENGE_FOR`], and only until another initiation has counted. An
+//! attacker that recorded or delayed an initiation with a nonce gains nothing once the sender's
+//! next one, with the same nonce, has arrived. Copies of old initiations are challenged with the
+//! same nonce while it stands, so they cannot displace it for the node being challenged; and they
+//! cannot read it.
 //!
-//! What is remembered never falls by that. Were it the stamp of the last
-//! initiation that counted, then, after the clock has gone back, every one that
-//! was recorded before would be above it, and a copy would take the place of a
-//! session that waits to be used and put off this end's own handshakes. So a
-//! node whose clock went back is challenged at each handshake until the clock is
-//! where it was: one round trip every two minutes, beside a session that lives.
-//! The same goes for another key of the same node, until the key before is
-//! revoked; then nothing that was made with it counts any more, and its stamps
-//! are forgotten.
+//! The remembered stamp never decreases. If it were the stamp of the last initiation that counted,
+//! then, after the clock has gone back, every initiation recorded earlier would be above it; a copy
+//! could displace a session that waits for its first use and delay this end's handshakes. A node
+//! with a clock that went back is therefore challenged at each handshake until the clock has caught
+//! up, at the cost of one round trip every two minutes, during which the session stays up. The same
+//! holds for another key of the same node until the previous key is revoked; then nothing made with
+//! it counts any more, and its stamps are forgotten.
 //!
-//! The memory is one nonce and two stamps for each link, and for as many
-//! senders without a link as are remembered anyway. A challenge costs what a
-//! response does, is smaller than the initiation, and is within the limits of
-//! both initiations and answers.
+//! The memory is one nonce and two stamps for each link, and for as many senders without a link as
+//! are remembered anyway. A challenge costs as much as a response, is smaller than the initiation,
+//! and counts against the limits of both initiations and answers.
 
 use super::machine::{Event, Handshakes};
 use super::message::{Challenge, Payload};
@@ -44,33 +40,33 @@ use rand::rngs::ChaCha20Rng;
 use subtle::ConstantTimeEq;
 use trunkline_base::Time;
 
-/// Bytes of a nonce.
+/// Length of a nonce, in bytes.
 pub const NONCE: usize = 16;
-/// For how long an answer to a challenge is waited for: round trips of any path,
-/// and an initiation that is repeated.
+/// Time for which the answer to a challenge is accepted: round trips of any path, plus a
+/// retransmitted initiation.
 pub(super) const CHALLENGE_FOR: Duration = Duration::from_secs(5);
 
-/// What is to be done with an initiation.
+/// Decision about an initiation.
 #[derive(Debug)]
 pub(super) enum Freshness {
-    /// It counts.
+    /// The initiation counts as fresh.
     Counts {
-        /// Although its stamp is not above all before.
+        /// Whether its stamp is not above all earlier ones.
         behind: bool,
     },
-    /// Its sender is to show this.
+    /// Its sender must return this nonce.
     Challenge([u8; NONCE]),
 }
 
 /// When an initiation was made, on its sender's clock.
 type Stamp = (Incarnation, u64);
 
-/// What is remembered of who has initiated.
+/// Stamps and challenge remembered for one initiator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latest {
-    /// The highest stamp that counted, and whose.
+    /// The highest stamp that counted, and the key that it was made with.
     highest: (DhKey, Stamp),
-    /// The highest of the key that counted last.
+    /// The highest stamp of the key that counted last.
     last: (DhKey, Stamp),
     challenge: Option<([u8; NONCE], Time)>,
 }
@@ -80,13 +76,13 @@ fn stamp(payload: &Payload) -> Stamp {
 }
 
 impl Latest {
-    /// After a first initiation.
+    /// State after a first initiation.
     pub fn new(key: DhKey, payload: &Payload) -> Latest {
         let first = (key, stamp(payload));
         Latest { highest: first, last: first, challenge: None }
     }
 
-    /// Whether an initiation counts; then it is remembered.
+    /// Decides whether an initiation counts, and remembers it if it does.
     pub fn judge(
         &mut self,
         now: Time,
@@ -114,8 +110,8 @@ impl Latest {
         Freshness::Counts { behind }
     }
 
-    /// What is left once nothing counts that was made with a key of which
-    /// `revoked` is true.
+    /// The state that remains once nothing counts that was made with a key for which `revoked` is
+    /// true.
     pub fn without(mut self, revoked: impl Fn(&DhKey) -> bool) -> Option<Latest> {
         if revoked(&self.last.0) {
             self.last = self.highest;
@@ -128,7 +124,7 @@ impl Latest {
 }
 
 impl Handshakes {
-    /// Asks who sent an initiation for `nonce`.
+    /// Challenges the sender of an initiation to return `nonce`.
     pub(super) fn challenge(
         &mut self,
         now: Time,
@@ -148,7 +144,7 @@ impl Handshakes {
         Err(RefusedHandshake::Replayed)
     }
 
-    /// The neighbour takes what this end has begun for a copy.
+    /// Handles a challenge: the neighbour suspects that this end's initiation is a copy.
     pub(super) fn on_challenge(
         &mut self,
         now: Time,
@@ -166,13 +162,13 @@ impl Handshakes {
         self.stats.computed += 1;
         let payload =
             attempt.handshake.read(challenge.noise).map_err(|_| RefusedHandshake::Forged)?;
-        // Only who it is for can have said that, and this handshake is over.
+        // Only the addressee can have sent this, so the handshake has ended.
         let again = attempt.challenged;
         neighbour.attempt = None;
         self.by_index.remove(&challenge.receiver);
         neighbour.nonce =
             Some(Challenge::nonce(&payload).map_err(|_| RefusedHandshake::Malformed)?);
-        // One that had a nonce and was challenged all the same waits its turn.
+        // An initiation that had a nonce and was challenged all the same waits for its next turn.
         if !again && neighbour.next.is_none() {
             neighbour.try_at = now;
         }

@@ -1,4 +1,5 @@
-//! The state machine: whom to greet and when. What comes in is in `receive`.
+//! The state machine: which neighbours to greet, and when. Received messages are handled in
+//! `receive`.
 
 use super::cookie::Cookies;
 use super::freshness::{Latest, NONCE};
@@ -19,45 +20,46 @@ use rand::{Rng as _, RngExt, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trunkline_base::{Pacer, PerSource, Rate, Time};
 
-/// How old a session is when its initiator replaces it…
+/// Age at which a session's initiator replaces it.
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// …and how much later the responder does, if the initiator hasn't.
+/// Additional time after which the responder replaces the session, if the initiator hasn't.
 pub(super) const RESPONDER_WAITS: Duration = Duration::from_secs(20);
-/// How long a responder waits to hear the initiator use the keys before it
-/// begins a handshake of its own.
+/// Time that a responder waits for the initiator to use the keys before it begins a handshake
+/// itself.
 pub(super) const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
-/// The most events kept for a driver that doesn't fetch them.
+/// Maximum number of events kept for a driver that doesn't fetch them.
 const MAX_EVENTS: usize = 1 << 12;
-/// The most newcomers of which the last initiation is remembered.
+/// Maximum number of unconfigured peers that have their last initiation remembered.
 pub(super) const MAX_SEEN: usize = 1 << 12;
 
-/// What a node offers its neighbours.
+/// Protocol features that a node offers its neighbours.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offer {
-    /// The protocol versions it speaks.
+    /// The protocol versions that the node supports.
     pub versions: VersionRange,
-    /// What it can do beyond that, as bits.
+    /// Capabilities beyond the version, as bits.
     pub capabilities: u32,
 }
 
-/// What others may make a node do. A handshake computes for about 0.3 ms.
+/// Limits on the work that others can cause. One handshake takes about 0.3 ms to compute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Handshakes computed for addresses that have shown no cookie, in all.
+    /// Handshakes computed for all addresses together that have shown no cookie.
     pub unknown_peers: Rate,
-    /// For one source network that has shown a cookie.
+    /// Handshakes computed for one source network that has shown a cookie.
     pub source: Rate,
-    /// For all of those together.
+    /// Handshakes computed for all networks together that have shown a cookie.
     pub sources: Rate,
-    /// For the address of each neighbour, with and without cookie.
+    /// Handshakes computed for each neighbour's address, counted separately with and without a
+    /// cookie.
     pub neighbour: Rate,
-    /// Answers sent in all; none is larger than what it answers.
+    /// Answers sent in total; none is larger than the message it answers.
     pub answers: Rate,
-    /// Source networks that are remembered.
+    /// Maximum number of source networks that are remembered.
     pub table: usize,
-    /// Certified nodes without a configured link that may wait to be admitted
-    /// at once; 0 admits none.
+    /// Maximum number of certified nodes without a configured link that may wait for admission at
+    /// once; 0 admits none.
     pub unconfigured_peers: usize,
 }
 
@@ -75,140 +77,138 @@ impl Default for Limits {
     }
 }
 
-/// What a node's handshakes are told to begin with.
+/// Initial configuration of a node's handshakes.
 #[derive(Debug)]
 pub struct Config {
-    /// The node.
+    /// Id of this node.
     pub node: NodeId,
-    /// Its key.
+    /// Key pair of this node.
     pub identity: Identity,
-    /// What it shows those who don't know its key.
+    /// Certificate shown to nodes that don't have this node's key.
     pub certificate: Option<Certificate>,
-    /// Whom it believes.
+    /// Trusted operators' keys, and revoked keys.
     pub trust: Trust,
-    /// Which start of the node this is; greater than any before.
+    /// Number of this start of the node; greater than any before.
     pub incarnation: Incarnation,
-    /// What it speaks.
+    /// Protocol features offered to neighbours.
     pub offer: Offer,
-    /// What others may make it do.
+    /// Limits on the work that others can cause.
     pub limits: Limits,
 }
 
 /// A neighbour over one path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its id.
+    /// Id of the neighbour.
     pub node: NodeId,
-    /// The path's label, the same at both ends, at most 63 bytes.
+    /// Label of the path, the same at both ends, at most 63 bytes.
     pub path: String,
-    /// Its key; without one it must show a certificate.
+    /// Key of the neighbour; if absent, it must show a certificate.
     pub key: Option<PublicKey>,
-    /// Where it listens; without one it has to begin.
+    /// Address that the neighbour listens on; if absent, the neighbour has to begin.
     pub address: Option<SocketAddr>,
-    /// The largest IP packet on this end of the link, in bytes.
+    /// Largest IP packet on this end of the link, in bytes.
     pub mtu: u16,
 }
 
-/// Names a node that waits to be admitted.
+/// Identifies an unconfigured peer that waits for admission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnconfiguredPeerId(pub(super) u64);
 
-/// A session was agreed on.
+/// A session that a handshake agreed on.
 #[derive(Debug)]
 pub struct Established {
-    /// For which link.
+    /// The link that the session belongs to.
     pub link: LinkId,
-    /// Where this end's message went. The other end is there if it has answered
-    /// (this one began), or else once it uses the session.
+    /// Destination of this end's message. The other end is known to be there if it has answered
+    /// (this end began), or else once it uses the session.
     pub address: SocketAddr,
-    /// For [`Sealed::install`](crate::wire::Sealed::install), with the peer's
-    /// start and this end's role.
+    /// Keys for [`Sealed::install`](crate::wire::Sealed::install), with the peer's start and this
+    /// end's role.
     pub keys: SessionKeys,
-    /// The version to speak.
+    /// The protocol version to use.
     pub version: u8,
-    /// What both ends can do.
+    /// Capabilities that both ends have.
     pub capabilities: u32,
-    /// The largest IP packet that the other end takes.
+    /// Largest IP packet that the other end accepts, in bytes.
     pub mtu: u16,
-    /// The other end's key.
+    /// Public key of the other end.
     pub key: PublicKey,
-    /// What it showed, if its key is not configured.
+    /// Certificate of the other end, if its key is not configured.
     pub certificate: Option<Certificate>,
 }
 
-/// What came of all that.
+/// Outcome of the handshakes, for the driver.
 #[derive(Debug)]
 pub enum Event {
-    /// A datagram is to be sent.
+    /// A datagram to send.
     Send {
-        /// Where to.
+        /// Destination of the datagram.
         to: SocketAddr,
-        /// The datagram.
+        /// Contents of the datagram.
         bytes: Vec<u8>,
     },
-    /// A link has a new session: let its seal have it, and let
-    /// `keys.local` lead to the link.
+    /// A link has a new session: install it in the link's seal, and map `keys.local` to the link.
     Established(Box<Established>),
-    /// No envelope with this index will come for the link any more.
+    /// No envelope with this index will arrive for the link any more.
     Retired {
-        /// The link.
+        /// The link that had the index.
         link: LinkId,
-        /// The index, free for others.
+        /// The index, which others may use now.
         index: ReceiverIndex,
     },
-    /// A certified node without a configured link wants to be a neighbour;
-    /// [`Handshakes::admit`] lets it, within 5 s.
+    /// A certified node without a configured link wants to become a neighbour;
+    /// [`Handshakes::admit`] accepts it, within 5 s.
     Newcomer {
-        /// For `admit`.
+        /// Id to pass to [`Handshakes::admit`].
         id: UnconfiguredPeerId,
-        /// The node.
+        /// Id of the node.
         node: NodeId,
-        /// What its certificate calls it.
+        /// Name of the node in its certificate.
         name: String,
-        /// The path's label.
+        /// Label of the path.
         path: String,
-        /// Its key.
+        /// Key of the node.
         key: PublicKey,
-        /// Where it is.
+        /// Address of the node.
         address: SocketAddr,
     },
-    /// All sessions of a link are void at once: its neighbour is no longer
-    /// trusted.
+    /// All sessions of a link are void at once because its neighbour is no longer trusted.
     Closed {
-        /// The link.
+        /// The link that has lost its sessions.
         link: LinkId,
-        /// What is wrong.
+        /// Reason for the loss of trust.
         why: RefusedHandshake,
     },
-    /// A neighbour shows another key than before, certified too: for the log.
-    /// Was it given a new one, or have two nodes one number?
+    /// A neighbour shows a different key than before, also certified: for the log. Either it was
+    /// given a new one, or two nodes have the same id.
     OtherKey {
-        /// The node.
+        /// Id of the node.
         node: NodeId,
-        /// What its certificate calls it.
+        /// Name of the node in its certificate.
         name: String,
-        /// From where.
+        /// Source of the message.
         from: SocketAddr,
     },
-    /// An initiation was made before others of its sender, by their stamps, and
-    /// yet is no copy: for the log, once for each start. The sender's clock went
-    /// back; or it has another key than then.
+    /// An initiation has an earlier stamp than others of its sender, but is no copy: for the log,
+    /// once for each start. Either the sender's clock went back, or the sender had another key
+    /// then.
     ClockBehind {
-        /// The other node.
+        /// Id of the other node.
         node: NodeId,
-        /// Where it is.
+        /// Address of the other node.
         from: SocketAddr,
-        /// Whether it is this node's initiation that the other has challenged.
+        /// Whether the other node has challenged an initiation of this node.
         own: bool,
     },
-    /// Someone was refused: for the log.
+    /// A message was refused: for the log.
     Refused {
-        /// From where.
+        /// Source of the refused message.
         from: SocketAddr,
-        /// Which node it says it is; `None` of what is not for this node's key,
-        /// and can't be read, which is told once a second at most.
+        /// Id that the sender claims. `None` for a message that is not for this node's key, and so
+        /// can't be read; that is reported at most once a second.
         node: Option<NodeId>,
-        /// What is wrong.
+        /// Reason for the refusal.
         why: RefusedHandshake,
     },
 }
@@ -221,7 +221,7 @@ pub struct Handshakes {
     pub(super) certificate: Option<Certificate>,
     pub(super) trust: Trust,
     pub(super) revoked: BTreeSet<DhKey>,
-    /// One for each overlay key.
+    /// One MAC key for each overlay key.
     pub(super) query_macs: Vec<MacKey>,
     incarnation: Incarnation,
     pub(super) offer: Offer,
@@ -237,7 +237,7 @@ pub struct Handshakes {
     sent: u64,
     pub(super) cookies: Cookies,
     pub(super) unknown_peers: Pacer,
-    /// When a wrong mac is told of again.
+    /// Time at which a wrong MAC is reported again.
     pub(super) tell_bad_mac: Time,
     pub(super) proven: Pacer,
     pub(super) answers: Pacer,
@@ -257,8 +257,8 @@ impl fmt::Debug for Handshakes {
 }
 
 impl Handshakes {
-    /// A node without neighbours. `entropy` must come from a cryptographic
-    /// source, and never twice: all keys, cookies and indices follow from it.
+    /// Creates a node without neighbours. `entropy` must come from a cryptographic source and never
+    /// be reused: all keys, cookies and indices are derived from it.
     pub fn new(config: Config, entropy: [u8; 32]) -> Handshakes {
         let mut entropy = ChaCha20Rng::from_seed(entropy);
         let own = Static::new(&config.identity, NEIGHBOURS);
@@ -294,7 +294,7 @@ impl Handshakes {
         handshakes
     }
 
-    /// A link, new or with other settings; it begins at once if it can.
+    /// Adds a link, or replaces its settings. Its handshake begins at once if possible.
     pub fn add(&mut self, link: LinkId, mut peer: Peer, now: Time) {
         self.remove(link);
         let end =
@@ -307,11 +307,11 @@ impl Handshakes {
             .insert(link, Neighbour::new(peer, self.incarnation, self.limits.neighbour, now));
     }
 
-    /// The link is no more; its sessions end.
+    /// Removes a link; its sessions end.
     pub fn remove(&mut self, link: LinkId) {
         let Some(neighbour) = self.neighbours.remove(&link) else { return };
-        // A link in its place numbers its packets anew. The neighbour, which may
-        // still have the old one, learns that as from a restart.
+        // A new link with this number restarts its packet numbers. The neighbour, which may still
+        // have the old link, treats that as a restart.
         self.incarnation.0 += 1;
         self.by_address.retain(|_, l| *l != link);
         if let (Some(key), Some(latest)) = (neighbour.key, neighbour.latest) {
@@ -322,7 +322,7 @@ impl Handshakes {
         }
     }
 
-    /// Believes others from now on: neighbours that are no longer trusted lose
+    /// Replaces the trusted operators and revoked keys. Neighbours that are no longer trusted lose
     /// their sessions.
     pub fn set_trust(&mut self, trust: Trust, unix_secs: u64) {
         self.take_trust(trust);
@@ -334,7 +334,7 @@ impl Handshakes {
         let links: Vec<LinkId> = self.neighbours.keys().copied().collect();
         for link in links {
             let Some(neighbour) = self.neighbours.get_mut(&link) else { continue };
-            // Who was revoked, or could not be asked, may be believed now.
+            // A neighbour that was revoked, or that could not be queried, may be trusted now.
             if neighbour.try_at == Time::NEVER && neighbour.address.is_some() {
                 neighbour.rest_until(Time::ZERO);
             }
@@ -355,13 +355,13 @@ impl Handshakes {
         }
     }
 
-    /// Shows `certificate`, which must be for this node and its key, in every
-    /// handshake from now on. Sessions go on; neighbours see it when they
-    /// replace keys, and those without a session at once.
+    /// Shows `certificate`, which must be for this node and its key, in every handshake from now
+    /// on. Sessions continue; neighbours see it when they replace keys, and those without a session
+    /// at once.
     pub fn set_certificate(&mut self, certificate: Certificate, now: Time) {
         self.certificate = Some(certificate);
         for neighbour in self.neighbours.values_mut() {
-            // Perhaps the one before was over.
+            // The previous handshake may have ended.
             if neighbour.current.is_none() && neighbour.next.is_none() {
                 neighbour.try_at = neighbour.try_at.min(now);
             }
@@ -374,7 +374,7 @@ impl Handshakes {
         self.trust = trust;
     }
 
-    /// The neighbour is there now, and has shown it.
+    /// Records the validated address of the neighbour.
     pub fn set_address(&mut self, link: LinkId, address: SocketAddr) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         neighbour.credit = None;
@@ -387,15 +387,15 @@ impl Handshakes {
         self.by_address.insert(address, link);
     }
 
-    /// The initiator of the link's last handshake has used its keys.
+    /// Handles the first use of a session's keys by the initiator of the link's last handshake.
     pub fn confirmed(&mut self, link: LinkId) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         let Some((live, out)) = neighbour.confirm() else { return };
         neighbour.rest_until(live.since + REKEY_AFTER + RESPONDER_WAITS);
-        // It has had the response.
+        // The initiator has received the response.
         neighbour.credit = None;
-        // Of no use any more; left open, whoever has recorded it could have it
-        // answered much later.
+        // This attempt is useless now. If it stayed open, an attacker that recorded it could have
+        // it answered much later.
         let moot = neighbour.attempt.take();
         if let Some(out) = out {
             self.retire(link, out.index);
@@ -405,37 +405,36 @@ impl Handshakes {
         }
     }
 
-    /// The link has died, or wants new keys: begins a handshake, unless one is
-    /// under way.
+    /// Begins a handshake, unless one is in progress, because the link has died or wants new keys.
     pub fn restart(&mut self, link: LinkId, now: Time) {
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
             neighbour.try_at = neighbour.try_at.min(now);
         }
     }
 
-    /// What it shows.
+    /// The certificate that this node shows.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.certificate.as_ref()
     }
 
-    /// What has been done.
+    /// Counters of these handshakes.
     pub fn stats(&self) -> &HandshakeStats {
         &self.stats
     }
 
-    /// The next thing that came of what was fed in.
+    /// The next event that the input so far has caused.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When [`Handshakes::handle_timeout`] has something to do.
+    /// Time of the next call of [`Handshakes::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
         let links = self.neighbours.values().map(Neighbour::next_timeout);
         let pending = self.pending.iter().map(|p| p.until);
         links.chain(pending).min().unwrap_or(Time::NEVER)
     }
 
-    /// Sends what is due, and ends what is over.
+    /// Sends the messages that are due, and ends handshakes and sessions that have expired.
     pub fn handle_timeout(&mut self, now: Time) {
         self.pending.retain(|p| p.until > now);
         let due = self.neighbours.iter().filter(|(_, n)| n.next_timeout() <= now);
@@ -460,17 +459,17 @@ impl Handshakes {
         over.into_iter().for_each(|live| self.retire(link, live.index));
     }
 
-    /// Sends the message that is due: a query to who isn't known, else an
+    /// Sends the message that is due: a query to a neighbour with an unknown key, otherwise an
     /// initiation.
     fn greet(&mut self, link: LinkId, to: SocketAddr, now: Time) {
         let jitter = self.entropy.random::<f64>();
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
         let known = neighbour.key.zip(neighbour.mac.clone());
-        // Sets the time of the next try, and may forget a key in vain.
+        // Sets the time of the next try, and may forget a key that got no response.
         neighbour.tried(now, jitter);
         let Some((key, mac)) = known else {
             let Some(mac) = self.query_macs.first() else {
-                // Nobody could vouch for it: it has to be configured.
+                // No trusted operator could certify it, so the neighbour has to be configured.
                 neighbour.try_at = Time::NEVER;
                 return;
             };
@@ -508,7 +507,7 @@ impl Handshakes {
         };
         let bytes = Initiation { cookie: neighbour.cookie(now), noise: &noise }.emit(mac);
         if !neighbour.pay(bytes.len()) {
-            // Nothing more may go there unless something comes from there first.
+            // Nothing more may be sent there until something arrives from there.
             neighbour.try_at = Time::NEVER;
             self.by_index.remove(&index);
             return;
@@ -520,7 +519,7 @@ impl Handshakes {
         self.push(Event::Send { to, bytes });
     }
 
-    /// What this end says of itself to the link's other.
+    /// This end's payload for the other end of the link.
     pub(super) fn payload(
         &self,
         link: LinkId,
@@ -545,9 +544,9 @@ impl Handshakes {
         Some(payload.to_bytes())
     }
 
-    /// An index that nothing in this node has.
+    /// A receiver index that is unused in this node.
     pub(super) fn new_index(&mut self, link: LinkId) -> ReceiverIndex {
-        // A node has a few indices for each of at most 2¹⁶ links, of 2²⁴.
+        // A node uses a few indices for each of at most 2¹⁶ links, out of 2²⁴.
         loop {
             let index = ReceiverIndex::new(self.entropy.random());
             if let std::collections::btree_map::Entry::Vacant(free) = self.by_index.entry(index) {
@@ -562,13 +561,12 @@ impl Handshakes {
         self.push(Event::Retired { link, index });
     }
 
-    /// Takes note of a session that begins `now`; `live` in the slot that its
-    /// role says.
+    /// A session that begins at `now` and ends after the maximum age.
     pub(super) fn live(index: ReceiverIndex, now: Time) -> Live {
         Live { index, since: now, until: now + crate::wire::MAX_AGE, overtaken: false }
     }
 
-    /// Remembers the last initiation of who has no link.
+    /// Remembers the last initiation of a peer without a link.
     pub(super) fn remember(&mut self, key: DhKey, path: String, latest: Latest) {
         if self.seen.len() >= MAX_SEEN {
             self.seen.pop_first();
@@ -577,8 +575,7 @@ impl Handshakes {
     }
 
     pub(super) fn push(&mut self, event: Event) {
-        // Only what is for the log may be lost; what else there is, is bounded
-        // by links and rates.
+        // Only events for the log may be lost; links and rates bound the number of all others.
         let for_log = matches!(
             event,
             Event::Refused { .. } | Event::OtherKey { .. } | Event::ClockBehind { .. }

@@ -8,11 +8,10 @@
 //! Challenge   kind 1, mac 16, receiver index 3, Noise: e 32, (0, nonce 16) + 16
 //! ```
 //!
-//! The mac is the first half of HMAC-SHA256 over what follows it, the kind
-//! before it. Its key anyone can know who knows whom he speaks to: it keeps out
-//! who scans addresses, at the price of one hash. The cookie is worth more: it
-//! shows that the sender receives what is sent to his address (RFC 9000, 8.1;
-//! WireGuard, 5.3).
+//! The MAC is the first half of HMAC-SHA256 over the bytes after it, preceded by the kind. Its key
+//! follows from the recipient's public key or the overlay's, so the MAC only filters out address
+//! scans, at the price of one hash. The cookie is stronger evidence: it shows that the sender
+//! receives at its source address (RFC 9000, 8.1; WireGuard, 5.3).
 
 use super::freshness::NONCE;
 use crate::identity::mac::MAC;
@@ -22,16 +21,16 @@ use crate::wire::version::VersionRange;
 use crate::wire::{Incarnation, Kind, MAX_HANDSHAKE, NodeId, ReceiverIndex, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// Bytes of a [`Query`]: as much as the longest [`Answer`], lest a node send
-/// more to a forged address than came from it.
+/// Bytes of a [`Query`]: as many as the longest [`Answer`], so that a node never sends more to a
+/// forged address than it received from there.
 pub const QUERY_LEN: usize = 256;
 
-/// The longest path label, in bytes.
+/// Maximum length of a path label, in bytes.
 pub const MAX_PATH: usize = 63;
 
-/// Bytes of a cookie.
+/// Length of a cookie, in bytes.
 pub const COOKIE: usize = 16;
-/// Bytes by which an answer names its question.
+/// Bytes in an answer that identify its question.
 pub const ECHO: usize = 8;
 
 const ANSWER_HEAD: usize = 1 + MAC + ECHO + COOKIE + 2;
@@ -39,15 +38,15 @@ const ANSWER_HEAD: usize = 1 + MAC + ECHO + COOKIE + 2;
 const _: () = assert!(ANSWER_HEAD + MAX_CERTIFICATE <= QUERY_LEN);
 const _: () = assert!(1 + MAC + COOKIE + FIRST_OVERHEAD + MAX_PAYLOAD <= MAX_HANDSHAKE);
 
-/// Asks who is there, and for a cookie.
+/// Requests the recipient's certificate and a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// Comes back in the answer.
+    /// Random value that the answer repeats.
     pub nonce: [u8; ECHO],
 }
 
 impl Query {
-    /// The datagram.
+    /// Encodes the datagram, with the MAC key of the overlay.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
         let mut out = vec![0; QUERY_LEN];
         out[0] = Kind::Query as u8;
@@ -56,7 +55,7 @@ impl Query {
         out
     }
 
-    /// Reads a datagram; its mac is still to be checked.
+    /// Reads a datagram; its MAC still has to be checked.
     pub fn parse(datagram: &[u8]) -> Result<Query, WireError> {
         let mut r = body(datagram, Kind::Query)?;
         if datagram.len() < QUERY_LEN {
@@ -66,19 +65,19 @@ impl Query {
     }
 }
 
-/// Says who is there; or only hands out a cookie.
+/// Returns the sender's certificate, or only a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {
-    /// The query's nonce, or the first bytes of the initiation's mac.
+    /// The query's nonce, or the first bytes of the initiation's MAC.
     pub echo: [u8; ECHO],
-    /// To be shown in an initiation from the address that this was sent to.
+    /// Cookie for an initiation from the address that this answer is sent to.
     pub cookie: [u8; COOKIE],
-    /// A certificate, or nothing.
+    /// The sender's certificate; may be empty.
     pub certificate: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
-    /// The datagram, with the mac key of the message it answers.
+    /// Encodes the datagram, with the MAC key of the message it answers.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
         let mut out = vec![0; ANSWER_HEAD + self.certificate.len()];
         let mut w = Writer::new(&mut out);
@@ -94,7 +93,7 @@ impl<'a> Answer<'a> {
         out
     }
 
-    /// Reads a datagram; its mac is still to be checked.
+    /// Reads a datagram; its MAC still has to be checked.
     pub fn parse(datagram: &'a [u8]) -> Result<Answer<'a>, WireError> {
         let mut r = body(datagram, Kind::Answer)?;
         let (echo, cookie) = (r.array()?, r.array()?);
@@ -106,14 +105,14 @@ impl<'a> Answer<'a> {
 /// The first message of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Initiation<'a> {
-    /// What the responder last handed out, or zeros.
+    /// The cookie that the responder last handed out, or zeros.
     pub cookie: [u8; COOKIE],
-    /// Noise's message.
+    /// The first message of Noise.
     pub noise: &'a [u8],
 }
 
 impl<'a> Initiation<'a> {
-    /// The datagram, with the mac key of the responder's key.
+    /// Encodes the datagram, with the MAC key of the responder.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
         let mut out = vec![0; 1 + MAC];
         out[0] = Kind::Initiation as u8;
@@ -123,7 +122,7 @@ impl<'a> Initiation<'a> {
         out
     }
 
-    /// Reads a datagram; its mac is still to be checked.
+    /// Reads a datagram; its MAC still has to be checked.
     pub fn parse(datagram: &'a [u8]) -> Result<Initiation<'a>, WireError> {
         let mut r = body(datagram, Kind::Initiation)?;
         let cookie = r.array()?;
@@ -134,7 +133,7 @@ impl<'a> Initiation<'a> {
     }
 }
 
-/// By what an answer to this datagram names it, if it has a mac.
+/// The bytes with which an answer identifies this datagram, if it has a MAC.
 pub(super) fn echo_of(datagram: &[u8]) -> [u8; ECHO] {
     datagram.get(1..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
 }
@@ -142,59 +141,59 @@ pub(super) fn echo_of(datagram: &[u8]) -> [u8; ECHO] {
 /// The second message of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response<'a> {
-    /// Which of the initiator's handshakes it belongs to.
+    /// Index of the initiator's handshake that this message answers.
     pub receiver: ReceiverIndex,
-    /// Noise's message.
+    /// The second message of Noise.
     pub noise: &'a [u8],
 }
 
 impl<'a> Response<'a> {
-    /// The datagram, with the mac key of the initiator's key.
+    /// Encodes the datagram, with the MAC key of the initiator.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
         second(Kind::Response, self.receiver, self.noise, key)
     }
 
-    /// Reads a datagram; its mac is still to be checked.
+    /// Reads a datagram; its MAC still has to be checked.
     pub fn parse(datagram: &'a [u8]) -> Result<Response<'a>, WireError> {
         let (receiver, noise) = parse_second(datagram, Kind::Response)?;
         Ok(Response { receiver, noise })
     }
 }
 
-/// In place of the second message: "show that this is no copy".
+/// Replaces the second message and requests proof that the initiation is no copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Challenge<'a> {
-    /// Which of the initiator's handshakes it ends.
+    /// Index of the initiator's handshake that this message ends.
     pub receiver: ReceiverIndex,
-    /// Noise's second message, around [`Challenge::payload`].
+    /// The second message of Noise, around [`Challenge::payload`].
     pub noise: &'a [u8],
 }
 
-/// The first byte of a challenge's payload, where a response has the oldest
-/// version of its sender: neither passes for the other.
+/// The first byte of a challenge's payload. A response has its sender's oldest version there, so
+/// the two cannot be confused.
 const NO_VERSION: u8 = 0;
 
 impl<'a> Challenge<'a> {
-    /// The datagram, with the mac key of the initiator's key.
+    /// Encodes the datagram, with the MAC key of the initiator.
     pub fn emit(&self, key: &MacKey) -> Vec<u8> {
         second(Kind::Challenge, self.receiver, self.noise, key)
     }
 
-    /// Reads a datagram; its mac is still to be checked.
+    /// Reads a datagram; its MAC still has to be checked.
     pub fn parse(datagram: &'a [u8]) -> Result<Challenge<'a>, WireError> {
         let (receiver, noise) = parse_second(datagram, Kind::Challenge)?;
         Ok(Challenge { receiver, noise })
     }
 
-    /// What Noise is to encrypt.
+    /// The plaintext that Noise encrypts.
     pub fn payload(nonce: &[u8; NONCE]) -> [u8; 1 + NONCE] {
         let mut out = [NO_VERSION; 1 + NONCE];
         out[1..].copy_from_slice(nonce);
         out
     }
 
-    /// The nonce in what Noise has decrypted; what a newer version may append is
-    /// passed over.
+    /// Reads the nonce from the plaintext that Noise decrypted; skips anything a newer version may
+    /// append.
     pub fn nonce(payload: &[u8]) -> Result<[u8; NONCE], WireError> {
         let mut r = Reader::new(payload);
         if r.u8()? != NO_VERSION {
@@ -222,7 +221,7 @@ fn parse_second(datagram: &[u8], kind: Kind) -> Result<(ReceiverIndex, &[u8]), W
     Ok((receiver, r.rest()))
 }
 
-/// What is behind kind and mac.
+/// The bytes after kind and MAC.
 fn body(datagram: &[u8], kind: Kind) -> Result<Reader<'_>, WireError> {
     let found = Kind::of(datagram)?;
     if found != kind {
@@ -244,42 +243,41 @@ fn counted<'a>(r: &mut Reader<'a>, max: usize, what: &'static str) -> Result<&'a
     Ok(r.bytes(len)?)
 }
 
-/// What the two ends tell each other, encrypted: `oldest 1 | newest 1 |
-/// index 3 | node 4 | incarnation 8 | sent 8 | capabilities 4 | MTU 2 |
-/// path (length 1, bytes) | certificate (length 2, bytes)`, and in an initiation
-/// that answers a challenge `| nonce (length 1, bytes)`. What a newer version may
-/// append is passed over.
+/// The payload that the two ends exchange, encrypted: `oldest 1 | newest 1 | index 3 | node 4 |
+/// incarnation 8 | sent 8 | capabilities 4 | MTU 2 | path (length 1, bytes) | certificate (length
+/// 2, bytes)`, and in an initiation that answers a challenge `| nonce (length 1, bytes)`. Anything
+/// that a newer version may append is skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Payload {
-    /// The protocol versions that the sender speaks.
+    /// The protocol versions that the sender supports.
     pub versions: VersionRange,
-    /// What envelopes to the sender are to carry.
+    /// The index that envelopes to the sender must carry.
     pub index: ReceiverIndex,
-    /// The sender.
+    /// Id of the sender.
     pub node: NodeId,
-    /// Which start of the sender.
+    /// Number of this start of the sender.
     pub incarnation: Incarnation,
-    /// In an initiation, nanoseconds that grow with each to the same peer, on
-    /// the sender's clock; a response repeats them.
+    /// In an initiation: nanoseconds on the sender's clock, which grow with each initiation to the
+    /// same peer. A response repeats the value.
     pub sent: u64,
-    /// What the sender can do beyond the version; unknown bits mean nothing.
+    /// Capabilities of the sender beyond the version; unknown bits mean nothing.
     pub capabilities: u32,
-    /// The largest IP packet that the sender's end of the link takes.
+    /// Largest IP packet that the sender's end of the link accepts, in bytes.
     pub mtu: u16,
-    /// Which of the links between the two.
+    /// Label of the link, among those between the two nodes.
     pub path: String,
-    /// What binds the sender's node id to its key.
+    /// Certificate that binds the sender's node id to its key.
     pub certificate: Option<Certificate>,
-    /// What a challenge has asked for.
+    /// The nonce of the challenge that this initiation answers.
     pub nonce: Option<[u8; NONCE]>,
 }
 
 const PAYLOAD_FIXED: usize = 1 + 1 + 3 + 4 + 8 + 8 + 4 + 2 + 1 + 2;
-/// The most bytes that this version writes.
+/// Maximum number of bytes that this version writes.
 pub const MAX_PAYLOAD: usize = PAYLOAD_FIXED + MAX_PATH + MAX_CERTIFICATE + 1 + NONCE;
 
 impl Payload {
-    /// The bytes; a path label above [`MAX_PATH`] is cut off.
+    /// Encodes the payload; a path label above [`MAX_PATH`] is cut off.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = [0; MAX_PAYLOAD];
         let mut w = Writer::new(&mut out);
@@ -310,7 +308,7 @@ impl Payload {
         }
     }
 
-    /// Reads what a peer said of itself.
+    /// Reads the payload of a peer.
     pub fn parse(bytes: &[u8]) -> Result<Payload, WireError> {
         let mut r = Reader::new(bytes);
         let versions = VersionRange { oldest: r.u8()?, newest: r.u8()? };
@@ -331,7 +329,7 @@ impl Payload {
                 Certificate::parse(bytes).map_err(|_| WireError::OutOfRange("a certificate"))?,
             ),
         };
-        // Only what answers a challenge says more.
+        // Only an initiation that answers a challenge has more bytes.
         let nonce = match r.u8() {
             Ok(len) if usize::from(len) == NONCE => Some(r.array()?),
             Ok(len) => {
@@ -396,7 +394,7 @@ mod tests {
             let bytes = p.to_bytes();
             prop_assert!(bytes.len() <= MAX_PAYLOAD);
             prop_assert_eq!(Payload::parse(&bytes), Ok(p.clone()));
-            // Who appends says first that there is no nonce, if there is none.
+            // To append further fields, a sender without a nonce writes an empty one first.
             let none = if p.nonce.is_some() { vec![] } else { vec![0] };
             let newer = [bytes, none, more].concat();
             prop_assert_eq!(Payload::parse(&newer), Ok(p));

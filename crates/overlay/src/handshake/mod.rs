@@ -1,19 +1,19 @@
 //! The handshake that gives a link its session.
 //!
-//! [`Handshakes`] is the state machine of one node for all its neighbours. It
-//! is fed the messages that [`Kind::is_handshake`](crate::wire::Kind) tells,
-//! and the time; and drained by [`Handshakes::poll`].
+//! [`Handshakes`] is the state machine of one node for all its neighbours. Its input is the
+//! messages for which [`Kind::is_handshake`](crate::wire::Kind) is true, and the time; its output
+//! is read with [`Handshakes::poll`].
 //!
-//! A node that knows its neighbour's key sends an [`Initiation`], and is given
-//! a [`Response`]: Noise IK, one round trip, both ends authenticated, forward
-//! secrecy. One that knows only the operator's overlay key asks first, with a
-//! [`Query`]; the [`Answer`] has the neighbour's certificate. The same answer
-//! hands out cookies to who initiates while there are too many (see [`Limits`]).
+//! A node that has its neighbour's key sends an [`Initiation`] and receives a [`Response`]: Noise
+//! IK, one round trip, both ends authenticated, forward secrecy. A node that has only the
+//! operator's overlay key first sends a [`Query`]; the [`Answer`] contains the neighbour's
+//! certificate. Answers also hand out cookies to initiators when there are too many of them (see
+//! [`Limits`]).
 //!
-//! An initiation that is recorded and sent again is refused by its time, which is
-//! compared after the start of the sender ([`Incarnation`]). Since a node's clock
-//! may have gone back, one that is refused for that is asked for a sign that it
-//! is no copy: a [`Challenge`].
+//! A recorded initiation that is sent again is refused because of its time, which is compared after
+//! the start of the sender ([`Incarnation`]). Since a node's clock may have gone back, the sender
+//! of an initiation refused for that reason is asked to prove that it is no copy, with a
+//! [`Challenge`].
 //!
 //! [`Initiation`]: message::Initiation
 //! [`Response`]: message::Response

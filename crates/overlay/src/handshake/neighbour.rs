@@ -1,5 +1,4 @@
-//! What is known of one neighbour over one path, and how far the handshake
-//! with it has come.
+//! State of one neighbour over one path, and progress of its handshake.
 
 use super::freshness::{Latest, NONCE};
 use super::machine::Peer;
@@ -11,28 +10,27 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::{Pacer, Rate, Time};
 
-/// The first repetition comes after this…
+/// Delay before the first retransmission.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(250);
-/// …each later one after twice as long, and none after longer than this: a
-/// neighbour that is back, and waits to be spoken to, is not to be missing for
-/// longer the longer it was away. That is the price of a few hellos.
+/// Maximum delay between retransmissions; each delay is twice the previous one up to this. A
+/// neighbour that returns and waits for a message should not be missed for longer because it was
+/// away longer; the price is the traffic of a few hellos.
 const LAST_RETRY: Duration = Duration::from_secs(1);
-/// See [`Neighbour::pay`] (RFC 9000, 8.1).
+/// Anti-amplification factor of [`Neighbour::pay`] (RFC 9000, 8.1).
 pub(super) const FACTOR: usize = 3;
-/// After so many initiations to a key that was only heard of, the neighbour is
-/// asked again who it is.
+/// After this many initiations to a key that was only learnt, the neighbour is queried again.
 const ASK_AGAIN: u32 = 4;
 
-/// A handshake begun here, of which the second message is awaited.
+/// A handshake begun here that awaits the second message.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub handshake: Handshake,
     pub index: ReceiverIndex,
-    /// Where it began.
+    /// Address that the initiation was sent to.
     pub to: SocketAddr,
-    /// What we said in it.
+    /// The time in this end's initiation.
     pub sent: u64,
-    /// By what an answer may name it, once.
+    /// Bytes with which one answer may identify this initiation.
     pub echo: Option<[u8; ECHO]>,
     /// Whether it answers a challenge.
     pub challenged: bool,
@@ -44,28 +42,29 @@ pub(super) struct Live {
     pub index: ReceiverIndex,
     pub since: Time,
     pub until: Time,
-    /// Whether it waited to be used when this end began another one.
+    /// Whether it was waiting for its first use when this end began another one.
     pub overtaken: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Neighbour {
     pub peer: Peer,
-    /// Since when this end numbers its packets to it.
+    /// This end's start, from which it numbers its packets to the neighbour.
     pub incarnation: Incarnation,
-    /// Its key, configured or from `certificate`.
+    /// The neighbour's key, configured or from `certificate`.
     pub key: Option<DhKey>,
-    /// What it showed us, if its key is not configured.
+    /// Certificate of the neighbour, if its key is not configured.
     pub certificate: Option<Certificate>,
-    /// For the cheap check at its end.
+    /// Key of the cheap check at the neighbour's end.
     pub mac: Option<MacKey>,
-    /// Where it is, configured or heard from.
+    /// Address of the neighbour, configured or learnt from its messages.
     pub address: Option<SocketAddr>,
-    /// Bytes that may still go there; no limit once it has shown that it is.
+    /// Bytes that may still be sent to the address; unlimited once the neighbour has proved that it
+    /// is there.
     pub credit: Option<usize>,
-    /// Handshakes that its address may ask for without a cookie.
+    /// Rate of handshakes that its address may request without a cookie.
     pub unproven: Pacer,
-    /// Those with one.
+    /// Rate of handshakes that its address may request with a cookie.
     pub proven: Pacer,
     pub attempt: Option<Attempt>,
     /// The nonce of a query that awaits its answer.
@@ -73,26 +72,26 @@ pub(super) struct Neighbour {
     cookie: Option<([u8; COOKIE], Time)>,
     /// When the next query or initiation is due.
     pub try_at: Time,
-    /// How many there have been since the last session.
+    /// Number of queries and initiations since the last session.
     tries: u32,
-    /// When the first of them was sent.
+    /// Time at which the first of these tries was sent.
     trying_since: Option<Time>,
-    /// The nonce that the neighbour wants in the next initiation.
+    /// The nonce that the neighbour requires in the next initiation.
     pub nonce: Option<[u8; NONCE]>,
-    /// Of the initiations that counted.
+    /// Stamps of the initiations that counted.
     pub latest: Option<Latest>,
-    /// Of which start of the neighbour the log has that its clock is behind.
+    /// Start of the neighbour that was last reported to the log for a clock that is behind.
     pub told: Option<Incarnation>,
-    /// Whether it has that of this end's.
+    /// Whether this end's start was reported to the log for the same reason.
     pub told_own: bool,
-    // As in `Sealed`.
+    // The same slots as in `Sealed`.
     pub previous: Option<Live>,
     pub current: Option<Live>,
     pub next: Option<Live>,
 }
 
 impl Neighbour {
-    /// `rate` is that of its initiations.
+    /// Creates a neighbour; `rate` limits its initiations.
     pub fn new(peer: Peer, incarnation: Incarnation, rate: Rate, now: Time) -> Neighbour {
         let mut neighbour = Neighbour {
             incarnation,
@@ -128,8 +127,7 @@ impl Neighbour {
         self.mac = key.as_ref().map(MacKey::for_dh);
     }
 
-    /// Believes a certificate that was verified; only where no key is
-    /// configured.
+    /// Accepts a verified certificate, but only if no key is configured.
     pub fn learn(&mut self, certificate: Certificate) {
         if self.peer.key.is_none() {
             self.set_key(certificate.dh());
@@ -137,15 +135,15 @@ impl Neighbour {
         }
     }
 
-    /// The same of one that came without its key's signature: anybody may bring
-    /// back one that has been renewed since.
+    /// Accepts a verified certificate that arrived without its key's signature. Any attacker could
+    /// replay one that has been renewed since.
     pub fn hear(&mut self, certificate: Certificate) {
         if !self.certificate.as_ref().is_some_and(|c| c.outlasts(&certificate)) {
             self.learn(certificate);
         }
     }
 
-    /// Forgets a key that was only learnt.
+    /// Forgets a key that was only learnt from a certificate.
     pub fn forget(&mut self) {
         if self.peer.key.is_none() {
             self.set_key(None);
@@ -161,8 +159,8 @@ impl Neighbour {
         self.cookie.filter(|(_, until)| now < *until).map(|(c, _)| c).unwrap_or_default()
     }
 
-    /// Counts one more message, and says after how long the next is due, of
-    /// which `jitter` (0 to 1) shall take up to a quarter.
+    /// Counts one more message and schedules the next. `jitter` (0 to 1) shortens the delay by up
+    /// to a quarter.
     pub fn tried(&mut self, now: Time, jitter: f64) {
         self.trying_since.get_or_insert(now);
         let wait = (FIRST_RETRY * (1 << self.tries.min(5))).min(LAST_RETRY);
@@ -173,8 +171,8 @@ impl Neighbour {
         self.try_at = now + wait.mul_f64(1.0 - jitter / 4.0);
     }
 
-    /// Whether `bytes` may go to the neighbour's address. One that was only heard of
-    /// is sent at most [`FACTOR`] times what came from there.
+    /// Whether `bytes` may be sent to the neighbour's address. An unvalidated address is sent at
+    /// most [`FACTOR`] times the bytes received from it.
     pub fn pay(&mut self, bytes: usize) -> bool {
         let Some(credit) = &mut self.credit else { return true };
         let left = credit.checked_sub(bytes);
@@ -182,25 +180,25 @@ impl Neighbour {
         left.is_some()
     }
 
-    /// For how long messages have gone unanswered.
+    /// Time for which messages have gone unanswered.
     pub fn trying_for(&self, now: Time) -> Duration {
         self.trying_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// Nothing is being tried until `at`.
+    /// Suspends all tries until `at`.
     pub fn rest_until(&mut self, at: Time) {
         (self.tries, self.trying_since) = (0, None);
         self.try_at = at;
     }
 
-    /// The indices in use.
+    /// The receiver indices in use.
     pub fn indices(&self) -> impl Iterator<Item = ReceiverIndex> {
         let attempt = self.attempt.as_ref().map(|a| a.index);
         let live = [self.previous, self.current, self.next].into_iter().flatten();
         live.map(|live| live.index).chain(attempt)
     }
 
-    /// Uses `live`, which this end began; returns the session that it pushes out.
+    /// Uses `live`, a session that this end began; returns the session that it displaces.
     pub fn begin(&mut self, live: Live) -> Option<Live> {
         if let Some(next) = &mut self.next {
             next.overtaken = true;
@@ -208,11 +206,11 @@ impl Neighbour {
         self.switch_to(live)
     }
 
-    /// The other end has used the session that it began: that one, and the one that
-    /// it pushes out.
+    /// Handles the first use, by the other end, of the session that it began. Returns that session,
+    /// and the one that it displaces.
     pub fn confirm(&mut self) -> Option<(Live, Option<Live>)> {
         let live = self.next.take()?;
-        // Of two handshakes that crossed, both ends use the later one.
+        // If two handshakes crossed, both ends use the later one.
         let out = match self.current {
             Some(_) if live.overtaken => self.previous.replace(live),
             _ => self.switch_to(live),
@@ -224,7 +222,7 @@ impl Neighbour {
         self.current.replace(live).and_then(|out| self.previous.replace(out))
     }
 
-    /// When there is something to do.
+    /// Time of the next action.
     pub fn next_timeout(&self) -> Time {
         let live = [self.previous, self.current, self.next].into_iter().flatten();
         let try_at = if self.address.is_some() { self.try_at } else { Time::NEVER };

@@ -1,4 +1,4 @@
-//! What comes in, cheapest check first.
+//! Handling of received messages, cheapest check first.
 
 use super::cookie::COOKIE_SECRET;
 use super::freshness::{Freshness, Latest};
@@ -17,13 +17,13 @@ use core::time::Duration;
 use rand::RngExt;
 use trunkline_base::Time;
 
-/// How long a newcomer waits to be admitted.
+/// Time that an unconfigured peer may wait for admission.
 const PENDING_FOR: Duration = Duration::from_secs(5);
-/// For how long the end whose key is the lower doesn't answer the other's
-/// handshake while its own awaits an answer.
+/// Time for which the end with the lower key doesn't answer the other end's handshake while its own
+/// awaits an answer.
 const PRECEDENCE: Duration = Duration::from_secs(1);
 
-/// A newcomer whose initiation was read.
+/// An unconfigured peer that waits for admission after its initiation has been read.
 #[derive(Debug)]
 pub(super) struct Pending {
     id: UnconfiguredPeerId,
@@ -36,22 +36,22 @@ pub(super) struct Pending {
     pub until: Time,
 }
 
-/// Of an initiation, what is needed to answer it.
+/// The parts of an initiation that are needed to answer it.
 pub(super) struct Opened {
     pub handshake: Handshake,
     pub key: DhKey,
     pub payload: Payload,
     pub from: SocketAddr,
-    /// Bytes of the datagram.
+    /// Length of the datagram, in bytes.
     pub len: usize,
 }
 
-/// Between two events about a wrong mac.
+/// Minimum interval between two events about a wrong MAC.
 const BAD_MAC_AGAIN: Duration = Duration::from_secs(1);
 
 impl Handshakes {
-    /// Takes a datagram of which [`Kind::is_handshake`] is true. `unix_secs`
-    /// (seconds since 1970) is for the expiry of certificates.
+    /// Takes a datagram for which [`Kind::is_handshake`] is true. `unix_secs` (seconds since 1970)
+    /// is for the expiry of certificates.
     pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
         self.stats.received += 1;
         let done = match Kind::of(bytes) {
@@ -64,8 +64,7 @@ impl Handshakes {
         };
         if let Err(why) = done {
             self.stats.refuse(why);
-            // Anybody can send as many of these as he likes: a word now and then
-            // will do for the log.
+            // Anyone can send any number of these, so the log gets only an occasional line.
             if why == RefusedHandshake::BadMac && now >= self.tell_bad_mac {
                 self.tell_bad_mac = now + BAD_MAC_AGAIN;
                 self.push(Event::Refused { from, node: None, why });
@@ -73,8 +72,8 @@ impl Handshakes {
         }
     }
 
-    /// Lets a newcomer be the neighbour of `link`, which is new. False if it
-    /// has waited too long; it will ask again.
+    /// Makes an unconfigured peer the neighbour of `link`, which is new. Returns false if the peer
+    /// has waited too long; it will try again.
     pub fn admit(
         &mut self,
         unconfigured_peer: UnconfiguredPeerId,
@@ -89,12 +88,12 @@ impl Handshakes {
         let Pending { key, certificate, handshake, payload, from, len, .. } =
             self.pending.remove(at);
         let (node, path) = (payload.node, payload.path.clone());
-        // Adding it twice would be a restart, of which the link itself doesn't know.
+        // Adding it twice would be a restart that the link itself doesn't notice.
         if !self.neighbours.contains_key(&link) {
             self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
         }
         if let Some(neighbour) = self.neighbours.get_mut(&link) {
-            // Forgotten only if very many others came since.
+            // Forgotten only if very many others have arrived since.
             let latest = self.seen.get(&(key, payload.path.clone())).copied();
             neighbour.latest = latest.or_else(|| Some(Latest::new(key, &payload)));
             neighbour.learn(certificate);
@@ -103,7 +102,7 @@ impl Handshakes {
         answered.map_err(|why| self.stats.refuse(why)).is_ok()
     }
 
-    /// Takes no more newcomers like this one.
+    /// Refuses an unconfigured peer that waits for admission.
     pub fn turn_away(&mut self, unconfigured_peer: UnconfiguredPeerId) {
         let waiting = self.pending.len();
         self.pending.retain(|p| p.id != unconfigured_peer);
@@ -169,18 +168,18 @@ impl Handshakes {
                 false => certificate.check(expected, key, &self.trust.overlay_keys, unix_secs),
             };
             if let Err(why) = believed {
-                // Where a file names the wrong neighbour, this is all that shows it.
+                // If a configuration file names the wrong neighbour, only this event shows it.
                 self.push(Event::Refused { from, node: Some(certificate.node()), why });
                 return Err(why);
             }
             neighbour.query = None;
             neighbour.hear(certificate);
-            // It is there: what is sent now is not one more try in vain.
+            // The neighbour is there, so the next message does not count as another failed try.
             if neighbour.next.is_none() {
                 neighbour.rest_until(now);
             }
         }
-        // With the cookie the next try may succeed where this one did not.
+        // With the cookie, the next try may succeed.
         neighbour.set_cookie(answer.cookie, now + COOKIE_SECRET);
         if neighbour.next.is_none() {
             neighbour.try_at = now;
@@ -209,15 +208,15 @@ impl Handshakes {
         let node = payload.node;
         let opened = Opened { handshake, key, payload, from, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
-            // A copy, or a race, is no news.
+            // A copy or a race is not worth a log line.
             if !matches!(why, RefusedHandshake::Replayed | RefusedHandshake::Simultaneous) {
                 self.push(Event::Refused { from, node: Some(node), why: *why });
             }
         })
     }
 
-    /// Whether the curve may be computed for `from`: strangers share what they
-    /// get, and beyond it have to show a cookie.
+    /// Whether the curve may be computed for `from`. Unknown peers share one budget, and need a
+    /// cookie beyond it.
     fn afford(
         &mut self,
         now: Time,
@@ -248,7 +247,7 @@ impl Handshakes {
         Err(RefusedHandshake::NoCookie)
     }
 
-    /// Noise has shown that the sender has `key`: who is it?
+    /// Finds the node that has `key`, which Noise has shown the sender to have.
     fn identified(
         &mut self,
         now: Time,
@@ -287,10 +286,10 @@ impl Handshakes {
         let is_news =
             behind && neighbour.told.replace(payload.incarnation) != Some(payload.incarnation);
         let mut other = None;
-        // Not before: a copy shows the certificate, and perhaps the key, of then.
+        // Not earlier: a copy would show an old certificate, and perhaps an old key.
         if let Some(certificate) = shown {
             if neighbour.key.is_some_and(|before| before != key) {
-                // What is under way is with the key it had before.
+                // The handshake in progress uses the neighbour's old key.
                 neighbour.query = None;
                 other = Some(certificate.name().to_owned());
             }
@@ -352,7 +351,7 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Sends the response, and the session to the link.
+    /// Sends the response, and passes the session to the link.
     fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), RefusedHandshake> {
         let Opened { mut handshake, key, payload, from, len } = opened;
         let index = self.new_index(link);
@@ -368,7 +367,7 @@ impl Handshakes {
         let response = bytes.len();
         self.stats.responses += 1;
         self.push(Event::Send { to: from, bytes });
-        // Only now: the other end shall learn why, too.
+        // Checked only now, so that the other end learns the reason, too.
         let Some(version) = self.offer.versions.common(payload.versions) else {
             self.by_index.remove(&index);
             return Err(RefusedHandshake::Version);
@@ -383,8 +382,8 @@ impl Handshakes {
         {
             *credit = (*credit + FACTOR * len).saturating_sub(response);
         }
-        // Until the other end has used the keys, this may be a copy of what it
-        // said to an earlier start of this node. That must not keep a link down.
+        // Until the other end has used the keys, this may be a copy of a message to an earlier
+        // start of this node. A copy must not keep a link down.
         match (neighbour.current, neighbour.next) {
             (Some(_), _) => neighbour.rest_until(now + CONFIRM_WITHIN + spread),
             (None, None) => neighbour.rest_until(now + FIRST_RETRY + spread / 8),
@@ -425,7 +424,7 @@ impl Handshakes {
         self.stats.computed += 1;
         let payload =
             attempt.handshake.read(response.noise).map_err(|_| RefusedHandshake::Forged)?;
-        // Whatever it says, this handshake is over.
+        // This handshake ends, whatever the response contains.
         let key = attempt.handshake.peer().ok_or(RefusedHandshake::Forged)?;
         let sent = attempt.sent;
         let Some(attempt) = neighbour.attempt.take() else {
@@ -438,7 +437,8 @@ impl Handshakes {
             self.push(Event::Refused { from, node, why: *why });
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| RefusedHandshake::Forged)?;
-        // Whoever answers has received it there, wherever the answer comes from.
+        // The sender of this response has received the initiation at that address, whatever the
+        // response's source.
         self.set_address(link, attempt.to);
         self.initiator_live(now, link, attempt.index);
         let keys = SessionKeys {
@@ -453,7 +453,7 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Whether the responder is who it should be, and what was agreed on.
+    /// Checks that the responder is the expected one, and returns the agreed session.
     fn concluded(
         &mut self,
         unix_secs: u64,
@@ -519,7 +519,7 @@ impl Handshakes {
 }
 
 impl Certificate {
-    /// Whether this says that `node` has `key`, and holds.
+    /// Checks that this certificate is valid and binds `key` to `node`.
     fn check(
         &self,
         node: NodeId,

@@ -1,39 +1,39 @@
-//! What the handshake has done and refused.
+//! Counters of the handshakes and the reasons for refusals.
 
-/// Why a message of the handshake, or its sender, was refused.
+/// Reason for refusing a message of the handshake, or its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RefusedHandshake {
     /// Too short, too long, or with a field out of range.
     Malformed,
-    /// The cheap check failed: the sender doesn't know to whom it speaks.
+    /// Wrong MAC: the sender doesn't have the key of the node it addresses.
     BadMac,
-    /// Without a cookie while strangers have used up what they may.
+    /// No cookie, while unknown peers have used up their shared budget.
     NoCookie,
-    /// With a cookie, but too often from its address.
+    /// Valid cookie, but too many messages from this address.
     RateLimited,
-    /// Noise refused it: forged, altered, or for a key of ours that was.
+    /// Noise refused it: forged, altered, or for a former key of this node.
     Forged,
-    /// An initiation that is not newer than the last of its sender, and shows no
-    /// nonce: a copy, or of a node whose clock went back.
+    /// An initiation that is not newer than the last of its sender and shows no nonce: a copy, or
+    /// sent by a node with a clock that went back.
     Replayed,
-    /// A response or answer that nothing waits for (any more).
+    /// A response or answer that is not expected (any more).
     Unexpected,
-    /// Of a key that belongs to no link here, and without a certificate.
+    /// The key belongs to no link here, and came without a certificate.
     UnknownKey,
-    /// Of a key that the operator has revoked.
+    /// The operator has revoked the key.
     Revoked,
-    /// With a certificate whose time is over.
+    /// The certificate has expired.
     Expired,
-    /// With a certificate of nobody who is trusted, or for another node or key.
+    /// The certificate's issuer is not trusted, or it is for another node or key.
     WrongCertificate,
-    /// Certified, but no new neighbours are taken, or no more of them.
+    /// The sender is certified, but no (more) unconfigured peers are admitted.
     NewcomersFull,
     /// The two ends have no protocol version in common.
     Version,
-    /// Both began at the same time, and the other end is to answer.
+    /// Both began at the same time, and the other end has to answer.
     Simultaneous,
-    /// A query to a node without a certificate.
+    /// A query to a node that has no certificate.
     NoCertificate,
 }
 
@@ -79,26 +79,26 @@ impl RefusedHandshake {
     }
 }
 
-/// Counts of what the handshakes of a node have done.
+/// Counters of a node's handshakes.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct HandshakeStats {
-    /// Messages of all kinds that came.
+    /// Messages of all kinds received.
     pub received: u64,
-    /// Queries sent.
+    /// Number of queries sent.
     pub queries: u64,
-    /// Answers sent.
+    /// Number of answers sent.
     pub answers: u64,
-    /// Initiations sent.
+    /// Number of initiations sent.
     pub initiations: u64,
-    /// Responses sent.
+    /// Number of responses sent.
     pub responses: u64,
-    /// Challenges sent to who may have sent a copy.
+    /// Challenges sent to senders of possible copies.
     pub challenges: u64,
     /// Initiations, responses and challenges for which curve points were multiplied.
     pub computed: u64,
-    /// Sessions agreed on.
+    /// Number of sessions agreed on.
     pub established: u64,
-    /// Of those, the ones that replaced another.
+    /// Number of those that replaced another session.
     pub rekeyed: u64,
     refused: [u64; RefusedHandshake::ALL.len()],
 }
@@ -108,7 +108,7 @@ impl HandshakeStats {
         self.refused[why as usize] += 1;
     }
 
-    /// How many messages were refused for this reason.
+    /// Number of messages refused for this reason.
     pub fn refused(&self, why: RefusedHandshake) -> u64 {
         self.refused[why as usize]
     }

@@ -1,4 +1,4 @@
-//! Two and more machines, over a network that loses, delays and repeats.
+//! Two or more machines, over a network that loses, delays and duplicates datagrams.
 
 use super::*;
 use crate::identity::{Certificate, Identity, MacKey, Trust};
@@ -57,7 +57,7 @@ pub(super) fn peer(n: u8, known: bool, reachable: bool) -> Peer {
     }
 }
 
-/// A node with one link, and what its seal was given.
+/// A node with one link, its seal, and the sessions that were installed.
 pub(super) struct End {
     pub at: SocketAddr,
     pub machine: Handshakes,
@@ -82,7 +82,7 @@ impl End {
         sealed
     }
 
-    /// What it sends now.
+    /// The datagrams that it sends now.
     pub fn drain(&mut self, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut out = Vec::new();
         while let Some(event) = self.machine.poll() {
@@ -119,14 +119,14 @@ impl End {
         self.machine.stats().refused(why)
     }
 
-    /// An envelope with `text`, if there is a session.
+    /// Seals `text` in an envelope, if there is a session.
     pub fn say(&mut self, text: &[u8]) -> Option<Vec<u8>> {
         let mut envelope = vec![0; ENVELOPE_OVERHEAD + text.len()];
         Seal::frames_mut(&mut envelope).copy_from_slice(text);
         self.seal.seal(&mut envelope).then_some(envelope)
     }
 
-    /// Opens an envelope as a link does, and tells the machine what it should.
+    /// Opens an envelope as a link does, and notifies the machine.
     pub fn open(
         &mut self,
         envelope: &[u8],
@@ -140,7 +140,7 @@ impl End {
     }
 }
 
-/// Lets both speak over a perfect network without delay until both are silent.
+/// Exchanges messages over a perfect network without delay until both ends are silent.
 pub(super) fn settle(now: Time, a: &mut End, b: &mut End) {
     for _ in 0..20 {
         let from_a = a.wake(now);
@@ -171,9 +171,9 @@ pub(super) fn settle(now: Time, a: &mut End, b: &mut End) {
     }
 }
 
-/// Both have a session, and use it.
+/// Asserts that both ends have a session, and uses it.
 pub(super) fn talk(a: &mut End, b: &mut End) {
-    // The initiator first: the responder waits for that.
+    // The initiator goes first: the responder waits for its first envelope.
     for _ in 0..2 {
         for (from, to) in [(true, b"ab"), (false, b"ba")] {
             let (from, to, text) =
@@ -209,7 +209,7 @@ fn keys_known_on_both_ends() {
     talk(&mut a, &mut b);
     let stats = a.machine.stats();
     assert_eq!((stats.queries, stats.initiations, stats.computed), (0, 1, 1));
-    // No more until the keys are old.
+    // The next handshake begins only when the keys are old.
     assert_eq!(a.machine.next_timeout(), ms(120_000));
     assert_eq!(b.machine.next_timeout(), ms(140_000));
 }
@@ -245,7 +245,7 @@ fn both_begin_at_once_and_one_session_comes_of_it() {
 
 #[test]
 fn who_may_not_be_answered_yields_in_the_end() {
-    // The end whose initiations have precedence is heard by nobody.
+    // No datagram reaches the end that has precedence.
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, config(2), Some(peer(1, true, true)));
     let lower = if identity(1).dh_public() < identity(2).dh_public() { 1 } else { 2 };
@@ -271,8 +271,8 @@ fn rekeying_loses_nothing() {
     let mut b = End::new(2, config(2), Some(peer(1, true, true)));
     settle(ms(0), &mut a, &mut b);
     let (mut heard, mut expected) = (0_u64, 0_u64);
-    // 400 s of an envelope each way every 20 ms; what is sent at one moment
-    // arrives after what is decided at it.
+    // 400 s with an envelope in each direction every 20 ms; datagrams sent at one moment arrive
+    // after the decisions of that moment.
     for t in (0..400_000).step_by(20) {
         let now = ms(t);
         let said = [a.say(&t.to_be_bytes()), b.say(&t.to_be_bytes())];
@@ -309,7 +309,7 @@ fn the_responder_rekeys_if_the_initiator_does_not() {
     assert!(b.wake(ms(139_999)).is_empty());
     let late = b.wake(ms(140_000));
     assert_eq!(Kind::of(&late[0].1), Ok(Kind::Initiation));
-    // Without an answer, the session ends.
+    // Without an answer, the session expires.
     b.wake(ms(179_999));
     assert!(b.seal.ready());
     b.wake(ms(180_000));
@@ -317,8 +317,8 @@ fn the_responder_rekeys_if_the_initiator_does_not() {
     assert!(b.events.iter().any(|e| matches!(e, Event::Retired { .. })));
 }
 
-/// No index that is retired is still one of the seal's: envelopes with it would be
-/// nobody's, and the other end not heard.
+/// No retired index may still be in use by the seal: envelopes with it would match no link, and the
+/// other end would not be received.
 fn nothing_in_use_is_retired(end: &mut End, about: &str) {
     let retired: Vec<_> = end
         .events
@@ -332,11 +332,11 @@ fn nothing_in_use_is_retired(end: &mut End, about: &str) {
     assert_eq!(lost, None, "{about}");
 }
 
-/// Both ends begin at once, again and again, as after outages.
+/// Both ends begin at once, again and again, as they do after outages.
 #[test]
 fn handshakes_that_cross_retire_nothing_in_use() {
-    // Who is answered before it hears that the other has begun too, if anybody, in
-    // rounds of each kind.
+    // In rounds of each kind, one end, or neither, is answered before it receives the other's
+    // initiation.
     for order in 0..9 {
         let mut a = End::new(1, config(1), Some(peer(2, true, true)));
         let mut b = End::new(2, config(2), Some(peer(1, true, true)));
@@ -351,7 +351,7 @@ fn handshakes_that_cross_retire_nothing_in_use() {
             let (at_a, at_b) = (a.at, b.at);
             let mut to_a = vec![begun[1].clone()];
             let mut to_b = vec![begun[0].clone()];
-            // Each list is heard in its order; an answer comes first where it is early.
+            // Each list arrives in its order; an early answer comes first.
             if early == 1 {
                 let answer = b.hear(now, at_a, &to_b.remove(0));
                 to_a.splice(0..0, answer.into_iter().map(|(_, bytes)| bytes));
@@ -424,15 +424,15 @@ fn a_neighbour_that_moves_is_followed() {
     let mut b = End::new(2, config(2), Some(peer(1, true, false)));
     settle(ms(0), &mut a, &mut b);
     talk(&mut a, &mut b);
-    // Its NAT gives it another port: envelopes go on, whatever they come from,
-    // and the link tells the machine.
+    // Its NAT assigns another port: envelopes continue from any address, and the link informs the
+    // machine.
     a.at = SocketAddr::from(([192, 0, 2, 1], 40_123));
     talk(&mut a, &mut b);
     b.machine.set_address(LINK, a.at);
     settle(ms(120_000), &mut a, &mut b);
     assert_eq!(b.established[1], (Role::Responder, CURRENT, a.at));
     talk(&mut a, &mut b);
-    // And if the initiator falls silent, the responder finds it there.
+    // If the initiator falls silent, the responder finds it at the new address.
     b.machine.restart(LINK, ms(130_000));
     assert_eq!(b.wake(ms(130_000))[0].0, a.at);
 }

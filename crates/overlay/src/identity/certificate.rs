@@ -1,5 +1,5 @@
-//! Certificates: the operator's overlay key says which node has which key, so
-//! that adding a node doesn't mean editing every other's configuration.
+//! Certificates: the operator's overlay key certifies which node has which key, so that adding a
+//! node does not mean editing the configuration of every other one.
 
 use super::key::{DhKey, Identity, KEY_LEN, PublicKey, SIGNATURE_LEN};
 use crate::wire::NodeId;
@@ -9,22 +9,22 @@ use core::fmt;
 use core::str::FromStr;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The longest name of a node, in bytes: that of a DNS label (RFC 1035, 2.3.4).
+/// Maximum length of a node's name in bytes: that of a DNS label (RFC 1035, 2.3.4).
 pub const MAX_NAME: usize = 63;
 
-/// The most bytes of an emitted [`Certificate`].
+/// Maximum size of an emitted [`Certificate`], in bytes.
 pub const MAX_CERTIFICATE: usize = FIXED + MAX_NAME;
 
-/// Format 1, node 4, key 32, expiry 8, length of the name 1; signature 64.
+/// Bytes without the name: format 1, node 4, key 32, expiry 8, length of the name 1; signature 64.
 const FIXED: usize = 1 + 4 + KEY_LEN + 8 + 1 + SIGNATURE_LEN;
 
 const FORMAT: u8 = 1;
 
-/// Begins everything that an overlay key signs as a certificate.
+/// Prefix of everything that an overlay key signs as a certificate.
 const CONTEXT: &[u8] = b"trunkline certificate";
 
-/// The operator's word that a node has a key: `format 1 | node 4 | key 32 |
-/// not after 8 | length 1, name | signature 64`.
+/// The operator's statement that a node has a key: `format 1 | node 4 | key 32 | not after 8 |
+/// length 1, name | signature 64`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
     node: NodeId,
@@ -35,9 +35,8 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Signs, with the operator's overlay key, that node `node`, called `name`
-    /// (1 to 63 bytes), has the key `key`, until `not_after` (seconds since
-    /// 1970; 0 = for ever).
+    /// Issues a certificate, signed by the operator's overlay key: node `node`, named `name` (1 to
+    /// 63 bytes), has the key `key` until `not_after` (seconds since 1970; 0 = no expiry).
     pub fn issue(
         overlay: &Identity,
         node: NodeId,
@@ -52,44 +51,44 @@ impl Certificate {
         Ok(certificate)
     }
 
-    /// The node.
+    /// The certified node's address in the overlay.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// What the operator calls it.
+    /// The operator's name for the node.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its key.
+    /// The node's public key.
     pub fn key(&self) -> PublicKey {
         self.key
     }
 
-    /// The second, since 1970, after which it is void; 0 = never.
+    /// Last second, since 1970, at which the certificate is valid; 0 = no expiry.
     pub fn not_after(&self) -> u64 {
         self.not_after
     }
 
-    /// Whether it is void at `now_unix` (seconds since 1970).
+    /// Whether the certificate has expired at `now_unix` (seconds since 1970).
     pub fn is_over(&self, now_unix: u64) -> bool {
         self.not_after != 0 && now_unix > self.not_after
     }
 
-    /// Whether this one is for the same key and ends no earlier than `other`.
+    /// Whether this certificate has the same key as `other` and expires no earlier.
     pub(crate) fn outlasts(&self, other: &Certificate) -> bool {
-        // 0, for ever, is the latest.
+        // 0, no expiry, counts as the latest.
         self.key == other.key && self.not_after.wrapping_sub(1) >= other.not_after.wrapping_sub(1)
     }
 
-    /// Writes at most [`MAX_CERTIFICATE`] bytes.
+    /// Writes the certificate, at most [`MAX_CERTIFICATE`] bytes.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         self.emit_body(w)?;
         w.bytes(&self.signature)
     }
 
-    /// The bytes of [`Certificate::emit`].
+    /// The certificate as the bytes of [`Certificate::emit`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = [0; MAX_CERTIFICATE];
         let mut w = Writer::new(&mut out);
@@ -107,8 +106,8 @@ impl Certificate {
         w.bytes(self.name.as_bytes())
     }
 
-    /// Reads a certificate that is all of `bytes`; that it is true,
-    /// [`Certificate::verify`] says.
+    /// Reads a certificate that fills `bytes` exactly. It is not trusted before
+    /// [`Certificate::verify`].
     pub fn parse(bytes: &[u8]) -> Result<Certificate, CertificateError> {
         let malformed = |_| CertificateError::Malformed;
         let mut r = Reader::new(bytes);
@@ -127,14 +126,14 @@ impl Certificate {
         Ok(Certificate { node, name, key, not_after, signature })
     }
 
-    /// Checks that one of `overlay_keys` signed this, and that it still holds
-    /// at `now_unix` (seconds since 1970). About 50 µs for each key.
+    /// Checks that one of `overlay_keys` signed this certificate, and that it is still valid at
+    /// `now_unix` (seconds since 1970). Takes about 50 µs per key.
     pub fn verify(
         &self,
         overlay_keys: &[PublicKey],
         now_unix: u64,
     ) -> Result<(), CertificateError> {
-        // The cheap test first.
+        // The cheap check comes first.
         if self.is_over(now_unix) {
             return Err(CertificateError::Expired(self.node, self.not_after));
         }
@@ -143,7 +142,7 @@ impl Certificate {
         if good { Ok(()) } else { Err(CertificateError::NotTrusted(self.node)) }
     }
 
-    /// The X25519 key that it speaks of.
+    /// The X25519 form of the certified key.
     pub(crate) fn dh(&self) -> Option<DhKey> {
         self.key.dh()
     }
@@ -157,7 +156,7 @@ impl Certificate {
     }
 }
 
-/// One line of base64, for a file.
+/// One line of base64, as stored in a file.
 impl fmt::Display for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&STANDARD.encode(self.to_bytes()))
@@ -177,20 +176,20 @@ impl FromStr for Certificate {
     }
 }
 
-/// Why a certificate is of no use.
+/// Reason for rejecting a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// Not what [`Certificate::emit`] writes.
+    /// The bytes are not in the format of [`Certificate::emit`].
     #[error("not a certificate: copy the line whole, as it was issued")]
     Malformed,
-    /// Empty, too long or with control characters.
+    /// The name is empty, too long or contains control characters.
     #[error("a node's name has 1 to 63 bytes, and no control characters")]
     BadName,
-    /// Signed by nobody who is trusted here.
+    /// Signed by a key that is not trusted here.
     #[error("the certificate of node {0} is not signed by a trusted overlay key")]
     NotTrusted(NodeId),
-    /// Past its time.
-    #[error("the certificate of node {0} ended at second {1} since 1970: issue a new one")]
+    /// The certificate has expired: its node and its expiry, in seconds since 1970.
+    #[error("the certificate of node {0} expired at Unix time {1}: issue a new one")]
     Expired(NodeId, u64),
 }
 
@@ -200,13 +199,12 @@ fn checked_name(name: &[u8]) -> Result<&str, CertificateError> {
     if good { Ok(name) } else { Err(CertificateError::BadName) }
 }
 
-/// Whom a node believes.
+/// Keys that decide which certificates a node accepts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Trust {
-    /// Keys that certificates may be signed with; a few at most, since each is
-    /// tried.
+    /// Overlay keys that may sign certificates; a few at most, since each is tried in turn.
     pub overlay_keys: Vec<PublicKey>,
-    /// Keys of nodes that are not spoken to any more, however certified.
+    /// Keys of nodes that are refused, whatever certificate they show.
     pub revoked: Vec<PublicKey>,
 }
 

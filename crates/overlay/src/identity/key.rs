@@ -1,4 +1,4 @@
-//! Who a node is: one Ed25519 key, from which its X25519 key follows.
+//! A node's identity: one Ed25519 key, from which its X25519 key is derived.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,10 @@ pub const KEY_LEN: usize = 32;
 /// Bytes of a signature.
 pub const SIGNATURE_LEN: usize = 64;
 
-/// A node's or an operator's secret key. One key signs (Ed25519, RFC 8032) and
-/// agrees on keys (X25519, RFC 7748): the birational map between the curves
-/// makes that sound (Thormarker, *On using the same key pair for Ed25519 and an
-/// X25519 based KEM*, 2021), and so a neighbour is known by one key only.
+/// A secret key of a node or an operator. One key signs (Ed25519, RFC 8032) and agrees on keys
+/// (X25519, RFC 7748): the birational map between the curves makes that sound (Thormarker, *On
+/// using the same key pair for Ed25519 and an X25519 based KEM*, 2021), so a single key identifies
+/// a neighbour.
 #[derive(Clone)]
 pub struct Identity {
     signing: SigningKey,
@@ -24,41 +24,41 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this secret, 32 bytes out of a cryptographic generator.
+    /// Derives the identity from a secret: 32 bytes from a cryptographic generator.
     pub fn from_secret(secret: &[u8; KEY_LEN]) -> Identity {
         let signing = SigningKey::from_bytes(secret);
         let public = PublicKey(signing.verifying_key().to_bytes());
         Identity { signing, public }
     }
 
-    /// Reads the text of [`Identity::secret_text`].
+    /// Parses the text that [`Identity::secret_text`] returns.
     pub fn from_text(text: &str) -> Result<Identity, KeyError> {
         let secret = Zeroizing::new(decode(text)?);
         Ok(Identity::from_secret(&secret))
     }
 
-    /// The secret as standard base64, for a file that only its owner reads.
+    /// The secret in standard base64, for a file that only its owner can read.
     pub fn secret_text(&self) -> Zeroizing<String> {
         Zeroizing::new(STANDARD.encode(self.signing.as_bytes()))
     }
 
-    /// The public key.
+    /// The public half of this key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Signs `message`. Whoever signs two kinds of message begins each with a
-    /// text of its own, so that none passes for another.
+    /// Signs `message`. A key that signs several kinds of message must begin each with a distinct
+    /// prefix, so that one kind cannot pass for another.
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_LEN] {
         self.signing.sign(message).to_bytes()
     }
 
-    /// The secret X25519 key.
+    /// The secret X25519 key, derived from the Ed25519 one.
     pub(crate) fn dh_secret(&self) -> Zeroizing<[u8; KEY_LEN]> {
         Zeroizing::new(self.signing.to_scalar_bytes())
     }
 
-    /// The public X25519 key.
+    /// The public X25519 key, derived from the Ed25519 one.
     pub(crate) fn dh_public(&self) -> DhKey {
         DhKey(self.signing.verifying_key().to_montgomery().to_bytes())
     }
@@ -71,28 +71,27 @@ impl PartialEq for Identity {
 }
 
 impl fmt::Debug for Identity {
-    /// Never the secret.
+    /// Prints only the public key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.public)
     }
 }
 
-/// A public Ed25519 key; as text, standard base64 of 44 characters.
+/// A public Ed25519 key; as text, 44 characters of standard base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; KEY_LEN]);
 
 impl PublicKey {
-    /// Whether this key's owner signed `message`. Strict (RFC 8032, 5.1.7,
-    /// without the cofactor, and no key of small order): every node gives the
-    /// same answer.
+    /// Whether this key's owner signed `message`. The check is strict (RFC 8032, 5.1.7, without the
+    /// cofactor, and no key of small order), so that every node gets the same result.
     pub fn verify(&self, message: &[u8], signature: &[u8; SIGNATURE_LEN]) -> bool {
         VerifyingKey::from_bytes(&self.0)
             .and_then(|key| key.verify_strict(message, &Signature::from_bytes(signature)))
             .is_ok()
     }
 
-    /// The X25519 key of the same owner; `None` if this is no key, or one of
-    /// small order, with which every secret agrees on the same.
+    /// The X25519 key of the same owner; `None` if these bytes are not a valid key, or one of small
+    /// order, which would agree on the same value with every secret.
     pub(crate) fn dh(&self) -> Option<DhKey> {
         let key = VerifyingKey::from_bytes(&self.0).ok().filter(|key| !key.is_weak())?;
         Some(DhKey(key.to_montgomery().to_bytes()))
@@ -120,20 +119,20 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A public X25519 key, by which Noise names who speaks.
+/// A public X25519 key, which identifies an end of a Noise handshake.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DhKey(pub [u8; KEY_LEN]);
 
-/// Why a text is no key.
+/// Reason why a text is not a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not base64, or not of 32 bytes.
+    /// Not base64, or not 32 bytes long.
     #[error("a key is 44 characters of base64, the last one `=`; copy it whole")]
     NotBase64,
-    /// 32 bytes that are no point of the curve, or one of small order.
+    /// 32 bytes that are not a point on the curve, or a point of small order.
     #[error(
-        "these 32 bytes are no public key, and may be a secret one, which belongs in no other file \
-         than its own: take what `trunkline pubkey` prints where that is"
+        "these 32 bytes are not a public key; if they are a secret key, keep it only in its own \
+         file, and use the public key that `trunkline pubkey` prints for it"
     )]
     NoPoint,
 }
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn keys_of_small_order_are_refused() {
-        // The neutral element: every secret would agree on zero with it.
+        // The neutral element: with it, every secret would agree on zero.
         let mut neutral = [0; 32];
         neutral[0] = 1;
         assert_eq!(STANDARD.encode(neutral).parse::<PublicKey>(), Err(KeyError::NoPoint));

@@ -1,25 +1,25 @@
-//! The cheap check of a message before anything costly is computed for it.
+//! A cheap check of a message that comes before anything expensive is computed for it.
 
 use super::key::{DhKey, PublicKey};
 use core::fmt;
 use ring::hmac;
 use subtle::ConstantTimeEq;
 
-/// Bytes of a mac: half of HMAC-SHA256.
+/// Bytes of a MAC: half of HMAC-SHA256.
 pub(crate) const MAC: usize = 16;
 
-/// A key of the cheap check, made once for each key of a node.
+/// A key of the cheap check, derived once from a node's or operator's key.
 #[derive(Clone)]
 pub struct MacKey(hmac::Key);
 
 impl MacKey {
-    /// For initiations and responses to the node with this key; `None` if it is
-    /// none.
+    /// Key for initiations and responses to the node with this public key; `None` if that is not a
+    /// valid key.
     pub fn for_node(key: &PublicKey) -> Option<MacKey> {
         key.dh().map(|key| MacKey::for_dh(&key))
     }
 
-    /// For attaching from another host to the node with this key.
+    /// Key for attaching, from another host, to the node with this public key.
     pub(crate) fn for_remote(key: &DhKey) -> MacKey {
         MacKey::new(b"trunkline attach", &key.0)
     }
@@ -28,7 +28,7 @@ impl MacKey {
         MacKey::new(b"trunkline initiation", &key.0)
     }
 
-    /// For queries to nodes whose certificates this key signs.
+    /// Key for queries to the nodes that this overlay key certifies.
     pub fn for_overlay(key: &PublicKey) -> MacKey {
         MacKey::new(b"trunkline query", &key.0)
     }
@@ -45,13 +45,13 @@ impl MacKey {
         first_half(&context.sign())
     }
 
-    /// Whether `message` was made with this key.
+    /// Whether the MAC of `message` was made with this key.
     pub fn check(&self, message: &[u8]) -> bool {
         let mac = message.get(1..1 + MAC).unwrap_or(&[]);
         self.of(message)[..].ct_eq(mac).into()
     }
 
-    /// Completes a message whose other bytes are there.
+    /// Writes the MAC into `message`, after all its other bytes are in place.
     pub fn stamp(&self, message: &mut [u8]) {
         let mac = self.of(message);
         if let Some(place) = message.get_mut(1..1 + MAC) {

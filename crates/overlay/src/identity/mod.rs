@@ -1,5 +1,5 @@
-//! Who somebody is: keys, certificates, and how the owner of a key shows that it
-//! is: a signature, the handshake of Noise, and the mac before it.
+//! Identities: keys, certificates, and how an owner proves possession of a key: by a signature, by
+//! the Noise handshake, and by the MAC before it.
 
 mod certificate;
 mod key;

@@ -1,5 +1,5 @@
-//! Noise_IK_25519_AESGCM_SHA256 (noiseprotocol.org, revision 34, 7.5), by
-//! `snow`, with primitives of ours: its own would fetch entropy by themselves.
+//! Noise_IK_25519_AESGCM_SHA256 (noiseprotocol.org, revision 34, 7.5) on top of `snow`, with this
+//! crate's primitives: those of `snow` would fetch entropy on their own.
 
 use super::key::{DhKey, Identity, KEY_LEN};
 use curve25519_dalek::MontgomeryPoint;
@@ -14,14 +14,14 @@ use snow::{Builder, HandshakeState};
 use zeroize::{Zeroize, Zeroizing};
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
-/// What a handshake is for: both ends take it for granted and mix it into every
-/// hash, so that no message of one kind passes for one of the other.
+/// Purpose of a handshake: both ends mix it into every hash, so that a message of one kind cannot
+/// pass for one of the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prologue(&'static [u8]);
 
-/// Between neighbours.
+/// Handshakes between neighbouring nodes.
 pub(crate) const NEIGHBOURS: Prologue = Prologue(b"trunkline handshake 1");
-/// Between an application on another host and its node.
+/// Handshakes between an application on another host and its node.
 pub(crate) const REMOTE: Prologue = Prologue(b"trunkline remote 1");
 const TAG: usize = 16;
 
@@ -30,7 +30,7 @@ pub(crate) const FIRST_OVERHEAD: usize = 32 + 32 + TAG + TAG;
 /// Bytes that the second message adds to its payload: e 32, tag 16.
 pub(crate) const SECOND_OVERHEAD: usize = 32 + TAG;
 
-/// A handshake failed: the message was forged or altered, or for another.
+/// The handshake failed: the message was forged, altered, or meant for another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed;
 
@@ -40,7 +40,7 @@ impl From<snow::Error> for Failed {
     }
 }
 
-/// One end of one handshake.
+/// One end of a handshake in progress.
 pub(crate) struct Handshake(HandshakeState);
 
 impl core::fmt::Debug for Handshake {
@@ -49,7 +49,7 @@ impl core::fmt::Debug for Handshake {
     }
 }
 
-/// A node's static key, ready for any number of handshakes.
+/// A node's static key, prepared for any number of handshakes.
 #[derive(Clone)]
 pub(crate) struct Static {
     secret: Zeroizing<[u8; KEY_LEN]>,
@@ -66,13 +66,13 @@ impl Static {
         self.public
     }
 
-    /// A handshake begun here, with the owner of `peer`.
+    /// Starts a handshake with the owner of `peer`.
     pub fn initiate(&self, peer: &DhKey, rng: &mut ChaCha20Rng) -> Result<Handshake, Failed> {
         let builder = self.builder(rng)?.remote_public_key(&peer.0)?;
         Ok(Handshake(builder.build_initiator()?))
     }
 
-    /// A handshake begun by whoever sent the first message.
+    /// Prepares the responding end, before the first message has been read.
     pub fn respond(&self, rng: &mut ChaCha20Rng) -> Result<Handshake, Failed> {
         Ok(Handshake(self.builder(rng)?.build_responder()?))
     }
@@ -96,7 +96,7 @@ impl Handshake {
         Ok(out)
     }
 
-    /// The payload of the other end's `message`.
+    /// Decrypts the other end's `message` and returns its payload.
     pub fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Failed> {
         let mut out = vec![0; message.len()];
         let n = self.0.read_message(message, &mut out)?;
@@ -104,13 +104,12 @@ impl Handshake {
         Ok(out)
     }
 
-    /// Who the other end is, once known.
+    /// The other end's static key, once known.
     pub fn peer(&self) -> Option<DhKey> {
         self.0.get_remote_static().and_then(|key| key.try_into().ok()).map(DhKey)
     }
 
-    /// The keys (initiator to responder, responder to initiator) of a finished
-    /// handshake.
+    /// The keys of a finished handshake: initiator to responder, then responder to initiator.
     pub fn split(mut self) -> Result<[Zeroizing<[u8; KEY_LEN]>; 2], Failed> {
         if !self.0.is_handshake_finished() {
             return Err(Failed);
@@ -122,7 +121,7 @@ impl Handshake {
 
 struct Primitives {
     own: Static,
-    /// Of a generator for one handshake alone.
+    /// Seed of a generator used for one handshake only.
     seed: Zeroizing<[u8; 32]>,
 }
 
@@ -164,7 +163,7 @@ struct X25519 {
 
 impl X25519 {
     fn take(&mut self, secret: Zeroizing<[u8; 32]>) {
-        // The node's own public key is known: that saves a multiplication.
+        // The node's own public key is already computed: that saves a multiplication.
         self.public = if *secret == *self.own.secret {
             self.own.public.0
         } else {
@@ -212,8 +211,7 @@ impl Dh for X25519 {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
         let point = public.first_chunk::<32>().ok_or(snow::Error::Dh)?;
         let shared = MontgomeryPoint(*point).mul_clamped(*self.secret).to_bytes();
-        // A point of small order takes both ends' secrets out of the result
-        // (RFC 7748, 6.1).
+        // With a point of small order the result no longer depends on the secrets (RFC 7748, 6.1).
         if shared == [0; 32] {
             return Err(snow::Error::Dh);
         }
@@ -253,7 +251,7 @@ impl Hash for Sha256 {
 struct AesGcm(Option<LessSafeKey>);
 
 impl AesGcm {
-    /// Noise's nonce for AESGCM: four zeros, then the count, big-endian (12.4).
+    /// Noise's nonce for AESGCM: four zero bytes, then the count, big-endian (12.4).
     fn nonce(count: u64) -> Nonce {
         let mut bytes = [0; 12];
         bytes[4..].copy_from_slice(&count.to_be_bytes());
@@ -270,8 +268,8 @@ impl Cipher for AesGcm {
         self.0 = UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new);
     }
 
-    // snow gives room for the tag, and has set a key; a zero length says that
-    // it didn't, and the other end refuses the message.
+    // snow leaves room for the tag and has set a key. If it had not, a length of zero reports that,
+    // and the other end refuses the message.
     fn encrypt(&self, count: u64, ad: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
         let n = plaintext.len();
         let (Some(key), true) = (&self.0, out.len() >= n + TAG) else { return 0 };

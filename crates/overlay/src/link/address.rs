@@ -1,35 +1,34 @@
-//! Where a neighbour is. A datagram's source address is a claim: a member can
-//! write anybody's, and somebody who reads along can send a copy of a genuine
-//! envelope from anywhere, before it arrives itself. So nothing is believed of an
-//! address until the neighbour has answered from there (RFC 9000, 8.2 and 9.3):
+//! Where a neighbour is. A datagram's source address is a claim: a member can write any address,
+//! and an observer can send a copy of a genuine envelope from anywhere, so that it arrives before
+//! the original. An address is therefore unvalidated until the neighbour has responded from it (RFC
+//! 9000, 8.2 and 9.3):
 //!
-//! - An envelope that is newer than all before, from another address than the
-//!   neighbour's, makes that a *candidate*. Traffic goes on to where it went. The
-//!   candidate is sent eight bytes from a cryptographic source, and copies of the
-//!   traffic as far as three times what came from there pays for it: if the
-//!   neighbour is there, its calls miss nothing while it is asked.
-//! - The present address is asked, too. Whoever overtakes genuine envelopes by
-//!   copies, and passes on challenges, could else draw traffic to himself that
-//!   gets through without him (RFC 9000, 9.3.3). If it answers, or a newer
-//!   envelope comes from there, the candidate is none.
-//! - If it doesn't, asked several times, the neighbour has moved. Until that is
-//!   known, all that is sent goes to both.
+//! - An envelope that is newer than all before it, from an address other than the neighbour's,
+//!   makes that address a *candidate*. Traffic continues to the present address. The candidate is
+//!   sent a challenge of eight bytes from a cryptographic generator, and copies of the traffic, up
+//!   to three times the bytes received from it: if the neighbour is there, its calls miss nothing
+//!   during validation.
+//! - The present address is challenged, too. Otherwise an attacker that overtakes genuine envelopes
+//!   with copies, and forwards challenges, could attract traffic that gets through without it (RFC
+//!   9000, 9.3.3). If the present address responds, or a newer envelope comes from it, the
+//!   candidate is dismissed.
+//! - If the present address does not respond to several challenges, the neighbour has moved. Until
+//!   that is known, all traffic goes to both addresses.
 //!
-//! There is one candidate; until it has answered, another takes its place after
-//! [`SPACING`], or two round trips if that is sooner. The last [`REMEMBERED`] that
-//! came to nothing are candidates again later and later, each for itself: so who
-//! sends copies from one address gets little by it, who sends from ten thousand no
-//! more than three bytes for each of his, and a neighbour that moves right after is
-//! followed as soon as ever.
+//! There is one candidate at a time. Until it has responded, another may replace it after
+//! [`SPACING`], or after two round trips if that is sooner. The last [`REMEMBERED`] failed
+//! candidates are retried at growing intervals, each at its own: so an attacker that sends copies
+//! from one address gains little, one that sends from ten thousand gains no more than three bytes
+//! for each byte it sends, and a neighbour that moves right afterwards is followed without further
+//! delay.
 //!
-//! On a sealed link an address is asked by a [`PathFrame`]. On one that is not, a
-//! hello is sent there and nowhere else, and its time must come back: that can be
-//! guessed, but on such a link anybody can say anything. Nothing asks its old
-//! address.
+//! On a sealed link an address is validated by a [`PathFrame`]. On an unsealed link a hello is sent
+//! to that address only, and its timestamp must come back: that can be guessed, but on such a link
+//! anyone can forge anything. The old address is not challenged there.
 //!
-//! A first address needs no such thing on a sealed link: the neighbour has shown
-//! it by using the session whose response was sent there, or by answering the
-//! handshake that began there. So does a neighbour that starts anew elsewhere.
+//! A first address needs no validation on a sealed link: the neighbour has proven it by using the
+//! session after the response was sent there, or by answering the handshake that was started there.
+//! The same is true of a neighbour that restarts at another address.
 
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
 use crate::arena::TxArena;
@@ -42,57 +41,56 @@ use rand::rngs::ChaCha20Rng;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// Between two candidates, where no round trip is known, and until the same may be
-/// one again that did not answer: most round trips are shorter, so that one that
-/// answers has the time to.
+/// Time between two candidates where no round trip is known, and before a failed address may be a
+/// candidate again. Most round trips are shorter, so a live candidate has the time to respond.
 const SPACING: Duration = Duration::from_millis(250);
-/// What an answer may take beside its round trip, where that is known.
+/// Time that a response may take in addition to the round trip, where that is known.
 const ANSWER: Duration = Duration::from_millis(50);
-/// For an address that did not answer it doubles so often.
+/// Maximum number of times that the interval doubles for an address that did not respond.
 const MAX_DOUBLINGS: u32 = 4;
-/// After so long without another try it is forgotten.
+/// Time without another attempt after which a failed address is forgotten.
 const FORGET: Duration = Duration::from_secs(30);
-/// So many of them are remembered. With more, each is tried more often: what it
-/// gets is still bounded by what came from there.
+/// Number of failed addresses remembered. With more, each is retried more often; the traffic sent
+/// to it stays bounded by the bytes received from it.
 const REMEMBERED: usize = 8;
-/// Between two challenges of one candidate…
+/// Interval between two challenges of one candidate.
 const CHALLENGE_AGAIN: Duration = Duration::from_millis(100);
-/// …and between two hellos, of which the last alone can come back.
+/// Interval between two hellos to a candidate on an unsealed link; only the last can be echoed.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// For how long a candidate is remembered that is silent.
+/// Time for which a silent candidate is remembered.
 const SILENCE: Duration = Duration::from_secs(1);
-/// How much longer than a candidate's the present address's answer may take: three
-/// more questions, lest one lost datagram decide,…
+/// Extra time for the present address's response, compared with the candidate's: three more
+/// challenges, so that one lost datagram does not decide.
 const WAIT: Duration = Duration::from_millis(300);
-/// …and the round trip, up to this.
+/// Longest round trip that is added to that time.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// What is known of a neighbour's addresses but the present one.
+/// Candidates for a neighbour's address, and pending challenges and responses.
 #[derive(Debug, Default)]
 pub(super) struct State {
     candidate: Option<Candidate>,
-    /// No other candidate before this.
+    /// No other candidate is admitted before this time.
     closed_until: Time,
-    /// Those that came to nothing.
+    /// Candidates that did not respond.
     failed: [Option<Failed>; REMEMBERED],
-    /// Where the response went of the session that waits to be used.
+    /// Destination of the response for a session that is not in use yet.
     answered: Option<SocketAddr>,
-    /// A challenge of the neighbour's that waits for this end's answer.
+    /// A challenge from the neighbour that this end still has to answer, and its source.
     owed: Option<(SocketAddr, [u8; 8])>,
-    /// Where the last envelope came from.
+    /// Source address of the last envelope.
     last: Option<SocketAddr>,
-    /// Whether control has not been told yet of the present address.
+    /// Whether control still has to be notified of the present address.
     moved: bool,
 }
 
-/// A candidate that came to nothing.
+/// A candidate that did not respond.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     address: SocketAddr,
-    /// Not again before this.
+    /// Not admitted again before this time.
     until: Time,
     times: u32,
-    /// What it was to say.
+    /// The challenge sent to it, if any.
     nonce: Option<[u8; 8]>,
 }
 
@@ -101,17 +99,17 @@ struct Candidate {
     address: SocketAddr,
     since: Time,
     heard: Time,
-    /// Bytes from and to there, headers included.
+    /// Bytes received from and sent to the candidate, headers included.
     came: usize,
     went: usize,
-    /// What it is to say, and the present address.
+    /// The challenges for the candidate and for the present address.
     nonces: Option<[[u8; 8]; 2]>,
-    /// The time in the hello that was sent there alone.
+    /// Timestamp of the hello that was sent to the candidate only.
     hello: Option<u32>,
     asked: Option<Time>,
-    /// Whether a question is to be sent.
+    /// Whether a challenge is to be sent.
     due: bool,
-    /// Since when it has answered.
+    /// When the candidate was validated, if it was.
     proven: Option<Time>,
 }
 
@@ -127,7 +125,7 @@ impl Candidate {
 }
 
 impl State {
-    /// The candidate is none.
+    /// Dismisses the candidate and remembers it as failed.
     fn dismiss(&mut self) {
         let Some(candidate) = self.candidate.take() else { return };
         if candidate.proven.is_some() {
@@ -138,7 +136,7 @@ impl State {
         let until = since + SPACING * (1 << times.min(MAX_DOUBLINGS));
         let nonce = nonces.map(|[there, _]| there);
         let failed = Failed { address, until, times: times.saturating_add(1), nonce };
-        // In its own place, or that of the one which may be tried soonest.
+        // Reuses the address's own entry, or else the one that may be retried soonest.
         let of = |f: &Option<Failed>| f.map(|f| (f.address != address, f.until));
         if let Some(place) = self.failed.iter_mut().min_by_key(|f| of(f)) {
             *place = Some(failed);
@@ -155,9 +153,9 @@ impl State {
         }
     }
 
-    /// Whether `address` may be the candidate.
+    /// Whether `address` may become the candidate.
     fn admits(&mut self, at: Time, address: SocketAddr) -> bool {
-        // One that has answered is about to be where the neighbour is, or none.
+        // A validated candidate is about to become the present address, or to be dismissed.
         let open = self.candidate.as_ref().is_none_or(|c| c.proven.is_none());
         self.forget(|f| at >= f.until + FORGET);
         open && at >= self.closed_until && self.failure(address).is_none_or(|f| at >= f.until)
@@ -165,8 +163,8 @@ impl State {
 }
 
 impl Link {
-    /// An envelope of `len` bytes was opened that came from `from`. It was the
-    /// `newest` so far, and used a session for the `first` time, or not.
+    /// Handles the source `from` of an opened envelope of `len` bytes. `newest`: its number is the
+    /// highest so far; `first`: it is the first to use its session.
     pub(super) fn locate(
         &mut self,
         at: Time,
@@ -181,7 +179,7 @@ impl Link {
         place.last = Some(from);
         let agreed = place.answered.take_if(|_| first) == Some(from);
         if self.address == Some(from) {
-            // An older one was only held up on the way.
+            // An older one was only delayed on the path.
             if newest {
                 place.dismiss();
             }
@@ -219,7 +217,7 @@ impl Link {
         self.place.moved = true;
     }
 
-    /// A handshake that began at `address` was answered.
+    /// Records that a handshake started at `address` was answered.
     pub(super) fn proved(&mut self, now: Time, address: SocketAddr) {
         match (self.address, &mut self.place.candidate) {
             (None, _) => self.address = Some(address),
@@ -228,14 +226,14 @@ impl Link {
         }
     }
 
-    /// The response of a session that the neighbour may use went to `address`.
+    /// Records that the response for a session that the neighbour may use went to `address`.
     pub(super) fn answered_to(&mut self, address: SocketAddr) {
         self.address.get_or_insert(address);
         self.place.answered = Some(address);
     }
 
-    /// Takes the next step with a candidate, if there is one; call after
-    /// envelopes and in time. The neighbour's new address, once, when it has moved.
+    /// Advances the validation of the candidate, if there is one; call after opening envelopes and
+    /// on the timer. Returns the neighbour's new address, once, when it has moved.
     pub(crate) fn validate_path(
         &mut self,
         now: Time,
@@ -263,7 +261,7 @@ impl Link {
             return self.place.dismiss();
         }
         let again = if frames { CHALLENGE_AGAIN } else { ASK_AGAIN };
-        // Who has answered is asked no more, but for the sake of the old address.
+        // After validation, challenges continue only for the sake of the old address.
         let open = candidate.proven.is_none() || frames;
         let news = open && candidate.asked.is_none_or(|asked| now >= asked + again);
         if !candidate.due && news {
@@ -274,7 +272,7 @@ impl Link {
         }
     }
 
-    /// Takes a frame about addresses, of the envelope that was opened last.
+    /// Handles a path frame from the envelope that was opened last.
     pub(crate) fn on_path(&mut self, now: Time, frame: PathFrame) -> Result<(), DropReason> {
         if !self.is_sealed() {
             return Err(DropReason::Malformed);
@@ -283,9 +281,9 @@ impl Link {
             PathFrame::Challenge(data) => {
                 self.place.owed = self.place.last.map(|from| (from, data));
             }
-            // From wherever it comes: who says it has received it.
+            // Accepted from any source: it shows that the neighbour received the challenge.
             PathFrame::Response(data) => {
-                // It was there after all.
+                // The neighbour was at that address after all.
                 self.place.forget(|f| f.nonce == Some(data));
                 let Some(candidate) = &mut self.place.candidate else { return Ok(()) };
                 match candidate.nonces {
@@ -298,7 +296,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the time that a hello brings back, on a link that is not sealed.
+    /// Handles the timestamp that a hello echoes, on an unsealed link.
     pub(super) fn on_echo_of(&mut self, at: Time, sent_us: u32) {
         let Some(candidate) = &mut self.place.candidate else { return };
         if candidate.hello == Some(sent_us) && self.place.last == Some(candidate.address) {
@@ -306,18 +304,17 @@ impl Link {
         }
     }
 
-    /// Another address that the neighbour may be at, while it is asked there.
+    /// Another address that the neighbour may have moved to, while it is being validated.
     pub fn candidate(&self) -> Option<SocketAddr> {
         self.place.candidate.as_ref().map(|c| c.address)
     }
 
-    /// Whether something is to be sent to that address.
+    /// Whether a challenge is due for the candidate.
     pub(super) fn is_asking(&self) -> bool {
         self.place.candidate.as_ref().is_some_and(|c| c.due)
     }
 
-    /// Sends what this end asks and answers about addresses; false if the arena
-    /// is full.
+    /// Sends this end's challenges and responses; false if the arena is full.
     pub(super) fn send_path(&mut self, now: Time, arena: &mut TxArena) -> bool {
         if let Some((to, data)) = self.place.owed {
             if !self.send_path_frame(now, to, PathFrame::Response(data), arena) {
@@ -327,7 +324,7 @@ impl Link {
         }
         let Some(candidate) = self.place.candidate.as_mut().filter(|c| c.due) else { return true };
         if candidate.nonces.is_none() {
-            // As soon as hellos' distance allows.
+            // As soon as the spacing of hellos allows.
             self.monitor.expedite(now);
             if !self.monitor.is_due(now) {
                 return true;
@@ -339,7 +336,7 @@ impl Link {
             Some(_) => ENVELOPE_OVERHEAD + PATH_FRAME_LEN,
             None => ENVELOPE_OVERHEAD + HELLO_LEN,
         };
-        // Else it is asked when it has paid for more.
+        // Otherwise it is challenged once it has paid for more.
         if !candidate.pay(len) {
             return true;
         }
@@ -387,17 +384,17 @@ impl Link {
         true
     }
 
-    /// The last envelope in `arena`, of `len` bytes, has been sealed for the
-    /// present address: it goes to the candidate as well, as far as that has paid.
+    /// Copies the last envelope in `arena`, of `len` bytes and sealed for the present address, to
+    /// the candidate, as far as the bytes received from there allow.
     pub(super) fn sent(&mut self, now: Time, len: usize, arena: &mut TxArena) {
         if let Some(to) = self.address {
             self.charge(now, to, len);
         }
         let Some(candidate) = &mut self.place.candidate else { return };
-        // First it is asked.
+        // The challenge goes first.
         if candidate.asked.is_some() && !candidate.due && candidate.pay(len) {
             let to = candidate.address;
-            // Without room there is no copy: the original has gone.
+            // Without room there is no copy; the original is already in the arena.
             if arena.copy_last(to, len) {
                 self.tally.path(len);
                 self.charge(now, to, len);

@@ -1,4 +1,4 @@
-//! The best-effort service: each packet once, first in, first out.
+//! The best-effort service: each packet is sent once, first in, first out.
 
 use super::ring::PacketRing;
 use super::service::{Class, LinkContext, LinkService, Sent};
@@ -7,20 +7,20 @@ use crate::counters::{DropReason, Drops};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What bounds the queue.
+/// Bounds of the best-effort queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Bytes of packets that may wait.
     pub bytes: usize,
     /// Packets that may wait.
     pub packets: usize,
-    /// How long a packet may wait before it is dropped.
+    /// Time that a packet may wait before it is dropped.
     pub max_wait: Duration,
 }
 
 impl Default for Config {
-    /// 1 MiB and 4,096 packets ride out a burst of a thousand calls; 200 ms of
-    /// waiting is where a queue stops being a buffer and starts being delay.
+    /// 1 MiB and 4,096 packets absorb a burst of a thousand calls. Beyond 200 ms of waiting a queue
+    /// only adds delay.
     fn default() -> Config {
         Config { bytes: 1 << 20, packets: 4_096, max_wait: Duration::from_millis(200) }
     }
@@ -32,8 +32,8 @@ pub struct Queue {
     ring: PacketRing,
     max_wait: Duration,
     next_seq: u16,
-    /// Bytes of packets that are under flow control: their senders wait for room
-    /// rather than lose any, so these wait for as long as it takes.
+    /// Bytes of flow-controlled packets: their senders wait for room rather than lose any, so these
+    /// packets may wait without limit.
     flow_controlled: usize,
 }
 
@@ -77,7 +77,7 @@ impl LinkService for Queue {
         self.ring.len()
     }
 
-    /// Drops what has waited too long.
+    /// Bytes of the next frame, after dropping packets that have waited too long.
     #[inline]
     fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         loop {

@@ -1,33 +1,32 @@
-//! What a link costs, as the end that sends measures it and all nodes are told.
+//! Cost of a link, as its sending end measures it and all nodes learn it.
 
 use core::time::Duration;
 
 /// One direction of a link, as its sender measures it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LinkCost {
-    /// One-way delay in 0.1 ms: up to 6.5 s.
+    /// One-way delay in units of 0.1 ms, up to 6.5 s.
     pub latency: u16,
-    /// Share of packets lost, of 65,535.
+    /// Share of packets lost, in 65,535ths.
     pub loss: u16,
-    /// Share still missing after recovery, of 65,535. More than `loss` counts
-    /// as `loss`.
+    /// Share of packets still missing after recovery, in 65,535ths. A value above `loss` counts as
+    /// `loss`.
     pub residual: u16,
-    /// What the operator adds to both latencies, in 0.1 ms, so that traffic
-    /// prefers other ways. Nothing takes that long: it counts for the choice of
-    /// a way only.
+    /// Penalty that the operator adds to both latencies, in units of 0.1 ms, so that traffic
+    /// prefers other routes. It affects route selection only: no packet takes that long.
     pub penalty: u16,
 }
 
-/// All of them, as a share.
+/// The share that stands for all packets.
 pub(crate) const WHOLE: u64 = u16::MAX as u64;
-/// Steps of the residual loss on the wire, relative to the loss.
+/// Number of steps of the residual loss on the wire, relative to the loss.
 const RESIDUAL_STEPS: u32 = u8::MAX as u32;
 pub(crate) const UNIT: Duration = Duration::from_micros(100);
 
 impl LinkCost {
-    /// From measured values: one-way delay, loss 0 to 1, and the loss after
-    /// recovery if traffic has shown it; without, the real-time protocol's
-    /// 2p² − p³ is assumed. What is not a number counts as all lost.
+    /// Builds a cost from measurements: one-way delay, loss from 0 to 1, and the loss after
+    /// recovery if traffic has shown it. Without that, the real-time protocol's 2p² − p³ is
+    /// assumed. NaN counts as total loss.
     pub fn measured(one_way: Duration, loss: f64, residual: Option<f64>) -> LinkCost {
         let share = |x: f64| if x.is_nan() { u16::MAX } else { (x * 65_535.0 + 0.5) as u16 };
         let loss = share(loss);
@@ -36,8 +35,8 @@ impl LinkCost {
         LinkCost { latency, loss, residual, penalty: 0 }.as_sent()
     }
 
-    /// The same if of what it does not lose by itself such a share, 0 to 1, is
-    /// expected to be lost, for good, in outages to come.
+    /// Adds loss expected from future outages: `share`, 0 to 1, of the packets that the link does
+    /// not lose already. Recovery restores none of them.
     pub fn expected_to_lose(self, share: f64) -> LinkCost {
         let more = (share.clamp(0.0, 1.0) * 65_535.0 + 0.5) as u32;
         let whole = u32::from(u16::MAX);
@@ -46,20 +45,20 @@ impl LinkCost {
         LinkCost { loss: with(self.loss), residual: with(residual), ..self }
     }
 
-    /// The same with what the operator adds, at most 6.5 s.
+    /// Sets the penalty that the operator adds, at most 6.5 s.
     pub fn with_penalty(self, penalty: Duration) -> LinkCost {
         let penalty = u16::try_from(tenths(penalty)).unwrap_or(u16::MAX);
         LinkCost { penalty, ..self }
     }
 
-    /// The same at the precision of an update: what everyone else will read,
-    /// and so what the sender must compute with, too.
+    /// Rounds the cost to the precision of an update: other nodes read these values, so the sender
+    /// must compute with them, too.
     pub fn as_sent(self) -> LinkCost {
         LinkCost::received(self.latency, self.loss, self.residual_step(), self.penalty)
     }
 
-    /// The residual loss as a share of the loss: one byte, at most 0.2 % of the
-    /// loss off.
+    /// Residual loss as a share of the loss, in one byte; the rounding error is at most 0.2 % of
+    /// the loss.
     pub(crate) fn residual_step(&self) -> u8 {
         let (p, r) = (u32::from(self.loss), u32::from(self.residual.min(self.loss)));
         (r * RESIDUAL_STEPS + p / 2).checked_div(p).unwrap_or(0) as u8
@@ -71,14 +70,14 @@ impl LinkCost {
     }
 }
 
-/// What the real-time protocol leaves of loss `p` in both directions: 2p² − p³,
-/// both shares of 65,535. Unlike the paper's 2p² − 3p³ it grows with p.
+/// Residual loss that the real-time protocol leaves at loss `p` in both directions: 2p² − p³, both
+/// shares in 65,535ths. Unlike the paper's 2p² − 3p³ it grows with p.
 pub fn residual_of(p: u16) -> u16 {
     let p = u64::from(p);
     ((2 * p * p * WHOLE - p * p * p) / (WHOLE * WHOLE)) as u16
 }
 
-/// In the unit of delays on the wire, rounded down.
+/// Converts a delay to units of 0.1 ms, as on the wire, rounded down.
 pub(crate) fn tenths(d: Duration) -> u64 {
     u64::try_from(d.as_nanos() / UNIT.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,18 +1,17 @@
-//! Deficit round robin (Shreedhar & Varghese 1995): queues that all have something
-//! to send share a link equally, in bytes, whatever the sizes of their packets.
+//! Deficit round robin (Shreedhar & Varghese 1995): backlogged queues share a link equally, in
+//! bytes, whatever the sizes of their packets.
 
-/// What a queue may send in each round, in bytes: about one packet of Ethernet's
-/// size, so that turns are short. The largest packets (9,000 bytes) wait for seven
-/// rounds of it.
+/// Bytes that a queue may send in each round: about one Ethernet packet, so that turns are short.
+/// The largest packets (9,000 bytes) have to wait for seven rounds.
 const QUANTUM: usize = 1_500;
 
-/// Whose turn it is among `N` queues.
+/// Scheduler that decides which of `N` queues sends next.
 #[derive(Debug)]
 pub(super) struct DeficitRoundRobin<const N: usize> {
-    /// What each may still send in this round.
+    /// Bytes that each queue may still send in this round.
     deficit: [usize; N],
     turn: usize,
-    /// Whether the queue whose turn it is was given its quantum.
+    /// Whether the queue at `turn` has received its quantum for this round.
     paid: bool,
 }
 
@@ -21,8 +20,8 @@ impl<const N: usize> DeficitRoundRobin<N> {
         DeficitRoundRobin { deficit: [0; N], turn: 0, paid: false }
     }
 
-    /// The queue that sends next, by what the head of each costs; `None` for one
-    /// that has nothing. Asking twice changes nothing.
+    /// The queue that sends next. `heads` holds the cost of each queue's first packet, `None` for
+    /// an empty queue. Calling it again changes nothing.
     #[inline]
     pub fn next(&mut self, heads: &[Option<usize>; N]) -> Option<usize> {
         let (mut busy, mut last) = (0, None);
@@ -32,12 +31,12 @@ impl<const N: usize> DeficitRoundRobin<N> {
                 None => self.deficit[place] = 0,
             }
         }
-        // Who is alone needs no turns.
+        // A single backlogged queue needs no turns.
         if busy < 2 { last } else { self.next_of_many(heads) }
     }
 
     fn next_of_many(&mut self, heads: &[Option<usize>; N]) -> Option<usize> {
-        // Ends, as each round adds a quantum for one queue with a head at least.
+        // Terminates, because each round adds a quantum for at least one backlogged queue.
         loop {
             if let Some(cost) = heads[self.turn] {
                 if !core::mem::replace(&mut self.paid, true) {
@@ -52,8 +51,8 @@ impl<const N: usize> DeficitRoundRobin<N> {
         }
     }
 
-    /// Queue `place` has sent what cost so much; `goes_on` if it has more. One
-    /// that has nothing saves nothing for later.
+    /// Records that queue `place` has sent a packet of this cost; `goes_on` if the queue has more.
+    /// An empty queue keeps no credit for later.
     pub fn sent(&mut self, place: usize, cost: usize, goes_on: bool) {
         let left = self.deficit[place].saturating_sub(cost);
         self.deficit[place] = if goes_on { left } else { 0 };
@@ -66,8 +65,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The paper's theorem 2: what two backlogged queues have sent differs by
-        /// less than a quantum and the largest packet of each.
+        /// Theorem 2 of the paper: the bytes that two backlogged queues have sent differ by less
+        /// than a quantum plus the largest packet of each.
         #[test]
         fn backlogged_queues_share_equally(
             sizes in prop::collection::vec((1usize..=9_048, 1usize..=9_048, 1usize..=200), 1..400),
@@ -95,7 +94,7 @@ mod tests {
     #[test]
     fn who_has_nothing_to_send_saves_nothing() {
         let mut drr = DeficitRoundRobin::<2>::new();
-        // A thousand rounds in which only the first has something.
+        // In a thousand rounds only the first queue has packets.
         for _ in 0..1_000 {
             assert_eq!(drr.next(&[Some(1_000), None]), Some(0));
             drr.sent(0, 1_000, true);

@@ -1,8 +1,7 @@
-//! The goodbye of a node that stops: its neighbour takes the link down at once,
-//! where a crash takes it [`dead_after`](crate::monitor::Liveness::dead_after).
-//! It is sealed, so nobody else can say it, and for a session that ended it
-//! says nothing. On a link that is not sealed there is none: anybody could say
-//! it.
+//! The goodbye of a node that stops: its neighbour takes the link down at once, where a crash is
+//! only noticed after [`dead_after`](crate::monitor::Liveness::dead_after). A goodbye is sealed, so
+//! no third party can forge it, and in a session that has ended it has no effect. Unsealed links
+//! have none, since anyone could forge it.
 
 use super::Link;
 use super::service::LinkService;
@@ -14,27 +13,27 @@ use core::time::Duration;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Pacer, Time};
 
-/// Between two copies, lest one burst of losses take them all.
+/// Interval between two copies, so that one burst of losses does not take them all.
 const SPACING: Duration = Duration::from_millis(10);
-/// There are at least three.
+/// Shortest time for which copies are sent: enough for three.
 const SHORTEST: Duration = Duration::from_millis(20);
-/// How long a link whose packets take longer is waited for.
+/// Longest round trip that a stopping node waits for; slower links get no more time.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(200);
-/// One goodbye counts in so long: a link that comes and goes each round trip costs
-/// both ends handshakes, and everybody path computations.
+/// One goodbye counts per this interval: a flapping link costs both ends handshakes, and all nodes
+/// path computations.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// But so many may come at once: a node that is started again a few times in a row
-/// loses nothing by any of its stops. Who stops more often is found out by silence.
+/// Goodbyes that may count in a burst: a node that is restarted a few times in a row loses nothing
+/// at any of its stops. Stops beyond that are detected by silence.
 const AT_ONCE: u32 = 4;
 
-/// What was said of leaving, on either side.
+/// Goodbyes sent and received on a link.
 #[derive(Debug)]
 pub(super) struct State {
-    /// When the next copy of this end's is due, and until when there are any.
+    /// When this end's next copy is due, and when the copies end.
     own: Option<(Time, Time)>,
-    /// How many of the neighbour's may count.
+    /// Limits how many of the neighbour's goodbyes count.
     pacer: Pacer,
-    /// The number of its envelope, if it was of the neighbour's present start.
+    /// Number of the neighbour's goodbye envelope, if its present start sent one.
     counter: Option<u64>,
 }
 
@@ -45,16 +44,16 @@ impl Default for State {
 }
 
 impl State {
-    /// The neighbour has started anew, and numbers its envelopes anew.
+    /// Forgets the neighbour's goodbye: the neighbour has restarted, and so has its numbering.
     pub fn forget(&mut self) {
         self.counter = None;
     }
 }
 
 impl Link {
-    /// Says goodbye from `now` on, in place of hello, if the link has a session.
-    /// Until the time returned, copies are sent and packets come that the
-    /// neighbour had sent before it knew.
+    /// Sends goodbyes from `now` on, in place of hellos, if the link has a session. Until the
+    /// returned time, copies are sent, and packets arrive that the neighbour sent before it was
+    /// notified.
     pub(crate) fn leave(&mut self, now: Time) -> Option<Time> {
         if !self.is_sealed() || !self.seal.ready() || self.address.is_none() {
             return None;
@@ -69,7 +68,7 @@ impl Link {
         self.goodbye.own.is_some()
     }
 
-    /// When the next goodbye can go.
+    /// When the next goodbye can be sent.
     pub(crate) fn goodbye_at(&self) -> Option<Time> {
         let (due, until) = self.goodbye.own?;
         (due <= until && self.seal.ready()).then_some(due)
@@ -79,7 +78,7 @@ impl Link {
         self.goodbye_at().is_some_and(|due| due <= now)
     }
 
-    /// One envelope with a goodbye; false if the arena is full.
+    /// Writes one envelope with a goodbye; false if the arena is full.
     pub(super) fn send_goodbye(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         const LEN: usize = ENVELOPE_OVERHEAD + GOODBYE_LEN;
         let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
@@ -94,8 +93,8 @@ impl Link {
         true
     }
 
-    /// Takes the neighbour's goodbye, in the envelope that was opened last; true
-    /// if it has taken the link down. On a link that is not sealed it is malformed.
+    /// Handles the neighbour's goodbye from the envelope that was opened last; true if it took the
+    /// link down. On an unsealed link it is malformed.
     pub(crate) fn on_goodbye(&mut self, at: Time) -> Result<bool, DropReason> {
         if !self.is_sealed() {
             return Err(DropReason::Malformed);
@@ -111,8 +110,8 @@ impl Link {
         Ok(true)
     }
 
-    /// Whether the envelope that was opened last was sent before the
-    /// neighbour's goodbye: overtaken, its hello means nothing.
+    /// Whether the envelope that was opened last was sent before the neighbour's goodbye. A hello
+    /// in it was overtaken and means nothing.
     pub(super) fn is_before_goodbye(&self) -> bool {
         self.goodbye.counter.is_some_and(|goodbye| self.opened < goodbye)
     }
@@ -141,7 +140,7 @@ mod tests {
         link
     }
 
-    /// A session with the other end's `start`, whose keys are of that start.
+    /// Installs a session with the other end's `start`, with keys that depend on that start.
     fn install(link: &mut Link, own: u8, start: u64) {
         let key = |n: u8| Zeroizing::new([n + 10 * start as u8; 32]);
         let index = |n: u8| ReceiverIndex::new(u32::from(n) + 10 * start as u32);
@@ -157,7 +156,7 @@ mod tests {
         link.install(Time::ZERO, session);
     }
 
-    /// What a link sends at `now`.
+    /// Envelopes that a link sends at `now`.
     fn sent(now: Time, link: &mut Link) -> Vec<Vec<u8>> {
         let mut arena = TxArena::new(64 << 10, 64);
         link.transmit(now, &mut arena);
@@ -165,7 +164,7 @@ mod tests {
         runs.map(<[u8]>::to_vec).collect()
     }
 
-    /// Takes an envelope as the forwarder does; what of its goodbyes.
+    /// Handles an envelope as the forwarder does; returns the result of a goodbye in it.
     fn take(
         now: Time,
         own: u8,
@@ -186,7 +185,7 @@ mod tests {
         said
     }
 
-    /// Both ends say what is due for half a second.
+    /// Lets both ends send everything that is due for half a second.
     fn greet(from: u64, a: &mut Link, b: &mut Link) {
         for now in (from..from + 500).map(ms) {
             sent(now, a).into_iter().for_each(|bytes| assert_eq!(take(now, 2, b, bytes), None));
@@ -218,11 +217,11 @@ mod tests {
             said.extend(envelopes.into_iter().map(|bytes| (t, bytes)));
         }
         assert_eq!(said.iter().map(|(t, _)| *t).collect::<Vec<_>>(), [1_000, 1_010, 1_020]);
-        // The first was lost.
+        // The first copy was lost.
         let outcomes: Vec<_> =
             said.into_iter().skip(1).map(|(t, e)| take(ms(t), 2, &mut b, e)).collect();
         assert_eq!(outcomes, [Some(Ok(true)), Some(Ok(false))]);
-        assert!(!b.monitor.is_up() && !b.handle_timeout(ms(5_000)), "it is no news any more");
+        assert!(!b.monitor.is_up() && !b.handle_timeout(ms(5_000)), "the link is down already");
         assert_eq!(counts(b.stats()), (1, 1));
     }
 
@@ -238,8 +237,8 @@ mod tests {
         assert!(!b.monitor.is_up());
     }
 
-    /// It goes on sending, or is back at once: the link comes up by hellos as
-    /// ever, and the next goodbye counts for nothing until it would be rare.
+    /// The neighbour continues to send, or is back at once: the link comes up by hellos as usual,
+    /// and the next goodbye has no effect until it would be a rare one.
     #[test]
     fn a_link_flaps_no_faster_than_goodbyes_count() {
         let (mut a, mut b) = pair();

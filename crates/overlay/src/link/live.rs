@@ -1,28 +1,27 @@
-//! What of a link can change while it runs.
+//! Changes to the settings of a running link.
 
 use super::Link;
 use crate::monitor::Liveness;
 use core::time::Duration;
 use trunkline_base::Bitrate;
 
-/// The settings of a link that can change while it runs.
+/// Settings of a link that can change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkChange {
-    /// See [`Config::rate`](super::Config::rate).
+    /// Rate limit; see [`Config::rate`](super::Config::rate).
     pub rate: Option<Bitrate>,
-    /// See [`Config::dscp`](super::Config::dscp).
+    /// Marking, 0 to 63; see [`Config::dscp`](super::Config::dscp).
     pub dscp: u8,
-    /// See [`Config::penalty`](super::Config::penalty).
+    /// Added latency, up to 5 s; see [`Config::penalty`](super::Config::penalty).
     pub penalty: Duration,
-    /// See [`Config::damping`](super::Config::damping).
+    /// Half-life of damping; see [`Config::damping`](super::Config::damping).
     pub damping: Duration,
-    /// See [`Config::liveness`](super::Config::liveness).
+    /// Hello protocol settings; see [`Config::liveness`](super::Config::liveness).
     pub liveness: Liveness,
 }
 
 impl Link {
-    /// Takes other settings; the next packet that leaves is the first to follow
-    /// them.
+    /// Applies new settings, from the next packet sent on.
     pub(crate) fn change(&mut self, change: &LinkChange) {
         let LinkChange { rate, dscp, penalty, damping, liveness } = change;
         (self.config.penalty, self.config.damping) = (*penalty, *damping);

@@ -1,5 +1,4 @@
-//! Links: one neighbour over one path, with an instance of each service and
-//! one scheduler over them.
+//! Links: one neighbour over one path, with one instance of each service and a scheduler over them.
 
 mod address;
 pub mod best_effort;
@@ -40,37 +39,37 @@ pub use session::Session;
 use stats::Tally;
 pub use stats::{LinkStats, ServiceStats};
 
-/// Which of a node's links: an index.
+/// Identifies one of a node's links by its index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u16);
 
-/// The largest IP packet by default: what IPv6 promises on every path.
+/// Default for the largest IP packet: the size that IPv6 guarantees on every path.
 pub const DEFAULT_MTU: usize = 1_280;
 
-/// IP and UDP headers, the larger form: 40 + 8.
+/// Bytes of IP and UDP headers in the larger form: 40 + 8.
 pub const IP_UDP_HEADERS: usize = 48;
 
-/// IPv4 and UDP headers.
+/// Bytes of IPv4 and UDP headers.
 const SMALLEST_HEADERS: usize = 20 + 8;
 
-/// Bytes of requests per byte received: one who writes a neighbour's address on
-/// small datagrams with large gaps gains no more (as RFC 9000, 8.1).
+/// Bytes of requests sent per byte received: an attacker that puts a neighbour's address on small
+/// datagrams with large gaps gains no more than this (as RFC 9000, 8.1).
 const ASK_FACTOR: usize = 3;
-/// What may be sent at most for datagrams of before.
+/// Maximum bytes of requests that earlier datagrams can pay for.
 const MAX_ASK_CREDIT: usize = 16 << 10;
 
-/// Bytes of best effort under flow control that may wait in a link before another
-/// such packet: as much as keeps 100 Mbit/s busy for 5 ms …
+/// Flow-controlled bytes of best effort that may wait in a link before it accepts no more such
+/// packets: enough to keep 100 Mbit/s busy for 5 ms …
 const FLOW_CONTROLLED: usize = 64 << 10;
-/// … and how long they may take at its rate. A quarter of what a packet that is not
-/// under flow control may wait: others' still get through behind them.
+/// … and the time that they may take at the link's rate: a quarter of the wait allowed to other
+/// packets, so that those still get through behind them.
 const FLOW_CONTROL_DELAY: Duration = Duration::from_millis(50);
 
-/// How long a packet without a deadline is of use, as far as a node asks: as long as any that
-/// has one.
+/// Time for which a packet without a deadline is useful, as far as a node requests it again: the
+/// longest that a deadline can be.
 pub(crate) const NO_DEADLINE: Duration = Duration::from_millis(255);
 
-/// Routing frames that may wait in a link.
+/// Maximum number of routing frames that may wait in a link.
 const MAX_ROUTING: usize = 4;
 
 /// Expedited forwarding (RFC 3246), the marking of voice.
@@ -79,43 +78,42 @@ pub const DSCP_EF: u8 = 46;
 /// Settings of one link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who is at the other end.
+    /// The node at the other end.
     pub neighbour: NodeId,
-    /// Tells several links to one neighbour apart.
+    /// Distinguishes several links to one neighbour.
     pub path: String,
-    /// Its key, where links are sealed; without one it must show a certificate.
+    /// The neighbour's key, on sealed links; without it the neighbour must show a certificate.
     pub key: Option<PublicKey>,
-    /// Where the neighbour listens; `None` waits for it to speak first.
+    /// Address at which the neighbour listens; `None` waits for the neighbour to send first.
     pub address: Option<SocketAddr>,
-    /// The largest IP packet, 576 to 9,000 bytes.
+    /// Size of the largest IP packet, 576 to 9,000 bytes.
     pub mtu: usize,
-    /// Marking of control and real time, 0 to 63.
+    /// DSCP of control and real-time packets, 0 to 63.
     pub dscp: u8,
-    /// What the link may send, IP and UDP headers included.
+    /// Rate limit of the link, IP and UDP headers included.
     pub rate: Option<Bitrate>,
-    /// What is added to the latency that this end advertises, up to
-    /// [`Config::MAX_PENALTY`], so that traffic prefers other ways.
+    /// Penalty added to the latency that this end advertises, up to [`Config::MAX_PENALTY`], so
+    /// that traffic prefers other routes.
     pub penalty: Duration,
-    /// Half-life of what is held against the link when it fails (see
-    /// [`Damping`](crate::monitor::Damping)): 1 s to 1 h, or zero for nothing.
+    /// Half-life of the penalty for failures of the link (see
+    /// [`Damping`](crate::monitor::Damping)): 1 s to 1 h, or zero for no penalty.
     pub damping: Duration,
-    /// The hello protocol.
+    /// Settings of the hello protocol.
     pub liveness: Liveness,
-    /// The real-time service.
+    /// Settings of the real-time service.
     pub realtime: realtime::Config,
-    /// The best-effort service.
+    /// Settings of the best-effort service.
     pub best_effort: best_effort::Config,
-    /// What bounds the reliable service, and how its window grows.
+    /// Bounds of the reliable service, and how its window grows.
     pub reliable: reliable::Config,
 }
 
 impl Config {
-    /// More than any way that carries a conversation, and no more than fits an
-    /// update.
+    /// Longer than any path that can carry a conversation, and small enough for an update.
     pub const MAX_PENALTY: Duration = Duration::from_secs(5);
 
-    /// A link to `neighbour` with every default: 1,280-byte IP packets (what
-    /// IPv6 promises everywhere), expedited forwarding, no rate limit.
+    /// A link to `neighbour` with default settings: 1,280-byte IP packets (which IPv6 guarantees
+    /// everywhere), expedited forwarding, no rate limit.
     pub fn new(neighbour: NodeId) -> Config {
         Config {
             neighbour,
@@ -134,13 +132,13 @@ impl Config {
         }
     }
 
-    /// The largest application packet that this link carries.
+    /// Size of the largest application packet that this link carries, in bytes.
     pub fn max_payload(&self) -> usize {
         self.mtu.saturating_sub(IP_UDP_HEADERS + DATA_OVERHEAD)
     }
 }
 
-/// One neighbour over one path.
+/// The state of one link: one neighbour over one path.
 #[derive(Debug)]
 pub struct Link {
     config: Config,
@@ -148,30 +146,30 @@ pub struct Link {
     address: Option<SocketAddr>,
     place: address::State,
     monitor: LinkMonitor,
-    /// The highest number of an envelope of the neighbour's present start.
+    /// The highest envelope number from the neighbour's present start.
     newest: u64,
-    /// The number of the envelope that was opened last.
+    /// Number of the envelope that was opened last.
     opened: u64,
     goodbye: goodbye::State,
-    /// The largest IP packet of this end; the link's is the smaller of both.
+    /// The largest IP packet of this end; the link uses the smaller one of both ends.
     own_mtu: usize,
     version: u8,
     services: Services,
     /// Routing frames that wait for the next envelopes.
     routing: VecDeque<Vec<u8>>,
-    /// Lets packets go at the configured rate.
+    /// Limits the link to its configured rate.
     pacer: Pacer,
-    /// Bytes of requests that may still answer what the neighbour has sent.
+    /// Bytes of requests that the link may still send in return for the bytes received.
     ask_credit: usize,
-    /// Whether control has not been told yet that the neighbour has started.
+    /// Whether control still has to be notified that the neighbour has started.
     fresh: bool,
-    /// UDP payload sent and received, in bytes: from this the monitor has the rates.
+    /// Bytes of UDP payload sent and received; the monitor derives the rates from them.
     volume: Volume,
-    /// For people, not for the link.
+    /// Statistics for display; the link never reads them.
     tally: Tally,
 }
 
-/// UDP payload, in bytes.
+/// Bytes of UDP payload, per direction.
 #[derive(Clone, Copy, Default, Debug)]
 struct Volume {
     sent: u64,
@@ -179,7 +177,7 @@ struct Volume {
 }
 
 impl Link {
-    /// A link that seals with `seal` and says hello first at `first_hello`.
+    /// Creates a link that seals with `seal` and sends its first hello at `first_hello`.
     pub(crate) fn new(seal: Seal, config: Config, first_hello: Time) -> Link {
         Link {
             seal,
@@ -202,13 +200,13 @@ impl Link {
         }
     }
 
-    /// Tells the services which start of the node this is.
+    /// Passes this node's incarnation to the services.
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
         self.services.iter_mut().for_each(|service| service.begin(incarnation));
     }
 
-    /// The seal of a link of node `own` that is not sealed, and the index that
-    /// its neighbour's envelopes carry. Both ends compute them from the same.
+    /// Seal of an unsealed link of node `own`, and the index that its neighbour's envelopes carry.
+    /// Both ends derive them from the same configuration.
     pub(crate) fn unsealed(
         own: NodeId,
         incarnation: Incarnation,
@@ -219,41 +217,41 @@ impl Link {
         (Seal::Null(Null::new(to_peer, incarnation)), to_us)
     }
 
-    /// The settings.
+    /// The link's current settings.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What it has counted so far.
+    /// A copy of the link's statistics.
     pub fn stats(&self) -> LinkStats {
         self.tally.copy(self.services.received())
     }
 
-    /// Liveness, round trip, losses.
+    /// The monitor: liveness, round trip and losses.
     pub fn monitor(&self) -> &LinkMonitor {
         &self.monitor
     }
 
-    /// The same, to ask it for advertisements.
+    /// The monitor, mutable, to poll it for advertisements.
     pub fn monitor_mut(&mut self) -> &mut LinkMonitor {
         &mut self.monitor
     }
 
-    /// What the monitor reckons with.
+    /// Traffic totals for the monitor.
     fn carried(&self) -> LinkTotals {
         let Volume { sent, received } = self.volume;
         let realtime = self.services.get(Service::RealTime).received().unwrap_or_default();
         LinkTotals { sent, received, realtime }
     }
 
-    /// What services are told of this link.
+    /// State of this link for its services.
     fn moment(&self, now: Time) -> LinkContext {
         let rtt = self.monitor.rtt();
         let (one_way, envelope) = (rtt.one_way(), self.seal.count());
         LinkContext { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
     }
 
-    /// What the direction away from here costs, if `quality` is what it is.
+    /// Cost of the outgoing direction at this `quality`.
     pub(crate) fn cost(&self, quality: Quality) -> LinkCost {
         let Quality { latency, loss, residual } = quality;
         LinkCost::measured(latency, loss, residual)
@@ -261,8 +259,7 @@ impl Link {
             .with_penalty(self.config.penalty)
     }
 
-    /// What the overlay has been told of that quality, at the present penalty
-    /// and damping.
+    /// Cost that was last advertised to the overlay, at the present penalty and damping.
     pub(crate) fn advertised(&self) -> Option<LinkCost> {
         Some(self.cost(self.monitor.advertised()?))
     }
@@ -272,22 +269,22 @@ impl Link {
         self.address
     }
 
-    /// Checks whose envelope this is; on success its frames may be read, and then
-    /// [`Link::seek`] is to be called.
+    /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::seek`]
+    /// must be called afterwards.
     pub(crate) fn open(
         &mut self,
         at: Time,
         from: SocketAddr,
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
-        // Sealed, a neighbour is its key, wherever it is.
+        // On a sealed link the key identifies the neighbour, whatever its address.
         if !self.is_sealed() && self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(DropReason::WrongSource);
         }
         if bytes.len() + SMALLEST_HEADERS > self.own_mtu {
             return Err(DropReason::Malformed);
         }
-        // Nobody can be answered there.
+        // No reply can be sent to port 0.
         if from.port() == 0 {
             return Err(DropReason::WrongSource);
         }
@@ -324,7 +321,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a hello; true if the link has come up.
+    /// Handles a hello; true if the link has come up.
     pub(crate) fn on_hello(&mut self, at: Time, hello: &crate::wire::Hello) -> bool {
         if let Some((sent_us, _)) = hello.echo {
             self.on_echo_of(at, sent_us);
@@ -336,15 +333,15 @@ impl Link {
         came_up
     }
 
-    /// Takes a request; `allowance` is how many numbers may be looked up for
-    /// the rest of this envelope.
+    /// Handles a retransmission request; `allowance` is the number of packets that may still be
+    /// looked up for this envelope.
     pub(crate) fn on_nack(&mut self, now: Time, nack: Nack<'_>, allowance: &mut usize) {
         let moment = self.moment(now);
         let service = self.services.get_mut(nack.service);
         service.on_request(&moment, nack, allowance, self.tally.drops());
     }
 
-    /// Takes an acknowledgement of reliable packets, looking up `allowance` of them at most.
+    /// Handles an acknowledgement of reliable packets, looking up at most `allowance` of them.
     pub(crate) fn on_ack(
         &mut self,
         at: Time,
@@ -354,8 +351,8 @@ impl Link {
         self.services.get_mut(Service::Reliable).on_ack(at, ack, allowance)
     }
 
-    /// Takes note of a packet that arrived, unless it has before; from here it
-    /// takes `onward` to its destination.
+    /// Accepts an arriving packet, unless it is a duplicate. `onward` is the time that it needs
+    /// from here to its destination.
     pub(crate) fn on_data<'a>(
         &mut self,
         at: Time,
@@ -389,7 +386,7 @@ impl Link {
         Ok(Packet { flow, recovered, hop_limit, flags, payload, deadline })
     }
 
-    /// Takes a packet to be sent, which is of use to the next node until `latest`.
+    /// Queues a packet, which is useful to the next node until `latest`.
     pub(crate) fn enqueue(
         &mut self,
         now: Time,
@@ -408,10 +405,10 @@ impl Link {
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
     }
 
-    /// Whether a packet of `service` under flow control is to be handed over now: it
-    /// is taken, or dropped for a reason that waiting would not mend.
+    /// Whether a flow-controlled packet of `service` should be handed over now: the link then
+    /// accepts it, or drops it for a reason that does not change by waiting.
     pub(crate) fn has_room(&self, service: Service) -> bool {
-        // No queue of a neighbour that is gone gets shorter.
+        // The queue of a dead neighbour never drains.
         if self.address.is_none() || !self.seal.ready() || self.monitor.has_died() {
             return true;
         }
@@ -422,8 +419,8 @@ impl Link {
         })
     }
 
-    /// Whether a packet of a stream finds room, with `data` or without; `None` if none is
-    /// taken for another reason, which may pass.
+    /// Whether a stream's packet, with `data` or without, finds room; `None` if the link accepts
+    /// none at present for another reason.
     pub(crate) fn stream_room(&self, data: bool) -> Option<bool> {
         let ready = self.address.is_some() && self.seal.ready();
         if !ready || self.monitor.has_died() {
@@ -433,8 +430,8 @@ impl Link {
         Some(self.services.get(Service::Reliable).has_room_for_own(largest, data))
     }
 
-    /// The largest routing frame that may be handed over now, if any: control
-    /// paces them, and the rest is better kept where newer replaces older.
+    /// Size of the largest routing frame that may be handed over now, if any. Control paces them,
+    /// because those that it still holds can be replaced by newer ones.
     pub(crate) fn routing_room(&self) -> Option<usize> {
         let ready = self.monitor.is_up() && self.routing.len() < MAX_ROUTING;
         ready.then(|| self.config.mtu.saturating_sub(IP_UDP_HEADERS + ENVELOPE_OVERHEAD))
@@ -444,8 +441,8 @@ impl Link {
         self.routing.push_back(frame);
     }
 
-    /// What control is to be told after a hello, which has brought the link up
-    /// or not: that it is up, or that the neighbour is another start of itself.
+    /// Report to control after a hello, if there is news: the link is up (`came_up`), or the
+    /// neighbour has restarted.
     pub(crate) fn up_report(&mut self, link: LinkId, came_up: bool) -> Option<LinkReport> {
         let news = came_up || (self.fresh && self.monitor.is_up());
         news.then(|| LinkReport::Up {
@@ -459,8 +456,8 @@ impl Link {
         self.tally.drops().count(why);
     }
 
-    /// Does what is due, and declares the link down after long silence; true if
-    /// that is news.
+    /// Runs due timers, and declares the link down after a long silence; true if it has just gone
+    /// down.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> bool {
         let moment = self.moment(now);
         for service in self.services.iter_mut() {
@@ -476,7 +473,7 @@ impl Link {
         died
     }
 
-    /// When its services have something to do.
+    /// When each service has to run its timer next.
     pub(crate) fn service_timeouts(&self) -> impl Iterator<Item = (Service, Time)> {
         self.services.timeouts()
     }

@@ -6,25 +6,25 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// In a packet's flags: it belongs to a stream.
+/// Packet flag: it belongs to a stream.
 pub(crate) const STREAM: u8 = 0x10;
 
-/// In a reliable packet's flags: a queue on its way asks its sender to send less.
+/// Flag of a reliable packet: a queue on its path wants its sender to slow down.
 pub(crate) const MARKED: u8 = 0x20;
 
-/// A packet inside a node, on its way to a session or a link.
+/// A packet inside a node, on its path to a session or a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
-    /// What its origin says of it.
+    /// The header that its origin wrote.
     pub flow: FlowHeader,
-    /// Whether some link before has lost it and got it again.
+    /// Whether some earlier link lost and recovered it.
     pub recovered: bool,
-    /// How many links it may cross after the next one.
+    /// Number of links that it may cross after the next one.
     pub hop_limit: u8,
-    /// Of a reliable packet: [`STREAM`], [`MARKED`].
+    /// Flags of a reliable packet: [`STREAM`], [`MARKED`].
     pub flags: u8,
     pub payload: &'a [u8],
-    /// Until when it is of use to whom it is for, on this node's clock.
+    /// Time until which it is useful at its destination, on this node's clock.
     pub deadline: Time,
 }
 
@@ -34,7 +34,7 @@ impl Packet<'_> {
         self.flow.service == Service::Reliable && self.flags & STREAM != 0
     }
 
-    /// Whether a queue on its way asks its sender to send less.
+    /// Whether a queue on its path wants its sender to slow down.
     pub fn is_marked(&self) -> bool {
         self.flags & MARKED != 0
     }
@@ -43,8 +43,8 @@ impl Packet<'_> {
         DATA_HEADER + self.payload.len()
     }
 
-    /// Writes the frame into the `frame_len` bytes where it is kept, but for what
-    /// the link says of it: that is known when it leaves.
+    /// Writes the frame into the `frame_len` bytes of its slot, except for the link's own header
+    /// fields: those are known when it leaves.
     pub(super) fn keep(&self, frame: &mut [u8]) -> Result<(), DropReason> {
         let len = u16::try_from(self.payload.len()).map_err(|_| DropReason::TooLarge)?;
         let mut w = Writer::new(frame);
@@ -56,30 +56,30 @@ impl Packet<'_> {
     }
 }
 
-/// What a link knows of a packet that has come in, for the service that carries it.
+/// A received packet, as the link describes it to the service that carries it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RxPacketInfo {
     /// The packet's number on this link and service.
     pub wire_seq: u16,
-    /// The count of the envelope that brought it.
+    /// Number of the envelope that contained it.
     pub envelope: u64,
-    /// What its sender says remains of its deadline, in milliseconds; a service without
-    /// deadlines says something else there.
+    /// Remaining time until its deadline in milliseconds, as its sender reports it; a service
+    /// without deadlines uses this byte for something else.
     pub remaining: u8,
-    /// Bytes of the application's packet.
+    /// Bytes of the application's payload.
     pub len: usize,
-    /// Whether somebody has repeated it.
+    /// Whether it was retransmitted, on this link or an earlier one.
     pub recovered: bool,
-    /// When it came.
+    /// When the packet arrived.
     pub at: Time,
-    /// When it stops being of use here.
+    /// Time from which it is no longer useful here.
     pub useful_until: Time,
-    /// The link's round trip.
+    /// The link's round-trip time.
     pub rtt: Duration,
 }
 
-/// What is left until `deadline`, to the nearest millisecond, so that the
-/// rounding of many hops cancels out.
+/// Time left until `deadline`, rounded to the nearest millisecond, so that the rounding errors of
+/// many hops cancel out.
 #[inline]
 pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
     let nanos = deadline.as_nanos().saturating_sub(now.as_nanos());
@@ -87,12 +87,12 @@ pub(crate) fn remaining_ms(now: Time, deadline: Time) -> u8 {
     u8::try_from(ms).unwrap_or(u8::MAX)
 }
 
-/// A wait that is no more than the work of one batch.
+/// A wait within the time for processing one batch.
 const PROMPT: Duration = Duration::from_millis(5);
 
-/// Whether a packet that has been here since `since` has waited past its deadline.
-/// One that came late is not meant: it is passed on, as deadlines are reckoned by
-/// half of the round trip, and may be wrong by what the ways there and back differ.
+/// Whether a packet that has been here since `since` has waited past its deadline. A packet that
+/// was already late on arrival is forwarded: deadlines are estimated from half of the round trip,
+/// and may be wrong by the difference between the two directions.
 pub(crate) fn is_stale(now: Time, since: Time, deadline: Time) -> bool {
     now > deadline && now.since(since) > PROMPT
 }

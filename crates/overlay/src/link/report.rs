@@ -1,4 +1,4 @@
-//! What control has to know of a link.
+//! Reports of a link to control.
 
 use super::LinkId;
 use super::cost::LinkCost;
@@ -6,39 +6,39 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What the forwarder tells control.
+/// A report of the forwarder to control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkReport {
-    /// A link's neighbour is heard again, or has started anew.
+    /// A link's neighbour is reachable again, or has restarted.
     Up {
-        /// Which link.
+        /// Link that came up.
         link: LinkId,
-        /// Whether the neighbour may have forgotten what it was told.
+        /// Whether the neighbour may have lost the routing state that it was sent.
         restarted: bool,
-        /// The measured round trip, zero if not known.
+        /// The measured round trip; zero if unknown.
         rtt: Duration,
     },
     /// A link's neighbour has been silent for too long.
     Down(LinkId),
-    /// What a link costs has changed so much that others should know.
+    /// The cost of a link has changed enough for others to be notified.
     Cost(LinkId, LinkCost),
-    /// A link that keeps failing costs more from now on; or no longer.
+    /// A link that keeps failing is damped from now on (true), or no longer (false).
     Damped(LinkId, bool),
-    /// A routing frame came.
+    /// A routing frame has arrived.
     Routing(LinkId, Box<[u8]>),
-    /// A message of the handshake came.
+    /// A handshake message has arrived.
     Handshake {
-        /// When.
+        /// Time of its arrival.
         at: Time,
-        /// Where from.
+        /// Source address of the datagram.
         from: SocketAddr,
-        /// The datagram.
+        /// Content of the datagram.
         bytes: Box<[u8]>,
     },
-    /// The neighbour uses the session that it began.
+    /// The neighbour uses the session that it initiated.
     Confirmed(LinkId),
-    /// The neighbour is at another address than before, and has shown it.
+    /// The neighbour has moved to another address, and has proven it.
     Moved(LinkId, SocketAddr),
-    /// A link has sealed so much that it wants other keys.
+    /// A link has sealed so much that it needs new keys.
     Rekey(LinkId),
 }

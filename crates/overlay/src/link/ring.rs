@@ -1,17 +1,17 @@
-//! The one place where a link keeps packets: a circular buffer of bytes and a
-//! circular index over it (Amir et al. 2005, IV-A's circular packet buffer).
-//! Bounded in bytes and in packets from the start; never allocates after.
+//! The storage of a link's packets: a circular buffer of bytes with a circular index over it (Amir
+//! et al. 2005, IV-A's circular packet buffer). Bounded in bytes and in packets from the start;
+//! never allocates afterwards.
 
 use super::packet::Packet;
 use crate::counters::DropReason;
 use crate::wire::HopHeader;
 use trunkline_base::Time;
 
-/// A packet in the ring: its number there, counted from 0 for ever.
+/// Number of a packet in the ring, counted from 0 without end.
 pub type Slot = u64;
 
-/// What the ring keeps about a packet beside its bytes: a cache line, and no more than
-/// one has to be fetched for it.
+/// The ring's record of a packet, without its bytes: one cache line, so that a single fetch
+/// suffices.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Entry {
@@ -19,24 +19,23 @@ pub struct Entry {
     len: u16,
     recovered: bool,
     hop_limit: u8,
-    /// When it was put in.
+    /// When it was put into the ring.
     pub since: Time,
-    /// When it stops being of use to whom it is for.
+    /// Time after which it is no longer useful at its destination.
     pub deadline: Time,
-    /// When it stops being of use to the next node: that has a way to go.
+    /// Time after which it is no longer useful to the next node, which still has to forward it.
     pub latest: Time,
-    /// When it was last repeated; [`Time::ZERO`] if never.
+    /// When it was last retransmitted; [`Time::ZERO`] if never.
     pub retransmitted: Time,
-    /// Its link sequence number and the count of its envelope, once it has been
-    /// sent.
+    /// Its link sequence number and the number of its envelope, once it has been sent.
     pub sent: Option<(u64, u64)>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
-    /// Writes its `frame` into `out`, which has just its bytes, as it leaves under number
-    /// `link_seq`; `remaining_ms` is what the link says of its deadline.
+    /// Writes its `frame` into `out`, which has exactly its length, as it leaves under number
+    /// `link_seq`; `remaining_ms` is its remaining time on this link.
     #[inline]
     pub fn write(
         &self,
@@ -59,7 +58,7 @@ impl Entry {
     }
 }
 
-/// See the module.
+/// Packets kept by one service of a link, in a bounded ring.
 #[derive(Debug)]
 pub struct PacketRing {
     bytes: Box<[u8]>,
@@ -70,8 +69,7 @@ pub struct PacketRing {
 }
 
 impl PacketRing {
-    /// A ring of `bytes` bytes and `packets` packets, rounded up to a power of
-    /// two.
+    /// Allocates a ring of `bytes` bytes and `packets` packets, rounded up to a power of two.
     pub fn new(bytes: usize, packets: usize) -> PacketRing {
         const NEVER: Time = Time::ZERO;
         let empty = Entry {
@@ -94,13 +92,13 @@ impl PacketRing {
         }
     }
 
-    /// How many packets are in it.
+    /// Number of packets in the ring.
     pub fn len(&self) -> usize {
         (self.next - self.first) as usize
     }
 
-    /// Keeps `packet` from `now` on, which is of use to the next node until
-    /// `latest`, displacing the oldest ones where there is no room.
+    /// Stores `packet` from `now` on, useful to the next node until `latest`, displacing the oldest
+    /// packets where there is no room.
     pub fn keep(
         &mut self,
         now: Time,
@@ -115,8 +113,8 @@ impl PacketRing {
         Ok(slot)
     }
 
-    /// Room for a packet of `len` bytes, displacing the oldest ones where
-    /// there is none; `None` if it is larger than the whole ring.
+    /// Reserves room for a packet of `len` bytes, displacing the oldest ones if needed; `None` if
+    /// it is larger than the whole ring.
     fn push(
         &mut self,
         len: usize,
@@ -154,7 +152,7 @@ impl PacketRing {
         Some((slot, &mut self.bytes[offset..offset + len]))
     }
 
-    /// How many bytes of packets it holds at most.
+    /// Capacity of the ring, in bytes of packets.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -164,15 +162,15 @@ impl PacketRing {
         self.len() < self.entries.len() && self.room_for(len).is_some()
     }
 
-    /// Where `len` contiguous free bytes start.
+    /// Offset of `len` contiguous free bytes.
     fn room_for(&self, len: usize) -> Option<usize> {
         if self.first == self.next {
             return (len <= self.bytes.len()).then_some(0);
         }
         let tail = self.entries[self.index(self.first)].offset as usize;
         if self.head > tail {
-            // Used: tail..head. A packet that wraps must not meet the tail, or
-            // a full ring would look like an empty one.
+            // Used: tail..head. A packet that wraps must not reach the tail, or a full ring would
+            // look like an empty one.
             if self.bytes.len() - self.head >= len {
                 Some(self.head)
             } else {
@@ -194,39 +192,37 @@ impl PacketRing {
         Some((entry, &self.bytes[start..start + usize::from(entry.len)]))
     }
 
-    /// Notes that the packet in `slot` was sent as number `seq` in envelope
-    /// `count`.
+    /// Records that the packet in `slot` was sent with number `seq` in envelope `count`.
     pub fn mark_sent(&mut self, slot: Slot, seq: u64, count: u64) {
         if (self.first..self.next).contains(&slot) {
             self.entry_mut(slot).sent = Some((seq, count));
         }
     }
 
-    /// Notes that the packet in `slot` is repeated at `now`.
+    /// Records that the packet in `slot` is retransmitted at `now`.
     pub fn mark_retransmitted(&mut self, slot: Slot, now: Time) {
         if (self.first..self.next).contains(&slot) {
             self.entry_mut(slot).retransmitted = now;
         }
     }
 
-    /// Frees every packet up to and with `slot`.
+    /// Frees every packet up to and including `slot`.
     pub fn release(&mut self, slot: Slot) {
         self.first = self.first.max((slot + 1).min(self.next));
     }
 
-    /// Whether every packet in it is from after `since`, and others had to make
-    /// room for them.
+    /// Whether every packet in the ring is newer than `since`, and older ones were displaced.
     pub fn turned_over(&self, since: Time) -> bool {
         self.first > 0
             && self.oldest().and_then(|slot| self.get(slot)).is_some_and(|(e, _)| e.since > since)
     }
 
-    /// The slot of the next packet that is put in.
+    /// Slot of the next packet to be stored.
     pub fn end(&self) -> Slot {
         self.next
     }
 
-    /// The oldest packet's slot.
+    /// Slot of the oldest packet.
     pub fn oldest(&self) -> Option<Slot> {
         (self.first < self.next).then_some(self.first)
     }
@@ -248,8 +244,8 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Against a queue of vectors: what is still in the ring is intact,
-        /// and only the oldest are ever displaced.
+        /// Compared with a queue of vectors: packets still in the ring are intact, and only the
+        /// oldest are ever displaced.
         #[test]
         fn agrees_with_a_queue(
             steps in prop::collection::vec((0usize..70, any::<u8>(), any::<bool>()), 1..400),

@@ -1,6 +1,6 @@
-//! The order in which a link sends: control, then real-time originals and
-//! repeats by deadline, then the other services in turns of equally many bytes. A
-//! file transfer never goes before voice.
+//! The order in which a link sends: control, then real-time originals and retransmissions by
+//! deadline, then the other services in turns with equal shares of bytes. A file transfer never
+//! goes before voice.
 
 use super::service::{Class, LinkContext, Turn};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
@@ -10,29 +10,29 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// How far a rate-limited link may run ahead of its rate, so that the timer's
-/// grain does not cost throughput.
+/// How far a rate-limited link may run ahead of its rate, so that the timer's granularity does not
+/// cost throughput.
 pub(super) const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// Bytes in one arena of what isn't urgent: what stands before voice that comes in
-/// the next moment, once it is out of this node's hands.
+/// Bytes of non-urgent packets per arena: they stay ahead of voice that arrives the next moment,
+/// once they have left this node.
 const QUANTUM: usize = 16 << 10;
 
-/// Why a link stopped sending.
+/// Reason why a link stopped sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Everything that could go is in the arena.
+    /// Everything that could be sent is in the arena.
     Idle,
-    /// The arena is full; more waits.
+    /// The arena is full, and more is waiting.
     ArenaFull,
-    /// What isn't urgent has more, but had its share of this arena.
+    /// More non-urgent packets wait, but their share of this arena is used up.
     Quantum,
     /// The configured rate is used up until the link's pacing time.
     Paced,
 }
 
 impl Link {
-    /// Seals into `arena` what is to be sent at `now`.
+    /// Seals everything to be sent at `now` into `arena`.
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
         if self.seal.ready() && !self.send_path(now, arena) {
             return Progress::ArenaFull;
@@ -75,8 +75,8 @@ impl Link {
         Progress::Idle
     }
 
-    /// How many bytes of services' control frames go into the next envelope, beside
-    /// a hello perhaps.
+    /// Bytes of services' control frames that fit in the next envelope, together with a possible
+    /// hello.
     fn control_room(&self) -> usize {
         const REST: usize = ENVELOPE_OVERHEAD + HELLO_LEN;
         let paid = self.ask_credit.saturating_sub(SMALLEST_HEADERS + REST);
@@ -87,25 +87,25 @@ impl Link {
         self.config.rate.is_some() && !self.pacer.is_ready(now)
     }
 
-    /// When the rate lets the next packet go, if one waits for that.
+    /// When the rate allows the next packet, if one waits for that.
     pub(crate) fn pace_at(&self, now: Time) -> Option<Time> {
         (self.services.any_waits() && self.paced(now)).then(|| self.pacer.next())
     }
 
-    /// When the next hello can go; `None` while there is nowhere to send it.
+    /// When the next hello can be sent; `None` while there is no destination for it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
         let greets = self.seal.ready() && !self.is_leaving();
         let somewhere = self.address.is_some() || self.is_asking();
         (somewhere && greets).then(|| self.monitor.due_at())
     }
 
-    /// Who has said goodbye says hello no more.
+    /// After a goodbye no more hellos are sent.
     fn hello_is_due(&self, now: Time) -> bool {
         self.monitor.is_due(now) && !self.is_leaving()
     }
 
-    /// Whether the next hello goes in the envelope of a real-time frame of this
-    /// length: beside others of its size, a longer one would break their run.
+    /// Whether the next hello goes in the envelope of a real-time frame of this length, which must
+    /// be the only one waiting: among others of its size, a longer one would break their run.
     fn hello_rides(&self, now: Time, frame_len: usize) -> bool {
         let len = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + frame_len + HELLO_LEN;
         self.monitor.rides(now)
@@ -114,14 +114,14 @@ impl Link {
             && len <= self.config.mtu
     }
 
-    /// How many bytes of acknowledgement go behind the packet of `turn`, in its envelope.
+    /// Bytes of acknowledgement that follow the packet of `turn` in its envelope.
     fn ack_rides(&self, turn: &Turn) -> usize {
         let taken = IP_UDP_HEADERS + ENVELOPE_OVERHEAD + turn.len;
         let room = self.config.mtu.saturating_sub(taken).min(self.ask_credit);
         self.services.rider_len(turn.place, room)
     }
 
-    /// So many bytes of UDP payload have gone to `to`.
+    /// Accounts for `bytes` bytes of UDP payload sent to `to`.
     pub(super) fn charge(&mut self, now: Time, to: SocketAddr, bytes: usize) {
         self.volume.sent += bytes as u64;
         if let Some(rate) = self.config.rate {
@@ -129,8 +129,7 @@ impl Link {
         }
     }
 
-    /// One envelope of hello and services' control frames; false if the arena is
-    /// full.
+    /// Writes one envelope of a hello and services' control frames; false if the arena is full.
     fn send_control(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         let control = self.services.control(self.control_room());
         let beside = control.is_some() && self.monitor.rides(now) && !self.is_leaving();
@@ -148,7 +147,7 @@ impl Link {
         if hello {
             written = written.and_then(|()| self.monitor.next_hello(now, &carried).emit(&mut w));
         }
-        debug_assert!(written.is_ok() && w.room() == 0, "the length was reckoned above");
+        debug_assert!(written.is_ok() && w.room() == 0, "the length was computed above");
         self.seal.seal(envelope);
         if let Some((place, _)) = control {
             self.tally.request(place, len);
@@ -160,7 +159,7 @@ impl Link {
         true
     }
 
-    /// One envelope with one packet.
+    /// Writes one envelope with one packet.
     fn send_data(&mut self, moment: &LinkContext, to: SocketAddr, arena: &mut TxArena) -> Step {
         let now = moment.now;
         let overhead = ENVELOPE_OVERHEAD + headers(to);
@@ -186,7 +185,7 @@ impl Link {
             self.tally.request_rider(turn.place, ack);
             self.ask_credit = self.ask_credit.saturating_sub(ack);
         }
-        debug_assert!(written.is_ok() && w.room() == 0, "the length was reckoned above");
+        debug_assert!(written.is_ok() && w.room() == 0, "the length was computed above");
         let sent = self.services.pop(&turn, moment, frame);
         self.tally.packet(turn.place, sent, len - rider);
         self.seal.seal(envelope);
@@ -195,18 +194,18 @@ impl Link {
     }
 }
 
-/// What has become of a packet's turn.
+/// Outcome of a packet's turn.
 enum Step {
-    /// An envelope of so many bytes is in the arena.
+    /// An envelope of this many bytes is in the arena.
     Sent(Class, usize),
     ArenaFull,
-    /// No packet waits.
+    /// No packet is waiting.
     Idle,
 }
 
-/// Bytes of IP and UDP headers.
+/// Bytes of IP and UDP headers of a datagram to `to`.
 fn headers(to: SocketAddr) -> usize {
-    // An IPv4 address as a socket of IPv6 writes it is still one.
+    // An IPv4-mapped address of an IPv6 socket still means IPv4 packets.
     if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS }
 }
 
@@ -233,7 +232,7 @@ mod tests {
         Seal::Null(Null::new(ReceiverIndex::derived(PEER, OWN, ""), Incarnation(1)))
     }
 
-    /// What the neighbour sends: a packet without payload.
+    /// A datagram from the neighbour: a packet without payload.
     fn datagram(seal: &mut Seal, service: Service, link_seq: u16) -> Vec<u8> {
         let flow = FlowHeader {
             service,
@@ -288,7 +287,7 @@ mod tests {
     }
 
     /// Each packet is answered by one over the same link, so that no acknowledgement needs an
-    /// envelope of its own.
+    /// envelope for itself.
     #[test]
     fn acknowledgements_ride_on_packets() {
         let (mut link, from) = link();

@@ -1,9 +1,9 @@
-//! The seam between a link and its services: what a service does, and which
-//! services there are.
+//! The interface between a link and its services: the trait that a service implements, and the list
+//! of services.
 //!
-//! A service is a type in a module of its own that implements [`LinkService`], its
-//! number and name in [`Service`], and its line in `register!` below. Calls go by a
-//! match, not by a table of functions, and nothing is allocated after the start.
+//! A service is a type in a module of its own that implements [`LinkService`], its number and name
+//! in [`Service`], and its line in `register!` below. Calls are dispatched by a match, not by a
+//! table of functions, and nothing is allocated after the start.
 
 use super::drr::DeficitRoundRobin;
 use super::{Config, Packet, RxPacketInfo, best_effort, realtime, reliable};
@@ -13,24 +13,24 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
 
-/// What a service is told of its link whenever it has something to do.
+/// State of a link, passed to its services on each call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkContext {
     pub now: Time,
-    /// The link's round trip, zero while it is unknown.
+    /// The link's round trip; zero while it is unknown.
     pub rtt: Duration,
-    /// Half of its average: the estimate of the one-way delay.
+    /// Half of the average round trip: the estimate of the one-way delay.
     pub one_way: Duration,
-    /// The count of the envelope that is sent next.
+    /// Number of the next envelope to be sent.
     pub envelope: u64,
 }
 
-/// How a service stands to the others of its link.
+/// Priority of a service relative to the others of its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
-    /// It goes before all that is not urgent, by deadline, and is marked so.
+    /// Goes before everything that is not urgent, by deadline, and is marked as urgent.
     Urgent,
-    /// It has an equal share of what the urgent ones leave.
+    /// Gets an equal share of the capacity that urgent services leave.
     Shared,
 }
 
@@ -41,22 +41,21 @@ pub(super) enum Sent {
     Retransmit,
 }
 
-/// One service of one link, both directions. One that recovers nothing needs no more
-/// than the methods without a body here.
+/// One service of one link, in both directions. A service without recovery only needs the methods
+/// that have no body here.
 pub(super) trait LinkService {
     fn class(&self) -> Class;
 
-    /// The node has started; `incarnation` tells this start from others.
+    /// The node has started; the incarnation distinguishes this start from others.
     fn begin(&mut self, _: Incarnation) {}
 
-    /// Takes a packet to be sent, which has waited since `since` and is of use to the
-    /// next node until `latest`. [`Time::NEVER`] is for one under flow control, whose
-    /// sender waits for room: it may wait for as long as it takes.
+    /// Queues a packet that has waited since `since` and is useful to the next node until `latest`.
+    /// [`Time::NEVER`] stands for a flow-controlled packet, which may wait without limit because
+    /// its sender waits for room.
     fn enqueue(&mut self, since: Time, packet: &Packet<'_>, latest: Time)
     -> Result<(), DropReason>;
 
-    /// Bytes under flow control that wait; `None` if a frame of `len` bytes would
-    /// find no room.
+    /// Flow-controlled bytes that are waiting; `None` if a frame of `len` bytes would find no room.
     fn flow_controlled(&self, _len: usize) -> Option<usize> {
         Some(0)
     }
@@ -67,27 +66,27 @@ pub(super) trait LinkService {
         false
     }
 
-    /// Packets that wait to be sent; some of them may turn out to be of no use.
+    /// Number of packets waiting to be sent; some of them may turn out to be too late.
     fn waiting(&self) -> usize;
 
-    /// Bytes of the frame that goes next, after dropping what is of no use.
+    /// Bytes of the next frame, after dropping packets that are no longer useful.
     fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize>;
 
-    /// Writes the head into `out`, which has just its bytes.
+    /// Writes the head into `out`, which has exactly its length.
     fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent;
 
-    /// Of an urgent one: when the head stops being of use.
+    /// For an urgent service: the deadline of the head.
     fn deadline(&self) -> Time {
         Time::NEVER
     }
 
-    /// Takes note of a packet that has come; an error if it has come before.
+    /// Records an arriving packet; an error if it is a duplicate.
     fn on_data(&mut self, _: &RxPacketInfo, _: &mut Drops) -> Result<(), DropReason> {
         Ok(())
     }
 
-    /// The neighbour asks for packets again; `allowance` is how many numbers may be
-    /// looked up for the rest of this envelope.
+    /// Handles the neighbour's request for retransmissions; `allowance` is the number of packets
+    /// that may still be looked up for this envelope.
     fn on_request(
         &mut self,
         _: &LinkContext,
@@ -98,7 +97,7 @@ pub(super) trait LinkService {
         drops.count(DropReason::NotRetransmitted);
     }
 
-    /// The neighbour says what it has; `allowance` is as for requests.
+    /// Handles the neighbour's acknowledgement; `allowance` is as for requests.
     fn on_ack(
         &mut self,
         _at: Time,
@@ -108,51 +107,51 @@ pub(super) trait LinkService {
         Err(DropReason::Malformed)
     }
 
-    /// Bytes of control frames to be sent now, at most `room`.
+    /// Bytes of control frames to send now, at most `room`.
     fn control_len(&self, _room: usize) -> usize {
         0
     }
 
-    /// Bytes of control frames, at most `room`, that go behind a packet that leaves now, though
-    /// they need not go yet.
+    /// Bytes of control frames, at most `room`, that can follow a packet sent now, although they
+    /// are not due yet.
     fn rider_len(&self, _room: usize) -> usize {
         0
     }
 
-    /// Writes control frames of `len` bytes, which [`LinkService::control_len`] or
-    /// [`LinkService::rider_len`] has given.
+    /// Writes control frames of `len` bytes, as returned by [`LinkService::control_len`] or
+    /// [`LinkService::rider_len`].
     fn write_control(&mut self, _: Time, _len: usize, _: &mut Writer<'_>) -> Result<(), Short> {
         Ok(())
     }
 
-    /// When [`LinkService::handle_timeout`] has something to do.
+    /// When [`LinkService::handle_timeout`] must be called next.
     fn next_timeout(&self) -> Time {
         Time::NEVER
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     fn handle_timeout(&mut self, _: &LinkContext, _: &mut Drops) {}
 
-    /// The neighbour has started anew, with new numbers; `peer` tells this start from
+    /// The neighbour has restarted with new numbers; the incarnation distinguishes this start from
     /// others.
     fn restart(&mut self, _peer: Incarnation) {}
 
-    /// The link has gone down: what it has lost is not the link's usual loss.
+    /// The link has gone down: its losses until now don't count as usual ones.
     fn outage(&mut self) {}
 
     /// The link has come up.
     fn up(&mut self) {}
 
-    /// What the receiving half has found of the neighbour's packets.
+    /// Counters of the receiving half, for a service that has them.
     fn received(&self) -> Option<ReceiverStats> {
         None
     }
 }
 
-/// Makes `AnyService` and `with!`, which calls whichever it is.
+/// Defines `AnyService`, and `with!` to call a method of the service in it.
 macro_rules! register {
     ($($service:ident($kind:ty)),+ $(,)?) => {
-        /// One of the services.
+        /// Any one of the services.
         #[derive(Debug)]
         #[allow(clippy::large_enum_variant, reason = "a link has one of each, in one place")]
         pub(super) enum AnyService {
@@ -182,7 +181,7 @@ register! {
 }
 
 impl AnyService {
-    /// The head of one of this class, with one question for both.
+    /// The head if the service has this class; one dispatch covers both questions.
     #[inline]
     fn head_if(&mut self, class: Class, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         with!(self, one => if one.class() == class { one.head(moment, drops) } else { None })
@@ -298,22 +297,22 @@ impl LinkService for AnyService {
     }
 }
 
-/// The services of a link, in the order of [`Service::ALL`], and whose turn it is.
+/// The services of a link, in the order of [`Service::ALL`], and the turns of those that share it.
 #[derive(Debug)]
 pub(super) struct Services<const N: usize = { Service::COUNT }> {
     each: [AnyService; N],
     shared: DeficitRoundRobin<N>,
 }
 
-/// The packet that is sent next.
+/// The next packet to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// Which service has it.
+    /// Index of its service.
     pub place: usize,
     /// Bytes of its frame.
     pub len: usize,
     pub class: Class,
-    /// What it costs a service that shares the link.
+    /// Bytes charged to a service that shares the link.
     cost: usize,
 }
 
@@ -330,12 +329,12 @@ impl Services {
         &mut self.each[service.index()]
     }
 
-    /// When each service has something to do.
+    /// When each service has to run its timer next.
     pub fn timeouts(&self) -> impl Iterator<Item = (Service, Time)> {
         Service::ALL.into_iter().zip(self.each.iter().map(LinkService::next_timeout))
     }
 
-    /// What the receiving half of each has found.
+    /// Counters of each service's receiving half.
     pub fn received(&self) -> [Option<ReceiverStats>; Service::COUNT] {
         Service::ALL.map(|service| self.get(service).received())
     }
@@ -350,8 +349,8 @@ impl<const N: usize> Services<N> {
         self.each.iter_mut()
     }
 
-    /// The packet that goes next: of the urgent ones by deadline, then of the
-    /// others in turns, in which each packet counts with `overhead` more bytes.
+    /// The next packet: urgent ones first, by deadline, then the others in turns; each packet
+    /// counts with `overhead` extra bytes.
     #[inline]
     pub fn next(
         &mut self,
@@ -384,7 +383,7 @@ impl<const N: usize> Services<N> {
         Some(Turn { place, len: cost - overhead, class: Class::Shared, cost })
     }
 
-    /// Writes the packet of `turn` into `out`, of just its bytes.
+    /// Writes the packet of `turn` into `out`, which has exactly its length.
     #[inline]
     pub fn pop(&mut self, turn: &Turn, moment: &LinkContext, out: &mut [u8]) -> Sent {
         let service = &mut self.each[turn.place];
@@ -395,31 +394,29 @@ impl<const N: usize> Services<N> {
         sent
     }
 
-    /// Whether anything waits to be sent.
+    /// Whether any packet waits to be sent.
     pub fn any_waits(&self) -> bool {
         self.each.iter().any(|service| service.waiting() > 0)
     }
 
-    /// Whether one urgent packet waits, and no more.
+    /// Whether exactly one urgent packet is waiting.
     pub fn one_urgent_waits(&self) -> bool {
         let urgent = self.each.iter().filter(|service| service.class() == Class::Urgent);
         urgent.map(LinkService::waiting).sum::<usize>() == 1
     }
 
-    /// The first service that has control frames to send, and their bytes, at most
-    /// `room`.
+    /// Index of the first service with control frames to send, and their bytes, at most `room`.
     pub fn control(&self, room: usize) -> Option<(usize, usize)> {
         let lens = self.each.iter().map(|service| service.control_len(room));
         lens.enumerate().find(|&(_, len)| len > 0)
     }
 
-    /// Bytes of control frames of the service in this place, at most `room`, that go behind its
-    /// packet.
+    /// Bytes of control frames of the service at `place`, at most `room`, that follow its packet.
     pub fn rider_len(&self, place: usize, room: usize) -> usize {
         self.each[place].rider_len(room)
     }
 
-    /// Writes what [`Services::control`] or [`Services::rider_len`] has found.
+    /// Writes the control frames found by [`Services::control`] or [`Services::rider_len`].
     pub fn write_control(
         &mut self,
         now: Time,
@@ -464,7 +461,7 @@ mod tests {
         service.enqueue(Time::ZERO, &packet, deadline).unwrap();
     }
 
-    /// The next packet's place, port and bytes on the link.
+    /// Sends the next packet: index of its service, port, and bytes on the link.
     fn send<const N: usize>(services: &mut Services<N>) -> Option<(usize, u16, usize)> {
         let turn = services.next(&NOW, OVERHEAD, &mut Drops::default())?;
         let mut out = vec![0; turn.len];
@@ -473,7 +470,7 @@ mod tests {
         Some((turn.place, header.flow.source_port, OVERHEAD + turn.len))
     }
 
-    /// Whatever the sizes of their packets, and however many of each wait.
+    /// True for any packet sizes, and any number of packets waiting.
     #[test]
     fn two_that_are_not_urgent_share_equally() {
         const EVENLY: usize = 4_000_000;

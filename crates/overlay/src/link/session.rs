@@ -1,20 +1,20 @@
-//! The sealed sessions of a link, as control hands them over.
+//! Sealed sessions of a link, as control passes them on.
 
 use super::Link;
 use crate::wire::{Role, Seal, Sealed, SessionKeys};
 use core::net::SocketAddr;
 use trunkline_base::Time;
 
-/// What a handshake has agreed on for a link.
+/// The result of a handshake for a link.
 #[derive(Debug)]
 pub struct Session {
-    /// The keys.
+    /// Keys of the session.
     pub keys: SessionKeys,
-    /// Where the handshake's message of this end went.
+    /// Address to which this end sent its handshake message.
     pub address: SocketAddr,
-    /// The largest IP packet that it takes.
+    /// Size of the largest IP packet that the neighbour accepts.
     pub mtu: u16,
-    /// The protocol version to speak.
+    /// Protocol version of the session.
     pub version: u8,
 }
 
@@ -37,7 +37,7 @@ impl Link {
         self.version = version;
         if let Some(sealed) = self.sealed() {
             sealed.install(keys, now);
-            // Who answered waits to hear the keys used.
+            // The responder waits for the first envelope under the new keys.
             self.monitor.expedite(now);
         }
     }
@@ -49,8 +49,8 @@ impl Link {
         }
     }
 
-    /// Whether the neighbour has used the session that it began, which control
-    /// waits for.
+    /// Whether the neighbour has used the session that it initiated since the last call; control
+    /// waits for that.
     pub(crate) fn take_confirmed(&mut self) -> bool {
         self.sealed().is_some_and(Sealed::take_confirmed)
     }
@@ -61,12 +61,12 @@ impl Link {
         }
     }
 
-    /// Whether so much was sealed that other keys are wanted.
+    /// Whether so much was sealed that new keys are needed.
     pub(crate) fn wants_rekey(&self) -> bool {
         matches!(&self.seal, Seal::Aead(sealed) if sealed.wants_rekey())
     }
 
-    /// When a session ends.
+    /// When the next session ends.
     pub(crate) fn session_at(&self) -> Option<Time> {
         match &self.seal {
             Seal::Aead(sealed) => Some(sealed.next_timeout()),
@@ -74,17 +74,17 @@ impl Link {
         }
     }
 
-    /// Whether packets can be sent, as far as keys go.
+    /// Whether there is a session to seal packets with.
     pub fn is_ready(&self) -> bool {
         self.seal.ready()
     }
 
-    /// Whether its envelopes are sealed.
+    /// Whether the link's envelopes are sealed.
     pub fn is_sealed(&self) -> bool {
         matches!(self.seal, Seal::Aead(_))
     }
 
-    /// The protocol version that both ends speak; 0 before a handshake.
+    /// Protocol version in use on the link; 0 before a handshake.
     pub fn version(&self) -> u8 {
         self.version
     }

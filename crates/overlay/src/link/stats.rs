@@ -1,54 +1,53 @@
-//! What a link counts, for people to look at. Nothing of it steers the link: what
-//! counts ([`Tally`]) can't be read there, and what is read ([`LinkStats`]) is a copy.
+//! Statistics of a link, for display. They are write-only: the link cannot read its counters
+//! ([`Tally`]), and readers get a copy ([`LinkStats`]).
 
 use super::Sent;
 use crate::counters::{Drops, ReceiverStats, Traffic};
 use crate::wire::Service;
 
-/// What a link has sent and received.
+/// Traffic and events of a link since its start.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Envelopes received, of whatever kind.
+    /// Envelopes received, of any kind.
     pub received: Traffic,
-    /// Hellos and goodbyes sent. Those in envelopes of real-time packets count
-    /// here with their own bytes, and with no envelope.
+    /// Hellos and goodbyes sent. Those in envelopes of real-time packets are counted by their bytes
+    /// alone, without an envelope.
     pub hellos: Traffic,
-    /// Routing frames sent.
+    /// Envelopes of routing frames sent.
     pub routing: Traffic,
-    /// Challenges of addresses and their answers sent, and copies to an address
-    /// that is being asked.
+    /// Address challenges and responses sent, and copies to an address that is being validated.
     pub paths: Traffic,
-    /// What was dropped, by reason.
+    /// Drops, by their reason.
     pub drops: Drops,
-    /// Starts of the neighbour after the first one heard.
+    /// Starts of the neighbour after the first one seen.
     pub restarts: u64,
-    /// How often the link went down.
+    /// Number of times that the link went down.
     pub downs: u64,
-    /// How many times of these because the neighbour said that it stops.
+    /// How many of these were due to a goodbye of the neighbour.
     pub goodbyes: u64,
     services: [ServiceStats; Service::COUNT],
 }
 
-/// What one service of a link has sent and received.
+/// Traffic of one service of a link.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ServiceStats {
-    /// Packets sent the first time.
+    /// Packets sent for the first time.
     pub originals: Traffic,
-    /// Packets sent again, as the neighbour asked.
+    /// Packets retransmitted at the neighbour's request.
     pub retransmissions: Traffic,
-    /// Its control frames sent: retransmission requests.
+    /// Control frames sent: requests and acknowledgements.
     pub requests: Traffic,
-    /// The receiving half, of a service that looks for what is missing.
+    /// Counters of the receiving half, for a service that detects missing packets.
     pub receiver: Option<ReceiverStats>,
 }
 
 impl LinkStats {
-    /// What one service has sent and received.
+    /// Traffic of one service since the start.
     pub fn of(&self, service: Service) -> ServiceStats {
         self.services[service.index()]
     }
 
-    /// Envelopes sent, of whatever kind.
+    /// Envelopes sent, of any kind.
     pub fn sent(&self) -> Traffic {
         let of_services =
             self.services.iter().flat_map(|s| [s.originals, s.retransmissions, s.requests]);
@@ -60,12 +59,12 @@ impl LinkStats {
     }
 }
 
-/// Counts, and doesn't say how far it is.
+/// Counters that the link can only write.
 #[derive(Default, Debug)]
 pub(super) struct Tally(LinkStats);
 
 impl Tally {
-    /// For [`Link::stats`](super::Link::stats), and for nobody who decides anything.
+    /// The copy for [`Link::stats`](super::Link::stats); no decision may depend on it.
     pub fn copy(&self, receivers: [Option<ReceiverStats>; Service::COUNT]) -> LinkStats {
         let mut stats = self.0.clone();
         for (service, receiver) in stats.services.iter_mut().zip(receivers) {
@@ -78,12 +77,12 @@ impl Tally {
         self.0.received.count(bytes);
     }
 
-    /// A hello or goodbye in an envelope of its own.
+    /// Counts a hello or goodbye in an envelope of its own.
     pub fn hello(&mut self, bytes: usize) {
         self.0.hellos.count(bytes);
     }
 
-    /// A hello behind a packet.
+    /// Counts a hello that follows a packet.
     pub fn rider(&mut self, bytes: usize) {
         self.0.hellos.bytes += bytes as u64;
     }
@@ -96,7 +95,7 @@ impl Tally {
         self.0.paths.count(bytes);
     }
 
-    /// An envelope with a packet of the service in this place.
+    /// Counts an envelope with a packet of the service at `place`.
     pub fn packet(&mut self, place: usize, sent: Sent, bytes: usize) {
         let service = &mut self.0.services[place];
         match sent {
@@ -105,12 +104,12 @@ impl Tally {
         }
     }
 
-    /// An envelope with control frames of the service in this place.
+    /// Counts an envelope with control frames of the service at `place`.
     pub fn request(&mut self, place: usize, bytes: usize) {
         self.0.services[place].requests.count(bytes);
     }
 
-    /// Control frames of the service in this place, behind one of its packets.
+    /// Counts control frames of the service at `place` that follow one of its packets.
     pub fn request_rider(&mut self, place: usize, bytes: usize) {
         self.0.services[place].requests.bytes += bytes as u64;
     }
@@ -127,7 +126,7 @@ impl Tally {
         self.0.goodbyes += 1;
     }
 
-    /// Where who drops something counts it.
+    /// Counters for the code that drops something.
     pub fn drops(&mut self) -> &mut Drops {
         &mut self.0.drops
     }

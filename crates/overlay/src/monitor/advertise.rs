@@ -1,35 +1,35 @@
-//! When a link's quality has changed enough for the whole overlay to be told.
+//! Decides when a link's quality has changed enough to notify the whole overlay.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What the overlay is told of one direction of a link.
+/// Quality of one direction of a link, as advertised to the overlay.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Quality {
-    /// One way.
+    /// One-way delay towards the neighbour.
     pub latency: Duration,
     /// Share of envelopes lost, 0 to 1.
     pub loss: f64,
-    /// Share of real-time packets missed in spite of recovery, 0 to 1, where
-    /// there is enough traffic to know.
+    /// Share of real-time packets lost in spite of recovery, 0 to 1, where there is enough traffic
+    /// to measure it.
     pub residual: Option<f64>,
 }
 
-/// How patient an [`Advertiser`] is.
+/// How long an [`Advertiser`] waits before it advertises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// Between two advertisements of a link.
+    /// Minimum interval between two advertisements of a link.
     pub spacing: Duration,
-    /// How long an improvement must last.
+    /// Time that an improvement must last.
     pub hold: Duration,
-    /// What that grows to, doubling, while the link worsens again within the
-    /// time it was held.
+    /// Maximum of that time, which doubles while the link worsens again within the time for which
+    /// it was held.
     pub longest_hold: Duration,
 }
 
 impl Default for Patience {
-    /// 50 ms, 10 s, 2 min: a worsening hurts calls now, an improvement that is
-    /// believed too early makes them change twice.
+    /// 50 ms, 10 s, 2 min: a worsening hurts calls now, but an improvement that is believed too
+    /// early makes them change routes twice.
     fn default() -> Patience {
         Patience {
             spacing: Duration::from_millis(50),
@@ -39,34 +39,34 @@ impl Default for Patience {
     }
 }
 
-/// Smaller changes of latency are never news, nor those below a tenth.
+/// Changes of latency below this, or below a tenth, are never advertised.
 const LATENCY_GRAIN: Duration = Duration::from_millis(1);
-/// The same for losses, beside a factor. The meter reports steps that its tests
-/// have decided; this keeps the small ones at home.
+/// The same for losses, in addition to a factor. The meter only reports steps that its tests have
+/// decided; this suppresses the small ones.
 const LOSS_GRAIN: f64 = 0.005;
 const LOSS_FACTOR: f64 = 1.25;
-/// What is left after recovery is rare, so measured roughly.
+/// Loss after recovery is rare, so it is measured only roughly.
 const RESIDUAL_GRAIN: f64 = 0.01;
 const RESIDUAL_FACTOR: f64 = 2.0;
 
-/// Decides what to advertise of one direction of a link, and when: a worsening
-/// at once, an improvement when it has lasted, a small change never.
+/// Decides what to advertise for one direction of a link, and when: a worsening at once, an
+/// improvement when it has lasted, a small change never.
 #[derive(Debug)]
 pub struct Advertiser {
     patience: Patience,
     now: Option<Quality>,
-    /// Mean deviation of delays: noise, not news.
+    /// Mean deviation of delays: changes within it are noise.
     jitter: Duration,
     said: Option<(Quality, Time)>,
     hold: Duration,
-    /// Since when the link has been better than was said.
+    /// Time since which the link has been better than advertised.
     better_since: Option<Time>,
-    /// When an improvement was advertised last, or the link came up.
+    /// When an improvement was last advertised, or the link came up.
     improved_at: Option<Time>,
 }
 
 impl Advertiser {
-    /// An advertiser of a link that is down.
+    /// Creates the advertiser of a link that is down.
     pub fn new(patience: Patience) -> Advertiser {
         Advertiser {
             hold: patience.hold,
@@ -79,7 +79,7 @@ impl Advertiser {
         }
     }
 
-    /// What is measured at `now`.
+    /// Takes the quality measured at `now`.
     pub fn update(&mut self, now: Time, quality: Quality, jitter: Duration) {
         (self.now, self.jitter) = (Some(quality), jitter);
         let better = match self.said {
@@ -89,9 +89,8 @@ impl Advertiser {
         self.better_since = if better { self.better_since.or(Some(now)) } else { None };
     }
 
-    /// The link has gone down, which the overlay is told in another way. What
-    /// is measured when it is back is news at once: to hold that back would
-    /// make an only way absent.
+    /// The link has gone down, which is announced to the overlay separately. The first measurement
+    /// after it is back is advertised at once: a delay would leave an only route unavailable.
     pub fn on_down(&mut self) {
         (self.said, self.now, self.better_since) = (None, None, None);
     }
@@ -108,7 +107,7 @@ impl Advertiser {
         };
     }
 
-    /// What is to be advertised now, if anything.
+    /// The quality to advertise now, if any.
     pub fn poll(&mut self, now: Time) -> Option<Quality> {
         if self.next_timeout()? > now {
             return None;
@@ -129,17 +128,17 @@ impl Advertiser {
             self.improved_at = Some(now);
         }
         self.said = Some((news, now));
-        // What got better beside what got worse waits for its own time.
+        // Values that improved while others worsened wait for their own time.
         self.better_since = self.changed(news, quality).1.then_some(now);
         Some(news)
     }
 
-    /// What was advertised last, while the link is up.
+    /// The quality last advertised, while the link is up.
     pub fn advertised(&self) -> Option<Quality> {
         self.said.map(|(said, _)| said)
     }
 
-    /// When [`Advertiser::poll`] has something to say if nothing changes.
+    /// When [`Advertiser::poll`] returns a quality if nothing changes.
     pub fn next_timeout(&self) -> Option<Time> {
         let quality = self.now?;
         let Some((said, at)) = self.said else { return Some(Time::ZERO) };
@@ -150,7 +149,7 @@ impl Advertiser {
         self.better_since.map(|since| soonest.max(since + self.hold))
     }
 
-    /// Whether `now` is worse, and better, than `said` in any respect.
+    /// Whether `now` is worse than `said` in any respect, and whether it is better in any.
     fn changed(&self, said: Quality, now: Quality) -> (bool, bool) {
         let margin = (said.latency / 10).max(LATENCY_GRAIN).max(self.jitter);
         let exceeds = |a: f64, b: f64, factor: f64, grain: f64| a > b * factor && a - b > grain;
@@ -173,7 +172,7 @@ fn worst(a: Quality, b: Quality) -> Quality {
         loss: a.loss.max(b.loss),
         residual: match (a.residual, b.residual) {
             (Some(a), Some(b)) => Some(a.max(b)),
-            // An older one was measured at another loss.
+            // The older value was measured at another loss.
             (_, b) => b,
         },
     }
@@ -192,7 +191,8 @@ mod tests {
         Advertiser::new(Patience::default())
     }
 
-    /// Says `q` every 200 ms from `from` until `to`; what is advertised when.
+    /// Measures `q` every 200 ms from `from` until `to`; returns the advertisements and their
+    /// times.
     fn steady(a: &mut Advertiser, q: Quality, from: u64, to: u64) -> Vec<(u64, Quality)> {
         let mut said = Vec::new();
         for ms in (from..to).step_by(200) {
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(steady(&mut a, good, 61_000, 72_000), [(71_000, good)]);
         assert_eq!(steady(&mut a, bad, 72_000, 73_000), [(72_000, bad)]);
         assert_eq!(steady(&mut a, good, 73_000, 94_000), [(93_000, good)], "twice as long");
-        // A pause in between starts the time anew.
+        // An interruption restarts the time that an improvement must last.
         assert_eq!(steady(&mut a, bad, 120_000, 121_000), [(120_000, bad)]);
         assert_eq!(steady(&mut a, good, 121_000, 130_000), []);
         assert_eq!(steady(&mut a, bad, 130_000, 131_000), []);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(steady(&mut a, quality(54, 0.06), 1_000, 100_000), []);
         assert_eq!(steady(&mut a, quality(46, 0.045), 100_000, 300_000), []);
         assert_eq!(steady(&mut a, quality(56, 0.05), 300_000, 301_000).len(), 1);
-        // Noise of 10 ms is no news of 8.
+        // With jitter of 10 ms, a change of 8 ms is noise.
         a.update(Time::from_millis(310_000), quality(64, 0.05), Duration::from_millis(10));
         assert_eq!(a.poll(Time::from_millis(310_000)), None);
     }
@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Losses that come and go make an improvement wait, up to two minutes;
-    /// an outage does not have to wait with it.
+    /// Losses that come and go delay an improvement by up to two minutes; an outage does not wait
+    /// for that.
     #[test]
     fn loss_swings_hold_an_improvement_and_no_outage() {
         let mut a = advertiser();
@@ -260,14 +260,14 @@ mod tests {
         steady(&mut a, good, 0, 30_000);
         let mut now = 30_000;
         for _ in 0..6 {
-            // As soon as it is believed to be good, it is not.
+            // The link worsens as soon as it is believed to be good.
             assert_eq!(steady(&mut a, bad, now, now + 200).len(), 1);
             while steady(&mut a, good, now + 200, now + 400).is_empty() {
                 now += 200;
             }
             now += 400;
         }
-        assert!(now > 200_000, "{now}: held for ever longer");
+        assert!(now > 200_000, "{now}: held longer each time");
         steady(&mut a, bad, now, now + 200);
         assert_eq!(steady(&mut a, good, now, now + 9_000), []);
         a.on_down();
@@ -294,7 +294,7 @@ mod tests {
                     prop_assert!(said.loss >= q.loss && said.latency >= q.latency);
                     last = Some((now, said));
                 } else if let Some((then, said)) = last {
-                    // Kept back only while it is no worse, or too soon.
+                    // Suppressed only while it is no worse, or too early.
                     prop_assert!(now - then < 50 || q.loss <= said.loss * 1.25 + 0.005);
                 }
                 prop_assert!(a.next_timeout().is_none_or(|t| t > at));

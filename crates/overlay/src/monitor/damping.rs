@@ -1,57 +1,55 @@
-//! How much dearer a link is that keeps failing: damping after RFC 2439, but
-//! where that makes such a route absent, a link here only costs more. It is
-//! said as a share that the link is expected to lose, whatever is measured
-//! while it is up: a missed packet has its cost already, and what is the only
-//! way stays one.
+//! Penalty of a link that keeps failing: damping after RFC 2439, except that a damped link costs
+//! more where a damped route would be withdrawn. The penalty is a share that the link is expected
+//! to lose, on top of its measured loss while it is up: the cost of a lost packet is defined
+//! already, and an only route stays available.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// RFC 2439's figure of merit, in failures. From here on a link is damped: the
-/// second failure within a half-life of the first.
+/// RFC 2439's figure of merit, in failures, from which on a link is damped: the second failure
+/// within a half-life of the first.
 const SUPPRESS: f64 = 1.5;
-/// A damped link is no more so below this (RFC 2439, 4.2: less than it takes to
-/// begin, so that one failure does not both end and begin it): a half-life
-/// after it has just begun.
+/// Below this a damped link is no longer damped (RFC 2439, 4.2: less than the threshold to begin,
+/// so that one failure does not both end and begin it): one half-life after it has just begun.
 const REUSE: f64 = SUPPRESS / 2.0;
-/// From here on it is damped [heavily](HEAVY): as of the third or fourth failure
-/// in a row, or one every half half-life for good.
+/// From here on a link is damped [heavily](HEAVY): at the third or fourth failure in a row, or with
+/// one every half half-life in the long run.
 const HEAVY_THRESHOLD: f64 = 2.0 * SUPPRESS;
-/// It grows no further: after three half-lives without a failure all is
-/// forgiven, however many there were (RFC 2439's maximum hold-down).
+/// Upper limit: after three half-lives without a failure all is forgiven, however many failures
+/// there were (RFC 2439's maximum hold-down).
 const MAX_PENALTY: f64 = 2.0 * HEAVY_THRESHOLD;
 
-/// Share that a damped link is expected to lose. As a way it then costs about
-/// half, or three quarters, of a missed packet: any other that brings voice in
-/// time and loses less is better.
+/// Share that a damped link is expected to lose. A route over it then costs about half, or three
+/// quarters, of a lost packet: any other route that delivers voice in time and loses less is
+/// better.
 const LIGHT: f64 = 0.5;
 const HEAVY: f64 = 0.75;
 
-/// One minute, while the link is up (RFC 2439, 4.3, has a slower decay for what is
-/// down): failures that far apart are still the same trouble to who is
-/// talking, and a link that was mended is believed after one to three.
+/// One minute, while the link is up (RFC 2439, 4.3, has a slower decay for a route that is down):
+/// failures this far apart still disturb the same conversation, and a repaired link is trusted
+/// again after one to three minutes.
 pub const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// What is held against a link, and for how long.
+/// Penalty of a link for its failures, and its duration.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Damping {
-    /// Share of packets that the link is said to lose on top of what is
-    /// measured, 0 to 1; 0 for a link that is not damped.
+    /// Share of packets that the link is expected to lose on top of its measured loss, 0 to 1; 0
+    /// for a link that is not damped.
     pub share: f64,
-    /// Until when it is damped, if it does not fail again; if it is down, at the
-    /// earliest.
+    /// When damping ends if the link does not fail again; for a link that is down, the earliest
+    /// time.
     pub until: Option<Time>,
 }
 
-/// The memory of a link's failures.
+/// History of a link's failures.
 #[derive(Debug)]
 pub(super) struct Flaps {
-    /// Zero: nothing is held against a link.
+    /// Half-life of the penalty; zero turns damping off.
     half_life: Duration,
-    /// RFC 2439's figure of merit when the link failed, or came back.
+    /// RFC 2439's figure of merit when the link last failed or came back, and when that was.
     merit: (f64, Time),
     down: bool,
-    /// Until when the link is damped heavily, and at all.
+    /// When heavy damping ends, and when all damping does.
     heavy_until: Time,
     until: Time,
 }
@@ -62,7 +60,8 @@ impl Flaps {
         Flaps { half_life, merit, down: false, heavy_until: never, until: never }
     }
 
-    /// What is held against the link so far stays; without a half-life, nothing.
+    /// Changes the half-life. The present penalty stays, unless the half-life is zero: that clears
+    /// it.
     pub fn set_half_life(&mut self, half_life: Duration) {
         if half_life.is_zero() {
             *self = Flaps::new(half_life);
@@ -70,7 +69,7 @@ impl Flaps {
         self.half_life = half_life;
     }
 
-    /// The link has failed.
+    /// Records a failure of the link.
     pub fn failed(&mut self, now: Time) {
         if self.half_life.is_zero() {
             return;
@@ -87,7 +86,7 @@ impl Flaps {
         }
     }
 
-    /// The link is up: nothing was forgiven while it was not.
+    /// The link is up: its penalty did not decay while it was down.
     pub fn came_back(&mut self, now: Time) {
         if core::mem::take(&mut self.down) {
             let outage = now.since(core::mem::replace(&mut self.merit.1, now));
@@ -96,8 +95,7 @@ impl Flaps {
         }
     }
 
-    /// What is held against the link at `now`: less from step to step, of which
-    /// there are two.
+    /// Penalty of the link at `now`: it falls in two steps.
     pub fn damping(&self, now: Time) -> Damping {
         let at = if self.down { self.merit.1 } else { now };
         let share = match at {
@@ -108,7 +106,7 @@ impl Flaps {
         Damping { share, until: Some(self.until) }
     }
 
-    /// When a link damped by `share` is damped less.
+    /// When the penalty of a link damped by `share` falls next.
     pub fn eases_at(&self, share: f64) -> Option<Time> {
         match share {
             _ if self.down => None,
@@ -137,7 +135,7 @@ mod tests {
         flaps
     }
 
-    /// When a link that failed so is damped by how much: (until, share).
+    /// Steps of the penalty after these failures: (until, share).
     fn steps(flaps: &Flaps, now: f64) -> Vec<(u64, f64)> {
         let mut steps = Vec::new();
         let mut share = flaps.damping(at(now)).share;
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!(steps(&after(&[10.0]), 10.0), []);
         assert_eq!(steps(&after(&[10.0, 69.9]), 69.9), [(130, LIGHT)]);
         assert_eq!(steps(&after(&[10.0, 70.1]), 70.1), []);
-        // Once damped it is so for as long as any failure is within reach.
+        // A damped link stays damped as long as any failure counts.
         assert_eq!(steps(&after(&[10.0, 69.9, 129.0]), 129.0).len(), 1);
     }
 
@@ -201,7 +199,7 @@ mod tests {
                 .collect();
             let last = times[times.len() - 1];
             let flaps = after(&times);
-            // Each failure more is never for the better.
+            // No additional failure ever reduces the penalty.
             let mut less = times.clone();
             less.remove(extra % times.len());
             let better = after(&less);

@@ -3,28 +3,26 @@ use crate::wire::Hello;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// When to say hello, when to believe that the neighbour is gone, and how to
-/// reckon what is lost.
+/// Settings of the hello protocol: when to send hellos, when to consider the neighbour dead, and
+/// how to estimate losses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Liveness {
-    /// Between two hellos. The paper's second makes a link's cost a hundred
-    /// bytes a second and its failures ten seconds long; a fifth of it finds
-    /// them ten times faster.
+    /// Interval between two hellos. The paper's second makes a link cost a hundred bytes a second,
+    /// and its failures last ten seconds; a fifth of it finds them ten times faster.
     pub interval: Duration,
-    /// Without any envelope for this long, or without a sign that the neighbour
-    /// has heard one, the link is down. At least three intervals: what the
-    /// neighbour says is up to two old.
+    /// The link is down after this time without any envelope, or without a sign that the neighbour
+    /// has received one. At least three intervals: the neighbour's report is up to two intervals
+    /// old.
     pub dead_after: Duration,
-    /// Whether an overdue hello is asked for, every 10 ms, or at a queue up to half
-    /// an interval apart: a burst of losses then takes many to look like a death. Also
-    /// whether hellos are asked for while a test is in doubt whether the link loses
+    /// Whether an overdue hello is requested, every 10 ms, or when queues are building up at
+    /// intervals of up to half of the hello interval: a burst of losses must then be long to look
+    /// like a death. Also whether hellos are requested while a test suspects that the link loses
     /// more than before.
     pub probes: bool,
-    /// How losses are reckoned.
+    /// Method of loss estimation.
     pub loss: LossMode,
-    /// Whether a hello that is soon due goes in the envelope of a real-time
-    /// packet: 22 bytes instead of 74 on the link. It says what it always says, so
-    /// nothing is known later.
+    /// Whether a hello that is due soon goes in the envelope of a real-time packet: 22 bytes
+    /// instead of 74 on the link. Its content is the same, so no information is delayed.
     pub piggyback: bool,
 }
 
@@ -41,11 +39,11 @@ impl Default for Liveness {
 }
 
 impl Liveness {
-    /// The paper's (III-A): a hello a second, "under 10 seconds" to notice a
-    /// failure, no probes, the last 50 loss-free intervals, hellos by themselves.
-    /// Where a call shows life until the failure, the whole of `dead_after` is still
-    /// to come, and then the way to those who must hear of it: nine hellos are the
-    /// most that may be missing if all has left the link within 10 s.
+    /// Settings of the paper (III-A): one hello a second, "under 10 seconds" to detect a failure,
+    /// no probes, the last 50 loss-free intervals, each hello in its own envelope. If a call shows
+    /// life until the failure, all of `dead_after` is still to pass, and then the time until the
+    /// nodes concerned are notified: nine missing hellos are the maximum if all traffic is to leave
+    /// the link within 10 s.
     pub const PAPER: Liveness = Liveness {
         interval: Duration::from_secs(1),
         dead_after: Duration::from_secs(9),
@@ -55,40 +53,40 @@ impl Liveness {
     };
 }
 
-/// Two hellos are at least this far apart, whatever provokes them.
+/// Minimum interval between two hellos, whatever their cause.
 const MIN_SPACING: Duration = Duration::from_millis(10);
 
-/// The hello protocol of one link.
+/// State of the hello protocol on one link.
 #[derive(Debug)]
 pub(super) struct HelloClock {
     liveness: Liveness,
     overdue_after: Overdue,
-    /// How long after a hello a probe may follow.
+    /// Minimum time from a hello to a probe.
     probe_spacing: Duration,
     due: Time,
     last_sent: Option<Time>,
     before_last: Option<Time>,
     seq: u16,
-    /// When any envelope came last, and a hello.
+    /// When any envelope last arrived, and when a hello did.
     heard: Option<Time>,
     greeted: Option<Time>,
-    /// When the neighbour certainly heard this end.
+    /// Latest time at which the neighbour certainly received this end's envelopes.
     confirmed: Option<Time>,
-    /// Whether the neighbour misses this end's hellos, by its last word.
+    /// Whether the neighbour misses this end's hellos, by its last report.
     missed: bool,
     up: bool,
-    /// The neighbour's last timestamp and when it came.
+    /// The neighbour's last timestamp, and when it arrived.
     theirs: Option<(u32, Time)>,
     rtt: Rtt,
 }
 
-/// How long a neighbour may be silent before it is asked; reckoned once, since a node
-/// asks for it at each packet.
+/// Time that a neighbour may be silent before it is probed. Computed once, since a node needs it
+/// for each packet.
 #[derive(Clone, Copy, Debug)]
 struct Overdue {
-    /// Without any envelope.
+    /// Time without any envelope.
     silent: Duration,
-    /// Without a hello.
+    /// Time without a hello.
     ungreeted: Duration,
 }
 
@@ -123,35 +121,34 @@ impl HelloClock {
         &self.liveness
     }
 
-    /// The hello that is due stays so.
+    /// Changes the settings; a hello that is due already stays due.
     pub fn set_liveness(&mut self, liveness: Liveness) {
         self.overdue_after = Overdue::after(&liveness);
         self.liveness = liveness;
         self.space_probes();
     }
 
-    /// Any envelope of the neighbour arrived.
+    /// Records any envelope that arrived from the neighbour.
     pub fn heard(&mut self, at: Time) {
         self.heard = self.heard.max(Some(at));
     }
 
-    /// The neighbour is a new one: introduce this node soon.
+    /// The neighbour has restarted: introduces this node soon.
     pub fn fresh_peer(&mut self, now: Time) {
         self.theirs = None;
         self.expedite(now);
     }
 
-    /// Sets how far two probes are apart: twice as far as the round trip is longer than
-    /// it was at its shortest, so that on a line that has hardly room for its calls they
-    /// do not feed the queue that they measure; but never so far that a queue could look
-    /// like a death.
+    /// Sets the interval between probes to twice the excess of the round trip over its minimum, so
+    /// that on a nearly saturated link probes do not feed the queue that they measure; but never so
+    /// long that a queue could look like a death.
     fn space_probes(&mut self) {
         let widest = self.liveness.interval / 2;
         self.probe_spacing = (2 * self.rtt.excess()).min(widest).max(MIN_SPACING);
     }
 
-    /// Takes a hello: true if the link has come up. It does when both hear each
-    /// other; a neighbour that is heard but does not hear is of no use.
+    /// Handles a hello; true if the link has come up. That needs both directions: a neighbour that
+    /// does not receive this end's envelopes is useless.
     pub fn on_hello(&mut self, at: Time, hello: &Hello) -> bool {
         if let Some((echo, held)) = hello.echo {
             let elapsed = micros(at).wrapping_sub(echo);
@@ -171,22 +168,24 @@ impl HelloClock {
             } else {
                 at - Duration::from_millis(u64::from(ago))
             };
-            // What it heard before this end said anything was another's.
+            // Anything that the neighbour received before this end sent its first hello came from
+            // another sender.
             if self.last_sent.is_some() {
                 self.confirmed = self.confirmed.max(Some(moment));
             }
         }
         let came_up = !self.up && self.dead_moment().is_some_and(|dead| at < dead);
         self.up |= came_up;
-        // One that is heard should know soon: its link may be down until it does.
+        // A neighbour that gets through should learn of it soon: its link may be down until it
+        // does.
         if hello.probe || !self.up || came_up {
             self.expedite(at);
         }
         came_up
     }
 
-    /// Whether this hello, arrived at `at`, echoes the latest hello that it can:
-    /// then nothing is missing, however long ago that one was.
+    /// Whether this hello, which arrived at `at`, echoes the latest hello that it could: then none
+    /// is missing, however long ago that one was sent.
     fn is_latest(&self, at: Time, hello: &Hello) -> bool {
         let Some((echo, _)) = hello.echo else { return false };
         let is = |sent: Option<Time>| sent.is_some_and(|t| micros(t) == echo);
@@ -195,13 +194,12 @@ impl HelloClock {
         is(self.last_sent) || under_way && is(self.before_last)
     }
 
-    /// Brings the next hello forward, as far as the spacing allows.
+    /// Brings the next hello forward, as far as the minimum interval allows.
     pub fn expedite(&mut self, now: Time) {
         self.bring_forward(now, MIN_SPACING);
     }
 
-    /// Brings a hello forward that is to ask for one, as far as the spacing of probes
-    /// allows.
+    /// Brings a probe forward, as far as the interval between probes allows.
     pub fn expedite_probe(&mut self, now: Time) {
         self.bring_forward(now, self.probe_spacing);
     }
@@ -211,13 +209,12 @@ impl HelloClock {
         self.due = self.due.min(soonest.max(now));
     }
 
-    /// Whether the neighbour, which was there, is overdue: then probes go out as
-    /// fast as they may, so that a burst of losses, which takes a few hellos, does
-    /// not look like a death, which takes all. Any envelope shows that it lives;
-    /// but whether this end is heard, only hellos say, and three in a row must not
-    /// be missing.
-    /// And an end that is missed does not wait for each probe to come through:
-    /// where both directions lose, that would be half of its chances.
+    /// Whether a neighbour that was present is overdue. Probes are then sent as fast as allowed, so
+    /// that a burst of losses, which takes a few hellos, does not look like a death, which takes
+    /// all. Any envelope shows that the neighbour lives, but only hellos report whether it receives
+    /// this end's envelopes, and three in a row must not be missing.
+    /// If the neighbour misses this end, probing does not wait for a probe from the other side:
+    /// where both directions lose packets, that would halve its chances.
     fn is_overdue(&self, now: Time) -> bool {
         self.missed || self.overdue_at().is_some_and(|at| now >= at)
     }
@@ -232,16 +229,16 @@ impl HelloClock {
         now >= self.due_at()
     }
 
-    /// Whether the next hello may leave at `now` in an envelope that leaves
-    /// anyway: a sixth of the interval early, in which time a call has a packet.
+    /// Whether the next hello may ride at `now` in an envelope that is sent anyway: up to a sixth
+    /// of the interval early, in which time a call has a packet.
     pub fn rides(&self, now: Time) -> bool {
         let early = self.liveness.interval / 6;
         let spaced = self.last_sent.is_none_or(|at| now >= at + MIN_SPACING);
         self.liveness.piggyback && spaced && now + early >= self.due_at()
     }
 
-    /// The hello to send at `now`, without what is measured; `in_doubt` asks
-    /// for one in return as an overdue one does.
+    /// The hello to send at `now`, without measurements; `in_doubt` requests one in return, as when
+    /// the neighbour is overdue.
     pub fn next(&mut self, now: Time, in_doubt: bool) -> Hello {
         let wanted = in_doubt || self.is_overdue(now);
         let probe = self.liveness.probes && self.up && wanted;
@@ -254,7 +251,7 @@ impl HelloClock {
                 .theirs
                 .map(|(sent, at)| (sent, u32::try_from(since(at).as_micros()).unwrap_or(u32::MAX))),
             heard_ms: self.heard.map(|at| {
-                // Rounded up: to be thought deaf too early does less harm.
+                // Rounded up: reporting a long silence too early does less harm.
                 let ms = since(at).as_micros().div_ceil(1_000);
                 u16::try_from(ms).unwrap_or(u16::MAX).min(Hello::LONG_AGO)
             }),
@@ -266,8 +263,8 @@ impl HelloClock {
         hello
     }
 
-    /// Declares the link down if either end has been silent for too long; true
-    /// if that is news.
+    /// Declares the link down if either end has been silent for too long; true if it has just gone
+    /// down.
     pub fn check(&mut self, now: Time) -> bool {
         let dead = self.dead_at().is_some_and(|at| now >= at);
         if dead {
@@ -277,36 +274,36 @@ impl HelloClock {
         dead
     }
 
-    /// The neighbour stops: the link is down until it has heard this end again,
-    /// as if neither had ever heard the other.
+    /// The neighbour stops: the link is down until both ends have received each other's envelopes
+    /// again, as if they had never done so.
     pub fn on_goodbye(&mut self) {
         (self.up, self.missed, self.theirs) = (false, false, None);
         (self.heard, self.greeted, self.confirmed) = (None, None, None);
     }
 
-    /// When the neighbour has been silent for too long; or when it said that
-    /// this end has. What it heard is news only while it speaks: between two
-    /// hellos it ages without meaning anything.
+    /// When the neighbour has been silent for too long, or when it has reported that this end has.
+    /// Its report counts only at the time of a hello: between two hellos it ages without
+    /// significance.
     fn dead_moment(&self) -> Option<Time> {
         let (silent, deaf) = (self.heard?, self.confirmed?);
         let [silent, deaf] = [silent, deaf].map(|at| at + self.liveness.dead_after);
         Some(self.greeted.filter(|&at| at >= deaf).map_or(silent, |at| at.min(silent)))
     }
 
-    /// When the link goes down if nothing is heard; `None` if it is down.
+    /// When the link goes down if nothing arrives; `None` if it is down.
     pub fn dead_at(&self) -> Option<Time> {
         self.dead_moment().filter(|_| self.up)
     }
 
-    /// When the next hello is due: an overdue one is asked for without waiting
-    /// for the next of this end's own.
+    /// When the next hello is due; an overdue neighbour is probed without waiting for this end's
+    /// next regular hello.
     pub fn due_at(&self) -> Time {
         let probe = self.overdue_at().filter(|_| self.liveness.probes && self.up);
         let soonest = self.last_sent.map_or(self.due, |at| at + self.probe_spacing);
         probe.map_or(self.due, |at| self.due.min(at.max(soonest)))
     }
 
-    /// Whether both ends have heard each other lately.
+    /// Whether both ends have received each other's envelopes lately.
     pub fn is_up(&self) -> bool {
         self.up
     }
@@ -333,7 +330,7 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    /// A hello that says the other end heard this one `ago` ms before.
+    /// A hello that reports receiving this end `ago` ms earlier.
     fn hears(ago: u16) -> Hello {
         Hello { heard_ms: Some(ago), ..Hello::default() }
     }
@@ -443,7 +440,7 @@ mod tests {
         assert_eq!(probes, [660, 680, 700], "650 ms after the last hello");
     }
 
-    /// The neighbour's link is not up before it knows that it is heard again.
+    /// The neighbour's link does not come up before it learns that it is received again.
     #[test]
     fn who_comes_up_says_so_at_once() {
         let mut h = HelloClock::new(Liveness::default(), Time::ZERO);
@@ -468,7 +465,7 @@ mod tests {
         h.expedite(ms(168));
         assert!(!h.rides(ms(176)) && h.rides(ms(177)));
         let paper = HelloClock::new(Liveness::PAPER, Time::ZERO);
-        assert!(!paper.rides(ms(0)), "the paper's go by themselves");
+        assert!(!paper.rides(ms(0)), "the paper's hellos have their own envelopes");
     }
 
     #[test]
@@ -488,6 +485,6 @@ mod tests {
         h.on_hello(ms(5), &lie((0, 90_000)));
         h.on_hello(ms(5), &lie((6_000, 0)));
         assert_eq!(h.rtt().get(), None);
-        assert!(!receive(&mut h, ms(5), &hears(0)), "nothing was said that it could hear");
+        assert!(!receive(&mut h, ms(5), &hears(0)), "nothing was sent that it could receive");
     }
 }

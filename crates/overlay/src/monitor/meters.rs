@@ -1,18 +1,18 @@
-//! What a link's ends measure in passing.
+//! Meters that both ends of a link feed from their normal traffic.
 
 use crate::counters::ReceiverStats;
 use core::time::Duration;
 use trunkline_base::{Bitrate, Time};
 
-/// Interarrival jitter of hellos (RFC 3550, 6.4.1): the smoothed difference
-/// between the distances at which two left and came.
+/// Interarrival jitter of hellos (RFC 3550, 6.4.1): the smoothed difference between the intervals
+/// at which two were sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Jitter {
     last: Option<(u16, u32, Time)>,
     micros: Option<f64>,
 }
 
-/// A difference above this is a clock that jumped, no jitter.
+/// A difference above this is due to a clock that jumped, and is not jitter.
 const ABSURD: f64 = 10e6;
 
 impl Jitter {
@@ -21,7 +21,7 @@ impl Jitter {
             self.last = Some((seq, sent_us, at));
             return;
         };
-        // One that was overtaken says little of the path now.
+        // A reordered hello shows little about the path now.
         if (seq.wrapping_sub(last_seq) as i16) <= 0 {
             return;
         }
@@ -35,7 +35,7 @@ impl Jitter {
         }
     }
 
-    /// The sender numbers anew.
+    /// The sender has restarted its numbering.
     pub fn restart(&mut self) {
         self.last = None;
     }
@@ -45,8 +45,7 @@ impl Jitter {
     }
 }
 
-/// A rate of bytes, averaged with a time constant of two seconds: as long as
-/// one looks at a display.
+/// A byte rate, averaged with a time constant of two seconds: suitable for a display.
 #[derive(Debug, Default)]
 pub(super) struct Throughput {
     before: Option<(Time, u64)>,
@@ -56,14 +55,14 @@ pub(super) struct Throughput {
 const MEMORY: f64 = 2.0;
 
 impl Throughput {
-    /// So many bytes have passed in all.
+    /// Takes the total number of bytes transferred so far.
     pub fn update(&mut self, now: Time, bytes: u64) {
         let Some((then, before)) = self.before else {
             self.before = Some((now, bytes));
             return;
         };
         let seconds = now.since(then).as_secs_f64();
-        // Probes leave every 20 ms; such short times say nothing.
+        // Probes may be as little as 10 ms apart; such short intervals give no useful rate.
         if seconds < 0.1 {
             return;
         }
@@ -78,7 +77,7 @@ impl Throughput {
     }
 }
 
-/// The share of real-time packets that did not come in spite of recovery.
+/// Share of real-time packets that did not arrive in spite of recovery.
 #[derive(Debug, Default)]
 pub(super) struct Residual {
     before: ReceiverStats,
@@ -86,7 +85,7 @@ pub(super) struct Residual {
     missed: f64,
 }
 
-/// Packets from which on it is known, and from which on older ones fade.
+/// Packets needed for an estimate, and packets from which on older ones fade.
 const ENOUGH: f64 = 500.0;
 const PLENTY: f64 = 20_000.0;
 
@@ -94,10 +93,10 @@ impl Residual {
     pub fn update(&mut self, now: ReceiverStats) {
         let before = core::mem::replace(&mut self.before, now);
         let new = |pick: fn(&ReceiverStats) -> u64| pick(&now) as f64 - pick(&before) as f64;
-        // What is filled now was perhaps missing before: summed up, it fits.
+        // Packets filled now may have been missing before: over time the sums agree.
         let missed = new(|s| s.missing) - new(|s| s.filled);
         let expected = new(|s| s.received) + missed;
-        // An outage is not what the link leaves of its losses.
+        // Losses in an outage are not residual loss.
         if missed > 0.9 * expected {
             return;
         }
@@ -109,7 +108,7 @@ impl Residual {
         }
     }
 
-    /// The link is another one now.
+    /// Discards the estimate: the link has changed.
     pub fn forget(&mut self) {
         (self.expected, self.missed) = (0.0, 0.0);
     }
@@ -128,7 +127,7 @@ mod tests {
         let mut steady = Jitter::default();
         let mut shaken = Jitter::default();
         for k in 0..500u32 {
-            // The sender's clock wraps on the way, and runs elsewhere.
+            // The sender's clock wraps meanwhile, and has another offset.
             let sent = (u32::MAX - 20_000_000).wrapping_add(k * 200_000);
             let at = Time::from_millis(7_000 + 200 * u64::from(k));
             steady.on_hello(at, k as u16, sent);
@@ -161,7 +160,7 @@ mod tests {
             |received, missing, filled| ReceiverStats { received, missing, filled, asked: 0 };
         r.update(stats(400, 20, 0));
         assert_eq!(r.get(), None);
-        // The repeats of before come now.
+        // Retransmissions of earlier packets arrive now.
         r.update(stats(1_000, 50, 45));
         assert_eq!(r.get(), Some(5.0 / 1_005.0));
         r.update(stats(1_001, 5_050, 45));

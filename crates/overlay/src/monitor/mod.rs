@@ -1,9 +1,8 @@
-//! What a node knows of a link's state: whether both ends hear each other, how
-//! far away the other is, what is lost in either direction, and when the whole
-//! overlay should be told.
+//! State of a link as a node measures it: whether both ends receive each other's envelopes, the
+//! round trip, the loss in either direction, and when to notify the whole overlay.
 //!
-//! The receiving end measures loss and reports it in its hellos, so that each
-//! end knows both directions and advertises its own.
+//! The receiving end measures loss and reports it in its hellos, so that each end knows both
+//! directions and advertises its own.
 
 mod advertise;
 mod damping;
@@ -28,53 +27,53 @@ use meters::{Jitter, Residual, Throughput};
 use suspicion::Doubt;
 use trunkline_base::{Bitrate, Time};
 
-/// What a link has carried so far, as its monitor needs it.
+/// Totals of a link's traffic, as its monitor needs them.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct LinkTotals {
-    /// UDP payload sent and received, bytes.
+    /// Bytes of UDP payload sent and received.
     pub sent: u64,
     pub received: u64,
-    /// The receiving half of the real-time service.
+    /// Counters of the real-time service's receiving half.
     pub realtime: ReceiverStats,
 }
 
-/// A link as its monitor sees it now. "In" is what comes from the neighbour, as
-/// measured here; "out" is what it says of this end's packets.
+/// A link as its monitor sees it now. "In" is the direction from the neighbour, measured here;
+/// "out" is the other one, as the neighbour reports it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkQuality {
-    /// Whether both ends have heard each other lately.
+    /// Whether both ends have received each other's envelopes lately.
     pub up: bool,
-    /// Since when; from the start for a link that was never up.
+    /// When the link went up or down last; the start for a link that was never up.
     pub since: Time,
-    /// How often it went down.
+    /// Number of times that the link went down.
     pub downs: u64,
-    /// The smoothed round trip.
+    /// The smoothed round-trip time.
     pub rtt: Option<Duration>,
     /// Interarrival jitter of the neighbour's hellos (RFC 3550, 6.4.1).
     pub jitter: Option<Duration>,
-    /// Loss and burstiness of what comes.
+    /// Loss and burstiness of the incoming direction.
     pub loss_in: Option<LossEstimate>,
-    /// The same of what is sent.
+    /// Loss and burstiness of the outgoing direction.
     pub loss_out: Option<LossEstimate>,
-    /// Share of real-time packets that did not come in spite of recovery.
+    /// Share of incoming real-time packets that did not arrive in spite of recovery.
     pub residual_in: Option<f64>,
-    /// The same of what is sent.
+    /// The same share in the outgoing direction.
     pub residual_out: Option<f64>,
     /// UDP payload received, averaged over about two seconds.
     pub rate_in: Bitrate,
-    /// The same of what is sent.
+    /// UDP payload sent, averaged over about two seconds.
     pub rate_out: Bitrate,
-    /// What is held against it.
+    /// Penalty of the link for its failures.
     pub damping: Damping,
 }
 
-/// Watches one link.
+/// Measures the state of one link.
 #[derive(Debug)]
 pub struct LinkMonitor {
     hello: HelloClock,
     loss: LossMeter,
     doubt: Doubt,
-    /// Of the loss meter, when the residual loss was last begun.
+    /// Change count of the loss meter when measuring the residual loss last began.
     changes: u64,
     jitter: Jitter,
     residual: Residual,
@@ -86,13 +85,13 @@ pub struct LinkMonitor {
     downs: u64,
     advertiser: Advertiser,
     flaps: Flaps,
-    /// What was held against the link when it was last [eased](Self::ease).
+    /// Penalty of the link at the last call of [`ease`](Self::ease).
     damping: Damping,
 }
 
 impl LinkMonitor {
-    /// A monitor of a link that is down, whose first hello leaves at `first`.
-    /// `half_life` is that of what is held against the link when it fails.
+    /// Creates the monitor of a link that is down; its first hello is sent at `first`. `half_life`
+    /// is that of the penalty for failures.
     pub(crate) fn new(liveness: Liveness, half_life: Duration, first: Time) -> LinkMonitor {
         LinkMonitor {
             loss: LossMeter::new(liveness.loss),
@@ -113,7 +112,7 @@ impl LinkMonitor {
         }
     }
 
-    /// The neighbour's envelope with this counter arrived, whatever is in it.
+    /// Records an arriving envelope with this counter, whatever its content.
     pub(crate) fn on_envelope(&mut self, at: Time, counter: u64) {
         self.hello.heard(at);
         self.loss.on_envelope(at, counter);
@@ -123,13 +122,12 @@ impl LinkMonitor {
         }
     }
 
-    /// Whether a hello is worth asking for, to know sooner how bad the link is.
+    /// Whether a hello is worth requesting, to learn sooner how bad the link is.
     fn is_suspect(&self) -> bool {
         self.hello.is_up() && self.hello.probes() && self.doubt.asks(self.loss.suspicion())
     }
 
-    /// Takes other settings; what was measured stays, but for losses if they
-    /// are to be measured in another way.
+    /// Changes the settings. Measurements are kept, except for losses if their method changes.
     pub(crate) fn set_liveness(&mut self, liveness: &Liveness) {
         if self.hello.liveness().loss != liveness.loss {
             self.loss = LossMeter::new(liveness.loss);
@@ -137,7 +135,7 @@ impl LinkMonitor {
         self.hello.set_liveness(liveness.clone());
     }
 
-    /// Takes another half-life, from the next failure on; zero ends damping.
+    /// Changes the half-life, from the next failure on; zero turns damping off.
     pub(crate) fn set_half_life(&mut self, half_life: Duration) {
         self.flaps.set_half_life(half_life);
     }
@@ -152,15 +150,14 @@ impl LinkMonitor {
         self.hello.expedite(now);
     }
 
-    /// The neighbour has started anew, and numbers anew: introduce this node
-    /// soon.
+    /// The neighbour has restarted, and so has its numbering: introduces this node soon.
     pub(crate) fn fresh_peer(&mut self, now: Time) {
         self.loss.restart();
         self.jitter.restart();
         self.hello.fresh_peer(now);
     }
 
-    /// Takes a hello; true if the link has come up.
+    /// Handles a hello; true if the link has come up.
     pub(crate) fn on_hello(&mut self, at: Time, hello: &Hello) -> bool {
         self.jitter.on_hello(at, hello.seq, hello.sent_us);
         self.loss_out = hello.loss.map(|(loss, burst)| LossEstimate {
@@ -184,14 +181,14 @@ impl LinkMonitor {
         came_up
     }
 
-    /// The hello to send at `now`, with what was measured here. `carried` is
-    /// what the link has carried.
+    /// The hello to send at `now`, with this end's measurements. `carried` holds the link's traffic
+    /// totals.
     pub(crate) fn next_hello(&mut self, now: Time, carried: &LinkTotals) -> Hello {
         self.rate_in.update(now, carried.received);
         self.rate_out.update(now, carried.sent);
         self.residual.update(carried.realtime);
         if self.changes != self.loss.changes() {
-            // Another link than that of which it was measured.
+            // The residual loss was measured on the link before it changed.
             self.changes = self.loss.changes();
             self.residual.forget();
         }
@@ -216,7 +213,7 @@ impl LinkMonitor {
         self.hello.is_due(now)
     }
 
-    /// Whether the next hello may leave at `now` beside something else.
+    /// Whether the next hello may be sent at `now` in an envelope with other frames.
     pub(crate) fn rides(&self, now: Time) -> bool {
         self.hello.rides(now)
     }
@@ -225,8 +222,8 @@ impl LinkMonitor {
         self.hello.due_at()
     }
 
-    /// Declares the link down if either end has been silent for too long; true
-    /// if that is news.
+    /// Declares the link down if either end has been silent for too long; true if it has just gone
+    /// down.
     pub(crate) fn check(&mut self, now: Time) -> bool {
         let died = self.hello.check(now);
         if died {
@@ -236,8 +233,8 @@ impl LinkMonitor {
         died
     }
 
-    /// The neighbour of a link that is up has said that it stops: nothing was
-    /// lost by that, so nothing is held against the link.
+    /// The neighbour of a link that is up stops: nothing was lost by that, so the link gets no
+    /// penalty.
     pub(crate) fn on_goodbye(&mut self, now: Time) {
         self.hello.on_goodbye();
         self.on_down(now);
@@ -246,24 +243,24 @@ impl LinkMonitor {
     fn on_down(&mut self, now: Time) {
         (self.since, self.downs) = (now, self.downs + 1);
         self.advertiser.on_down();
-        // The overlay has been told of this outage. Taken for losses, too, it
-        // would turn traffic away again as soon as the link is back, and for
-        // minutes where there are only hellos to show that it is good.
+        // The overlay has been notified of this outage. Counted as loss, too, it would divert
+        // traffic again as soon as the link is back, and for minutes if only hellos can show that
+        // the link is good.
         self.loss.restart();
         (self.rate_in, self.rate_out) = (Throughput::default(), Throughput::default());
     }
 
-    /// When the link goes down if nothing is heard; `None` if it is down.
+    /// When the link goes down if nothing arrives; `None` if it is down.
     pub(crate) fn dead_at(&self) -> Option<Time> {
         self.hello.dead_at()
     }
 
-    /// Whether both ends have heard each other lately.
+    /// Whether both ends have received each other's envelopes lately.
     pub fn is_up(&self) -> bool {
         self.hello.is_up()
     }
 
-    /// Since when the link is down, and whether it was ever up; `None` if it is.
+    /// When the link went down, and whether it was ever up before; `None` if it is up.
     pub(crate) fn down_since(&self) -> Option<(Time, bool)> {
         (!self.is_up()).then_some((self.since, self.downs > 0))
     }
@@ -273,42 +270,41 @@ impl LinkMonitor {
         self.hello.rtt()
     }
 
-    /// What the overlay should be told of the direction away from here, if
-    /// anything is news at `now`; only while the link is up.
+    /// Quality of the outgoing direction to advertise at `now`, if it has changed enough; only
+    /// while the link is up.
     pub fn advertise(&mut self, now: Time) -> Option<Quality> {
         self.advertiser.poll(now)
     }
 
-    /// What it was told last, unless the link has been down since.
+    /// Quality last advertised, unless the link has been down since.
     pub fn advertised(&self) -> Option<Quality> {
         self.advertiser.advertised()
     }
 
-    /// When [`LinkMonitor::advertise`] has something to say if nothing changes.
+    /// When [`LinkMonitor::advertise`] returns a quality if nothing changes.
     pub fn advertise_at(&self) -> Option<Time> {
         self.advertiser.next_timeout()
     }
 
-    /// Looks at `now` whether what is held against the link has changed; if so,
-    /// what was held before.
+    /// Updates the penalty of the link at `now`; returns the previous one if it has changed.
     pub(crate) fn ease(&mut self, now: Time) -> Option<Damping> {
         let damping = self.flaps.damping(now);
         (damping != self.damping).then(|| core::mem::replace(&mut self.damping, damping))
     }
 
-    /// When [`LinkMonitor::ease`] has something to say if nothing changes.
+    /// When [`LinkMonitor::ease`] returns a penalty if nothing changes.
     pub(crate) fn ease_at(&self) -> Option<Time> {
         self.flaps.eases_at(self.damping.share)
     }
 
-    /// What is held against the link, as last looked at.
+    /// Penalty of the link, as of its last update.
     pub fn damping(&self) -> Damping {
         self.damping
     }
 
-    /// Everything at once, for display.
+    /// All measurements at once, for display.
     pub fn quality(&self) -> LinkQuality {
-        // Hellos and handshakes at a link that is down are not what it carries.
+        // Hellos and handshakes on a link that is down don't count as its traffic.
         let rate = |of: &Throughput| if self.is_up() { of.get() } else { Bitrate::from_bps(0) };
         LinkQuality {
             up: self.is_up(),
@@ -342,7 +338,7 @@ mod tests {
         let up = |from: u64, monitor: &mut LinkMonitor| {
             for now in (from..from + 5_000).step_by(200) {
                 let own = monitor.next_hello(at(now), &carried(now));
-                // It has heard the last one.
+                // The neighbour has received the last hello.
                 let echo = Hello { echo: Some((own.sent_us, 0)), heard_ms: Some(0), ..own };
                 monitor.on_envelope(at(now + 1), now);
                 monitor.on_hello(at(now + 1), &echo);
@@ -355,12 +351,12 @@ mod tests {
             monitor.check(at(now));
         }
         assert_eq!((monitor.is_up(), rates(&monitor)), (false, [0, 0]));
-        // Hellos of a link that is not sealed go on.
+        // An unsealed link continues to send hellos.
         for now in (7_000..9_000).step_by(200) {
             monitor.next_hello(at(now), &carried(now));
         }
         assert_eq!(rates(&monitor), [0, 0]);
-        // Nor does what was before count when it is back.
+        // Nor does earlier traffic count when it is back.
         up(9_000, &mut monitor);
         assert!(rates(&monitor).iter().all(|bps| (600_000..900_000).contains(bps)));
     }

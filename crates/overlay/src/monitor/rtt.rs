@@ -6,16 +6,16 @@ use trunkline_base::Time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rtt {
     smoothed: Option<Duration>,
-    /// Half of it, which every packet wants to know.
+    /// Half of the average, stored because it is needed for every packet.
     one_way: Duration,
     /// The latest sample, if it was less than half of the average.
     low: Option<Duration>,
-    /// The shortest lately, once there is a sample.
+    /// The shortest sample of the last minutes, once there is a sample.
     least: Option<Least>,
 }
 
-/// The shortest sample of the last five to ten minutes: a base that is never forgotten
-/// would take a longer route for a queue (RFC 6817 keeps that of ten minutes, too).
+/// The shortest sample of the last five to ten minutes: a minimum that never expired would mistake
+/// a longer route for a queue (RFC 6817 keeps the minimum of ten minutes, too).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Least {
     since: Time,
@@ -43,21 +43,20 @@ impl Least {
     }
 }
 
-/// A sample above this is a mistake or a lie: no link is a minute long.
+/// A longer sample is an error or a forgery: no link takes a minute.
 const ABSURD: Duration = Duration::from_secs(60);
 
-/// So much below is chance.
+/// A difference up to this is random.
 const CHANCE: Duration = Duration::from_millis(1);
 
 impl Rtt {
-    /// Takes a sample that came at `at`; absurd ones are ignored.
+    /// Takes a sample that arrived at `at`; implausible ones are ignored.
     ///
-    /// What was held back somewhere, by a kernel that looks for its neighbour's
-    /// address or by a radio that is handed over, comes a second late and with
-    /// what is not. An average needs several seconds to forget it, and meanwhile
-    /// no packet seems to have time left for recovery. But nothing is faster than
-    /// its way: two in a row of less than half of the average show that the
-    /// average is of the past.
+    /// A packet that was delayed somewhere, by a kernel that resolves its neighbour's address or by
+    /// a radio in a handover, arrives a second late, and so do the packets behind it. An average
+    /// takes several seconds to forget that, and meanwhile no packet seems to have time left for
+    /// recovery. But no packet is faster than its path: two samples in a row below half of the
+    /// average show that the average is outdated.
     pub fn sample(&mut self, at: Time, rtt: Duration) {
         if rtt > ABSURD {
             return;
@@ -73,20 +72,20 @@ impl Rtt {
         *self = Rtt { smoothed: Some(smoothed), one_way: smoothed / 2, low, least: Some(least) };
     }
 
-    /// The average; `None` before the first sample.
+    /// The smoothed average; `None` before the first sample.
     pub fn get(self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// How far the average is above the shortest sample of the last minutes, as a queue
-    /// on the way puts it; zero before the first sample.
+    /// How far the average exceeds the shortest sample of the last minutes, as a queue on the path
+    /// makes it; zero before the first sample.
     pub fn excess(self) -> Duration {
         let least = self.least.map_or(Duration::ZERO, Least::get);
         self.smoothed.unwrap_or_default().saturating_sub(least)
     }
 
-    /// Half of the average, zero while nothing is known: the estimate of the
-    /// one-way delay, for want of synchronised clocks.
+    /// Half of the average: the estimate of the one-way delay, since clocks are not synchronised.
+    /// Zero before the first sample.
     pub fn one_way(self) -> Duration {
         self.one_way
     }

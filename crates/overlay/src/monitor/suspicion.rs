@@ -1,23 +1,23 @@
-//! What it may cost to ask whether a link has become worse.
+//! Limits the cost of checking whether a link has become worse.
 
-/// Hellos that may be asked for because of losses of before: three seconds of
-/// them, every 10 ms, in which most worsenings are found.
+/// Maximum budget of extra hellos: three seconds of them, every 10 ms, in which most worsenings are
+/// found.
 const MAX_CREDIT: f64 = 300.0;
-/// What each envelope that comes adds: so many hellos are asked for at most,
-/// whatever the link does.
+/// Credit earned per received envelope: a limit on the share of extra hellos, whatever the link
+/// does.
 const SHARE: f64 = 0.01;
 
-/// Evidence that is worth a question while nothing is spent; what is worth the
-/// last one is believed without.
+/// Evidence that justifies an extra hello while the budget is full. Evidence that would justify the
+/// last one is believed without it.
 const MIN_EVIDENCE: f64 = 2.0;
 const BELIEVED: f64 = 16.0;
 
-/// The budget of hellos that are asked for because a link may have become worse:
-/// [`MOST`] and one for every hundred envelopes received.
+/// Budget of extra hellos, requested because a link may have become worse: [`MOST`], and one for
+/// every hundred envelopes received.
 ///
-/// The more is spent, the more must speak for a worsening. A link that loses
-/// steadily has little for it often, and soon pays for no more than it earns; one
-/// that is getting worse has more with each packet.
+/// The more is spent, the stronger the evidence must be. A link with steady loss often shows weak
+/// evidence, and soon spends no more than it earns; the evidence for one that is getting worse
+/// grows with each packet.
 #[derive(Debug)]
 pub(super) struct Doubt {
     credit: f64,
@@ -30,19 +30,19 @@ impl Default for Doubt {
 }
 
 impl Doubt {
-    /// An envelope came.
+    /// Earns credit for one received envelope.
     pub fn earn(&mut self) {
         self.credit = (self.credit + SHARE).min(MAX_CREDIT);
     }
 
-    /// Whether `evidence`, a log-likelihood ratio, is worth a question.
+    /// Whether `evidence`, a log-likelihood ratio, justifies an extra hello.
     pub fn asks(&self, evidence: Option<f64>) -> bool {
         let spent = 1.0 - self.credit / MAX_CREDIT;
         let enough = MIN_EVIDENCE + (BELIEVED - MIN_EVIDENCE) * spent * spent;
         self.credit >= 1.0 && evidence.is_some_and(|evidence| evidence > enough)
     }
 
-    /// One was asked.
+    /// Pays for one extra hello.
     pub fn spend(&mut self) {
         self.credit -= 1.0;
     }

@@ -1,9 +1,9 @@
-//! Who may bind at a node, send from it, be heard by its applications, and pass
-//! through it.
+//! Access rules: which nodes may bind here, send from here, reach local applications, and pass
+//! through.
 //!
-//! Rules about other nodes go by the source in a packet's header, which every
-//! member of the overlay can write as it likes: they keep out mistakes and
-//! strangers, not a member that lies (docs/threat-model.md).
+//! Rules about other nodes go by the source in a packet's header, which every member of the overlay
+//! can write at will: they keep out mistakes and unknown peers, not a member that lies
+//! (docs/threat-model.md).
 
 use crate::counters::DropReason;
 use crate::session::Client;
@@ -14,15 +14,15 @@ use core::ops::RangeInclusive;
 /// A set of nodes.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub enum Nodes {
-    /// Every node.
+    /// Includes every node there is.
     #[default]
     All,
-    /// These and no others; sorted. Empty is none.
+    /// Only these nodes, sorted; an empty list includes none.
     Only(Box<[NodeId]>),
 }
 
 impl Nodes {
-    /// These and no others.
+    /// The set that consists of these nodes.
     pub fn only(nodes: impl IntoIterator<Item = NodeId>) -> Nodes {
         let mut nodes: Vec<_> = nodes.into_iter().collect();
         nodes.sort_unstable();
@@ -30,7 +30,7 @@ impl Nodes {
         Nodes::Only(nodes.into())
     }
 
-    /// Whether `node` is among them.
+    /// Whether the set includes `node`.
     pub fn has(&self, node: NodeId) -> bool {
         match self {
             Nodes::All => true,
@@ -39,25 +39,25 @@ impl Nodes {
     }
 }
 
-/// What an application may do.
+/// Permissions of an application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rights {
-    /// Virtual ports that it may bind.
+    /// Virtual ports that the application may bind.
     pub bind: Box<[RangeInclusive<u16>]>,
-    /// Nodes that it may send to.
+    /// Nodes that the application may send to.
     pub to: Nodes,
 }
 
 impl Default for Rights {
-    /// Everything.
+    /// Permission to bind every port and send to every node.
     fn default() -> Rights {
         Rights { bind: [0..=u16::MAX].into(), to: Nodes::All }
     }
 }
 
 impl Rights {
-    /// Of one who may not bind every port: the first that `is_free`, if any.
-    /// Who may bind every port is given a dynamic one.
+    /// For an application that may not bind every port: the first port of its ranges for which
+    /// `is_free` is true, if any. `None` if it may bind every port, and so gets a dynamic one.
     pub(crate) fn any_port(&self, is_free: impl Fn(u16) -> bool) -> Option<Option<u16>> {
         if self.bind.contains(&(0..=u16::MAX)) {
             return None;
@@ -65,30 +65,30 @@ impl Rights {
         Some(self.bind.iter().cloned().flatten().find(|&port| port != 0 && is_free(port)))
     }
 
-    /// Whether `port` may be bound; port 0 asks for any, and what comes of that
-    /// is checked by its number.
+    /// Whether `port` may be bound. Port 0 requests any port; the port that is chosen for it is
+    /// checked by its number.
     pub(crate) fn check_bind(&self, port: u16) -> Result<(), RefusalReason> {
         let ok = port == 0 || self.bind.iter().any(|range| range.contains(&port));
         if ok { Ok(()) } else { Err(RefusalReason::Forbidden) }
     }
 }
 
-/// A node's rules.
+/// Access rules of a node.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Sources of packets that may pass through. A node that doesn't let all
-    /// pass tells the others to route around it.
+    /// Sources of packets that may pass through. A node that restricts this advertises that others
+    /// should route around it.
     pub transit: Nodes,
-    /// Sources of packets that applications here may be given.
+    /// Sources of packets that applications at this node may receive.
     pub from: Nodes,
-    /// Rights of this machine's applications.
+    /// Rights of the applications on this machine.
     pub local: Rights,
     /// Rights of clients that authenticate.
     pub clients: Vec<Rights>,
 }
 
 impl Access {
-    /// The rights of `client`; none for one that there is not.
+    /// The rights of `client`; `None` if there is no such client.
     pub(crate) fn rights(&self, client: Client) -> Option<&Rights> {
         match client {
             Client::Local => Some(&self.local),
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    /// Nobody's packets but those of its own applications: a neighbour that
-    /// writes this node's id into a packet is none of these.
+    /// Only the node's own applications are exempt: a neighbour that writes this node's id into a
+    /// packet is not one of them.
     #[test]
     fn who_says_it_is_the_node_itself_is_not_believed() {
         let mut config = Config::new(NodeId(1));
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(node.stats().to_sessions, 0);
     }
 
-    /// An application that may bind 10 to 11 and send to node 1.
+    /// An application that may bind ports 10 to 11 and send to node 1.
     #[test]
     fn a_client_has_its_rights_and_no_more() {
         let mut config = Config::new(NodeId(1));

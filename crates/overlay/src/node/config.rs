@@ -13,55 +13,55 @@ use crate::wire::{NodeId, ReceiverIndex};
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-/// Everything that a node is told.
+/// Complete configuration of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Its own address in the overlay.
+    /// Address of the node in the overlay.
     pub id: NodeId,
-    /// Its links.
+    /// Links with configured neighbours.
     pub links: Vec<link::Config>,
-    /// The operator's routes.
+    /// Routes set by the operator.
     pub routes: Vec<StaticRoute>,
-    /// How many applications may be attached at once.
+    /// Maximum number of applications attached at once.
     pub max_sessions: usize,
-    /// The versions of the session protocol that are spoken with them.
+    /// Versions of the session protocol that the node supports.
     pub session_versions: VersionRange,
-    /// Who may do what.
+    /// Access rules of the node.
     pub access: Access,
-    /// Link-state routing; without it the operator's routes are all there is.
+    /// Link-state routing; if absent, only the operator's routes are used.
     pub routing: Option<Routing>,
-    /// Seals all links; without it nothing is protected.
+    /// Sealing of all links; if absent, nothing is protected.
     pub sealing: Option<Sealing>,
-    /// Its trunks, one for each node that has one.
+    /// Trunks of this node, at most one for each destination node.
     pub trunks: Vec<trunk::Config>,
-    /// What streams that end here may take.
+    /// Limits of the streams that end here.
     pub streams: stream::Config,
 }
 
-/// What a node needs to seal its links.
+/// Settings that a node needs to seal its links.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sealing {
-    /// Its key.
+    /// Key pair of the node.
     pub identity: Identity,
-    /// The operator's word for it.
+    /// Certificate of the node, issued by the operator.
     pub certificate: Option<Certificate>,
-    /// Whom it believes.
+    /// Trusted operators' keys, and revoked keys.
     pub trust: Trust,
-    /// Keys of nodes that are no neighbours and have no certificate: what they
-    /// say of their links is believed.
+    /// Keys of nodes that are not neighbours and have no certificate; their link-state updates are
+    /// accepted.
     pub known: Vec<(NodeId, PublicKey)>,
-    /// Links with certified nodes that no link of the configuration names.
+    /// Maximum number of links with certified nodes that have no configured link.
     pub unconfigured_peers: u16,
-    /// The settings of those links.
+    /// Settings of the links with those nodes.
     pub unconfigured_peer: link::Config,
-    /// What it speaks.
+    /// Protocol features offered to neighbours.
     pub offer: Offer,
-    /// What strangers may cost.
+    /// Limits on the work that unknown peers can cause.
     pub limits: handshake::Limits,
 }
 
 impl Sealing {
-    /// A node that admits those whose keys it is given, and nobody else.
+    /// Settings of a node that admits only nodes with a configured key.
     pub fn new(identity: Identity) -> Sealing {
         Sealing {
             identity,
@@ -80,7 +80,7 @@ impl Config {
     /// Twice the thousand clients that the paper's nodes serve (III-A).
     pub const MAX_SESSIONS: usize = 2_048;
 
-    /// A node without links.
+    /// Creates the configuration of a node without links.
     pub fn new(id: NodeId) -> Config {
         Config {
             id,
@@ -96,14 +96,14 @@ impl Config {
         }
     }
 
-    /// The largest application packet that every link of this node carries; a
-    /// node without links takes what a default link would.
+    /// The largest application packet that every link of this node carries, in bytes; for a node
+    /// without links, that of a default link.
     pub fn max_payload(&self) -> usize {
         let least = self.links.iter().map(link::Config::max_payload).min();
         least.unwrap_or_else(|| link::Config::new(self.id).max_payload())
     }
 
-    /// Nodes whose keys are configured, this one among them.
+    /// Nodes with a configured key, including this one.
     pub fn known_keys(&self) -> Vec<(NodeId, PublicKey)> {
         let Some(sealing) = &self.sealing else { return Vec::new() };
         let own = (self.id, sealing.identity.public());
@@ -111,7 +111,7 @@ impl Config {
         sealing.known.iter().copied().chain(neighbours).chain([own]).collect()
     }
 
-    /// Checks what a single value cannot show to be wrong.
+    /// Checks constraints that involve more than a single value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if u16::try_from(self.links.len()).is_err() {
             return Err(ConfigError::TooManyLinks(self.links.len()));
@@ -161,7 +161,7 @@ impl Config {
 }
 
 impl Config {
-    /// That a node has one key, and a key one node.
+    /// Checks that each node has one key, and each key one node.
     fn check_keys(&self) -> Result<(), ConfigError> {
         let (mut keys, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         for (node, key) in self.known_keys() {
@@ -178,7 +178,7 @@ impl Config {
 }
 
 impl link::Config {
-    /// Whether each setting is in its range; otherwise which is not.
+    /// Checks that each setting is within its range; the error names the one that is not.
     pub fn check(&self) -> Result<(), &'static str> {
         let range = |what, ok: bool| if ok { Ok(()) } else { Err(what) };
         let realtime::Config { retransmit_ratio, recovery_budget, bytes, packets, .. } =
@@ -192,7 +192,7 @@ impl link::Config {
         range("rate: more than 0", self.rate.is_none_or(|r| r.as_bps() > 0))?;
         range("[realtime] retransmit_ratio: 0 to 1", (0.0..=1.0).contains(&retransmit_ratio))?;
         range("[realtime] recovery_budget: 0 to 1", (0.0..=1.0).contains(&recovery_budget))?;
-        // Smaller than a packet, it would never have room for one that waits.
+        // A queue smaller than a packet would never have room for a waiting one.
         let memory = self.mtu.max(4 << 10)..=1 << 30;
         range("[realtime] memory: 4 KiB, or `mtu` if that is more, to 1 GiB", {
             memory.contains(&bytes)
@@ -214,50 +214,50 @@ impl link::Config {
     }
 }
 
-/// What is wrong with a [`Config`].
+/// Reason for rejecting a [`Config`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// More links than link numbers.
+    /// There are more links than link numbers.
     #[error("{0} links are too many: a node has at most 65535")]
     TooManyLinks(usize),
-    /// An id that no node has.
-    #[error("{0} is no node's id: ids are 1 to 4294967295")]
+    /// The id is reserved, so no node may have it.
+    #[error("{0} is not a node id: ids are 1 to 4294967295")]
     ReservedId(NodeId),
-    /// A link whose neighbour is the node itself.
+    /// The neighbour of a link is the node itself.
     #[error("node {0} has a link to itself: give the neighbour's id, not its own")]
     LinkToSelf(NodeId),
-    /// Two links alike.
+    /// Two links have the same neighbour and path.
     #[error("two links to neighbour {0} have the same path \"{1}\": name their paths differently")]
     SameLink(NodeId, String),
-    /// Two links whose receiver indices happen to be equal.
+    /// Two links have the same receiver index by chance.
     #[error(
         "the links to neighbours {0} and {1} cannot be told apart on the wire: rename path \"{2}\""
     )]
     IndexCollision(NodeId, NodeId, String),
-    /// A setting of the link to this neighbour.
+    /// A setting of the link to this neighbour is out of range.
     #[error("link to neighbour {0}: out of range ({1})")]
     OutOfRange(NodeId, &'static str),
-    /// A setting of the links that no configuration names.
-    #[error("out of range for links that no [[link]] names ({0})")]
+    /// A setting of the links to unconfigured peers is out of range.
+    #[error("out of range for links without a [[link]] ({0})")]
     NewcomerOutOfRange(&'static str),
-    /// A label longer than a handshake carries.
+    /// A path label is longer than a handshake carries.
     #[error("the path \"{1}\" to neighbour {0} is too long: a path has at most {MAX_PATH} bytes")]
     LongPath(NodeId, String),
-    /// A node with different keys.
+    /// A node is given two different keys.
     #[error("node {0} is given two different keys: keep what `trunkline pubkey` prints there")]
     TwoKeys(NodeId),
-    /// Nodes with the same key.
+    /// Two nodes have the same key.
     #[error(
         "nodes {0} and {1} are given the same key: give each what `trunkline pubkey` prints there"
     )]
     OneKey(NodeId, NodeId),
-    /// A route over a node that is no neighbour.
+    /// A route leads through a node that is not a neighbour.
     #[error("a route goes via node {0}, which no link leads to: add the link or correct the route")]
     NoSuchNeighbour(NodeId),
-    /// A trunk that can't be.
+    /// The settings of a trunk are invalid.
     #[error(transparent)]
     Trunk(#[from] trunk::ConfigError),
-    /// Settings of streams that can't be.
+    /// The settings of streams are invalid.
     #[error("{0}")]
     Streams(&'static str),
 }

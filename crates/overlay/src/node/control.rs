@@ -1,5 +1,4 @@
-//! What a node decides: with whom it has sessions, what its links cost, where
-//! packets go.
+//! The decisions of a node: its sessions with neighbours, the cost of its links, and its routes.
 
 mod sealing;
 
@@ -24,33 +23,32 @@ pub use sealing::Notice;
 /// Settings of link-state routing.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Routing {
-    /// By what the paths of packets that start here are chosen, unless their
-    /// application says.
+    /// Metric used to route locally originated packets, unless their application sets one.
     pub metric: Metric,
-    /// How costs are computed; alike at every node of an overlay.
+    /// How costs are computed; must be the same at every node of an overlay.
     pub cost: CostModel,
-    /// Bounds.
+    /// Bounds on memory, bytes and processor time.
     pub limits: Limits,
 }
 
-/// What control tells the forwarder.
+/// Commands from control to the forwarder.
 #[derive(Debug)]
 pub enum Command {
-    /// Forward by this table from now on.
+    /// Forward with this table from now on.
     Table(Arc<ForwardingTable>),
-    /// A new link.
+    /// Adds a new link with this configuration.
     Add(LinkId, Box<link::Config>),
-    /// The link is no more, and what it holds is lost.
+    /// Removes the link; the packets that it holds are lost.
     Remove(LinkId),
-    /// A link has a new session.
+    /// Installs a new session for a link.
     Install(LinkId, Box<Session>),
-    /// Envelopes with this index are nobody's any more.
+    /// Envelopes with this index no longer belong to any link.
     Release(ReceiverIndex),
-    /// A link's sessions are void.
+    /// Ends all sessions of a link, which are void.
     Close(LinkId),
 }
 
-/// A link as control knows it.
+/// State of a link in control.
 #[derive(Debug)]
 struct LinkState {
     neighbour: NodeId,
@@ -58,7 +56,7 @@ struct LinkState {
     up: bool,
 }
 
-/// Decides where packets go.
+/// The control half of a node, which decides where packets go.
 #[derive(Debug)]
 pub struct Control {
     start: Start,
@@ -66,17 +64,17 @@ pub struct Control {
     links: Vec<Option<LinkState>>,
     router: Option<Router>,
     sealing: Option<SealedLinks>,
-    /// Whether not everybody's packets may pass through.
+    /// Whether transit is restricted to some sources.
     no_transit: bool,
     draining: bool,
     table: Arc<ForwardingTable>,
     commands: VecDeque<Command>,
-    /// Of links that went up or down.
+    /// Notices about links that went up or down.
     notices: VecDeque<Notice>,
 }
 
 impl Control {
-    /// Control of a node that has just started.
+    /// Creates the control half of a node that has just started.
     pub fn new(config: &Config, start: Start) -> Control {
         let mut control = Control {
             start,
@@ -102,7 +100,7 @@ impl Control {
         control
     }
 
-    /// Nanoseconds since 1970.
+    /// The present in nanoseconds since 1970.
     fn unix_nanos(&self, now: Time) -> u64 {
         let passed = now.as_nanos().saturating_sub(self.start.at.as_nanos());
         self.start.unix_nanos.saturating_add(passed)
@@ -116,8 +114,8 @@ impl Control {
         self.links.get_mut(usize::from(link))?.as_mut()
     }
 
-    /// Takes a report. What follows from it waits for
-    /// [`Control::next_command`] and [`Control::poll_datagram`].
+    /// Takes a report. Its consequences are read with [`Control::next_command`] and
+    /// [`Control::poll_datagram`].
     pub fn report(&mut self, now: Time, report: LinkReport) {
         let unix_secs = self.unix_secs(now);
         match report {
@@ -174,7 +172,7 @@ impl Control {
         self.recompute();
     }
 
-    /// Another link, at the first empty place; `None` if there is no place.
+    /// Adds a link in the first free slot; `None` if there is none.
     pub(super) fn add(&mut self, now: Time, config: link::Config) -> Option<LinkId> {
         let vacant = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
         let id = LinkId(u16::try_from(vacant).ok()?);
@@ -195,7 +193,7 @@ impl Control {
         Some(id)
     }
 
-    /// Ends a link.
+    /// Removes a link and its sessions.
     pub(super) fn remove(&mut self, now: Time, link: LinkId) {
         self.down(now, link);
         if let Some(place) = self.links.get_mut(usize::from(link.0)) {
@@ -212,7 +210,7 @@ impl Control {
         self.recompute();
     }
 
-    /// Believes others from now on.
+    /// Replaces the trusted operators, the revoked keys and the configured keys.
     pub(super) fn set_trust(&mut self, now: Time, trust: &Trust, keys: &[(NodeId, PublicKey)]) {
         let (wall, unix_secs) = (self.unix_nanos(now), self.unix_secs(now));
         if let Some(sealing) = &mut self.sealing {
@@ -224,7 +222,7 @@ impl Control {
         }
     }
 
-    /// Shows neighbours and the overlay another certificate from now on.
+    /// Shows another certificate to neighbours and to the overlay from now on.
     pub(super) fn set_certificate(&mut self, now: Time, certificate: &Certificate) {
         if let Some(sealing) = &mut self.sealing {
             sealing.set_certificate(now, certificate.clone());
@@ -234,7 +232,7 @@ impl Control {
         }
     }
 
-    /// Takes other routes of the operator.
+    /// Replaces the operator's routes.
     pub(super) fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
         if let Some(router) = &mut self.router {
             router.set_routes(now, routes.clone());
@@ -243,8 +241,8 @@ impl Control {
         self.recompute();
     }
 
-    /// Tells others to take other ways than over this node, or takes that back.
-    /// The operator's routes at other nodes do not know of it.
+    /// Asks other nodes to route around this node, or withdraws that. Operators' routes at other
+    /// nodes ignore it.
     pub(super) fn drain(&mut self, now: Time, on: bool) {
         self.draining = on;
         if let Some(router) = &mut self.router {
@@ -257,7 +255,7 @@ impl Control {
         self.drain(now, self.draining);
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if let Some(sealing) = &mut self.sealing {
             sealing.handle_timeout(now);
@@ -271,7 +269,7 @@ impl Control {
         }
     }
 
-    /// Carries out what the handshakes came to.
+    /// Carries out the results of the handshakes.
     fn conclude(&mut self, now: Time) {
         while let Some(sealing) = &mut self.sealing {
             match sealing.poll(now) {
@@ -285,8 +283,7 @@ impl Control {
         }
     }
 
-    /// A certified node that no link of the configuration names wants to be a
-    /// neighbour.
+    /// Admits a certified node without a configured link as a neighbour, if there is room.
     fn admit(&mut self, now: Time, unconfigured_peer: sealing::UnconfiguredPeer) {
         let path = path_number(&unconfigured_peer.config.path);
         let node = unconfigured_peer.config.neighbour;
@@ -303,7 +300,7 @@ impl Control {
         }
     }
 
-    /// When to call [`Control::handle_timeout`] and ask for frames.
+    /// Time of the next call of [`Control::handle_timeout`], and of the next request for frames.
     pub fn next_timeout(&self) -> Time {
         let route = self.router.as_ref().map_or(Time::NEVER, Router::next_timeout);
         route.min(self.handshake_at())
@@ -313,7 +310,7 @@ impl Control {
         self.sealing.as_ref().map_or(Time::NEVER, SealedLinks::next_timeout)
     }
 
-    /// What is to be done then.
+    /// Reason for that next timeout.
     pub fn why(&self) -> Timer {
         match self.next_timeout() {
             Time::NEVER => Timer::Nothing,
@@ -322,26 +319,26 @@ impl Control {
         }
     }
 
-    /// What the forwarder is to do.
+    /// The next command for the forwarder.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// The next datagram of the handshake to send, and where to.
+    /// The next handshake datagram to send, and its destination.
     pub fn poll_datagram(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.sealing.as_mut()?.poll_datagram()
     }
 
-    /// Back to the front of the queue: there was no room for it.
+    /// Puts a datagram back to the front of the queue because there was no room for it.
     pub fn return_datagram(&mut self, datagram: (SocketAddr, Vec<u8>)) {
         if let Some(sealing) = &mut self.sealing {
             sealing.return_datagram(datagram);
         }
     }
 
-    /// Something for the log.
+    /// The next notice for the log.
     pub fn next_notice(&mut self) -> Option<Notice> {
-        // First who was admitted, then that it is there.
+        // Admission is reported before the link goes up.
         let sealing = self.sealing.as_mut().and_then(SealedLinks::next_notice);
         sealing.or_else(|| self.notices.pop_front())
     }
@@ -362,22 +359,22 @@ impl Control {
         self.router.as_ref()
     }
 
-    /// What the handshakes have done, if links are sealed.
+    /// Counters of the handshakes, if links are sealed.
     pub fn handshakes(&self) -> Option<&crate::handshake::HandshakeStats> {
         self.sealing.as_ref().map(SealedLinks::stats)
     }
 
-    /// What the node shows of itself, if links are sealed and it has any.
+    /// The certificate that the node shows, if links are sealed and it has one.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.sealing.as_ref()?.certificate()
     }
 
-    /// What the neighbour at the end of `link` showed to be called.
+    /// Name of the neighbour at the end of `link`, from its certificate.
     pub fn name(&self, link: LinkId) -> Option<&str> {
         self.sealing.as_ref()?.name(link)
     }
 
-    /// Without link-state routing the operator's routes are all there is.
+    /// Without link-state routing, only the operator's routes are used.
     fn recompute(&mut self) {
         if self.router.is_some() {
             return;

@@ -1,18 +1,17 @@
-//! Echoes between nodes, as ICMP has them between hosts (RFC 792): what `ping`
-//! and `trace` are made of.
+//! Echoes between nodes, like ICMP echoes between hosts (RFC 792): the basis of `ping` and `trace`.
 //!
-//! Virtual port 0 at every node is the node itself. A request from (node A,
-//! port 0) to (node B, port 0) is answered by B; where its hop limit runs out,
-//! the relay answers in B's place, with its own id as the source. Applications
-//! never hold port 0, so they can neither send a request nor see an answer.
+//! Virtual port 0 at every node is the node itself. A request from (node A, port 0) to (node B,
+//! port 0) is answered by B; where its hop limit runs out, the relay answers instead of B, with its
+//! own id as the source. Applications never hold port 0, so they can neither send a request nor see
+//! an answer.
 //!
-//! Since anybody's packet can make a node answer:
+//! Since a packet from any source can make a node answer:
 //! - only a request is answered, never an answer (RFC 1122, 3.2.2);
 //! - an answer is no larger than its request;
-//! - [`ANSWERS_PER_SECOND`] bounds what it costs (RFC 4443, 2.4 f);
-//! - an answer counts only if it names the random number of a request that is
-//!   still open, and comes from where that request went (or, for a hop limit,
-//!   from wherever it ran out). Who is not on the way cannot know the number.
+//! - [`ANSWERS_PER_SECOND`] bounds the cost of answers (RFC 4443, 2.4 f);
+//! - an answer counts only if it contains the random number of a request that is still open, and
+//!   comes from the destination of that request (or, if a hop limit ran out, from any node). A node
+//!   off the path cannot know the number.
 
 use super::Forwarder;
 use crate::counters::DropReason;
@@ -24,58 +23,58 @@ use std::collections::VecDeque;
 use trunkline_base::wire::{Reader, Short, Writer};
 use trunkline_base::{Pacer, Rate, Time};
 
-/// The virtual port that is the node itself.
+/// The virtual port of the node itself.
 pub const NODE_PORT: u16 = 0;
 
-/// Bytes of the smallest echo.
+/// Size of the smallest echo, in bytes.
 pub const MIN_SIZE: usize = 10;
 
-/// Bytes of the largest echo. A node answers a larger one with so much.
+/// Size of the largest echo, in bytes. A larger request gets an answer of this size.
 pub const MAX_SIZE: usize = 1_400;
 
-/// Echoes that a node answers in the long run; as many at once.
+/// Echoes that a node answers per second in the long run; the burst is as large.
 pub const ANSWERS_PER_SECOND: u32 = 100;
 
-/// Requests of this node that may be open, and answers that may wait to be
-/// looked at. Older ones go first.
+/// Maximum number of open requests of this node, and of answers waiting to be read. The oldest are
+/// removed first.
 pub const MAX_OPEN: usize = 64;
 
-/// How long an echo and its answer are of use, each way: as long as a packet's
-/// header can say. Only real time is dropped for it.
+/// Time to live of an echo and of its answer: the longest that a packet's header can express. Only
+/// real-time packets are dropped when it has passed.
 const USEFUL: Duration = Duration::from_millis(255);
 
 /// The kinds of echo message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EchoKind {
-    /// "Answer this."
+    /// A request to answer.
     Request = 1,
-    /// The destination's answer.
+    /// The answer of the destination.
     Reply = 2,
-    /// A relay's answer: the hop limit ran out here.
+    /// The answer of a relay where the hop limit ran out.
     HopLimit = 3,
 }
 
-/// The head of an echo's payload; filling follows.
+/// The head of an echo's payload, followed by padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EchoMessage {
-    /// What it is.
+    /// Kind of the message.
     pub kind: EchoKind,
-    /// Of a reply: the hop limit that its request arrived with.
+    /// In a reply: the hop limit with which its request arrived.
     pub left: u8,
-    /// The random number that says which request is meant.
+    /// Random number that identifies the request.
     pub nonce: u64,
 }
 
 impl EchoMessage {
-    /// Writes the head, [`MIN_SIZE`] bytes.
+    /// Writes the head, which has [`MIN_SIZE`] bytes.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         w.u8(self.kind as u8)?;
         w.u8(self.left)?;
         w.u64(self.nonce)
     }
 
-    /// Reads a payload; `None` if it is no echo.
+    /// Reads a payload; `None` if it is not an echo.
     pub fn parse(payload: &[u8]) -> Option<EchoMessage> {
         let mut r = Reader::new(payload);
         let kind = match r.u8().ok()? {
@@ -88,68 +87,67 @@ impl EchoMessage {
     }
 }
 
-/// A request to send.
+/// An echo request to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// Whom to ask.
+    /// Node that the request is sent to.
     pub to: NodeId,
-    /// The service that carries request and answer.
+    /// Service that carries both the request and its answer.
     pub service: Service,
-    /// Bytes of the packet, [`MIN_SIZE`] to [`MAX_SIZE`].
+    /// Size of the packet in bytes, [`MIN_SIZE`] to [`MAX_SIZE`].
     pub size: usize,
     /// Links that the request may cross, 1 to [`MAX_HOPS`].
     pub hops: u8,
-    /// A random number, from a source that others cannot predict; another one
-    /// for each request.
+    /// Random number from an unpredictable source; a different one for each request.
     pub nonce: u64,
 }
 
-/// What came back.
+/// The answer to an echo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EchoAnswer {
-    /// The request's number.
+    /// Number of the request that it answers.
     pub nonce: u64,
-    /// Who answers.
+    /// Node that sent the answer.
     pub from: NodeId,
     /// Whether the request reached its destination; otherwise its hop limit
     /// ran out at `from`.
     pub reached: bool,
     /// Links that the request crossed.
     pub hops: u8,
-    /// From [`Node::echo`](super::Node::echo) to the answer.
+    /// Time from [`Node::echo`](super::Node::echo) to the answer.
     pub rtt: Duration,
 }
 
-/// Why an echo was not sent.
+/// Reason for not sending an echo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EchoError {
-    /// A size out of range.
+    /// The size is out of range.
     #[error("an echo has {MIN_SIZE} to {MAX_SIZE} bytes: {0} is out of range")]
     Size(usize),
-    /// A hop limit out of range.
+    /// The hop limit is out of range.
     #[error("an echo crosses 1 to {MAX_HOPS} links: {0} is out of range")]
     Hops(u8),
-    /// No way leads there.
+    /// There is no route to the node.
     #[error("this node has no route to node {0}: look at `trunkline routes`")]
     NoRoute(NodeId),
-    /// A way led there, until so long ago.
+    /// There has been no route to the node for this long.
     #[error(
         "this node has had no route to node {0} for {secs:.1} s: look at `trunkline routes` and \
          `trunkline links`", secs = .1.as_secs_f64()
     )]
     Lost(NodeId, Duration),
-    /// Larger than the next link's MTU.
+    /// The echo is larger than the next link's MTU.
     #[error("{0} bytes are more than the next link carries: choose a smaller size")]
     TooLarge(usize),
-    /// The link to the next node has no address to send to.
-    #[error("the neighbour on the way has not been heard and its address is unknown")]
+    /// The link to the next node has no address yet.
+    #[error("the next node's address is unknown, and nothing has been received from it")]
     NoAddress,
-    /// The link's queue did not take it.
+    /// The link's queue is full.
     #[error("the next link's queue is full")]
     QueueFull,
 }
 
-/// A request that waits for its answer.
+/// A request that awaits its answer.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     nonce: u64,
@@ -158,7 +156,7 @@ struct Open {
     sent: Time,
 }
 
-/// The node's own requests and what has come of them.
+/// Echo requests of this node, and their answers.
 #[derive(Debug)]
 pub(super) struct Echoes {
     open: VecDeque<Open>,
@@ -193,13 +191,13 @@ impl Echoes {
         self.answers.pop_front()
     }
 
-    /// Takes an answer if it is to a request that is open.
+    /// Accepts an answer if it belongs to an open request.
     fn accept(&mut self, now: Time, from: NodeId, message: &EchoMessage) -> Result<(), DropReason> {
         let reached = message.kind == EchoKind::Reply;
         let fits = |o: &Open| o.nonce == message.nonce && (o.to == from) == reached;
         let at = self.open.iter().position(fits).ok_or(DropReason::EchoUnexpected)?;
         let Some(open) = self.open.remove(at) else { return Err(DropReason::EchoUnexpected) };
-        // The limit on arrival counts down from `hops - 1` on the first link.
+        // The limit that arrives was `hops - 1` on the first link, and counts down from there.
         let hops = if reached { open.hops.saturating_sub(message.left) } else { open.hops };
         let rtt = now.since(open.sent);
         self.push_answer(EchoAnswer { nonce: open.nonce, from, reached, hops, rtt });
@@ -239,7 +237,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Takes a packet to port 0 of this node.
+    /// Handles a packet to port 0 of this node.
     pub(super) fn on_echo(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let h = &packet.flow;
         let message = echo_in(packet).ok_or(DropReason::NoPort)?;
@@ -250,8 +248,8 @@ impl Forwarder {
         self.answer(now, packet, &reply, packet.payload.len().min(MAX_SIZE))
     }
 
-    /// The hop limit of `packet`, which goes on from here, has run out: tells
-    /// its source if it is an echo.
+    /// Handles a packet that has reached its hop limit here: if `packet` is an echo, its source
+    /// gets an answer.
     pub(super) fn on_hop_limit(
         &mut self,
         now: Time,
@@ -271,7 +269,7 @@ impl Forwarder {
         size: usize,
     ) -> Result<(), DropReason> {
         let FlowHeader { source, service, .. } = request.flow;
-        // Nobody says its own id in a packet to itself.
+        // A packet with this node's own id as the source is forged or came back.
         if source == self.id {
             return Err(DropReason::Bounced);
         }
@@ -299,8 +297,7 @@ impl Forwarder {
         self.send_own(now, to, service, marks, payload).map_err(|(_, why)| why)
     }
 
-    /// Sends a packet of this node itself to another; `marks` are its hop limit
-    /// and its number.
+    /// Sends a packet of the node itself to another node; `marks` are its hop limit and its number.
     pub(super) fn send_own(
         &mut self,
         now: Time,
@@ -324,7 +321,7 @@ impl Forwarder {
     }
 }
 
-/// The echo in `packet`, if it goes from one node itself to another.
+/// The echo in `packet`, if it goes from port 0 of one node to port 0 of another.
 fn echo_in(packet: &Packet<'_>) -> Option<EchoMessage> {
     let h = &packet.flow;
     let nodes = (h.source_port, h.destination_port) == (NODE_PORT, NODE_PORT);
@@ -355,7 +352,7 @@ mod tests {
         Echo { to, service: Service::RealTime, size: 64, hops: MAX_HOPS, nonce }
     }
 
-    /// What a packet between two nodes does here.
+    /// Processes a packet between two nodes here.
     fn receive(
         node: &mut Node,
         from: NodeId,
@@ -395,7 +392,7 @@ mod tests {
         Packet { flow, recovered: false, hop_limit, flags: 0, payload, deadline }
     }
 
-    /// Bytes that the node sends now.
+    /// Number of bytes that the node sends now.
     fn sent(node: &mut Node) -> usize {
         let mut arena = TxArena::new(1 << 16, 256);
         node.transmit(Time::ZERO, &mut arena);
@@ -412,8 +409,8 @@ mod tests {
             prop_assert_eq!(EchoMessage::parse(&bytes), Some(message));
         }
 
-        /// Whatever comes to a node's own port, it sends no more than came, and
-        /// nothing that it did not ask for counts.
+        /// In reply to any packet to its own port, the node sends no more than it received, and an
+        /// answer that it did not request does not count.
         #[test]
         fn any_bytes(from in 0u32..4, ports in (0u16..2, 0u16..2), bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
             let mut node = node();
@@ -450,7 +447,7 @@ mod tests {
         assert_eq!((answer.from, answer.reached, answer.hops), (NodeId(5), false, 1));
     }
 
-    /// Else two nodes with a loop between them would tell each other for ever.
+    /// Otherwise two nodes with a loop between them would keep notifying each other.
     #[test]
     fn where_an_answer_ends_its_way_nobody_is_told() {
         for (kind, told) in [(EchoKind::Request, 1), (EchoKind::Reply, 0), (EchoKind::HopLimit, 0)]

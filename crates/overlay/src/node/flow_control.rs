@@ -1,6 +1,6 @@
-//! Applications that are held back: they would rather wait for room in the queue
-//! of a link than lose packets. What waits for them is kept by the driver; here
-//! is who waits for which link, first come, first served.
+//! Flow-controlled applications: they block until the queue of a link has room, rather than lose
+//! packets. The driver keeps their waiting messages; this module records which session waits for
+//! which link, first come, first served.
 
 use super::Forwarder;
 use crate::link::LinkId;
@@ -8,20 +8,20 @@ use crate::session::SessionId;
 use crate::wire::{NodeId, Service};
 use std::collections::VecDeque;
 
-/// Who waits for which link. It takes memory when there are more sessions than
-/// ever before, and then no more.
+/// Sessions that wait for links. Its memory grows only when there are more sessions than ever
+/// before.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// By link.
+    /// Waiting sessions of each link.
     lines: Vec<VecDeque<(SessionId, Service)>>,
-    /// By session: in which line it is.
+    /// The link that each session waits for.
     links: Vec<Option<LinkId>>,
-    /// How many are in a line.
+    /// Number of sessions that wait.
     len: usize,
 }
 
 impl Held {
-    /// Session `id` waits for `link`, if it doesn't wait already.
+    /// Lets session `id` wait for `link`, unless it is waiting already.
     fn join(&mut self, link: LinkId, id: SessionId, service: Service) {
         let (line, session) = (usize::from(link.0), id.0 as usize);
         if self.links.len() <= session {
@@ -37,13 +37,14 @@ impl Held {
         }
     }
 
-    /// The first of those who wait for a link that has room.
+    /// Removes and returns the first session that waits for a link that now has room.
     fn next(&mut self, has_room: impl Fn(LinkId, Service) -> bool) -> Option<SessionId> {
         if self.len == 0 {
             return None;
         }
         let mut lines = (0..).map(LinkId).zip(&mut self.lines);
-        // Who waits for room in one service's queue isn't in the way of another's.
+        // A session that waits for room in one service's queue doesn't block those of another
+        // service.
         let (line, place) = lines.find_map(|(link, line)| {
             let place = line.iter().position(|&(_, service)| has_room(link, service))?;
             Some((line, place))
@@ -54,7 +55,7 @@ impl Held {
         Some(id)
     }
 
-    /// Session `id` is over.
+    /// Forgets session `id`, which has ended.
     pub(super) fn forget(&mut self, id: SessionId) {
         if let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) {
             self.lines[usize::from(link.0)].retain(|&(other, _)| other != id);
@@ -64,15 +65,15 @@ impl Held {
 }
 
 impl Forwarder {
-    /// Whether session `id`'s application waits until there is room for a packet of
+    /// Whether the application of session `id` blocks until there is room for a packet of
     /// `service`.
     pub(super) fn is_flow_controlled(&self, id: SessionId, service: Service) -> bool {
-        // Real time has no time for that.
+        // Real-time packets cannot wait.
         service != Service::RealTime && self.sessions.waits(id)
     }
 
-    /// Whether there is no room for a packet of session `id` to `destination`, and it
-    /// waits for some.
+    /// Whether a packet of session `id` to `destination` has to wait because there is no room for
+    /// it.
     pub(super) fn holds_back(
         &mut self,
         id: SessionId,
@@ -94,7 +95,7 @@ impl Forwarder {
 
     pub(super) fn next_ready(&mut self) -> Option<SessionId> {
         let Forwarder { held, links, .. } = self;
-        // A link that is gone has no queue to wait for.
+        // A removed link has no queue to wait for.
         held.next(|link, service| links.get(link).is_none_or(|link| link.has_room(service)))
     }
 }
@@ -116,7 +117,7 @@ mod tests {
         let (mut held, ids) = (Held::default(), [4, 0, 7, 2].map(SessionId));
         for (id, link) in ids.into_iter().zip([0, 0, 3, 3]) {
             held.join(LinkId(link), id, Service::BestEffort);
-            // Who waits for one link waits for no other, and once.
+            // A session that waits for one link waits for no other, and only once.
             held.join(LinkId(1), id, Service::BestEffort);
         }
         assert_eq!(held.next(|link, _| link == LinkId(1)), None);
@@ -146,7 +147,7 @@ mod tests {
 
     const FAR: NodeId = NodeId(2);
 
-    /// A node with one link at 64 kbit/s, and a session there that waits.
+    /// A node with one link at 64 kbit/s, and a blocking session there.
     fn node(address: Option<SocketAddr>) -> (Node, SessionId) {
         let mut config = Config::new(NodeId(1));
         let (mut link, rate) = (link::Config::new(FAR), Bitrate::from_bps(64_000));
@@ -164,7 +165,7 @@ mod tests {
         id
     }
 
-    /// Of `service`, until it finds no room; how many were taken of 5,000.
+    /// Sends packets of `service` until there is no room; returns the number accepted, of 5,000.
     fn fill(node: &mut Node, id: SessionId, service: Service, to: NodeId) -> usize {
         let send = ToNode::Send { service, deadline_ms: 255, to, port: 1, payload: &[] };
         let full = |_: &usize| say(node, id, &send, &[0; 1_000]) == SendOutcome::Accepted;
@@ -180,11 +181,11 @@ mod tests {
         let before = node.stats();
         assert_eq!(fill(&mut node, other, Service::BestEffort, FAR), 0, "one bound for all");
         let after = node.stats();
-        // Nothing has happened but that.
+        // Nothing else has happened.
         assert_eq!(after.held_back, before.held_back + 1);
         assert_eq!(crate::node::ForwarderStats { held_back: before.held_back, ..after }, before);
         assert_eq!(node.next_ready(), None);
-        // Real time doesn't wait, nor does what has no way.
+        // Real-time packets don't wait, nor do packets without a route.
         assert_eq!(fill(&mut node, id, Service::RealTime, FAR), 5_000);
         assert_eq!(fill(&mut node, id, Service::BestEffort, NodeId(9)), 5_000);
         say(&mut node, id, &ToNode::Blocking(false), &[]);

@@ -1,4 +1,4 @@
-//! What the node counts of its flows.
+//! Counters of a node's flows.
 
 use super::{Forwarder, Node};
 use crate::link::Packet;
@@ -7,20 +7,20 @@ use crate::session::flows::{Arrival, Ends, Flow};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// The ends of the flow that `packet` comes in with.
+/// The ends of the flow that an arriving `packet` belongs to.
 fn inward(packet: &Packet<'_>) -> Ends {
     let h = &packet.flow;
     Ends { port: h.destination_port, peer: h.source, peer_port: h.source_port }
 }
 
-/// The ends of the flow that `packet` goes out with.
+/// The ends of the flow that a departing `packet` belongs to.
 fn outward(packet: &Packet<'_>) -> Ends {
     let h = &packet.flow;
     Ends { port: h.source_port, peer: h.destination, peer_port: h.destination_port }
 }
 
 impl Forwarder {
-    /// `packet`, which is no copy, has come to its destination.
+    /// Counts `packet`, which is no copy and has reached its destination.
     pub(super) fn flow_received(&mut self, now: Time, packet: &Packet<'_>) {
         let (h, ends) = (&packet.flow, inward(packet));
         let arrival = Arrival {
@@ -35,24 +35,23 @@ impl Forwarder {
         }
     }
 
-    /// The application did not take `packet`.
+    /// Records that the application did not accept `packet`.
     pub(super) fn flow_not_taken(&mut self, packet: &Packet<'_>) {
         self.flows.not_taken(inward(packet));
     }
 
-    /// An application sends `packet`.
+    /// Counts `packet`, which an application sends.
     pub(super) fn flow_sent(&mut self, now: Time, packet: &Packet<'_>) {
         self.flows.sent(now, outward(packet), packet.flow.service, packet.payload.len());
     }
 
-    /// `packet` of an application here went nowhere.
+    /// Records that `packet` of a local application was not sent.
     pub(super) fn flow_not_sent(&mut self, packet: &Packet<'_>) {
         self.flows.not_sent(outward(packet));
     }
 
-    /// How long a packet takes to where `packet` is from; `None` without a way,
-    /// before its first link's round trip is known, or where an operator's route
-    /// doesn't say how long the rest takes.
+    /// Delay of the route to the source of `packet`. `None` without a route, before the round trip
+    /// of its first link is known, or if an operator's route doesn't give the delay of the rest.
     fn way_to(&self, packet: &Packet<'_>) -> Option<Duration> {
         if packet.flow.source == self.id {
             return Some(Duration::ZERO);
@@ -66,10 +65,9 @@ impl Forwarder {
 }
 
 impl Node {
-    /// Flows that begin or end here, with the sessions that hold their ports:
-    /// those in `places` places from `from` on, which is 0 at first, and from
-    /// where it goes on. Where flows come and go meanwhile, one may be shown
-    /// twice or not at all.
+    /// Flows that begin or end here, with the sessions that hold their ports: those in `places`
+    /// slots from `from` on, which is 0 at first, and the start of the next page. If flows begin or
+    /// end meanwhile, one may be listed twice or not at all.
     pub fn flows(
         &self,
         now: Time,

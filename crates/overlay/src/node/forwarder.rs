@@ -22,7 +22,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_base::Time;
 
-/// Moves packets between links and sessions, by a table it is handed.
+/// The forwarding half of a node: moves packets between links and sessions, with the table it is
+/// given.
 #[derive(Debug)]
 pub struct Forwarder {
     pub(super) id: NodeId,
@@ -36,8 +37,7 @@ pub struct Forwarder {
     pub(super) session_versions: VersionRange,
     pub(super) echoes: Echoes,
     pub(super) flows: Flows,
-    /// What applications are told of where their packets go, and when it is next
-    /// looked after which of them.
+    /// Destination statuses that applications are notified of, with the cursor of their next poll.
     pub(super) statuses: Statuses,
     pub(super) next_look: Time,
     pub(super) looked_at: Option<Flow>,
@@ -47,62 +47,61 @@ pub struct Forwarder {
     pub(super) trunks: Trunks,
     pub(super) streams: StreamState,
     reports: VecDeque<LinkReport>,
-    /// What neighbours are asked to say where they are.
+    /// Source of random numbers for path challenges to neighbours, among others.
     pub(super) entropy: ChaCha20Rng,
-    /// Whether control wants to know what links cost.
+    /// Whether control needs reports of link costs.
     advertise: bool,
-    /// By what the ways of packets are chosen that start here.
+    /// Metric used to route locally originated packets.
     pub(super) metric: Metric,
-    /// The link that sends first next time: the one after the last that did,
-    /// lest one that always has more keep the arena to itself.
+    /// The link that sends first next time: the one after the last that sent, so that a link that
+    /// always has more to send cannot keep the arena to itself.
     turn: u16,
     pub(super) stats: ForwarderStats,
 }
 
-/// What a node has done, apart from its links.
+/// Counters of a node, without those of its links.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct ForwarderStats {
-    /// Packets that applications at this node sent.
+    /// Packets sent by applications at this node.
     pub from_sessions: u64,
     /// Packets handed to applications at this node.
     pub to_sessions: u64,
-    /// Packets passed from one link to another.
+    /// Packets forwarded from one link to another.
     pub forwarded: u64,
-    /// Echo requests answered, in this node's or an unreached one's place.
+    /// Echo requests that this node answered, as the destination or where the hop limit ran out.
     pub echoes_answered: u64,
-    /// Packets to ports that nobody has, whose source was told so.
+    /// Packets to unbound ports after which the source was notified.
     pub port_unreachable_sent: u64,
-    /// Packets of other nodes that said so of theirs, to a node whose application had
-    /// sent there.
+    /// Notifications of unbound ports received for a flow in which a local application had sent.
     pub port_unreachable_accepted: u64,
-    /// Sessions open now.
+    /// Sessions that are open now.
     pub sessions: u64,
-    /// Times that a message of an application that waits for room was held back.
+    /// Times that a message of a blocking application was flow-controlled.
     pub held_back: u64,
-    /// Streams that end here.
+    /// Counters of the streams that end here.
     pub streams: StreamStats,
-    /// Flows that made room for others in the table of flows.
+    /// Flows that were displaced from the table of flows by others.
     pub flows_displaced: u64,
-    /// What was dropped outside any link, by reason.
+    /// Packets dropped outside any link, by reason.
     pub drops: Drops,
 }
 
-/// The longest message of the handshake, in bytes: with every field at its
-/// longest it is less than half of that.
+/// Maximum length of a handshake message, in bytes. Even with every field at its longest, a message
+/// takes less than half of that.
 const MAX_HANDSHAKE: usize = 1_200;
 
-/// Reports that may wait for control, which takes all after each batch.
+/// Maximum number of reports waiting for control, which takes all of them after each batch.
 const MAX_REPORTS: usize = 1_024;
 
 impl Forwarder {
     pub(super) fn new(config: Config, start: &Start) -> Forwarder {
         let &Start { at: now, incarnation, seed, .. } = start;
         let (id, max_payload) = (config.id, config.max_payload());
-        // A new start draws anew, whatever the seed, lest its numbers be taken
-        // for those of the start before.
+        // Each start draws other numbers, whatever the seed, so that they cannot be confused with
+        // those of the start before.
         let mut rng = trunkline_base::rng(seed ^ incarnation.0, u64::from(config.id.0));
-        // First hellos are spread over one interval, lest nodes that start
-        // together stay in step.
+        // First hellos are spread over one interval, so that nodes that start together don't stay
+        // in step.
         let mut first_hello = |interval: Duration| {
             let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
             now + Duration::from_nanos(rng.random_range(0..nanos))
@@ -158,7 +157,7 @@ impl Forwarder {
             }
             Command::Remove(link) => {
                 self.links.remove(link);
-                // For a link in its place, as in the handshakes.
+                // As in the handshakes: a new link in this slot needs another incarnation.
                 self.incarnation.0 += 1;
             }
             Command::Install(id, session) => {
@@ -176,7 +175,7 @@ impl Forwarder {
         }
     }
 
-    /// Fills what room there is for routing frames in the links' queues.
+    /// Fills the free space for routing frames in the links' queues.
     pub(super) fn take_frames(&mut self, mut next: impl FnMut(LinkId, usize) -> Option<Vec<u8>>) {
         for (id, link) in self.links.iter_mut() {
             while let Some(frame) = link.routing_room().and_then(|room| next(id, room)) {
@@ -189,8 +188,8 @@ impl Forwarder {
         self.reports.pop_front()
     }
 
-    /// Says goodbye to the neighbours that know what it is; when the last that
-    /// is under way to here has come.
+    /// Says goodbye to the neighbours that support it. Returns the time by which the last packets
+    /// in flight to this node have arrived.
     pub(super) fn leave(&mut self, now: Time) -> Time {
         self.set_trunks(now, &[]);
         let told = self.links.iter_mut().filter_map(|(_, link)| link.leave(now));
@@ -264,7 +263,7 @@ impl Forwarder {
         if link.take_confirmed() {
             self.reports.push_back(LinkReport::Confirmed(id));
         }
-        // What one envelope can make this node look up, however it is filled.
+        // Bounds the lookups that one envelope can cause, whatever it contains.
         let mut allowance = MAX_GAP as usize;
         for frame in Frames::new(Seal::frames(datagram.bytes)) {
             let frame = frame.map_err(|_| (Some(id), DropReason::Malformed))?;
@@ -303,8 +302,8 @@ impl Forwarder {
                         goes_on.then(|| self.next_hop(flow.destination, flow.metric)).flatten();
                     let onward = self.onward(hop);
                     let Some(link) = self.links.get_mut(id) else { return Ok(()) };
-                    // By reference from here on: a packet is copied for each of its hops,
-                    // and what was written in pieces is slow to read as one.
+                    // Passed by reference from here on: a packet would be copied at each step, and
+                    // memory just written in pieces is slow to read as a whole.
                     match &mut link.on_data(datagram.at, &header, payload, onward) {
                         Ok(packet) if self.is_stale(now, datagram.at, packet) => {
                             self.drop_counted(Some(id), DropReason::Late);
@@ -322,18 +321,18 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Whether a packet that came at `at` has waited here for too long for whom it
-    /// is for.
+    /// Whether a packet that arrived at `at` has waited here too long to be useful to its
+    /// recipient.
     pub(super) fn is_stale(&self, now: Time, at: Time, packet: &Packet<'_>) -> bool {
         let flow = &packet.flow;
         let waited = flow.service == Service::RealTime && link::is_stale(now, at, packet.deadline);
         let is_here = flow.destination == self.id;
-        // The packets of a trunk are looked at one by one.
+        // The packets in a trunk packet are checked one by one.
         let port = flow.destination_port;
         waited && !(is_here && (port == NODE_PORT || self.sessions.accepts_late(port)))
     }
 
-    /// A message of the handshake is for control.
+    /// Passes a handshake message to control.
     fn take_handshake(&mut self, datagram: &RxDatagram<'_>) -> Result<(), DropReason> {
         if !self.sealed || datagram.bytes.len() > MAX_HANDSHAKE {
             return Err(DropReason::UnknownReceiver);
@@ -350,13 +349,13 @@ impl Forwarder {
         Ok(())
     }
 
-    /// How long a packet takes that goes on by `hop`, as far as known.
+    /// Delay, as far as known, of a packet that continues over `hop`.
     pub(super) fn onward(&self, hop: Option<Hop>) -> Duration {
         let Some(Hop { link, onward }) = hop else { return Duration::ZERO };
         self.links.get(link).map_or(Duration::ZERO, |link| link.monitor().rtt().one_way() + onward)
     }
 
-    /// A packet that came from a link at this time: to an application here, or one hop
+    /// Relays a packet that arrived from a link at this time: to an application here, or one hop
     /// further.
     fn relay(
         &mut self,
@@ -368,7 +367,7 @@ impl Forwarder {
     ) {
         if packet.flow.destination == self.id {
             let done = match packet.flow.destination_port {
-                // What a node sends itself crosses no link: someone else says so.
+                // A node's packets to itself cross no link, so this source is forged.
                 _ if packet.flow.source == self.id => Err(DropReason::Bounced),
                 _ if packet.is_of_stream() => self.on_stream(now, packet),
                 NODE_PORT => {
@@ -405,7 +404,7 @@ impl Forwarder {
         }
     }
 
-    /// Where packets to `destination` go.
+    /// The next hop of packets to `destination`.
     pub(super) fn next_hop(&self, destination: NodeId, metric: Metric) -> Option<Hop> {
         self.table.next_hop(destination, metric)
     }
@@ -466,7 +465,7 @@ impl Forwarder {
         next
     }
 
-    /// What a link has to do at `next`, if one has.
+    /// Reason for a timeout at `next`, if there is one.
     pub(super) fn timer(&self, now: Time, next: Time) -> Option<Timer> {
         let mut found = None;
         self.timeouts(now, |at, why| {
@@ -477,7 +476,7 @@ impl Forwarder {
         found
     }
 
-    /// Calls `each` with everything that links have to do, and when.
+    /// Calls `each` with the time of and reason for every pending timeout.
     #[inline]
     fn timeouts(&self, now: Time, mut each: impl FnMut(Time, Timer)) {
         self.trunks.timeouts(&mut each);
@@ -500,8 +499,8 @@ impl Forwarder {
     }
 }
 
-/// Tells control what others should know of a link, and that it has begun or
-/// ceased to be damped.
+/// Reports to control the costs of a link that others should receive, and the start and end of
+/// damping.
 fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<LinkReport>) {
     let eased = link.monitor_mut().ease(now);
     if let Some(before) = eased {
@@ -511,12 +510,12 @@ fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<Link
         }
     }
     let news = link.monitor_mut().advertise(now).map(|quality| link.cost(quality));
-    // An easier one may be told at once: it has been told rarely enough.
+    // A decayed penalty may be advertised at once: that happens rarely enough.
     let news = news.or_else(|| eased.and_then(|_| link.advertised()));
     reports.extend(news.map(|cost| LinkReport::Cost(id, cost)));
 }
 
-/// A link that is sealed gets its receiver indices with its sessions.
+/// A sealed link gets its receiver indices with its sessions.
 fn add_link(
     links: &mut Links,
     number: LinkId,

@@ -1,4 +1,4 @@
-//! Whose signatures under link-state updates count.
+//! Keys that verify the signatures of link-state updates.
 
 use crate::identity::{Certificate, Identity, PublicKey, Trust};
 use crate::route::{Keys, RefusedRecord, Signature, Signer};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Keys that the operator has configured, and those that certificates brought.
+/// Keys configured by the operator, and keys from certificates.
 #[derive(Debug)]
 pub(super) struct KeyRing {
     trust: Trust,
@@ -16,7 +16,7 @@ pub(super) struct KeyRing {
 }
 
 impl KeyRing {
-    /// Knows `configured`, and learns the others' from certificates.
+    /// Creates a key ring with the `configured` keys; others are learnt from certificates.
     pub fn new(trust: Trust, configured: impl IntoIterator<Item = (NodeId, PublicKey)>) -> KeyRing {
         let configured = configured.into_iter().collect();
         KeyRing { trust, configured, certified: BTreeMap::new() }
@@ -131,7 +131,7 @@ mod tests {
         let forged = Err(RefusedRecord::BadSignature);
         assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 0), &b), forged);
         assert!(!ring(vec![b.public()]).knows(idb), "revoked, though configured");
-        // The operator's key of before is taken away; what is configured stays.
+        // The operator's old key is removed; configured keys stay.
         assert_eq!(introduce(&mut r, ida, &issue(ida, &a, 0), &a), Ok(()));
         r.set_trust(&trust(vec![]), &[(idb, b.public())], 100 * second);
         assert!(r.knows(ida) && r.knows(idb), "nothing has changed");

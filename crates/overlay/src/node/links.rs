@@ -1,20 +1,19 @@
-//! The links of a node, which come and go, and the receiver indices by which
-//! their envelopes find them.
+//! The links of a node, which may be added and removed, and the receiver indices that map their
+//! envelopes to them.
 
 use crate::link::{Link, LinkId};
 use crate::wire::ReceiverIndex;
 
-/// Links by number. A removed link leaves its place empty; control gives it to
-/// the next new one.
+/// Links by number. A removed link leaves its slot empty; control assigns it to the next new link.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     slots: Vec<Option<Link>>,
-    /// Sorted. A sealed link has one index for each of its sessions.
+    /// Receiver indices, sorted. A sealed link has one index for each of its sessions.
     by_index: Vec<(ReceiverIndex, LinkId)>,
 }
 
 impl Links {
-    /// Takes a link in, at a place that is empty or the next one.
+    /// Inserts a link in a slot that is empty, or in the next one.
     pub fn insert(&mut self, id: LinkId, link: Link) {
         let at = usize::from(id.0);
         if self.slots.len() <= at {
@@ -23,13 +22,13 @@ impl Links {
         self.slots[at] = Some(link);
     }
 
-    /// Takes a link out, with its receiver indices.
+    /// Removes a link and its receiver indices.
     pub fn remove(&mut self, id: LinkId) -> Option<Link> {
         self.by_index.retain(|&(_, link)| link != id);
         self.slots.get_mut(usize::from(id.0))?.take()
     }
 
-    /// From now on envelopes with `index` are for `link`.
+    /// Assigns `index` to `link`, which gets its envelopes from now on.
     pub fn assign(&mut self, index: ReceiverIndex, link: LinkId) {
         match self.by_index.binary_search_by_key(&index, |&(i, _)| i) {
             Ok(at) => self.by_index[at].1 = link,
@@ -37,38 +36,38 @@ impl Links {
         }
     }
 
-    /// Envelopes with `index` are for nobody any more.
+    /// Releases `index`: envelopes with it no longer belong to any link.
     pub fn release(&mut self, index: ReceiverIndex) {
         self.by_index.retain(|&(i, _)| i != index);
     }
 
-    /// The link that envelopes with `index` are for.
+    /// The link that owns envelopes with `index`.
     pub fn owner(&self, index: ReceiverIndex) -> Option<LinkId> {
         let at = self.by_index.binary_search_by_key(&index, |&(i, _)| i).ok()?;
         Some(self.by_index[at].1)
     }
 
-    /// A link.
+    /// The link with this number, if there is one.
     pub fn get(&self, id: LinkId) -> Option<&Link> {
         self.slots.get(usize::from(id.0))?.as_ref()
     }
 
-    /// A link, to work with.
+    /// Mutable reference to the link with this number, if there is one.
     pub fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
         self.slots.get_mut(usize::from(id.0))?.as_mut()
     }
 
-    /// Places, with and without a link.
+    /// Number of slots, with and without a link.
     pub fn places(&self) -> usize {
         self.slots.len()
     }
 
-    /// Every link with its number.
+    /// All links with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (LinkId, &Link)> + Clone {
         (0..).map(LinkId).zip(&self.slots).filter_map(|(id, link)| Some((id, link.as_ref()?)))
     }
 
-    /// Every link with its number, to work with.
+    /// All links with their numbers, as mutable references.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Link)> {
         (0..).map(LinkId).zip(&mut self.slots).filter_map(|(id, link)| Some((id, link.as_mut()?)))
     }

@@ -1,4 +1,4 @@
-//! What an operator does to a running node: ask about it, change it, empty it.
+//! Operations on a running node: querying, reconfiguring and draining it.
 
 use super::{Access, Echo, EchoAnswer, EchoError, Node};
 use crate::identity::{Certificate, PublicKey, Trust};
@@ -9,51 +9,50 @@ use crate::wire::NodeId;
 use std::sync::Arc;
 use trunkline_base::Time;
 
-/// A link as the operator knows it: its neighbour, and the path's label.
+/// Name of a link for operators: its neighbour, and the path's label.
 pub type LinkName = (NodeId, String);
 
-/// What can change without a restart and without dropping a packet.
+/// Changes that need no restart and drop no packet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
     /// The operator's routes, if they change.
     pub routes: Option<Vec<StaticRoute>>,
-    /// Who may do what, if that changes. The rights of clients stay as they
-    /// are: a session knows its own by their place in the list.
+    /// The access rules, if they change. The rights of clients stay as they are, since a session
+    /// refers to its rights by their position in the list.
     pub access: Option<Access>,
-    /// Links that change.
+    /// Links with changed settings, by name.
     pub links: Vec<(LinkName, LinkChange)>,
-    /// New links.
+    /// Links to be added.
     pub added: Vec<link::Config>,
-    /// Links that end.
+    /// Names of links to be removed.
     pub removed: Vec<LinkName>,
-    /// Whom to believe, and the keys that are configured: of all nodes, as
-    /// [`Config::known_keys`](super::Config::known_keys) gives them.
+    /// Trusted operators and configured keys, if they change: of all nodes, as
+    /// [`Config::known_keys`](super::Config::known_keys) returns them.
     pub trust: Option<(Trust, Vec<(NodeId, PublicKey)>)>,
-    /// What a sealed node shows of itself, for the same node and key as before.
+    /// New certificate of a sealed node, for the same node and key as before.
     pub certificate: Option<Certificate>,
     /// All trunks, if any of them changes.
     pub trunks: Option<Vec<trunk::Config>>,
 }
 
 impl Changes {
-    /// Whether nothing changes.
+    /// Whether there is no change.
     pub fn is_empty(&self) -> bool {
         *self == Changes::default()
     }
 }
 
 impl Node {
-    /// Applies `changes`, whose values were checked by
-    /// [`Config::validate`](super::Config::validate). Queues keep what they
-    /// hold, and applications the ports that they have bound. A link that there
-    /// is not is left out.
+    /// Applies `changes`, after their values were checked by
+    /// [`Config::validate`](super::Config::validate). Queues keep their packets, and applications
+    /// their bound ports. Links that don't exist are ignored.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes) {
         for (name, change) in &changes.links {
             let Some(id) = self.named(name) else { continue };
             let Some(link) = self.forwarder.links_mut().get_mut(id) else { continue };
             link.change(change);
-            // An operator's word is no measurement, which might be noise: it is
-            // passed on at once, for better too.
+            // Unlike a measurement, an operator's setting is never noise, so it is advertised at
+            // once, for better costs too.
             if let Some(cost) = link.advertised() {
                 self.control.report(now, LinkReport::Cost(id, cost));
             }
@@ -65,7 +64,7 @@ impl Node {
             }
         }
         for link in &changes.added {
-            // A newcomer that has been admitted before it was configured.
+            // An unconfigured peer was admitted before its link was configured.
             if let Some(id) = self.named(&(link.neighbour, link.path.clone())) {
                 self.control.remove(now, id);
             }
@@ -99,40 +98,39 @@ impl Node {
         links.find(|(_, c)| c.neighbour == *neighbour && c.path == *path).map(|(id, _)| id)
     }
 
-    /// Lets no more sessions begin, and control say that traffic should take
-    /// other ways; or takes that back. What is under way goes on.
+    /// Starts or stops draining: accepts no more sessions, and advertises that traffic should take
+    /// other routes. Existing sessions continue.
     pub fn drain(&mut self, now: Time, on: bool) {
         self.draining = on;
         self.control.drain(now, on);
     }
 
-    /// Says goodbye to the neighbour of each sealed link, which then takes its
-    /// traffic elsewhere at once; the others find out by silence. Drive the
-    /// node until the time returned, a round trip later and a quarter of a
-    /// second at most, so that what is under way comes through; then drop it.
-    /// It takes no more sessions and has no more handshakes.
+    /// Says goodbye to the neighbour of each sealed link, which then reroutes its traffic at once;
+    /// the others notice the silence. Drive the node until the time returned, one round trip but at
+    /// most a quarter of a second later, so that packets in flight still get through; then drop it.
+    /// It accepts no more sessions and starts no more handshakes.
     pub fn leave(&mut self, now: Time) -> Time {
         (self.draining, self.leaving) = (true, true);
         self.forwarder.leave(now)
     }
 
-    /// Whether [`Node::drain`] is in force.
+    /// Whether the node is draining (see [`Node::drain`]).
     pub fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// The table that packets are forwarded by.
+    /// The current forwarding table.
     pub fn table(&self) -> &Arc<ForwardingTable> {
         self.forwarder.table()
     }
 
-    /// Asks another node for a sign of life. The answer, if one comes, waits
-    /// for [`Node::next_echo`]; how long to wait is the caller's to decide.
+    /// Sends an echo request to another node. An answer is returned by [`Node::next_echo`]; the
+    /// caller decides how long to wait for it.
     pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<(), EchoError> {
         self.forwarder.echo(now, echo)
     }
 
-    /// The next answer to an echo of this node.
+    /// The next answer to an echo request of this node.
     pub fn next_echo(&mut self) -> Option<EchoAnswer> {
         self.forwarder.echoes.next_answer()
     }

@@ -1,4 +1,4 @@
-//! The node's side towards its applications.
+//! The node's interface to its applications.
 
 use super::Forwarder;
 use super::access::Rights;
@@ -12,29 +12,27 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 
-/// What became of a message that was handed over, between a node and an
-/// application.
+/// Result of handing over a message between a node and an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendOutcome {
-    /// Who it was handed to has it.
+    /// The recipient has the message.
     Accepted,
-    /// There was no room for it; who handed it over still has it.
+    /// There was no room for it, so the caller still has it.
     Backpressure,
 }
 
-/// Takes session messages from a node to applications.
+/// Takes session messages from a node and passes them to applications.
 pub trait Sink {
-    /// Hands over one message, `head` followed by `payload`; never waits.
+    /// Hands over one message, `head` followed by `payload`; never blocks.
     ///
-    /// `Full` if the application does not keep up: what is kept for it must be
-    /// bounded, for each session by itself. The node keeps no packet for later: it
-    /// is dropped and counted, in all ([`Drop::SessionFull`]) and in its flow. What
-    /// it has to say of destinations ([`ToClient::Unreachable`] and
-    /// [`ToClient::Reachable`]) it says again later.
+    /// Returns `Full` if the application does not keep up: the memory for unread messages must be
+    /// bounded for each session separately. The node keeps no packet for later: a packet is dropped
+    /// and counted, in total ([`DropReason::SessionFull`]) and in its flow. Notifications about
+    /// destinations ([`ToClient::Unreachable`] and [`ToClient::Reachable`]) are sent again later.
     fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome;
 }
 
-/// Hands `message`, whose payload is `payload`, to a session.
+/// Sends `message`, which has the payload `payload`, to a session.
 pub(super) fn say(
     sink: &mut impl Sink,
     to: SessionId,
@@ -43,7 +41,7 @@ pub(super) fn say(
 ) -> SendOutcome {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
-    // Every head fits in MAX_HEAD; the round-trip tests see to that.
+    // Every head fits in MAX_HEAD; the round-trip tests check that.
     match message.emit_head(&mut w) {
         Ok(()) => sink.deliver(to, w.written(), payload),
         Err(_) => SendOutcome::Backpressure,
@@ -51,7 +49,7 @@ pub(super) fn say(
 }
 
 impl Forwarder {
-    /// Hands `packet` to the application that holds its destination port.
+    /// Delivers `packet` to the application that holds its destination port.
     pub(super) fn deliver(
         &mut self,
         now: Time,
@@ -89,7 +87,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Takes a message from an application.
+    /// Processes a message from an application.
     pub(super) fn session_recv(
         &mut self,
         now: Time,
@@ -151,7 +149,7 @@ impl Forwarder {
         SendOutcome::Accepted
     }
 
-    /// What `id` may do, if it may ask for `port`.
+    /// The rights of session `id`, if it may bind `port`.
     fn may_bind(&self, id: SessionId, version: u8, port: u16) -> Result<&Rights, RefusalReason> {
         if !self.session_versions.contains(version) {
             return Err(RefusalReason::Version);
@@ -162,8 +160,8 @@ impl Forwarder {
         Ok(rights)
     }
 
-    /// The session for which alone `message` of session `id` would be refused, since it
-    /// has the port that `id` asks for.
+    /// The session that holds the port requested by `message` of session `id`, if that is the only
+    /// reason for refusing it.
     pub(super) fn port_conflict(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
         let Ok(ToNode::Bind { version, port: port @ 1.. }) = ToNode::parse(message) else {
             return None;
@@ -181,7 +179,7 @@ impl Forwarder {
         self.sessions.bind(id, port)
     }
 
-    /// What is said of an application's next packet to `peer`, if it may send one.
+    /// The header of an application's next packet to `peer`, if it may send one.
     fn begin(
         &mut self,
         now: Time,
@@ -211,8 +209,8 @@ impl Forwarder {
         })
     }
 
-    /// Sends an application's packet on its way. What a sender cannot mend (a
-    /// full queue) is counted; what it can is also told.
+    /// Sends an application's packet. An error that the sender cannot correct (a full queue) is
+    /// only counted; others are also reported to it.
     fn originate(
         &mut self,
         now: Time,
@@ -236,7 +234,7 @@ impl Forwarder {
                 _ => self.forward(if controlled { Time::NEVER } else { now }, hop, packet),
             }
         };
-        // Of one that is too large not its destination is to blame.
+        // An oversized packet says nothing about its destination.
         if !matches!(done, Err((_, DropReason::TooLarge))) {
             let found = match done {
                 Err((None, DropReason::NoPort)) => Err(Cause::NoPort),

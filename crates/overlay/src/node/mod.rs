@@ -1,5 +1,5 @@
-//! A node: [`Control`] decides, [`Forwarder`] moves packets. They exchange
-//! bounded messages and could run on two threads; here one [`Node`] steps both.
+//! A node: [`Control`] makes decisions, [`Forwarder`] moves packets. They exchange bounded messages
+//! and could run on two threads; here, one [`Node`] steps both.
 
 mod access;
 mod config;
@@ -41,69 +41,68 @@ use rand::Rng;
 use ring::hmac;
 use trunkline_base::Time;
 
-/// Why a node wants to be woken.
+/// Reason for a node's next timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
     /// A hello is due on this link.
     Hello(LinkId),
-    /// This link is dead unless its neighbour speaks before.
+    /// This link dies unless its neighbour sends something before.
     Silence(LinkId),
-    /// This link's rate lets the next packet go.
+    /// The rate limit of this link allows the next packet.
     Pace(LinkId),
-    /// A service of this link has something to do: to ask again for a lost packet,
-    /// or to repeat one again.
+    /// A service of this link has to request a lost packet again, or to retransmit one again.
     Service(LinkId, Service),
-    /// Routing has something to do.
+    /// Routing has work to do.
     Route,
-    /// A handshake has something to do.
+    /// A handshake has work to do.
     Handshake,
     /// A goodbye is due on this link.
     Goodbye(LinkId),
-    /// A session of this link ends.
+    /// A session of this link expires.
     Session(LinkId),
-    /// A stream that ends here has something to do.
+    /// A stream that ends here has work to do.
     Stream,
-    /// The trunk to this node has something to send.
+    /// The trunk to this node has packets to send.
     Trunk(NodeId),
-    /// Nothing: sleep until there is input.
+    /// No timeout is pending: sleep until there is input.
     Nothing,
 }
 
-/// When to try again what a link can't take now, such as routing frames while
-/// it has no session.
+/// Delay before retrying something that a link can't accept now, such as a routing frame while it
+/// has no session.
 const STUCK: Duration = Duration::from_millis(10);
 
-/// The marking of the handshake: network control (RFC 4594, 3.1).
+/// DSCP of handshake messages: network control (RFC 4594, 3.1).
 const DSCP_CONTROL: u8 = 48;
 
-/// Whether [`Node::transmit`] has handed out everything.
+/// Whether [`Node::transmit`] has output everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drained {
-    /// Nothing more to send now.
+    /// There is nothing more to send now.
     All,
     /// The arena is full: flush it and call again.
     More,
 }
 
-/// What tells one start of a node from another.
+/// Values that distinguish one start of a node from another.
 #[derive(Clone, Copy)]
 pub struct Start {
-    /// The present, on the clock of every later call.
+    /// The current time, on the clock of every later call.
     pub at: Time,
-    /// The same moment in nanoseconds since 1970: for certificates' ends, and
-    /// to tell newer from older over restarts.
+    /// The same moment in nanoseconds since 1970: for the expiry of certificates, and to order
+    /// records across restarts.
     pub unix_nanos: u64,
-    /// Greater than at any earlier start of this node.
+    /// Number of this start, greater than that of any earlier one of this node.
     pub incarnation: Incarnation,
-    /// Drives behaviour, never keys.
+    /// Seed of the pseudorandom behaviour, never of keys.
     pub seed: u64,
-    /// For keys, cookies and receiver indices: from the system's source of
-    /// randomness, different at each start, and kept secret.
+    /// Seed of keys, cookies and receiver indices: from the system's source of randomness,
+    /// different at each start, and secret.
     pub entropy: [u8; 32],
 }
 
 impl fmt::Debug for Start {
-    /// Without the secret.
+    /// Formats everything except the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Start { at, unix_nanos, incarnation, seed, entropy: _ } = self;
         let mut s = f.debug_struct("Start");
@@ -113,14 +112,14 @@ impl fmt::Debug for Start {
 }
 
 impl Start {
-    /// A secret for one purpose, from which the entropy can't be told.
+    /// Derives a secret for one purpose, which doesn't reveal the entropy.
     pub(crate) fn entropy_for(&self, purpose: &[u8]) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.entropy);
         hmac::sign(&key, purpose).as_ref().first_chunk().copied().unwrap_or_default()
     }
 
-    /// A start where nothing is secret, for simulators and tests: all of it
-    /// follows from `seed` and `incarnation`, and time began at 1970.
+    /// A start without secrets, for simulators and tests: everything is derived from `seed` and
+    /// `incarnation`, and time began at 1970.
     pub fn simulated(at: Time, incarnation: Incarnation, seed: u64) -> Start {
         let mut entropy = [0; 32];
         trunkline_base::rng(seed, incarnation.0).fill_bytes(&mut entropy);
@@ -128,21 +127,20 @@ impl Start {
     }
 }
 
-/// A node without input and output; see the crate's documentation for the loop
-/// that drives it.
+/// A node without input and output; the crate's documentation shows the loop that drives it.
 #[derive(Debug)]
 pub struct Node {
     control: Control,
     forwarder: Forwarder,
     draining: bool,
-    /// Whether it has said goodbye.
+    /// Whether the node has said goodbye.
     leaving: bool,
-    /// Control has nothing to do before this.
+    /// Earliest time for the work of control.
     hold: Time,
 }
 
 impl Node {
-    /// A node that has just started.
+    /// Creates a node that has just started.
     pub fn new(config: Config, start: Start) -> Result<Node, ConfigError> {
         config.validate()?;
         let control = Control::new(&config, start);
@@ -153,29 +151,26 @@ impl Node {
         Ok(node)
     }
 
-    /// Takes a batch of received datagrams. Packets for applications at this
-    /// node go to `sink` at once; everything else waits for
-    /// [`Node::transmit`].
+    /// Processes a batch of received datagrams. Packets for applications at this node are passed to
+    /// `sink` at once; everything else waits for [`Node::transmit`].
     pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
         self.forwarder.recv(now, batch, sink);
         self.apply_reports(now);
         self.forwarder.poll_statuses(now, sink);
     }
 
-    /// Begins a session; `None` if there are as many as the node allows, or it
-    /// is being drained.
+    /// Opens a session; `None` if the node has its maximum number of sessions, or is draining.
     pub fn session_open(&mut self) -> Option<SessionId> {
         self.session_open_for(Client::Local)
     }
 
-    /// The session for which alone `message` of session `id` would be refused, since it
-    /// has the port that `id` asks for: a driver may close it first, if its application
-    /// is gone.
+    /// The session that holds the port requested by `message` of session `id`, if that is the only
+    /// reason for refusing it. A driver may close that session first if its application has gone.
     pub fn port_conflict(&self, id: SessionId, message: &[u8]) -> Option<SessionId> {
         self.forwarder.port_conflict(id, message)
     }
 
-    /// As [`Node::session_open`], with the rights of `client`.
+    /// Opens a session like [`Node::session_open`], with the rights of `client`.
     pub fn session_open_for(&mut self, client: Client) -> Option<SessionId> {
         if self.draining {
             return None;
@@ -183,13 +178,13 @@ impl Node {
         self.forwarder.sessions_mut().open(client)
     }
 
-    /// Takes a message that session `id`'s application sent.
+    /// Processes a message that session `id`'s application sent.
     ///
-    /// `Full` only if the application has asked to wait ([`ToNode::Wait`]) and this
-    /// is a best-effort or reliable packet whose link has no room for it. Nothing has happened
-    /// then: keep the message, take no more from that application, and hand the
-    /// message over again when [`Node::next_ready`] names the session. A driver that
-    /// can keep nothing drops it, and counts that.
+    /// Returns `Full` only if the application has requested blocking mode ([`ToNode::Wait`]) and
+    /// this is a best-effort or reliable packet that finds no room in its link's queue. The message
+    /// then has no effect: keep it, read no more from that application, and pass the message again
+    /// when [`Node::next_ready`] returns the session. A driver that can't keep a message drops and
+    /// counts it.
     ///
     /// [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
     pub fn session_recv(
@@ -202,32 +197,31 @@ impl Node {
         self.forwarder.session_recv(now, id, message, sink)
     }
 
-    /// A session that was told `Full`, and for whose message there is room now.
-    /// Ask after [`Node::transmit`], which makes room: hand the message over, ask
-    /// again, and when there is none left, transmit once more if there was one.
-    /// Sessions are named in the order in which they were told, each once.
+    /// A session that got `Full`, if there is room for its message now. Call this after
+    /// [`Node::transmit`], which makes room: pass the message again and call this again; once it
+    /// returns `None`, transmit again if it had returned a session. Sessions are returned in the
+    /// order in which they got `Full`, each once.
     pub fn next_ready(&mut self) -> Option<SessionId> {
         self.forwarder.next_ready()
     }
 
-    /// The virtual port that session `id` holds, once it is bound.
+    /// The virtual port of session `id`, once it is bound.
     pub fn session_port(&self, id: SessionId) -> Option<u16> {
         self.forwarder.sessions().port_of(id)
     }
 
-    /// Whether session `id` has said what it is for: it holds a port, or has a stream.
+    /// Whether session `id` has a purpose yet: it holds a port, or has a stream.
     pub fn session_is_bound(&self, id: SessionId) -> bool {
         self.session_port(id).is_some() || self.forwarder.has_stream(id)
     }
 
-    /// Ends a session and frees its port. What it has written to a stream is still
-    /// delivered.
+    /// Closes a session and frees its port. Data already written to a stream is still delivered.
     pub fn session_close(&mut self, now: Time, id: SessionId) {
         self.forwarder.session_close(now, id);
     }
 
-    /// Does what is due at `now`; what applications are to know goes to `sink`. Calling
-    /// early or late is harmless.
+    /// Performs the actions that are due at `now`; notifications for applications are passed to
+    /// `sink`. Calling early or late is harmless.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
         self.forwarder.handle_timeout(now, sink);
         self.apply_reports(now);
@@ -237,10 +231,10 @@ impl Node {
         }
     }
 
-    /// Seals what is to be sent into `arena`.
+    /// Seals pending packets into `arena`.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
-        // A neighbour that was answered now would believe that this node is back,
-        // and not ask its next start for keys.
+        // A neighbour that got an answer now would conclude that this node is back, and not request
+        // keys from its next start.
         while let Some((to, bytes)) = self.control.poll_datagram().filter(|_| !self.leaving) {
             match arena.envelope(to, DSCP_CONTROL, bytes.len()) {
                 Some(room) => room.copy_from_slice(&bytes),
@@ -256,8 +250,8 @@ impl Node {
             self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
             stuck = self.control.next_timeout() <= now;
         }
-        // What can't be done now must not make the driver spin; nor may a node
-        // that is always woken before then put it off for ever.
+        // Work that can't be done now must not make the driver spin; nor may a node that is always
+        // woken earlier postpone it for ever.
         self.hold = match stuck {
             true if self.hold > now => self.hold,
             true => now + STUCK,
@@ -266,52 +260,50 @@ impl Node {
         self.forwarder.send_due_trunks(now);
         let waits = self.forwarder.send_streams(now);
         match self.forwarder.transmit(now, arena) {
-            // What has left the links has made room.
+            // The packets that left the links have made room.
             Drained::All if waits && !arena.is_empty() => Drained::More,
             drained => drained,
         }
     }
 
-    /// When to call [`Node::handle_timeout`] and [`Node::transmit`] next if
-    /// nothing arrives before.
-    /// That may be at once: what the two ends of a stream within this node say to each
-    /// other comes out as it transmits, and their applications hear of it after that.
+    /// Time of the next call of [`Node::handle_timeout`] and [`Node::transmit`] if nothing arrives
+    /// before. It may be now: segments between the two ends of a stream within this node are
+    /// exchanged as it transmits, and the applications are notified after that.
     pub fn next_timeout(&self, now: Time) -> Time {
         self.control.next_timeout().max(self.hold).min(self.forwarder.next_timeout(now))
     }
 
-    /// Why [`Node::next_timeout`] is when it is.
+    /// Reason for the time that [`Node::next_timeout`] returns.
     pub fn timer(&self, now: Time) -> Timer {
         self.forwarder.timer(now, self.next_timeout(now)).unwrap_or_else(|| self.control.why())
     }
 
-    /// The deciding half, to look at.
+    /// The control half, for inspection.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Something for the log, if there is.
+    /// The next notice for the log, if there is one.
     pub fn next_notice(&mut self) -> Option<Notice> {
         self.control.next_notice()
     }
 
-    /// Counters of the node.
+    /// Counters of this node.
     pub fn stats(&self) -> ForwarderStats {
         self.forwarder.stats()
     }
 
-    /// The links with their numbers: first those of the configuration, in its
-    /// order.
+    /// All links with their numbers: first those of the configuration, in its order.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &Link)> + Clone {
         self.forwarder.links().iter()
     }
 
-    /// Link-state routing, if the node does it.
+    /// Link-state routing, if the node uses it.
     pub fn router(&self) -> Option<&Router> {
         self.control.router()
     }
 
-    /// A link, if there is one with this number.
+    /// The link with this number, if there is one.
     pub fn link(&self, id: LinkId) -> Option<&Link> {
         self.forwarder.links().get(id)
     }
@@ -354,8 +346,8 @@ mod tests {
         node.session_recv(Time::ZERO, id, &bytes, &mut Hole);
     }
 
-    /// The last message of a session that has ended is nothing to the next one, which has
-    /// its number.
+    /// The last message of a session that has ended does not affect the next session with the same
+    /// number.
     #[test]
     fn what_an_ended_session_says_of_streams_is_nothing() {
         use crate::session::wire::stream::{Notice, Request, Reset};
@@ -381,8 +373,8 @@ mod tests {
         assert_eq!(heard.0, [Reset::Misuse], "it is a session like any other");
     }
 
-    /// A link that always has more best effort than the arena holds does not
-    /// keep another link's voice waiting for more than one arena.
+    /// A link that always has more best-effort packets than fit in the arena delays another link's
+    /// voice by at most one arena.
     #[test]
     fn a_bulk_transfer_does_not_starve_another_links_voice() {
         let mut config = Config::new(NodeId(1));
@@ -402,7 +394,7 @@ mod tests {
                 let send = ToNode::Send { service, deadline_ms: 100, to, port: 1, payload: &[] };
                 (0..n).for_each(|_| say(&mut node, id, &send, &[0; 1_188]));
             }
-            // The socket takes two arenas for what would fill five.
+            // The socket takes two arenas although five could be filled.
             for _ in 0..2 {
                 arena.clear();
                 node.transmit(Time::ZERO, &mut arena);
@@ -412,8 +404,8 @@ mod tests {
         assert!(voice >= 50, "{voice} of 50 voice packets");
     }
 
-    /// A node that is woken all the time, by traffic or by who asks for its
-    /// counters, still does what is due.
+    /// A node that is woken all the time, by traffic or by queries for its counters, still does its
+    /// due work.
     #[test]
     fn who_is_always_woken_greets_its_neighbour_all_the_same() {
         let identity = |n| crate::identity::Identity::from_secret(&[n; 32]);
@@ -427,7 +419,7 @@ mod tests {
         let mut armed = Time::ZERO;
         let greeted = (0..200).any(|ms| {
             let now = Time::from_millis(ms);
-            // As the daemon does: first what woke it, then what its timer is set to.
+            // As in the daemon: first the event that woke it, then its timer.
             if ms > 0 && now >= armed {
                 node.handle_timeout(now, &mut Hole);
             }

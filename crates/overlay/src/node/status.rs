@@ -1,19 +1,16 @@
-//! What becomes of applications' packets, told to the applications: that no way
-//! leads to their destination, that there was one, that nobody has the port
-//! there; and when that is over.
+//! Notifications to applications about their packets: there is no route to the destination, the
+//! route was lost, or no application has the port there; and when that has ended.
 //!
-//! Of its own routes a node knows by itself. That a port is not bound is for the
-//! far node to say, in a message from port 0 to port 0 as echoes are, whose flow
-//! sequence number is that of the packet it is about. Since anybody's packet can
-//! make a node answer, and anybody can write any source into a packet:
-//! - what comes from a node itself or goes to one is never answered;
+//! A node knows its own routes. An unbound port is reported by the remote node, in a message from
+//! port 0 to port 0 like an echo, with the flow sequence number of the packet it is about. Since a
+//! packet from any source can make a node answer, and sources can be forged:
+//! - a packet from or to port 0 is never answered;
 //! - an answer is no larger than the packet;
-//! - one flow is answered at most once a second, and all together at most
-//!   [`ANSWERS_PER_SECOND`] times, beside the echoes, so that neither keeps the
-//!   other from being answered;
-//! - an answer counts only for a flow that an application has, and if it has the
-//!   number of one of the last packets of it (RFC 5927, 4.1). Who is not on the
-//!   way has to guess that.
+//! - one flow is answered at most once a second, and all together at most [`ANSWERS_PER_SECOND`]
+//!   times, separately from the echoes, so that neither prevents the other from being answered;
+//! - an answer counts only for a flow that an application has, and if it contains the number of one
+//!   of the last packets of that flow (RFC 5927, 4.1). A node off the path has to guess that
+//!   number.
 
 use super::echo::{ANSWERS_PER_SECOND, NODE_PORT};
 use super::forwarder::Forwarder;
@@ -29,47 +26,46 @@ use std::collections::BTreeMap;
 use trunkline_base::wire::{Reader, Short, Writer};
 use trunkline_base::{Pacer, Rate, Time};
 
-/// The kind of the message, beside those of echoes.
+/// Kind of this message, next to those of echoes.
 const PORT_UNBOUND: u8 = 4;
 
-/// One flow is told at most so often that its port is not bound.
+/// Minimum interval between two reports to one flow that its port is not bound.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Flows that are told apart for that.
+/// Number of flows that are distinguished for that.
 const FLOWS: usize = 256;
 
 const LIMIT: Rate = Rate::new(ANSWERS_PER_SECOND, ANSWERS_PER_SECOND);
 
-/// How often it is looked whether what was unreachable is reachable again, and at
-/// how many flows at once.
+/// Interval at which unreachable destinations are checked again, and number of flows checked each
+/// time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS: usize = 1_024;
 
-/// Nodes of which it is known when their route was lost.
+/// Maximum number of nodes for which the time of their route's loss is kept.
 const MAX_LOST: usize = 4_096;
 
-/// "Nobody has the port that this packet was for."
+/// Reports that the destination port of a packet is not bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortUnbound {
-    /// The virtual port that the packet came from.
+    /// Source port of the packet.
     pub from: u16,
-    /// The one that it was for.
+    /// Destination port of the packet.
     pub to: u16,
 }
 
 impl PortUnbound {
-    /// Bytes of the message.
+    /// Length of the message, in bytes.
     pub const SIZE: usize = 5;
 
-    /// Writes it.
+    /// Writes the message to `w`.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         w.u8(PORT_UNBOUND)?;
         w.u16(self.from)?;
         w.u16(self.to)
     }
 
-    /// Reads a payload, of which what follows the message is passed over; `None`
-    /// if it is no such message.
+    /// Reads a payload, ignoring anything after the message; `None` if it is another message.
     pub fn parse(payload: &[u8]) -> Option<PortUnbound> {
         let mut r = Reader::new(payload);
         let kind = r.u8().ok()?;
@@ -79,10 +75,10 @@ impl PortUnbound {
     }
 }
 
-/// Who was told lately that a port is not bound.
+/// Sources that were recently notified of an unbound port.
 #[derive(Debug)]
 pub(super) struct PortUnreachableLimiter {
-    /// By a hash of the flow: its ends, and when it was told.
+    /// Indexed by a hash of the flow: its ends, and the time of the report.
     told: Box<[Option<(u64, Time)>; FLOWS]>,
     pacer: Pacer,
 }
@@ -94,12 +90,12 @@ impl Default for PortUnreachableLimiter {
 }
 
 impl PortUnreachableLimiter {
-    /// Whether the source of a packet may be told.
+    /// Whether the source of a packet may be notified now.
     fn may_tell(&mut self, now: Time, h: &FlowHeader) -> bool {
         let ports = u32::from(h.source_port) << 16 | u32::from(h.destination_port);
         let flow = u64::from(h.source.0) << 32 | u64::from(ports);
-        // Fibonacci hashing (Knuth 3, 6.4). Flows that share a place are told in
-        // turns, and more often.
+        // Fibonacci hashing (Knuth 3, 6.4). Flows that share a slot are notified in turns, and more
+        // often.
         let place = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
         let Some(told) = self.told.get_mut(place as usize) else { return false };
         if told.is_some_and(|(other, at)| other == flow && now.since(at) < EACH)
@@ -112,12 +108,12 @@ impl PortUnreachableLimiter {
     }
 }
 
-/// When it was noticed that a node has no route any more.
+/// Times at which nodes were found to have no route any more.
 #[derive(Debug, Default)]
 pub(super) struct Lost(BTreeMap<NodeId, Time>);
 
 impl Lost {
-    /// Routes change.
+    /// Records the routes that a new table has lost and regained.
     pub(super) fn note(&mut self, now: Time, old: &ForwardingTable, new: &ForwardingTable) {
         if old.destinations() == new.destinations() {
             return;
@@ -133,7 +129,7 @@ impl Lost {
 }
 
 impl Forwarder {
-    /// Whether a way leads to `node`, as far as is known here.
+    /// Whether `node` has a route, as far as this node can tell.
     pub(super) fn reach(&self, now: Time, node: NodeId, metric: Metric) -> Result<(), Cause> {
         let Some(hop) = self.next_hop(node, metric) else {
             return Err(self.lost.0.get(&node).map_or(Cause::NoRoute, |at| Cause::Lost(*at)));
@@ -142,14 +138,14 @@ impl Forwarder {
         match link.monitor().down_since() {
             None => Ok(()),
             Some((since, true)) => Err(Cause::Lost(since)),
-            // It may yet come up: it had no time to show that it doesn't.
+            // The link may still come up: it hasn't had the time to prove dead.
             Some((begun, false)) if now.since(begun) < link.config().liveness.dead_after => Ok(()),
             Some(_) => Err(Cause::NoRoute),
         }
     }
 
-    /// Notes whether a packet of `flow`, just sent, has found a way, and tells
-    /// its application what of that is news.
+    /// Records whether a packet of `flow`, just sent, had a route, and notifies its application of
+    /// a change.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -167,7 +163,7 @@ impl Forwarder {
         self.tell(now, flow, sink);
     }
 
-    /// An application was handed a packet from where its `flow` goes.
+    /// Records that an application received a packet from the destination of its `flow`.
     pub(super) fn note_heard(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
         if !self.statuses.is_empty() {
             self.statuses.heard(flow);
@@ -175,8 +171,8 @@ impl Forwarder {
         }
     }
 
-    /// Tells the application of `flow` what it doesn't know, now or, if it is told
-    /// too much or doesn't keep up, later.
+    /// Notifies the application of `flow` of a change, now or, if there are too many notifications
+    /// or it doesn't keep up, later.
     fn tell(&mut self, now: Time, flow: Flow, sink: &mut impl Sink) {
         let Some(news) = self.statuses.news(now, flow) else { return };
         if self.sessions.may_tell(now, flow.0)
@@ -186,8 +182,8 @@ impl Forwarder {
         }
     }
 
-    /// Tells applications of destinations that can be reached again, also those
-    /// that have stopped sending.
+    /// Notifies applications of destinations that are reachable again, even those that have stopped
+    /// sending.
     pub(super) fn poll_statuses(&mut self, now: Time, sink: &mut impl Sink) {
         if self.statuses.is_empty() || now < self.next_look {
             return;
@@ -212,7 +208,7 @@ impl Forwarder {
         }
     }
 
-    /// Tells the source of `packet`, which came for a port that nobody has.
+    /// Notifies the source of `packet` that its destination port is not bound.
     pub(super) fn send_port_unreachable(&mut self, now: Time, packet: &Packet<'_>) {
         let h = &packet.flow;
         let nodes = h.source_port == NODE_PORT || h.destination_port == NODE_PORT;
@@ -226,11 +222,12 @@ impl Forwarder {
         }
         let &FlowHeader { source, service, flow_seq, .. } = h;
         let said = self.send_own(now, source, service, (MAX_HOPS - 1, flow_seq), &payload);
-        // One that cannot go is no drop: nobody has sent it, and the packet is counted.
+        // A report that cannot be sent is not a drop: no application sent it, and the packet itself
+        // is counted.
         self.stats.port_unreachable_sent += u64::from(said.is_ok());
     }
 
-    /// Takes a packet to port 0 of this node, if it says that a port is not bound.
+    /// Handles a packet to port 0 of this node, if it reports an unbound port.
     pub(super) fn on_port_unbound(
         &mut self,
         now: Time,
@@ -269,7 +266,7 @@ mod tests {
     const NEAR: NodeId = NodeId(2);
     const FAR: NodeId = NodeId(9);
 
-    /// What applications are told, but for packets.
+    /// Messages to applications other than packets.
     #[derive(Default)]
     struct Received(Vec<(SessionId, ToClient<'static>)>);
     impl Sink for Received {
@@ -340,7 +337,7 @@ mod tests {
         ToClient::Unreachable { node, port, why }
     }
 
-    /// Bytes that the node sends now.
+    /// Number of bytes that the node sends now.
     fn sent(node: &mut Node) -> usize {
         let mut arena = TxArena::new(1 << 16, 256);
         node.transmit(Time::ZERO, &mut arena);
@@ -357,7 +354,7 @@ mod tests {
             prop_assert_eq!(PortUnbound::parse(&bytes[..PortUnbound::SIZE - 1]), None);
         }
 
-        /// Whatever comes for whatever port, the node sends no more than came.
+        /// In reply to any packet for any port, the node sends no more than it received.
         #[test]
         fn any_bytes(
             from in 0u32..4, ports in (0u16..3, 0u16..3),
@@ -393,7 +390,7 @@ mod tests {
             (3, 3),
             "each counts"
         );
-        // The port is taken: said when it is looked at, without a packet.
+        // The port is bound: reported at the next poll, without a packet.
         let five = bind(&mut node, 5);
         let mut told = Received::default();
         node.forwarder.poll_statuses(Time::ZERO, &mut told);
@@ -457,7 +454,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(say(&mut node, Time::ZERO, two, send(NEAR, 5)), []);
         }
-        // Of its first packet.
+        // Number of its first packet.
         let seq = (0..=u16::MAX)
             .find(|seq| node.forwarder.sessions.has_sent(two, (NEAR, 5), *seq))
             .map(|oldest| oldest.wrapping_add(1_022))

@@ -1,5 +1,5 @@
-//! The node's trunks: what applications send to a node that has one leaves together,
-//! and what comes by another's is taken apart.
+//! The trunks of a node: packets of several applications to one node leave together, and trunk
+//! packets of other nodes are split up.
 
 use super::echo::NODE_PORT;
 use super::{Forwarder, Node, Sink, Timer};
@@ -17,43 +17,43 @@ use rand::RngExt;
 use trunkline_base::wire::Writer;
 use trunkline_base::{Pacer, Rate, Time};
 
-/// Nodes whose trunks can end here at once.
+/// Maximum number of trunks from other nodes that end here at once.
 pub const MAX_RECEIVING: usize = 64;
 
-/// Answers in the long run, and at once, beside those to trunks that are there.
+/// Rate of answers to trunk messages, not counting those to existing trunks.
 const ANSWERS: Rate = Rate::new(2 * MAX_RECEIVING as u32, MAX_RECEIVING as u32);
 
-/// Bytes of the longest message that isn't packets.
+/// Maximum length of a message other than a trunk packet, in bytes.
 const MAX_MESSAGE: usize = 16;
 
-/// A trunk of this node.
+/// State of one trunk of this node.
 #[derive(Clone, Copy, Debug)]
 pub struct Trunk {
-    /// As it is configured.
+    /// Configuration of the trunk.
     pub config: Config,
-    /// What is known of its other end.
+    /// State of its other end, as far as known.
     pub state: State,
-    /// Flows that it tells apart.
+    /// Number of flows that it distinguishes.
     pub flows: usize,
-    /// What it has carried.
+    /// Counters of the sending end.
     pub stats: Stats,
-    /// The loss event rate that the other end reported last, 0 to 1.
+    /// The loss event rate in the other end's last report, 0 to 1.
     pub loss: f64,
-    /// Its round trip, once a report has come.
+    /// Round-trip time, once a report has arrived.
     pub rtt: Option<Duration>,
-    /// The bytes per second that a TCP would send on its path, with all headers; `None`
-    /// while nothing is lost.
+    /// The rate at which a TCP would send on its path, in bytes per second with all headers; `None`
+    /// while there is no loss.
     pub share: Option<f64>,
-    /// Whether it sends more than that, however many packets leave together.
+    /// Whether its rate exceeds that share at any permitted number of packets per datagram.
     pub is_over_share: bool,
 }
 
-/// Another node's trunk that ends here.
+/// State of another node's trunk that ends here.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiving {
-    /// The node at its other end.
+    /// The node that sends the trunk's packets.
     pub from: NodeId,
-    /// What it has brought.
+    /// Counters of the receiving end.
     pub stats: ReceiverStats,
     /// The loss event rate of its trunk packets, 0 to 1.
     pub loss: f64,
@@ -74,7 +74,7 @@ impl Default for Trunks {
 }
 
 impl Trunks {
-    /// Calls `each` with when a trunk has something to do.
+    /// Calls `each` with the time of every trunk's next action.
     #[inline]
     pub(super) fn timeouts(&self, mut each: impl FnMut(Time, Timer)) {
         for sender in &self.sending {
@@ -86,7 +86,7 @@ impl Trunks {
         self.sending.iter_mut().find(|sender| sender.config().to == to)
     }
 
-    /// The place of `source`'s trunk, which is made if there is room for it.
+    /// The receiver of `source`'s trunk, which is created if there is room for it.
     fn receiver(&mut self, now: Time, source: NodeId) -> Option<&mut Receiver> {
         let at = self.receiving.iter().position(|(node, _)| *node == source);
         let at = match at {
@@ -109,7 +109,7 @@ impl Trunks {
 }
 
 impl Forwarder {
-    /// These are the trunks from now on; what those that end have gathered leaves.
+    /// Replaces the trunks. Packets that an ending trunk has gathered are sent.
     pub(super) fn set_trunks(&mut self, now: Time, trunks: &[Config]) {
         for at in 0..self.trunks.sending.len() {
             self.send_trunk(now, at);
@@ -128,20 +128,20 @@ impl Forwarder {
         }
     }
 
-    /// The most bytes of a trunk packet.
+    /// Maximum length of a trunk packet, in bytes.
     fn trunk_room(&self) -> usize {
         self.max_payload.min(MAX_ROOM)
     }
 
-    /// Whether a packet of this flow may go, which is not so of a new one while its trunk
-    /// is over its share and refuses such.
+    /// Whether a packet of this flow may be sent. A packet of a new flow may not while its trunk
+    /// exceeds its share and refuses new flows.
     pub(super) fn admits(&self, now: Time, ends: Ends) -> bool {
         let mut to = self.trunks.sending.iter().filter(|s| s.config().to == ends.peer);
         to.all(|sender| sender.admits_new(now)) || self.flows.is_sending(now, ends)
     }
 
-    /// Sends an application's real-time packet, together with others if there is a trunk
-    /// to where it goes.
+    /// Sends an application's real-time packet, together with others if there is a trunk to its
+    /// destination.
     pub(super) fn multiplex(
         &mut self,
         now: Time,
@@ -165,12 +165,12 @@ impl Forwarder {
         if put == Enqueued::Gathered {
             return Ok(());
         }
-        // What came before in its flow must not come behind it.
+        // Earlier packets of its flow must leave before it.
         self.send_trunk(now, at);
         self.forward(now, hop, packet)
     }
 
-    /// Asks the other ends of trunks that they take them.
+    /// Asks the other ends of trunks to accept them.
     pub(super) fn ask_trunks(&mut self, now: Time) {
         for at in 0..self.trunks.sending.len() {
             let sender = &mut self.trunks.sending[at];
@@ -182,7 +182,7 @@ impl Forwarder {
         }
     }
 
-    /// Lets what has waited long enough for others leave.
+    /// Sends the trunk packets that have waited long enough for more packets.
     pub(super) fn send_due_trunks(&mut self, now: Time) {
         for at in 0..self.trunks.sending.len() {
             if self.trunks.sending[at].is_due(now) {
@@ -191,7 +191,7 @@ impl Forwarder {
         }
     }
 
-    /// Lets what trunk `at` has gathered leave.
+    /// Sends the packets that trunk `at` has gathered.
     fn send_trunk(&mut self, now: Time, at: usize) {
         let sender = &mut self.trunks.sending[at];
         let destination = sender.config().to;
@@ -220,7 +220,7 @@ impl Forwarder {
         }
     }
 
-    /// Says something of a trunk to another node; what is lost is said again.
+    /// Sends a message about a trunk to another node; a lost one is sent again.
     fn say_of_trunk(&mut self, now: Time, to: NodeId, message: &Message<'_>) {
         let mut payload = [0; MAX_MESSAGE];
         let mut w = Writer::new(&mut payload);
@@ -229,7 +229,7 @@ impl Forwarder {
         }
     }
 
-    /// Takes a packet to port 0 of this node that came at `at`, if it is about a trunk.
+    /// Handles a packet to port 0 of this node that arrived at `at`, if it is about a trunk.
     pub(super) fn on_trunk(
         &mut self,
         (now, at): (Time, Time),
@@ -260,7 +260,7 @@ impl Forwarder {
         })
     }
 
-    /// Answers whether a trunk of `source` may end here.
+    /// Answers the question whether a trunk of `source` may end here.
     fn answer_trunk(
         &mut self,
         now: Time,
@@ -270,8 +270,8 @@ impl Forwarder {
         let &Message::Ask { version, generation, report_ms, rtt } = question else {
             return Err(DropReason::Malformed);
         };
-        // A node that asks in the name of others, or of invented ones, ends no trunk that is
-        // in use.
+        // A node that sends questions in the name of other nodes, or of invented ones, displaces no
+        // trunk that is in use.
         let mut there = self.trunks.receiving.iter_mut();
         let there = there.find(|(node, _)| *node == source).map(|(_, receiver)| receiver);
         let known = there.and_then(|receiver| receiver.answers(now, generation));
@@ -292,7 +292,7 @@ impl Forwarder {
         self.say_of_trunk(now, to, &message);
     }
 
-    /// Hands the packets of a trunk packet to their applications.
+    /// Delivers the packets of a trunk packet to their applications.
     fn take_apart(
         &mut self,
         (now, at): (Time, Time),
@@ -310,7 +310,8 @@ impl Forwarder {
             }
             return Err(DropReason::TrunkUnknown);
         };
-        // Out of the way of what its packets do to this node, which is nothing to it.
+        // Moved out while its packets are delivered, which borrows the node and doesn't touch the
+        // receiver.
         let (_, receiver) = &mut self.trunks.receiving[place];
         let mut receiver = core::mem::take(receiver);
         if let Some(report) = receiver.note_packet(now, head, packet.recovered) {
@@ -336,7 +337,7 @@ impl Forwarder {
         done
     }
 
-    /// Hands on one packet of trunk packet `by`, which has been under way for `on_the_way`
+    /// Delivers one packet of trunk packet `by`, which has been in flight for `on_the_way`
     /// milliseconds.
     fn take_entry(
         &mut self,
@@ -369,7 +370,7 @@ impl Forwarder {
 }
 
 impl Node {
-    /// Its trunks, in the order of the configuration.
+    /// Trunks of this node, in the order of the configuration.
     pub fn trunks(&self, now: Time) -> impl Iterator<Item = Trunk> {
         self.forwarder.trunks.sending.iter().map(move |s| Trunk {
             config: *s.config(),

@@ -1,7 +1,7 @@
-//! What a link costs, by the metrics of Amir et al. 2005, IV-B.
+//! Link costs by the metrics of Amir et al. 2005, IV-B.
 //!
-//! Every node of an overlay must compute the same costs from the same updates,
-//! or packets loop: integers where that will do, `libm` for the logarithm.
+//! Every node of an overlay must compute the same costs from the same updates, or packets loop: so
+//! costs are computed with integers where possible, and with `libm` for the logarithm.
 
 use crate::link::LinkCost;
 use crate::link::cost::{WHOLE, tenths};
@@ -9,24 +9,24 @@ use crate::wire::Metric;
 use core::time::Duration;
 use ring::digest::{SHA256, digest};
 
-/// Which formula stands for the expected latency.
+/// Formula of the expected latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Formula {
-    /// (1−p)·T + (p−r)·(3T+Δ) + r·max(Tmax, 3T+Δ), with r as advertised: grows
-    /// with each of T, p and r.
+    /// (1−p)·T + (p−r)·(3T+Δ) + r·max(Tmax, 3T+Δ), with r as advertised: grows with each of T, p
+    /// and r.
     #[default]
     Measured,
-    /// The paper's, for comparison: (1−p)·T + (p−2p²+3p³)·(3T+Δ) + (2p²−3p³)·Tmax,
-    /// at least the smallest cost. It falls again above p ≈ 0.5 and is negative
-    /// at p = 1, so that a dead link attracts traffic.
+    /// The paper's formula, for comparison: (1−p)·T + (p−2p²+3p³)·(3T+Δ) + (2p²−3p³)·Tmax, but no
+    /// less than the smallest cost. It falls again above p ≈ 0.5 and is negative at p = 1, so that
+    /// a dead link attracts traffic.
     Paper,
 }
 
 impl Formula {
-    /// Every formula.
+    /// Every formula, in the order of declaration.
     pub const ALL: [Formula; 2] = [Formula::Measured, Formula::Paper];
 
-    /// Its name in configuration.
+    /// Name of the formula in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Formula::Measured => "daemon",
@@ -34,7 +34,7 @@ impl Formula {
         }
     }
 
-    /// In the [digest](CostModel::digest).
+    /// Number of the formula in the [digest](CostModel::digest).
     fn number(self) -> u8 {
         match self {
             Formula::Measured => 0,
@@ -43,20 +43,20 @@ impl Formula {
     }
 }
 
-/// How costs are computed: alike at every node of an overlay.
+/// How costs are computed; must be the same at every node of an overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostModel {
-    /// Of [`Metric::ExpectedLatency`].
+    /// Formula used for [`Metric::ExpectedLatency`].
     pub formula: Formula,
-    /// Δ: from a loss to its detection; up to 10 s, in steps of 0.1 ms, rounded down.
+    /// Δ: time from a loss to its detection; up to 10 s, in steps of 0.1 ms, rounded down.
     pub detection: Duration,
-    /// Tmax: the delay that a packet counts with if it stays missing; 1 ms to 10 s, in
-    /// steps of 0.1 ms, rounded down.
+    /// Tmax: delay that is assumed for a packet that stays missing; 1 ms to 10 s, in steps of 0.1
+    /// ms, rounded down.
     pub deadline: Duration,
 }
 
 impl Default for CostModel {
-    /// The paper's parameters (IV-B): Δ = 2 ms, Tmax = 100 ms.
+    /// Returns the paper's parameters (IV-B): Δ = 2 ms, Tmax = 100 ms.
     fn default() -> CostModel {
         CostModel {
             formula: Formula::default(),
@@ -66,20 +66,21 @@ impl Default for CostModel {
     }
 }
 
-/// The cost of a link that nothing crosses: taken only where no other way is.
+/// The cost of a link that nothing crosses: used only where there is no other path.
 pub const UNUSABLE: u32 = u32::MAX;
-/// The longest detection and deadline.
+/// Maximum detection time and maximum deadline.
 const LONGEST: Duration = Duration::from_secs(10);
-/// The shortest deadline.
+/// Minimum deadline of a model.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// Precedes the settings in the [digest](CostModel::digest). It changes with every
-/// change of how costs are computed from them.
+/// Precedes the settings in the [digest](CostModel::digest). It changes whenever the computation of
+/// costs from them changes.
 const CONTEXT: &[u8] = b"trunkline routing 1\0";
-/// One unit of [`Metric::Loss`]: a loss of 10⁻⁶.
+/// Scale of [`Metric::Loss`]: its cost is −ln(1 − p) times this, so one unit is a loss of about
+/// 10⁻⁶.
 const LOSS_SCALE: f64 = 1_048_576.0;
 
 impl CostModel {
-    /// Checks the ranges.
+    /// Checks that all settings are within their ranges.
     ///
     /// # Errors
     ///
@@ -94,14 +95,13 @@ impl CostModel {
         Ok(())
     }
 
-    /// Identifies all settings that nodes must share: two models with one digest
-    /// compute the same costs. Nodes advertise it, so that a node with other settings
-    /// is noticed.
+    /// Identifies all settings that nodes must share: two models with the same digest compute the
+    /// same costs. Nodes advertise it, so that a node with different settings is noticed.
     ///
     /// The first four bytes, as a big-endian number, of the SHA-256 of
-    /// `"trunkline routing 1\0"`, the formula (one byte: 0 for [`Formula::Measured`],
-    /// 1 for [`Formula::Paper`]), the deadline and the detection time (each 32 bits,
-    /// big endian, in 0.1 ms, rounded down). The defaults have 0x459c015f.
+    /// `"trunkline routing 1\0"`, the formula (one byte: 0 for [`Formula::Measured`], 1 for
+    /// [`Formula::Paper`]), the deadline and the detection time (each 32 bits, big endian, in 0.1
+    /// ms, rounded down). The digest of the defaults is 0x459c015f.
     pub fn digest(&self) -> u32 {
         let (detection, deadline) = (in_tenths(self.detection), in_tenths(self.deadline));
         let formula = [self.formula.number()];
@@ -111,16 +111,16 @@ impl CostModel {
         hash.as_ref().first_chunk().copied().map_or(0, u32::from_be_bytes)
     }
 
-    /// What a link costs: at least 1, so that every further link makes a path
-    /// longer and no two nodes can each believe the other to be closer.
-    /// [`UNUSABLE`] if all is lost (but by [`Formula::Paper`]).
+    /// Cost of a link: at least 1, so that every further link makes a path longer and no two nodes
+    /// can each consider the other to be closer. [`UNUSABLE`] if all packets are lost (except with
+    /// [`Formula::Paper`]).
     pub fn cost(&self, metric: Metric, link: &LinkCost) -> u32 {
         let paper = metric == Metric::ExpectedLatency && self.formula == Formula::Paper;
         if link.loss == u16::MAX && !paper {
             return UNUSABLE;
         }
         let added = u32::from(link.penalty);
-        // In the unit of `measured`: below 2²⁴.
+        // In the same unit as `measured`, and below 2²⁴.
         let weighed = ((u64::from(added) * WHOLE) >> 8) as u32;
         let cost = match metric {
             Metric::ExpectedLatency if paper => self.paper(link).saturating_add(weighed),
@@ -141,13 +141,13 @@ impl CostModel {
         (t, recovered, u64::from(in_tenths(self.deadline)))
     }
 
-    /// In 0.1 ms · 256 / 65,535, about 0.4 µs.
+    /// Expected latency in units of 0.1 ms · 256 / 65,535, about 0.4 µs.
     fn measured(&self, link: &LinkCost) -> u32 {
         let (t, recovered, missed) = self.times(link);
         let p = u64::from(link.loss);
         let r = u64::from(link.residual).min(p);
-        // On a long link a recovered packet is later than Tmax; that a missed
-        // one were cheaper would reward loss.
+        // On a long link, a recovered packet arrives later than Tmax; if a missed one cost less
+        // than that, loss would be rewarded.
         let missed = missed.max(recovered);
         let sum = (WHOLE - p) * t + (p - r) * recovered + r * missed;
         u32::try_from(sum >> 8).unwrap_or(UNUSABLE)
@@ -163,14 +163,14 @@ impl CostModel {
     }
 }
 
-/// In 0.1 ms: what costs are computed with, at most 100,000.
+/// Converts to units of 0.1 ms, in which costs are computed; at most 100,000.
 fn in_tenths(setting: Duration) -> u32 {
     tenths(setting.min(LONGEST)) as u32
 }
 
 impl Metric {
-    /// A path's cost as people read it: milliseconds by the two latencies, the
-    /// share of packets lost by loss, and the number of links.
+    /// A path's cost in readable units: milliseconds for the two latencies, the share of packets
+    /// lost for loss, and the number of links.
     pub fn readable(self, cost: u64) -> f64 {
         match self {
             Metric::ExpectedLatency => cost as f64 * 256.0 / WHOLE as f64 / 10.0,
@@ -249,7 +249,7 @@ mod tests {
         let want = (1.0 - p) * t + (p - r) * (3.0 * t + 2.0) + r * 100.0;
         let paper = CostModel { formula: Formula::Paper, ..model };
         assert!((ms(paper.cost(Metric::ExpectedLatency, &link)) - want).abs() < 0.02);
-        // What the paper's formula would do with a dead link, and ours does not.
+        // The paper's formula prefers a dead link; ours does not.
         let dead = LinkCost { loss: u16::MAX, ..link };
         assert_eq!(paper.cost(Metric::ExpectedLatency, &dead), 1);
         assert_eq!(model.cost(Metric::ExpectedLatency, &dead), UNUSABLE);
@@ -272,7 +272,7 @@ mod tests {
         ] {
             assert_eq!(digest(formula, deadline, detection), expected);
         }
-        // Below the precision of costs there is no difference.
+        // Differences below the precision of costs don't change the digest.
         assert_eq!(digest(Formula::Measured, 100_099, 2_050), 0x459c_015f);
     }
 
@@ -286,7 +286,7 @@ mod tests {
             let cost = model.cost(Metric::ExpectedLatency, &link);
             Metric::ExpectedLatency.readable(cost.into())
         };
-        // 20 ms more, for 2 % of the packets.
+        // 2 % of the packets take 20 ms more.
         assert!((ms(120) - ms(100) - 0.4).abs() < 0.01, "{} {}", ms(120), ms(100));
         let wrong = |deadline, detection| {
             let [deadline, detection] = [deadline, detection].map(Duration::from_micros);
@@ -343,7 +343,7 @@ mod tests {
             Metric::ExpectedLatency.readable(cost.into())
         };
         let with = |share| ms(&good.expected_to_lose(share).as_sent());
-        // (1 − q)·10 ms + q·100 ms.
+        // The expected value is (1 − q)·10 ms + q·100 ms.
         assert!((with(0.5) - 55.0).abs() < 0.1 && (with(0.75) - 77.5).abs() < 0.1);
         let loss = |c| model.cost(Metric::Loss, &c);
         assert!(loss(good.expected_to_lose(0.5)) > loss(LinkCost { loss: 20_000, ..good }));

@@ -8,42 +8,41 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use trunkline_base::{Pacer, Time};
 
-/// How far a sequence number, which starts at its node's wall clock, may be
-/// ahead of ours: with the largest possible number a node would be silent for
-/// ever.
+/// Maximum lead of a sequence number, which starts at its node's wall clock, over this node's
+/// clock: with the largest possible number, a node could never update its records again.
 const FUTURE: u64 = 24 * 3_600 * 1_000_000_000;
 
-/// What a refresh may take on its way.
+/// Time that a refresh may take to arrive.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// A node's record as it is kept.
+/// A stored record of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub seq: u64,
     pub draining: bool,
-    /// `None` of an introduction.
+    /// `None` in an introduction.
     digest: Option<u32>,
     pub links: Box<[Advert]>,
-    /// As it came, but for its age.
+    /// The record as received, without its age.
     pub bytes: Box<[u8]>,
     came: Time,
-    /// How old it was then. (Not when it was signed: that may be before this
+    /// Age of the record on arrival. (Not the time of its signature, which may be before this
     /// clock's epoch.)
     age: Duration,
-    /// When it is dropped. The age is nobody's signed word: so not before its
-    /// origin's next refresh, however old a liar makes it.
+    /// Time at which it is dropped. The age is not signed, so a record lives at least until its
+    /// origin's next refresh, however old a malicious neighbour makes it.
     expires: Time,
-    /// How often its origin may change it.
+    /// Rate at which its origin may change it.
     pacer: Pacer,
 }
 
 impl Entry {
-    /// Whether nobody has refreshed it in time.
+    /// Whether the record has expired without a refresh.
     pub fn is_over(&self, now: Time) -> bool {
         self.expires <= now
     }
 
-    /// The whole record, as it is passed on.
+    /// The whole record, as it is forwarded.
     pub fn record(&self, now: Time) -> Vec<u8> {
         [&*self.bytes, &self.age(now).to_be_bytes()].concat()
     }
@@ -54,22 +53,22 @@ impl Entry {
     }
 }
 
-/// How a record compares with what is here.
+/// Result of comparing a record with the stored one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RecordFreshness {
     New,
-    /// Here already, byte for byte or (`reused`) with other content.
+    /// The same version is stored, with the same bytes or (`reused`) with other content.
     Here {
         reused: bool,
     },
-    /// Here is a newer one.
+    /// A newer version is stored.
     Older,
 }
 
 #[derive(Debug)]
 pub(super) struct Database {
     entries: BTreeMap<Key, Entry>,
-    /// How many nodes have a record here.
+    /// Number of nodes with a stored record.
     nodes: usize,
 }
 
@@ -90,7 +89,7 @@ impl Database {
         self.nodes
     }
 
-    /// How `record` stands to what is here, before anything is believed of it.
+    /// Compares `record` with the stored one, before anything in it is verified.
     pub fn standing(&self, record: &Record<'_>) -> RecordFreshness {
         let Some(entry) = self.entries.get(&record.key) else { return RecordFreshness::New };
         match record.seq.cmp(&entry.seq) {
@@ -102,7 +101,7 @@ impl Database {
         }
     }
 
-    /// Whether a new record may be taken, if its signature holds.
+    /// Whether a new record may be accepted, provided that its signature is valid.
     pub fn admit(
         &self,
         record: &Record<'_>,
@@ -126,7 +125,7 @@ impl Database {
         }
     }
 
-    /// Keeps `record`. Whether routes may change by it.
+    /// Stores `record`. Returns whether it may change routes.
     pub fn insert(&mut self, record: &Record<'_>, now: Time, limits: &Limits) -> bool {
         let origin = record.key.origin;
         if !self.has(origin) {
@@ -154,12 +153,12 @@ impl Database {
         changed
     }
 
-    /// Whether anything of `origin` is here.
+    /// Whether any record of `origin` is stored.
     pub fn has(&self, origin: NodeId) -> bool {
         self.of(origin).next().is_some()
     }
 
-    /// The records of `origin`.
+    /// The stored records of `origin`.
     pub fn of(&self, origin: NodeId) -> impl Iterator<Item = (Key, &Entry)> {
         let first = Key { origin, part: Part::Introduction };
         let last = Key { origin, part: Part::Links(MAX_FRAGMENTS) };
@@ -172,7 +171,7 @@ impl Database {
         Some(digests.max()?.1)
     }
 
-    /// Drops what nobody has refreshed in time; the dropped keys.
+    /// Drops records that were not refreshed in time; returns their keys.
     pub fn expire(&mut self, now: Time) -> Vec<Key> {
         let old = self.entries.iter().filter(|(_, e)| e.is_over(now));
         let gone: Vec<Key> = old.map(|(&key, _)| key).collect();
@@ -182,7 +181,7 @@ impl Database {
         gone
     }
 
-    /// Drops a record, which is returned.
+    /// Removes and returns a record.
     pub fn remove(&mut self, key: Key) -> Option<Entry> {
         let gone = self.entries.remove(&key)?;
         self.nodes -= usize::from(!self.has(key.origin));

@@ -1,14 +1,14 @@
-//! Nodes that compute costs with other settings than this node. Two such nodes may
-//! each believe the other to be closer to a third, and packets then loop until their
-//! hop limit. They are only reported: their records count like any other.
+//! Nodes that compute costs with other settings than this node. Two such nodes may each consider
+//! the other to be closer to a third, and packets then loop until their hop limit. They are only
+//! reported: their records count like any others.
 
 use crate::wire::NodeId;
 use std::collections::BTreeSet;
 
-/// Bounded by the nodes in the database.
+/// Set of differing nodes, bounded by the nodes in the database.
 #[derive(Debug)]
 pub(super) struct Differing {
-    /// This node's digest.
+    /// Digest of this node.
     own: u32,
     nodes: BTreeSet<NodeId>,
     changes: u64,
@@ -19,7 +19,7 @@ impl Differing {
         Differing { own, nodes: BTreeSet::new(), changes: 0 }
     }
 
-    /// Compares the digest that the database has of `node`; `None` if it has none.
+    /// Compares the digest that the database has for `node`; `None` if it has none.
     pub fn note(&mut self, node: NodeId, digest: Option<u32>) {
         let changed = if digest.is_some_and(|digest| digest != self.own) {
             self.nodes.insert(node)
@@ -29,12 +29,12 @@ impl Differing {
         self.changes += u64::from(changed);
     }
 
-    /// Ascending by id.
+    /// The differing nodes, ascending by id.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> {
         self.nodes.iter().copied()
     }
 
-    /// How often the set of nodes has changed.
+    /// Number of changes of this set.
     pub fn changes(&self) -> u64 {
         self.changes
     }

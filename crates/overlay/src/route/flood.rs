@@ -1,9 +1,8 @@
-//! Reliable flooding over one link: what the neighbour does not have yet is
-//! sent, and sent again until it is acknowledged (after RFC 2328, 13.3–13.6).
+//! Reliable flooding over one link: records that the neighbour does not have yet are sent, and
+//! retransmitted until it acknowledges them (after RFC 2328, 13.3–13.6).
 //!
-//! A neighbour has a record when it says so, or sends it itself. What changed
-//! just now goes before what a new neighbour lacks, and both are paced, so that
-//! a whole database leaves room for voice.
+//! A neighbour has a record if it acknowledges it or sends it. Recent changes go before records
+//! that a new neighbour lacks, and both are paced, so that a whole database leaves room for voice.
 
 use super::Limits;
 use super::database::Database;
@@ -14,14 +13,14 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trunkline_base::{Pacer, Time};
 
-/// The least time before a record is sent again.
+/// Minimum time before a record is retransmitted.
 const MIN_RETRANSMIT: Duration = Duration::from_millis(50);
-/// And the most: a neighbour that will not take it is asked that often.
+/// Maximum time between retransmissions, reached if a neighbour will not accept a record.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Acknowledgements that wait to be sent; without one the neighbour repeats.
+/// Maximum number of acknowledgements waiting to be sent; without one, the neighbour retransmits.
 const MAX_ACKS: usize = 512;
 
-/// A record on its way to the neighbour.
+/// A record to be sent to the neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     due: Time,
@@ -31,13 +30,13 @@ struct Pending {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
-    /// It has just changed.
+    /// The record has just changed.
     Change,
-    /// The neighbour is new, or has not acknowledged it.
+    /// The neighbour is new, or has not acknowledged the record.
     Rest,
 }
 
-/// Records whose signatures are still to be checked.
+/// Received records with signatures that still have to be checked.
 #[derive(Debug)]
 pub(super) struct Inbox {
     queue: VecDeque<(Box<[u8]>, Time)>,
@@ -49,7 +48,7 @@ impl Inbox {
         Inbox { queue: VecDeque::new(), pacer: limits.neighbour_pacer() }
     }
 
-    /// False if it is full.
+    /// Appends a record; false if the queue is full.
     pub fn push(&mut self, record: &[u8], now: Time, limits: &Limits) -> bool {
         let room = self.queue.len() < limits.max_queue;
         if room {
@@ -67,7 +66,7 @@ impl Inbox {
     }
 }
 
-/// A link's flooding.
+/// State of flooding over one link.
 #[derive(Debug)]
 pub(super) struct Adjacency {
     pub neighbour: NodeId,
@@ -75,10 +74,10 @@ pub(super) struct Adjacency {
     pub up: bool,
     pub rtt: Duration,
     pub inbox: Inbox,
-    /// What the neighbour is known to have.
+    /// Sequence numbers of the records that the neighbour is known to have.
     known: BTreeMap<Key, u64>,
     pending: BTreeMap<Key, Pending>,
-    /// `pending` in the order of sending, once due.
+    /// The records of `pending` in the order of sending, once due.
     agenda: BTreeSet<(Class, Time, Key)>,
     acks: VecDeque<(Key, u64)>,
     pacer: Pacer,
@@ -100,7 +99,7 @@ impl Adjacency {
         }
     }
 
-    /// The neighbour is there; one that has restarted knows nothing any more.
+    /// Handles the neighbour coming up; one that has restarted has lost all records.
     pub fn up(&mut self, now: Time, restarted: bool, rtt: Duration, db: &Database) {
         self.down();
         self.up = true;
@@ -135,31 +134,32 @@ impl Adjacency {
         Some(item)
     }
 
-    /// The database has a newer record, and not from this neighbour.
+    /// Offers the neighbour a newer record that came from elsewhere.
     pub fn offer(&mut self, now: Time, key: Key) {
         if !self.up {
             return;
         }
         let item = Pending { due: now, tries: 0, class: Class::Change };
-        // Without the key that verifies it, it would be refused. One that was sent and not
-        // acknowledged may be lost, or have come before the neighbour had the link up.
+        // Without the key that verifies it, the record would be refused. An introduction that was
+        // sent but not acknowledged may be lost, or have arrived before the neighbour had the link
+        // up.
         let introduction = Key { part: Part::Introduction, ..key };
         if let Some(&Pending { tries, due, .. }) = self.pending.get(&introduction) {
-            // No later than it was: records that wait already must not overtake it.
+            // No later than before: records that already wait must not overtake it.
             self.schedule(introduction, Pending { tries, due: due.min(now), ..item });
         }
         self.schedule(key, item);
     }
 
-    /// The neighbour's record is older than ours.
+    /// Sends the stored record because the neighbour's version is older.
     pub fn correct(&mut self, now: Time, key: Key) {
         if !self.pending.contains_key(&key) {
             self.offer(now, key);
         }
     }
 
-    /// The neighbour has sent `seq`, the one we have. Ours on its way to the
-    /// neighbour is an answer, too; otherwise one is due.
+    /// Handles a record from the neighbour with `seq`, the stored version. If ours is on its way to
+    /// the neighbour, that serves as the answer; otherwise an acknowledgement is due.
     pub fn heard(&mut self, key: Key, seq: u64) {
         self.known.insert(key, seq);
         let crossed = self.cancel(key).is_some_and(|item| item.tries > 0);
@@ -168,7 +168,7 @@ impl Adjacency {
         }
     }
 
-    /// The neighbour says that it has `seq`.
+    /// Handles the neighbour's acknowledgement of `seq`.
     pub fn acked(&mut self, key: Key, seq: u64, db: &Database) {
         if db.get(key).is_some_and(|entry| entry.seq == seq) {
             self.known.insert(key, seq);
@@ -176,13 +176,13 @@ impl Adjacency {
         }
     }
 
-    /// The database has nothing of `key` any more.
+    /// Forgets `key`, which the database has dropped.
     pub fn forget(&mut self, key: Key) {
         self.known.remove(&key);
         self.cancel(key);
     }
 
-    /// When there is something to send.
+    /// Time at which there is something to send.
     pub fn next_timeout(&self) -> Time {
         if !self.up {
             return Time::NEVER;
@@ -194,7 +194,8 @@ impl Adjacency {
             let from = (class, Time::ZERO, KEY_MIN);
             self.agenda.range(from..).next().map_or(Time::NEVER, |&(_, due, _)| due)
         };
-        // The first of Change may be one of Rest: then it is due no earlier.
+        // The first record of Change may previously have been one of Rest: then it is due no
+        // earlier.
         let due = first(Class::Change).min(first(Class::Rest));
         if due == Time::NEVER { due } else { due.max(self.pacer.next()) }
     }
@@ -278,7 +279,7 @@ const KEY_MAX: Key = Key { origin: NodeId(u32::MAX), part: Part::Links(u8::MAX) 
 mod tests {
     use super::*;
 
-    /// A record that waits, and one that follows: the introduction that both need stays in front.
+    /// One record waits, and another follows: the introduction that both need stays in front.
     #[test]
     fn an_introduction_goes_before_all_records_that_need_it() {
         let mut adjacency = Adjacency::new(NodeId(2), 0, &Limits::default());

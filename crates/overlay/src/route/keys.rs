@@ -1,5 +1,5 @@
-//! Who vouches for an update: an interface, so that routing neither knows nor
-//! cares which signatures those are.
+//! Verification of updates: an interface, so that routing does not depend on the kind of
+//! signatures.
 
 use super::stats::RefusedRecord;
 use crate::identity::{PublicKey, Trust};
@@ -11,18 +11,17 @@ pub type Signature = [u8; 64];
 
 /// The keys of other nodes.
 pub trait Keys: fmt::Debug + Send {
-    /// Whether `origin`'s key is known, by configuration or introduction.
+    /// Whether `origin`'s key is known, from configuration or introduction.
     fn knows(&self, origin: NodeId) -> bool;
 
     /// Whether `origin` signed `message`; false if its key is not known.
     fn verify(&self, origin: NodeId, message: &[u8], signature: &Signature) -> bool;
 
-    /// Takes note of `origin`'s key if `certificate` is genuine, says that it
-    /// is `origin`'s, has not expired at `wall_ns` (nanoseconds since 1970) and
-    /// is not revoked, *and* that key signed `message`. Without the signature
-    /// anyone could bring back a certificate of before. Otherwise nothing
-    /// changes, and the error is [`Refusal::BadCertificate`] or
-    /// [`Refusal::BadSignature`]. Costs two [`verify`](Keys::verify).
+    /// Stores `origin`'s key if `certificate` is genuine, is for `origin`, has not expired at
+    /// `wall_ns` (nanoseconds since 1970) and is not revoked, *and* that key signed `message`.
+    /// Without the signature anyone could bring back an earlier certificate. Otherwise nothing
+    /// changes, and the error is [`Refusal::BadCertificate`] or [`Refusal::BadSignature`]. Costs
+    /// two [`verify`](Keys::verify).
     fn introduce(
         &mut self,
         origin: NodeId,
@@ -32,26 +31,25 @@ pub trait Keys: fmt::Debug + Send {
         wall_ns: u64,
     ) -> Result<(), RefusedRecord>;
 
-    /// Believes others from now on. Keys that certificates brought are kept as
-    /// far as these would still be believed.
+    /// Replaces the trusted operators and configured keys. Keys from certificates are kept if their
+    /// certificates would still be accepted.
     fn set_trust(&mut self, trust: &Trust, configured: &[(NodeId, PublicKey)], wall_ns: u64);
 
-    /// Forgets the certificates that are over at `wall_ns`; whose they were.
+    /// Forgets certificates that have expired at `wall_ns`; returns their nodes.
     fn expire(&mut self, wall_ns: u64) -> Vec<NodeId>;
 
-    /// Nothing is kept of `origin` any more: a key that an introduction brought
-    /// may go, a configured one stays.
+    /// Handles the removal of all records of `origin`: a key from an introduction may be forgotten,
+    /// a configured one stays.
     fn forget(&mut self, origin: NodeId);
 }
 
-/// This node's own key.
+/// The private key of this node.
 pub trait Signer: fmt::Debug + Send {
-    /// Signs `message`.
+    /// Signs `message` with this node's key.
     fn sign(&self, message: &[u8]) -> Signature;
 }
 
-/// For overlays that are not sealed: everyone is believed, and zeros stand for
-/// signatures.
+/// For unsealed overlays: every record is accepted, and zeros replace signatures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unsigned;
 

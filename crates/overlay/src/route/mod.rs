@@ -1,9 +1,9 @@
-//! Which link leads to which node: link-state routing (Amir et al. 2005, III-A
-//! and IV-B), and an operator's routes above it.
+//! Routes to all nodes: link-state routing (Amir et al. 2005, III-A and IV-B), and an operator's
+//! routes, which take precedence.
 //!
-//! Every node tells all others of its own links in signed [`update`]s, which
-//! [flooding](Router) carries reliably; everyone keeps the newest of each node
-//! and computes shortest paths over the links that both ends advertise.
+//! Every node advertises its links to all others in signed [`update`]s, which [flooding](Router)
+//! distributes reliably. Every node stores the newest record per origin and computes shortest paths
+//! over the links that both ends advertise.
 
 mod cost;
 mod database;
@@ -28,25 +28,25 @@ use crate::wire::NodeId;
 use core::time::Duration;
 use trunkline_base::{Pacer, Rate};
 
-/// What a router is told.
+/// Configuration of a router.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The node that it is of.
+    /// Id of this node.
     pub id: NodeId,
-    /// How costs are computed; alike at every node.
+    /// How costs are computed; must be the same at every node.
     pub cost: CostModel,
-    /// What introduces this node to those who don't know its key; at most
+    /// Certificate that introduces this node to nodes that don't have its key; at most
     /// [`update::MAX_CERTIFICATE`] bytes.
     pub certificate: Option<Vec<u8>>,
-    /// The operator's routes: whose link is up comes before what is computed
-    /// for that destination.
+    /// The operator's routes: one with a link that is up takes precedence over the computed route
+    /// to its destination.
     pub routes: Vec<StaticRoute>,
-    /// Bounds.
+    /// Bounds on memory, bytes and processor time.
     pub limits: Limits,
 }
 
 impl Config {
-    /// With defaults, no certificate and no routes.
+    /// A configuration with defaults, no certificate and no routes.
     pub fn new(id: NodeId) -> Config {
         Config {
             id,
@@ -61,40 +61,40 @@ impl Config {
 /// Bounds on memory, bytes and processor time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Nodes of which records are kept, this one included.
+    /// Maximum number of nodes with stored records, including this one.
     pub max_nodes: usize,
-    /// How often a node's records are signed anew if nothing changes.
+    /// Interval at which a node signs its records again if nothing changes.
     pub refresh: Duration,
-    /// When a record that was not is dropped.
+    /// Age at which a record that was not refreshed is dropped.
     pub max_age: Duration,
-    /// The least time between two of this node's updates.
+    /// Minimum interval between two updates of this node.
     pub own_interval: Duration,
-    /// Updates per second of another node that are believed, per record.
+    /// Updates per second accepted from another node, per record.
     pub origin_rate: u32,
     /// Bytes per second of updates sent on one link.
     pub flood_rate: u32,
-    /// New records per second taken from one neighbour.
+    /// New records per second accepted from one neighbour.
     pub neighbour_rate: u32,
-    /// Records of one neighbour that may wait for the checking of signatures.
+    /// Records of one neighbour that may be queued for signature checks.
     pub max_queue: usize,
-    /// Signatures checked at once; the rest 1 ms later.
+    /// Signatures checked in one round; the next round follows 1 ms later.
     pub checks: u32,
-    /// The least time between two computations of paths.
+    /// Minimum interval between two computations of paths.
     pub spf_interval: Duration,
 }
 
 impl Default for Limits {
-    /// For up to a thousand nodes ("tens to hundreds", III); about a twentieth
-    /// of a processor, at 50 µs per signature, for a neighbour that lies.
+    /// Returns limits for up to a thousand nodes ("tens to hundreds", III). At 50 µs per signature,
+    /// a malicious neighbour costs about a twentieth of a processor.
     fn default() -> Limits {
         Limits {
             max_nodes: 1_024,
             refresh: Duration::from_secs(10 * 60),
             max_age: Duration::from_secs(30 * 60),
             own_interval: Duration::from_millis(50),
-            // Twice what an honest node sends.
+            // Twice the rate of an honest node.
             origin_rate: 40,
-            // A transfer of 500 nodes takes 3 s and the room of six calls.
+            // The database of 500 nodes takes 3 s to transfer, at the bit rate of six calls.
             flood_rate: 64_000,
             neighbour_rate: 1_000,
             max_queue: 512,
@@ -104,11 +104,11 @@ impl Default for Limits {
     }
 }
 
-/// Records of one neighbour that may come at once: a frame's worth, many times.
+/// Burst of records accepted from one neighbour: many times the records of a frame.
 const NEIGHBOUR_BURST: u32 = 2_001;
-/// Updates of one origin that may come at once.
+/// Burst of updates accepted from one origin.
 const ORIGIN_BURST: u32 = 11;
-/// Bytes on a link that may go at once: ten packets, and one that begins.
+/// Burst of bytes on a link: ten packets, and the start of another.
 const FLOOD_BURST: u32 = 12_001;
 
 impl Limits {

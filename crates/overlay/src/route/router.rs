@@ -17,41 +17,40 @@ use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
 
-/// Between two rounds of checking signatures, if one is not enough.
+/// Pause between two rounds of signature checks, if one is not enough.
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
-/// What a wrong signature costs a neighbour, in records: an honest one has
-/// checked it before.
+/// Cost of an invalid signature to a neighbour, in records: an honest neighbour has checked it
+/// before.
 const INVALID_SIGNATURE_COST: u32 = 10;
-/// Records of nodes no longer believed that are kept, should that be taken back:
+/// Maximum number of kept records of nodes that are no longer trusted, in case that is undone:
 /// checking them again takes 50 µs each.
 const MAX_ASIDE: usize = 64;
-/// How often the database is searched for what is too old.
+/// Interval at which the database is searched for expired records.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Who is at the other end of a link that has come up.
+/// The neighbour at the other end of a link that has come up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Neighbour {
-    /// Its address in the overlay.
+    /// Id of the neighbour.
     pub id: NodeId,
-    /// Tells several links to it apart; the same at both ends.
+    /// Distinguishes several links to the neighbour; the same at both ends.
     pub path: u8,
-    /// Whether it has started anew since the link was up last, or it never was:
-    /// then it lacks everything. No frame of its life before may be handed over
-    /// afterwards, since an old acknowledgement would be taken for a new one.
+    /// Whether it has restarted since the link was last up, or the link never was up: then it lacks
+    /// every record. No frame from its previous life may be passed in afterwards, since an old
+    /// acknowledgement would be taken for a new one.
     pub restarted: bool,
-    /// The link's round trip, zero if not known: what is sent is sent again
-    /// after twice as long.
+    /// Round trip of the link, zero if unknown: records are retransmitted after twice as long.
     pub rtt: Duration,
 }
 
-/// How packets get to a node.
+/// A computed route to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// All nodes on the way, this one first.
+    /// All nodes on the path, this one first.
     pub path: Vec<NodeId>,
-    /// What that costs, in units of its metric.
+    /// Cost of the path, in units of its metric.
     pub cost: u64,
-    /// Whether every way leads through a node that is draining or doesn't let all pass.
+    /// Whether every path leads through a node that is draining or restricts transit.
     pub last_resort: bool,
 }
 
@@ -62,34 +61,33 @@ struct Link {
     refused: Refusals,
 }
 
-/// As many unknown origins are named to an operator.
+/// Maximum number of unknown origins reported to an operator.
 const MAX_STRANGERS: usize = 16;
-/// For how long after what they said last.
+/// Time for which an unknown origin is reported after its last record.
 const STRANGE_FOR: Duration = Duration::from_secs(300);
 
 /// Link-state routing of one node.
 ///
-/// The driver tells it of links and frames, calls
-/// [`handle_timeout`](Router::handle_timeout), then asks each link for
-/// [frames](Router::poll_frame) until there is none, and for a new
-/// [table](Router::table). Input by itself sends and computes nothing.
+/// The driver reports links and frames, calls [`handle_timeout`](Router::handle_timeout), then
+/// polls each link for [frames](Router::poll_frame) until there are none, and fetches a new
+/// [table](Router::table), if any. Input alone sends and computes nothing.
 #[derive(Debug)]
 pub struct Router {
     config: Config,
     keys: Box<dyn Keys>,
     signer: Box<dyn Signer>,
-    /// Nanoseconds since 1970, when last told, and when that was.
+    /// The last given time in nanoseconds since 1970, and the time at which it was given.
     wall: (u64, Time),
     links: Vec<Option<Link>>,
     db: Database,
-    /// What those said who are not believed any more.
+    /// Records of origins that are no longer trusted.
     distrusted: BTreeMap<Key, Entry>,
-    /// Who has said something lately, by a key that this node doesn't know.
+    /// Origins without a key at this node, with the time of their last record.
     unknown_peers: BTreeMap<NodeId, Time>,
     differing: Differing,
     own: SelfOriginated,
     check_at: Time,
-    /// The link whose records are checked next.
+    /// Number of the link to check records of next.
     turn: usize,
     sweep_at: Time,
     spf_at: Time,
@@ -102,9 +100,9 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router without links. `wall_ns`, nanoseconds since 1970, is where its
-    /// updates' numbers start; `keys` must know this node's own key, too, lest
-    /// what it said before a restart count as a forgery.
+    /// Creates a router without links. `wall_ns`, nanoseconds since 1970, is where its sequence
+    /// numbers start. `keys` must include this node's key, or its records from before a restart
+    /// would count as forgeries.
     pub fn new(
         config: Config,
         keys: Box<dyn Keys>,
@@ -136,8 +134,8 @@ impl Router {
         }
     }
 
-    /// `link` is up, or its neighbour has started anew. It is advertised as soon as it has a
-    /// [cost](Router::set_cost).
+    /// Handles `link` coming up, or a restart of its neighbour. The link is advertised as soon as
+    /// it has a [cost](Router::set_cost).
     pub fn link_up(&mut self, now: Time, link: LinkId, neighbour: Neighbour) {
         let index = usize::from(link.0);
         if self.links.len() <= index {
@@ -157,7 +155,7 @@ impl Router {
         self.touch(now);
     }
 
-    /// `link` is dead.
+    /// Handles the failure of `link`.
     pub fn link_down(&mut self, now: Time, link: LinkId) {
         if let Some(link) = self.link(link) {
             link.adjacency.down();
@@ -166,7 +164,7 @@ impl Router {
         }
     }
 
-    /// `link` is no more.
+    /// Removes `link` for good.
     pub fn remove_link(&mut self, now: Time, link: LinkId) {
         if let Some(place) = self.links.get_mut(usize::from(link.0)) {
             *place = None;
@@ -174,7 +172,7 @@ impl Router {
         }
     }
 
-    /// `link` is there, but not up yet.
+    /// Adds `link`, which is not up yet.
     pub fn add_link(&mut self, now: Time, link: LinkId, id: NodeId, path: u8) {
         let index = usize::from(link.0);
         if self.links.len() <= index {
@@ -185,8 +183,7 @@ impl Router {
         self.spf_soon(now);
     }
 
-    /// What `link`, which is up, costs from now on. The caller has decided that
-    /// others should know.
+    /// Sets the cost of `link`, which is up. The caller has decided that it should be advertised.
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
@@ -195,15 +192,15 @@ impl Router {
         }
     }
 
-    /// The round trip of `link`, which paces repetitions.
+    /// Sets the round trip of `link`, which determines the time of retransmissions.
     pub fn set_rtt(&mut self, link: LinkId, rtt: Duration) {
         if let Some(link) = self.link(link) {
             link.adjacency.rtt = rtt;
         }
     }
 
-    /// Whether others should send their traffic another way where there is one:
-    /// this node stays reachable, as an OSPF stub router (RFC 6987).
+    /// Sets whether others should send their traffic over other paths where they exist: this node
+    /// stays reachable, like an OSPF stub router (RFC 6987).
     pub fn drain(&mut self, now: Time, drain: bool) {
         if self.own.draining != drain {
             self.own.draining = drain;
@@ -211,15 +208,15 @@ impl Router {
         }
     }
 
-    /// Introduces this node by `certificate` from now on.
+    /// Introduces this node with `certificate` from now on.
     pub fn introduce(&mut self, now: Time, certificate: Vec<u8>) {
         self.own.introduce(now, certificate, &self.config.limits);
     }
 
-    /// Believes others from now on (see [`Keys::set_trust`]). What those said
-    /// who are not known any more counts no more. It is laid aside, for a
-    /// mistake that is corrected: the neighbours, whom it was acknowledged to,
-    /// would not send it again before its origin's next refresh.
+    /// Replaces the trusted operators and configured keys (see [`Keys::set_trust`]). Records of
+    /// nodes without a known key don't count any more. They are set aside in case a mistake is
+    /// corrected: the neighbours, which have an acknowledgement for them, would not send them again
+    /// before their origin's next refresh.
     pub fn set_trust(
         &mut self,
         now: Time,
@@ -233,7 +230,7 @@ impl Router {
         self.take_back(now);
     }
 
-    /// Forgets what those have said whose keys are not known any more.
+    /// Sets aside the records of origins without a known key.
     fn forget_unknown(&mut self, now: Time) {
         let origins = self.db.iter().map(|(key, _)| key);
         let unknown = |key: &Key| key.origin != self.config.id && !self.keys.knows(key.origin);
@@ -248,9 +245,9 @@ impl Router {
         }
     }
 
-    /// Believes again what was laid aside, as far as its origin is now.
+    /// Restores records that were set aside, if their origin is trusted again.
     fn take_back(&mut self, now: Time) {
-        // Introductions come first.
+        // For each origin, the introduction comes first.
         for (key, entry) in core::mem::take(&mut self.distrusted) {
             let bytes = entry.record(now);
             let Ok(record) = Record::parse(&mut Reader::new(&bytes)) else { continue };
@@ -273,16 +270,16 @@ impl Router {
         gone
     }
 
-    /// The time in nanoseconds since 1970.
+    /// The present time in nanoseconds since 1970.
     fn wall_ns(&self, now: Time) -> u64 {
         let (wall_ns, at) = self.wall;
         wall_ns.saturating_add(now.as_nanos().saturating_sub(at.as_nanos()))
     }
 
-    /// The operator's routes from now on.
+    /// Replaces the operator's routes.
     pub fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
         self.config.routes = routes;
-        // An operator is not to be kept waiting, nor can one be too fast.
+        // An operator should not have to wait, and cannot make changes too fast.
         self.spf_at = now;
     }
 
@@ -290,7 +287,7 @@ impl Router {
         self.links.get_mut(usize::from(link))?.as_mut()
     }
 
-    /// Own links have changed: routes do at once, and others are told.
+    /// Handles a change of this node's links: routes change at once, and others are notified.
     fn touch(&mut self, now: Time) {
         self.own.touch(now);
         self.spf_soon(now);
@@ -300,8 +297,8 @@ impl Router {
         self.spf_at = self.spf_at.min(now.max(self.spf_earliest));
     }
 
-    /// Takes a routing frame, whole as it stood in an envelope from `link`.
-    /// `wall_ns` is now in nanoseconds since 1970.
+    /// Takes a routing frame, whole as it was in an envelope from `link`. `wall_ns` is the present
+    /// time in nanoseconds since 1970.
     pub fn recv(&mut self, now: Time, wall_ns: u64, link: LinkId, frame: &[u8]) {
         self.wall = (wall_ns, now);
         let index = usize::from(link.0);
@@ -330,7 +327,7 @@ impl Router {
         }
     }
 
-    /// What is news waits for its signature to be checked; the rest is answered.
+    /// Queues a new record for the check of its signature, and answers any other record.
     fn queue(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), RefusedRecord> {
         self.sift(now, from, record)?;
         let limits = &self.config.limits;
@@ -345,7 +342,7 @@ impl Router {
         Ok(())
     }
 
-    /// Passes what is news, as far as can be told without its signature.
+    /// Accepts only new records, as far as that can be decided without the signature.
     fn sift(&mut self, now: Time, from: usize, record: &Record<'_>) -> Result<(), RefusedRecord> {
         let Some(Link { adjacency, .. }) = &mut self.links[from] else { return Ok(()) };
         let own = record.key.origin == self.config.id;
@@ -365,7 +362,7 @@ impl Router {
         }
     }
 
-    /// Does what is due.
+    /// Performs the actions that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.check_at <= now {
             self.check(now);
@@ -384,7 +381,7 @@ impl Router {
         }
     }
 
-    /// Checks signatures, so many at most, of each neighbour in turn.
+    /// Checks a limited number of signatures, of each neighbour in turn.
     fn check(&mut self, now: Time) {
         let end = self.stats.checks + u64::from(self.config.limits.checks);
         let mut idle = 0;
@@ -432,14 +429,14 @@ impl Router {
     }
 
     fn note_unknown_node(&mut self, now: Time, origin: NodeId) {
-        // Anybody can name any origin: whoever comes first has the places.
+        // Anyone can name any origin, so the first to arrive get the slots.
         self.unknown_peers.retain(|_, at| now.since(*at) < STRANGE_FOR);
         if self.unknown_peers.len() < MAX_STRANGERS || self.unknown_peers.contains_key(&origin) {
             self.unknown_peers.insert(origin, now);
         }
     }
 
-    /// A record that is its origin's, and news.
+    /// Accepts a record that is authentic and new.
     fn accept(&mut self, now: Time, from: usize, record: &Record<'_>) {
         let Key { origin, part } = record.key;
         if origin == self.config.id {
@@ -478,7 +475,7 @@ impl Router {
         }
     }
 
-    /// Own links as they are advertised.
+    /// This node's links as they are advertised.
     fn adverts(&self) -> Vec<Advert> {
         let mut adverts: Vec<Advert> = self
             .links
@@ -499,7 +496,7 @@ impl Router {
     fn sweep(&mut self, now: Time) {
         self.sweep_at = now + SWEEP;
         for origin in self.keys.expire(self.wall_ns(now)) {
-            // No neighbour would take it.
+            // No neighbour would accept it.
             self.drop_record(Key { origin, part: Part::Introduction });
         }
         self.forget_unknown(now);
@@ -553,8 +550,8 @@ impl Router {
         ForwardingTable::computed(computed.collect(), &self.config.routes, &ends)
     }
 
-    /// When to call [`handle_timeout`](Router::handle_timeout) and ask for
-    /// frames again; in the past if something can be done at once.
+    /// Time of the next call of [`handle_timeout`](Router::handle_timeout) and of the next poll for
+    /// frames; in the past if there is something to do now.
     pub fn next_timeout(&self) -> Time {
         let links = self.links.iter().flatten().map(|l| &l.adjacency);
         let waiting = links.clone().any(|a| !a.inbox.is_empty());
@@ -563,19 +560,19 @@ impl Router {
         frames.min(check).min(self.sweep_at).min(self.own.next_timeout()).min(self.spf_at)
     }
 
-    /// The next frame for `link`, of at most `room` bytes, which must be at
-    /// least [`LEAST_ROOM`](super::LEAST_ROOM); `None` if nothing is due.
+    /// The next frame for `link`, of at most `room` bytes, which must be at least
+    /// [`MIN_ROOM`](super::MIN_ROOM); `None` if nothing is due.
     pub fn poll_frame(&mut self, link: LinkId, now: Time, room: usize) -> Option<Vec<u8>> {
         let link = self.links.get_mut(usize::from(link.0))?.as_mut()?;
         link.adjacency.poll(now, room, &self.db, &mut self.stats)
     }
 
-    /// The forwarding table, if it has changed since last asked.
+    /// The forwarding table, if it has changed since the last call.
     pub fn table(&mut self) -> Option<Arc<ForwardingTable>> {
         core::mem::take(&mut self.table_changed).then(|| Arc::clone(&self.table))
     }
 
-    /// The computed way to `node` by `metric`, as of the last computation.
+    /// The computed route to `node` by `metric`, as of the last computation.
     pub fn route(&self, node: NodeId, metric: Metric) -> Option<Route> {
         let tree = &self.trees[metric as usize];
         let cost = tree.distance(&self.graph, node)?;
@@ -583,46 +580,46 @@ impl Router {
         Some(Route { path: tree.path(&self.graph, node), cost, last_resort })
     }
 
-    /// Every record in the database: which, its number and its links.
+    /// All records in the database: key, sequence number and links.
     pub fn records(&self) -> impl Iterator<Item = (Key, u64, &[Advert])> {
         self.db.iter().map(|(key, entry)| (key, entry.seq, &*entry.links))
     }
 
-    /// How many nodes have a record in the database, this one included.
+    /// Number of nodes with a record in the database, including this one.
     pub fn nodes(&self) -> usize {
         self.db.nodes()
     }
 
-    /// Nodes that are spoken of within the last minutes, whose records nobody here
-    /// can check: there is no way to them. A few at most.
+    /// Nodes named in records of the last minutes that this node cannot verify, so they have no
+    /// route. Only a limited number is kept.
     pub fn unknown_nodes(&self) -> impl Iterator<Item = NodeId> {
         self.unknown_peers.keys().copied().filter(|origin| !self.keys.knows(*origin))
     }
 
-    /// The nodes whose [digest](super::CostModel::digest) differs from this node's,
-    /// ascending by id: they may compute other costs from the same records.
+    /// Nodes with a [digest](super::CostModel::digest) that differs from this node's, ascending by
+    /// id: they may compute other costs from the same records.
     pub fn differing(&self) -> impl ExactSizeIterator<Item = NodeId> {
         self.differing.nodes()
     }
 
-    /// How often [`Router::differing`] has changed.
+    /// Number of changes of [`Router::differing`].
     pub fn differing_changes(&self) -> u64 {
         self.differing.changes()
     }
 
-    /// What was refused of the neighbour at the end of `link`.
+    /// Records and frames refused from the neighbour at the end of `link`.
     pub fn refused(&self, link: LinkId) -> Refusals {
         let link = self.links.get(usize::from(link.0)).and_then(Option::as_ref);
         link.map_or_else(Refusals::default, |link| link.refused)
     }
 
-    /// What it has done and refused so far.
+    /// Counters of this router.
     pub fn stats(&self) -> &RouteStats {
         &self.stats
     }
 }
 
-/// For an operator's routes: who is at the end of a link, and whether it is up.
+/// The neighbour at the end of a link, and whether it is up: for the operator's routes.
 fn end(link: &Option<Link>) -> Option<(NodeId, bool)> {
     link.as_ref().map(|l| (l.adjacency.neighbour, l.adjacency.up))
 }

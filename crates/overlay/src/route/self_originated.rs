@@ -1,4 +1,4 @@
-//! What this node says of itself, and when.
+//! This node's own records, and when they are sent.
 
 use super::database::{Database, Entry};
 use super::keys::Signer;
@@ -10,37 +10,38 @@ use crate::wire::NodeId;
 use trunkline_base::Time;
 
 const FRAGMENTS: usize = MAX_FRAGMENTS as usize;
-/// The most links that a node can advertise.
+/// Maximum number of links that a node can advertise.
 pub(super) const MAX_LINKS: usize = FRAGMENTS * LINKS_PER_RECORD;
-/// More records than a node signs in a life, and little time (4.3 s) as others see
-/// their numbers.
+/// More sequence numbers than a node uses in one life, yet a short time (4.3 s) on the scale of
+/// other nodes' numbers.
 const LEAP: u64 = 1 << 32;
 
-/// The place of the introduction among the parts.
+/// Position of the introduction among the parts.
 const INTRODUCTION: usize = FRAGMENTS;
 
-/// This node's own records.
+/// The records of this node.
 #[derive(Debug)]
 pub(super) struct SelfOriginated {
     id: NodeId,
-    /// The last number used.
+    /// The last sequence number used.
     seq: u64,
-    /// How far to go beyond a life before: no two lives go equally far.
+    /// Distance to jump beyond the numbers of an earlier life; no two lives use the same one.
     leap: u64,
     pub draining: bool,
     digest: u32,
     certificate: Option<Vec<u8>>,
-    /// Parts to be signed anew, even if they say the same.
+    /// Parts to be signed again, even if their content is unchanged.
     renew: [bool; FRAGMENTS + 1],
-    /// When to look at what has changed; never if nothing has.
+    /// Time to look for changes; never if there are none.
     pub due: Time,
-    /// Not before this.
+    /// Earliest time of the next update.
     earliest: Time,
     refresh_at: Time,
 }
 
 impl SelfOriginated {
-    /// `seq` is what numbers start from: the node's wall clock in nanoseconds.
+    /// Creates the records; `seq` is where sequence numbers start: the node's wall clock in
+    /// nanoseconds.
     pub fn new(config: &Config, seq: u64, now: Time) -> SelfOriginated {
         let mut own = SelfOriginated {
             id: config.id,
@@ -58,22 +59,22 @@ impl SelfOriginated {
         own
     }
 
-    /// Something has changed.
+    /// Records that something has changed.
     pub fn touch(&mut self, now: Time) {
         self.due = self.due.min(now.max(self.earliest));
     }
 
-    /// Another certificate to show.
+    /// Replaces the certificate in the introduction.
     pub fn introduce(&mut self, now: Time, certificate: Vec<u8>, limits: &Limits) {
         self.certificate = Some(certificate);
-        // Whoever found the one before to be over has forgotten our links, too.
+        // Nodes that found the previous certificate expired have forgotten our links, too.
         self.refresh(now, limits);
     }
 
-    /// A record of ours came back that is newer than ours: of a life before
-    /// this one, while the clock was ahead of today's. Ours is to follow it, and
-    /// whatever that life has said since, which may be elsewhere: a number that is
-    /// said twice would stay two records.
+    /// Handles a record of this node that is newer than its own: from an earlier life, when the
+    /// clock was ahead of today's. The next number must exceed it, and all numbers that life has
+    /// used since, even in records that are elsewhere: two records with the same number would both
+    /// persist.
     pub fn supersede(&mut self, now: Time, part: Part, seq: u64) {
         if seq > self.seq {
             self.seq = seq.saturating_add(self.leap);
@@ -86,7 +87,7 @@ impl SelfOriginated {
         self.due.min(self.refresh_at)
     }
 
-    /// Everything is to be signed anew before others drop it.
+    /// Schedules all records to be signed again before other nodes drop them.
     pub fn refresh(&mut self, now: Time, limits: &Limits) {
         self.refresh_at = now + limits.refresh;
         self.renew[0] = true;
@@ -98,7 +99,7 @@ impl SelfOriginated {
         self.refresh_at <= now
     }
 
-    /// What is to be told, of `links` (ascending) as they are now.
+    /// The records to advertise, for the present `links` (ascending).
     pub fn originate(
         &mut self,
         now: Time,
@@ -129,8 +130,7 @@ impl SelfOriginated {
         out
     }
 
-    /// Whether the last record no longer tells the truth; none says that there
-    /// are no links.
+    /// Whether the last record is out of date; no record means that there are no links.
     fn differs(&self, last: Option<&Entry>, links: &[Advert]) -> bool {
         match last {
             Some(entry) => (&*entry.links, entry.draining) != (links, self.draining),

@@ -1,5 +1,5 @@
-//! Shortest paths from this node, by each metric: Dijkstra's algorithm over
-//! dense indices, in memory that is kept from one run to the next.
+//! Shortest paths from this node, by each metric: Dijkstra's algorithm over dense indices, in
+//! memory that is kept between runs.
 
 use super::database::Database;
 use super::update::{Advert, Part};
@@ -10,8 +10,8 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
-/// What a link out of a draining node costs on top: more than any path, and a power of two, so
-/// that it can be told from the rest.
+/// Extra cost of a link out of a draining node: more than any path, and a power of two, so that it
+/// can be separated from the rest.
 const DRAIN: u64 = 1 << 44;
 const NOWHERE: u32 = u32::MAX;
 
@@ -24,25 +24,24 @@ struct Edge {
     cost: LinkCost,
 }
 
-/// The overlay as the database has it.
+/// The overlay as described by the database.
 #[derive(Debug, Default)]
 pub struct Graph {
     nodes: Vec<NodeId>,
     draining: Vec<bool>,
     edges: Vec<Edge>,
-    /// Where the edges of each node begin, and one more.
+    /// Index of the first edge of each node, plus a final one.
     first: Vec<u32>,
-    /// What each edge costs, by the metrics.
+    /// Cost of each edge, by each metric.
     costs: [Vec<u32>; Metric::COUNT],
     all: Vec<Edge>,
-    /// How many links only one end advertises.
+    /// Number of links that only one end advertises.
     denied: u64,
 }
 
 impl Graph {
-    /// Takes the links of all nodes: of `own` those that it has now, of the
-    /// others what the database says. A link counts if its other end has it,
-    /// too.
+    /// Rebuilds the graph from the links of all nodes: the present ones of `own`, and those in the
+    /// database of the others. A link counts only if both ends advertise it.
     pub(super) fn rebuild(
         &mut self,
         own: NodeId,
@@ -73,7 +72,7 @@ impl Graph {
         self.connect(model);
     }
 
-    /// A graph of `links` (from, what it advertises): for tests and benchmarks.
+    /// A graph of `links` (the node and its advert): for tests and benchmarks.
     pub fn of(links: &[(NodeId, Advert)], model: &CostModel) -> Graph {
         let mut graph = Graph::default();
         graph.nodes.extend(links.iter().flat_map(|(from, link)| [*from, link.neighbour]));
@@ -102,7 +101,7 @@ impl Graph {
     fn connect(&mut self, model: &CostModel) {
         let ends = |e: &Edge| (e.from, e.to, e.path);
         self.all.sort_unstable();
-        // A node that repeats a link in two records has its cheaper one.
+        // A node that lists a link in two records gets the cheaper one.
         self.all.dedup_by_key(|e| ends(e));
         self.edges.clear();
         for edge in &self.all {
@@ -127,17 +126,17 @@ impl Graph {
         }
     }
 
-    /// The nodes, ascending.
+    /// The nodes, ascending by id.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// How many directed links count.
+    /// Number of directed links that count.
     pub fn links(&self) -> usize {
         self.edges.len()
     }
 
-    /// How many directed links do not, since only one end advertises them.
+    /// Number of directed links that don't count, since only one end advertises them.
     pub fn denied(&self) -> u64 {
         self.denied
     }
@@ -155,29 +154,29 @@ impl Graph {
 #[derive(Debug, Default)]
 pub struct Tree {
     distance: Vec<u64>,
-    /// The last edge on the way.
+    /// Index of the last edge on the path.
     last: Vec<u32>,
-    /// The first edge on the way.
+    /// Index of the first edge on the path.
     first: Vec<u32>,
     /// Delay beyond the first link, in 0.1 ms.
     onward: Vec<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
-/// How to get to a node.
+/// The first step of a path to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NextHop {
-    /// The neighbour to begin with.
+    /// First neighbour on the path.
     pub neighbour: NodeId,
-    /// By which link to it.
+    /// Number of the link to that neighbour.
     pub path: u8,
-    /// One-way delay from that neighbour on.
+    /// One-way delay of the path after that neighbour.
     pub onward: Duration,
 }
 
 impl Tree {
-    /// Computes the paths from `source`; none leads anywhere if the graph
-    /// doesn't have it. Of equal paths that by the lower node ids counts.
+    /// Computes the paths from `source`; there are none if the graph doesn't contain it. Among
+    /// equal paths, the one through the lower node ids is used.
     pub fn run(&mut self, graph: &Graph, source: NodeId, metric: Metric) {
         let n = graph.nodes.len();
         let costs = &graph.costs[metric as usize];
@@ -218,8 +217,8 @@ impl Tree {
         }
     }
 
-    /// The cost of the path to `node`, without what draining nodes add; `None` if there is no
-    /// path.
+    /// The cost of the path to `node`, without the extra cost of draining nodes; `None` if there is
+    /// no path.
     pub fn distance(&self, graph: &Graph, node: NodeId) -> Option<u64> {
         Some(self.with_drain(graph, node)? % DRAIN)
     }
@@ -234,7 +233,7 @@ impl Tree {
         (distance != u64::MAX).then_some(distance)
     }
 
-    /// How to get to `node`; `None` if there is no path, or it is the source.
+    /// The first step to `node`; `None` if there is no path, or it is the source.
     pub fn way(&self, graph: &Graph, node: NodeId) -> Option<NextHop> {
         let at = graph.index(node)? as usize;
         let edge = graph.edges.get(*self.first.get(at)? as usize)?;
@@ -245,8 +244,7 @@ impl Tree {
         })
     }
 
-    /// The nodes on the way to `node`, the source first; empty if there is no
-    /// path.
+    /// The nodes on the path to `node`, the source first; empty if there is no path.
     pub fn path(&self, graph: &Graph, node: NodeId) -> Vec<NodeId> {
         let mut path = Vec::new();
         if self.distance(graph, node).is_none() {

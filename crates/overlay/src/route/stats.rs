@@ -1,38 +1,37 @@
-//! What routing has done and refused, counted.
+//! Counters of routing, and the reasons for refusals.
 
-/// Why a record or frame from a neighbour was not taken.
+/// Reason for refusing a record or frame from a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RefusedRecord {
-    /// Bytes that are no routing frame or record.
+    /// The bytes are not a routing frame or record.
     Malformed,
     /// A frame on a link that is down.
     LinkDown,
-    /// A record that was here already: reliable flooding makes some.
+    /// A record that is already stored: reliable flooding causes some of these.
     Duplicate,
-    /// A record older than what is here; the neighbour is told.
+    /// A record older than the stored one; the neighbour is sent the newer one.
     Older,
     /// The same sequence number with other content: the first is kept.
     Reused,
-    /// A sequence number more than a day ahead of this node's clock: the clock
-    /// here or there is wrong, or someone wants to silence the origin.
+    /// A sequence number more than a day ahead of this node's clock: one of the clocks is wrong, or
+    /// an attacker wants to silence the origin.
     TooFarAhead,
     /// A record that its origin has not refreshed in time.
     Expired,
-    /// A node more than the database holds.
+    /// The database already has its maximum number of nodes.
     TooManyNodes,
-    /// A record of a node whose key is not known (yet).
+    /// A record of a node that has no known key (yet).
     UnknownOrigin,
-    /// A signature that is not its origin's.
+    /// The signature is not the origin's.
     BadSignature,
-    /// A certificate that does not hold.
+    /// The certificate is not valid.
     BadCertificate,
-    /// A neighbour that sends more than it may.
+    /// The neighbour exceeds its rate of new records.
     NeighbourRate,
-    /// A neighbour whose records wait for their signatures to be checked, and
-    /// fill their queue.
+    /// The neighbour's queue of records to be checked is full.
     QueueFull,
-    /// An origin that changes its links more often than it may.
+    /// The origin changes its records too often.
     OriginRate,
 }
 
@@ -55,7 +54,7 @@ impl RefusedRecord {
         RefusedRecord::OriginRate,
     ];
 
-    /// Its name in metrics.
+    /// Name of the reason in metrics.
     pub const fn label(self) -> &'static str {
         match self {
             RefusedRecord::Malformed => "malformed",
@@ -76,7 +75,7 @@ impl RefusedRecord {
     }
 }
 
-/// How often each [`Refusal`] was the reason.
+/// Number of refusals for each [`Refusal`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refusals([u64; RefusedRecord::ALL.len()]);
 
@@ -85,7 +84,7 @@ impl Refusals {
         self.0[why as usize] += 1;
     }
 
-    /// How often `why` was it.
+    /// Number of refusals for the reason `why`.
     pub fn of(&self, why: RefusedRecord) -> u64 {
         self.0[why as usize]
     }
@@ -95,37 +94,37 @@ impl Refusals {
         RefusedRecord::ALL.into_iter().map(|why| (why, self.of(why)))
     }
 
-    /// All of them.
+    /// Number of refusals for all reasons.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
-/// What a router has done.
+/// Counters of a router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RouteStats {
-    /// Records of other nodes that were newer than what was here.
+    /// Records of other nodes that were newer than the stored ones.
     pub accepted: u64,
-    /// What was not taken, by reason, from all links.
+    /// Refused records and frames of all links, by reason.
     pub refused: Refusals,
-    /// Own records signed.
+    /// Records of this node that were signed.
     pub originated: u64,
-    /// Own records of an earlier life that came back and were superseded.
+    /// Records of this node's earlier lives that came back and were superseded.
     pub superseded: u64,
-    /// Nodes' records dropped because nobody refreshed them.
+    /// Records that were dropped because their origin did not refresh them.
     pub expired: u64,
-    /// Signatures and certificates checked.
+    /// Signatures and certificates that were checked.
     pub checks: u64,
-    /// Records sent to neighbours, repetitions included.
+    /// Records sent to neighbours, including retransmissions.
     pub sent: u64,
-    /// Records sent again.
+    /// Number of records retransmitted.
     pub repeated: u64,
     /// Bytes of frames sent to neighbours.
     pub sent_bytes: u64,
     /// Shortest-path computations, each for all metrics.
     pub spf_runs: u64,
-    /// Links that a node advertised, and their other end did not, as of the
-    /// last of these: of one that lies, or that has gone and is not forgotten.
+    /// Links that only one end advertised, as of the last computation: the node may be malicious,
+    /// or its neighbour has gone and is not forgotten yet.
     pub denied: u64,
 }
 

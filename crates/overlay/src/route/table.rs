@@ -1,51 +1,50 @@
-//! Which link leads to which node: by computed routes, by an operator's, or
-//! both.
+//! The link to use for each destination: from computed routes, an operator's routes, or both.
 
 use crate::link::LinkId;
 use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 
-/// By its number a link: the neighbour at its other end, and whether it is up. `None`
-/// is a number without a link.
+/// The end of a link, indexed by link number: the neighbour, and whether the link is up. `None` is
+/// a number without a link.
 type End = Option<(NodeId, bool)>;
 
-/// An operator's route.
+/// A route set by an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StaticRoute {
-    /// The destination; `None` is every node that no other route names.
+    /// The destination; `None` means every node that no other route names.
     pub to: Option<NodeId>,
-    /// The neighbour that leads there.
+    /// The neighbour that packets are sent to.
     pub via: NodeId,
-    /// One-way delay from that neighbour to the destination; zero if unknown.
-    /// Recovery on the way there leaves so much of a packet's time alone.
+    /// One-way delay from that neighbour to the destination; zero if unknown. Recovery before that
+    /// neighbour leaves this much of a packet's time unused.
     pub onward: Duration,
 }
 
-/// The first step towards a node.
+/// The first step of a route to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The link to take.
+    /// The link to send on.
     pub link: LinkId,
-    /// As [`StaticRoute::onward`].
+    /// One-way delay, as in [`StaticRoute::onward`].
     pub onward: Duration,
 }
 
 /// The first step by each metric.
 type Hops = [Option<Hop>; Metric::COUNT];
 
-/// What forwarding reads: immutable once built.
+/// The table that forwarding uses: immutable once built.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ForwardingTable {
-    /// Ascending; apart from the hops, since packets search it.
+    /// Ascending by id; separate from the hops, since lookups search it.
     nodes: Vec<NodeId>,
     hops: Vec<Hops>,
     default: Option<Hop>,
 }
 
 impl ForwardingTable {
-    /// The table of `routes` over `links`, alike for every metric. Of several routes to one
-    /// node the first whose link is up counts, in the order given; if none is
-    /// up, the first. A neighbour that no route names is reached directly.
+    /// Builds a table from `routes` over `links`, the same for every metric. Among several routes
+    /// to one node, the first with a link that is up is used, in the given order; if no link is up,
+    /// the first route. A neighbour that no route names is reached directly.
     pub fn from_static(routes: &[StaticRoute], links: &[End]) -> ForwardingTable {
         let best = |to| best(routes, links, to, true).or_else(|| best(routes, links, to, false));
         let named = routes.iter().filter_map(|r| r.to);
@@ -65,10 +64,10 @@ impl ForwardingTable {
         ForwardingTable { nodes, hops, default: best(None) }
     }
 
-    /// The table of `computed` hops (ascending by node), where `routes` whose
-    /// link is up come first. A neighbour without a computed hop, since it does
-    /// not advertise its links, is reached directly. Where nothing is up, what
-    /// is down stays the way: it may be up in a moment.
+    /// Builds a table from `computed` hops (ascending by node), over which `routes` with a link
+    /// that is up take precedence. A neighbour without a computed hop, because it does not
+    /// advertise its links, is reached directly. If no link to a destination is up, one that is
+    /// down is used: it may be up in a moment.
     pub(super) fn computed(
         computed: Vec<(NodeId, Hops)>,
         routes: &[StaticRoute],
@@ -110,12 +109,12 @@ impl ForwardingTable {
         }
     }
 
-    /// The nodes that have an entry of their own, ascending.
+    /// The nodes that have their own entry, ascending.
     pub(crate) fn destinations(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// Every destination that has an entry of its own, by `metric`.
+    /// Every destination that has its own entry, by `metric`.
     pub fn iter(&self, metric: Metric) -> impl Iterator<Item = (NodeId, Hop)> {
         let hops = self.nodes.iter().zip(&self.hops);
         hops.filter_map(move |(&node, hops)| Some((node, hops[metric as usize]?)))
@@ -171,7 +170,7 @@ mod tests {
         };
         assert_eq!((to([true, true], d), to([true, true], c)), (Some(0), Some(1)));
         assert_eq!(to([false, true], d), Some(1), "its link is down");
-        // A neighbour that advertises nothing, and one that is down.
+        // A neighbour that advertises no links, and one that is down.
         assert_eq!((to([true, true], b), to([false, true], b)), (Some(0), Some(0)));
     }
 }

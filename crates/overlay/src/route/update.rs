@@ -1,8 +1,8 @@
-//! The wire of link-state routing: records, the frame that carries them, and
-//! the frame that acknowledges them.
+//! The wire format of link-state routing: records, the frame that carries them, and the frame that
+//! acknowledges them.
 //!
-//! A record is what one node says of itself, signed by it. Everyone passes it
-//! on byte for byte, but for its age.
+//! A record is an advertisement of one node, signed by it. Other nodes forward it byte for byte,
+//! except for its age.
 
 use super::keys::{Keys, Signer};
 use super::stats::RefusedRecord;
@@ -10,58 +10,57 @@ use crate::link::LinkCost;
 use crate::wire::{ControlKind, NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most links in one record. A node with more splits them, so that every record
-/// fits the smallest MTU (576 bytes).
+/// Maximum number of links in one record. A node with more splits them, so that every record fits
+/// the smallest MTU (576 bytes).
 pub const LINKS_PER_RECORD: usize = 32;
-/// The most records of links that one node has.
+/// Maximum number of link records per node.
 pub const MAX_FRAGMENTS: u8 = 8;
-/// The longest certificate, in bytes.
+/// Maximum length of a certificate, in bytes.
 pub const MAX_CERTIFICATE: usize = 400;
-/// Bytes of a link in a record.
+/// Length of a link in a record, in bytes.
 pub const LINK_LEN: usize = 10;
-/// The same in a record that says what the operator adds to its cost: few do.
+/// The same in a record with operators' penalties, which few records have.
 pub const PENALISED_LEN: usize = LINK_LEN + 2;
-/// Bytes of a record of links beside its links.
+/// Bytes of a record of links without the links themselves.
 pub const UPDATE_OVERHEAD: usize = HEAD + DIGEST + 1 + SIGNATURE + AGE;
 
-/// Kind, origin, sequence number.
+/// Bytes of kind, origin and sequence number.
 const HEAD: usize = 1 + 4 + 8;
-/// Bytes of [`Update::digest`].
+/// Bytes of [`Update::digest`] in a record.
 const DIGEST: usize = 4;
 const SIGNATURE: usize = 64;
 const AGE: usize = 2;
-/// A frame of this size carries any record: what `poll_frame` must be given.
+/// Size of a frame that can carry any record: the minimum for `poll_frame`.
 pub const MIN_ROOM: usize = FRAME_HEAD + HEAD + 2 + MAX_CERTIFICATE + SIGNATURE + AGE;
-/// Kind and length.
+/// Bytes of a frame's kind and length.
 pub(super) const FRAME_HEAD: usize = 1 + 2;
-/// Bytes of one acknowledgement.
+/// Length of one acknowledgement, in bytes.
 pub(super) const ACK_LEN: usize = HEAD;
 
 const INTRODUCTION: u8 = 0x80;
 const DRAINING: u8 = 0x40;
 const PENALISED: u8 = 0x20;
 const FRAGMENT: u8 = MAX_FRAGMENTS - 1;
-/// Before every signed message, lest a signature made for another purpose
-/// count as one of a record.
+/// Precedes every signed message, so that a signature made for another purpose cannot be used for a
+/// record.
 const CONTEXT: &[u8] = b"trunkline link state 1\0";
 
-/// Which record of its origin. The introduction comes first, since its key
-/// verifies the rest.
+/// Part of an origin's advertisement. The introduction comes first, since its key verifies the
+/// rest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Part {
-    /// [`Introduction`].
+    /// The node's [`Introduction`] to others.
     Introduction,
     /// [`Update`], with its fragment.
     Links(u8),
 }
 
-/// What a record is known by; of several the one with the highest sequence
-/// number counts.
+/// Identifies a record; among several, the one with the highest sequence number counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// The node that speaks.
+    /// Node that signed the record.
     pub origin: NodeId,
-    /// Of what.
+    /// Part of the origin's advertisement.
     pub part: Part,
 }
 
@@ -83,9 +82,9 @@ impl Key {
     }
 }
 
-/// The number that stands for a path's name in updates, so that both ends agree
-/// on it: FNV-1a, folded to a byte; 0 for the unnamed path. A configuration in
-/// which two paths to one neighbour have the same is to be refused.
+/// The number that replaces a path's name in updates, the same at both ends: FNV-1a, folded to a
+/// byte; 0 for the unnamed path. A configuration must be refused if two paths to one neighbour have
+/// the same number.
 pub fn path_number(name: &str) -> u8 {
     if name.is_empty() {
         return 0;
@@ -98,34 +97,34 @@ pub fn path_number(name: &str) -> u8 {
 /// A link as its sender advertises it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Advert {
-    /// Who is at the other end.
+    /// Node at the other end.
     pub neighbour: NodeId,
-    /// Tells several links to one neighbour apart; the same at both ends.
+    /// Distinguishes several links to one neighbour; the same at both ends.
     pub path: u8,
-    /// From the origin to the neighbour.
+    /// Cost of the direction from the origin to the neighbour.
     pub cost: LinkCost,
 }
 
-/// A node's links, or so many of them as fit a record.
+/// A node's links, or as many of them as fit in a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Whose links.
+    /// Node that has these links.
     pub origin: NodeId,
-    /// Grows with every update of this node, over restarts too.
+    /// Sequence number; grows with every update of this node, also over restarts.
     pub seq: u64,
-    /// Which of its records, below [`MAX_FRAGMENTS`].
+    /// Number of the record among those of its node, below [`MAX_FRAGMENTS`].
     pub fragment: u8,
-    /// Whether the node wants others' traffic to go another way.
+    /// Whether the node wants the traffic of others to take other paths.
     pub draining: bool,
-    /// The [digest](crate::route::CostModel::digest) of the settings by which the
-    /// node computes costs.
+    /// The [digest](crate::route::CostModel::digest) of the settings with which the node computes
+    /// costs.
     pub digest: u32,
-    /// Ascending by neighbour and path; at most [`LINKS_PER_RECORD`].
+    /// Links, ascending by neighbour and path; at most [`LINKS_PER_RECORD`].
     pub links: Vec<Advert>,
 }
 
 impl Update {
-    /// The signed part; [`Short`] if there are too many links.
+    /// Encodes the signed part; [`Short`] if there are too many links.
     pub fn emit(&self) -> Result<Vec<u8>, Short> {
         let count = self.links.len();
         if count > LINKS_PER_RECORD {
@@ -154,19 +153,19 @@ impl Update {
     }
 }
 
-/// A node's certificate, told to everyone so that updates need not carry it.
+/// A node's certificate, distributed to all nodes so that updates need not carry it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Introduction {
-    /// Whose.
+    /// Node that is introduced.
     pub origin: NodeId,
-    /// As [`Update::seq`].
+    /// Sequence number, like [`Update::seq`].
     pub seq: u64,
-    /// At most [`MAX_CERTIFICATE`] bytes; [`Keys`] knows what they mean.
+    /// Certificate of at most [`MAX_CERTIFICATE`] bytes, which [`Keys`] interprets.
     pub certificate: Vec<u8>,
 }
 
 impl Introduction {
-    /// The signed part; [`Short`] if the certificate is too long.
+    /// Encodes the signed part; [`Short`] if the certificate is too long.
     pub fn emit(&self) -> Result<Vec<u8>, Short> {
         if self.certificate.len() > MAX_CERTIFICATE {
             return Err(Short);
@@ -191,30 +190,29 @@ fn emit_head(key: Key, flags: u8, seq: u64, w: &mut Writer<'_>) -> Result<(), Sh
     w.u64(seq)
 }
 
-/// Signs what an `emit` wrote and appends the signature: the record but for its
-/// age.
+/// Signs the output of an `emit` and appends the signature: the record without its age.
 pub fn sign(mut signed: Vec<u8>, signer: &dyn Signer) -> Box<[u8]> {
     let signature = signer.sign(&[CONTEXT, &signed].concat());
     signed.extend(signature);
     signed.into()
 }
 
-/// A checked view of a record.
+/// A view of a record that has been checked for validity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Which record.
+    /// Origin and part of the record.
     pub key: Key,
-    /// Which version of it.
+    /// Sequence number of this version.
     pub seq: u64,
-    /// As [`Update::draining`].
+    /// Whether the origin is draining, as in [`Update::draining`].
     pub draining: bool,
-    /// Seconds since its origin signed it, as far as those it passed know.
+    /// Seconds since its origin signed it, as counted by the nodes that forwarded it.
     pub age: u16,
-    /// As [`Update::digest`]; an introduction has none.
+    /// Same as [`Update::digest`]; an introduction has none.
     pub digest: Option<u32>,
-    /// Bytes of each link.
+    /// Length of each link, in bytes.
     link_len: usize,
-    /// Links, or a certificate.
+    /// Encoded links, or a certificate.
     body: &'a [u8],
     whole: &'a [u8],
 }
@@ -255,12 +253,12 @@ impl<'a> Record<'a> {
         Ok(Record { key, seq, draining, age, digest, link_len, body, whole })
     }
 
-    /// The record as it is kept and passed on: without its age.
+    /// The record as it is stored and forwarded: without its age.
     pub fn bytes(&self) -> &'a [u8] {
         &self.whole[..self.whole.len() - AGE]
     }
 
-    /// All of it.
+    /// The record including its age.
     pub(super) fn whole(&self) -> &'a [u8] {
         self.whole
     }
@@ -276,8 +274,7 @@ impl<'a> Record<'a> {
         if self.key.part == Part::Introduction { self.body } else { &[] }
     }
 
-    /// Whether its origin signed it; `keys` takes note of a genuine
-    /// introduction.
+    /// Whether its origin signed it; `keys` stores the key of a genuine introduction.
     pub fn verify(&self, keys: &mut dyn Keys, wall_ns: u64) -> Result<(), RefusedRecord> {
         let (signed, signature) =
             self.bytes().split_last_chunk::<SIGNATURE>().ok_or(RefusedRecord::Malformed)?;
@@ -303,7 +300,7 @@ fn read_link(b: &[u8]) -> Advert {
     }
 }
 
-/// Each link once, in order, and none to oneself.
+/// Checks that each link is listed once, in order, and that none is to the origin itself.
 fn check_links(origin: NodeId, body: &[u8], link_len: usize) -> Result<(), WireError> {
     let mut last = None;
     for link in body.chunks_exact(link_len) {
@@ -319,14 +316,14 @@ fn check_links(origin: NodeId, body: &[u8], link_len: usize) -> Result<(), WireE
 /// A frame of link-state routing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RouteFrame<'a> {
-    /// Records.
+    /// Records, each with its age.
     LinkState(Records<'a>),
-    /// Acknowledgements.
+    /// Acknowledgements of received records.
     Ack(Acks<'a>),
 }
 
 impl<'a> RouteFrame<'a> {
-    /// Reads a frame, as it stands in an envelope.
+    /// Reads a frame, as it was in an envelope.
     pub fn parse(frame: &'a [u8]) -> Result<RouteFrame<'a>, WireError> {
         let mut r = Reader::new(frame);
         let (kind, len) = (r.u8()?, r.u16()?);
@@ -346,7 +343,7 @@ impl<'a> RouteFrame<'a> {
     }
 }
 
-/// The records of a frame; ends after the first error.
+/// The records of a frame; iteration ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a>(Reader<'a>);
 
@@ -373,12 +370,12 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Which versions of which records the sender has.
+/// Acknowledgements: the versions of records that the sender has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Acks<'a>(&'a [u8]);
 
 impl Acks<'_> {
-    /// Record and version, one by one; those of unknown kinds are passed over.
+    /// Key and version of each record; unknown kinds are skipped.
     pub fn iter(&self) -> impl Iterator<Item = (Key, u64)> {
         self.0.chunks_exact(ACK_LEN).filter_map(|c| {
             let mut r = Reader::new(c);
@@ -388,7 +385,7 @@ impl Acks<'_> {
     }
 }
 
-/// Writes a frame, record by record or ack by ack, into at most `room` bytes.
+/// Writes a frame, one record or acknowledgement at a time, into at most `room` bytes.
 #[derive(Debug)]
 pub(super) struct FrameWriter {
     out: Vec<u8>,
@@ -401,7 +398,7 @@ impl FrameWriter {
         FrameWriter { out: vec![kind as u8, 0, 0], room }
     }
 
-    /// Whether a record of `len` bytes (its age not counted) still fits.
+    /// Whether a record of `len` bytes (without its age) still fits.
     pub(super) fn fits(&self, len: usize) -> bool {
         self.out.len() + len + AGE <= self.room
     }
@@ -411,7 +408,7 @@ impl FrameWriter {
         self.out.extend(age.to_be_bytes());
     }
 
-    /// False if there is no room.
+    /// Appends an acknowledgement; false if there is no room.
     pub(super) fn ack(&mut self, key: Key, seq: u64) -> bool {
         let fits = self.out.len() + ACK_LEN <= self.room;
         if fits {
@@ -422,7 +419,7 @@ impl FrameWriter {
         fits
     }
 
-    /// The frame, unless nothing was put into it.
+    /// The frame, unless it is empty.
     pub(super) fn finish(mut self) -> Option<Vec<u8>> {
         let len = self.out.len() - FRAME_HEAD;
         self.out[1..FRAME_HEAD].copy_from_slice(&(len as u16).to_be_bytes());
@@ -438,7 +435,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn update() -> impl Strategy<Value = Update> {
-        // Most records say nothing of penalties.
+        // Most records contain no penalties.
         let cost =
             (any::<[u16; 4]>(), any::<bool>()).prop_map(|([latency, loss, residual, p], some)| {
                 let penalty = if some { p } else { 0 };
@@ -517,8 +514,8 @@ mod tests {
         }
     }
 
-    /// The paper's packet carries 60 to 90 updates of links, "depending on the
-    /// sparsity of the network" (III-A): here from seven links a node on.
+    /// The paper's packet carries 60 to 90 updates of links, "depending on the sparsity of the
+    /// network" (III-A): here, that holds from seven links per node on.
     #[test]
     fn an_ethernet_packet_carries_60_to_90_links() {
         let room = 1_452 - crate::wire::ENVELOPE_OVERHEAD - FRAME_HEAD;

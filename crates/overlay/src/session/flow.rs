@@ -3,27 +3,27 @@ use crate::wire::NodeId;
 use core::time::Duration;
 use trunkline_base::{SeqWindow, Time, first};
 
-/// The other end of a flow: node and virtual port.
+/// The remote end of a flow: node and virtual port.
 pub type Peer = (NodeId, u16);
 
-/// State per flow of one session, bounded: when it is full, the flow that was
-/// silent longest makes room.
+/// Bounded state per flow of one session: when it is full, the flow that has been silent longest is
+/// displaced.
 #[derive(Debug)]
 pub struct FlowMap<V>(Lru<V>);
 
 impl<V> FlowMap<V> {
-    /// For at most `max` flows: too few for any choice of keys to matter, so
-    /// that their hash needs no secret.
+    /// Creates a map for at most `max` flows: too few for a choice of keys to matter, so their hash
+    /// needs no secret.
     pub fn new(max: usize) -> FlowMap<V> {
         FlowMap(Lru::new(max, 0))
     }
 
-    /// The state of the flow with `peer`, made by `fresh` if there is none.
+    /// The state of the flow with `peer`, created by `fresh` if there is none.
     pub fn get(&mut self, peer: Peer, fresh: impl FnOnce() -> V) -> &mut V {
         self.0.entry(key(peer), fresh).0
     }
 
-    /// The state of the flow with `peer`, if there is one; this is not using it.
+    /// The state of the flow with `peer`, if there is one; doesn't count as use.
     pub fn peek(&self, peer: Peer) -> Option<&V> {
         self.0.get(key(peer))
     }
@@ -33,43 +33,41 @@ fn key((node, port): Peer) -> u64 {
     u64::from(node.0) << 16 | u64::from(port)
 }
 
-/// Tells the copies of a flow's packets apart from new ones, by their 16-bit
-/// numbers and deadlines. Nothing counts here as envelopes do on a link, but two
-/// things are known of time:
+/// Distinguishes copies of a flow's packets from new packets, by their 16-bit numbers and
+/// deadlines. Unlike envelopes on a link, these packets have no wider number, but two facts about
+/// time help:
 ///
-/// - No copy comes [`LIFE`] after its original was sent, as its deadline has
-///   passed. After that much silence any number is new. (A queue that grows faster
-///   than round trips show it can keep one for longer; it is taken for a copy
-///   while its number is in the window.)
-/// - A copy has its original's deadline, as far as delays are known. So what is
-///   of use for longer than anything before is new, if the numbers that lie
-///   between can have been sent in that time: at most [`FASTEST`] a second, and at
-///   most [`LOST`] for each that came.
+/// - No copy arrives later than [`LIFE`] after its original was sent, as its deadline has passed.
+///   After that much silence any number is new. (A queue that grows faster than round trips show it
+///   can delay a copy for longer; it is recognised while its number is in the window.)
+/// - A copy has its original's deadline, as far as delays are known. So a packet with a later
+///   deadline than any before is new, if the numbers in between can have been sent in that time: at
+///   most [`FASTEST`] a second, and at most [`LOST`] for each packet that arrived.
 ///
-/// A number whose next turn is at most [`AHEAD`] ahead is ahead. So no flow loses
-/// a packet for its number up to 64,000 packets a second, at which [`AHEAD`] are
-/// sent within [`LIFE`]; nor one of 500,000 a second, if all of its packets have
-/// the same time to live and the estimates of delay change by less than half of
-/// the silence (16 ms where that begins to matter). A copy is recognised for
-/// [`LIFE`] and up to 49,152 packets later: 98 ms at 500,000 a second. One that
-/// comes later than that is delivered twice, and what follows it is not harmed.
+/// A number that is at most [`AHEAD`] ahead of the highest, modulo 2^16, counts as ahead. So no
+/// flow loses a packet because of its number up to 64,000 packets a second, at which [`AHEAD`] are
+/// sent within [`LIFE`]; nor does one of 500,000 a second, if all of its packets have the same time
+/// to live and the estimates of delay change by less than half of the silence (16 ms where that
+/// begins to matter). A copy is recognised for [`LIFE`] and up to 49,152 packets later: 98 ms at
+/// 500,000 a second. One that arrives later than that is delivered twice, without harm to the
+/// packets after it.
 #[derive(Debug, Default)]
 pub struct Dedup(Option<Heard>);
 
 #[derive(Debug)]
 struct Heard {
     window: SeqWindow<Box<[u64]>>,
-    /// When the last new one came.
+    /// Time at which the last new packet arrived.
     last: Time,
-    /// The latest deadline of all.
+    /// The latest deadline of all packets.
     latest: Time,
-    /// How many were new.
+    /// Number of new packets so far.
     new: u64,
-    /// The present stretch of [`LIFE`] and the one before.
+    /// The present interval of [`LIFE`] and the one before.
     stretches: [Stretch; 2],
 }
 
-/// How things were when a stretch of a flow began.
+/// State of a flow at the beginning of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     began: Time,
@@ -77,36 +75,36 @@ struct Stretch {
     new: u64,
 }
 
-/// No deadline is longer.
+/// Upper bound of all deadlines.
 pub(super) const LIFE: Duration = Duration::from_millis(255);
 
-/// Reliable packets have none: a link repeats what a relay took before it failed, once it is
-/// back or another is in its place.
+/// Reliable packets have no deadline: a link retransmits the packets that a relay accepted before
+/// it failed, once the link or its replacement is up.
 pub(super) const RELIABLE_LIFE: Duration = Duration::from_secs(5);
 
-/// A quarter of a turn, and of the largest window what is left of it.
+/// A quarter of the number space; the largest window leaves that much of it.
 const AHEAD: u64 = 1 << 14;
 
-/// Packets a second that no flow exceeds: one core forwards fewer.
+/// Upper bound of a flow's rate, in packets per second: one core forwards fewer.
 const FASTEST: u64 = 1_000_000;
 
-/// Numbers that may lie between two packets of a fast flow, for each packet that
-/// came lately: a slow flow does not leap, whatever a neighbour says of deadlines.
+/// Numbers that may lie between two packets of a fast flow, for each packet that arrived lately. A
+/// slow flow cannot jump, whatever deadlines a neighbour claims.
 const LOST: u64 = 256;
 
-/// Words of the window of a new flow, enough for 500 packets a second, and the
-/// size of the largest: a turn.
+/// Words in the window of a new flow, enough for 500 packets a second, and the maximum size of a
+/// window, which is the whole number space.
 const WORDS: usize = 4;
 const MAX_SIZE: u64 = 1 << 16;
 
 impl Dedup {
-    /// Whether the packet numbered `wire`, which came `now` and is of use until
-    /// `deadline`, is new. After a silence of `life` any is.
+    /// Whether the packet numbered `wire`, which arrived at `now` and has this `deadline`, is new.
+    /// After a silence of `life`, any packet is.
     pub fn is_new(&mut self, now: Time, deadline: Time, wire: u16, life: Duration) -> bool {
         match &mut self.0 {
             Some(heard) if now.since(heard.last) <= life => heard.is_new(now, deadline, wire),
             heard => {
-                // A larger window was needed, and will be again.
+                // The flow needed a larger window before, and will again.
                 let memory = heard.take().map(|heard| heard.window.into_memory());
                 let memory = memory.unwrap_or_else(|| vec![0; WORDS].into());
                 let seq = first(wire);
@@ -128,12 +126,12 @@ impl Heard {
         }
         let before = self.stretches[1];
         let ahead = 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
-        // How long ago the deadline of what comes after it was, nobody has said.
+        // A packet that arrives after its deadline doesn't show how long ago that was.
         let in_time = deadline > now;
         let later = if in_time { deadline.since(self.latest).as_nanos() as u64 } else { 0 };
         let fast = ahead <= LOST * (self.new - before.new);
         let seq = if fast && later >= ahead * (1_000_000_000 / FASTEST) {
-            // Of a fast flow more than a turn may have gone by.
+            // A fast flow may have used more than the whole number space meanwhile.
             let time = self.last.since(before.began).as_nanos().max(16_000_000) as u64;
             let gone = (highest - before.highest).saturating_mul(later) / time;
             highest + ahead + ((gone.saturating_sub(ahead) + (1 << 15)) & !0xffff)
@@ -143,7 +141,7 @@ impl Heard {
             highest + ahead - (1 << 16)
         };
         self.make_room(1 + seq.max(highest) - seq.min(before.highest));
-        // Nothing is known of one behind the window.
+        // The window has no record of a packet behind it.
         let new = seq + self.window.size() <= highest || self.window.insert(seq);
         if new {
             self.new += 1;
@@ -155,8 +153,8 @@ impl Heard {
         new
     }
 
-    /// Lets the window grow to `numbers` as far as packets have paid for it, lest
-    /// a few with far numbers make it large.
+    /// Grows the window towards `numbers` in proportion to the packets received, so that a few with
+    /// distant numbers cannot make it large.
     fn make_room(&mut self, numbers: u64) {
         let mut size = self.window.size();
         while size < numbers && size <= 64 * self.new && size < MAX_SIZE {
@@ -185,8 +183,8 @@ mod tests {
         assert!(is_new(300, 8), "silent for longer than any deadline");
     }
 
-    /// What is left of a packet's time is never said to be less than nothing, so a
-    /// late copy seems to be of use for longer than its original was.
+    /// The remaining time of a packet is never reported as negative, so the deadline of a late copy
+    /// seems to be later than its original's.
     #[test]
     fn a_copy_that_comes_late_is_a_copy() {
         for late in 1..LIFE.as_millis() as u64 {
@@ -201,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A neighbour can say any deadline; one number is delivered once all the same.
+    /// A neighbour can claim any deadline; each number is still delivered only once.
     #[test]
     fn a_slow_flow_does_not_leap_for_a_later_deadline() {
         let mut d = Dedup::default();
@@ -214,21 +212,21 @@ mod tests {
         }
     }
 
-    /// A flow, its network, and what has come of it.
+    /// A flow, its network, and the packets that arrived.
     struct Flow {
         dedup: Dedup,
-        /// Packets in a millisecond.
+        /// Packets per millisecond of this flow.
         rate: u64,
         life: u64,
         next: u64,
         ms: u64,
         come: BTreeSet<u64>,
-        /// What the path's estimated delay is wrong by, in milliseconds.
+        /// Error of the path's estimated delay, in milliseconds.
         error: u64,
     }
 
     impl Flow {
-        /// Number `n`, which was sent at `n / rate`, comes now.
+        /// Delivers packet `n`, which was sent at `n / rate`.
         fn arrives(&mut self, n: u64) {
             let deadline = Time::from_millis(n / self.rate + self.life + self.error);
             let now = Time::from_millis(self.ms);
@@ -251,7 +249,7 @@ mod tests {
                 }
                 self.next += self.rate;
                 self.ms += 1;
-                // Of what was sent lately: copies, and the repaired.
+                // From recent packets: copies, and those that were recovered.
                 let reach = (self.life - 10).min(49_000 / self.rate - 5);
                 let back = rng.random_range(1..=reach).min(self.ms);
                 let before = begin.saturating_sub(self.rate * back);
@@ -279,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Memory is for those who send, not for those who name large numbers.
+    /// Memory grows with the packets sent, not with the numbers claimed.
     #[test]
     fn a_window_grows_with_the_packets_that_come() {
         let mut d = Dedup::default();
@@ -289,7 +287,7 @@ mod tests {
         assert!(d.0.unwrap().window.size() <= 1_024);
     }
 
-    /// A copy that was held up for longer than anybody knew.
+    /// A copy was delayed for longer than any estimate.
     #[test]
     fn what_comes_after_a_copy_of_long_ago_is_delivered() {
         let mut d = Dedup::default();

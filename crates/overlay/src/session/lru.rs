@@ -1,47 +1,46 @@
-//! A bounded table whose cost doesn't grow with what it holds.
+//! A bounded table with a cost that doesn't grow with the number of its values.
 
-/// No slot.
+/// Index that stands for no slot.
 const NONE: u32 = u32::MAX;
 
-/// A value's place, kept apart from it: the places of neighbours are looked at,
-/// too, and are together in a processor's cache.
+/// The slot of a value, stored apart from it: neighbouring slots are read together, so they should
+/// be close in a processor's cache.
 #[derive(Debug)]
 struct Slot {
     key: u64,
     /// The next slot with the same hash.
     chain: u32,
-    /// The slot used next after this one, and the one used last before.
+    /// The slots used next after this one, and last before it.
     newer: u32,
     older: u32,
 }
 
-/// Values by key, at most so many: when it is full, the one that was used
-/// longest ago makes room for a new one, in its slot. Finding, adding and
-/// displacing take the same time however many there are.
+/// Values by key, up to a maximum number: when it is full, a new value displaces the least recently
+/// used one, and takes its slot. Finding, adding and displacing take constant time.
 #[derive(Debug)]
 pub struct Lru<V> {
     slots: Vec<Slot>,
     values: Vec<V>,
-    /// The first slot of each hash; as many as a power of two.
+    /// The first slot of each hash; the length is a power of two.
     chains: Vec<u32>,
     newest: u32,
     oldest: u32,
     max: usize,
-    /// Keeps those who choose keys from choosing them with one hash.
+    /// Prevents an attacker that chooses keys from choosing many with one hash.
     secret: u64,
 }
 
 impl<V> Lru<V> {
-    /// A table for at most `max` values; memory is taken as they come.
+    /// Creates a table for at most `max` values; memory is allocated as they are added.
     pub fn new(max: usize, secret: u64) -> Lru<V> {
         let max = max.clamp(1, NONE as usize);
         let (slots, values, chains) = (Vec::new(), Vec::new(), Vec::new());
         Lru { slots, values, chains, newest: NONE, oldest: NONE, max, secret }
     }
 
-    /// The value of `key`, made by `fresh` if there is none, and what it
-    /// displaced. It has now been used.
-    // What is displaced is large: as a call, this would copy that room each time.
+    /// The value of `key`, created by `fresh` if there is none, and the value that it displaced.
+    /// Counts as use.
+    // Inlined because a displaced value is large: a call would copy the room for it each time.
     #[inline]
     pub fn entry(&mut self, key: u64, fresh: impl FnOnce() -> V) -> (&mut V, Option<V>) {
         let mut displaced = None;
@@ -76,37 +75,37 @@ impl<V> Lru<V> {
         self.find(key).map(|slot| &self.values[slot as usize])
     }
 
-    /// The same, to work with.
+    /// Mutable reference to the value of `key`, if there is one; it doesn't count as used.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut V> {
         let slot = self.find(key)?;
         Some(&mut self.values[slot as usize])
     }
 
-    /// The value that was used longest ago.
+    /// The least recently used value.
     pub fn oldest(&self) -> Option<&V> {
         self.values.get(self.oldest as usize)
     }
 
-    /// All of them, to work with.
+    /// All values, as mutable references.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.values.iter_mut()
     }
 
-    /// Keys and values by slot, from slot `from` on: their order stays, but what
-    /// is displaced, and its slot is then another's.
+    /// Keys and values by slot, from slot `from` on: their order is stable, but a displaced value's
+    /// slot gets another one.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = (u64, &V)> {
         let slots = self.slots.get(from..).unwrap_or_default();
         let values = self.values.get(from..).unwrap_or_default();
         slots.iter().map(|slot| slot.key).zip(values)
     }
 
-    /// How many there are.
+    /// Number of values in the table.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
     fn hash(&self, key: u64) -> usize {
-        // 2^64 divided by the golden ratio; the halves of the product are folded.
+        // 2^64 divided by the golden ratio; the halves of the product are combined.
         let product = u128::from(key ^ self.secret) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
         let folded = (product >> 64) as u64 ^ product as u64;
         (folded.wrapping_mul(self.secret | 1) >> 32) as usize & (self.chains.len() - 1)
@@ -123,7 +122,7 @@ impl<V> Lru<V> {
         (slot != NONE).then_some(slot)
     }
 
-    /// A slot more. The chains double when they are as many as the slots.
+    /// Adds a slot. The number of chains doubles when it equals that of the slots.
     fn grow(&mut self, key: u64, value: V) -> u32 {
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, chain: NONE, newer: NONE, older: NONE });
@@ -188,7 +187,7 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Beside a list that is moved about in full.
+        /// Compared with a list that is reordered in full.
         #[test]
         fn it_is_a_list_ordered_by_use(
             max in 1usize..40,
@@ -215,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Keys in a row, as ports and nodes are, or that differ high up only.
+    /// Consecutive keys, like ports and nodes, or keys that differ only in high bits.
     #[test]
     fn chains_stay_short() {
         for (first, step) in [(0, 1), (7, 1 << 16), (7, 1 << 48), (0, (1 << 48) + 1)] {

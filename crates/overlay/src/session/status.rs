@@ -1,5 +1,5 @@
-//! What sessions are told of destinations that their packets don't get to: each
-//! change once, and the end of each. Only destinations in trouble are kept.
+//! Notifications to sessions about destinations that their packets don't reach: each change once,
+//! and its end. Only unreachable destinations are stored.
 
 use super::flow::Peer;
 use super::table::SessionId;
@@ -11,26 +11,26 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use trunkline_base::Time;
 
-/// Destinations in trouble of one session. Of more it is told nothing.
+/// Maximum number of unreachable destinations per session. It is not notified of more.
 const MAX_TROUBLES: usize = 256;
 
-/// A node tells one flow at most so often that its port is not bound. Packets
-/// that are so far apart ask again whether it is.
+/// Interval after which a further packet counts as a new query whether the port is bound. A node
+/// reports an unbound port to one flow at a limited rate.
 const ASK_EVERY: Duration = Duration::from_millis(1_500);
-/// So many that were not answered mean that the port is bound by now: all of the
-/// answers would have to be lost.
+/// Number of unanswered queries after which the port is taken to be bound: otherwise all of the
+/// reports would have to be lost.
 const ASKS: u8 = 3;
-/// When an answer would have come: the deadline of each way.
+/// Time within which a report would have arrived: the maximum deadline in each direction.
 const ANSWERED: Duration = Duration::from_millis(512);
 
-/// Why packets don't get to a destination.
+/// Reason why packets don't reach a destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// No way leads there.
+    /// There is no route.
     NoRoute,
-    /// The way there was lost at this time.
+    /// The route was lost at this time.
     Lost(Time),
-    /// Nobody has that port there.
+    /// No application has that port there.
     NoPort,
 }
 
@@ -44,19 +44,19 @@ impl Cause {
     }
 }
 
-/// A flow that starts here: a session and where its packets go.
+/// A flow that starts here: a session and its destination.
 pub(crate) type Flow = (SessionId, Peer);
 
 #[derive(Clone, Copy, Debug)]
 struct Unreachability {
-    /// By what its way is chosen.
+    /// Metric that its route is chosen by.
     metric: Metric,
-    /// `None`: there is none any more.
+    /// `None` once the problem has ended.
     cause: Option<Cause>,
-    /// What the application was told.
+    /// The last cause that the application was notified of.
     told: Option<Cause>,
-    /// When the far node last said that nobody has the port, or would have been
-    /// asked again; and how often since it said so.
+    /// Time of the last report of an unbound port, or of the last query; and the number of queries
+    /// since the report.
     asked_at: Time,
     asked: u8,
 }
@@ -67,19 +67,19 @@ impl Unreachability {
     }
 }
 
-/// What is wrong with which flow.
+/// Flows to unreachable destinations, with the cause.
 #[derive(Debug, Default)]
 pub(crate) struct Statuses {
     troubles: BTreeMap<Flow, Unreachability>,
 }
 
 impl Statuses {
-    /// Whether nothing is wrong.
+    /// Whether no flow is affected.
     pub fn is_empty(&self) -> bool {
         self.troubles.is_empty()
     }
 
-    /// Packets of `flow`, whose way is chosen by `metric`, don't get there.
+    /// Records that packets of `flow`, which is routed by `metric`, don't reach their destination.
     pub fn set(&mut self, now: Time, flow: Flow, metric: Metric, cause: Cause) {
         if !self.troubles.contains_key(&flow)
             && self.troubles.range(of_session(flow.0)).count() >= MAX_TROUBLES
@@ -92,7 +92,7 @@ impl Statuses {
         (trouble.asked_at, trouble.asked) = (now, 0);
     }
 
-    /// Packets of `flow` get there.
+    /// Records that packets of `flow` reach their destination.
     pub fn clear(&mut self, flow: Flow) {
         let Some(trouble) = self.troubles.get_mut(&flow) else { return };
         trouble.cause = None;
@@ -101,8 +101,8 @@ impl Statuses {
         }
     }
 
-    /// A packet of `flow` has found a way. Whether somebody has its port shows
-    /// when that is not denied for a while.
+    /// Records that a packet of `flow` had a route. If no report of an unbound port arrives for a
+    /// while, the port counts as bound.
     pub fn sent(&mut self, now: Time, flow: Flow) {
         let Some(trouble) = self.troubles.get_mut(&flow) else { return };
         if trouble.cause == Some(Cause::NoPort) {
@@ -117,7 +117,7 @@ impl Statuses {
         self.clear(flow);
     }
 
-    /// A packet came from where `flow` goes: somebody has that port.
+    /// Records a packet from the destination of `flow`: its port is bound.
     pub fn heard(&mut self, flow: Flow) {
         if self.cause(flow) == Some(Cause::NoPort) {
             self.clear(flow);
@@ -128,7 +128,7 @@ impl Statuses {
         self.troubles.get(&flow)?.cause
     }
 
-    /// What the application of `flow` does not know yet.
+    /// The change that the application of `flow` has not been notified of yet.
     pub fn news(&self, now: Time, flow: Flow) -> Option<ToClient<'static>> {
         let trouble = self.troubles.get(&flow).filter(|t| t.is_news())?;
         let (node, port) = flow.1;
@@ -138,7 +138,7 @@ impl Statuses {
         })
     }
 
-    /// Now it does.
+    /// Records that the application was notified.
     pub fn told(&mut self, flow: Flow) {
         let Some(trouble) = self.troubles.get_mut(&flow) else { return };
         trouble.told = trouble.cause;
@@ -147,8 +147,7 @@ impl Statuses {
         }
     }
 
-    /// The next flow in trouble after `last`, and why and by what its way is
-    /// chosen.
+    /// The next affected flow after `last`, with the cause and the metric of its route.
     pub fn after(&self, last: Option<Flow>) -> Option<(Flow, Option<Cause>, Metric)> {
         use core::ops::Bound::{Excluded, Unbounded};
         let from = last.map_or(Unbounded, Excluded);
@@ -156,7 +155,7 @@ impl Statuses {
         Some((*flow, trouble.cause, trouble.metric))
     }
 
-    /// A session has ended.
+    /// Forgets a session that has ended.
     pub fn forget(&mut self, id: SessionId) {
         while let Some((flow, _)) = self.troubles.range(of_session(id)).next() {
             let flow = *flow;
@@ -210,7 +209,7 @@ mod tests {
         s.sent(ms(120), FLOW);
         assert_eq!(tell(&mut s, 120), REACHABLE);
         assert!(s.is_empty());
-        // What was not told needs no end.
+        // A change that was never reported needs no report of its end.
         s.set(ms(140), FLOW, M, Cause::NoRoute);
         s.sent(ms(160), FLOW);
         assert!(s.is_empty());
@@ -221,7 +220,7 @@ mod tests {
         let mut s = Statuses::default();
         s.set(ms(0), FLOW, M, Cause::NoPort);
         assert_eq!(tell(&mut s, 0), unreachable(Unreachable::NoPort));
-        // Denied once a second for six seconds, then no more.
+        // Reported once a second for six seconds, then no more.
         let mut end = None;
         for at in (0..20_000).step_by(20) {
             if at <= 6_000 && at % 1_000 == 0 {
@@ -238,12 +237,12 @@ mod tests {
         }
         let end = end.expect("it ends");
         assert!((10_500..11_200).contains(&end), "{end} ms");
-        // A packet from there says it at once.
+        // A packet from there clears the status at once.
         s.set(ms(0), FLOW, M, Cause::NoPort);
         tell(&mut s, 0);
         s.heard(FLOW);
         assert_eq!(tell(&mut s, 0), REACHABLE);
-        // But not that there is a way back.
+        // But it doesn't prove that there is a route to it.
         s.set(ms(0), FLOW, M, Cause::NoRoute);
         tell(&mut s, 0);
         s.heard(FLOW);

@@ -3,35 +3,34 @@ use super::wire::RefusalReason;
 use crate::wire::{Metric, Service};
 use trunkline_base::{Pacer, Rate, Time};
 
-/// Which of a node's sessions: a small index that is used again after the
-/// session has ended.
+/// Number of a node's session: a small index that is reused after the session has ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u32);
 
-/// Whose rights a session has.
+/// The client that gives a session its rights.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Client {
-    /// An application of this machine.
+    /// An application on this machine.
     #[default]
     Local,
     /// The client with this number in the node's list of clients.
     Known(u16),
 }
 
-/// The flows of one session, each way, that are told apart. With more, the one
-/// that was silent longest is forgotten, and a copy of its packets could pass.
+/// Flows of one session in each direction that are distinguished. Beyond that, the one that has
+/// been silent longest is forgotten, and a copy of its packets could pass.
 const MAX_FLOWS: usize = 256;
 
-/// Packets of one flow that may be under way, there and back: those of 2,000 a
-/// second in half a second. Of faster flows the last ones count.
+/// Packets of one flow that may be in flight, there and back: half a second's worth at 2,000
+/// packets a second. In faster flows, the last ones count.
 const UNDER_WAY: u16 = 1_024;
 
-/// Ports below this are handed out only to those who ask for them by number;
-/// the range above is IANA's dynamic one (RFC 6335).
+/// Ports below this are assigned only when requested by number; the range above is IANA's dynamic
+/// one (RFC 6335).
 const FIRST_DYNAMIC: u16 = 49_152;
 
-/// What a session is told of its destinations: an application that loses all of
-/// its flows at once hears of each.
+/// Rate of notifications to a session about its destinations: an application that loses all of its
+/// flows at once is notified of each.
 const STATUSES: Rate = Rate { per_second: 100, burst: MAX_FLOWS as u32 };
 
 #[derive(Debug)]
@@ -39,9 +38,9 @@ struct Session {
     client: Client,
     statuses: Pacer,
     metric: Option<Metric>,
-    /// Whether it wants what has waited past its deadline.
+    /// Whether it accepts packets that have waited past their deadline.
     late: bool,
-    /// Whether it would rather wait for room in a link's queue than lose packets.
+    /// Whether it blocks until a link's queue has room, rather than lose packets.
     waits: bool,
     port: Option<u16>,
     sending: FlowMap<u16>,
@@ -54,35 +53,35 @@ pub struct Sessions {
     slots: Vec<Option<Session>>,
     free: Vec<u32>,
     max: usize,
-    /// For every port, one more than the index of the session that holds it.
+    /// For every port, one more than the index of the session that holds it; 0 if none does.
     ports: Box<[u32]>,
     next_dynamic: u16,
-    /// Packets that were sent from here, and where their count began.
+    /// Number of packets sent by all sessions, counted from its start value.
     sent: u16,
 }
 
 impl Sessions {
-    /// A table for at most `max` sessions; flow numbers begin at `first`, which
-    /// should differ from one start of a node to the next.
+    /// Creates a table for at most `max` sessions; flow numbers begin at `first`, which should
+    /// differ from one start of a node to the next.
     pub(crate) fn new(max: usize, first: u16) -> Sessions {
         Sessions {
             slots: Vec::new(),
             free: Vec::new(),
             max,
             ports: vec![0; 1 << 16].into(),
-            // Elsewhere than at the last start, so that newcomers do not take the
-            // ports that applications from before are about to ask for again.
+            // Not the same as at the last start, so that new applications do not take the ports
+            // that earlier ones are about to request again.
             next_dynamic: FIRST_DYNAMIC | first,
             sent: first,
         }
     }
 
-    /// How many are open.
+    /// Number of open sessions.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether none is open.
+    /// Whether no session is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -122,7 +121,7 @@ impl Sessions {
         }
     }
 
-    /// By what the ways of its packets are chosen, if its application has said.
+    /// Metric that routes its packets, if its application has set one.
     pub(crate) fn metric_of(&self, id: SessionId) -> Option<Metric> {
         self.slots.get(id.0 as usize)?.as_ref()?.metric
     }
@@ -145,18 +144,18 @@ impl Sessions {
         }
     }
 
-    /// Whether its application would rather wait for room than lose best effort.
+    /// Whether its application blocks until there is room, rather than lose best-effort packets.
     pub(crate) fn waits(&self, id: SessionId) -> bool {
         self.slots.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|s| s.waits)
     }
 
-    /// Whether who holds `port` wants packets that have waited past their deadline.
+    /// Whether the holder of `port` accepts packets that have waited past their deadline.
     pub(crate) fn accepts_late(&self, port: u16) -> bool {
         let holder = self.holder(port).and_then(|id| self.slots.get(id.0 as usize)?.as_ref());
         holder.is_some_and(|session| session.late)
     }
 
-    /// Whose session `id` is.
+    /// The client that session `id` belongs to.
     pub(crate) fn client_of(&self, id: SessionId) -> Option<Client> {
         Some(self.slots.get(id.0 as usize)?.as_ref()?.client)
     }
@@ -165,20 +164,20 @@ impl Sessions {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Whether session `id` may be told of one more change.
+    /// Whether session `id` may be notified of one more change.
     pub(crate) fn may_tell(&mut self, now: Time, id: SessionId) -> bool {
         self.get_mut(id).is_some_and(|s| s.statuses.admit(now, 1))
     }
 
-    /// Whether the packet numbered `seq` of the flow from session `id` to `peer`
-    /// is one of the latest that were sent.
+    /// Whether the packet numbered `seq` of the flow from session `id` to `peer` is among the
+    /// latest ones sent.
     pub(crate) fn has_sent(&self, id: SessionId, peer: Peer, seq: u16) -> bool {
         let session = self.slots.get(id.0 as usize).and_then(Option::as_ref);
         let next = session.and_then(|s| s.sending.peek(peer));
         next.is_some_and(|next| (1..=UNDER_WAY).contains(&next.wrapping_sub(seq)))
     }
 
-    /// Gives session `id` the port `wanted`, or any dynamic one for 0.
+    /// Binds session `id` to the port `wanted`, or to any dynamic one if that is 0.
     pub(crate) fn bind(&mut self, id: SessionId, wanted: u16) -> Result<u16, RefusalReason> {
         if self.get_mut(id).is_none_or(|s| s.port.is_some()) {
             return Err(RefusalReason::OutOfOrder);
@@ -216,10 +215,9 @@ impl Sessions {
         self.ports[usize::from(port)].checked_sub(1).map(SessionId)
     }
 
-    /// The next number of the flow from session `id` to `peer`. A new flow
-    /// starts at the count of all packets sent from here, which no flow's
-    /// numbers overtake: whatever flow had these ends before, its receiver
-    /// takes the new numbers for later ones.
+    /// The next number of the flow from session `id` to `peer`. A new flow starts at the count of
+    /// all packets sent from here, which no flow's numbers overtake: so the receiver of any earlier
+    /// flow with these ends takes the new numbers for later ones.
     pub(crate) fn next_flow_seq(&mut self, id: SessionId, peer: Peer) -> u16 {
         self.sent = self.sent.wrapping_add(1);
         let start = self.sent;
@@ -230,8 +228,8 @@ impl Sessions {
         seq
     }
 
-    /// Whether the packet numbered `seq` of the flow from `peer` to session
-    /// `id`, carried by `service` and of use until `deadline`, is new.
+    /// Whether the packet numbered `seq` of the flow from `peer` to session `id`, carried by
+    /// `service` with this `deadline`, is new.
     pub(crate) fn is_new(
         &mut self,
         now: Time,

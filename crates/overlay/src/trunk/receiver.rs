@@ -1,4 +1,4 @@
-//! The receiving end of a trunk: it knows what contexts mean.
+//! The receiving end of a trunk, which keeps the contexts.
 
 use super::rtp::{Rtp, Templates};
 use super::wire::{Answer, Context, Entry, Head};
@@ -7,59 +7,58 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
 
-/// A trunk that was silent for so long makes room for another: its sender asks once a
-/// second.
+/// Silence after which a trunk may be replaced by another: its sender asks once a second.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
-/// A trunk is in use for so long after a packet: more than a lone call's spacing, and less
-/// than a node needs to start again.
+/// Time for which a trunk is in use after a packet: more than the spacing of a single call, and
+/// less than a node needs to restart.
 const IN_USE: Duration = Duration::from_millis(300);
 
-/// Trunk packets by which one may be late without being taken for one to come: of their
-/// numbers only 24 bits are known.
+/// Maximum lateness of a trunk packet, in packets, before it would be taken for a future one: only
+/// 24 bits of the numbers are transmitted.
 const REMEMBERED: i32 = 1 << 20;
 
-/// The receiving end of a trunk.
+/// State of the receiving end of a trunk.
 #[derive(Default, Debug)]
 pub(crate) struct Receiver {
-    /// `None` before the first question.
+    /// Generation of the contexts; `None` before the first question.
     generation: Option<u16>,
-    /// By number; grows to the highest that was defined.
+    /// Contexts by number; grows to the highest that was defined.
     contexts: Vec<Option<ContextState>>,
     heard: Time,
-    /// When the last trunk packet of the present generation came.
+    /// Time at which the last trunk packet of the present generation arrived.
     carried: Option<Time>,
-    /// When it was owed an answer last.
+    /// Time at which it last got an answer that didn't count against the rate of others.
     owed: Option<Time>,
-    /// What is lost, and how often it is reported; `None` before the first question.
+    /// Loss measurement and the interval of its reports in ms; `None` before the first question.
     rate: Option<(tfmc::Receiver, u16)>,
-    /// The highest number that has come, with the bits that it has not on the wire.
+    /// The highest number received, extended by the bits that are not transmitted.
     number: Option<u32>,
     /// The number of a packet that was too far from all others.
     astray: Option<u32>,
-    /// The packet whose header was restored last.
+    /// The last packet with a restored header.
     restored: Vec<u8>,
     stats: ReceiverStats,
 }
 
-/// What a context means.
+/// A context and what its definition applies to.
 #[derive(Clone, Copy, Debug)]
 struct ContextState {
     context: Context,
-    /// The number of the first trunk packet that said so: those before meant another.
+    /// Number of the first trunk packet with this definition: earlier ones used another.
     since: u32,
-    /// When it was heard last.
+    /// Time at which it was last received.
     heard: Time,
     templates: Templates,
 }
 
 impl ContextState {
-    /// Whether the sender can't have given the context another meaning unheard.
+    /// Whether the sender cannot have redefined the context unnoticed.
     fn is_fresh(&self, at: Time) -> bool {
         at.since(self.heard) < UNSAID_AFTER
     }
 
-    /// It is heard again with this number.
+    /// Records that it was received again, with this number.
     fn again(&mut self, at: Time, number: u32) {
         if ahead(number, self.since) > REMEMBERED {
             self.since = number.wrapping_sub(REMEMBERED as u32);
@@ -68,41 +67,38 @@ impl ContextState {
     }
 }
 
-/// By how many trunk packets number `n` comes after `other`: the nearest with these 24
-/// bits.
+/// Distance in trunk packets from number `other` to `n`: the nearest with these 24 bits.
 fn ahead(n: u32, other: u32) -> i32 {
     (n.wrapping_sub(other) << 8) as i32 >> 8
 }
 
-/// Trunk packets that may be missing between two that come one after the other: what a trunk
-/// sends in some seconds. Numbers farther apart than that are believed when the next one goes
-/// on from there (RFC 3550, A.1), so that a single forged one changes nothing.
+/// Maximum number of trunk packets missing between two consecutive ones: those that a trunk sends
+/// in some seconds. Numbers farther apart are accepted only if the next one continues from there
+/// (RFC 3550, A.1), so a single forged one has no effect.
 const MAX_JUMP: u32 = 1 << 12;
 
-/// What a node has received by the trunk of another.
+/// Counters of the packets that a node has received over another node's trunk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReceiverStats {
-    /// Trunk packets that came.
+    /// Number of trunk packets received.
     pub trunk_packets: u64,
-    /// Applications' packets in them.
+    /// Application packets in those trunk packets.
     pub packets: u64,
-    /// Packets of flows that were unknown, since what would have said what their context
-    /// means was lost.
+    /// Packets of unknown flows, because the definition of their context was lost.
     pub unknown: u64,
-    /// Packets that were dropped, since what would have said how to restore their RTP
-    /// headers was lost.
+    /// Packets that were dropped because the template for restoring their RTP headers was lost.
     pub no_template: u64,
 }
 
-/// What an entry is.
+/// Result of reading an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Heard<'a> {
     /// A packet of this flow.
     Packet { context: Context, flow_seq: u16, payload: &'a [u8] },
-    /// It says what a context means.
+    /// The definition of a context.
     Definition,
-    /// A packet of a flow, or with an RTP header, that is unknown: what would have said so
-    /// was lost, or it was overtaken by what its context means now.
+    /// A packet of an unknown flow, or with an unknown RTP header: the definition was lost, or a
+    /// newer definition of the context overtook the packet.
     Unknown,
 }
 
@@ -111,7 +107,7 @@ impl Receiver {
         Receiver { heard: now, ..Receiver::default() }
     }
 
-    /// The sender asks.
+    /// Handles a question from the sender.
     pub fn on_ask(
         &mut self,
         now: Time,
@@ -121,7 +117,7 @@ impl Receiver {
     ) -> Answer {
         self.heard = now;
         let is_known = self.knows(generation);
-        // Who changes how often wants a history of its own as well.
+        // A sender that changes the interval also needs a new history.
         if !is_known || self.rate.as_ref().is_none_or(|(_, every)| *every != report_ms) {
             self.begin_reports(report_ms);
         }
@@ -136,22 +132,22 @@ impl Receiver {
         Answer::Fresh
     }
 
-    /// Nothing is known of what was lost before.
+    /// Restarts loss measurement without a history.
     fn begin_reports(&mut self, report_ms: u16) {
         let every = Duration::from_millis(report_ms.max(1).into());
         self.rate = Some((tfmc::Receiver::new(rate_config(0, every)), report_ms));
         (self.number, self.astray) = (None, None);
     }
 
-    /// Whether contexts of `generation` mean what this end believes.
+    /// Whether the contexts kept here are those of `generation`.
     pub fn knows(&self, generation: u16) -> bool {
         self.generation == Some(generation)
     }
 
-    /// Whether a question is answered; `None` if others' decide. One of the present
-    /// generation is, unless there was another just now. While packets of that come, one
-    /// of another generation isn't: it may be another node's, and a sender that has
-    /// started again asks again.
+    /// Whether to answer a question; `None` if the rate of all others decides. One of the present
+    /// generation is answered, unless another just was. While packets of that generation arrive, a
+    /// question of another generation is not: it may be from another node, and a sender that has
+    /// restarted asks again.
     pub fn answers(&mut self, now: Time, generation: u16) -> Option<bool> {
         if !self.knows(generation) {
             let in_use = self.carried.is_some_and(|at| now.since(at) < IN_USE);
@@ -164,13 +160,13 @@ impl Receiver {
         Some(true)
     }
 
-    /// Whether it has been silent for long.
+    /// Whether the trunk has been silent long enough to be forgotten.
     pub fn is_forgotten(&self, now: Time) -> bool {
         now.since(self.heard) > FORGOTTEN_AFTER
     }
 
-    /// A trunk packet has come; the report that is due now, if one is. One that a link
-    /// has lost and got again counts as lost: the path dropped it.
+    /// Counts a trunk packet. Returns the report that is due now, if any. A packet that a link has
+    /// lost and recovered counts as lost: the path dropped it.
     pub fn note_packet(&mut self, now: Time, head: &Head, recovered: bool) -> Option<Feedback> {
         (self.heard, self.carried) = (now, Some(now));
         self.stats.trunk_packets += 1;
@@ -204,7 +200,7 @@ impl Receiver {
         self.stats
     }
 
-    /// Takes one entry of the trunk packet with this number, which came at `at`.
+    /// Processes one entry of the trunk packet with this number, which arrived at `at`.
     pub fn hear<'a>(&'a mut self, at: Time, number: u32, entry: Entry<'a>) -> Heard<'a> {
         match entry {
             Entry::Definition { number: index, context } => {
@@ -243,7 +239,7 @@ impl Receiver {
         Heard::Packet { context, flow_seq, payload }
     }
 
-    /// Trunk packet `number` says what context `index` means.
+    /// Records the definition of context `index` in trunk packet `number`.
     fn define(&mut self, at: Time, number: u32, index: u16, context: Context) {
         let index = usize::from(index);
         if self.contexts.len() <= index {
@@ -254,8 +250,8 @@ impl Receiver {
             Some(known) if ahead(number, known.since) < 0 => {}
             Some(known) if known.context == context => known.again(at, number),
             known => {
-                // A flow keeps its templates, whatever deadline its packets have, and what was
-                // overtaken is still its own.
+                // A flow keeps its templates, whatever the deadline of its packets, and packets
+                // that were overtaken still belong to it.
                 let same = known.filter(|known| known.context.ports() == context.ports());
                 let (since, templates) =
                     same.map_or_else(|| (number, Templates::default()), |m| (m.since, m.templates));
@@ -266,8 +262,8 @@ impl Receiver {
         }
     }
 
-    /// What context `index` means in trunk packet `number`, if that is known; else the
-    /// packet counts as unknown.
+    /// The meaning of context `index` in trunk packet `number`, if known; otherwise the packet
+    /// counts as unknown.
     fn meaning(&mut self, at: Time, number: u32, index: u16) -> Option<&mut ContextState> {
         let place = self.contexts.get_mut(usize::from(index)).and_then(Option::as_mut);
         let known = place.filter(|m| m.is_fresh(at) && ahead(number, m.since) >= 0);

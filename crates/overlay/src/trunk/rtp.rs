@@ -1,88 +1,86 @@
-//! RTP headers in trunk packets: of their 12 bytes (RFC 3550, section 5.1) one is sent
-//! where nothing has happened that the receiver can't know, and at most seven otherwise.
+//! RTP headers in trunk packets: their 12 bytes (RFC 3550, section 5.1) are reduced to one byte if
+//! the receiver can infer all fields, and to at most seven otherwise.
 //!
-//! Nothing is said as the difference to another packet, so that a lost one takes nothing
-//! else with it. A *template* gives the header of each packet of a flow from the number that
-//! the packet has in its flow, which it carries anyway:
+//! Nothing is encoded as the difference to another packet, so a lost one affects no other. A
+//! *template* gives the header of each packet of a flow as a function of the packet's number in its
+//! flow, which is transmitted anyway:
 //!
 //! ```text
 //! sequence number = flow number + offset    (modulo 2^16)
 //! timestamp       = base + step * sequence number    (modulo 2^32)
 //! ```
 //!
-//! Both are functions of 16 bits, whatever came before, so that no wrap can be taken for
-//! another: where the sequence number begins again at 0, the base is another, which is
-//! another template. The timestamp follows the sequence number, since what is lost before
-//! the origin skips both; what was sent outside the trunk has its numbers as well, and skips
-//! neither.
+//! Both are functions of 16 bits, independent of earlier packets, so no wrap can be confused with
+//! another: where the sequence number restarts at 0, the base changes, which makes it another
+//! template. The timestamp follows the sequence number, since losses before the origin skip values
+//! of both; packets sent outside the trunk have their numbers as well, and skip neither.
 //!
-//! A packet names the template by which it is to be read; what differs for it alone, as the
-//! timestamp after silence does, it brings along. A template is said by packets that have
-//! their whole header and the step: by [`SAID_FIRST`] in the beginning, and with each
-//! definition of the flow's context from then on. One that the receiver hasn't heard can't
-//! be mistaken for another: the sender takes the same number again only after
-//! [`REUSED_AFTER`], and the receiver forgets it after [`UNSAID_AFTER`], just as for
-//! contexts. It keeps two, so that what was overtaken by another is still understood.
+//! A packet names its template, and carries the fields that differ for it alone, such as the
+//! timestamp after silence. A template is announced by packets that have their whole header and the
+//! step: by the first [`SAID_FIRST`] packets, and with each later definition of the flow's context.
+//! A template that the receiver has missed can't be confused with another: the sender reuses a
+//! number only after [`REUSED_AFTER`], and the receiver forgets it after [`UNSAID_AFTER`], as with
+//! contexts. The receiver keeps two, so that packets overtaken by the announcement of another are
+//! still understood.
 
 use super::{REUSED_AFTER, UNSAID_AFTER};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
 
-/// Bytes of a header that can be compressed: without contributing sources, padding and
-/// extension.
+/// Bytes of a header that can be compressed: without contributing sources, padding and extension.
 pub const RTP_HEADER: usize = 12;
 
-/// Bytes by which a packet that says a template is longer than it was.
+/// Bytes that announcing a template adds to a packet.
 pub(super) const SAYING: usize = 3;
 
-/// How many numbers there are for the templates of a context.
+/// Number of template numbers per context.
 const NUMBERS: u8 = 16;
 
-/// Packets that say a template when it is new.
+/// Number of packets that announce a new template.
 const SAID_FIRST: u8 = 3;
 
-/// A template is in use for at least so long, so that each number rests for
-/// [`REUSED_AFTER`] before it means another.
+/// Minimum time for which a template is used, so that each number is idle for [`REUSED_AFTER`]
+/// before it gets another meaning.
 const CHANGED_EVERY: Duration =
     Duration::from_nanos(REUSED_AFTER.as_nanos() as u64 / (NUMBERS as u64 - 1) + 1);
 
-/// Version 2, and nothing else in the first byte.
+/// First byte of a plain header: version 2, all other fields zero.
 const FIRST_BYTE: u8 = 0x80;
-/// In the second byte of a header, beside the payload type.
+/// Marker bit in the second byte of a header, next to the payload type.
 const MARKER: u8 = 0x80;
 
-/// What follows the template's number in the first byte.
+/// Flags after the template's number in the first byte.
 const SAYS: u8 = 8;
 const MARKED: u8 = 4;
 const HAS_TIMESTAMP: u8 = 2;
 const HAS_SEQ: u8 = 1;
 
-/// What an entry has of an RTP header.
+/// Encoding of an RTP header in an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rtp {
-    /// All of it, which is the beginning of the entry's payload; it says a template.
+    /// The whole header, at the beginning of the entry's payload; it announces a template.
     Says {
-        /// The template's number, 0 to 15.
+        /// Number of the template, 0 to 15.
         template: u8,
-        /// By how much the timestamp grows with the sequence number.
+        /// Increase of the timestamp per sequence number.
         step: u16,
     },
-    /// What can't be known by the template.
+    /// The fields that the template doesn't give.
     By {
-        /// The template's number, 0 to 15.
+        /// Number of the template, 0 to 15.
         template: u8,
         /// Whether the header's marker bit is set.
         marker: bool,
-        /// The timestamp, if it is another than the template's.
+        /// The timestamp, if it differs from the template's.
         timestamp: Option<u32>,
-        /// The sequence number, if it is another than the template's.
+        /// The sequence number, if it differs from the template's.
         seq: Option<u16>,
     },
 }
 
 impl Rtp {
-    /// How many bytes it takes; a whole header isn't among them.
+    /// Encoded length in bytes, without a whole header.
     pub fn size(&self) -> usize {
         match self {
             Rtp::Says { .. } => SAYING,
@@ -106,8 +104,8 @@ impl Rtp {
         }
     }
 
-    /// Takes it from the beginning of an entry's body; the rest is the payload. `None` if
-    /// it can't be.
+    /// Reads the encoding at the beginning of an entry's body; the rest is the payload. `None` if
+    /// it is invalid.
     pub(super) fn read(body: &[u8]) -> Option<(Rtp, &[u8])> {
         let mut r = Reader::new(body);
         let first = r.u8().ok()?;
@@ -129,7 +127,7 @@ impl Rtp {
     }
 }
 
-/// A header that can be compressed.
+/// An RTP header that can be compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     marker: bool,
@@ -140,7 +138,7 @@ struct Header {
 }
 
 impl Header {
-    /// That of `packet`, if it has a plain one.
+    /// The header of `packet`, if it is a plain one.
     fn parse(packet: &[u8]) -> Option<Header> {
         let &[FIRST_BYTE, kind, a, b, c, d, e, f, g, h, i, j] = packet.first_chunk()? else {
             return None;
@@ -161,8 +159,8 @@ impl Header {
         [FIRST_BYTE, kind, a, b, c, d, e, f, g, h, i, j]
     }
 
-    /// By how much the timestamp grows with each sequence number from here to `to`, if it
-    /// does so evenly in one stream.
+    /// Increase of the timestamp per sequence number from here to `to`, if it is even and both are
+    /// of one stream.
     fn step(&self, to: &Header) -> Option<u16> {
         if (self.ssrc, self.payload_type) != (to.ssrc, to.payload_type) {
             return None;
@@ -175,7 +173,7 @@ impl Header {
     }
 }
 
-/// What gives the header of each packet of a flow from its number.
+/// Gives the header of each packet of a flow as a function of its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Template {
     ssrc: u32,
@@ -186,7 +184,7 @@ struct Template {
 }
 
 impl Template {
-    /// The one with this step that gives `header` to packet `flow_seq`.
+    /// The template with this step that gives `header` to packet `flow_seq`.
     fn of(header: &Header, flow_seq: u16, step: u16) -> Template {
         let &Header { payload_type, seq, timestamp, ssrc, .. } = header;
         let base = timestamp.wrapping_sub(u32::from(step) * u32::from(seq));
@@ -205,7 +203,7 @@ impl Template {
         *self == Template::of(header, flow_seq, self.step)
     }
 
-    /// What `header` needs beside this template; `None` if it is of another stream.
+    /// The fields of `header` that this template doesn't give; `None` if it is of another stream.
     fn compress(&self, template: u8, header: &Header, flow_seq: u16) -> Option<Rtp> {
         let &Header { marker, payload_type, seq, timestamp, ssrc } = header;
         ((ssrc, payload_type) == (self.ssrc, self.payload_type)).then(|| Rtp::By {
@@ -230,29 +228,29 @@ impl Template {
     }
 }
 
-/// What the sender knows of a flow that may be RTP.
+/// The sender's state for a flow that may be RTP.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Compressor {
-    /// The last header, by how much its sequence number was ahead of the flow's, and its
-    /// step from the one before.
+    /// The last header, the difference between its sequence number and the flow's, and its step
+    /// from the one before.
     last: Option<(Header, u16, Option<u16>)>,
     template: Option<Template>,
     number: u8,
-    /// How often the template is still to be said before others name it.
+    /// Number of announcements of the template still to be sent before packets only name it.
     owed: u8,
     changed: Time,
-    /// When a packet said or named it last.
+    /// Time at which a packet last announced or named it.
     used: Time,
 }
 
 impl Compressor {
-    /// The receiver knows nothing any more.
+    /// Handles a restart of the receiver, which has lost all templates.
     pub fn restart(&mut self) {
         self.owed = SAID_FIRST;
     }
 
-    /// What packet `flow_seq` has instead of its header, and what is known then; `defined`
-    /// if the packet brings what its context means.
+    /// The encoding that replaces the header of packet `flow_seq`, and the state after it;
+    /// `defined` if the packet carries the definition of its context.
     pub fn compress(
         &self,
         now: Time,
@@ -290,9 +288,9 @@ impl Compressor {
         (next, rtp)
     }
 
-    /// Takes note of a header. If it follows from the last as that did from the one before,
-    /// or as the template has it, the step: two in a row make a template, so that what
-    /// differs once makes none.
+    /// Records a header. Returns the step if the header follows from the last as that did from the
+    /// one before, or as the template predicts: two equal steps in a row make a template, so a
+    /// single exception doesn't.
     fn observe(&mut self, header: &Header, flow_seq: u16) -> Option<u16> {
         let offset = header.seq.wrapping_sub(flow_seq);
         let (last, last_offset, before) = match self.last {
@@ -309,7 +307,7 @@ impl Compressor {
     }
 }
 
-/// The templates of a flow that the receiver knows: the last two.
+/// The templates of a flow that the receiver keeps: the last two.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Templates([Option<Known>; 2]);
 
@@ -317,7 +315,7 @@ pub(super) struct Templates([Option<Known>; 2]);
 struct Known {
     number: u8,
     template: Template,
-    /// When it was said or named last.
+    /// Time at which it was last announced or named.
     heard: Time,
 }
 
@@ -328,11 +326,11 @@ impl Known {
 }
 
 impl Templates {
-    /// Packet `flow_seq`, which came at `at`, says a template.
+    /// Records that packet `flow_seq`, which arrived at `at`, announces a template.
     pub fn say(&mut self, at: Time, flow_seq: u16, number: u8, step: u16, packet: &[u8]) {
         let Some(header) = Header::parse(packet) else { return };
         let place = &mut self.0[usize::from(number % 2)];
-        // One that was overtaken by a later one in its place.
+        // An announcement that was overtaken by a later one of its slot.
         let is_old = |known: &Known| {
             known.is_fresh(at) && number.wrapping_sub(known.number) % NUMBERS > NUMBERS / 2
         };
@@ -342,8 +340,8 @@ impl Templates {
         }
     }
 
-    /// The header of packet `flow_seq`, which came at `at`; `None` if its template is
-    /// unknown, and for [`Rtp::Says`], where it is whole.
+    /// The header of packet `flow_seq`, which arrived at `at`; `None` if its template is unknown,
+    /// and for [`Rtp::Says`], which has the whole header.
     pub fn header(&mut self, at: Time, flow_seq: u16, rtp: &Rtp) -> Option<[u8; RTP_HEADER]> {
         let &Rtp::By { template: number, marker, timestamp, seq } = rtp else { return None };
         let place = self.0[usize::from(number % 2)].as_mut();

@@ -1,4 +1,4 @@
-//! The sending end of a trunk: it gathers packets, and says when they are to leave.
+//! The sending end of a trunk: gathers packets, and decides when they leave.
 
 use super::rtp::{Compressor, RTP_HEADER, Rtp, SAYING};
 use super::wire::{
@@ -13,71 +13,71 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_rate::tfmc::{self, Feedback};
 
-/// How often the other end is asked.
+/// Interval between questions to the other end.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// For how long an answer counts: two may be lost in a row.
+/// Time for which an answer counts: two may be lost in a row.
 const ANSWER_COUNTS: Duration = Duration::from_millis(3_500);
 
-/// A flow that was the only one for so long doesn't wait for others: three packets of
-/// 60 ms, the longest that telephones send.
+/// A flow that has been the only one for this long doesn't wait for others: three packets of 60 ms,
+/// the longest that telephones send.
 const ALONE: Duration = Duration::from_millis(180);
 
-/// What a context means is said with so many packets of its flow at first, and with one
-/// in each of these spans from then on.
+/// Number of first packets of a flow that carry the definition of its context, and interval between
+/// later ones that do.
 const DEFINED_FIRST: u8 = 3;
 const DEFINED_EVERY: Duration = Duration::from_secs(1);
 
-/// How much sooner than its deadline allows a packet leaves.
+/// Time by which a packet leaves earlier than its deadline requires.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// Packets whose deadlines are further apart than this don't share a trunk packet, which
-/// is of use, and so is recovered, only until the earliest. Those that are of use for as
-/// long differ by the wait.
+/// Packets with deadlines that differ by more than this don't share a trunk packet, which is
+/// useful, and so is recovered, only until the earliest. Packets with equal times to live differ by
+/// the wait.
 const DEADLINES_DIFFER: Duration = Config::MAX_WAIT;
 
-/// What the sender knows of the other end.
+/// State of the other end, as far as the sender can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It hasn't answered, or not for a while: packets leave one by one.
     Silent,
-    /// It takes trunk packets.
+    /// It accepts trunk packets.
     Open,
-    /// It said that it takes none.
+    /// It answered that it accepts none.
     Refused,
 }
 
-/// What a trunk has carried, and what it hasn't.
+/// Counters of a trunk's packets, in trunk packets and outside.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// Applications' packets that left in trunk packets.
+    /// Application packets that left in trunk packets.
     pub packets: u64,
-    /// Their bytes, without any header.
+    /// Bytes of those packets, without any header.
     pub bytes: u64,
-    /// Trunk packets that were sent.
+    /// Number of trunk packets sent.
     pub trunk_packets: u64,
-    /// Their bytes, with the trunk's own headers.
+    /// Bytes of those trunk packets, with the trunk's headers.
     pub trunk_bytes: u64,
-    /// Packets whose RTP headers were compressed.
+    /// Packets with compressed RTP headers.
     pub compressed: u64,
-    /// By how many bytes those headers became shorter. What says how to restore them costs
-    /// three bytes with one packet a second of each flow.
+    /// Bytes saved by that compression. Announcing templates costs three bytes in one packet a
+    /// second of each flow.
     pub header_bytes_saved: u64,
-    /// Packets that left by themselves: of the only flow, or too large to share a trunk
-    /// packet, or to the node itself, or more flows than there are contexts.
+    /// Packets that left separately: of the only flow, too large to share a trunk packet, to the
+    /// node itself, or of more flows than there are contexts.
     pub alone: u64,
-    /// Packets that left by themselves because the other end had not answered.
+    /// Packets that left separately because the other end had not answered.
     pub unanswered: u64,
-    /// Trunk packets that no link took, with all that they held.
+    /// Trunk packets that no link accepted, lost with all their contents.
     pub dropped: u64,
 }
 
-/// A flow that is being sent.
+/// Sending state of a flow.
 #[derive(Debug)]
 struct Sending {
     context: u16,
     flow: Context,
-    /// How often its meaning has been said to a receiver that may know it, and when last.
+    /// Number of definitions sent to a receiver that may have kept them, and time of the last.
     said: u8,
     said_at: Time,
     last: Time,
@@ -85,21 +85,21 @@ struct Sending {
 }
 
 impl Sending {
-    /// The receiver knows nothing any more.
+    /// Handles a restart of the receiver, which has lost all contexts.
     fn restart(&mut self) {
         self.said = 0;
         self.compressor.restart();
     }
 }
 
-/// How a packet is to be put to the others.
+/// How to add a packet to the others.
 #[derive(Debug)]
 struct Plan {
     context: u16,
-    /// What the context means, if that is to be said with this packet.
+    /// Definition of the context, if this packet must carry it.
     definition: Option<Context>,
-    /// What the packet has of its RTP header, if that isn't sent as it is, and what the
-    /// sender knows then.
+    /// Encoding of the packet's RTP header, unless that is sent unchanged, and the compressor's
+    /// state after it.
     rtp: Option<Rtp>,
     compressor: Compressor,
 }
@@ -119,10 +119,10 @@ impl Plan {
     }
 }
 
-/// What is gathered.
+/// Packets gathered for the next trunk packet.
 #[derive(Debug)]
 struct Batch {
-    /// Head and entries.
+    /// Bytes of head and entries.
     bytes: Vec<u8>,
     entries: u8,
     packets: u8,
@@ -130,34 +130,34 @@ struct Batch {
     metric: Metric,
     /// The deadline of the first packet.
     first: Time,
-    /// The earliest deadline, and when it must leave.
+    /// The earliest deadline, and the time by which it must leave.
     deadline: Time,
     leave_at: Time,
 }
 
-/// What becomes of a packet.
+/// Result of adding a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Enqueued {
     /// It waits for others, until [`Sender::is_due`].
     Gathered,
-    /// It is to be sent by itself, after what is gathered.
+    /// It must be sent separately, after the gathered packets.
     Alone,
-    /// What is gathered must leave first: then try again.
+    /// The gathered packets must leave first: then try again.
     Full,
 }
 
-/// A trunk packet that leaves.
+/// A trunk packet to send.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    /// Its payload.
+    /// Payload of the packet.
     pub bytes: Vec<u8>,
     pub number: u32,
     pub metric: Metric,
-    /// The earliest of what it holds.
+    /// The earliest deadline of its contents.
     pub deadline: Time,
 }
 
-/// A packet to put together with others.
+/// A packet to combine with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub source_port: u16,
@@ -165,7 +165,7 @@ pub(crate) struct Outgoing<'a> {
     pub flow_seq: u16,
     pub metric: Metric,
     pub deadline: Time,
-    /// How long the way takes from here on.
+    /// Delay of the path from here on.
     pub way: Duration,
     pub payload: &'a [u8],
 }
@@ -174,19 +174,20 @@ fn key(source_port: u16, destination_port: u16) -> u64 {
     u64::from(source_port) << 16 | u64::from(destination_port)
 }
 
-/// The sending end of a trunk.
+/// State of the sending end of a trunk.
 #[derive(Debug)]
 pub(crate) struct Sender {
     config: Config,
     generation: u16,
     rate: tfmc::Sender,
-    /// Of the last trunk packet.
+    /// Number of the last trunk packet.
     number: u32,
     flows: Lru<Sending>,
-    /// By context.
+    /// Definitions by context number.
     meanings: Vec<Context>,
     batch: Batch,
-    /// The context of the last packet, when that came, and when one of another did.
+    /// The context of the last packet and its time, and the time of the last packet of another
+    /// context.
     last: Option<(u16, Time)>,
     other: Option<Time>,
     answered: Option<(Answer, Time)>,
@@ -195,8 +196,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A trunk whose packets will have at most `room` bytes; `generation` and `secret`
-    /// are random.
+    /// Creates a trunk with packets of at most `room` bytes; `generation` and `secret` are random.
     pub fn new(config: Config, room: usize, generation: u16, secret: u64, now: Time) -> Sender {
         Sender {
             config,
@@ -227,11 +227,11 @@ impl Sender {
         &self.config
     }
 
-    /// Takes effect for what comes from now on.
+    /// Changes the configuration for all later packets.
     pub fn set_config(&mut self, now: Time, config: Config) {
         self.config = config;
         self.rate.set_feedback_interval(config.report_every());
-        // The other end is to know how often to report.
+        // Notify the other end of its report interval.
         self.ask_at = now;
     }
 
@@ -254,7 +254,7 @@ impl Sender {
         }
     }
 
-    /// When [`Sender::ask`], [`Sender::take`] or [`Sender::expire`] is due.
+    /// Time of the next call of [`Sender::ask`], [`Sender::take`] or [`Sender::expire`].
     pub fn next_timeout(&self) -> Time {
         match self.config.multiplex {
             Multiplex::Off => self.batch.leave_at,
@@ -262,32 +262,32 @@ impl Sender {
         }
     }
 
-    /// The rate that it measures, and may have.
+    /// Rate control: the rate measured, and the rate permitted.
     pub fn rate(&self) -> &tfmc::Sender {
         &self.rate
     }
 
-    /// If no report has come for too long, the path is taken for worse than it was.
+    /// If no report has arrived for too long, reduces the estimate of the path.
     pub fn expire(&mut self, now: Time) {
         self.rate.expire(now);
     }
 
-    /// Takes a report; whether it was of this trunk, and can be true.
+    /// Processes a report. Returns whether it was for this trunk, and plausible.
     pub fn on_report(&mut self, now: Time, generation: u16, report: Feedback) -> bool {
-        // Of the number 24 bits have been under way, and no later one has been sent.
+        // 24 bits of the number were transmitted, and no later one has been sent.
         let back = self.number.wrapping_sub(report.number) & 0xff_ffff;
         let number = self.number.wrapping_sub(back);
         generation == self.generation
             && self.rate.feedback(now, &Feedback { number, ..report }).is_ok()
     }
 
-    /// Whether flows that are new may send by this trunk, which they may not while it is
-    /// over its share, if it is configured so.
+    /// Whether new flows may send over this trunk. If configured so, they may not while it exceeds
+    /// its share.
     pub fn admits_new(&self, now: Time) -> bool {
         !self.config.admit_share || !self.rate.over_share_at(now)
     }
 
-    /// How many packets leave together at most.
+    /// Maximum number of packets that leave together.
     fn most(&self) -> usize {
         match self.config.multiplex {
             Multiplex::Tfmc => self.rate.multiplex(),
@@ -306,14 +306,14 @@ impl Sender {
         Some(Message::Ask { version, generation, report_ms, rtt: self.rate.rtt() })
     }
 
-    /// Takes the answer of the other end; whether it was to a question of this trunk.
+    /// Processes the answer of the other end. Returns whether it was to a question of this trunk.
     pub fn on_answer(&mut self, now: Time, generation: u16, answer: Answer) -> bool {
         if generation != self.generation {
             return false;
         }
         match answer {
             Answer::Fresh => self.flows.values_mut().for_each(Sending::restart),
-            // Of what was said before nothing is known there any more.
+            // The other end has lost all earlier definitions.
             Answer::Unknown if self.state(now) == State::Open => {
                 self.ask_at = self.ask_at.min(now + ASK_AGAIN);
             }
@@ -324,13 +324,13 @@ impl Sender {
         true
     }
 
-    /// Whether what is gathered is to leave now.
+    /// Whether the gathered packets must leave now.
     pub fn is_due(&self, now: Time) -> bool {
         self.batch.leave_at <= now
     }
 
-    /// Puts a packet to the others, of which at most `room` bytes leave together, or says
-    /// what becomes of it instead.
+    /// Adds a packet to the others, with which it forms a trunk packet of at most `room` bytes, or
+    /// returns what to do with it instead.
     pub fn put(&mut self, now: Time, packet: &Outgoing<'_>, room: usize) -> Enqueued {
         if self.config.multiplex == Multiplex::Off {
             return Enqueued::Alone;
@@ -341,7 +341,7 @@ impl Sender {
         }
         let most = HEAD + DEFINITION + ENTRY + SAYING + packet.payload.len();
         let fits = packet.payload.len() <= MAX_PACKET && most <= room;
-        // No context stands for a flow to a node itself.
+        // No context is possible for a flow to the node itself.
         let may = fits && packet.destination_port != 0;
         let Some(plan) = may.then(|| self.plan(now, packet)).flatten() else {
             self.stats.alone += 1;
@@ -371,8 +371,7 @@ impl Sender {
         Enqueued::Gathered
     }
 
-    /// How the packet is to be put to the others; `None` if there is no context for its
-    /// flow.
+    /// How to add the packet to the others; `None` if there is no context for its flow.
     fn plan(&mut self, now: Time, packet: &Outgoing<'_>) -> Option<Plan> {
         let &Outgoing { source_port, destination_port, .. } = packet;
         let deadline_ms = remaining_ms(now, packet.deadline);
@@ -390,11 +389,11 @@ impl Sender {
         if flow.context == 0 {
             flow.context = displaced.map_or(next, |old| old.context);
         }
-        // Templates outlast the deadline of a flow, but not its context.
+        // Templates survive a change of the flow's deadline, but its context doesn't.
         if flow.flow != meant {
             (flow.flow, flow.said) = (meant, 0);
         }
-        // What leaves alone tells the other end nothing.
+        // Packets that leave separately carry no definitions.
         if now.since(flow.said_at) >= UNSAID_AFTER {
             flow.restart();
         }
@@ -421,7 +420,7 @@ impl Sender {
         !other.is_some_and(recent)
     }
 
-    /// A packet goes, with others (`together`) as it was planned, or by itself.
+    /// Records that a packet leaves, either with others (`together`) as planned, or separately.
     fn note(&mut self, now: Time, packet: &Outgoing<'_>, plan: &Plan, together: bool) {
         let context = plan.context;
         if let Some((last, at)) = self.last
@@ -468,13 +467,13 @@ impl Sender {
         }
     }
 
-    /// What is gathered; give its memory back by [`Sender::reclaim`].
+    /// Takes the gathered packets; return their memory with [`Sender::reclaim`].
     pub fn take(&mut self, now: Time) -> Option<Leaving> {
         if self.batch.entries == 0 {
             return None;
         }
-        // What rate control takes for payload is what is sent beyond the headers that it
-        // knows, definitions and compressed headers among it.
+        // Rate control counts as payload all bytes beyond the headers that it includes, so also
+        // definitions and compressed headers.
         let packets = usize::from(self.batch.packets);
         let payload = self.batch.bytes.len() - HEAD - packets * ENTRY;
         self.number = self.rate.sent(now, packets, payload);
@@ -497,8 +496,8 @@ impl Sender {
         Some(Leaving { bytes, number: self.number, metric, deadline })
     }
 
-    /// Takes back the memory of [`Sender::take`]; if its packet was dropped, `each` is
-    /// called with the flow of each packet that it held.
+    /// Takes back the memory from [`Sender::take`]; if its packet was dropped, `each` is called
+    /// with the flow of each packet in it.
     pub fn reclaim(&mut self, mut bytes: Vec<u8>, dropped: bool, mut each: impl FnMut(Context)) {
         if dropped {
             self.stats.dropped += 1;

@@ -31,7 +31,7 @@ fn packet(port: u16, now: Time, payload: &[u8]) -> Outgoing<'_> {
     }
 }
 
-/// Two flows that send now and then, so that none is alone.
+/// Two flows that send occasionally, so that none is alone.
 fn wake_up(sender: &mut Sender, now: Time) {
     for port in [1, 2] {
         sender.put(now, &packet(port, now, &[0; 32]), ROOM);
@@ -39,7 +39,7 @@ fn wake_up(sender: &mut Sender, now: Time) {
     leave(sender, now);
 }
 
-/// What leaves now: bytes, and how many packets and definitions.
+/// Sends the gathered packets; returns the numbers of bytes, packets and definitions.
 fn leave(sender: &mut Sender, now: Time) -> Option<(usize, usize, usize)> {
     let leaving = sender.take(now)?;
     let Some(Message::Packets(head, rest)) = Message::parse(&leaving.bytes) else {
@@ -53,8 +53,8 @@ fn leave(sender: &mut Sender, now: Time) -> Option<(usize, usize, usize)> {
     Some((bytes, packets, all - packets))
 }
 
-/// 32 bytes of RTP with G.729: eight of the trunk's head, five for each packet, and ten
-/// with the first three of a flow.
+/// 32 bytes of RTP with G.729: eight of the trunk's head, five for each packet, and ten with the
+/// first three of a flow.
 #[test]
 fn ten_calls_in_one_packet_as_counted_by_hand() {
     let mut sender = open();
@@ -83,7 +83,7 @@ fn it_leaves_when_it_is_full_or_the_wait_is_over_or_a_deadline_is_near() {
     assert_eq!(sender.put(now, &soon(1, 30_000), ROOM), Enqueued::Gathered);
     assert_eq!(sender.next_timeout(), ms(12));
     assert!(!sender.is_due(ms(11)) && sender.is_due(ms(12)));
-    // 20 ms on the way, 1 ms to spare: it may wait no longer than until 10.5 ms.
+    // 20 ms in transit and 1 ms of margin: it may wait until 10.5 ms at most.
     assert_eq!(sender.put(now, &soon(2, 21_500), ROOM), Enqueued::Gathered);
     assert_eq!(sender.next_timeout(), now + Duration::from_micros(500));
     let mut gathered = 2;
@@ -136,7 +136,7 @@ fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
     sender.on_answer(ms(11_000), 7, Answer::Known);
     wake_up(&mut sender, ms(11_000));
     assert_eq!(put(&mut sender, ms(11_001)), Enqueued::Gathered);
-    // The other end has started again: it is asked soon, and told all again.
+    // The other end has restarted: it is asked soon, and gets all definitions again.
     sender.on_answer(ms(11_010), 7, Answer::Unknown);
     assert_eq!(sender.state(ms(11_010)), State::Silent);
     assert!(sender.ask(ms(11_110)).is_some());
@@ -144,12 +144,12 @@ fn without_an_answer_packets_leave_one_by_one_and_it_is_asked_again() {
     leave(&mut sender, ms(11_120));
     put(&mut sender, ms(11_121));
     assert_eq!(leave(&mut sender, ms(11_121)).map(|(_, _, definitions)| definitions), Some(1));
-    // Answers that stop coming count for a while.
+    // Answers count for a while after they stop arriving.
     assert_eq!(sender.state(ms(14_620)), State::Open);
     assert_eq!(sender.state(ms(14_621)), State::Silent);
 }
 
-/// Many more flows than contexts, of which all come back.
+/// Many more flows than contexts, and all of them return.
 #[test]
 fn a_context_is_used_again_only_after_a_pause() {
     let mut sender = open();
@@ -181,7 +181,7 @@ fn a_context_is_used_again_only_after_a_pause() {
         }
     }
     assert!(heard > 3 * 3_900, "{heard}");
-    // Those beyond 4,095 in each round, and one alone in the beginning of each.
+    // Those beyond 4,095 in each round, and one alone at the beginning of each.
     assert_eq!(alone, 3 * (6_000 - 4_095 + 1));
     assert_eq!(sender.flows(), 4_095);
 }
@@ -216,7 +216,7 @@ fn a_receiver_believes_what_it_was_told_last_and_nothing_else() {
     };
     assert_eq!(receiver.hear(at, 5, says(context)), Heard::Definition);
     means(receiver.hear(at, 6, packet), context);
-    // What was said before, or meant before, and comes late.
+    // Packets that were sent, or defined, earlier and arrive late.
     receiver.hear(at, 20, says(other));
     receiver.hear(at, 7, says(context));
     assert_eq!(receiver.hear(at, 19, packet), Heard::Unknown);
@@ -226,7 +226,7 @@ fn a_receiver_believes_what_it_was_told_last_and_nothing_else() {
     assert_eq!(receiver.hear(ms(15_999), 22, packet), Heard::Unknown);
     receiver.hear(ms(15_999), 0xff_ffff, says(other));
     means(receiver.hear(ms(15_999), 1, packet), other);
-    // For longer than numbers last.
+    // For longer than the numbers take to wrap.
     for n in 0..1_000u64 {
         let number = (2 + (n as u32) * (1 << 19)) & 0xff_ffff;
         means(receiver.hear(ms(16_000 + n), number, packet), other);
@@ -248,7 +248,7 @@ fn each_mistake_has_its_error() {
     assert_eq!(check(own, &[slow]), Err(ConfigError::Wait(far.to)));
 }
 
-/// A context that means another flow now, where all that said so was lost.
+/// A context is redefined for another flow, but all definitions are lost.
 #[test]
 fn what_said_so_is_lost_and_nothing_comes_to_a_wrong_port() {
     let mut sender = open();
@@ -284,8 +284,8 @@ fn give(sender: &mut Sender, receiver: &mut Receiver, now: Time, lost: bool) {
     sender.reclaim(leaving.bytes, false, |_| {});
 }
 
-/// Of a trunk packet's number 24 bits are said: one that comes twice, or a single number far
-/// from all others, takes the reports of what is lost nothing.
+/// 24 bits of a trunk packet's number are transmitted: neither a duplicate nor a single number far
+/// from all others stops the loss reports.
 #[test]
 fn reports_go_on_after_copies_and_lone_far_numbers_for_ever() {
     let mut receiver = Receiver::new(ms(0));
@@ -296,7 +296,7 @@ fn reports_go_on_after_copies_and_lone_far_numbers_for_ever() {
         let head = Head { entries: 1, generation: 7, number, remaining_ms: 9 };
         u32::from(receiver.note_packet(ms(at), &head, false).is_some())
     };
-    // Three turns of 24 bits, in steps that a trunk may leave out.
+    // Three wraps of 24 bits, in steps that a trunk may skip.
     for number in (0..3 << 24).step_by(4_000) {
         for n in [number, number, number + (1 << 20)] {
             at += 1;

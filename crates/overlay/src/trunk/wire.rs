@@ -1,4 +1,4 @@
-//! What two nodes say to each other about a trunk, from port 0 to port 0.
+//! Messages between two nodes about a trunk, from port 0 to port 0.
 //!
 //! Numbers are big endian; after the kind, which no echo has:
 //!
@@ -9,19 +9,18 @@
 //! report   8 | version 8 | generation 16 | number 32 | elapsed 32 (µs) | loss 32
 //! ```
 //!
-//! An entry begins with its context (12 bits), whether its RTP header is compressed
-//! (1 bit), and its length (11 bits). That of context 0 says what another context means:
-//! context 16, source port 16, destination port 16, time to live 8 (ms). Every other one
-//! has the packet's number in its flow (16 bits), and `length` bytes of packet, or, if it
-//! is compressed, one of
+//! An entry begins with its context (12 bits), whether its RTP header is compressed (1 bit), and
+//! its length (11 bits). An entry with context 0 defines another context: context 16, source port
+//! 16, destination port 16, time to live 8 (ms). Every other entry has the packet's number in its
+//! flow (16 bits), and `length` bytes of packet, or, if it is compressed, one of
 //!
 //! ```text
-//! template 4 | 1000 | step 16, then the whole packet, which says the template
+//! template 4 | 1000 | step 16, then the whole packet, which announces the template
 //! template 4 | 0, marker, has timestamp, has number | [timestamp 32] | [number 16],
 //!     then the packet without its RTP header
 //! ```
 //!
-//! An answer says the latest version that its node knows, for senders that know more than
+//! An answer contains the latest version that its node supports, for senders that support more than
 //! one.
 
 use super::rtp::{Rtp, SAYING};
@@ -29,26 +28,26 @@ use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 use trunkline_rate::tfmc::{FEEDBACK_BYTES, Feedback};
 
-/// The version of what is said here, which messages have in front: a node that hears
-/// another understands nothing.
+/// Version of these messages, which precedes their other fields: a node with another version
+/// ignores them.
 pub const TRUNK_VERSION: u8 = 1;
 
-/// Bytes in front of the entries.
+/// Bytes before the entries of a trunk packet.
 pub const HEAD: usize = 8;
 
-/// Bytes of an entry in front of its packet.
+/// Bytes before the packet in an entry.
 pub const ENTRY: usize = 5;
 
-/// Bytes of an entry that says what a context means.
+/// Length of an entry that defines a context, in bytes.
 pub const DEFINITION: usize = ENTRY - 2 + DEFINITION_BODY;
 
-/// Flows that a trunk tells apart; their contexts are 1 to this.
+/// Maximum number of flows in a trunk; their contexts are 1 to this.
 pub const MAX_CONTEXTS: u16 = 0xfff;
 
-/// The longest packet that an entry holds, in bytes, whether it says a template or not.
+/// Maximum length of a packet in an entry, in bytes, whether it announces a template or not.
 pub const MAX_PACKET: usize = MAX_LENGTH - SAYING;
 
-/// The most entries of one trunk packet.
+/// Maximum number of entries in one trunk packet.
 pub const MAX_ENTRIES: usize = 255;
 
 const ASK: u8 = 5;
@@ -57,84 +56,82 @@ const PACKETS: u8 = 7;
 const REPORT: u8 = 8;
 const DEFINITION_BODY: usize = 7;
 const MAX_LENGTH: usize = 0x7ff;
-/// In front of the length: the entry's RTP header is compressed.
+/// Flag before the length: the entry's RTP header is compressed.
 const COMPRESSED: u32 = 0x800;
 
 /// A message about a trunk.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Message<'a> {
-    /// "Do you take trunk packets of this generation?"
+    /// Asks whether the other end accepts trunk packets of this generation.
     Ask {
-        /// [`TRUNK_VERSION`].
+        /// The sender's [`TRUNK_VERSION`] of messages.
         version: u8,
-        /// A random number that the sender drew when it set up the trunk: contexts of
-        /// another generation mean something else.
+        /// A random number from the setup of the trunk at the sender: contexts of another
+        /// generation have other meanings.
         generation: u16,
-        /// How often to report loss, in milliseconds.
+        /// Interval of loss reports, in milliseconds.
         report_ms: u16,
-        /// The trunk's round trip, as far as it is known: at most 71 minutes, in whole
-        /// microseconds. Losses within it are one loss event.
+        /// Round trip of the trunk, if known: at most 71 minutes, in whole microseconds. Losses
+        /// within it are one loss event.
         rtt: Option<Duration>,
     },
-    /// A node's answer to [`Message::Ask`], or to packets of a generation that it doesn't know.
+    /// A node's answer to [`Message::Ask`], or to packets of an unknown generation.
     Answer {
-        /// [`TRUNK_VERSION`].
+        /// The sender's [`TRUNK_VERSION`] of messages.
         version: u8,
-        /// The generation that was asked for, or that packets came with.
+        /// The generation of the question or the packets.
         generation: u16,
-        /// Whether the node takes trunk packets of that generation.
+        /// Whether the node accepts trunk packets of that generation.
         answer: Answer,
-        /// The latest version that the node knows, its [`TRUNK_VERSION`].
+        /// The latest version that the node supports, its [`TRUNK_VERSION`].
         latest: u8,
     },
     /// Packets of flows, in [`Entries`].
     Packets(Head, &'a [u8]),
-    /// What the other end has lost of a generation's trunk packets.
+    /// Losses of a generation's trunk packets, as measured by the receiving end.
     Report {
-        /// [`TRUNK_VERSION`].
+        /// The sender's [`TRUNK_VERSION`] of messages.
         version: u8,
-        /// The generation of the packets that are reported on.
+        /// The generation of the reported packets.
         generation: u16,
-        /// Loss and round trip. Of its number the lower 24 bits count.
+        /// Loss and round trip. Only the lower 24 bits of its number count.
         report: Feedback,
     },
 }
 
-/// What a node that was asked answers.
+/// Content of a node's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Answer {
-    /// It takes them, and knows the contexts that it was told.
+    /// It accepts them, and has the contexts defined so far.
     Known = 0,
-    /// It takes them, and knows no context yet.
+    /// It accepts them, and has no contexts yet.
     Fresh = 1,
-    /// It takes none: as many trunks as it keeps end there, or the sender is kept out
-    /// by its rules.
+    /// It accepts none: it has its maximum number of trunks, or its rules exclude the sender.
     Refused = 2,
-    /// Packets came of a generation that it has not been asked about since its start.
+    /// Packets arrived of a generation that it has not been asked about since its start.
     Unknown = 3,
 }
 
-/// What is in front of the entries.
+/// Fields before the entries of a trunk packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// How many entries follow, definitions among them; 1 to 255.
+    /// Number of entries that follow, including definitions; 1 to 255.
     pub entries: u8,
     /// The generation of their contexts.
     pub generation: u16,
-    /// The number of the trunk packet, one more for each; 24 bits.
+    /// Number of the trunk packet, which increases by one with each; 24 bits.
     pub number: u32,
-    /// How many milliseconds the packet with the shortest deadline had left when the
-    /// trunk packet was sent.
+    /// Milliseconds left of the earliest deadline in the trunk packet when it was sent.
     pub remaining_ms: u8,
 }
 
 impl Message<'_> {
-    /// Writes all of it but the entries.
+    /// Writes all fields except the entries.
     ///
     /// # Errors
     ///
-    /// [`Short`] if there is no room for it.
+    /// [`Short`] if there is not enough room.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             Message::Ask { version, generation, report_ms, rtt } => {
@@ -162,8 +159,8 @@ impl Message<'_> {
         }
     }
 
-    /// Reads a payload; `None` if it is no such message. What follows an ask or an
-    /// answer is passed over: a later version may say more.
+    /// Reads a payload; `None` if it is another message. Bytes after an ask or an answer are
+    /// ignored: a later version may have more fields.
     pub fn parse(payload: &[u8]) -> Option<Message<'_>> {
         let mut r = Reader::new(payload);
         let kind = r.u8().ok()?;
@@ -202,26 +199,26 @@ impl Message<'_> {
 }
 
 impl Head {
-    /// As it is on the wire.
+    /// Encodes the head of a packet.
     pub fn bytes(&self) -> [u8; HEAD] {
         let ([g, h], [_, n, o, p]) = (self.generation.to_be_bytes(), self.number.to_be_bytes());
         [PACKETS, self.entries, g, h, n, o, p, self.remaining_ms]
     }
 }
 
-/// What a context stands for: a flow from the trunk's source to its destination.
+/// The meaning of a context: a flow from the trunk's source to its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
     /// Virtual port at the source; not 0.
     pub source_port: u16,
     /// Virtual port at the destination; not 0.
     pub destination_port: u16,
-    /// How long its packets are of use after they were sent, in milliseconds.
+    /// Time to live of its packets, in milliseconds.
     pub deadline_ms: u8,
 }
 
 impl Context {
-    /// Which flow it is.
+    /// The ports that identify the flow.
     pub(super) fn ports(&self) -> (u16, u16) {
         (self.source_port, self.destination_port)
     }
@@ -230,37 +227,37 @@ impl Context {
 /// One entry of a trunk packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry<'a> {
-    /// From here on context `number` stands for this flow.
+    /// Defines context `number` as this flow from here on.
     Definition {
-        /// The context's number, 1 to [`MAX_CONTEXTS`].
+        /// Number of the context, 1 to [`MAX_CONTEXTS`].
         number: u16,
-        /// The flow that it stands for.
+        /// The flow that it is defined as.
         context: Context,
     },
     /// A packet of a flow.
     Packet {
-        /// Its context, 1 to [`MAX_CONTEXTS`].
+        /// Number of its context, 1 to [`MAX_CONTEXTS`].
         context: u16,
-        /// Its number in its flow.
+        /// Number of the packet in its flow.
         flow_seq: u16,
-        /// What the application sent.
+        /// The packet from the application.
         payload: &'a [u8],
     },
-    /// A packet of a flow of RTP, of whose header only this is there.
+    /// A packet of a flow of RTP with an encoded header.
     Rtp {
-        /// Its context, 1 to [`MAX_CONTEXTS`].
+        /// Number of its context, 1 to [`MAX_CONTEXTS`].
         context: u16,
-        /// Its number in its flow.
+        /// Number of the packet in its flow.
         flow_seq: u16,
-        /// What it has of its header.
+        /// Encoding of its RTP header.
         rtp: Rtp,
-        /// What the application sent: without the header, or with it ([`Rtp::Says`]).
+        /// The packet from the application, without its header or with it ([`Rtp::Says`]).
         payload: &'a [u8],
     },
 }
 
 impl Entry<'_> {
-    /// How many bytes it takes.
+    /// Encoded length of the entry in bytes.
     pub fn size(&self) -> usize {
         match self {
             Entry::Definition { .. } => DEFINITION,
@@ -269,7 +266,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Appends it; only what fits in its fields of a context and a length.
+    /// Appends the encoded entry; context and length must fit in their fields.
     pub fn push(&self, out: &mut Vec<u8>) {
         let head = |context: u16, compressed: u32, len: usize| {
             let all =
@@ -301,13 +298,13 @@ impl Entry<'_> {
     }
 }
 
-/// An entry that is cut short, or says what can't be.
+/// An entry that is cut short or has invalid fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an entry of a trunk packet is malformed")]
 pub struct MalformedEntry;
 
-/// The entries of a trunk packet, in their order. It ends with the first that is
-/// malformed, and with as many as the head says.
+/// The entries of a trunk packet, in order. Iteration ends with the first malformed one, or after
+/// the number in the head.
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     rest: Reader<'a>,
@@ -377,7 +374,7 @@ mod tests {
             destination_port: d,
             deadline_ms,
         });
-        // A whole header is what a packet that says a template must have.
+        // A packet that announces a template must have a whole header.
         let payload = vec(any::<u8>(), 12..200).prop_map(|bytes| [&[0x80], &bytes[1..]].concat());
         let kind = proptest::option::of(proptest::option::of(rtp()));
         (1..=MAX_CONTEXTS, any::<u16>(), payload, context, kind)

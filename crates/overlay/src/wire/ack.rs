@@ -3,60 +3,59 @@
 use super::WireError;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most ranges in one [`SelectiveAck`].
+/// Maximum number of ranges in one [`SelectiveAck`].
 pub const MAX_ACK_RANGES: usize = 32;
 
-/// Bytes of a [`SelectiveAck`] in front of its ranges, the kind included.
+/// Bytes of a [`SelectiveAck`] before its ranges, including the kind.
 pub(crate) const ACK_HEAD: usize = 13;
 
-/// Bytes of one range.
+/// Bytes of one range on the wire.
 pub(crate) const ACK_RANGE: usize = 4;
 
-/// In what unit a delay is said, in microseconds.
+/// Unit of delays on the wire, in microseconds.
 const DELAY_UNIT: u64 = 10;
 
-/// The longest delay that an acknowledgement says: so long ago, or longer.
+/// The longest delay that an acknowledgement can express: this long, or longer.
 pub const MAX_ACK_DELAY: core::time::Duration =
     core::time::Duration::from_micros(u16::MAX as u64 * DELAY_UNIT);
 
-/// Consecutive numbers that have come.
+/// A range of consecutive numbers that have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AckRange {
-    /// The first of them.
+    /// The first number of the range.
     pub first: u16,
-    /// How many they are, the first among them.
+    /// Number of packets in the range, including the first.
     pub count: u16,
 }
 
-/// What a receiver of reliable packets says of itself and of the last that came.
+/// State of a receiver of reliable packets, without the ranges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckHead {
-    /// Another after each start of the receiving node, which then knows of nothing that
-    /// came before.
+    /// Differs after each start of the receiving node, which then has no record of earlier packets.
     pub instance: u16,
-    /// Which start of the sending node it is about, as its envelopes say: the lower 16 bits.
+    /// Start of the sending node that this refers to, as in its envelopes: the lower 16 bits.
     pub sender: u16,
-    /// Which numbering of the sender's it is about, 0 to 15.
+    /// Epoch of the sender's numbering that this refers to, 0 to 15.
     pub epoch: u8,
-    /// All numbers before this one have come.
+    /// All numbers before this one have arrived.
     pub next: u16,
-    /// The number of the packet that came last.
+    /// The number of the packet that arrived last.
     pub latest: u16,
-    /// How long ago that was, in steps of 10 µs; [`MAX_ACK_DELAY`] if it was longer ago.
+    /// Time since that arrival, in steps of 10 µs; [`MAX_ACK_DELAY`] stands for any longer time.
     pub delay: core::time::Duration,
 }
 
-/// A view of what has come of a link's reliable packets: all numbers up to one, and
-/// further ranges in ascending order.
+/// A view of the reliable packets that have arrived on a link: all numbers before one, and further
+/// ranges in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SelectiveAck<'a> {
-    /// All but the ranges.
+    /// Everything except the ranges.
     pub head: AckHead,
     ranges: &'a [u8],
 }
 
 impl<'a> SelectiveAck<'a> {
-    /// Writes one; more than [`MAX_ACK_RANGES`] ranges are an error.
+    /// Writes an acknowledgement; more than [`MAX_ACK_RANGES`] ranges are an error.
     pub fn emit(head: &AckHead, ranges: &[AckRange], w: &mut Writer<'_>) -> Result<(), Short> {
         if ranges.len() > MAX_ACK_RANGES {
             return Err(Short);
@@ -77,7 +76,7 @@ impl<'a> SelectiveAck<'a> {
         Ok(())
     }
 
-    /// Reads what follows the kind.
+    /// Reads the part after the kind.
     pub(super) fn parse(r: &mut Reader<'a>) -> Result<SelectiveAck<'a>, WireError> {
         let (instance, sender) = (r.u16()?, r.u16()?);
         let (epoch, next, latest) = (r.u8()?, r.u16()?, r.u16()?);
@@ -91,7 +90,7 @@ impl<'a> SelectiveAck<'a> {
         Ok(SelectiveAck { head, ranges: r.bytes(n * ACK_RANGE)? })
     }
 
-    /// The ranges beyond [`AckHead::next`].
+    /// Iterates over the ranges beyond [`AckHead::next`].
     pub fn ranges(self) -> impl Iterator<Item = AckRange> + 'a {
         self.ranges.chunks_exact(ACK_RANGE).map(|c| AckRange {
             first: u16::from_be_bytes([c[0], c[1]]),

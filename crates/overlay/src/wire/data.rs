@@ -1,16 +1,16 @@
-//! Data frames. What the origin says of a packet never changes on its way; what
-//! each link says of it is written when the frame leaves for that link.
+//! Data frames. The origin's header fields never change on the path; each link writes its own
+//! fields when the frame leaves on that link.
 
 use super::{Frame, Metric, NodeId, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most links that a packet can cross: one more than five bits count.
+/// Maximum number of links that a packet can cross: one more than five bits can count.
 pub const MAX_HOPS: u8 = 32;
 
-/// Bytes of a data frame in front of the packet.
+/// Bytes of a data frame before the packet.
 pub const DATA_HEADER: usize = 20;
 
-/// A packet has less than 2¹⁴ bytes; the two bits above are its metric's.
+/// A packet has less than 2¹⁴ bytes; the two bits above hold its metric.
 const LENGTH: u16 = 0x3fff;
 const METRIC_SHIFT: u32 = 14;
 
@@ -18,54 +18,54 @@ const SERVICE_SHIFT: u32 = 6;
 const RECOVERED: u8 = 0x20;
 const HOP_LIMIT: u8 = 0x1f;
 
-/// What the origin of a packet says of it, from end to end.
+/// End-to-end header fields, written by the packet's origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowHeader {
-    /// How it is carried.
+    /// Service that carries the packet.
     pub service: Service,
-    /// By what its way is chosen, at every node that it passes.
+    /// Metric used to route it, at every node on its path.
     pub metric: Metric,
-    /// The node whose application sent it.
+    /// The node that the sending application is attached to.
     pub source: NodeId,
-    /// The node it goes to.
+    /// The node that the packet is for.
     pub destination: NodeId,
-    /// Virtual port at the source.
+    /// Virtual port of the sender at the source.
     pub source_port: u16,
-    /// Virtual port at the destination.
+    /// Virtual port of the receiver at the destination.
     pub destination_port: u16,
-    /// Its number in its flow.
+    /// Number of the packet in its flow.
     pub flow_seq: u16,
 }
 
-/// What a link says of a packet that it carries.
+/// Header fields that each link writes for a packet that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopHeader {
-    /// Whether some link on its way lost it and got it again.
+    /// Whether some link on its path lost and recovered it.
     pub recovered: bool,
-    /// How many more links it may cross after this one, 0 to 31.
+    /// Number of links that it may cross after this one, 0 to 31.
     pub hop_limit: u8,
     /// The packet's number on this link and service.
     pub link_seq: u16,
-    /// Milliseconds that it may still spend on its way and be of use. A reliable packet
-    /// has no deadline, and its link's epoch here, 0 to 15.
+    /// Milliseconds for which it stays useful on its path. A reliable packet has no deadline, and
+    /// has its link's epoch here, 0 to 15.
     pub remaining_ms: u8,
 }
 
-/// What a data frame says of the packet it carries.
+/// The complete header of a data frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHeader {
-    /// What its origin says.
+    /// Fields written by the packet's origin.
     pub flow: FlowHeader,
-    /// What the link says.
+    /// Fields written by the link.
     pub hop: HopHeader,
 }
 
 impl FlowHeader {
-    /// Begins the frame of a packet of `len` bytes, all but what
-    /// [`HopHeader::write`] writes; `len` was checked against the MTU before.
+    /// Writes the start of the frame of a packet of `len` bytes, without the fields that
+    /// [`HopHeader::write`] adds; `len` was checked against the MTU before.
     #[inline]
     pub(crate) fn emit(&self, len: u16, w: &mut Writer<'_>) -> Result<(), Short> {
-        // Built whole and checked once: this is on every packet's way.
+        // Built as a whole and checked once: every packet passes here.
         w.bytes(&self.bytes(len))
     }
 
@@ -84,7 +84,7 @@ impl FlowHeader {
 }
 
 impl HopHeader {
-    /// Writes it into a frame that [`FlowHeader::emit`] began.
+    /// Writes the link's fields into a frame that [`FlowHeader::emit`] began.
     #[inline]
     pub(crate) fn write(&self, frame: &mut [u8]) {
         let Some(b) = frame.first_chunk_mut::<DATA_HEADER>() else { return };
@@ -103,7 +103,7 @@ impl DataHeader {
         w.bytes(&b)
     }
 
-    /// Reads what follows the first byte, and the packet.
+    /// Reads the part after the first byte, and the packet.
     #[inline]
     pub(super) fn parse<'a>(first: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, WireError> {
         let service = Service::from_wire(first >> SERVICE_SHIFT);
@@ -178,7 +178,7 @@ mod tests {
             prop_assert_eq!(frames, vec![Ok(Frame::Data(header, &payload[..]))]);
         }
 
-        /// A frame that is kept takes what each link that it leaves for says.
+        /// A stored frame takes the fields of each link that it leaves on.
         #[test]
         fn each_hop_writes_all_that_is_its_own(flow in flow(), hops in [hop(), hop()]) {
             let mut buf = [0; DATA_HEADER];

@@ -1,44 +1,43 @@
 //! The envelope: `type 1, receiver index 3, counter 4 | frames | tag 16`.
 //!
-//! The receiver chose the index, so one look-up finds the neighbour, its keys
-//! and its counters, whatever address the datagram came from.
+//! The receiver chose the index, so one look-up finds the neighbour, its keys and its counters,
+//! whatever address the datagram came from.
 
 use super::WireError;
 use super::data::DATA_HEADER;
 use trunkline_base::wire::{Reader, Writer};
 
-/// Bytes an envelope adds around its frames: 8 in front, a 16-byte tag behind.
+/// Bytes that an envelope adds to its frames: 8 before them, and a 16-byte tag after them.
 pub const ENVELOPE_OVERHEAD: usize = HEADER + TAG;
 
 /// Bytes that an envelope with one data frame adds to the application's packet.
 pub const DATA_OVERHEAD: usize = ENVELOPE_OVERHEAD + DATA_HEADER;
 
-/// The longest message of a handshake that is read: newer versions may say more
-/// than this one does, and still fit the smallest MTU.
+/// Size of the longest handshake message that is read: newer versions may carry more than this one,
+/// and still fit the smallest MTU.
 pub const MAX_HANDSHAKE: usize = 576 - 48;
 
 pub(super) const HEADER: usize = 8;
 pub(super) const TAG: usize = 16;
 
-/// Which of the receiver's neighbours an envelope is from: 24 bits.
+/// Identifies the receiver's neighbour that an envelope is from: 24 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ReceiverIndex(u32);
 
 impl ReceiverIndex {
-    /// The index with these low 24 bits.
+    /// Builds an index from the low 24 bits.
     pub const fn new(bits: u32) -> ReceiverIndex {
         ReceiverIndex(bits & 0xff_ffff)
     }
 
-    /// The 24 bits.
+    /// The index as a number of 24 bits.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The index of the direction `from` → `to` over `path` where no handshake
-    /// assigns one (unsealed links): both ends compute it from their
-    /// configuration. FNV-1a, folded to 24 bits; a node refuses a
-    /// configuration in which two of its links collide.
+    /// Index of the direction `from` → `to` over `path` where no handshake assigns one (unsealed
+    /// links): both ends compute it from their configuration. FNV-1a, folded to 24 bits; a node
+    /// refuses a configuration in which two of its links collide.
     pub fn derived(from: super::NodeId, to: super::NodeId, path: &str) -> ReceiverIndex {
         let mut h = 0x811c_9dc5_u32;
         for b in from.0.to_be_bytes().into_iter().chain(to.0.to_be_bytes()).chain(path.bytes()) {
@@ -48,41 +47,40 @@ impl ReceiverIndex {
     }
 }
 
-/// The eight bytes in front.
+/// The first eight bytes of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EnvelopeHeader {
     /// How the envelope is sealed.
     pub kind: Kind,
-    /// Which neighbour of the receiver it is from.
+    /// Identifies the sending neighbour at the receiver.
     pub receiver: ReceiverIndex,
     /// The low 32 bits of the sender's envelope counter.
     pub counter: u32,
 }
 
-/// What a datagram is: its first byte, of which the high nibble is the wire
-/// version, 1. The first two hold frames and begin with an [`EnvelopeHeader`];
-/// the others are the handshake's.
+/// Type of a datagram: its first byte, with the wire version, 1, in the high nibble. The first two
+/// types hold frames and begin with an [`EnvelopeHeader`]; the others belong to the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Not sealed: for measuring, and for networks that are sealed below.
+    /// Unsealed: for measurements, and for networks that are protected at a lower layer.
     Null = 0x11,
     /// Sealed with the keys of a session.
     Aead = 0x12,
-    /// Asks who is there.
+    /// Requests the identity of the node at an address.
     Query = 0x13,
-    /// Says who is there, and hands out a cookie.
+    /// States the node's identity, and hands out a cookie.
     Answer = 0x14,
     /// The first message of a handshake.
     Initiation = 0x15,
     /// The second message of a handshake.
     Response = 0x16,
-    /// Asks who has sent an initiation whether it is no copy.
+    /// Requests proof from the sender of an initiation that it is not a replay.
     Challenge = 0x17,
 }
 
 impl Kind {
-    /// What this datagram says it is.
+    /// The type of this datagram, from its first byte.
     pub fn of(datagram: &[u8]) -> Result<Kind, WireError> {
         match *datagram.first().ok_or(WireError::Truncated)? {
             0x11 => Ok(Kind::Null),
@@ -102,8 +100,8 @@ impl Kind {
     }
 }
 
-/// Reads the header off an envelope with frames; what is behind it is for the
-/// link's seal. A message of the handshake is an unknown type here.
+/// Reads the header of an envelope with frames; the link's seal handles the rest. A handshake
+/// message is an unknown type here.
 pub fn open_header(datagram: &[u8]) -> Result<EnvelopeHeader, WireError> {
     if datagram.len() < ENVELOPE_OVERHEAD {
         return Err(WireError::Truncated);

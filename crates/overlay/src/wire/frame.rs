@@ -4,65 +4,62 @@
 use super::{DataHeader, SelectiveAck, Service, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most ranges in one [`Nack`].
+/// Maximum number of ranges in one [`Nack`].
 pub const MAX_NACK_RANGES: usize = 64;
 
-/// Of a hello: it asks for one in return. Of a request: it says its service.
+/// In a hello: requests one in return. In a request: a service number follows.
 const FLAG: u8 = 0x20;
 
 /// The kinds of control frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ControlKind {
-    /// [`Hello`].
+    /// A [`Hello`] frame follows.
     Hello = 1,
-    /// [`Nack`].
+    /// A [`Nack`] frame follows.
     Nack = 2,
-    /// Records of link-state routing; `route::update` reads them.
+    /// Records of link-state routing; `route::update` parses them.
     LinkState = 3,
-    /// Their acknowledgement.
+    /// Acknowledgement of link-state records.
     Ack = 4,
-    /// [`Goodbye`].
+    /// A [`Goodbye`] frame follows.
     Goodbye = 5,
-    /// [`PathFrame::Challenge`].
+    /// A frame of [`PathFrame::Challenge`].
     PathChallenge = 6,
-    /// [`PathFrame::Response`].
+    /// A frame of [`PathFrame::Response`].
     PathResponse = 7,
-    /// [`SelectiveAck`].
+    /// A [`SelectiveAck`] frame follows.
     SelectiveAck = 8,
 }
 
-/// "I am here, and this is how I hear you": keeps a link alive, measures its
-/// round trip on exchanged timestamps (microseconds of each end's own clock
-/// modulo 2³²), and tells the other end what it cannot see itself.
+/// "I am here, and this is how I receive you": keeps a link alive, measures its round trip by
+/// exchanged timestamps (microseconds of each end's own clock modulo 2³²), and reports to the other
+/// end what only the receiver can measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
     /// Whether the sender has missed something and wants a hello at once.
     pub probe: bool,
-    /// Counts the hellos of this end.
+    /// Sequence number of this end's hellos.
     pub seq: u16,
-    /// When this hello left.
+    /// When this hello was sent, in microseconds of the sender's clock.
     pub sent_us: u32,
-    /// `sent_us` of the last hello heard from the other end, and how many
-    /// microseconds ago it was heard, less than 2²⁴ - 1; `None` before the
-    /// first, and when it is longer ago.
+    /// `sent_us` of the last hello received from the other end, and how many microseconds ago it
+    /// arrived, less than 2²⁴ - 1; `None` before the first, and if it was longer ago.
     pub echo: Option<(u32, u32)>,
-    /// How many milliseconds ago any envelope of the other end was heard, at
-    /// most [`Hello::LONG_AGO`]; `None` before the first.
+    /// Milliseconds since any envelope of the other end arrived, at most [`Hello::LONG_AGO`];
+    /// `None` before the first.
     pub heard_ms: Option<u16>,
-    /// The share of the other end's envelopes that are lost on the way here,
-    /// in 65,535ths, and P(lost | previous lost) in 255ths; `None` while too
-    /// little has come.
+    /// Share of the other end's envelopes that are lost on the path here, in 65,535ths, and P(lost
+    /// | previous lost) in 255ths; `None` while there are too few.
     pub loss: Option<(u16, u8)>,
-    /// The share of the other end's real-time packets that are missed here in
-    /// spite of recovery, in 65,535ths; `None` without enough traffic.
+    /// Share of the other end's real-time packets that do not arrive here in spite of recovery, in
+    /// 65,535ths; `None` without enough traffic.
     pub residual: Option<u16>,
 }
 
 const NOTHING_HEARD: u32 = 0xff_ffff;
 const NEVER_HEARD: u16 = u16::MAX;
-/// Flags of a hello: which of its numbers mean something. A receiver ignores
-/// those it does not know.
+/// Flags of a hello: which of its numbers are present. A receiver ignores unknown flags.
 const HAS_LOSS: u8 = 1;
 const HAS_RESIDUAL: u8 = 2;
 
@@ -70,10 +67,10 @@ const HAS_RESIDUAL: u8 = 2;
 pub(crate) const HELLO_LEN: usize = 22;
 
 impl Hello {
-    /// The longest silence that can be told.
+    /// The longest silence that can be reported, in milliseconds.
     pub const LONG_AGO: u16 = NEVER_HEARD - 1;
 
-    /// Writes the frame.
+    /// Writes the frame; an error if `w` has too little room.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         let in_reach = self.echo.filter(|&(_, held)| held < NOTHING_HEARD);
         let (echo, held) = in_reach.unwrap_or((0, NOTHING_HEARD));
@@ -107,21 +104,20 @@ impl Hello {
     }
 }
 
-/// Consecutive link sequence numbers that are missing: `count` (1 to 256) from
-/// `first` on.
+/// A range of missing link sequence numbers: `count` (1 to 256) from `first` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NackRange {
     /// The first missing number.
     pub first: u16,
-    /// How many.
+    /// Number of missing packets, 1 to 256.
     pub count: u16,
 }
 
-/// A view of a retransmission request: a service, and 1 to [`MAX_NACK_RANGES`]
-/// ranges of its numbers on this link.
+/// A view of a retransmission request: a service, and 1 to [`MAX_NACK_RANGES`] ranges of its
+/// numbers on this link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nack<'a> {
-    /// Whose numbers they are.
+    /// The service that the numbers belong to.
     pub service: Service,
     ranges: &'a [u8],
 }
@@ -130,14 +126,13 @@ pub struct Nack<'a> {
 pub(crate) const NACK_RANGE_LEN: usize = 3;
 
 impl<'a> Nack<'a> {
-    /// Bytes of the frame in front of the ranges.
+    /// Bytes of the frame before the ranges.
     pub(crate) const fn head_len(service: Service) -> usize {
-        // Nearly all requests are real time's, so theirs say no service.
+        // Nearly all requests are for real time, so those omit the service.
         if matches!(service, Service::RealTime) { 2 } else { 3 }
     }
 
-    /// Writes a request; `ranges` beyond the maximum, or a count out of range,
-    /// is an error.
+    /// Writes a request; too many `ranges`, or a count out of range, are an error.
     pub fn emit(service: Service, ranges: &[NackRange], w: &mut Writer<'_>) -> Result<(), Short> {
         let n = u8::try_from(ranges.len()).map_err(|_| Short)?;
         match service {
@@ -166,7 +161,7 @@ impl<'a> Nack<'a> {
         Ok(Nack { service, ranges: r.bytes(n * NACK_RANGE_LEN)? })
     }
 
-    /// The ranges asked for.
+    /// The ranges of packets requested.
     pub fn ranges(self) -> impl Iterator<Item = NackRange> + 'a {
         self.ranges.chunks_exact(NACK_RANGE_LEN).map(|c| NackRange {
             first: u16::from_be_bytes([c[0], c[1]]),
@@ -175,7 +170,7 @@ impl<'a> Nack<'a> {
     }
 }
 
-/// "This node stops": its neighbour need not wait for silence to tell.
+/// "This node stops": its neighbour does not have to detect that by silence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goodbye;
 
@@ -183,19 +178,19 @@ pub struct Goodbye;
 pub(crate) const GOODBYE_LEN: usize = 1;
 
 impl Goodbye {
-    /// Writes the frame.
+    /// Writes the frame; an error if `w` has too little room.
     pub fn emit(self, w: &mut Writer<'_>) -> Result<(), Short> {
         w.u8(ControlKind::Goodbye as u8)
     }
 }
 
-/// "Say this, if you are at the address where I send it" (RFC 9000, 8.2), and
-/// that.
+/// Address validation: "return these bytes if you are at the address to which I send this" (RFC
+/// 9000, 8.2), and the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PathFrame {
-    /// Eight bytes that nobody can guess.
+    /// Eight bytes that no third party can guess.
     Challenge([u8; 8]),
-    /// The same eight bytes.
+    /// The same eight bytes, returned.
     Response([u8; 8]),
 }
 
@@ -203,7 +198,7 @@ pub enum PathFrame {
 pub(crate) const PATH_FRAME_LEN: usize = 9;
 
 impl PathFrame {
-    /// Writes the frame.
+    /// Writes the frame; an error if `w` has too little room.
     pub fn emit(self, w: &mut Writer<'_>) -> Result<(), Short> {
         let (kind, data) = match self {
             PathFrame::Challenge(data) => (ControlKind::PathChallenge, data),
@@ -214,32 +209,32 @@ impl PathFrame {
     }
 }
 
-/// One frame of an envelope.
+/// One frame of an envelope, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
-    /// An application's packet.
+    /// A packet of an application.
     Data(DataHeader, &'a [u8]),
-    /// A sign of life.
+    /// A sign of life, with measurements.
     Hello(Hello),
-    /// A retransmission request.
+    /// A request for retransmissions of packets.
     Nack(Nack<'a>),
-    /// A frame of link-state routing, whole: its kind, two bytes of length and
-    /// as many more. `route::update` reads it.
+    /// A whole frame of link-state routing: its kind, two bytes of length, and as many bytes as
+    /// they state. `route::update` parses it.
     Routing(&'a [u8]),
-    /// The last that the sender says.
+    /// The last frame before the sender stops.
     Goodbye(Goodbye),
-    /// About an address of the receiver's or the sender's.
+    /// Validation of an address of the receiver or the sender.
     Path(PathFrame),
-    /// What has come of reliable packets.
+    /// Acknowledgement of reliable packets.
     Ack(SelectiveAck<'a>),
 }
 
-/// The frames of an opened envelope, in order; ends after the first error.
+/// Iterator over the frames of an opened envelope, in order; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Frames<'a>(Reader<'a>);
 
 impl<'a> Frames<'a> {
-    /// The frames in `plaintext`.
+    /// Iterates over the frames in `plaintext`.
     pub fn new(plaintext: &'a [u8]) -> Frames<'a> {
         Frames(Reader::new(plaintext))
     }
@@ -255,7 +250,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Apart from data, so that the way of those is short enough to be inlined.
+    /// Separate from data frames, so that the code for those is short enough to be inlined.
     #[inline(never)]
     fn parse_control(&mut self, first: u8, whole: &'a [u8]) -> Result<Frame<'a>, WireError> {
         let r = &mut self.0;
@@ -376,7 +371,7 @@ mod tests {
         assert!(Frames::new(&many).next().unwrap().is_err());
     }
 
-    /// Real time has one form, the short one.
+    /// Requests for real time have only the short form.
     #[test]
     fn a_request_says_a_service_that_there_is() {
         let mut buf = [0; 5];

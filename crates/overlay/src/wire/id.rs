@@ -1,4 +1,4 @@
-//! Which node, and which start of it.
+//! Identifiers of a node and of its starts.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use core::fmt;
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// No node, where a message has room for one. No node has this id.
+    /// Stands for no node in a message field; no node may use this id.
     pub const NONE: NodeId = NodeId(0);
 
     /// Whether a node may have this id.
@@ -22,8 +22,8 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Which start of a node an envelope comes from: grows with every start, so
-/// that a neighbour can tell a restarted node's fresh counters from old ones.
-/// A driver passes wall-clock nanoseconds, a simulator counts.
+/// Identifies a start of a node, and grows with every start, so that a neighbour can tell a
+/// restarted node's fresh counters from old ones. A driver passes wall-clock nanoseconds, a
+/// simulator counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Incarnation(pub u64);

@@ -1,33 +1,32 @@
-//! By what the way of a packet is chosen.
+//! Metrics used to route packets.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// By what a path is chosen. The packet's origin decides and every relay
-/// follows, so that two metrics never mix on one way.
+/// Metric used to choose a path. The packet's origin decides and every relay follows, so that two
+/// metrics never mix on one path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Metric {
-    /// Expected delay, where a lost packet counts as one that comes after its
-    /// deadline.
+    /// Expected delay, where a lost packet counts as one that arrives after its deadline.
     #[default]
     ExpectedLatency = 0,
-    /// One-way delay.
+    /// One-way delay of the path.
     Latency = 1,
-    /// −ln(1 − p), which adds up to the loss of the path.
+    /// −ln(1 − p) per link, so that the sum stands for the loss of the path.
     Loss = 2,
-    /// The number of links.
+    /// The number of links on the path.
     Hops = 3,
 }
 
 impl Metric {
-    /// How many there are.
+    /// Number of metrics: all that two bits can express.
     pub const COUNT: usize = 4;
-    /// All, by their number on the wire.
+    /// All metrics, in the order of their wire numbers.
     pub const ALL: [Metric; Metric::COUNT] =
         [Metric::ExpectedLatency, Metric::Latency, Metric::Loss, Metric::Hops];
 
-    /// The names of all metrics, in the order of their numbers.
+    /// Names of all metrics, in the order of their numbers.
     pub const NAMES: [&'static str; Metric::COUNT] = [
         Metric::ExpectedLatency.name(),
         Metric::Latency.name(),
@@ -35,17 +34,17 @@ impl Metric {
         Metric::Hops.name(),
     ];
 
-    /// The two bits that stand for it.
+    /// The metric's two-bit number on the wire.
     pub const fn to_wire(self) -> u8 {
         self as u8
     }
 
-    /// The metric that the low two bits stand for.
+    /// The metric with this number, in the low two bits.
     pub const fn from_wire(bits: u8) -> Metric {
         Metric::ALL[(bits & 3) as usize]
     }
 
-    /// Its name in configuration.
+    /// The metric's name in configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Metric::ExpectedLatency => "expected-latency",
@@ -62,7 +61,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A name that no [`Metric`] has.
+/// The error for a name that no [`Metric`] has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no such metric: use expected-latency, latency, loss or hops")]
 pub struct UnknownMetric;

@@ -1,5 +1,5 @@
-//! The bytes between two nodes: envelopes (one per UDP datagram) and the
-//! frames inside them. Every message goes bytes → checked view → plain struct.
+//! Wire formats between two nodes: envelopes (one per UDP datagram) and the frames inside them.
+//! Every message is parsed from bytes into a checked view, and from that into a plain struct.
 
 mod ack;
 mod data;
@@ -30,13 +30,13 @@ pub(crate) use sealed::MAX_AGE;
 pub use sealed::{Role, Sealed, SessionKeys};
 pub use service::{Service, UnknownService};
 
-/// Why bytes from a neighbour or a client were not understood.
+/// Reason why bytes from a neighbour or a client could not be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A field or payload reaches past the end.
     #[error("truncated: a field reaches past the end of the message")]
     Truncated,
-    /// The version nibble or type is not one this build speaks.
+    /// This build does not support the version nibble or the type.
     #[error("unknown message type {0:#04x}")]
     UnknownType(u8),
     /// A field has a value outside its range; the text names the field.

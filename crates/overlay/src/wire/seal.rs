@@ -1,71 +1,67 @@
-//! What stands between frames and the wire.
+//! Protection of envelopes on the wire.
 
 use super::WireError;
 use super::envelope::{EnvelopeHeader, HEADER, Kind, ReceiverIndex, TAG, open_header};
 use super::id::Incarnation;
 use super::sealed::Sealed;
 
-/// How the envelopes of one link are protected. Every variant writes the same
-/// number of bytes around the frames, so measurements without keys hold for
-/// links with them.
+/// Protection of one link's envelopes. Every variant adds the same number of bytes to the frames,
+/// so measurements without keys are valid for links with them.
 #[derive(Debug)]
 pub enum Seal {
-    /// No protection.
+    /// Unsealed, without any protection.
     Null(Null),
     /// Encrypted and authenticated with the keys of a handshake.
     Aead(Box<Sealed>),
 }
 
-/// The unsealed form: the tag's place carries the sender's incarnation, then
-/// eight zero bytes.
+/// The unsealed form: in place of the tag it carries the sender's incarnation and eight zero bytes.
 #[derive(Debug)]
 pub struct Null {
     own: Incarnation,
     peer: Option<Incarnation>,
-    /// Whether the peer was last heard so long ago that any other start of it
-    /// is believed.
+    /// Whether the peer has been silent for so long that any other start of it is accepted.
     doubted: bool,
     index: ReceiverIndex,
     counter: u64,
-    /// The peer's highest counter, unwrapped.
+    /// Highest counter of the peer, extended to 64 bits.
     heard: u64,
 }
 
-/// Why an envelope was not opened.
+/// Reason why an envelope was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// No envelope of this link's kind.
+    /// Not an envelope of this link's kind.
     #[error(transparent)]
     Malformed(#[from] WireError),
-    /// No session of this link has its receiver index, or has it any more.
+    /// No session of this link has this receiver index, or none does any more.
     #[error("no session has this receiver index")]
     NoSession,
-    /// Opened before, or too old to tell.
+    /// Opened before, or too old to be told apart.
     #[error("an envelope with this counter was opened before")]
     Replayed,
-    /// Sealed with other keys, or altered on its way.
+    /// Sealed with other keys, or altered in transit.
     #[error("the authentication tag is wrong")]
     Forged,
 }
 
-/// What opening an envelope found.
+/// Sender of an envelope that was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// The same peer as before.
+    /// The same start of the peer as before.
     Same,
-    /// Of a new start of the peer: everything that was known about its
-    /// sequence numbers is void.
+    /// A new start of the peer: all state about its sequence numbers is void.
     Fresh {
-        /// No start of it was known before.
+        /// Whether no start of the peer was known before.
         first: bool,
     },
-    /// An envelope of an earlier start, still under way: drop it.
+    /// An earlier start of the peer; its envelope was still in transit and must be dropped.
     Stale,
 }
 
 impl Null {
-    /// A seal that writes `index` (the peer's name for this link) and
-    /// `incarnation` (this node's) into every envelope.
+    /// Creates a seal that writes `index` (the peer's index for this link) and `incarnation` (this
+    /// node's) into every envelope.
     pub fn new(index: ReceiverIndex, incarnation: Incarnation) -> Null {
         Null { own: incarnation, peer: None, doubted: false, index, counter: 0, heard: 0 }
     }
@@ -112,8 +108,8 @@ impl Null {
     }
 }
 
-/// The count whose low 32 bits are `low`, nearest to `near` (RFC 1982,
-/// unwrapped); never negative.
+/// The count nearest to `near` that has `low` as its low 32 bits (RFC 1982, extended); never
+/// negative.
 pub(super) fn unwrapped(near: u64, low: u32) -> u64 {
     let ahead = low.wrapping_sub(near as u32);
     let behind = near.checked_sub(u64::from(ahead.wrapping_neg()));
@@ -124,9 +120,9 @@ pub(super) fn unwrapped(near: u64, low: u32) -> u64 {
 }
 
 impl Seal {
-    /// Completes `envelope`, whose frames are written between the header's
-    /// room and the tag's. False if there is no session to seal it with (see
-    /// [`Seal::ready`]); the envelope is then all zeros and must not be sent.
+    /// Completes `envelope`, with its frames already written between the space for the header and
+    /// that for the tag. False if there is no session to seal it with (see [`Seal::ready`]); the
+    /// envelope is then all zeros and must not be sent.
     pub fn seal(&mut self, envelope: &mut [u8]) -> bool {
         match self {
             Seal::Null(null) => null.seal(envelope),
@@ -134,7 +130,7 @@ impl Seal {
         }
     }
 
-    /// Which start of the peer was heard last, if any was.
+    /// The start of the peer that was received last, if any.
     pub fn peer(&self) -> Option<Incarnation> {
         match self {
             Seal::Null(null) => null.peer,
@@ -150,8 +146,8 @@ impl Seal {
         }
     }
 
-    /// How many envelopes were sealed for the peer's present start: the number
-    /// of the next.
+    /// Number of envelopes sealed for the peer's present start, which is also the number of the
+    /// next.
     pub fn count(&self) -> u64 {
         match self {
             Seal::Null(null) => null.counter,
@@ -159,9 +155,9 @@ impl Seal {
         }
     }
 
-    /// Opens `envelope` in place: checks it, and says whose it is and its
-    /// number among all that the peer's present start has sent us, over all
-    /// its sessions. The frames are then at [`Seal::frames`].
+    /// Opens `envelope` in place: authenticates it, and returns its sender and its number among all
+    /// envelopes from the peer's present start, over all its sessions. The frames are then at
+    /// [`Seal::frames`].
     pub fn open(&mut self, envelope: &mut [u8]) -> Result<(Opened, u64), OpenError> {
         match self {
             Seal::Null(null) => null.open(envelope),
@@ -169,21 +165,20 @@ impl Seal {
         }
     }
 
-    /// Believes whatever start of the peer speaks next: for a link that is
-    /// dead, lest a peer whose clock went back stay shut out. With sessions
-    /// there is nothing to doubt.
+    /// Accepts any start of the peer that is received next: for a dead link, so that a peer with a
+    /// clock that went back is not shut out. With sessions this has no effect.
     pub fn doubt_peer(&mut self) {
         if let Seal::Null(null) = self {
             null.doubted = true;
         }
     }
 
-    /// Where the frames lie in an envelope that was opened.
+    /// The frames in an envelope that was opened.
     pub fn frames(envelope: &[u8]) -> &[u8] {
         envelope.get(HEADER..envelope.len().saturating_sub(TAG)).unwrap_or(&[])
     }
 
-    /// Where the frames go in an envelope that is to be sealed.
+    /// Space for the frames in an envelope that is to be sealed.
     pub fn frames_mut(envelope: &mut [u8]) -> &mut [u8] {
         let end = envelope.len().saturating_sub(TAG);
         envelope.get_mut(HEADER..end).unwrap_or(&mut [])

@@ -1,10 +1,9 @@
 //! Envelopes sealed with AES-256-GCM under the keys of a handshake.
 //!
-//! A link has up to three sessions. It seals with the *current* one; opens with
-//! the *previous* one too, for envelopes still under way when it was replaced;
-//! and, where it answered the handshake, waits with the *next* one until it has
-//! heard the initiator use it: only then is it sure that the other end has the
-//! keys (as WireGuard does; Donenfeld, *WireGuard: Next Generation Kernel
+//! A link has up to three sessions. It seals with the *current* one. It also opens with the
+//! *previous* one, for envelopes still in transit when that was replaced. Where it answered the
+//! handshake, it keeps the *next* one until the initiator has used it: only then is it certain that
+//! the other end has the keys (as in WireGuard; Donenfeld, *WireGuard: Next Generation Kernel
 //! Network Tunnel*, 2017, 5.4).
 
 use super::WireError;
@@ -17,48 +16,48 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use trunkline_base::{SeqWindow, Time};
 use zeroize::Zeroizing;
 
-/// How many envelopes late one may come: as many as fit 0.1 s at 20,000/s. The
+/// How late an envelope may arrive, counted in envelopes: the number sent in 0.1 s at 20,000/s. The
 /// bitmap is that of RFC 6479, a ring of words.
 const WINDOW_WORDS: usize = 32;
-/// After so many envelopes a session wants to be replaced…
+/// Number of envelopes after which a session should be replaced…
 const REKEY_AFTER: u64 = 1 << 30;
-/// …and after so many it is of no use: far below what AES-GCM bears (2³² by
-/// NIST SP 800-38D, 8.3), and half a turn of the counter on the wire.
+/// …and number after which it must not be used: far below the limit of AES-GCM (2³² by NIST SP
+/// 800-38D, 8.3), and half a cycle of the counter on the wire.
 const REJECT_AFTER: u64 = 1 << 31;
-/// How old a session may get.
+/// Maximum age of a session.
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(180);
-/// How long a replaced session still opens what is under way, from the last that came.
+/// Time for which a replaced session still opens envelopes in transit, since the last that arrived.
 const STRAGGLERS: Duration = Duration::from_secs(10);
 
-/// Which end of a handshake.
+/// The two ends of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Began it: has the other's answer, so may use the keys at once.
+    /// Began the handshake: has the other end's answer, so it may use the keys at once.
     Initiator,
-    /// Answered it: knows that the other has the keys when it uses them.
+    /// Answered the handshake: is certain that the other end has the keys only when that uses them.
     Responder,
 }
 
-/// What a handshake yields for one link.
+/// Result of a handshake for one link.
 ///
-/// Not `Clone`: a key whose counter began anew would use a nonce twice.
+/// Not `Clone`: a key with a counter that began again would use a nonce twice.
 pub struct SessionKeys {
-    /// What the peer's envelopes carry.
+    /// Index in the envelopes of the peer.
     pub local: ReceiverIndex,
-    /// What ours carry.
+    /// Index in this end's envelopes.
     pub remote: ReceiverIndex,
-    /// Seals ours.
+    /// Key that seals this end's envelopes.
     pub send: Zeroizing<[u8; 32]>,
-    /// Opens the peer's.
+    /// Key that opens the peer's envelopes.
     pub recv: Zeroizing<[u8; 32]>,
-    /// Which end this is.
+    /// This end's role in the handshake.
     pub role: Role,
-    /// Which start of the peer this is with.
+    /// Start of the peer that made the handshake.
     pub peer: Incarnation,
 }
 
 impl fmt::Debug for SessionKeys {
-    /// Never the keys.
+    /// Leaves out the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SessionKeys { local, remote, role, peer, .. } = self;
         write!(f, "SessionKeys({local:?}, {remote:?}, {role:?}, {peer:?})")
@@ -67,7 +66,7 @@ impl fmt::Debug for SessionKeys {
 
 #[derive(Debug)]
 struct Session {
-    /// Counts the link's sessions.
+    /// Number of this session among the link's sessions.
     serial: u64,
     local: ReceiverIndex,
     remote: ReceiverIndex,
@@ -75,13 +74,13 @@ struct Session {
     recv: LessSafeKey,
     peer: Incarnation,
     seen: Option<SeqWindow<[u64; WINDOW_WORDS]>>,
-    /// The first counter that was sealed with it.
+    /// Counter of the first envelope sealed with it.
     first_sent: Option<u64>,
-    /// When it is of no use any more.
+    /// When the session ends.
     ends: Time,
-    /// The same if it is never replaced.
+    /// When it ends if it is never replaced.
     expires: Time,
-    /// Whether it has been replaced, and `ends` was drawn near for it.
+    /// Whether it has been replaced, and `ends` was brought forward for that.
     replaced: bool,
     /// Whether an envelope was opened with it since `ends` was set.
     used: bool,
@@ -94,10 +93,9 @@ pub struct Sealed {
     current: Option<Session>,
     next: Option<Session>,
     installed: u64,
-    /// The start of the peer that was last heard, and the session that told
-    /// of it.
+    /// The last start of the peer that was received, and the session that showed it.
     peer: Option<(Incarnation, u64)>,
-    /// Counts our envelopes to one start of the peer, over all its sessions.
+    /// Counts this end's envelopes to one start of the peer, over all its sessions.
     sent: u64,
     /// The start of the peer that `sent` counts for.
     sent_to: Option<Incarnation>,
@@ -113,7 +111,7 @@ impl Default for Sealed {
 }
 
 impl Sealed {
-    /// A link without a session yet.
+    /// Creates the state of a link without a session.
     pub fn new() -> Sealed {
         Sealed {
             previous: None,
@@ -128,11 +126,11 @@ impl Sealed {
         }
     }
 
-    /// Takes what a handshake yielded at `now`. The initiator uses it at once,
-    /// the responder once it has heard the initiator do so.
+    /// Installs the result of a handshake at `now`. The initiator uses it at once, the responder
+    /// once the initiator has used it.
     pub fn install(&mut self, keys: SessionKeys, now: Time) {
         let key = |bytes: &[u8; 32]| {
-            // 32 bytes are a key of AES-256, so this is never `None`.
+            // 32 bytes are always a valid AES-256 key, so this is never `None`.
             UnboundKey::new(&AES_256_GCM, bytes).ok().map(LessSafeKey::new)
         };
         let (Some(send), Some(recv)) = (key(&keys.send), key(&keys.recv)) else { return };
@@ -157,20 +155,19 @@ impl Sealed {
         }
     }
 
-    /// Which start of the peer was heard last, if any was.
+    /// The start of the peer that was received last, if any.
     pub(super) fn peer(&self) -> Option<Incarnation> {
         self.peer.map(|(peer, _)| peer)
     }
 
-    /// Ends every session: for a peer that is not trusted any more.
+    /// Ends every session: for a peer that is no longer trusted.
     pub fn clear(&mut self) {
         (self.previous, self.current, self.next) = (None, None, None);
     }
 
-    /// Ends sessions whose time is over; call with the link's other timers, and
-    /// after envelopes were opened.
+    /// Ends expired sessions; call with the link's other timers, and after envelopes were opened.
     pub fn handle_timeout(&mut self, now: Time) {
-        // If two handshakes have crossed, the peer may go on with what was replaced.
+        // If two handshakes crossed, the peer may still use the session that was replaced here.
         let due = |s: &&mut Session| !s.replaced || (s.used && s.ends <= now);
         if let Some(previous) = self.previous.as_mut().filter(due) {
             (previous.replaced, previous.used) = (true, false);
@@ -183,7 +180,7 @@ impl Sealed {
         }
     }
 
-    /// When [`Sealed::handle_timeout`] has something to do.
+    /// When [`Sealed::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Time {
         let sessions = [&self.previous, &self.current, &self.next];
         sessions.iter().filter_map(|s| s.as_ref()).map(|s| s.ends).min().unwrap_or(Time::NEVER)
@@ -199,24 +196,23 @@ impl Sealed {
         self.current.as_ref().is_some_and(|s| self.sent_with(s) >= REKEY_AFTER)
     }
 
-    /// Whether a session that this end answered for has been confirmed since
-    /// the last call: pass that on to
-    /// [`Handshakes::confirmed`](crate::handshake::Handshakes::confirmed).
+    /// Whether a session that this end answered for has been confirmed since the last call; pass
+    /// that on to [`Handshakes::confirmed`](crate::handshake::Handshakes::confirmed).
     pub fn take_confirmed(&mut self) -> bool {
         core::mem::take(&mut self.confirmed)
     }
 
-    /// Whether [`Sealed::take_confirmed`] will say so.
+    /// Whether [`Sealed::take_confirmed`] will return true.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// The receiver indices by which this link knows envelopes as its own.
+    /// Receiver indices of the envelopes that belong to this link.
     pub fn indices(&self) -> impl Iterator<Item = ReceiverIndex> {
         [&self.previous, &self.current, &self.next].into_iter().flatten().map(|s| s.local)
     }
 
-    /// The number of the next envelope.
+    /// Number of the next envelope.
     pub(super) fn count(&self) -> u64 {
         self.sent
     }
@@ -233,8 +229,7 @@ impl Sealed {
     }
 
     fn switch_to(&mut self, session: Session) {
-        // To a peer that has just started we begin to count anew: it can't know
-        // how far we were.
+        // A peer that has just started cannot know the count so far, so it begins again.
         if self.sent_to != Some(session.peer) {
             (self.sent, self.sent_to) = (0, Some(session.peer));
         }
@@ -246,7 +241,7 @@ impl Sealed {
     pub(super) fn seal(&mut self, envelope: &mut [u8]) -> bool {
         let sealed = self.ready() && self.encrypt(envelope).is_some();
         if !sealed {
-            // Nothing unsealed is left to be sent by mistake.
+            // No unsealed frames must be left to be sent accidentally.
             envelope.fill(0);
         }
         sealed
@@ -279,11 +274,11 @@ impl Sealed {
         let (serial, peer) = (session.serial, session.peer);
         let opened = match self.peer {
             Some((known, _)) if known == peer => Opened::Same,
-            // What a session from before the restart still brings.
+            // Envelopes still arriving in a session from before the restart.
             Some((_, heard)) if serial < heard => Opened::Stale,
             known => Opened::Fresh { first: known.is_none() },
         };
-        // A peer that started anew has counted from zero since.
+        // A restarted peer counts from zero.
         let near = if opened == Opened::Same { self.heard } else { 0 };
         let counter = unwrapped(near, header.counter);
         session.decrypt(counter, envelope)?;
@@ -296,7 +291,7 @@ impl Sealed {
         self.heard = near.max(counter);
         if let Some(next) = self.next.take_if(|next| next.serial == serial) {
             self.confirmed = true;
-            // Of two handshakes that crossed, both ends shall use the later one.
+            // If two handshakes crossed, both ends must use the later one.
             if self.current.as_ref().is_some_and(|current| current.serial > serial) {
                 self.previous = Some(next);
             } else {
@@ -309,7 +304,7 @@ impl Sealed {
 
 impl Session {
     fn decrypt(&mut self, counter: u64, envelope: &mut [u8]) -> Result<(), OpenError> {
-        // Before the tag is computed: a replayed envelope shall cost little.
+        // Checked before the tag is computed, so that a replayed envelope costs little.
         if let Some(seen) = &self.seen
             && (counter.saturating_add(seen.size()) <= seen.highest() || seen.contains(counter))
         {
@@ -337,10 +332,10 @@ impl Session {
     }
 }
 
-/// Four zeros and the count: no count is used twice with one key.
+/// Four zero bytes and the count: no count is used twice with one key.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
-    // In the pieces in which it is read: others would have to be put together first.
+    // Written in the same pieces in which it is read: any others would have to be combined first.
     bytes[..8].copy_from_slice(&(counter >> 32).to_be_bytes());
     bytes[8..].copy_from_slice(&(counter as u32).to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
@@ -424,7 +419,7 @@ mod tests {
         assert_eq!(b.indices().count(), 2);
         b.handle_timeout(NOW + STRAGGLERS - Duration::from_nanos(1));
         assert_eq!(b.open(&mut late[0].clone()), Ok((Opened::Same, 1)));
-        // And ten more after each that comes.
+        // And ten seconds more after each envelope that arrives.
         b.handle_timeout(NOW + STRAGGLERS);
         assert_eq!(b.indices().count(), 2);
         b.handle_timeout(NOW + 2 * STRAGGLERS);
@@ -434,12 +429,12 @@ mod tests {
         assert_eq!((b.ready(), b.next_timeout()), (false, Time::NEVER));
     }
 
-    /// Both ends begin, and both are answered, in any order: whatever each then uses,
-    /// the other opens, long after.
+    /// Both ends begin, and both are answered, in any order: each opens whatever the other then
+    /// uses, for a long time.
     #[test]
     fn handshakes_that_cross_end_in_a_link_that_lasts() {
         let (alpha, beta) = (Role::Initiator, Role::Responder);
-        // Which of the two sessions each end has first.
+        // The session that each end gets first.
         for (a_first, b_first) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
             let (mut a, mut b) = (Sealed::new(), Sealed::new());
             for (end, first, of_1, of_2) in
@@ -449,7 +444,7 @@ mod tests {
                     end.install(keys(if n == 1 { of_1 } else { of_2 }, n), NOW);
                 }
             }
-            // Under way at once, as both may send.
+            // In transit at the same time, as both ends may send.
             for second in 0..60 {
                 let now = NOW + Duration::from_secs(second);
                 let (to_b, to_a) = (say(&mut a), say(&mut b));

@@ -1,10 +1,10 @@
-//! How a packet is carried on the links of its way.
+//! Services: how the links on its path carry a packet.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// Makes [`Service`] and what is known of each: its number on the wire, its name,
-/// the same as a metric label, and what the help of an option says of it.
+/// Defines [`Service`] with the properties of each: its number on the wire, its name, the same as a
+/// metric label, and a phrase for the help of an option.
 macro_rules! services {
     ($($(#[$doc:meta])* $service:ident = $number:literal, $name:literal, $label:literal, $help:literal;)+) => {
         /// How a packet is to be carried.
@@ -15,26 +15,26 @@ macro_rules! services {
         }
 
         impl Service {
-            /// Every service that this version knows, in the order of their numbers.
+            /// Every service that this version supports, in the order of their numbers.
             pub const ALL: [Service; Service::COUNT] = [$(Service::$service),+];
 
-            /// How many these are.
+            /// Number of services in this version.
             pub const COUNT: usize = [$($number),+].len();
 
-            /// The names of all services.
+            /// Names of all services, in the order of their numbers.
             pub const NAMES: [&'static str; Service::COUNT] = [$($name),+];
 
-            /// Its name in configuration and on the command line.
+            /// The service's name in configuration and on the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(Service::$service => $name),+ }
             }
 
-            /// Its name within metrics.
+            /// The service's name in metric labels.
             pub const fn label(self) -> &'static str {
                 match self { $(Service::$service => $label),+ }
             }
 
-            /// What it does, in a line.
+            /// A one-line description of the service.
             pub const fn help(self) -> &'static str {
                 match self { $(Service::$service => $help),+ }
             }
@@ -44,14 +44,13 @@ macro_rules! services {
 
 // Numbers of two bits, from 1 on without a gap: 0 marks a control frame.
 services! {
-    /// Each packet is sent once, and nothing is done about a lost one.
+    /// Each packet is sent once, and losses are not recovered.
     BestEffort = 1, "best-effort", "best_effort", "Sent once";
-    /// Lost packets are asked for again while they can still be in time
-    /// (Amir et al. 2005, IV-A).
+    /// Lost packets are requested again while they can still be in time (Amir et al. 2005, IV-A).
     RealTime = 2, "real-time", "realtime",
-        "Lost packets are asked for again while they can still be in time";
-    /// Each link repeats what it loses until its neighbour has it, within the rate of a
-    /// TCP (Amir and Danilov 2003).
+        "Lost packets are requested again while they can still be in time";
+    /// Each link retransmits lost packets until its neighbour has them, at no more than the rate of
+    /// a TCP (Amir and Danilov 2003).
     Reliable = 3, "reliable", "reliable",
         "Each link retransmissions what it loses until the next node has it, as fast as a TCP may";
 }
@@ -62,7 +61,7 @@ impl Service {
         Service::ALL.into_iter().find(|service| *service as u8 == number)
     }
 
-    /// Its place in [`Service::ALL`].
+    /// Index of the service in [`Service::ALL`].
     pub const fn index(self) -> usize {
         self as usize - 1
     }
@@ -74,7 +73,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// A name that no [`Service`] has.
+/// The error for a name that no [`Service`] has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no such service: use {}", Service::NAMES.join(" or "))]
 pub struct UnknownService;

@@ -10,7 +10,7 @@ use trunkline_overlay::wire::{
 };
 
 fn allocations_of(role: chain::Role, service: Service, sealed: bool, trunk: bool) -> u64 {
-    // What a TCP's share of a lossy link is would be few of these packets.
+    // A TCP's share of a lossy link would be only few of these packets.
     let loss = if service == Service::Reliable { 0.001 } else { 0.05 };
     let mut chain = Chain::new(Case { role, service, flows: 1_000, loss, sealed, trunk });
     let (delivered, (repeated, asked)) = (chain.delivered(), chain.repairs());
@@ -21,7 +21,7 @@ fn allocations_of(role: chain::Role, service: Service, sealed: bool, trunk: bool
             allocation_counter::measure(|| chain.run()).count_total
         })
         .sum();
-    // Else nothing was measured.
+    // Otherwise nothing was measured.
     let sent = (batches * BATCH) as u64;
     let arrived = chain.delivered() - delivered;
     let (repeats, asks) = chain.repairs();

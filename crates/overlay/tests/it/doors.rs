@@ -1,6 +1,5 @@
-//! Nothing is believed of an address until it has answered a challenge from
-//! there (RFC 9000, 8.2 and 9.3), and a neighbour that has moved is followed all
-//! the same before its calls notice.
+//! An address is unvalidated until it has answered a challenge (RFC 9000, 8.2 and 9.3); yet a
+//! neighbour that has moved is followed before its calls suffer.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -18,7 +17,7 @@ use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 const STEP: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// IP and UDP, of what the test counts.
+/// IP and UDP headers, which the test's counts include.
 const HEADERS: usize = 28;
 
 #[derive(Default)]
@@ -26,7 +25,7 @@ struct Packets(u64);
 
 impl Sink for Packets {
     fn deliver(&mut self, _: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
-        // Not what says that a port is bound.
+        // Not the message that confirms a bind.
         self.0 += u64::from(head.len() + payload.len() > 100);
         SendOutcome::Accepted
     }
@@ -42,7 +41,7 @@ fn address(n: u8, port: u16) -> SocketAddr {
 
 const SERVER: u8 = 2;
 
-/// What protects the links.
+/// Protection of the links.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Links {
     Sealed,
@@ -71,16 +70,16 @@ struct Net {
     sessions: [SessionId; 2],
     came: [Packets; 2],
     talking: bool,
-    /// From where node 1's datagrams seem to come, and where it is reached.
+    /// Apparent source of node 1's datagrams, and addresses at which it can be reached.
     outside: SocketAddr,
     reached: Vec<SocketAddr>,
-    /// Where copies of node 1's datagrams come from, before the datagrams do.
+    /// Source of copies of node 1's datagrams that arrive before the originals.
     racer: Option<SocketAddr>,
     wire: VecDeque<(Time, usize, SocketAddr, Vec<u8>)>,
-    /// What share of datagrams is lost, by these draws.
+    /// Share of datagrams that are lost, decided by these draws.
     loss: f64,
     draws: Rng,
-    /// Bytes that node 2 has sent to, and had from, each address.
+    /// Bytes that node 2 has sent to and received from each address.
     sent: BTreeMap<SocketAddr, usize>,
     had: BTreeMap<SocketAddr, usize>,
 }
@@ -168,7 +167,7 @@ impl Net {
         let at = self.now + self.delay;
         let lost = self.draws.random_bool(self.loss);
         if from == 0 {
-            // Whoever reads along has what is lost afterwards.
+            // An eavesdropper also has the datagrams that are lost afterwards.
             if let Some(racer) = self.racer {
                 self.wire.push_back((at, 1, racer, bytes.clone()));
             }
@@ -187,7 +186,7 @@ impl Net {
         self.nodes[node].link(LinkId(0)).unwrap()
     }
 
-    /// How many packets of the call node 1 missed, and node 2, in `duration`.
+    /// Packets of the call that node 1 and node 2 missed in `duration`.
     fn missed(&mut self, duration: Duration, events: impl FnOnce(&mut Net)) -> [i64; 2] {
         self.talking = true;
         self.run(SECOND);
@@ -207,7 +206,7 @@ impl Net {
 
 const KINDS: [Links; 2] = [Links::Sealed, Links::Unsealed];
 
-/// A member says that it is where somebody else is, while a call goes its way.
+/// A member claims a victim's address as its own, with and without a call over its link.
 #[test]
 fn who_writes_anothers_address_brings_it_no_more_than_three_times_as_much() {
     for kind in KINDS {
@@ -215,7 +214,7 @@ fn who_writes_anothers_address_brings_it_no_more_than_three_times_as_much() {
             let mut net = Net::new(kind, ms(10));
             let victim = address(9, 40_009);
             net.outside = victim;
-            // It says little itself.
+            // The member itself sends little.
             let mut t = 0;
             while t < 10_000 {
                 net.talking = talks;
@@ -231,7 +230,8 @@ fn who_writes_anothers_address_brings_it_no_more_than_three_times_as_much() {
     }
 }
 
-/// The same without a call of its own: what comes to it is ten times what it says.
+/// The same without a call from the member: the traffic towards it is ten times the traffic it
+/// sends.
 #[test]
 fn nor_by_signs_of_life_alone() {
     for kind in KINDS {
@@ -249,8 +249,7 @@ fn nor_by_signs_of_life_alone() {
     }
 }
 
-/// Its NAT forgets a mapping in the middle of a call: what goes to the old one
-/// reaches nobody.
+/// Its NAT forgets a mapping in the middle of a call: datagrams to the old one are lost.
 #[test]
 fn a_call_hears_next_to_nothing_of_a_new_mapping() {
     for kind in KINDS {
@@ -262,8 +261,8 @@ fn a_call_hears_next_to_nothing_of_a_new_mapping() {
             });
             println!("{kind:?}, {} ms there and back: {missed:?} packets missed", 2 * one_way);
             assert_eq!(net.link(1).address(), Some(new), "{kind:?} {one_way}");
-            // What was under way to the old mapping, and until its first packet is
-            // heard from the new one.
+            // Packets in flight to the old mapping, and those sent until its first packet arrives
+            // from the new one.
             let under_way = (2 * one_way as i64 + 20) / 20;
             assert!(missed[0] <= under_way + 1 && missed[1] <= 0, "{kind:?} {one_way} {missed:?}");
             assert_eq!(net.down(), 0);
@@ -271,8 +270,8 @@ fn a_call_hears_next_to_nothing_of_a_new_mapping() {
     }
 }
 
-/// Somebody who reads along sends copies of what node 1 sends, from elsewhere and
-/// faster: now a single one, now all, and drops what comes back.
+/// An eavesdropper sends copies of node 1's datagrams from elsewhere and faster, first a single
+/// one, then all of them, and drops the replies.
 #[test]
 fn copies_that_overtake_take_no_call_away() {
     for kind in KINDS {
@@ -293,7 +292,7 @@ fn copies_that_overtake_take_no_call_away() {
         println!("{kind:?}, 5 s of copies: {missed:?} packets missed");
         assert_eq!(net.link(1).address(), Some(address(1, 40_001)), "{kind:?}");
         assert_eq!(missed, [0, 0], "{kind:?}");
-        // And if they are passed on there and back, while the old path lives.
+        // Copies are also relayed in both directions, while the old path works.
         if kind == Links::Sealed {
             net.reached.push(racer);
             let missed = net.missed(10 * SECOND, |net| {
@@ -310,8 +309,7 @@ fn copies_that_overtake_take_no_call_away() {
     }
 }
 
-/// Challenges of the old address and their answers get lost, those that are passed
-/// on don't.
+/// Challenges to the old address and their answers are lost, relayed ones are not.
 #[test]
 fn losses_alone_move_nobody() {
     let mut net = Net::new(Links::Sealed, ms(20));
@@ -323,8 +321,8 @@ fn losses_alone_move_nobody() {
     assert_eq!(net.down(), 0);
 }
 
-/// A node that starts anew behind another mapping has shown by its handshake where
-/// it is, and is believed with its first envelope.
+/// The handshake of a node that restarts behind another mapping validates its address, which is
+/// used from its first envelope on.
 #[test]
 fn a_new_start_elsewhere_is_followed_at_once() {
     let mut net = Net::new(Links::Sealed, ms(10));
@@ -335,7 +333,7 @@ fn a_new_start_elsewhere_is_followed_at_once() {
     assert_eq!(net.link(1).address(), Some(new), "a round trip and a way");
 }
 
-/// 10,000 addresses are one after the other, each with what it has paid for.
+/// 10,000 addresses are used in turn, each with the credit of its datagrams.
 #[test]
 fn many_addresses_get_no_more_than_one() {
     let mut net = Net::new(Links::Sealed, ms(10));
@@ -357,9 +355,9 @@ fn many_addresses_get_no_more_than_one() {
     assert_eq!(net.down(), 0);
 }
 
-/// For how long node 2 goes on at the old address after node 1 has got another
-/// mapping in the middle of a call, right after 5 s in which copies overtook what
-/// it sends, from as many addresses in turn; and how many packets were missed.
+/// Time for which node 2 keeps sending to the old address after node 1 has got another mapping in
+/// the middle of a call, and the number of packets missed. Just before, for 5 s, copies from this
+/// many addresses in turn overtook its datagrams.
 fn followed_after(kind: Links, racers: u16) -> (Duration, [i64; 2]) {
     let mut net = Net::new(kind, ms(20));
     let (new, mut took) = (address(1, 40_002), None);
@@ -393,7 +391,7 @@ fn a_mapping_that_is_new_right_after_an_attack_is_followed_as_soon() {
         for racers in [1, 3, 50, 500] {
             let (after, missed) = followed_after(kind, racers);
             println!("{kind:?}, after copies from {racers}: {after:?} {missed:?}; else {alone:?}");
-            // What was under way, as without.
+            // Only packets in flight are missed, as without copies.
             assert!(missed[0] <= 3 && missed[1] <= 0, "{kind:?} {racers}: {missed:?}");
             // Two round trips and a hello later.
             assert!(after <= alone + ms(2 * 40 + 100), "{kind:?} {racers}: {after:?}, {alone:?}");

@@ -1,5 +1,4 @@
-//! What a silence costs after it: nothing, however many 16-bit numbers have
-//! gone by meanwhile.
+//! A silence has no cost after it ends, however many 16-bit numbers were used meanwhile.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -15,7 +14,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
-/// The first bytes of each payload that applications got.
+/// The first bytes of each payload that applications received.
 #[derive(Default)]
 struct Application(Vec<u32>);
 
@@ -37,7 +36,7 @@ fn address(n: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 7_001 + n as u16))
 }
 
-/// Two neighbours, of which the first sends to the second.
+/// Two neighbours; the first sends to the second.
 struct Pair {
     nodes: [Node; 2],
     session: SessionId,
@@ -76,13 +75,13 @@ impl Pair {
             let session = pair.nodes[n].session_open().unwrap();
             pair.nodes[n].session_recv(Time::ZERO, session, &bind, &mut pair.got);
         }
-        // Until both know the round trip, and the keys.
+        // Until both have the keys and know the round trip.
         pair.run(Duration::from_millis(700), 0, true);
         pair
     }
 
-    /// Lets time pass; the first node sends `rate` packets a second, which are
-    /// lost if they are not `heard`. The other direction is sound.
+    /// Lets time pass; the first node sends `rate` packets a second, which are lost unless `heard`.
+    /// The other direction has no loss.
     fn run(&mut self, time: Duration, rate: u32, heard: bool) {
         const STEP: Duration = Duration::from_micros(100);
         let end = self.now + time;
@@ -127,10 +126,10 @@ impl Pair {
         }
     }
 
-    /// An outage of so long in the middle of a stream.
+    /// An outage of this duration in the middle of a stream.
     fn outage(&mut self, time: Duration, lost: u32) {
         let rate = self.rate;
-        // As many as there are numbers, so that each has been seen.
+        // As many packets as there are numbers, so that each has been used.
         self.run(Duration::from_secs(1) * 70_000 / rate, rate, true);
         let before = self.sent;
         self.run(time, lost, false);
@@ -151,7 +150,7 @@ impl Pair {
 #[test]
 fn no_outage_costs_anything_after_its_end() {
     for sealed in [false, true] {
-        // In each the numbers that follow were in use within the last turn.
+        // In each case, the next numbers were in use within the last wrap.
         for (rate, ms) in [(500_000, 20), (500_000, 100), (500_000, 131), (500_000, 240)] {
             let mut pair = Pair::new(sealed, rate);
             pair.outage(Duration::from_millis(ms), rate);
@@ -164,12 +163,12 @@ fn a_trunk_of_ten_thousand_packets_a_second_goes_on_after_any_outage() {
     for ms in [100, 800] {
         Pair::new(false, 10_000).outage(Duration::from_millis(ms), 10_000);
     }
-    // As if it had grown while nobody heard it: sixty thousand in two tenths.
+    // As if the rate had grown during the outage: sixty thousand in two tenths of a second.
     Pair::new(false, 10_000).outage(Duration::from_millis(200), 300_000);
     Pair::new(true, 10_000).outage(Duration::from_millis(900), 65_000);
 }
 
-/// Best effort is counted by envelopes, and has numbers of its own.
+/// Best-effort packets count in envelopes, but have separate numbers.
 #[test]
 fn what_else_went_by_counts_for_nothing() {
     let mut pair = Pair::new(false, 10_000);

@@ -1,5 +1,5 @@
-//! A node behind a NAT dials out, keeps its mapping alive without a word to say,
-//! and is followed to another one by the other end of its link.
+//! A node behind a NAT dials out, keeps its mapping alive without traffic of its own, and is
+//! followed to another mapping by the other end of its link.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -27,7 +27,7 @@ fn address(n: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, n], port))
 }
 
-/// A sealed node with one link; `to` is where its neighbour listens.
+/// A sealed node with one link; `to` is its neighbour's address.
 fn node(own: u8, other: u8, to: Option<SocketAddr>) -> Node {
     let identity = |n| Identity::from_secret(&[n; 32]);
     let mut config = Config::new(NodeId(own.into()));
@@ -43,16 +43,16 @@ struct Net {
     now: Time,
     nodes: [Node; 2],
     server: SocketAddr,
-    /// What the NAT makes of node 1's address.
+    /// Address that the NAT maps node 1 to.
     outside: SocketAddr,
-    /// What node 1 begins gets lost, not what it answers.
+    /// Whether initiations of node 1 are lost, but not its answers.
     mute: bool,
-    /// When, to which node, from where, what.
+    /// Arrival time, receiving node, source and bytes.
     wire: VecDeque<(Time, usize, SocketAddr, Vec<u8>)>,
-    /// What node 1 has sent: the NAT keeps its mapping for it.
+    /// Time at which node 1 last sent something, which keeps the NAT's mapping alive.
     last_out: Time,
     longest_silence: Duration,
-    /// Where node 2's handshakes went.
+    /// Destinations of node 2's handshakes.
     greeted: Vec<SocketAddr>,
 }
 
@@ -114,7 +114,7 @@ impl Net {
         if shakes {
             self.greeted.push(to);
         }
-        // To a mapping that is no more, it is lost.
+        // A datagram to a former mapping is lost.
         if to == self.outside {
             self.wire.push_back((at, 0, self.server, bytes));
         }
@@ -134,7 +134,7 @@ fn a_mapping_is_kept_alive_and_a_new_one_followed() {
     assert_eq!(net.link(1).address(), Some(net.outside));
     net.longest_silence = Duration::ZERO;
     net.run(30 * second);
-    // RFC 4787, 4.3: a mapping lasts two minutes, in the worst NATs half of one.
+    // RFC 4787, 4.3: a mapping lasts two minutes, in the worst NATs half a minute.
     assert!(net.longest_silence < second, "{:?}", net.longest_silence);
 
     let (before, after) = (net.outside, address(9, 40_002));
@@ -147,14 +147,14 @@ fn a_mapping_is_kept_alive_and_a_new_one_followed() {
     net.outside = after;
     net.run(second);
     assert_eq!(net.link(1).address(), Some(after));
-    // What was held up on its way from the old one is genuine, and no news.
+    // A delayed datagram from the old mapping is genuine, but not the newest.
     let received = net.link(1).stats().received.envelopes;
     net.wire.push_front((net.now, 1, before, straggler));
     net.run(STEP);
     assert_eq!(net.link(1).stats().received.envelopes, received + 1);
     assert_eq!(net.link(1).address(), Some(after));
 
-    // Nor is the link lost where the end that only answered has to begin.
+    // Nor is the link lost if the end that only answered has to begin.
     (net.mute, net.greeted) = (true, Vec::new());
     net.run(150 * second);
     assert!(!net.greeted.is_empty() && net.greeted.iter().all(|to| *to == after));

@@ -1,34 +1,33 @@
-//! Nodes that compute costs with other settings than this node, as an operator is told
-//! of them.
+//! Nodes with cost settings that differ from this node's, as reported to an operator.
 
 use crate::rate_limited_log::QUIET;
 use trunkline_base::Time;
 use trunkline_overlay::route::Router;
 use trunkline_overlay::wire::NodeId;
 
-/// Nodes listed in `status`.
+/// Maximum number of nodes listed in `status`.
 const LISTED: usize = 16;
-/// Nodes named in a line of the log.
+/// Maximum number of nodes named in one log line.
 const NAMED: usize = 8;
 
-/// Nodes whose formula, deadline or detection time differs from this node's.
+/// Nodes with a formula, deadline or detection time that differs from this node's.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Differing {
-    /// The first sixteen, ascending by id.
+    /// Ids of the first sixteen such nodes, ascending.
     pub nodes: Vec<NodeId>,
-    /// How many there are in total.
+    /// Total number of such nodes.
     pub count: usize,
 }
 
 impl Differing {
-    /// As `router` knows them now.
+    /// Reads the current state from `router`.
     pub fn of(router: &Router) -> Differing {
         let nodes = router.differing();
         Differing { count: nodes.len(), nodes: nodes.take(LISTED).collect() }
     }
 }
 
-/// What the operator should know and do if `count` nodes differ, the first of them being
+/// Message that tells the operator what to do if `count` nodes differ, the first of them being
 /// `nodes`; `None` if none does.
 pub fn line(nodes: &[NodeId], count: usize) -> Option<String> {
     let mut named: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
@@ -49,20 +48,20 @@ pub fn line(nodes: &[NodeId], count: usize) -> Option<String> {
     ))
 }
 
-/// Logs each change of the nodes that differ, at most one line per [`QUIET`]. The last
-/// line is always true: a change within [`QUIET`] is logged when that has passed.
+/// Logs each change in the set of differing nodes, at most one line per [`QUIET`]. The last line is
+/// always current: a change within [`QUIET`] is logged once that time has passed.
 #[derive(Default)]
 pub struct Log {
-    /// Changes looked at so far.
+    /// Number of changes processed so far.
     seen: u64,
-    /// When the last line was written.
+    /// Time at which the last line was written.
     last: Option<Time>,
-    /// What it said.
+    /// State reported by the last line.
     told: Differing,
 }
 
 impl Log {
-    /// Looks for a change of what `router` knows.
+    /// Logs a change in the state of `router`, if a line is due.
     pub fn look(&mut self, now: Time, router: &Router) {
         if self.is_due(now, router.differing_changes()) {
             self.log(now, router.differing_changes(), Differing::of(router));
@@ -105,12 +104,12 @@ mod tests {
         assert!(!log.is_due(at(0), 0), "nothing has changed");
         assert!(log.is_due(at(0), 1));
         log.log(at(0), 1, differing(1));
-        // There and back within the quiet time: there is nothing to say.
+        // A change and its reversal within the quiet time leave nothing to log.
         assert!(!log.is_due(at(9_999), 3));
         assert!(log.is_due(at(10_000), 3));
         log.log(at(10_000), 3, differing(1));
         assert_eq!(log.last, Some(at(0)));
-        // None differs: logged at once, as the last line was long ago.
+        // No node differs: logged at once, because the last line was long ago.
         assert!(log.is_due(at(10_001), 4));
         log.log(at(10_001), 4, differing(0));
         assert_eq!((log.last, log.told.count), (Some(at(10_001)), 0));

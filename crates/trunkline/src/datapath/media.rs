@@ -1,6 +1,6 @@
-//! The media ports of a gateway's calls: what comes at one leg of a stream leaves at
-//! the other, by UDP or over the overlay. The packet thread owns them; who decides on
-//! them is on another thread, and says so by [`Command`]s.
+//! The media ports of a gateway's calls: a packet that arrives at one leg of a stream leaves at the
+//! other, by UDP or over the overlay. The packet thread owns the ports; the gateway's thread
+//! controls them with [`Command`]s.
 
 use super::mmsg::RxMeta;
 use super::reports::{Reports, Said};
@@ -26,79 +26,79 @@ use trunkline_overlay::wire::NodeId;
 /// Expedited forwarding (RFC 3246), in the upper six bits of the traffic class.
 const EXPEDITED: i32 = 46 << 2;
 
-/// Commands on their way: some 500 calls that begin at once.
+/// Capacity of the command queue: some 500 calls that begin at once.
 const COMMANDS: usize = 4_096;
 
-/// RTP has the first port of a pair, RTCP the second.
+/// Offsets of the two ports of a pair: RTP has the first, RTCP the second.
 const BOTH: [u16; 2] = [0, 1];
 
-/// What who decides says to the packet thread.
+/// Command from the gateway to the packet thread.
 pub enum Command {
-    /// A pair of ports is there.
+    /// A pair of ports is opened.
     Open {
-        /// The first port of the pair.
+        /// First port of the pair.
         port: u16,
-        /// The sockets of both ports.
+        /// Sockets of both ports.
         sockets: [Socket; 2],
     },
-    /// A pair of ports is joined to something else than before.
+    /// A pair of ports is connected to a new counterpart.
     Relay {
-        /// The first port of the pair.
+        /// First port of the pair.
         port: u16,
-        /// What the pair is joined to.
+        /// New counterpart of the pair of ports.
         relay: Relay,
     },
-    /// A pair of ports is over.
+    /// A pair of ports is closed.
     Close {
-        /// The first port of the pair.
+        /// First port of the pair.
         port: u16,
-        /// Is told what has come to it in all.
+        /// Receives the pair's final counts.
         tx: Box<dyn FnOnce(LegCounts) + Send>,
     },
-    /// Tell this what there is.
+    /// Requests a snapshot of all media.
     Look(Box<dyn FnOnce(MediaSnapshot) + Send>),
-    /// Tell this which ways there are.
+    /// Requests the current routes.
     Routes(Box<dyn FnOnce(RouteView) + Send>),
 }
 
-/// What the packet thread sees.
+/// Media state as the packet thread sees it.
 pub struct MediaSnapshot {
-    /// What has come to each leg so far.
+    /// Counts of each leg so far.
     pub legs: Vec<LegCounts>,
-    /// What all legs have counted together.
+    /// Counts of all legs together.
     pub stats: MediaStats,
-    /// Whether the node takes no more sessions.
+    /// Whether the node is draining and accepts no more sessions.
     pub is_draining: bool,
 }
 
-/// The ways to other nodes.
+/// Routes to other nodes.
 pub struct RouteView {
-    /// The first hop to each node.
+    /// First hop to each node.
     pub table: Arc<ForwardingTable>,
-    /// The links that are up: a way may lead over one that isn't, for want of another.
+    /// The links that are up. A route may use one that is down if there is no other.
     pub up: Vec<LinkId>,
 }
 
-/// What has come to a leg.
+/// Reception counts of a leg.
 #[derive(Clone, Copy, Debug)]
 pub struct LegCounts {
-    /// The first port of the leg.
+    /// First port of the leg.
     pub port: u16,
-    /// What has come of the leg's stream.
+    /// Reception counts of the leg's stream.
     pub counts: Counts,
-    /// The jitter of RFC 3550 (6.4.1), where the payload's clock is known.
+    /// Jitter according to RFC 3550 (6.4.1); `None` if the payload's clock rate is unknown.
     pub jitter: Option<std::time::Duration>,
-    /// The clock of its payload, in ticks a second, where it is known.
+    /// Clock rate of its payload, in Hz; `None` if unknown.
     pub clock_rate: Option<u32>,
-    /// What the leg's end has said of what it hears.
+    /// Last reception report (RTCP) from the leg's end.
     pub said: Option<Said>,
-    /// Datagrams from elsewhere than signalled.
+    /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
-    /// Whether the leg's packets come over the overlay.
+    /// Whether the leg's packets arrive over the overlay.
     pub is_over: bool,
 }
 
-/// How to speak to the packet thread of media.
+/// Sends media commands to the packet thread.
 #[derive(Clone)]
 pub struct Sender {
     commands: SyncSender<Command>,
@@ -106,21 +106,21 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Waits if thousands of commands wait already.
+    /// Sends a command. Blocks while the command queue is full.
     pub fn send(&self, command: Command) {
-        // Without a packet thread all is over anyway.
+        // If the packet thread has ended, the command no longer matters.
         let _ = self.commands.send(command);
         let _ = self.wake.write(1);
     }
 }
 
-/// A way for commands, and their other end.
+/// Creates the command queue; `wake` wakes its receiver.
 pub fn channel(wake: Arc<EventFd>) -> (Sender, Receiver<Command>) {
     let (commands, inbox) = sync_channel(COMMANDS);
     (Sender { commands, wake }, inbox)
 }
 
-/// A pair of sockets at `address`, `port` and the next.
+/// Binds a pair of sockets at `address`: `port` and the next one.
 pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
     let one = |port| -> io::Result<Socket> {
         let at = SocketAddr::new(address, port);
@@ -137,13 +137,13 @@ pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
     Ok([one(port)?, one(port + 1)?])
 }
 
-/// One leg of a stream, with its sockets.
+/// One leg of a stream and its sockets.
 struct Leg {
     sockets: [Socket; 2],
-    /// By which virtual ports of the same numbers it is told to others.
+    /// Sessions that hold the virtual ports with the same numbers as this leg's ports.
     sessions: Option<[SessionId; 2]>,
     relay: Option<Relay>,
-    /// From where the RTP and the RTCP port take packets.
+    /// Expected sources of the packets at the RTP and the RTCP port.
     latches: [Latch; 2],
     reception: Reception,
     reports: Reports,
@@ -163,53 +163,53 @@ impl Leg {
         }
     }
 
-    /// Whether a datagram from `from` is of who is signalled.
+    /// Whether a datagram from `from` comes from the signalled sender.
     fn admits(&mut self, now: Time, kind: usize, from: SocketAddr) -> bool {
         let Some(relay) = &self.relay else { return false };
         self.latches[kind].admits(now, from, kind, &relay.remote)
     }
 }
 
-/// Where a packet goes that has come.
+/// Next step for a received packet.
 pub enum Forward {
-    /// It has gone, or nobody wants it.
+    /// The packet has been sent or dropped.
     Done,
-    /// It goes over the overlay.
+    /// The packet is to be sent over the overlay.
     Overlay {
-        /// The session that sends it.
+        /// Session that sends it.
         session: SessionId,
-        /// The node that it is for.
+        /// Node that the packet is for.
         node: NodeId,
-        /// The virtual port there.
+        /// Virtual port at that node.
         port: u16,
     },
 }
 
-/// What all legs count together.
+/// Counts of all legs together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MediaStats {
-    /// Datagrams that came by UDP or over the overlay, and left again.
+    /// Datagrams that arrived by UDP or over the overlay and were sent on.
     pub relayed: u64,
-    /// Datagrams from elsewhere than signalled.
+    /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
-    /// Datagrams that came before it was known where they go, or that no one wants.
+    /// Datagrams that arrived before their destination was known, or that have none.
     pub unwanted: u64,
-    /// Datagrams that the kernel didn't take.
+    /// Datagrams that the kernel did not accept.
     pub unsent: u64,
 }
 
-/// The legs there are.
+/// All legs that are open.
 #[derive(Default)]
 pub struct Legs {
     all: BTreeMap<u16, Leg>,
-    /// By session: the virtual port that it holds for a leg.
+    /// For each session, the virtual port that it holds for a leg.
     virtual_ports: Vec<Option<u16>>,
-    /// What they have counted.
+    /// Counts of all legs together.
     pub stats: MediaStats,
 }
 
 impl Legs {
-    /// Adds one, which nothing is known of.
+    /// Adds a leg that is not connected yet.
     pub fn open(&mut self, port: u16, sockets: [Socket; 2]) {
         let leg = Leg {
             sockets,
@@ -223,12 +223,13 @@ impl Legs {
         self.all.insert(port, leg);
     }
 
-    /// The sockets of a leg.
+    /// Both sockets of a leg.
     pub fn sockets(&self, port: u16) -> Option<&[Socket; 2]> {
         self.all.get(&port).map(|leg| &leg.sockets)
     }
 
-    /// Joins a leg; true if it has virtual ports from now on, false if none any more.
+    /// Connects a leg. Returns true if it needs virtual ports from now on, false if it no longer
+    /// does, and `None` if nothing changes.
     pub fn relay(&mut self, now: Time, port: u16, relay: Relay) -> Option<bool> {
         let leg = self.all.get_mut(&port)?;
         match leg.relay.replace(relay) {
@@ -244,7 +245,7 @@ impl Legs {
         (wants != leg.sessions.is_some()).then_some(wants)
     }
 
-    /// The virtual ports of a leg: these, or none.
+    /// Sets the sessions that hold a leg's virtual ports.
     pub fn set_sessions(
         &mut self,
         port: u16,
@@ -253,7 +254,7 @@ impl Legs {
         std::mem::replace(&mut self.all.get_mut(&port)?.sessions, sessions)
     }
 
-    /// Session `id` is the gateway's own from now on, with this virtual port; or no more.
+    /// Marks session `id` as the gateway's holder of this virtual port, or clears the mark.
     pub fn hold(&mut self, id: SessionId, port: Option<u16>) {
         let i = id.0 as usize;
         if self.virtual_ports.len() <= i {
@@ -262,28 +263,28 @@ impl Legs {
         self.virtual_ports[i] = port;
     }
 
-    /// The virtual port that session `id` holds for a leg, if it does.
+    /// Virtual port that session `id` holds for a leg, if it holds one.
     pub fn held_by(&self, id: SessionId) -> Option<u16> {
         self.virtual_ports.get(id.0 as usize).copied().flatten()
     }
 
-    /// Takes a leg away: what came to it, and its virtual ports, if it had some, which
-    /// are left to close.
+    /// Removes a leg. Returns its counts and the sessions of its virtual ports, if any, which the
+    /// caller must close.
     pub fn close(&mut self, port: u16) -> Option<(LegCounts, Option<[SessionId; 2]>)> {
         let leg = self.all.remove(&port)?;
         Some((leg.counts(port), leg.sessions))
     }
 
-    /// What has come so far, of each.
+    /// Counts of each leg so far.
     pub fn counts(&self) -> Vec<LegCounts> {
         self.all.iter().map(|(port, leg)| leg.counts(*port)).collect()
     }
 
-    /// A datagram that came by UDP to `port`, the first or second of a pair.
+    /// Processes a datagram that arrived by UDP at `port`, the first or second of a pair.
     pub fn take_udp(&mut self, port: u16, meta: &RxMeta, at: Time, bytes: &[u8]) -> Forward {
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
-        // First, lest what is no media says where the phone is.
+        // Checked first, so that a datagram that is not media can't set the phone's address.
         if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
             self.stats.unwanted += 1;
             return Forward::Done;
@@ -299,12 +300,12 @@ impl Legs {
         self.out(onto, kind, bytes)
     }
 
-    /// A message of a node for the virtual port `port`: a packet leaves by the stream's
-    /// other leg. True if it has gone.
+    /// Processes a node's message for the virtual port `port`: a packet leaves at the stream's
+    /// other leg. True if it has been sent.
     pub fn take_overlay(&mut self, now: Time, port: u16, head: &[u8], payload: &[u8]) -> bool {
         let Ok(ToClient::Received { from, port: sender, recovered, .. }) = ToClient::parse(head)
         else {
-            // What it says of bindings is asked of the node itself.
+            // The node is queried directly for the state of bindings.
             return true;
         };
         let (first, kind) = (port & !1, usize::from(port & 1));
@@ -323,11 +324,11 @@ impl Legs {
         leg.reception.note(now, payload, recovered);
         let onto = leg.relay.map(|relay| relay.onto);
         self.read_report(now, first, onto, payload);
-        // Over the overlay it came; over the overlay it doesn't go on.
+        // A packet that arrived over the overlay does not leave over it again.
         matches!(self.out(onto, kind, payload), Forward::Done)
     }
 
-    /// Reads what came at leg `first` and goes out at leg `onto`, if it is RTCP.
+    /// Reads a packet from leg `first` that leaves at leg `onto`, if it is RTCP.
     fn read_report(&mut self, now: Time, first: u16, onto: Option<u16>, bytes: &[u8]) {
         if !rtcp::is_rtcp(bytes) {
             return;
@@ -345,7 +346,7 @@ impl Legs {
         }
     }
 
-    /// Sends what came at one leg out at the other.
+    /// Sends a packet from one leg out at the other.
     fn out(&mut self, onto: Option<u16>, kind: usize, bytes: &[u8]) -> Forward {
         let leg = onto.and_then(|port| self.all.get(&port));
         let Some((leg, relay)) = leg.and_then(|leg| Some((leg, leg.relay?))) else {
@@ -370,7 +371,7 @@ impl Legs {
                 };
                 match leg.sockets[kind].send_to(bytes, &to.into()) {
                     Ok(_) => self.stats.relayed += 1,
-                    // A refusal is of an earlier one, and has been read by this.
+                    // A refusal concerns an earlier packet, and this call has cleared it.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                     Err(_) => self.stats.unsent += 1,
                 }
@@ -384,7 +385,7 @@ impl Legs {
     }
 }
 
-/// To watch both sockets of a leg.
+/// Iterates over both sockets of a leg and their ports, to watch them.
 pub fn each(sockets: &[Socket; 2], port: u16) -> impl Iterator<Item = (BorrowedFd<'_>, u16)> {
     sockets.iter().zip(BOTH).map(move |(socket, kind)| (socket.as_fd(), port + kind))
 }

@@ -1,10 +1,10 @@
-//! recvmmsg and sendmmsg with the control messages that the packet thread
-//! needs: segmentation offload both ways, receive timestamps, the kernel's
-//! drop count, and the DSCP of each datagram.
+//! recvmmsg and sendmmsg with the control messages that the packet thread needs: segmentation
+//! offload in both directions, receive timestamps, the kernel's drop count, and the DSCP of each
+//! datagram.
 //!
-//! Unsafe code; ARCHITECTURE.md lists all of it. Every array is allocated once;
-//! the pointers between them are laid anew before each call, so nothing here is
-//! self-referential between calls.
+//! Unsafe code; ARCHITECTURE.md lists all of it. Every array is allocated once. The pointers
+//! between them are set up again before each call, so nothing here is self-referential between
+//! calls.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -13,10 +13,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Datagrams (or coalesced runs of them) in one call.
+/// Maximum number of datagrams (or coalesced runs of them) in one call.
 pub const BATCH: usize = 64;
 
-/// Room for one receive: a run that the kernel coalesced.
+/// Buffer size for one receive: the largest run that the kernel coalesces.
 const RX_SIZE: usize = 65_535;
 
 /// Room for control messages, aligned for `cmsghdr`.
@@ -26,19 +26,19 @@ struct Control([u8; 128]);
 
 const ZERO: Control = Control([0; 128]);
 
-/// What one receive brought, beside its bytes.
+/// Metadata of one receive.
 #[derive(Clone, Copy, Debug)]
 pub struct RxMeta {
-    /// Where it came from.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// Bytes.
+    /// Number of bytes received.
     pub len: usize,
-    /// Bytes of each datagram in it but the last: less than `len` where the
-    /// kernel coalesced several.
+    /// Length in bytes of each datagram but the last: less than `len` if the kernel coalesced
+    /// several.
     pub stride: usize,
-    /// When the kernel got it, since 1970.
+    /// Time at which the kernel received it, since 1970.
     pub stamp: Option<Duration>,
-    /// It was longer than the buffer.
+    /// Whether the datagram was longer than the buffer.
     pub truncated: bool,
 }
 
@@ -50,16 +50,16 @@ pub struct RxBatch {
     iovecs: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
     metas: Vec<RxMeta>,
-    /// SO_RXQ_OVFL as last seen: datagrams this socket's buffer had no room for.
+    /// Last value of SO_RXQ_OVFL: number of datagrams that this socket's buffer had no room for.
     overflow: u32,
 }
 
-// SAFETY: the pointers in `iovecs` and `headers` are laid before each call and
-// mean nothing between calls; what they point to is owned.
+// SAFETY: the pointers in `iovecs` and `headers` are set up before each call and mean nothing
+// between calls; the memory they point to is owned.
 unsafe impl Send for RxBatch {}
 
 impl RxBatch {
-    /// Memory for [`BATCH`] receives.
+    /// Allocates memory for [`BATCH`] receives.
     pub fn new() -> RxBatch {
         // SAFETY: all-zero bytes are valid for these plain C structs.
         let (name, iovec, header) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
@@ -74,12 +74,12 @@ impl RxBatch {
         }
     }
 
-    /// Receives what is there, at most [`BATCH`] at once, without waiting; the
+    /// Receives available datagrams, at most [`BATCH`] at once, without blocking. Returns the
     /// number of receives, 0 if there was nothing.
     pub fn recv(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let headers = self.lay();
-        // SAFETY: each header points to memory of this struct of the stated
-        // sizes, which outlives the call and which nothing else touches.
+        // SAFETY: each header points to memory of this struct of the stated sizes, which outlives
+        // the call and which no other code touches.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -100,16 +100,16 @@ impl RxBatch {
         Ok(n as usize)
     }
 
-    /// Points each header to its memory; the headers. Each array is borrowed once,
-    /// since to borrow it again would end the pointers into it.
+    /// Points each header to its memory, and returns the headers. Each array is borrowed once,
+    /// since borrowing it again would invalidate the pointers into it.
     fn lay(&mut self) -> *mut libc::mmsghdr {
         self.metas.clear();
         let bytes = self.bytes.as_mut_ptr();
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let (iovecs, headers) = (self.iovecs.as_mut_ptr(), self.headers.as_mut_ptr());
         for i in 0..BATCH {
-            // SAFETY: `bytes` has BATCH · RX_SIZE elements, each of the others
-            // BATCH, and nothing else touches them while this writes.
+            // SAFETY: `bytes` has BATCH · RX_SIZE elements, each of the others BATCH, and no other
+            // code touches them while this writes.
             unsafe {
                 *iovecs.add(i) =
                     libc::iovec { iov_base: bytes.add(i * RX_SIZE).cast(), iov_len: RX_SIZE };
@@ -126,7 +126,7 @@ impl RxBatch {
         headers
     }
 
-    /// Takes note of what the first `n` receives brought.
+    /// Records the metadata of the first `n` receives.
     fn read(&mut self, n: usize) {
         for i in 0..n {
             let meta = self.meta(i);
@@ -174,21 +174,21 @@ impl RxBatch {
         meta
     }
 
-    /// The receives of the last call: what is known of each, and its bytes.
+    /// Iterates over the receives of the last call: the metadata and bytes of each.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (RxMeta, &mut [u8])> {
         let bytes = self.bytes.chunks_mut(RX_SIZE);
         self.metas.iter().zip(bytes).map(|(meta, bytes)| (*meta, &mut bytes[..meta.len]))
     }
 
-    /// Datagrams that the socket's buffer had no room for, as of the last one
-    /// received (SO_RXQ_OVFL); wraps.
+    /// Number of datagrams that the socket's buffer had no room for, as of the last one received
+    /// (SO_RXQ_OVFL); wraps.
     pub fn overflow(&self) -> u32 {
         self.overflow
     }
 }
 
-/// Bytes that were sent on `socket` and not yet read at the other end, as the
-/// kernel counts them (SIOCOUTQ).
+/// Number of bytes sent on `socket` and not yet read at the other end, as the kernel counts them
+/// (SIOCOUTQ).
 pub fn unread(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: this request writes one int, which outlives the call.
@@ -199,8 +199,8 @@ pub fn unread(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-/// Something to send: one datagram, or several of `segment` bytes (the last may
-/// be shorter) that the kernel cuts apart.
+/// An item to send: one datagram, or several of `segment` bytes (the last may be shorter) that the
+/// kernel splits.
 #[derive(Clone, Copy, Debug)]
 pub struct TxItem<'a> {
     pub to: SocketAddr,
@@ -221,7 +221,7 @@ pub struct TxBatch {
 unsafe impl Send for TxBatch {}
 
 impl TxBatch {
-    /// Memory for [`BATCH`] items.
+    /// Allocates memory for [`BATCH`] items.
     pub fn new() -> TxBatch {
         // SAFETY: all-zero bytes are valid for these plain C structs.
         let (name, iovec, header) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
@@ -233,8 +233,8 @@ impl TxBatch {
         }
     }
 
-    /// Sends the first [`BATCH`] of `items` without waiting; how many went. An
-    /// error is about the first item, and nothing went.
+    /// Sends the first [`BATCH`] of `items` without blocking. Returns the number sent; an error
+    /// concerns the first item, and means that nothing was sent.
     pub fn send<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -244,17 +244,17 @@ impl TxBatch {
         if n == 0 {
             return Ok(0);
         }
-        // SAFETY: the first `n` headers point to memory of this struct, which
-        // nothing else touches, and to the items' bytes; both outlive the call, and
-        // the kernel only reads through msg_iov here.
+        // SAFETY: the first `n` headers point to memory of this struct, which no other code
+        // touches, and to the items' bytes; both outlive the call, and the kernel only reads
+        // through msg_iov here.
         let sent = unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers, n as libc::c_uint, libc::MSG_DONTWAIT)
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
 
-    /// Points a header to each of the first [`BATCH`] items; the headers, and how
-    /// many. Each array is borrowed once: see [`RxBatch`]'s.
+    /// Points a header to each of the first [`BATCH`] items. Returns the headers and their number.
+    /// Each array is borrowed once, as in [`RxBatch`].
     fn lay<'a>(&mut self, items: impl Iterator<Item = TxItem<'a>>) -> (*mut libc::mmsghdr, usize) {
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let (iovecs, headers) = (self.iovecs.as_mut_ptr(), self.headers.as_mut_ptr());
@@ -270,8 +270,8 @@ impl TxBatch {
                 used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
             }
             let (name, namelen) = storage(&item.to);
-            // SAFETY: each array has BATCH elements, and nothing else touches them
-            // while this writes.
+            // SAFETY: each array has BATCH elements, and no other code touches them while this
+            // writes.
             unsafe {
                 *names.add(i) = name;
                 *controls.add(i) = control;
@@ -295,7 +295,8 @@ impl TxBatch {
 }
 
 impl Control {
-    /// Writes a control message `used` bytes into this memory; the bytes used then.
+    /// Writes a control message at offset `used` of this memory. Returns the new number of used
+    /// bytes.
     fn push<T: Copy>(
         &mut self,
         used: usize,
@@ -324,15 +325,15 @@ impl Control {
 fn address(name: &libc::sockaddr_storage) -> SocketAddr {
     match libc::c_int::from(name.ss_family) {
         libc::AF_INET6 => {
-            // SAFETY: the family says which struct lies in the storage, and the
-            // storage is large enough and aligned for every one of them.
+            // SAFETY: the family determines which struct is in the storage, and the storage is
+            // large enough and aligned for every one of them.
             let a = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
             let (flow, scope) = (a.sin6_flowinfo, a.sin6_scope_id);
             std::net::SocketAddrV6::new(ip, u16::from_be(a.sin6_port), flow, scope).into()
         }
         _ => {
-            // SAFETY: as above; a UDP socket knows no third family.
+            // SAFETY: as above; a UDP socket has no third family.
             let a = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(a.sin_addr.s_addr.to_ne_bytes());
             SocketAddr::from((ip, u16::from_be(a.sin_port)))
@@ -340,7 +341,7 @@ fn address(name: &libc::sockaddr_storage) -> SocketAddr {
     }
 }
 
-/// An address as the kernel takes it, and how long it is.
+/// Converts an address to the kernel's form. Returns it and its length.
 fn storage(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: zero bytes are valid for all three structs, and the storage is large
     // enough and aligned for either of the other two.
@@ -368,8 +369,8 @@ fn storage(addr: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     }
 }
 
-/// Asks the kernel not to fragment what this socket sends (path MTU discovery
-/// without caching: IP_PMTUDISC_PROBE sets DF and leaves the size to us).
+/// Tells the kernel not to fragment packets from this socket (path MTU discovery without caching:
+/// IP_PMTUDISC_PROBE sets DF and leaves the size to us).
 pub fn dont_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     let (level, option, value) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
@@ -411,14 +412,14 @@ mod tests {
         assert_eq!(rx.recv(b.as_fd()).unwrap(), 0, "nothing more");
     }
 
-    /// Without a system call, so that Miri can watch. The kernel's part: reads what
-    /// `from` points to and writes it to where `to` points.
+    /// Simulates the system calls, so that Miri can check the memory accesses. In place of the
+    /// kernel, it reads the bytes that `from` points to and writes them to where `to` points.
     ///
     /// # Safety
     ///
     /// Both are as [`TxBatch::lay`] and [`RxBatch::lay`] left them.
     unsafe fn carry(from: *mut libc::mmsghdr, to: *mut libc::mmsghdr) {
-        // SAFETY: as above; what is written is not longer than what was read.
+        // SAFETY: as above; no more is written than was read.
         unsafe {
             let (tx, rx) = (&(*from).msg_hdr, &mut (*to).msg_hdr);
             let (from_iov, to_iov) = (*tx.msg_iov, *rx.msg_iov);
@@ -429,7 +430,8 @@ mod tests {
             let name = tx.msg_name.cast::<u8>();
             name.copy_to_nonoverlapping(rx.msg_name.cast(), tx.msg_namelen as usize);
             rx.msg_namelen = tx.msg_namelen;
-            // What the kernel would coalesce, it says as UDP_GRO; and it adds when.
+            // For datagrams that the kernel would coalesce, it adds UDP_GRO, and also the receive
+            // time.
             let mut answer = ZERO;
             let mut c = libc::CMSG_FIRSTHDR(tx);
             let (mut used, mut marked) = (0, false);
@@ -469,7 +471,7 @@ mod tests {
             assert_eq!(n, 3);
             let headers = rx.lay();
             for i in 0..n {
-                // SAFETY: both have been laid out just now, for three at least.
+                // SAFETY: both have just been set up, for at least three items.
                 unsafe { carry(from.add(i), headers.add(i)) };
             }
             rx.read(n);

@@ -1,7 +1,7 @@
-//! The packet thread: it alone owns the sockets and the node, and everything
-//! that could make it wait (configuration, HTTP, files) stays on other threads.
+//! The packet thread: it alone owns the sockets and the node, and everything that could block it
+//! (configuration, HTTP, files) stays on other threads.
 //!
-//! A wake-up takes in everything that is there, then drains the node once.
+//! A wake-up receives everything that is available, then drains the node once.
 
 pub mod differing;
 pub mod media;

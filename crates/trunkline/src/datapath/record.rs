@@ -1,9 +1,8 @@
-//! `node --record`: everything that goes into a node and comes out of it, as
-//! a file that `replay` runs through the same code.
+//! `node --record`: all inputs and outputs of a node, in a file that `replay` runs through the same
+//! code.
 //!
-//! A file is [`MAGIC`], then records `tag 1 | length 4 | body`. The first is
-//! the start (times, incarnation, seed, entropy, configuration text); the others follow
-//! in the order of the calls.
+//! A file is [`MAGIC`], then records `tag 1 | length 4 | body`. The first is the start (times,
+//! incarnation, seed, entropy, configuration text); the others follow in the order of the calls.
 
 use crate::clock;
 use crate::node::config::Secrets;
@@ -23,21 +22,21 @@ use trunkline_overlay::node::{
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
-/// The first bytes of a recording: its format and version.
+/// First bytes of a recording: its format and version.
 pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x05";
 
-/// Memory that envelopes are sealed into between two flushes. A recording
-/// holds only for these, since what is left over waits in the node.
+/// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
+/// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
 pub const ARENA_BYTES: usize = 256 << 10;
-/// See [`ARENA_BYTES`].
+/// Maximum number of runs in the arena; fixed for the same reason as [`ARENA_BYTES`].
 pub const ARENA_RUNS: usize = 256;
 
-/// An arena as every driver of a recorded node has it.
+/// Creates an arena of the size that every driver of a recorded node uses.
 pub fn arena() -> TxArena {
     TxArena::new(ARENA_BYTES, ARENA_RUNS)
 }
 
-/// What a record is about.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Tag {
@@ -59,7 +58,7 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// The tag with this number.
+    /// Returns the tag with this number.
     pub fn from_wire(n: u8) -> Option<Tag> {
         use Tag::*;
         let all = [
@@ -86,18 +85,18 @@ impl Tag {
 pub struct Body(Vec<u8>);
 
 impl Body {
-    /// Appends a number.
+    /// Appends a number, eight bytes in network byte order.
     pub fn u64(mut self, v: u64) -> Body {
         self.0.extend_from_slice(&v.to_be_bytes());
         self
     }
 
-    /// Appends a time.
+    /// Appends a time, in nanoseconds.
     pub fn time(self, t: Time) -> Body {
         self.u64(t.as_nanos())
     }
 
-    /// Appends bytes with their length.
+    /// Appends bytes, preceded by their length.
     pub fn bytes(self, b: &[u8]) -> Body {
         let mut s = self.u64(b.len() as u64);
         s.0.extend_from_slice(b);
@@ -109,19 +108,19 @@ impl Body {
         self.bytes(a.to_string().as_bytes())
     }
 
-    /// What has been built.
+    /// The body built so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Reads a length and so many bytes.
+/// Reads a length and that many bytes.
 pub fn read_bytes<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Short> {
     let n = usize::try_from(r.u64()?).map_err(|_| Short)?;
     r.bytes(n)
 }
 
-/// The body of the [`Tag::Start`] record of a node that `text` configures.
+/// Builds the body of the [`Tag::Start`] record of a node that `text` configures.
 pub fn started(start: &Start, text: &str, secrets: Option<&Secrets>) -> Body {
     let &Start { at, unix_nanos, incarnation, seed, entropy } = start;
     let body = Body::default().time(at).u64(unix_nanos).u64(incarnation.0).u64(seed);
@@ -131,7 +130,7 @@ pub fn started(start: &Start, text: &str, secrets: Option<&Secrets>) -> Body {
     body.bytes(identity.secret_text().as_bytes()).bytes(&certificate)
 }
 
-/// Reads what [`started`] wrote.
+/// Reads a body built by [`started`].
 pub fn read_started<'a>(r: &mut Reader<'a>) -> Result<(Start, &'a [u8], Option<Secrets>), Short> {
     let (at, unix_nanos) = (Time::from_nanos(r.u64()?), r.u64()?);
     let (incarnation, seed) = (Incarnation(r.u64()?), r.u64()?);
@@ -154,8 +153,7 @@ fn read_certificate(r: &mut Reader<'_>) -> Result<Option<Certificate>, Short> {
     }
 }
 
-/// Reads the body of a [`Tag::Reconfigure`] record: when, the configuration,
-/// and the certificate if it is another than before.
+/// Reads a body that [`started`] built.
 pub fn read_reconfigure<'a>(
     r: &mut Reader<'a>,
 ) -> Result<(Time, &'a str, Option<Certificate>), Short> {
@@ -164,12 +162,12 @@ pub fn read_reconfigure<'a>(
     Ok((now, text, read_certificate(r)?))
 }
 
-/// The body of a [`Tag::Delivered`] record.
+/// Builds the body of a [`Tag::Delivered`] record.
 pub fn delivered(to: SessionId, head: &[u8], payload: &[u8], took: bool) -> Body {
     Body::default().u64(to.0.into()).u64(took.into()).bytes(head).bytes(payload)
 }
 
-/// The bodies of the [`Tag::Sent`] records of `arena`.
+/// Builds the bodies of the [`Tag::Sent`] records of `arena`.
 pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
     arena.runs().iter().map(|run| {
         Body::default()
@@ -186,7 +184,7 @@ fn echo_body(now: Time, echo: &Echo) -> Body {
     body.u64(size as u64).u64(hops.into()).u64(nonce)
 }
 
-/// Reads the body of a [`Tag::Open`] record: the session, and whose it is.
+/// Reads the body of a [`Tag::Open`] record: the session and its client.
 pub fn read_open(r: &mut Reader<'_>) -> Result<(u64, Client), Short> {
     let id = r.u64()?;
     let client = match r.u64()?.checked_sub(1) {
@@ -206,23 +204,22 @@ pub fn read_echo(r: &mut Reader<'_>) -> Result<(Time, Echo), Short> {
     Ok((now, Echo { to, service, size: size as usize, hops, nonce: r.u64()? }))
 }
 
-/// How long a record may wait in memory: a full disk is to be heard of while
-/// something can be done about it.
+/// Maximum time that a record may stay in memory: a full disk should be reported while the operator
+/// can still act.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Writes records; after the first failure (a full disk) it stops, and says so
-/// once.
+/// Writes records. After the first failure (a full disk) it stops, and reports that once.
 pub struct Recorder {
     out: io::Result<BufWriter<File>>,
-    /// When to write what is in memory; `NEVER` if nothing is.
+    /// Time at which to write the records in memory; `NEVER` if there are none.
     flush_at: Time,
 }
 
-/// A file for its owner alone, empty. One that others could read is not made
-/// private: they may have it open already.
+/// Opens an empty file that only its owner can access. A file that others could read is not made
+/// private, because they may have it open already.
 fn private(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    // Emptied only when it is known to be the right one.
+    // Truncated only once it is known to be the right file.
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = match options.custom_flags(libc::O_NOFOLLOW).open(path) {
         Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
@@ -231,13 +228,13 @@ fn private(path: &Path) -> io::Result<File> {
         file => file?,
     };
     let meta = file.metadata()?;
-    // Of a device nothing can be read later.
+    // A device keeps no data that others could read later.
     if meta.file_type().is_char_device() {
         return Ok(file);
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
         return Err(io::Error::other(
-            "others than this user may read or change that file, and a recording holds the node's \
+            "other users may read or change that file, and a recording holds the node's \
              secret key: remove it, or take another name",
         ));
     }
@@ -248,8 +245,8 @@ fn private(path: &Path) -> io::Result<File> {
 }
 
 impl Recorder {
-    /// Begins a recording at `path`, over an earlier one of the same owner. It
-    /// holds the node's secrets: what others may read, or a link, is refused.
+    /// Begins a recording at `path`, replacing an earlier one of the same owner. A recording holds
+    /// the node's secrets, so a file that others may read, or a link, is refused.
     pub fn create(path: &Path, start: &Body) -> io::Result<Recorder> {
         let file = private(path)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
@@ -273,7 +270,7 @@ impl Recorder {
         self.note(done);
     }
 
-    /// Writes what has waited for long enough.
+    /// Writes records that are due.
     fn flush(&mut self, now: Time) {
         if now < self.flush_at {
             return;
@@ -292,7 +289,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what is still in memory; an error if the recording is not whole.
+    /// Writes the records still in memory; fails if the recording is incomplete.
     fn finish(&mut self) -> io::Result<()> {
         let whole = match std::mem::replace(&mut self.out, Err(io::Error::other("finished"))) {
             Ok(mut out) => out.flush(),
@@ -302,14 +299,14 @@ impl Recorder {
     }
 }
 
-/// A node whose every call is recorded, if a recording runs. Recording
-/// allocates and writes on the packet thread: it is for finding faults.
+/// A node with every call recorded, if a recording is active. Recording allocates and writes on the
+/// packet thread, so it is meant only for debugging.
 pub struct RecordedNode {
     node: Node,
     recorder: Option<Recorder>,
 }
 
-/// Records what passes to applications.
+/// Records messages passed to applications.
 struct RecordedSink<'a, S> {
     inner: &'a mut S,
     recorder: &'a mut Recorder,
@@ -325,17 +322,17 @@ impl<S: Sink> Sink for RecordedSink<'_, S> {
 }
 
 impl RecordedNode {
-    /// A node, recorded by `recorder` if there is one.
+    /// Wraps a node, recorded by `recorder` if there is one.
     pub fn new(node: Node, recorder: Option<Recorder>) -> RecordedNode {
         RecordedNode { node, recorder }
     }
 
-    /// The node, to look at.
+    /// Read access to the node.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// [`Node::recv`].
+    /// Records and calls [`Node::recv`].
     pub fn recv(&mut self, now: Time, batch: &mut [RxDatagram<'_>], sink: &mut impl Sink) {
         match &mut self.recorder {
             None => self.node.recv(now, batch, sink),
@@ -350,7 +347,7 @@ impl RecordedNode {
         }
     }
 
-    /// [`Node::session_open_for`].
+    /// Records and calls [`Node::session_open_for`].
     pub fn session_open_for(&mut self, client: Client) -> Option<SessionId> {
         let id = self.node.session_open_for(client);
         if let Some(recorder) = &mut self.recorder {
@@ -364,7 +361,7 @@ impl RecordedNode {
         id
     }
 
-    /// [`Node::session_recv`].
+    /// Records and calls [`Node::session_recv`].
     pub fn session_recv(
         &mut self,
         now: Time,
@@ -383,12 +380,13 @@ impl RecordedNode {
         }
     }
 
-    /// [`Node::next_ready`], on which nothing that is recorded depends.
+    /// Calls [`Node::next_ready`], which needs no recording because it has no effect on recorded
+    /// state.
     pub fn next_ready(&mut self) -> Option<SessionId> {
         self.node.next_ready()
     }
 
-    /// [`Node::session_close`].
+    /// Records and calls [`Node::session_close`].
     pub fn session_close(&mut self, now: Time, id: SessionId) {
         if let Some(recorder) = &mut self.recorder {
             recorder.write(Tag::Close, &Body::default().time(now).u64(id.0.into()));
@@ -396,7 +394,7 @@ impl RecordedNode {
         self.node.session_close(now, id);
     }
 
-    /// [`Node::handle_timeout`].
+    /// Records and calls [`Node::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Time, sink: &mut impl Sink) {
         match &mut self.recorder {
             None => self.node.handle_timeout(now, sink),
@@ -407,7 +405,7 @@ impl RecordedNode {
         }
     }
 
-    /// [`Node::echo`].
+    /// Records and calls [`Node::echo`].
     pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<(), EchoError> {
         if let Some(recorder) = &mut self.recorder {
             recorder.write(Tag::Echo, &echo_body(now, echo));
@@ -415,17 +413,19 @@ impl RecordedNode {
         self.node.echo(now, echo)
     }
 
-    /// [`Node::next_echo`], on which nothing else depends.
+    /// Calls [`Node::next_echo`], which needs no recording because it has no effect on recorded
+    /// state.
     pub fn next_echo(&mut self) -> Option<EchoAnswer> {
         self.node.next_echo()
     }
 
-    /// [`Node::next_notice`], on which nothing else depends.
+    /// Calls [`Node::next_notice`], which needs no recording because it has no effect on recorded
+    /// state.
     pub fn next_notice(&mut self) -> Option<Notice> {
         self.node.next_notice()
     }
 
-    /// [`Node::drain`].
+    /// Records and calls [`Node::drain`].
     pub fn drain(&mut self, now: Time, on: bool) {
         if let Some(recorder) = &mut self.recorder {
             recorder.write(Tag::Drain, &Body::default().time(now).u64(on.into()));
@@ -433,7 +433,7 @@ impl RecordedNode {
         self.node.drain(now, on);
     }
 
-    /// [`Node::leave`].
+    /// Records and calls [`Node::leave`].
     pub fn leave(&mut self, now: Time) -> Time {
         if let Some(recorder) = &mut self.recorder {
             recorder.write(Tag::Leave, &Body::default().time(now));
@@ -441,8 +441,8 @@ impl RecordedNode {
         self.node.leave(now)
     }
 
-    /// [`Node::reconfigure`]; what is recorded are the files that it follows
-    /// from: the configuration, and another certificate.
+    /// Records and calls [`Node::reconfigure`]. The record holds the files behind the change: the
+    /// configuration and, if it is new, the certificate.
     pub fn reconfigure(&mut self, now: Time, changes: &Changes, text: &str) {
         if let Some(recorder) = &mut self.recorder {
             let shown = changes.certificate.as_ref().map(Certificate::to_bytes);
@@ -453,19 +453,19 @@ impl RecordedNode {
         self.node.reconfigure(now, changes);
     }
 
-    /// Writes what has waited for a second, if a recording runs.
+    /// Writes records that are a second old, if a recording is active.
     pub fn flush(&mut self, now: Time) {
         if let Some(recorder) = &mut self.recorder {
             recorder.flush(now);
         }
     }
 
-    /// When to call [`Tap::flush`].
+    /// Time at which to call [`Tap::flush`].
     pub fn flush_at(&self) -> Time {
         self.recorder.as_ref().map_or(Time::NEVER, |recorder| recorder.flush_at)
     }
 
-    /// Completes the recording, if one runs.
+    /// Completes the recording, if one is active.
     pub fn finish(&mut self) -> io::Result<()> {
         match &mut self.recorder {
             Some(recorder) => recorder.finish(),
@@ -473,7 +473,7 @@ impl RecordedNode {
         }
     }
 
-    /// [`Node::transmit`], into an empty [`arena`].
+    /// Calls [`Node::transmit`] with an empty [`arena`] and records the output.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
         let drained = self.node.transmit(now, arena);
         if let Some(recorder) = &mut self.recorder {

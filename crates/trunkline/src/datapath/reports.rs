@@ -1,45 +1,45 @@
-//! What the ends of a call say of what they hear (RTCP, RFC 3550 §6.4), as it passes.
+//! Reception reports of a call's ends (RTCP, RFC 3550 §6.4), read as they pass.
 
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_media::rtcp::Control;
 
-/// A way and back that takes longer is a mistake, or a lie.
+/// A longer round trip is an error or a false report.
 const LONGEST: Duration = Duration::from_secs(10);
-/// An end that counts in milliseconds may say that it waited longer than it did.
+/// Tolerance for an end that counts in milliseconds and may overstate its delay.
 const COARSE: Duration = Duration::from_millis(5);
 
-/// What an end has said last.
+/// Last reception report of an end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Said {
-    /// Packets that it has lost, since the beginning.
+    /// Cumulative number of packets lost (RFC 3550); negative if duplicates exceed losses.
     pub lost: i32,
-    /// Of so many that were for it when it said so.
+    /// Number of packets expected at its end when it reported.
     pub of: u64,
-    /// The share that it had lost when it said so, since it had said so before.
+    /// Share of packets lost between its previous report and this one.
     pub lost_now: f64,
-    /// How unevenly packets come to it, in units of their payload's clock.
+    /// Interarrival jitter at the end, in units of the payload's clock.
     pub jitter: u32,
-    /// The way to it and back, by the last sender's report that it heard.
+    /// Round-trip time to the end, measured with the last sender's report that it received.
     pub round_trip: Option<Duration>,
 }
 
-/// The reports that pass one leg, both ways.
+/// Reports that pass one leg, in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reports {
-    /// The sender's reports that were sent to the end last, by their stamps: the newest
-    /// may cross with what is said of the one before.
+    /// The last sender's reports sent to the end, by timestamp: the newest may cross with a
+    /// reception report about the previous one.
     sent: [Option<(u32, Time)>; 4],
     said: Option<Said>,
 }
 
 impl Reports {
-    /// What the end has said last, if it has.
+    /// Last reception report of the end, if there is one.
     pub fn said(&self) -> Option<Said> {
         self.said
     }
 
-    /// A packet goes to the end.
+    /// Processes an RTCP packet sent to the end.
     pub fn goes(&mut self, now: Time, control: &Control) {
         if let Some(report) = control.report {
             self.sent.rotate_right(1);
@@ -47,8 +47,8 @@ impl Reports {
         }
     }
 
-    /// A packet has come from the end, for which there were `of` packets of its stream by
-    /// now.
+    /// Processes an RTCP packet from the end, to which `of` packets of its stream have been sent so
+    /// far.
     pub fn comes(&mut self, now: Time, control: &Control, of: u64) {
         let Some(heard) = control.reception else { return };
         let before = self.said.and_then(|said| said.round_trip);
@@ -78,13 +78,13 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// A sender's report of this time on the wall.
+    /// A sender's report with this NTP timestamp.
     fn sender(ntp: u64) -> Control {
         let report = SenderInfo { ssrc: 1, ntp, timestamp: 0, packets: 9, octets: 9 };
         Control { ssrc: 1, report: Some(report), reception: None, bye: false }
     }
 
-    /// What is said of it half a second later.
+    /// A reception report about it, half a second later.
     fn receiver(report: u32) -> Control {
         let reception = Reception {
             source: 1,
@@ -107,7 +107,7 @@ mod tests {
             Some(Said { lost: -3, of: 9, lost_now: 0.25, jitter: 80, round_trip: None })
         );
         reports.goes(at(1_000), &sender(7 << 16));
-        // Of another report, too soon, and too late.
+        // A report about another stamp, one too soon, and one too late.
         for (stamp, when) in [(8, 1_540), (7, 1_400), (7, 60_000)] {
             reports.comes(at(when), &receiver(stamp), 9);
             assert_eq!(reports.said().unwrap().round_trip, None);
@@ -118,7 +118,8 @@ mod tests {
         reports.comes(at(1_497), &receiver(7), 9);
         assert_eq!(trip(&reports), Some(Duration::ZERO));
         reports.comes(at(1_540), &receiver(7), 9);
-        // It still holds when one says nothing of it; and the newest may be on its way.
+        // The value survives a report without a stamp; and the newest sender's report may still be
+        // in transit.
         reports.comes(at(1_600), &receiver(0), 9);
         assert_eq!(trip(&reports), Some(Duration::from_millis(40)));
         reports.goes(at(2_000), &sender(9 << 16));

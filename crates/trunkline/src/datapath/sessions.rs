@@ -1,5 +1,5 @@
-//! The applications attached to a node: the Unix socket that lets them in, and
-//! one carrier for each.
+//! The applications attached to a node: the Unix socket that accepts them, and one carrier for
+//! each.
 
 use super::media::Legs;
 use super::remote::{self, Hello, Remotes};
@@ -20,23 +20,23 @@ use trunkline_overlay::session::wire::{MAX_HEAD, RefusalReason, ToClient};
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::NodeId;
 
-/// A listening socket.
+/// A listening socket, with a descriptor in reserve.
 pub struct AcceptQueue {
     socket: Socket,
-    /// A descriptor in reserve: when there is no other, giving it up lets an
-    /// application in to be shown the door, lest it knock for ever.
+    /// Descriptor in reserve. When no other is left, it is given up to accept an application and
+    /// hang up on it, so that the connection does not stay pending for ever.
     spare: Option<Socket>,
     stuck: bool,
 }
 
 impl AcceptQueue {
-    /// Lets connections queue at `socket`, which is bound and nonblocking.
+    /// Starts listening on `socket`, which is bound and nonblocking.
     pub fn open(socket: Socket) -> io::Result<AcceptQueue> {
         socket.listen(libc::SOMAXCONN)?;
         Ok(AcceptQueue { socket, spare: spare(), stuck: false })
     }
 
-    /// The next connection that wants in, if one waits.
+    /// Accepts the next connection, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => {
@@ -57,8 +57,8 @@ impl AcceptQueue {
         }
     }
 
-    /// Whether who waits could be neither let in nor turned away: epoll goes on
-    /// saying that somebody waits, and asking again at once is of no use.
+    /// Whether the waiting connection could be neither accepted nor rejected: epoll keeps reporting
+    /// it, and an immediate retry would fail as well.
     pub fn is_stuck(&self) -> bool {
         self.stuck
     }
@@ -79,40 +79,38 @@ impl AsFd for AcceptQueue {
     }
 }
 
-/// The place where applications find a node: a Unix socket that keeps message
-/// boundaries.
+/// Socket at which applications attach to a node: a Unix socket that keeps message boundaries.
 pub struct Listener {
-    /// Goes before the socket does: see [`SocketFile`].
+    /// Dropped before the socket: see [`SocketFile`].
     _file: SocketFile,
     queue: AcceptQueue,
 }
 
 impl Listener {
-    /// Listens at `path`, replacing what a node that died there left behind.
+    /// Listens at `path`, replacing the socket that a dead node left there.
     pub fn bind(path: &Path) -> io::Result<Listener> {
         let (socket, file) = bind_unix(path, Type::SEQPACKET.nonblocking())?;
         Ok(Listener { _file: file, queue: AcceptQueue::open(socket)? })
     }
 
-    /// The next application that wants in, if one waits.
+    /// Accepts the next application, if one waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         self.queue.accept()
     }
 
-    /// As [`Door::is_stuck`].
+    /// Whether the listener is stuck; see [`Door::is_stuck`].
     pub fn is_stuck(&self) -> bool {
         self.queue.is_stuck()
     }
 }
 
-/// A Unix socket at `path`, in the place of what a node that died there left
-/// behind. Whoever may write the file may send voice, or operate the node: the
-/// owner and the group.
+/// Binds a Unix socket at `path`, replacing the one that a dead node left there. Any user who may
+/// write the file may send voice, or operate the node: the owner and the group.
 pub fn bind_unix(path: &Path, kind: Type) -> io::Result<(Socket, SocketFile)> {
     let (socket, address) = (Socket::new(Domain::UNIX, kind, None)?, SockAddr::unix(path)?);
     match socket.bind(&address) {
         Err(e) if e.kind() == ErrorKind::AddrInUse && is_socket(path) => {
-            // A node that hangs, its queue full, must not hold up this one.
+            // A hung node with a full queue must not block this one.
             let probe = Socket::new(Domain::UNIX, kind.nonblocking(), None)?;
             match probe.connect(&address) {
                 Err(dead) if dead.kind() == ErrorKind::ConnectionRefused => {}
@@ -131,12 +129,11 @@ pub fn bind_unix(path: &Path, kind: Type) -> io::Result<(Socket, SocketFile)> {
     Ok((socket, file))
 }
 
-/// Where a Unix socket is found; it is removed when this is dropped, if nothing
-/// else has taken its place. The socket must be open until then, since no other
-/// file gets the inode of an open one.
+/// The file of a Unix socket, removed when this is dropped unless another file has replaced it. The
+/// socket must be open until then, since no other file gets the inode of an open one.
 pub struct SocketFile {
     path: PathBuf,
-    /// Its device and inode.
+    /// Device and inode of the file.
     inode: (u64, u64),
 }
 
@@ -159,7 +156,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// What lies at `path` is ours to replace only if it is a socket.
+/// A file at `path` may be replaced only if it is a socket.
 fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
 }
@@ -170,7 +167,7 @@ impl AsFd for Listener {
     }
 }
 
-/// How one application's messages travel.
+/// Transport of one application's messages.
 pub enum Carrier {
     /// A connection of a [`Listener`].
     Unix(Unix),
@@ -180,28 +177,28 @@ pub enum Carrier {
     Remote(Box<remote::Session>),
 }
 
-/// What a node knows of an application.
+/// An application's location and identity, as far as they are known to the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Application {
-    /// A process of this machine, by its number.
+    /// A process on this machine, by its process id.
     Process(i32),
-    /// The node's own process.
+    /// A thread of the node's process.
     Inside,
-    /// On another host, with the rights of this `[[client]]`.
+    /// A client on another host, with the rights of this `[[client]]`.
     Remote(Client),
 }
 
-/// What reading from a carrier gave.
+/// Result of reading from a carrier.
 pub enum Read {
-    /// A message of so many bytes.
+    /// A message of this length in bytes.
     Message(usize),
-    /// Something that was the carrier's own business, or part of a message.
+    /// A control message of the carrier, or part of a message.
     Handled,
-    /// Whose connection it is: an earlier one of the same client is over.
+    /// Identity of the connection: an earlier one of the same client must be closed.
     Hello(Hello),
-    /// Bytes that make no sense: the carrier is of no more use.
+    /// Invalid bytes: the carrier can't be used any more.
     Broken,
-    /// Nothing now.
+    /// Nothing to read now.
     Empty,
     /// The application is gone.
     Closed,
@@ -216,10 +213,10 @@ impl Carrier {
         }
     }
 
-    /// Whose it is.
+    /// Application at the other end.
     pub fn application(&self) -> Application {
         match self {
-            // Zero is a process that this one cannot see.
+            // Zero is a process that is not visible to this one.
             Carrier::Unix(socket) => Application::Process(
                 getsockopt(socket, sockopt::PeerCredentials).map_or(0, |who| who.pid()),
             ),
@@ -228,7 +225,7 @@ impl Carrier {
         }
     }
 
-    /// Tells the application why it may not attach.
+    /// Sends the application the reason for its rejection.
     pub fn turn_away(&mut self, now: Time, refusal: RefusalReason) {
         let why = ToClient::Error { refusal, node: NodeId::NONE, port: 0 };
         let mut head = [0; MAX_HEAD];
@@ -238,14 +235,13 @@ impl Carrier {
         }
     }
 
-    /// Reads one message into `buf`; a longer one is cut off, which the node
-    /// then refuses.
+    /// Reads one message into `buf`; a longer one is cut off, which the node then refuses.
     pub fn recv(&mut self, buf: &mut [u8], now: Time) -> Read {
         match self {
             Carrier::Unix(unix) => unix.recv(buf, now),
             Carrier::InProcess(end) => {
-                // Asked before the ring is looked at, lest what was sent just
-                // before the application went be missed.
+                // Read before the ring is checked, so that a message sent just before the
+                // application left is not missed.
                 let closed = end.closed();
                 match end.recv(buf) {
                     Some(n) => Read::Message(n.min(buf.len())),
@@ -257,8 +253,8 @@ impl Carrier {
         }
     }
 
-    /// When the application sent the message that was read last, as far as is
-    /// known: before `now` if this process had no time to run.
+    /// Time at which the application sent the last message read, as far as is known: before `now`
+    /// if this process had no time to run.
     pub fn sent_at(&self, stamps: &Stamps, now: Time) -> Time {
         match self {
             Carrier::Unix(unix) => unix.sent_at(stamps, now),
@@ -277,24 +273,24 @@ impl AsFd for Carrier {
     }
 }
 
-/// The carriers by session: where a node's messages to applications go.
+/// The carriers by session, through which a node's messages reach applications.
 pub struct Carriers {
     slots: Vec<Option<Carrier>>,
-    /// The present, as of this wake-up.
+    /// Time of this wake-up.
     pub now: Time,
-    /// What the remote ones share.
+    /// State shared by the remote carriers.
     pub remotes: Remotes,
-    /// The media of a gateway's calls, which have sessions of their own.
+    /// Media of a gateway's calls, which have separate sessions.
     pub legs: Legs,
 }
 
 impl Carriers {
-    /// None yet.
+    /// Creates an empty set of carriers.
     pub fn new(remotes: Remotes) -> Carriers {
         Carriers { slots: Vec::new(), now: Time::ZERO, remotes, legs: Legs::default() }
     }
 
-    /// Gives `id` its carrier.
+    /// Sets the carrier of session `id`.
     pub fn insert(&mut self, id: SessionId, carrier: Carrier) {
         let i = id.0 as usize;
         if self.slots.len() <= i {
@@ -306,17 +302,17 @@ impl Carriers {
         self.slots[i] = Some(carrier);
     }
 
-    /// The carrier of `id`.
+    /// Carrier of session `id`.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Carrier> {
         self.slots.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Whose carrier `id` has.
+    /// Application behind the carrier of session `id`.
     pub fn application(&self, id: SessionId) -> Option<Application> {
         Some(self.slots.get(id.0 as usize)?.as_ref()?.application())
     }
 
-    /// Whose rights `id` has.
+    /// Client that determines the rights of session `id`.
     pub fn client(&self, id: SessionId) -> Client {
         match self.slots.get(id.0 as usize) {
             Some(Some(Carrier::Remote(session))) => session.client(),
@@ -324,7 +320,7 @@ impl Carriers {
         }
     }
 
-    /// The carrier of `id`, if it is a remote one.
+    /// Carrier of session `id`, if it is a remote one.
     pub fn remote_mut(&mut self, id: SessionId) -> Option<&mut remote::Session> {
         match self.get_mut(id)? {
             Carrier::Remote(session) => Some(session),
@@ -332,7 +328,7 @@ impl Carriers {
         }
     }
 
-    /// Takes the carrier of `id` away.
+    /// Removes and returns the carrier of session `id`.
     pub fn remove(&mut self, id: SessionId) -> Option<Carrier> {
         let carrier = self.slots.get_mut(id.0 as usize)?.take();
         if let Some(Carrier::Remote(session)) = &carrier {
@@ -341,14 +337,14 @@ impl Carriers {
         carrier
     }
 
-    /// Session `id` may have said something over TCP.
+    /// Records a backlog of session `id`, which may have sent something over TCP.
     pub fn note_stuck(&mut self, id: SessionId) {
         if let Some(Some(Carrier::Remote(session))) = self.slots.get_mut(id.0 as usize) {
             self.remotes.note_stuck(id, session);
         }
     }
 
-    /// The remote sessions.
+    /// Iterates over the remote sessions.
     pub fn remote_sessions(&self) -> impl Iterator<Item = &remote::Session> {
         self.slots.iter().flatten().filter_map(|carrier| match carrier {
             Carrier::Remote(session) => Some(&**session),
@@ -356,8 +352,8 @@ impl Carriers {
         })
     }
 
-    /// A datagram that came to the remote address at `via`: the session message
-    /// in it, if it holds one.
+    /// Processes a datagram that arrived at the remote address with index `via`, and returns the
+    /// session message in it, if there is one.
     pub fn datagram<'a>(
         &mut self,
         via: usize,

@@ -48,124 +48,123 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
 use trunkline_overlay::wire::NodeId;
 
-/// Connections taken from one door before other events get their turn: some 40 µs
-/// each. Who connects without end would keep the thread from everything else.
+/// Maximum number of connections accepted from one listener before other events are handled: some
+/// 40 µs each. A stream of connections would otherwise starve everything else.
 const ADMITTED_PER_TURN: usize = 16;
 
-/// Events in one wake-up.
+/// Maximum number of events in one wake-up.
 const EVENTS: usize = 64;
 
-/// What other threads ask of the packet thread.
+/// Request from another thread to the packet thread.
 pub enum Request {
-    /// Its counters.
+    /// Send a snapshot of the counters.
     Stats(SyncSender<Snapshot>),
-    /// To do something to the node.
+    /// Perform an operation on the node.
     Operate(Operation),
-    /// To say goodbye and stop.
+    /// Say goodbye to the neighbours and stop.
     Stop,
 }
 
-/// A node's state as one moment saw it.
+/// A node's state at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The node's own counters.
+    /// Counters of the forwarder.
     pub node: ForwarderStats,
-    /// Its links.
+    /// State of each link.
     pub links: Vec<LinkSnapshot>,
-    /// By what it forwards.
+    /// Forwarding table in use.
     pub table: Arc<ForwardingTable>,
-    /// Whether it takes no more sessions.
+    /// Whether the node is draining and accepts no more sessions.
     pub draining: bool,
-    /// Its sockets, summed.
+    /// Counters of all UDP sockets together.
     pub udp: UdpStats,
     /// Applications on other hosts.
     pub remote: RemoteSnapshot,
-    /// When its certificate ends (seconds since 1970), if it does.
+    /// Expiry of the node's certificate (seconds since 1970), if it expires.
     pub certificate_not_after: Option<u64>,
-    /// What the handshakes have done, if links are sealed.
+    /// Counters of handshakes, if links are sealed.
     pub handshakes: Option<HandshakeStats>,
-    /// What link-state routing has done, and how many nodes it knows.
+    /// Counters of link-state routing, and the number of nodes it has records of.
     pub routing: Option<(RouteStats, usize)>,
-    /// Nodes that are heard of by a key that this one doesn't know.
+    /// Nodes with records that are signed with a key unknown to this node.
     pub unknown_nodes: Vec<NodeId>,
-    /// Nodes that compute costs with other settings than this one.
+    /// Nodes with cost settings that differ from this node's.
     pub differing: Differing,
-    /// Its trunks, and those of other nodes that end here.
+    /// This node's trunks, and those of other nodes that end here.
     pub trunks: (Vec<Trunk>, Vec<Receiving>),
-    /// The thread.
+    /// Counters of the packet thread.
     pub thread: ThreadStats,
 }
 
-/// Applications on other hosts as one moment saw them.
+/// State of the applications on other hosts at one moment.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RemoteSnapshot {
-    /// Sessions whose packets take UDP.
+    /// Number of sessions that send their packets over UDP.
     pub over_udp: u64,
-    /// Sessions whose packets take TCP.
+    /// Number of sessions that send their packets over TCP.
     pub over_tcp: u64,
-    /// Counters.
+    /// Counters of remote carriers.
     pub stats: RemoteStats,
 }
 
-/// A link as one moment saw it.
+/// A link's state at one moment.
 #[derive(Clone, Debug)]
 pub struct LinkSnapshot {
-    /// Its number, by which routes name it.
+    /// Link number, as used in routes.
     pub id: LinkId,
-    /// Who is at the other end.
+    /// Node at the other end.
     pub neighbour: NodeId,
-    /// Over which path.
+    /// Name of the path that the link uses.
     pub path: String,
-    /// The protocol version that both ends speak, after a handshake.
+    /// Protocol version that both ends use, known after a handshake.
     pub version: Option<u8>,
-    /// What its certificate calls it.
+    /// Neighbour's name according to its certificate.
     pub name: Option<String>,
-    /// Where the neighbour is, if that is known.
+    /// Address of the neighbour, if known.
     pub address: Option<SocketAddr>,
-    /// Whether it has been heard lately.
+    /// Whether packets have arrived from the neighbour lately.
     pub up: bool,
-    /// What this end adds to the latency that it advertises.
+    /// Penalty that this end adds to the latency it advertises.
     pub penalty: Duration,
-    /// What its monitor measures.
+    /// Quality as measured by its meters.
     pub quality: LinkQuality,
-    /// Its counters.
+    /// Counters of the link.
     pub stats: LinkStats,
     /// Updates from the neighbour that routing refused.
     pub refused: Refusals,
 }
 
-/// What the packet thread counts about itself.
+/// Counters of the packet thread itself.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct ThreadStats {
-    /// Wake-ups.
+    /// Number of times that the thread woke up.
     pub wakeups: u64,
-    /// Requests for memory: at start, for new sessions and flows, and to answer
-    /// who asks for these counters; none for packets.
+    /// Memory allocations: at start, for new sessions and flows, and to answer requests for these
+    /// counters; none for packets.
     pub allocations: u64,
-    /// Times that a socket did not take what was to be sent.
+    /// Times that a socket had no room for a datagram.
     pub blocked: u64,
 }
 
-/// What a packet thread is made of.
+/// Components of a packet thread.
 pub struct Parts {
-    /// The node.
+    /// The node, with its recorder.
     pub node: RecordedNode,
-    /// Its UDP sockets, at least one.
+    /// UDP sockets of the node, at least one.
     pub udp: Vec<Udp>,
-    /// Where local applications come in.
+    /// Listener for local applications.
     pub listener: Option<Listener>,
-    /// Where applications of other hosts come in.
+    /// Listeners for applications on other hosts.
     pub remotes: Vec<Remote>,
-    /// Whom of them it lets in.
+    /// Pending connections of applications on other hosts.
     pub pending: PendingConnections,
-    /// Where applications of this process come in.
+    /// Listener for applications in this process.
     pub acceptor: Option<Acceptor>,
-    /// Whether a gateway's calls have media here, and for how many milliseconds a packet
-    /// of them is of use.
+    /// Lifetime in milliseconds of a media packet of a gateway's calls, if there is a gateway.
     pub media_deadline_ms: Option<u8>,
-    /// Priority under SCHED_FIFO.
+    /// Priority under SCHED_FIFO, if any.
     pub priority: Option<u8>,
-    /// The processor to stay on.
+    /// Processor that the thread is pinned to, if any.
     pub cpu: Option<usize>,
 }
 
@@ -178,7 +177,7 @@ pub struct Handle {
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// How other threads speak to the packet thread.
+/// Handle through which other threads query the packet thread.
 #[derive(Clone)]
 pub struct NodeHandle {
     requests: SyncSender<Request>,
@@ -186,7 +185,7 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
-    /// The node's counters; `None` if the packet thread does not answer within
+    /// Takes a snapshot of the node's counters; `None` if the packet thread does not answer within
     /// a second.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let (reply, answer) = sync_channel(1);
@@ -197,32 +196,30 @@ impl NodeHandle {
 }
 
 impl Handle {
-    /// A way to ask.
+    /// Creates a handle for queries.
     pub fn node_handle(&self) -> NodeHandle {
         NodeHandle { requests: self.requests.clone(), wake: Arc::clone(&self.wake) }
     }
 
-    /// A way to say where a gateway's media go, if the thread has been told that there
-    /// are some.
+    /// Sender of media commands, if the thread serves a gateway.
     pub fn media(&self) -> Option<MediaSender> {
         self.media.clone()
     }
 
-    /// Wakes the thread, without waiting. How often it has woken for somebody so
-    /// far: more when this is asked again, unless it hangs.
+    /// Wakes the thread, without blocking. Returns the number of such wake-ups so far, which will
+    /// have grown at the next call unless the thread hangs.
     pub fn beat(&self) -> u64 {
         let beats = self.beats.load(Ordering::Relaxed);
         let _ = self.wake.write(1);
         beats
     }
 
-    /// Whether the thread has ended by itself.
+    /// Whether the thread has ended on its own.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Has the node say goodbye, and waits for the end of the thread: a quarter
-    /// of a second at most.
+    /// Makes the node say goodbye, and waits for the thread to end: a quarter of a second at most.
     pub fn stop(mut self) -> io::Result<()> {
         let _ = self.requests.send(Request::Stop);
         let _ = self.wake.write(1);
@@ -262,7 +259,7 @@ pub fn start(parts: Parts) -> io::Result<Handle> {
     Ok(Handle { requests, wake, beats, media, thread: Some(thread) })
 }
 
-/// What an epoll event is about, as its 64 bits of data.
+/// Sources of epoll events, as their 64 bits of data.
 mod token {
     pub const TIMER: u64 = 0;
     pub const WAKE: u64 = 1;
@@ -285,32 +282,32 @@ struct PacketThread {
     acceptor: Option<Acceptor>,
     carriers: Carriers,
     held: flow_control::Held,
-    /// Applications that found the node full, until they have read so.
+    /// Rejected applications that have yet to read their refusal.
     rejected: VecDeque<Carrier>,
     inbox: Receiver<Request>,
     media: Option<media::Media>,
     wake: Arc<EventFd>,
-    /// How often it was woken by that.
+    /// Number of times that `wake` has woken the thread.
     beats: Arc<AtomicU64>,
     epoll: Epoll,
     timer: TimerFd,
-    /// What the timer is set to.
+    /// Time that the timer is set to.
     armed: Time,
     arena: TxArena,
-    /// How far the arena has been sent: runs, and envelopes of the next run.
+    /// Progress of sending the arena: whole runs, and envelopes of the next run.
     sent: (usize, usize),
-    /// Whether a socket refused the rest of the arena until it is writable.
+    /// Whether a socket refused the rest of the arena; cleared when it is writable.
     blocked: bool,
     message: Box<[u8]>,
     stats: ThreadStats,
     limited_log: RateLimitedLog,
-    /// About those that show no key.
+    /// Rate-limited log about datagrams without a valid key.
     unknown_peers: RateLimitedLog,
     differing: differing::Log,
     echoes: operate::Waiting,
-    /// When to look after the doors again, if they are left alone.
+    /// Time at which to watch the listeners again, if they are paused.
     reopen: Time,
-    /// When to end, once that was asked for.
+    /// Time at which to end, once a stop was requested.
     ends: Option<Time>,
 }
 
@@ -425,7 +422,7 @@ impl PacketThread {
             (token::MEDIA, _) => self.on_media(index as u16, stamps),
             (token::REMOTE_UDP, _) => self.on_remote_udp(index as usize, stamps),
             (_, token::TIMER) => {
-                // Its only news is the time, which `run` looks at anyway.
+                // The expiry carries no data; `run` reads the clock anyway.
                 let _ = self.timer.wait();
             }
             (_, token::WAKE) => {
@@ -459,7 +456,7 @@ impl PacketThread {
         Ok(())
     }
 
-    /// Another turn for each socket that is behind, whether or not more waits there.
+    /// Gives each socket that is behind another turn, whether or not more is waiting there.
     fn catch_up(&mut self, stamps: &Stamps) -> io::Result<()> {
         for i in 0..self.udp.len() {
             if self.udp[i].is_behind() {
@@ -482,7 +479,7 @@ impl PacketThread {
                 }
                 Request::Operate(operation) => self.operate(operation),
                 Request::Stats(reply) => {
-                    // Whoever asked may have given up.
+                    // The requester may have given up.
                     let _ = reply.try_send(self.snapshot());
                 }
             }
@@ -538,8 +535,8 @@ impl PacketThread {
         }
     }
 
-    /// Sends what the node has to send, as far as the sockets take it; the
-    /// rest waits in the arena, and behind it in the node's bounded queues.
+    /// Sends the node's output, as far as the sockets accept it; the rest waits in the arena, and
+    /// behind it in the node's bounded queues.
     fn flush(&mut self) -> io::Result<()> {
         loop {
             if self.blocked || !self.send_arena()? {
@@ -554,7 +551,7 @@ impl PacketThread {
         }
     }
 
-    /// Sends what is left in the arena; true if nothing is.
+    /// Sends the rest of the arena; true if nothing remains.
     fn send_arena(&mut self) -> io::Result<bool> {
         while self.sent.0 < self.arena.runs().len() {
             let rest = &self.arena.runs()[self.sent.0..];
@@ -587,8 +584,7 @@ impl PacketThread {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
-        // While a socket is full, its becoming writable is what to wait for; but
-        // not for ever.
+        // While a socket is full, the thread waits for it to become writable, but not for ever.
         let at = match self.ends {
             None if self.blocked => return Ok(()),
             None => at,
@@ -599,24 +595,24 @@ impl PacketThread {
             return Ok(());
         }
         self.armed = at;
-        // Zero would disarm; NEVER is 584 years and never fires.
+        // Zero would disarm the timer; NEVER is 584 years and never fires.
         let at = clock::to_timespec(at.max(Time::from_nanos(1)).min(FAR));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(at.into()));
         Ok(self.timer.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
     }
 }
 
-/// As far as a 64-bit kernel time reaches with room to spare.
+/// Latest time set on the timer, well within a 64-bit kernel time.
 const FAR: Time = Time::from_nanos(i64::MAX as u64 / 2);
 
-/// Priority and processor, where the system permits them.
+/// Applies priority and processor, if the system permits them.
 fn settle_in(priority: Option<u8>, cpu: Option<usize>) {
     if let Some(priority) = priority
         && let Err(error) = sys::run_fifo(priority)
     {
         tracing::warn!(
             %error, priority,
-            "no real-time priority: packets wait when other programs are busy; \
+            "no real-time priority: packets are delayed while other programs are busy; \
              grant CAP_SYS_NICE or LimitRTPRIO"
         );
     }
@@ -626,7 +622,7 @@ fn settle_in(priority: Option<u8>, cpu: Option<usize>) {
             .set(cpu)
             .and_then(|()| nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set));
         if let Err(error) = done {
-            tracing::warn!(%error, cpu, "the packet thread stays on no one processor");
+            tracing::warn!(%error, cpu, "cannot pin the packet thread to its processor");
         }
     }
 }

@@ -11,30 +11,30 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
 
-/// What may wait to be received: a tenth of a second at what one core forwards.
-/// What may wait to be *sent* stays at the system's default, since no scheduler
-/// puts voice before what the kernel has.
+/// Receive buffer in bytes: a tenth of a second at the rate that one core forwards. The *send*
+/// buffer stays at the system's default, since no scheduler puts voice ahead of data that the
+/// kernel already has.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Datagrams that waited for longer show that this process had no time to run.
+/// Datagrams that waited longer than this show that this process had no time to run.
 const BEHIND: Duration = Duration::from_millis(100);
 
-/// Batches that a socket may hand over before all else gets its turn: more than
-/// comes at once unless this process had no time to run, and a few milliseconds.
+/// Maximum number of batches that a socket may deliver before everything else has its turn: more
+/// than arrive at once unless this process had no time to run, and a few milliseconds of work.
 const BATCHES_PER_TURN: usize = 16;
 
-/// What a socket counts.
+/// Counters of a UDP socket.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct UdpStats {
     /// Datagrams that the socket's buffer had no room for.
     pub kernel_drops: u64,
     /// Datagrams that the kernel refused to send.
     pub send_errors: u64,
-    /// Receives that failed.
+    /// Receive calls that failed.
     pub recv_errors: u64,
 }
 
-/// See the module.
+/// A node's UDP socket, with its counters and its receive state.
 pub struct Udp {
     socket: Socket,
     v6: bool,
@@ -42,17 +42,17 @@ pub struct Udp {
     tx: TxBatch,
     gso: bool,
     overflow_seen: u32,
-    /// When nothing waited to be received.
+    /// Last time at which nothing waited to be received.
     empty: Time,
-    /// When more was found to have waited for longer than [`BEHIND`] than a turn
-    /// takes, until what had waited then has been received.
+    /// Set when more datagrams had waited longer than [`BEHIND`] than one turn takes: the time of
+    /// that finding. Cleared when everything that had waited then has been received.
     behind: Option<Time>,
     stats: UdpStats,
 }
 
 impl Udp {
-    /// Binds `address`. `offload` asks for segmentation offload both ways,
-    /// where the kernel has it.
+    /// Binds `address`. `offload` requests segmentation offload in both directions, if the kernel
+    /// has it.
     pub fn bind(address: SocketAddr, offload: bool) -> io::Result<Udp> {
         let v6 = address.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
@@ -63,8 +63,8 @@ impl Udp {
         socket.bind(&address.into())?;
         mmsg::dont_fragment(socket.as_fd(), v6)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        // Best effort: the forcing form needs CAP_NET_ADMIN, the other is cut
-        // to the system's maximum, and old kernels lack the last two.
+        // Best effort: the forcing form needs CAP_NET_ADMIN, the other is limited to the system's
+        // maximum, and old kernels lack the last two.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER);
         }
@@ -83,19 +83,19 @@ impl Udp {
         })
     }
 
-    /// The same socket once more, to send by.
+    /// Duplicates the socket, for sending.
     pub fn try_clone(&self) -> io::Result<Socket> {
         self.socket.try_clone()
     }
 
-    /// Where it is bound.
+    /// Address that the socket is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?.as_socket();
         address.ok_or_else(|| io::Error::other("a UDP socket without an address"))
     }
 
-    /// Receives what waits as [`Udp::recv`] does, on while that has waited for more
-    /// than [`BEHIND`], but no more than a turn.
+    /// Receives waiting datagrams as [`Udp::recv`] does, and continues while they have waited for
+    /// more than [`BEHIND`], up to one turn's limit.
     pub fn recv_turn(
         &mut self,
         stamps: &Stamps,
@@ -111,15 +111,15 @@ impl Udp {
         }
     }
 
-    /// Whether to have another turn before silence is judged: what waits to be
-    /// read must not be taken for silence. Only what waited when the first such
-    /// turn began counts, or a node with too much to do would never judge at all.
+    /// Whether to take another turn before silence is judged, since datagrams that wait to be read
+    /// must not be mistaken for silence. Only datagrams that waited when the first such turn began
+    /// count, or an overloaded node would never judge at all.
     pub fn is_behind(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Receives one batch and hands it to `take` in slices of at most [`BATCH`]
-    /// datagrams; when the last of them came, if more may wait.
+    /// Receives one batch and passes it to `take` in slices of at most [`BATCH`] datagrams. Returns
+    /// the arrival time of the last one, if more may be waiting.
     pub fn recv(
         &mut self,
         stamps: &Stamps,
@@ -129,8 +129,7 @@ impl Udp {
         let n = match self.rx.recv(self.socket.as_fd()) {
             Ok(n) => n,
             Err(_) => {
-                // An ICMP error of an earlier send surfaces here; reading it
-                // clears it.
+                // An ICMP error of an earlier send surfaces here; reading it clears it.
                 self.stats.recv_errors += 1;
                 return None;
             }
@@ -143,7 +142,7 @@ impl Udp {
             let bytes = if meta.truncated { &mut [] } else { bytes };
             let mut rest = bytes;
             loop {
-                // An empty datagram is one too: the node counts it.
+                // An empty datagram also counts.
                 let (bytes, more) = rest.split_at_mut(meta.stride.min(rest.len()));
                 if batch.is_full() {
                     take(&mut batch);
@@ -167,19 +166,19 @@ impl Udp {
         (n == BATCH).then_some(last)
     }
 
-    /// Whether this socket can reach `to`'s address family.
+    /// Whether this socket supports the address family of `to`.
     pub fn speaks_to(&self, to: &SocketAddr) -> bool {
         to.is_ipv6() == self.v6
     }
 
-    /// Sends `runs` of `arena` from envelope `from` of the first on; how far it
-    /// got, as (runs finished, envelopes of the next one sent).
+    /// Sends `runs` of `arena`, starting at envelope `from` of the first. Returns its progress as
+    /// (runs finished, envelopes of the next one sent).
     pub fn send(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
         let whole = self.gso && from == 0;
         if whole { self.send_runs(arena, runs) } else { self.send_each(arena, runs, from) }
     }
 
-    /// With segmentation offload: a run is one item.
+    /// Sends with segmentation offload: each run is one item.
     fn send_runs(&mut self, arena: &TxArena, runs: &[Run]) -> (usize, usize) {
         let mut done = 0;
         while done < runs.len() {
@@ -193,8 +192,8 @@ impl Udp {
                 Ok(n) => done += n,
                 Err(e) if is_busy(&e) => break,
                 Err(e) if runs[done].count > 1 && refuses_offload(&e) => {
-                    // A device that cannot segment: never try again. EINVAL may
-                    // be about this run alone.
+                    // A device that cannot segment is never tried again. EINVAL may concern this
+                    // run alone.
                     self.gso = e.raw_os_error() == Some(libc::EINVAL);
                     let rest = if self.gso { done + 1 } else { runs.len() };
                     let (sent, part) = self.send_each(arena, &runs[done..rest], 0);
@@ -212,7 +211,7 @@ impl Udp {
         (done, 0)
     }
 
-    /// Without: an envelope is one item.
+    /// Sends without segmentation offload: each envelope is one item.
     fn send_each(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
         let (mut run, mut envelope) = (0, from);
         while run < runs.len() {
@@ -245,7 +244,7 @@ impl Udp {
         (run, envelope)
     }
 
-    /// Counters.
+    /// Counters of this socket.
     pub fn stats(&self) -> UdpStats {
         self.stats
     }
@@ -271,9 +270,9 @@ mod tests {
     use std::net::UdpSocket;
     use std::thread::sleep;
 
-    /// A node that comes back after a stop finds thousands of datagrams, and each
-    /// takes it some time: others get their turn meanwhile, and silence is judged
-    /// only after what had come before.
+    /// A node that resumes after a pause finds thousands of datagrams, and each takes time to
+    /// process: others have their turn meanwhile, and silence is judged only after all earlier
+    /// datagrams.
     #[test]
     fn a_socket_with_much_to_say_takes_turns() {
         const EACH: Duration = Duration::from_micros(20);
@@ -285,7 +284,7 @@ mod tests {
         sleep(BEHIND + Duration::from_millis(20));
         let (mut all, mut turns, mut longest) = (0, 0, Duration::ZERO);
         while turns == 0 || udp.is_behind() {
-            // It goes on coming.
+            // Datagrams continue to arrive.
             send(200);
             let (stamps, now) = (Stamps::sample(), clock::now());
             let mut came = 0;
@@ -298,7 +297,7 @@ mod tests {
             (all, turns) = (all + came, turns + 1);
         }
         println!("{all} datagrams in {turns} turns, the longest of {longest:?}");
-        // A system whose sockets hold less has dropped some.
+        // A system with smaller socket buffers has dropped some.
         assert!(turns > 1 || all < BATCHES_PER_TURN * BATCH, "{all} in {turns}");
         assert!(turns < 10, "what comes later keeps it behind for ever");
     }

@@ -1,4 +1,4 @@
-//! One application on this host: its connection, and what waits in there.
+//! One application on this host: its connection and the messages queued in it.
 
 use super::mmsg;
 use super::sessions::Read;
@@ -13,42 +13,41 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// Memory for messages on their way to one application, as the kernel counts it,
-/// which doubles this: 27 ms of 100,000 voice packets a second, and more than half
-/// a second of a hundred calls. An application that reads nothing holds less, by
-/// [`PATIENCE`].
+/// Send buffer in bytes of the connection to one application, as the kernel counts it, which
+/// doubles this: 27 ms of 100,000 voice packets a second, and more than half a second of a hundred
+/// calls. An application that reads nothing holds less, because of [`PATIENCE`].
 const SEND_BUFFER: usize = 1 << 20;
 
-/// No packet is of use for longer. An application that has read nothing for so
-/// long while something waited is sent nothing more until it reads.
+/// Time without a read, while messages wait, after which an application is sent nothing more until
+/// it reads: no packet is useful for longer.
 const PATIENCE: Duration = Duration::from_millis(255);
 
-/// How often to look whether it reads.
+/// Interval between checks whether the application reads.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a message takes beside its bytes, at the least: the kernel's `sk_buff`.
+/// Minimum overhead in bytes of a queued message: the kernel's `sk_buff`.
 const SK_BUFF: usize = 200;
 
-/// See the module.
+/// Connection of one application on this host.
 pub struct Unix {
     socket: Socket,
-    /// Bytes that waited when last looked at, as the kernel counts them.
+    /// Bytes queued at the last check, as the kernel counts them.
     waiting: usize,
     looked: Time,
-    /// By how much that has grown since, at the least, if nothing was read.
+    /// Minimum growth of the queue since then, in bytes, if nothing was read.
     grown: usize,
-    /// When something had been read, or nothing waited.
+    /// Last time at which something had been read, or nothing was queued.
     read: Time,
-    /// Room for the kernel's stamp.
+    /// Buffer for the kernel's receive timestamp.
     control: Vec<u8>,
-    /// When the last message came, since 1970.
+    /// Arrival time of the last message, since 1970.
     stamp: Option<Duration>,
-    /// When nothing was there to be received.
+    /// Last time at which there was nothing to receive.
     empty: Time,
 }
 
 impl Unix {
-    /// The connection `socket`, which was accepted and does not block.
+    /// Wraps `socket`, an accepted nonblocking connection.
     pub fn new(socket: Socket) -> Unix {
         let _ = socket.set_send_buffer_size(SEND_BUFFER);
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
@@ -68,7 +67,7 @@ impl Unix {
         sent
     }
 
-    /// Whether it has read something lately, or had nothing to read.
+    /// Whether the application has read something lately, or had nothing to read.
     fn reads(&mut self, now: Time) -> bool {
         let is_idle = now.since(self.read) > PATIENCE;
         if is_idle || now.since(self.looked) > LOOK {
@@ -84,11 +83,12 @@ impl Unix {
     /// Reads one message into `buf`; a longer one is cut off.
     pub fn recv(&mut self, buf: &mut [u8], now: Time) -> Read {
         match self.recv_once(buf, now) {
-            // Said once, of one who went with messages unread; what it sent is behind.
+            // Reported once, for an application that left with messages unread; its own messages
+            // follow.
             Err(Errno::ECONNRESET) => self.recv_once(buf, now).unwrap_or(Read::Closed),
-            // Linux looks for a message first and only then whether the sender has gone: what was
-            // sent between the two looks, just before it went, is there now. If nothing is, this
-            // was the end, or an empty message, which is one too.
+            // Linux checks for a message first and only then whether the sender has gone. A message
+            // sent between the two checks, just before the sender went, is available now. If there
+            // is none, this was the end, or an empty message, which also counts as the end.
             Ok(Read::Closed) => match self.recv_once(buf, now) {
                 Ok(Read::Message(len)) => Read::Message(len),
                 _ => Read::Closed,
@@ -121,7 +121,7 @@ impl Unix {
         })
     }
 
-    /// When the application sent the message that was read last.
+    /// Time at which the application sent the last message read.
     pub fn sent_at(&self, stamps: &Stamps, now: Time) -> Time {
         self.stamp.map_or(now, |stamp| stamps.place(stamp, self.empty, now))
     }
@@ -164,8 +164,8 @@ mod tests {
         assert!(matches!(unix.recv(&mut buf, at), Read::Closed));
     }
 
-    // Without a second look the last message is missed once in some ten thousand times on a busy
-    // machine, so that one run of four fails.
+    // Without the second check the last message is missed about once in ten thousand times on a
+    // busy machine, which makes one run in four fail.
     #[test]
     fn the_last_message_of_one_who_goes_is_not_missed() {
         let (to_sender, pairs) = std::sync::mpsc::channel::<Socket>();
@@ -208,7 +208,7 @@ mod tests {
         let (mut unix, mut again) = pair();
         let taken = (0..500).filter(|k| unix.send(at(1_000 + 10 * k), &[1; 11], &[2; 172])).count();
         assert!((26..=32).contains(&taken), "{taken} at 100 a second");
-        // It comes back.
+        // The application reads again.
         assert_eq!(again.read(&mut [0; 200]).unwrap(), 183);
         assert!(unix.send(at(6_010), &[1; 11], &[2; 172]));
         drop(application.read(&mut [0]));
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn one_who_reads_what_it_can_is_sent_to_all_the_time() {
         let (mut unix, mut application) = pair();
-        // It is 200 packets behind, and stays so.
+        // It stays 200 packets behind.
         for k in 0..2_000 {
             assert!(unix.send(Time::from_millis(1_000 + k), &[1; 11], &[2; 172]), "{k}");
             if k >= 200 {

@@ -32,34 +32,34 @@ use trunkline_overlay::node as overlay;
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
 
-/// What a file says, read and checked.
+/// Content of a configuration file, parsed and checked.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// For messages and metrics.
+    /// Name of the node in messages and metrics.
     pub name: String,
-    /// Where the node listens for its neighbours.
+    /// Addresses at which the node listens for its neighbours.
     pub listen: Vec<SocketAddr>,
-    /// Where local applications attach.
+    /// Unix socket at which local applications attach.
     pub socket: Option<PathBuf>,
-    /// Where applications of other hosts attach.
+    /// Addresses at which applications on other hosts attach.
     pub remote: Vec<SocketAddr>,
-    /// Those that may.
+    /// Clients that may attach from other hosts.
     pub clients: Vec<KnownClient>,
-    /// Where metrics and health are served.
+    /// Address at which metrics and health are served.
     pub http: Option<SocketAddr>,
-    /// Where the operator's commands come in.
+    /// Control socket for the operator's commands.
     pub control: Option<PathBuf>,
-    /// What it does for phones, if it is a gateway.
+    /// Settings of the SIP gateway, if the node is one.
     pub sip: Option<Sip>,
-    /// What is logged, unless the environment says so.
+    /// Log filter, unless the environment overrides it.
     pub log_filter: Option<String>,
-    /// The node itself.
+    /// Settings of the overlay node.
     pub overlay: overlay::Config,
-    /// How it runs.
+    /// Process settings of the daemon.
     pub runtime: Runtime,
-    /// The settings of links that no `[[link]]` names.
+    /// Settings of links without a `[[link]]` section.
     pub template: link::Config,
-    /// The files with its keys; none for a node that is not sealed.
+    /// Files with its keys; `None` for a node that is not sealed.
     pub key_files: Option<KeyFiles>,
 }
 
@@ -72,24 +72,24 @@ impl Config {
         Ok(())
     }
 
-    /// Takes what was read before.
+    /// Applies secrets that were read earlier.
     pub fn unlock_with(&mut self, secrets: &Secrets) {
         if let Some(files) = &self.key_files {
             self.overlay.sealing = Some(files.sealing(secrets, self.template.clone()));
         }
     }
 
-    /// What the node shows of itself, once the key files are read.
+    /// Certificate that the node presents, once the key files are read.
     pub fn certificate(&self) -> Option<&Certificate> {
         self.overlay.sealing.as_ref()?.certificate.as_ref()
     }
 
-    /// When that ends, in seconds since 1970; 0 if never.
+    /// Expiry of the certificate, in seconds since 1970; 0 if it never expires.
     pub fn not_after(&self) -> u64 {
         self.certificate().map_or(0, Certificate::not_after)
     }
 
-    /// What a recording has to keep of a sealed node.
+    /// Secrets of a sealed node that a recording has to keep.
     pub fn secrets(&self) -> Option<Secrets> {
         let sealing = self.overlay.sealing.as_ref()?;
         let certificate = sealing.certificate.clone();
@@ -97,25 +97,24 @@ impl Config {
     }
 }
 
-/// `[runtime]`.
+/// The `[runtime]` section: process settings.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Runtime {
-    /// SCHED_FIFO priority of the packet thread.
+    /// SCHED_FIFO priority of the packet thread, if any.
     #[serde(deserialize_with = "number::priority")]
     pub realtime_priority: Option<u8>,
-    /// The processor that the packet thread stays on.
+    /// Processor that the packet thread is pinned to, if any.
     pub cpu: Option<usize>,
-    /// Segmentation offload.
+    /// Whether to use segmentation offload.
     pub offload: bool,
-    /// Seed of the behaviour's randomness (not of keys).
+    /// Seed for all randomness except that of keys.
     pub seed: u64,
 }
 
 impl Default for Runtime {
-    /// No priority, since most systems refuse it unasked; offload, since the
-    /// kernel does it for a tenth of the cost; one seed, so that a recording
-    /// can be compared with another.
+    /// No priority, since most systems refuse it without configuration; offload, since the kernel
+    /// does the work for a tenth of the cost; a fixed seed, so that recordings can be compared.
     fn default() -> Runtime {
         Runtime { realtime_priority: None, cpu: None, offload: true, seed: 0 }
     }
@@ -293,15 +292,15 @@ pub fn load(path: &Path) -> Result<Config, Mistake> {
     parse(path, &text)
 }
 
-/// Whether what `config`, the file at `path` with this `text`, names is there: not
-/// for a file that is for another machine.
+/// Checks that the folders named in `config`, the file at `path` with this `text`, exist. Not meant
+/// for another machine's file.
 pub fn check_folders(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
     places::check_folders(config.socket.as_deref(), config.control.as_deref())
         .map_err(|what| mistake(path, text, None, what))
 }
 
-/// Whether the keys in `config`, the file at `path` with this `text`, go with the
-/// node's own; call once that is read.
+/// Checks that the keys in `config`, the file at `path` with this `text`, fit the node's identity;
+/// call it once that is read.
 pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
     sealing::check_keys(&config.overlay).map_err(|(key, what)| {
         let key = key.map(|key| key.to_string());
@@ -310,7 +309,7 @@ pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistak
     })
 }
 
-/// What is shown of a mistake must not be a secret.
+/// The excerpt shown with a mistake must not contain a secret.
 fn check_no_key(path: &Path, text: &str) -> Result<(), Mistake> {
     let is_key = trunkline_overlay::identity::Identity::from_text(text).is_ok();
     let what = "is a key, not a configuration: give the file whose `[node] key` names it";
@@ -341,7 +340,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         .map_err(|(span, what)| mistake(Some(span), what))?;
     check_remote(&file).map_err(|what| mistake(None, what.into()))?;
     let template = defaults(&file, config.id);
-    // First what all links have, lest the first of them is blamed for it.
+    // Checks the settings of all links first, so that the first link isn't blamed for them.
     template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
     add_sections(&mut config, &file, key_files.is_some())
         .map_err(|(span, what)| mistake(Some(span), what))?;
@@ -352,7 +351,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     }
     let sip = gateway(&mut file).map_err(|(span, what)| mistake(span, what))?;
     config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
-    // The links may be none.
+    // A file may have no links.
     config.validate().map_err(|e| mistake(None, e.to_string()))?;
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
@@ -372,7 +371,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     })
 }
 
-/// Adds links, routes and trunks one at a time, so that a mistake has a line.
+/// Adds links, routes and trunks one at a time, so that a mistake can be traced to a line.
 fn add_sections(
     config: &mut overlay::Config,
     file: &File,
@@ -411,18 +410,18 @@ fn add_sections(
     Ok(())
 }
 
-/// What the node does for phones, if it does.
+/// Settings of the SIP gateway, if the node is one.
 fn gateway(file: &mut File) -> Result<Option<Sip>, (Option<Range<usize>>, String)> {
     let taken = [&file.node.listen[..], &file.node.remote].concat();
     let section = file.sip.take();
     section.map(|section| section.checked(NodeId(file.node.id), &taken)).transpose()
 }
 
-/// Why no neighbour can be at `address`, if none can.
+/// Reason why `address` can't be a neighbour's, if there is one.
 fn nobodys(address: SocketAddr) -> Option<(SocketAddr, &'static str)> {
     let why = match (address, address.ip()) {
-        (_, ip) if ip.is_unspecified() || ip.is_multicast() => "is no single machine's",
-        (_, IpAddr::V4(ip)) if ip.is_broadcast() => "is no single machine's",
+        (_, ip) if ip.is_unspecified() || ip.is_multicast() => "is not a single machine's",
+        (_, IpAddr::V4(ip)) if ip.is_broadcast() => "is not a single machine's",
         (_, IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
             "is of IPv4: write it as \"192.0.2.1:7000\""
         }
@@ -447,7 +446,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c
 }
 
-/// A link with what the file says of all links.
+/// A link with the settings for all links.
 fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     let mut c = link::Config::new(neighbour);
     c.damping = file.routing.damping.0;
@@ -477,7 +476,7 @@ fn defaults(file: &File, neighbour: NodeId) -> link::Config {
     c
 }
 
-/// Where the node's keys are, or that it has none on purpose.
+/// Files with the node's keys; `None` if the node is deliberately unsealed.
 fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     let NodeSection { key, certificate, unsealed_for_measurements, .. } = &file.node;
     match (key, unsealed_for_measurements) {
@@ -498,7 +497,7 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
             Err("[node] has a certificate but no key: give the key that it is for")
         }
         (None, true) if !file.overlay.is_empty() || !file.known.is_empty() => Err(
-            "[overlay] and [[known]] mean nothing to an unsealed node, which knows nobody by a \
+            "[overlay] and [[known]] don't apply to an unsealed node, which knows no peer by a \
                  key: take them away, or give [node] a `key` instead of \
                  unsealed_for_measurements",
         ),
@@ -511,7 +510,7 @@ fn key_files(file: &File) -> Result<Option<KeyFiles>, &'static str> {
     }
 }
 
-/// The routes of one section.
+/// The static routes of one section.
 fn static_routes(route: &RouteSection) -> Vec<StaticRoute> {
     let via = NodeId(route.via);
     let onward = route.onward.map_or(Duration::ZERO, |s| s.0);
@@ -522,7 +521,7 @@ fn static_routes(route: &RouteSection) -> Vec<StaticRoute> {
     }
 }
 
-/// The clients, and what they may do; or which section is wrong, and why.
+/// The clients and their rights; or the invalid section and the reason.
 fn known_clients(
     file: &File,
     access: &mut overlay::Access,
@@ -536,11 +535,11 @@ fn known_clients(
     Ok(clients)
 }
 
-/// Whether it is clear who may attach from other hosts.
+/// Checks that access from other hosts is fully configured.
 fn check_remote(file: &File) -> Result<(), &'static str> {
     let NodeSection { remote, key, .. } = &file.node;
     match (remote.is_empty(), file.client.is_empty()) {
-        (false, true) => Err("[node] has a `remote` address and nobody may attach there: add a \
+        (false, true) => Err("[node] has a `remote` address but no client may use it: add a \
                               [[client]] with its name and key (`trunkline keygen`), or take \
                               `remote` away"),
         (true, false) => Err("there is a [[client]], but no `remote` address in [node] where it \

@@ -1,26 +1,26 @@
-//! When a node's certificate ends, and how often to say so.
+//! Expiry of a node's certificate, and the frequency of warnings about it.
 
 use std::fmt;
 
 const DAY: u64 = 24 * 60 * 60;
-/// From when on the end is near: time for a reminder, a weekend and a second
-/// try. A certificate does not say when it began, so no share of its life.
+/// Time before expiry from which warnings are given: enough for a reminder, a weekend and a second
+/// attempt. A certificate does not state its start, so this is not a share of its lifetime.
 const SOON: u64 = 14 * DAY;
 
-/// How a certificate stands.
+/// State of a certificate's validity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Validity {
-    /// For ever, or long enough.
+    /// Valid for ever, or for long enough.
     Holds,
-    /// For so many seconds only.
+    /// Valid for only this many seconds more.
     EndsSoon(u64),
-    /// For so many seconds it has been of no use.
+    /// Expired this many seconds ago.
     Over(u64),
 }
 
 impl Validity {
-    /// Of a certificate that holds until `not_after` (seconds since 1970; 0 =
-    /// for ever), at `now`.
+    /// State at `now` of a certificate valid until `not_after` (seconds since 1970; 0 means for
+    /// ever).
     pub fn of(not_after: u64, now: u64) -> Validity {
         match not_after.checked_sub(now) {
             _ if not_after == 0 => Validity::Holds,
@@ -36,29 +36,27 @@ impl fmt::Display for Validity {
         let span = |s: u64| crate::operate::span(s as f64);
         match self {
             Validity::Holds => f.write_str("the node's certificate holds"),
-            Validity::EndsSoon(left) => write!(
-                f,
-                "the node's certificate ends in {}: certify it anew, and reload",
-                span(*left)
-            ),
+            Validity::EndsSoon(left) => {
+                write!(f, "the node's certificate expires in {}: renew it, and reload", span(*left))
+            }
             Validity::Over(since) => write!(
                 f,
-                "the node's certificate has been OVER for {}: nobody who knows this node by it \
-                 believes it any more; certify it anew, and reload",
+                "the node's certificate EXPIRED {} ago: nodes that know this node by it \
+                 don't trust it any more; renew it, and reload",
                 span(*since)
             ),
         }
     }
 }
 
-/// Says so in the log: at first, once a day, and when the end has come.
+/// Decides when to log a certificate's state: at first, once a day, and on expiry.
 #[derive(Default)]
 pub struct ExpiryMonitor {
     said: Option<(u64, Validity, u64)>,
 }
 
 impl ExpiryMonitor {
-    /// What is to be said at `now` of a certificate that ends at `not_after`.
+    /// State to log at `now` of a certificate that expires at `not_after`, if it is due.
     pub fn look(&mut self, not_after: u64, now: u64) -> Option<Validity> {
         let standing = Validity::of(not_after, now);
         let same = std::mem::discriminant::<Validity>;
@@ -86,11 +84,11 @@ mod tests {
             said.extend(watch.look(end, now).map(|s| (now, s)));
         }
         assert_eq!(said.len(), 14 + 3, "{said:?}");
-        // Within the minute that is looked at.
+        // Within the minute of the check.
         assert!((end - SOON..=end - SOON + 60).contains(&said[0].0), "{said:?}");
         let over = said.iter().find(|(_, s)| matches!(s, Validity::Over(_))).expect("it came");
         assert!((end..=end + 60).contains(&over.0), "{said:?}");
-        // Renewed in time it is no longer a matter; for ever, never.
+        // A certificate renewed in time needs no warning; one without expiry never does.
         assert_eq!(watch.look(end + 365 * DAY, end + 3 * DAY), None);
         assert_eq!(Validity::of(0, end), Validity::Holds);
         assert!(watch.look(end + 370 * DAY, end + 369 * DAY).is_some(), "another one");

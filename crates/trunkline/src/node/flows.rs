@@ -1,4 +1,4 @@
-//! Flows as an operator sees them, rated by the E-model; and streams.
+//! Flows as shown to an operator, rated by the E-model; and streams.
 
 use crate::datapath::FlowSnapshot;
 use crate::datapath::sessions::Application;
@@ -9,14 +9,16 @@ use trunkline_overlay::node as overlay;
 use trunkline_overlay::session::Client;
 use trunkline_overlay::session::flows::{Counts, Received};
 
-/// What a packet of G.711 mostly holds: it is as old when it leaves.
+/// Usual duration of audio in a G.711 packet: the oldest sample has this age when the packet
+/// leaves.
 const PACKET: Duration = Duration::from_millis(20);
 
 fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-/// A flow, where `[[client]]` sections have the names `clients`.
+/// Converts a flow for display; `clients` maps client numbers to the names of `[[client]]`
+/// sections.
 pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str>) -> Flow {
     let FlowSnapshot { at, flow, application } = snapshot;
     let (name, pid) = named(application.as_ref(), clients);
@@ -46,7 +48,8 @@ pub fn view<'a>(snapshot: &FlowSnapshot, clients: impl Fn(u16) -> Option<&'a str
     }
 }
 
-/// A stream, where `[[client]]` sections have the names `clients`.
+/// Converts a stream for display; `clients` maps client numbers to the names of `[[client]]`
+/// sections.
 pub fn stream_view<'a>(
     (stream, application): &(overlay::Stream, Option<Application>),
     clients: impl Fn(u16) -> Option<&'a str>,
@@ -69,7 +72,7 @@ pub fn stream_view<'a>(
     }
 }
 
-/// What an application is called, and its process.
+/// Name of an application, and its process id.
 fn named<'a>(
     application: Option<&Application>,
     clients: impl Fn(u16) -> Option<&'a str>,
@@ -82,23 +85,23 @@ fn named<'a>(
     }
 }
 
-/// What a process calls itself, while it runs and may be looked at.
+/// Name of a process, while it runs and is accessible.
 fn process(pid: i32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
-/// What `counts` say of a flow; nothing if nothing came.
+/// Quality of a flow with these `counts`; `None` if no packet was expected.
 pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
     let &Counts { expected, late, recovered, .. } = counts;
     if expected == 0 {
         return None;
     }
-    // More can have come than was due: what had been missing before.
+    // More packets may have arrived than were due, if some were missing before.
     let missed = u64::try_from(counts.missed).unwrap_or(0).min(expected);
     let bursts = u64::try_from(counts.bursts).unwrap_or(0).min(missed);
-    // Played out at the deadline, as far as it is known; what came later was
-    // missed, as in `trunkline call recv`.
+    // Playout is at the deadline, as far as it is known; later packets count as missed, as in
+    // `trunkline call recv`.
     let deadline = received.deadline().unwrap_or(received.most_left);
     let share = missed as f64 / expected as f64;
     let heard = Parameters::default()
@@ -114,24 +117,24 @@ pub fn quality(counts: &Counts, received: &Received) -> Option<FlowQuality> {
         missed_share: share,
         delay_ms: received.delay(counts).map(ms),
         jitter_ms: counts.jitter().map(ms),
-        // Below 0 the scale has no meaning left.
+        // The scale has no meaning below 0.
         r: rating.r.max(0.0),
         mos: rating.mos(),
     })
 }
 
-/// How many flows are how good by one measure.
+/// Cumulative distribution of the flows by one quality measure.
 pub struct Distribution {
-    /// The metric.
+    /// Name of the metric.
     pub name: &'static str,
-    /// What it says.
+    /// Help text of the metric.
     pub help: &'static str,
-    /// For each bound how many are there at most.
+    /// For each upper bound, the number of flows at or below it.
     pub at_most: Vec<(f64, usize)>,
 }
 
-/// How good those of `flows` are that come in and have in the last ten seconds.
-/// What a flow does not know counts nowhere.
+/// Distributions of the incoming `flows` that received packets in the last ten seconds. A flow
+/// without a value is left out of that distribution.
 pub fn distributions(flows: &[FlowSnapshot]) -> Vec<Distribution> {
     type Pick = fn(&FlowQuality) -> Option<f64>;
     let measures: [(&str, &str, &[f64], Pick); 4] = [

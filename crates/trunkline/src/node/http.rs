@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus and `/healthz` for whoever restarts daemons.
+//! `/metrics` for Prometheus and `/healthz` for supervisors.
 
 use super::metrics;
 use crate::datapath::NodeHandle;
@@ -24,23 +24,23 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-/// Connections at once, lest they take the descriptors that applications need:
-/// several scrapers, and who looks by hand. See [`Door`] for one more.
+/// Maximum number of connections, so that they don't take the descriptors that applications need:
+/// enough for several scrapers and a manual look. See [`Door`] for one more.
 const CONNECTIONS: usize = 32;
 
-/// How long a connection may take in all, from its first byte to the last of the
-/// answer, so that no dribble keeps its place. It is for one request: a scraper
-/// that comes every 15 s would find another closed.
+/// Time limit for a whole connection, from its first byte to the last of the answer, so that a slow
+/// sender can't keep its slot. A connection serves one request: a scraper that connects every 15 s
+/// would find an idle one closed.
 const IN_ALL: Duration = Duration::from_secs(10);
 
-/// Takes the address; whoever connects waits for [`serve`].
+/// Binds the address; clients wait until [`serve`] runs.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Serves on `listener` from a thread of its own, until the process ends.
+/// Serves on `listener` from a dedicated thread, until the process ends.
 pub fn serve(
     listener: TcpListener,
     handle: NodeHandle,
@@ -70,7 +70,7 @@ async fn run(
     axum::serve(LimitedListener::new(listener, places, in_all)?, app).await
 }
 
-/// Notes whose turn it is, and lets the answer end the connection.
+/// Marks that the node now owes the answer, and closes the connection after it.
 async fn one_request(ConnectInfo(turn): ConnectInfo<Turn>, asked: Request, next: Next) -> Response {
     turn.set(true);
     let mut answer = next.run(asked).await;
@@ -81,8 +81,7 @@ async fn one_request(ConnectInfo(turn): ConnectInfo<Turn>, asked: Request, next:
 const SILENT: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "the packet thread does not answer\n");
 
-/// The packet thread answers within a second; that wait must not hold up
-/// another request.
+/// Queries the packet thread without blocking other requests. It answers within a second.
 async fn ask<T: Send + 'static>(
     handle: NodeHandle,
     what: impl FnOnce(&NodeHandle) -> Option<T> + Send + 'static,
@@ -90,11 +89,11 @@ async fn ask<T: Send + 'static>(
     tokio::task::spawn_blocking(move || what(&handle)).await.ok().flatten()
 }
 
-/// Whom requests are passed on to.
+/// Handles of the node and its gateway, which answer requests.
 type Askers = (NodeHandle, Option<sip::GatewayHandle>);
 
 async fn metrics_page(State((handle, sip)): State<Askers>, asked: HeaderMap) -> Response {
-    // A gateway that hangs must not hide the node.
+    // A hung gateway must not hide the node.
     let text = move |handle: &NodeHandle| {
         let report = sip.as_ref().and_then(|sip| sip.report(0, usize::MAX));
         metrics::render(handle.snapshot()?, handle.all_flows().ok()?, report).ok()
@@ -102,8 +101,8 @@ async fn metrics_page(State((handle, sip)): State<Askers>, asked: HeaderMap) -> 
     let Some(text) = ask(handle, text).await else {
         return SILENT.into_response();
     };
-    // Prometheus asks for it. What `curl` prints is for `promtool check metrics`,
-    // which reads nothing else than the older format.
+    // Prometheus requests OpenMetrics. The output of `curl` is meant for `promtool check metrics`,
+    // which reads only the older format.
     let mut accepts = asked.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
     let (kind, text) = match accepts.any(|kinds| kinds.contains("application/openmetrics-text")) {
         true => (metrics::OPEN_METRICS, text),
@@ -119,20 +118,20 @@ async fn health_page(State((handle, _)): State<Askers>) -> Response {
     }
 }
 
-/// Lets in so many at once. Who comes when all places are taken gets that of the
-/// one who has kept the node waiting for longest.
+/// Accepts a limited number of connections. When all slots are taken, a new connection gets the
+/// slot of the one that has kept the node waiting longest.
 struct LimitedListener {
     listener: tokio::net::TcpListener,
     places: Arc<Semaphore>,
     in_all: Duration,
-    /// The oldest first; some may have left.
+    /// Open connections, oldest first; some may have ended.
     visits: VecDeque<(Turn, oneshot::Sender<()>)>,
 }
 
-/// How long nobody is sent away for not having asked yet: who asks at once has
-/// done so by then, however many come and say nothing.
+/// Grace period in which a connection without a request is not closed: a client that sends its
+/// request immediately has done so by then, however many silent ones connect.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often a door looks again for somebody to send away.
+/// Interval at which the listener looks again for a connection to close.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl LimitedListener {
@@ -149,12 +148,12 @@ impl LimitedListener {
                 && let Some(i) = self.visits.iter().position(|(turn, _)| turn.is_theirs())
                 && let Some((_, send_away)) = self.visits.remove(i)
             {
-                // It may be leaving already.
+                // It may be closing already.
                 let _ = send_away.send(());
             }
             let free = Arc::clone(&self.places).acquire_owned();
             if let Ok(place) = timeout(LOOK_AGAIN, free).await {
-                // Nobody closes the semaphore.
+                // The semaphore is never closed.
                 return place.ok();
             }
         }
@@ -180,8 +179,8 @@ impl axum::serve::Listener for LimitedListener {
     }
 }
 
-/// Whether it is the node that a connection waits for: a request is whole, and
-/// the answer does not wait for the other end to read it.
+/// Whether a connection is waiting for the node: its request is complete, and the answer is not
+/// waiting for the client to read it.
 #[derive(Clone)]
 struct Turn {
     since: Instant,
@@ -204,7 +203,7 @@ impl Connected<IncomingStream<'_, LimitedListener>> for Turn {
     }
 }
 
-/// A connection that ends in time.
+/// A connection with a time limit.
 struct Visit {
     stream: TcpStream,
     until: Pin<Box<Sleep>>,
@@ -214,7 +213,7 @@ struct Visit {
 }
 
 impl Visit {
-    /// An error when it is over.
+    /// Fails when the time limit is exceeded.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = self.until.as_mut().poll(cx).is_ready();
         match late || Pin::new(&mut self.sent_away).poll(cx).is_ready() {
@@ -271,8 +270,8 @@ mod tests {
 
     const ASK: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    /// With two places; `in_all` for each. What it serves takes a third of a
-    /// second, or is larger than all buffers on its way.
+    /// Serves with two slots and a limit of `in_all` for each connection. The answer takes a third
+    /// of a second, or exceeds all buffers in between.
     fn serve(in_all: Duration) -> SocketAddr {
         let listener = bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -302,7 +301,7 @@ mod tests {
         text
     }
 
-    /// A byte at a time, until it is sent away; when that was.
+    /// Sends a byte at a time until the connection is closed; returns the time of that.
     fn dribble(mut stream: TcpStream) -> Instant {
         stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
         let until = Instant::now() + Duration::from_secs(20);
@@ -349,13 +348,14 @@ mod tests {
         let address = serve(Duration::from_secs(15));
         let begun = Instant::now();
         let large = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n";
-        // Those that don't ask, dribble, or don't read; always more than places.
+        // Clients that send no request, send it slowly, or don't read; always more than there are
+        // slots.
         let crowd = || [connect(address, b""), connect(address, b"GET"), connect(address, large)];
         let mut idle: Vec<_> = crowd().into();
         let dribbling = connect(address, b"GET / HTTP/1.1\r\nX: ");
         let dribbled = thread::spawn(move || dribble(dribbling));
         let whole = [connect(address, ASK), connect(address, ASK)];
-        // While these two are being answered, nobody takes their place.
+        // While these two are being answered, their slots are safe.
         thread::sleep(Duration::from_millis(100));
         idle.extend(crowd());
         for stream in whole {

@@ -1,6 +1,5 @@
-//! What a service manager is told, if one waits for it (sd_notify(3)). One that
-//! does not read must not keep the node from heeding signals, so that nobody waits
-//! for it for long.
+//! Notifications to a service manager, if there is one (sd_notify(3)). A manager that does not read
+//! must not keep the node from handling signals, so sending has a short timeout.
 
 use sd_notify::NotifyState;
 use std::ffi::OsStr;
@@ -10,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// How the node is.
+/// State of the node as reported to the manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     Ready,
@@ -27,8 +26,8 @@ impl State {
         }
     }
 
-    /// How long the manager may take to make room for it. Without the first it
-    /// would wait in vain; that the node lives is soon said again.
+    /// Time that sending may wait for room. Without [`State::Ready`] the manager would wait in
+    /// vain, so it gets longer; [`State::Alive`] is soon repeated.
     fn patience(self) -> Duration {
         match self {
             State::Ready => Duration::from_secs(2),
@@ -37,17 +36,17 @@ impl State {
     }
 }
 
-/// After how long without [`State::Alive`] the manager believes that the node
-/// hangs; `None` if it never does.
+/// Time without [`State::Alive`] after which the manager considers the node hung; `None` if it
+/// never does.
 pub fn patience() -> Option<Duration> {
     sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero())
 }
 
-/// Tells the manager.
+/// Sends the state to the manager, if there is one.
 pub fn tell(state: State) {
     let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send(&to, state) {
-        tracing::warn!(%error, "the service manager was not told");
+        tracing::warn!(%error, "could not notify the service manager");
     }
 }
 

@@ -20,21 +20,21 @@ use trunkline_overlay::node::{Receiving, Trunk};
 use trunkline_overlay::trunk::{self, State, Stats};
 use trunkline_overlay::wire::Service;
 
-/// How [`render`]'s text is called in HTTP (OpenMetrics 1.0.0).
+/// HTTP content type of the text from [`render`] (OpenMetrics 1.0.0).
 pub const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// How [`classic`]'s is called.
+/// HTTP content type of the text from [`classic`].
 pub const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of [`render`] in Prometheus' older format, for who does not ask for
-/// OpenMetrics: there a counter is called as its values are, with `_total`, and
-/// nothing marks the end.
+/// Converts the text of [`render`] to Prometheus' older format, for clients that don't request
+/// OpenMetrics. In it, a counter has the same name as its samples, with `_total`, and there is no
+/// end marker.
 pub fn classic(open_metrics: &str) -> String {
     let kind = |line: &str| Some(line.strip_prefix("# TYPE ")?.split_once(' ')?.1 == "counter");
     let mut out = String::with_capacity(open_metrics.len() + (1 << 10));
     let mut lines = open_metrics.lines().filter(|line| *line != "# EOF").peekable();
     let mut counter = false;
     while let Some(line) = lines.next() {
-        // What a metric is comes after what it is for.
+        // The `TYPE` line of a metric follows its `HELP` line.
         let told = kind(line).or_else(|| kind(lines.peek()?));
         counter = told.unwrap_or(counter);
         match line.strip_prefix("# ").and_then(|line| line.split_once(' ')?.1.split_once(' ')) {
@@ -49,7 +49,7 @@ pub fn classic(open_metrics: &str) -> String {
     out
 }
 
-/// The text of `snapshot`, `flows`, and of what a gateway reports.
+/// Renders `snapshot`, `flows` and a gateway's report as text.
 pub fn render(
     snapshot: Snapshot,
     flows: Vec<FlowSnapshot>,
@@ -92,8 +92,8 @@ impl Family<'_, '_> {
         self.encode(name, help, values.map(|(l, v)| (l, ConstGauge::new(v))))
     }
 
-    /// Numbers that are what they are now, as a gauge, by bounds, as a histogram:
-    /// neither type may be said of them.
+    /// Writes the buckets of current values without a type: the values are gauges in the form of a
+    /// histogram, so neither type may be declared.
     fn distribution(
         &mut self,
         name: &str,
@@ -143,7 +143,7 @@ fn single(value: u64) -> impl Iterator<Item = (Labels, u64)> {
     std::iter::once((Labels::new(), value))
 }
 
-/// What a link sends, by class; and by service, where it is of one.
+/// Traffic that a link sends, by class, and by service if the class belongs to one.
 fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
     let mut all =
         vec![("hello", None, s.hellos), ("routing", None, s.routing), ("path", None, s.paths)];
@@ -158,16 +158,16 @@ fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
     all
 }
 
-/// What the ends of a trunk count: name, help, and which it is.
+/// Counter of a trunk's end: name, help text and accessor.
 type Counted<S> = (&'static str, &'static str, fn(&S) -> u64);
 
-/// What a receiving half of a service counts: name, help, and which it is.
+/// Counter of a service's receiving half: name, help text and accessor.
 type Received = (&'static str, &'static str, fn(ReceiverStats) -> u64);
 const RECEIVED: [Received; 4] = [
     ("received", "packets accepted", |r| r.received),
     ("missing", "packets found missing", |r| r.missing),
-    ("asked", "packets asked for again", |r| r.asked),
-    ("filled", "packets that were missing and came after all", |r| r.filled),
+    ("asked", "retransmissions requested", |r| r.asked),
+    ("filled", "missing packets that arrived after all", |r| r.filled),
 ];
 
 impl Collector for Node {
@@ -197,12 +197,12 @@ impl Collector for Node {
         )?;
         f.counters(
             "port_unreachable_sent",
-            "Packets to ports that nobody has, whose source was told so",
+            "Packets to unbound ports for which the source was notified",
             single(s.node.port_unreachable_sent),
         )?;
         f.counters(
             "port_unreachable_accepted",
-            "What other nodes said of their ports, to a node whose application had sent there",
+            "Port states reported by other nodes after an application had sent there",
             single(s.node.port_unreachable_accepted),
         )?;
         f.counters(
@@ -222,10 +222,10 @@ impl Collector for Node {
         )?;
         f.counters("recv_errors", "Receives that failed", single(s.udp.recv_errors))?;
         f.counters("wakeups", "Wake-ups of the packet thread", single(s.thread.wakeups))?;
-        f.counters("blocked", "Times that a socket took no more", single(s.thread.blocked))?;
+        f.counters("blocked", "Times that a socket had no room", single(s.thread.blocked))?;
         f.counters(
             "packet_thread_allocations",
-            "Requests for memory by the packet thread: for sessions, flows and looks at its counters, none for packets",
+            "Memory allocations of the packet thread: for sessions, flows and queries of its counters, none for packets",
             single(s.thread.allocations),
         )?;
         self.encode_flows(&mut f)?;
@@ -239,7 +239,7 @@ impl Collector for Node {
 }
 
 impl Node {
-    /// Flows by how good they are, never each for itself.
+    /// Writes distributions of flows by quality; individual flows have no metrics.
     fn encode_flows(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let live = |ends_here| {
             let flows = self.1.iter().filter(|f| !f.flow.over);
@@ -251,7 +251,7 @@ impl Node {
         })?;
         f.counters(
             "flow_controlled_packets",
-            "Times that a packet of an application that waits for room had to wait",
+            "Times that a packet of a blocking application was flow-controlled",
             single(self.0.node.held_back),
         )?;
         f.counters(
@@ -268,7 +268,7 @@ impl Node {
         Ok(())
     }
 
-    /// What leaves and comes together.
+    /// Writes the metrics of trunks, outgoing and incoming.
     fn encode_trunks(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let (out, coming) = &self.0.trunks;
         let is_open = out.iter().map(|t| (t, f64::from(t.state == State::Open)));
@@ -283,27 +283,27 @@ impl Node {
         let sent: [Counted<Stats>; 9] = [
             ("packets", "Packets that left together with others", |s| s.packets),
             ("bytes", "Bytes of packets that left together with others", |s| s.bytes),
-            ("trunk_packets", "Packets of several packets that left", |s| s.trunk_packets),
-            ("trunk_bytes", "Their bytes, with the trunk's own headers", |s| s.trunk_bytes),
+            ("trunk_packets", "Trunk packets sent", |s| s.trunk_packets),
+            ("trunk_bytes", "Bytes of trunk packets with their headers", |s| s.trunk_bytes),
             ("compressed", "Packets whose RTP headers were compressed", |s| s.compressed),
-            ("header_bytes_saved", "By how many bytes those became shorter", |s| {
+            ("header_bytes_saved", "Bytes saved by compressing RTP headers", |s| {
                 s.header_bytes_saved
             }),
-            ("alone", "Packets to a trunk's node that left by themselves", |s| s.alone),
-            ("unanswered", "Packets that left by themselves as no answer had come", |s| {
+            ("alone", "Packets to a trunk's node that left alone", |s| s.alone),
+            ("unanswered", "Packets that left alone because the other end had not answered", |s| {
                 s.unanswered
             }),
-            ("dropped", "Packets of several packets that no link took", |s| s.dropped),
+            ("dropped", "Trunk packets that no link accepted", |s| s.dropped),
         ];
         for (name, help, count) in sent {
             let counts = out.iter().map(|t| (to(t), count(&t.stats)));
             f.counters(&format!("trunk_sent_{name}"), help, counts)?;
         }
         let received: [Counted<trunk::ReceiverStats>; 4] = [
-            ("trunk_packets", "Packets of several packets that came", |s| s.trunk_packets),
+            ("trunk_packets", "Trunk packets received", |s| s.trunk_packets),
             ("packets", "Packets in those", |s| s.packets),
-            ("unknown", "Packets of flows that nobody had told of", |s| s.unknown),
-            ("no_template", "Packets with RTP headers that nobody had told of", |s| s.no_template),
+            ("unknown", "Packets of flows not announced yet", |s| s.unknown),
+            ("no_template", "Packets with RTP headers not announced yet", |s| s.no_template),
         ];
         for (name, help, count) in received {
             let from = |t: &Receiving| vec![label("from", t.from.to_string())];
@@ -313,7 +313,7 @@ impl Node {
         Ok(())
     }
 
-    /// Handshakes and routing.
+    /// Writes the metrics of handshakes and routing.
     fn encode_control(&self, f: &mut Family<'_, '_>) -> fmt::Result {
         let by_reason = |why: &'static str, n| (vec![label("reason", why)], n);
         if let Some(end) = self.0.certificate_not_after {
@@ -322,7 +322,7 @@ impl Node {
             f.gauges("certificate_not_after_timestamp_seconds", help, end)?;
         }
         if let Some(h) = &self.0.handshakes {
-            let help = "Messages of handshakes that came";
+            let help = "Handshake messages received";
             f.counters("handshake_messages", help, single(h.received))?;
             let help = "Handshakes that gave a link a session";
             f.counters("handshakes", help, single(h.established))?;
@@ -330,16 +330,16 @@ impl Node {
             f.counters("handshakes_computed", help, single(h.computed))?;
             let help = "Handshakes that may have been copies, and were challenged";
             f.counters("handshakes_challenged", help, single(h.challenges))?;
-            let help = "Messages of handshakes that were refused";
+            let help = "Handshake messages refused";
             let refused = h.refusals().map(|(why, n)| by_reason(why.label(), n));
             f.counters("handshakes_refused", help, refused)?;
         }
         if let Some((r, nodes)) = &self.0.routing {
             let nodes = std::iter::once((Labels::new(), *nodes as f64));
             f.gauges("routing_nodes", "Nodes whose links are known, this one included", nodes)?;
-            let help = "Updates of other nodes that were news";
+            let help = "Updates of other nodes that were new";
             f.counters("routing_accepted", help, single(r.accepted))?;
-            let help = "Updates that were refused, or known";
+            let help = "Updates that were refused or already known";
             let refused = r.refused.iter().map(|(why, n)| by_reason(why.label(), n));
             f.counters("routing_refused", help, refused)?;
             let denied = std::iter::once((Labels::new(), r.denied as f64));
@@ -393,7 +393,7 @@ impl Node {
         })?;
         f.gauges(
             "link_damping_ratio",
-            "Share of packets that the link is said to lose since it keeps failing",
+            "Share of packets that the link is advertised to lose because it keeps failing",
             links().map(|(l, q)| (l, q.damping.share)),
         )?;
         type Pick = fn(&LinkQuality) -> Option<f64>;
@@ -408,7 +408,7 @@ impl Node {
         };
         f.gauges(
             "link_loss_ratio",
-            "Share of envelopes lost: in, as measured here; out, as the neighbour says",
+            "Share of envelopes lost: in, as measured here; out, as the neighbour reports",
             both([|q| Some(q.loss_in?.loss), |q| Some(q.loss_out?.loss)]),
         )?;
         f.gauges(
@@ -478,7 +478,7 @@ impl Node {
         f.counters("link_downs", "Times that the link went down", each(|s| s.downs))?;
         f.counters(
             "link_goodbyes",
-            "Times of these that the neighbour had said that it stops",
+            "Number of these that the neighbour had announced",
             each(|s| s.goodbyes),
         )?;
         f.counters("link_drops", "Packets dropped at a link", {

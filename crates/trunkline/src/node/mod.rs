@@ -63,44 +63,44 @@ A file for a site with one neighbour:
 Or certify nodes, so that they admit each other without each other's keys:
 `trunkline certify --help`.")]
 pub struct Args {
-    /// The configuration file
+    /// Path of the configuration file
     #[arg(long, short)]
     config: PathBuf,
-    /// Record every input and output of the node to this file, for `replay`;
-    /// costs speed. It holds the node's secret key, and is for its owner alone
+    /// Record every input and output of the node to this file, for `replay`; slows the node down.
+    /// The file contains the node's secret key, and only its owner can read it
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Stop also when standard input ends, so that nothing outlives a parent
+    /// Stop also when standard input ends, so that the node does not outlive its parent
     #[arg(long)]
     until_stdin_closes: bool,
 }
 
-/// Why a node could not start or go on.
+/// Reason why a node could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A mistake in the configuration.
     #[error("{0}")]
     Config(#[from] Mistake),
-    /// A key or certificate that is of no use.
+    /// A key or certificate can't be used.
     #[error("{0}")]
     Key(#[from] KeyFileError),
     /// The gateway could not be started.
     #[error("{0}")]
     Sip(#[from] sip::Error),
-    /// The versions that a test asks for make no sense.
+    /// The versions requested for a test are invalid.
     #[error(transparent)]
     Versions(#[from] versions::NotAVersion),
-    /// A combination that the node refuses.
+    /// The node rejects this combination of settings.
     #[error("{0}")]
     Node(#[from] ConfigError),
-    /// The system refused something.
+    /// An operating system call failed.
     #[error("cannot {what}: {source}{advice}")]
     Io {
-        /// What was attempted.
+        /// Operation that was attempted.
         what: String,
-        /// What the system said.
+        /// Error from the operating system.
         source: io::Error,
-        /// What to do, after a semicolon; may be empty.
+        /// Advice to append after a semicolon; may be empty.
         advice: String,
     },
 }
@@ -110,7 +110,7 @@ fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { what, source, advice: String::new() }
 }
 
-/// `what` is a place that `key` in `[node]` names.
+/// Builds the error for `what`, an address or path set by `key` in `[node]`.
 fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Error {
     use io::ErrorKind::{
         AddrInUse, AddrNotAvailable, AlreadyExists, InvalidInput, NotFound, PermissionDenied,
@@ -122,7 +122,7 @@ fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Err
             NotFound => "make its directory, or ",
             PermissionDenied => "let this user have it, or ",
             AlreadyExists => "move that away, or ",
-            // Only of a Unix socket: sockaddr_un has 108 bytes (unix(7)).
+            // Only for a Unix socket: sockaddr_un has 108 bytes (unix(7)).
             InvalidInput => "a path has at most 107 bytes: ",
             _ => "",
         };
@@ -130,7 +130,7 @@ fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Err
     }
 }
 
-/// Runs `trunkline node`.
+/// Runs the `trunkline node` command.
 pub fn run(args: &Args) -> Result<(), Error> {
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
@@ -169,7 +169,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             break;
         }
         if hangup.came() {
-            // The log has what came of it.
+            // The log has the result.
             let _ = operator.reload();
         }
         operator.watch_certificate();
@@ -180,7 +180,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     tracing::info!(%name, "stopping");
     manager::tell(State::Stopping);
     operator.end_calls();
-    handle.stop().map_err(cannot("go on"))
+    handle.stop().map_err(cannot("continue"))
 }
 
 fn bind_control(path: &Path) -> Result<Bound, Error> {
@@ -188,21 +188,21 @@ fn bind_control(path: &Path) -> Result<Bound, Error> {
         .map_err(cannot_have(format!("listen for operators at {}", path.display()), "control"))
 }
 
-/// Every application costs a descriptor; the soft limit is often too low for
-/// the paper's thousand, and raising it to the hard one needs no privilege.
+/// Raises the limit on descriptors. Every application needs one; the soft limit is often too low
+/// for the paper's thousand, and raising it to the hard one needs no privilege.
 pub fn raise_descriptor_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "could not raise the limit on open files");
     }
 }
 
 fn read(path: &Path) -> Result<(Config, String), Error> {
     let mut config = config::load(path)?;
     config.unlock()?;
-    // Now that its own key is known.
+    // Checked again now that its key is known.
     config.overlay.validate().map_err(|e| Mistake {
         path: path.to_owned(),
         place: None,
@@ -215,18 +215,18 @@ fn read(path: &Path) -> Result<(Config, String), Error> {
     Ok((config, text))
 }
 
-/// A node that runs in this process.
+/// A running node in this process.
 pub struct Started {
     /// The node's packet thread.
     pub handle: Handle,
-    /// How applications of this process attach.
+    /// Connector with which applications of this process attach.
     pub connector: Connector,
-    /// Its gateway, if it is one.
+    /// Handle of its SIP gateway, if it is one.
     pub sip: Option<sip::GatewayHandle>,
 }
 
-/// Starts the node that `config` describes, in this process; `text` is what a
-/// recording keeps of it.
+/// Starts the node that `config` describes, in this process; `text` is the configuration kept in a
+/// recording.
 pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Started, Error> {
     let (at, unix_nanos) = (clock::now(), clock::since_epoch());
     let seed = config.runtime.seed;
@@ -296,15 +296,15 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     Ok(Started { handle, connector, sip })
 }
 
-/// What phones that have registered find this gateway by after a new start: of a sealed
-/// node, what nobody else's key would give; of another, new at each start.
+/// Secret that lets registered phones find this gateway after a restart. For a sealed node it is
+/// derived from its key, so only that key yields it; for an unsealed one it changes at each start.
 fn lasting_secret(config: &Config, entropy: &[u8; 32]) -> [u8; 32] {
     let sealing = config.overlay.sealing.as_ref();
     let signed = sealing.map(|sealing| sealing.identity.sign(b"trunkline: flows of phones"));
     signed.and_then(|s| s.first_chunk().copied()).unwrap_or(*entropy)
 }
 
-/// Whom of other hosts' applications the node lets in.
+/// Pending connections with the clients that the node admits from other hosts.
 fn pending_limits(config: &Config) -> Result<PendingConnections, Error> {
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(|e| cannot("draw a secret")(e.into()))?;
@@ -319,7 +319,7 @@ fn unix_secs() -> u64 {
     clock::since_epoch() / 1_000_000_000
 }
 
-/// Says so if nothing is protected, or soon no more.
+/// Logs a warning if nothing is protected, or if the protection expires soon.
 fn warn_of_protection(sealed: bool, not_after: u64) {
     if !sealed {
         tracing::warn!("{}", unsealed::WARNING);
@@ -329,11 +329,11 @@ fn warn_of_protection(sealed: bool, not_after: u64) {
     }
 }
 
-/// Each way of an in-process session: a second of a call, many times over.
+/// Bytes buffered in each direction of an in-process session: a second of a call, many times over.
 const IN_PROCESS_BYTES: usize = 256 << 10;
 const IN_PROCESS_BACKLOG: usize = 64;
 
-/// A node in this process, for applications in this process.
+/// A node in this process, for applications in the same process.
 pub struct Running {
     handle: Option<Handle>,
     connector: Connector,
@@ -344,13 +344,13 @@ impl Running {
     pub fn start(path: &Path) -> Result<Running, Error> {
         let (config, text) = read(path)?;
         if config.control.is_some() {
-            tracing::warn!("`control` in [node] is for `trunkline node`: nobody listens there");
+            tracing::warn!("`control` in [node] is for `trunkline node`: nothing listens there");
         }
         let Started { handle, connector, .. } = start(config, &text, None)?;
         Ok(Running { handle: Some(handle), connector })
     }
 
-    /// How an application attaches.
+    /// Connector with which an application attaches.
     pub fn connector(&self) -> Connector {
         self.connector.clone()
     }
@@ -359,7 +359,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.handle.take().map(Handle::stop) {
-            tracing::error!(%error, "the node in this process ended badly");
+            tracing::error!(%error, "the embedded node failed");
         }
     }
 }
@@ -368,9 +368,9 @@ impl Drop for Running {
 #[derive(clap::Args, Debug)]
 #[command(after_help = check_help())]
 pub struct CheckArgs {
-    /// The configuration file
+    /// Path of the configuration file
     file: PathBuf,
-    /// Print JSON, also of a mistake
+    /// Print JSON, even for a mistake
     #[arg(long)]
     json: bool,
 }
@@ -391,8 +391,8 @@ What is done about lost packets, `recovery` in [realtime]:"
     text
 }
 
-/// What `check --json` prints: of a file that is right all but `mistake`, of
-/// another that alone.
+/// Output of `check --json`: for a valid file everything but `mistake`, for an invalid one only
+/// that.
 #[derive(serde::Serialize, Default)]
 struct Checked<'a> {
     ok: bool,
@@ -402,11 +402,11 @@ struct Checked<'a> {
     links: Option<usize>,
     routes: Option<usize>,
     trunks: Option<usize>,
-    /// How many routes its gateway for SIP has, if it is one.
+    /// Number of routes of its SIP gateway, if it is one.
     sip_routes: Option<usize>,
-    /// The largest packet of an application, bytes.
+    /// Largest packet of an application, in bytes.
     max_payload: Option<usize>,
-    /// What to do about the certificate soon.
+    /// Advice about the certificate, if it expires soon.
     warning: Option<String>,
     mistake: Option<Wrong>,
 }
@@ -419,7 +419,7 @@ struct Wrong {
     suggestion: Option<String>,
 }
 
-/// Runs `trunkline check`.
+/// Runs the `trunkline check` command.
 pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let read = read(&args.file).and_then(|(config, text)| {
         config::check_folders(&config, &args.file, &text)?;
@@ -435,8 +435,8 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         }
         Err(error) => return Err(error),
     };
-    // No mistake of the file's, even if it is over: the unit for systemd checks
-    // before it starts a node, and a clock may be wrong.
+    // An expired certificate is not a mistake in the file: the systemd unit runs this check before
+    // it starts a node, and a clock may be wrong.
     let warning =
         ExpiryMonitor::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
     let overlay = &config.overlay;
@@ -487,7 +487,7 @@ fn wrong(error: &Error) -> Wrong {
 }
 
 fn print_json(checked: &Checked<'_>) {
-    // Numbers and text: this cannot fail.
+    // The structure holds only numbers and text, so this cannot fail.
     outln!("{}", serde_json::to_string(checked).unwrap_or_default());
 }
 

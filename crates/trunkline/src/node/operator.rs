@@ -1,4 +1,4 @@
-//! What the control socket and SIGHUP do to a running node.
+//! Actions of the control socket and SIGHUP on a running node.
 
 use super::config::{self, Config};
 use super::expiry::ExpiryMonitor;
@@ -28,18 +28,17 @@ use trunkline_overlay::route::{ForwardingTable, Hop, Route as Computed};
 use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// Calls in one answer.
+/// Maximum number of calls in one answer.
 const CALLS_AT_ONCE: usize = 100;
-/// The most bytes of a configuration that is read again.
+/// Maximum size in bytes of a configuration that is read again.
 const MAX_FILE: u64 = 16 << 20;
 
-/// A running node, to be asked and changed.
+/// A running node, with handles to query and change it.
 pub struct Operator {
     handle: NodeHandle,
     sip: Option<sip::GatewayHandle>,
     path: PathBuf,
-    /// How the node runs; a reload holds on to it, so that there is one at a
-    /// time.
+    /// Current settings of the node; a reload holds the lock, so that only one runs at a time.
     running: Mutex<Config>,
     started: Time,
     stop: AtomicBool,
@@ -50,12 +49,12 @@ fn refused(message: impl Display) -> Refused {
     Refused { message: message.to_string(), code: 1 }
 }
 
-/// What is wrong with a certificate that is not the one that runs, and that
-/// nobody would believe.
+/// Error if the file's certificate is new but no longer valid, so that no other node would trust
+/// it.
 fn new_but_over(running: &Config, new: &Config) -> Option<KeyFileError> {
     let shown = new.certificate().filter(|shown| running.certificate() != Some(shown))?;
     let path = new.key_files.as_ref()?.certificate.clone()?;
-    let what = "is over already: certify the node anew, into another file".into();
+    let what = "has expired already: certify the node again, into another file".into();
     shown.is_over(unix_secs()).then_some(KeyFileError::Certificate { path, what })
 }
 
@@ -64,7 +63,7 @@ fn value(of: impl Serialize) -> Result<Value, Refused> {
 }
 
 impl Operator {
-    /// Of the node behind `asker`, which runs by `config`, the content of
+    /// Creates the operator of the node behind `asker`, which runs with `config`, the content of
     /// `path`.
     pub fn new(
         handle: NodeHandle,
@@ -72,7 +71,7 @@ impl Operator {
         path: &Path,
         config: Config,
     ) -> Operator {
-        // The start has said how it stands.
+        // Its state was logged at start.
         let mut watch = ExpiryMonitor::default();
         watch.look(config.not_after(), unix_secs());
         Operator {
@@ -86,9 +85,9 @@ impl Operator {
         }
     }
 
-    /// Says so in the log when the node's certificate is about to end.
+    /// Logs a warning when the node's certificate is about to expire.
     pub fn watch_certificate(&self) {
-        // A reload holds on to the configuration: the next look will do.
+        // A reload holds the configuration: the next check will do.
         let Ok(running) = self.running.try_lock() else { return };
         let Ok(mut watch) = self.watch.try_lock() else { return };
         if let Some(standing) = watch.look(running.not_after(), unix_secs()) {
@@ -102,20 +101,20 @@ impl Operator {
             None | Some(Some(0)) => {}
             Some(Some(calls)) => tracing::warn!(
                 calls,
-                "stopped with calls that rang or were up: their phones hear nothing until they \
+                "stopped while calls were ringing or up: their phones hear nothing until they \
                  hang up; `trunkline drain --stop` waits for the last"
             ),
             Some(None) => tracing::warn!("the gateway did not answer: records may be missing"),
         }
     }
 
-    /// Whether the node is to end.
+    /// Whether a stop was requested.
     pub fn wants_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, Config> {
-        // It is replaced as a whole: after a panic it is as it was.
+        // The value is replaced as a whole, so a panic leaves it intact.
         self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -126,7 +125,7 @@ impl Operator {
 
     fn calls(&self, from: usize) -> Result<Calls, Refused> {
         let no_gateway =
-            || refused("this node is no gateway: a [sip] section in its file makes it one");
+            || refused("this node is not a gateway: a [sip] section in its file makes it one");
         let sip = self.sip.as_ref().ok_or_else(no_gateway)?;
         let silent = || refused("the gateway does not answer: look at the node's log");
         let report = sip.report(from, CALLS_AT_ONCE).ok_or_else(silent)?;
@@ -174,8 +173,7 @@ impl Operator {
         })
     }
 
-    /// Reads the configuration file again and applies what can change while the
-    /// node runs.
+    /// Reads the configuration file again and applies the settings that can change at run time.
     pub fn reload(&self) -> Result<Reloaded, Refused> {
         let mut running = self.running();
         let mistake = |why: &dyn Display| {
@@ -195,7 +193,7 @@ impl Operator {
             return Err(mistake(&over));
         }
         let mut diff = reload::diff(&running, &new);
-        // Before anything changes: one of its files may be wrong.
+        // Checked before anything changes, since one of its files may be invalid.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
         if !diff.changes.is_empty() {
             self.handle.reconfigure(diff.changes, text).map_err(refused)?;
@@ -325,7 +323,7 @@ impl server::Operator for Operator {
     }
 }
 
-/// Counts by reason, where there are any; of one reason, their sum.
+/// Sums non-zero counts by reason.
 fn by_reason(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (why, n) in counts.filter(|(_, n)| *n > 0) {
@@ -334,7 +332,7 @@ fn by_reason(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<Stri
     sums
 }
 
-/// What node, links, remote carriers and sockets dropped, where they did.
+/// Packets dropped by the node, links, remote carriers and sockets, by reason.
 fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     let links = s.links.iter().map(|l| &l.stats.drops);
     let counted = links.chain([&s.node.drops]).flat_map(|d| d.iter());
@@ -345,13 +343,13 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     by_reason(all)
 }
 
-/// Nodes that are heard of by an unknown key, and not reached by a `[[route]]`.
+/// Nodes that no `[[route]]` reaches and that have records with an unknown key.
 fn unreachable(s: &Snapshot) -> Vec<u32> {
     let way = |node: &NodeId| s.table.next_hop(*node, Metric::default()).is_some();
     s.unknown_nodes.iter().filter(|node| !way(node)).map(|node| node.0).collect()
 }
 
-/// How many links speak which version.
+/// Number of links by protocol version.
 fn link_versions(s: &Snapshot) -> BTreeMap<u8, usize> {
     let mut links = BTreeMap::new();
     for version in s.links.iter().filter_map(|link| link.version) {
@@ -360,7 +358,7 @@ fn link_versions(s: &Snapshot) -> BTreeMap<u8, usize> {
     links
 }
 
-/// A link at `now`; what its monitor does not know is `None`.
+/// Converts a link's state at `now` for display; values that its meters don't have are `None`.
 fn link_view(now: Time, link: &LinkSnapshot) -> Link {
     let LinkStats { received, drops, .. } = &link.stats;
     let q = &link.quality;
@@ -394,7 +392,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
     }
 }
 
-/// Packets lost in a row, on average; `None` where none is lost.
+/// Mean number of packets lost in a row; `None` if none is lost.
 fn mean_burst(l: LossEstimate) -> Option<f64> {
     (l.loss > 0.0).then(|| 1.0 / (1.0 - l.burst).max(1e-3))
 }
@@ -402,7 +400,7 @@ fn mean_burst(l: LossEstimate) -> Option<f64> {
 fn routes(s: &Snapshot, metric: Metric, computed: &[(NodeId, Computed)]) -> Vec<Route> {
     let route = |destination: Option<NodeId>, hop: Hop| {
         let link = s.links.iter().find(|l| l.id == hop.link)?;
-        // An operator's route may lead elsewhere.
+        // A configured route may lead elsewhere.
         let computed = computed.iter().find(|(node, way)| {
             Some(*node) == destination && way.path.get(1) == Some(&link.neighbour)
         });
@@ -420,8 +418,7 @@ fn routes(s: &Snapshot, metric: Metric, computed: &[(NodeId, Computed)]) -> Vec<
     named.chain(default_hop(&s.table).and_then(|hop| route(None, hop))).collect()
 }
 
-/// The way to all that have no entry of their own, which is the way to the
-/// first that has none.
+/// Default next hop, for all nodes without an entry: that of the first node without one.
 fn default_hop(table: &ForwardingTable) -> Option<Hop> {
     let listed: Vec<NodeId> = table.iter(Metric::default()).map(|(node, _)| node).collect();
     (0..)

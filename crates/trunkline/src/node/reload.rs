@@ -1,25 +1,24 @@
-//! What a changed configuration file means for a node that runs.
+//! Effect of a changed configuration file on a running node.
 
 use super::config::{Config, Runtime, Sip};
 use trunkline_gateway as gateway;
 use trunkline_overlay::link::{self, LinkChange};
 use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Sealing};
 
-/// What is to be done about a changed file.
+/// Actions needed for a changed file.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// What the node takes while it runs.
+    /// Changes that the node applies while it runs.
     pub changes: Changes,
-    /// The keys that change at once, as a user knows them.
+    /// Keys that change at once, as written in the file.
     pub applied: Vec<String>,
-    /// The keys that need a restart.
+    /// Keys that need a restart after a change.
     pub restart: Vec<String>,
-    /// How the node runs once the changes are made: what needs a restart is
-    /// still as before.
+    /// Settings once the changes are applied: anything that needs a restart is unchanged.
     pub running: Config,
 }
 
-/// Compares a node that runs by `old` with the file `new`.
+/// Compares `old`, the settings of a running node, with the file `new`.
 pub fn diff(old: &Config, new: &Config) -> Diff {
     let mut diff = Diff {
         changes: Changes::default(),
@@ -38,7 +37,7 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
 
 impl Diff {
     fn node(&mut self, old: &Config, new: &Config) {
-        // Taken apart, so that the compiler asks about each new key.
+        // Destructured, so that the compiler flags each new key.
         let Config {
             name,
             listen,
@@ -100,8 +99,8 @@ impl Diff {
         }
     }
 
-    /// Clients have their rights by their places in the list: those change only
-    /// if the clients are the same.
+    /// Compares access rules. Clients have their rights by index: those change only if the clients
+    /// are the same.
     fn access(&mut self, was: &Access, is: &Access, same_clients: bool) {
         let clients = if same_clients { &is.clients } else { &was.clients };
         let new = Access { clients: clients.clone(), ..is.clone() };
@@ -182,7 +181,7 @@ impl Diff {
         let change = LinkChange { rate, dscp, penalty, damping, liveness: liveness.clone() };
         let same = link::Config { rate, dscp, penalty, damping, liveness, ..was.clone() };
         if same != *is {
-            // What waits in the link is lost; other links go on.
+            // Packets queued in the link are lost; other links continue.
             self.remove(was);
             self.add(is);
         } else if was != is {
@@ -193,7 +192,7 @@ impl Diff {
         }
     }
 
-    /// Whom to believe. `old` and `new` have read their key files.
+    /// Compares trust settings. `old` and `new` have read their key files.
     fn sealing(&mut self, old: &Config, new: &Config) {
         let (Some(was), Some(is)) = (&old.overlay.sealing, &new.overlay.sealing) else {
             if old.overlay.sealing.is_some() != new.overlay.sealing.is_some() {
@@ -226,8 +225,8 @@ impl Diff {
         }
     }
 
-    /// A renewed certificate is for the same node, key and name; by another one
-    /// the node would be another.
+    /// Compares certificates. A renewed certificate must have the same node, key and name; a
+    /// different one would make it a different node.
     fn certificate(&mut self, was: &Sealing, is: &Sealing) {
         if was.certificate == is.certificate {
             return;
@@ -255,10 +254,10 @@ impl Diff {
         }
     }
 
-    /// What new calls and connections go by can change; sockets and ports can't.
+    /// Settings of new calls and connections can change; sockets and ports can't.
     fn sip(&mut self, old: &Config, new: &Config) {
         let (Some(was), Some(is)) = (&old.sip, &new.sip) else { return };
-        // Taken apart, so that the compiler asks about each new key.
+        // Destructured, so that the compiler flags each new key.
         let Sip { gateway, bind, media, deadline_ms, records, tls } = is;
         let gateway::Config {
             node: _,
@@ -327,7 +326,7 @@ impl Diff {
     }
 }
 
-/// How many sessions a file allows, beside those of its gateway's media.
+/// Number of sessions that a file allows, without those of its gateway's media.
 fn own_sessions(config: &Config) -> usize {
     config.overlay.max_sessions - config.sip.as_ref().map_or(0, Sip::sessions)
 }
@@ -340,7 +339,7 @@ fn name(link: &link::Config) -> LinkName {
     (link.neighbour, link.path.clone())
 }
 
-/// A link as a user knows it.
+/// Name of a link as shown to a user.
 fn title(link: &link::Config) -> String {
     match link.path.as_str() {
         "" => format!("[[link]] to {}", link.neighbour),
@@ -379,12 +378,12 @@ via = 2
         parse(Path::new("x.toml"), text).unwrap()
     }
 
-    /// What a change of the file does: applied, and needing a restart.
+    /// Effect of a change in the file: keys applied, and keys that need a restart.
     fn change(from: &str, to: &str) -> (String, String) {
         assert!(OLD.contains(from), "{from}");
         let (old, new) = (config(OLD), config(&OLD.replace(from, to)));
         let diff = diff(&old, &new);
-        // What was applied is no difference any more; what was not still is.
+        // Applied changes no longer count as differences; the others still do.
         let again = super::diff(&diff.running, &new);
         assert!(again.changes.is_empty() && again.applied.is_empty(), "{again:?}");
         assert_eq!(again.restart, diff.restart);
@@ -528,8 +527,7 @@ via = 2
         }
     }
 
-    /// What only changes how a link sends leaves it as it is; what it is made
-    /// of makes a new one of it.
+    /// A change of sending parameters keeps the link; a change of its identity replaces it.
     #[test]
     fn a_link_is_changed_or_replaced() {
         let links = |from, to| diff(&config(OLD), &config(&OLD.replace(from, to))).changes;

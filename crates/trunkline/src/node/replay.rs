@@ -1,5 +1,5 @@
-//! `trunkline replay`: a recording's inputs through the same code, compared
-//! with its outputs byte by byte.
+//! `trunkline replay`: runs a recording's inputs through the same code and compares the outputs
+//! byte by byte.
 
 use super::config::{self, Config};
 use super::reload;
@@ -22,50 +22,50 @@ Example:
 
 Exit code 1: an output differs.")]
 pub struct Args {
-    /// The recording
+    /// Path of the recording
     file: PathBuf,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Why a recording could not be replayed.
+/// Reason why a recording could not be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
     #[error("{path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// What the system said.
+        /// Error from the operating system.
         source: std::io::Error,
     },
-    /// Not a recording, or of another version.
-    #[error("{0} is no recording of this version of trunkline")]
+    /// The file is not a recording, or has another format version.
+    #[error("{0} is not a recording of this version of trunkline")]
     NotARecording(PathBuf),
-    /// Cut off or damaged.
+    /// The recording is cut off or damaged.
     #[error("{path}: damaged at byte {at}: {what}")]
     Damaged {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file, in bytes.
         at: usize,
-        /// How.
+        /// Description of the damage.
         what: String,
     },
-    /// An output is not what was recorded.
+    /// An output differs from the recorded one.
     #[error("{path}: differs at byte {at} of the recording: {what}")]
     Differs {
-        /// The file.
+        /// Path of the recording.
         path: PathBuf,
-        /// Where the recorded output, or the input behind it, stands.
+        /// Offset of the recorded output, or of the input that caused it, in bytes.
         at: usize,
-        /// How.
+        /// Description of the difference.
         what: String,
     },
 }
 
-/// What a replay went through.
+/// Summary of a replay.
 #[derive(Default, serde::Serialize)]
 struct Summary {
     inputs: u64,
@@ -75,11 +75,11 @@ struct Summary {
     bytes_out: u64,
     messages_out: u64,
     identical: bool,
-    /// The recording stopped in the middle of a record, as after a kill.
+    /// Whether the recording stopped in the middle of a record, as after a kill.
     cut_off: bool,
 }
 
-/// Runs `trunkline replay`.
+/// Runs the `trunkline replay` command.
 pub fn run(args: &Args) -> Result<(), Error> {
     let path = &args.file;
     let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
@@ -109,7 +109,7 @@ struct Record<'a> {
     body: &'a [u8],
 }
 
-/// The records of a file.
+/// Iterator over the records of a file.
 struct Records<'a> {
     path: &'a Path,
     bytes: &'a [u8],
@@ -141,8 +141,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Compares what the node says to applications with what was recorded, and
-/// answers as the applications did.
+/// Compares the node's messages to applications with the recorded ones, and gives the recorded
+/// answers.
 struct Expected {
     messages: VecDeque<(usize, Vec<u8>, bool)>,
     seen: u64,
@@ -166,7 +166,7 @@ impl Sink for Expected {
 struct Replay<'a> {
     records: Records<'a>,
     node: Node,
-    /// By which it runs.
+    /// Settings that the node runs with.
     config: Config,
     sink: Expected,
     sent: VecDeque<(usize, Vec<u8>)>,
@@ -202,8 +202,8 @@ impl<'a> Replay<'a> {
     fn run(&mut self) -> Result<(), Error> {
         let mut input = self.records.next()?;
         while let Some(record) = input {
-            // An input's outputs follow it; they are read first, since the
-            // applications' answers are among them.
+            // An input's outputs follow it; they are read first, since they include the
+            // applications' answers.
             input = self.collect_outputs()?;
             if self.records.cut_off && input.is_none() {
                 // Its outputs may be missing.
@@ -261,7 +261,7 @@ impl<'a> Replay<'a> {
             Tag::Transmit => self.transmit(Time::from_nanos(r.u64()?)),
             Tag::Echo => {
                 let (now, echo) = record::read_echo(&mut r)?;
-                // Whether it could be sent, the recorded output shows.
+                // The recorded output shows whether it could be sent.
                 let _ = self.node.echo(now, &echo);
             }
             Tag::Leave => drop(self.node.leave(Time::from_nanos(r.u64()?))),
@@ -324,7 +324,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Whether the outputs of the input at `at` were the recorded ones.
+    /// Checks that the outputs of the input at `at` were the recorded ones.
     fn compare(&mut self, at: usize) -> Result<(), Error> {
         let missing = |what: &str| (at, format!("{what} are missing after this input"));
         let wrong = self.sink.wrong.take().map(|(n, what)| (if n == 0 { at } else { n }, what));

@@ -1,4 +1,4 @@
-//! The warning of a node that has no keys.
+//! Repeated warning of a node that has no keys.
 
 use std::time::Duration;
 use trunkline_base::Time;
@@ -7,17 +7,17 @@ pub const WARNING: &str = "this node is UNSEALED ([node] unsealed_for_measuremen
     between it and its neighbours is encrypted or authenticated; give it a `key`, unless it \
     measures";
 
-/// How long after a warning the log has it again.
+/// Interval between two warnings in the log.
 pub const AGAIN: Duration = Duration::from_secs(60);
 
-/// When a warning that was given at the start is due again.
+/// Schedule of a warning that was first given at the start.
 pub struct Reminder {
     every: Duration,
     due: Time,
 }
 
 impl Reminder {
-    /// The warning was given at `now`, and is to be repeated each `every`.
+    /// Starts a schedule: the warning was given at `now` and is due again after each `every`.
     pub fn new(now: Time, every: Duration) -> Reminder {
         Reminder { every, due: now + every }
     }
@@ -40,7 +40,7 @@ mod tests {
     fn the_warning_comes_again_and_again() {
         let every = Duration::from_secs(3);
         let mut reminder = Reminder::new(Time::from_millis(500), every);
-        // As often as the daemon looks.
+        // At the daemon's interval.
         let looks = (500..13_000).step_by(200);
         let warned: Vec<_> = looks.filter(|ms| reminder.is_due(Time::from_millis(*ms))).collect();
         assert_eq!(warned, [3_500, 6_500, 9_500, 12_500]);

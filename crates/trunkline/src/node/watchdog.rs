@@ -1,36 +1,35 @@
-//! What a service manager wants to hear of a node now and then (sd_notify(3),
-//! `WATCHDOG=1`): that its packet thread still turns. It is the thread that waits
-//! for signals which says so, lest packets wait for the service manager; so a
-//! node is restarted if either of the two hangs.
+//! Keep-alive notifications to a service manager (sd_notify(3), `WATCHDOG=1`), which state that the
+//! packet thread still runs. The thread that waits for signals sends them, so that packets never
+//! wait for the service manager; a node is thus restarted if either of the two hangs.
 
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// When to tell.
+/// Schedule of the keep-alive notifications.
 pub struct Watchdog {
-    /// Between two looks; `None` if nobody wants to hear.
+    /// Interval between checks; `None` if no manager requires them.
     every: Option<Duration>,
     next: Time,
-    /// The packet thread's beats when it was last woken.
+    /// The packet thread's beat count when it was last woken.
     before: Option<u64>,
 }
 
 impl Watchdog {
-    /// For a manager that loses its patience after `limit`.
+    /// Creates a watchdog for a manager with timeout `limit`.
     pub fn new(limit: Option<Duration>, now: Time) -> Watchdog {
-        // sd_watchdog_enabled(3) wants half of it. A look tells of the wake-up by
-        // the look before: with a quarter, two looks are half.
+        // sd_watchdog_enabled(3) recommends half the limit. Each check reports the wake-up
+        // triggered by the previous one: at a quarter, two checks make a half.
         let every = limit.map(|limit| (limit / 4).max(Duration::from_millis(10)));
         Watchdog { every, next: now, before: None }
     }
 
-    /// How long until the next look.
+    /// Time until the next check.
     pub fn patience(&self) -> Duration {
         self.every.unwrap_or(Duration::MAX)
     }
 
-    /// Whether to tell the manager now that all is well: the packet thread has
-    /// woken since `beat`, which wakes it and gives its count, was last called.
+    /// Whether to notify the manager now: the packet thread has woken since `beat`, which wakes it
+    /// and returns its count, was last called.
     pub fn look(&mut self, now: Time, beat: impl FnOnce() -> u64) -> bool {
         let Some(every) = self.every.filter(|_| now >= self.next) else { return false };
         self.next = now + every;

@@ -1,11 +1,11 @@
-//! `calls`.
+//! The `calls` command: a table of a gateway's calls.
 
 use super::client::Client;
 use super::protocol::{Call, CallEnd, CallLeg, Calls, Request};
 use super::table::{Align, lines, number, percent, span};
 use super::{CallsArgs, Error, print_json};
 
-/// Runs `trunkline calls`.
+/// Runs the `trunkline calls` command.
 pub fn calls(args: &CallsArgs) -> Result<(), Error> {
     let mut calls = all(&mut args.at.connect()?)?;
     if args.live {
@@ -26,7 +26,7 @@ pub fn calls(args: &CallsArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// All calls of a gateway.
+/// Fetches all calls of a gateway.
 pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
     let (mut calls, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
@@ -37,8 +37,7 @@ pub fn all(client: &mut Client) -> Result<Vec<Call>, Error> {
     Ok(calls)
 }
 
-/// Puts those that have ended last; of the others first those that sounded worst, or
-/// else those that began last.
+/// Sorts ended calls last; the others by worst rating, or else by latest start.
 pub fn sort(calls: &mut [Call], worst_first: bool) {
     let least = |call: &Call| {
         let all = call.legs.iter().filter_map(|leg| leg.r_min);
@@ -50,16 +49,16 @@ pub fn sort(calls: &mut [Call], worst_first: bool) {
     });
 }
 
-/// How many seconds without a packet are told in place of how they sound: what is lost
-/// at the end of a stream has no numbers to be seen by.
+/// Silence in seconds after which a call's silence is shown instead of its rating: packets lost at
+/// the end of a stream leave no gap in the sequence numbers.
 const SILENT: f64 = 3.0;
 
-/// What the table's columns leave unsaid.
-pub const NOTE: &str = "Each line of a call is what comes to this gateway from one end; what it \
-                        says, by RTCP, is of what it hears, on the whole way. R and MOS: \
+/// Explanations below the table of calls.
+pub const NOTE: &str = "Each line of a call counts packets from one end to this gateway; the \
+                        RTCP columns are that end's own report on the whole path to it. R and MOS: \
                         E-model, as if G.711 with concealment, 100 ms from mouth to ear.";
 
-/// The columns of a table of calls.
+/// Columns of the table of calls.
 pub const COLUMNS: [(&str, Align); 16] = [
     ("from", Align::Left),
     ("to", Align::Left),
@@ -79,7 +78,7 @@ pub const COLUMNS: [(&str, Align); 16] = [
     ("MOS", Align::Right),
 ];
 
-/// A call's lines: one for each leg.
+/// Table rows of a call: one for each leg.
 pub fn rows(call: &Call) -> Vec<Vec<String>> {
     let head = |first: bool| -> Vec<String> {
         let cells = [short(&call.from), short(&call.to), state(call), span(lasted(call))];
@@ -94,7 +93,7 @@ pub fn rows(call: &Call) -> Vec<Vec<String>> {
     }
 }
 
-/// How it stands with a call, or how it has ended: `up`, `refused 486`.
+/// State of a call, or how it ended: `up`, `refused 486`.
 fn state(call: &Call) -> String {
     match (&call.outcome, call.status) {
         (Some(outcome), Some(status)) => format!("{outcome} {status}"),
@@ -103,7 +102,7 @@ fn state(call: &Call) -> String {
     }
 }
 
-/// How long it was up or is; if it rings, how long it has rung.
+/// Duration of a call in seconds: of the conversation or, if it rings, of the ringing.
 fn lasted(call: &Call) -> f64 {
     let rings = call.answered.is_none() && !call.is_over();
     if rings { crate::clock::since_epoch() as f64 / 1e9 - call.began } else { call.seconds }
@@ -132,7 +131,7 @@ fn cells(leg: &CallLeg, is_over: bool) -> Vec<String> {
     ]
 }
 
-/// A URI as people say it; phones may call themselves anything.
+/// A URI in the form that people use; phones may give themselves any name.
 fn short(uri: &str) -> String {
     let uri = uri.strip_prefix("sips:").or(uri.strip_prefix("sip:")).unwrap_or(uri);
     let end = uri.find([';', '?']).unwrap_or(uri.len());

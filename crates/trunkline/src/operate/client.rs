@@ -1,4 +1,4 @@
-//! The commands' end of the control socket.
+//! The client side of the control socket, used by the commands.
 
 use super::protocol::{Answer, Refused, Request};
 use serde::de::DeserializeOwned;
@@ -10,47 +10,46 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of the longest answer that is taken: the table of a thousand nodes,
-/// many times over.
+/// Maximum length of an answer in bytes: the table of a thousand nodes, many times over.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// Longer than the daemon takes for anything.
+/// Timeout that exceeds any processing time of the daemon.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Why a command could not be carried out.
+/// Reason why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers there.
+    /// No node answers at the control socket.
     #[error("no node answers at {path}: {source}; {advice}")]
     NoNode {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error from the operating system.
         source: io::Error,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
-    /// The connection broke, or what came makes no sense.
+    /// The connection broke, or the answer was invalid.
     #[error("the node at {path} broke off: {source}; look at its log")]
     Broken {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What happened.
+        /// Error in the exchange.
         source: io::Error,
     },
-    /// The node said no.
+    /// The node refused the request.
     #[error("{}", .0.message)]
     Refused(Refused),
-    /// The command ended without what was wanted.
+    /// The command ended without the desired result.
     #[error("{0}")]
     Failed(String),
-    /// The terminal, or what standard output goes to, does not take it.
+    /// Writing to the terminal or standard output failed.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
 }
 
 impl Error {
-    /// The process's exit code.
+    /// Exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Refused(refused) => refused.code,
@@ -63,24 +62,24 @@ fn is_socket(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket())
 }
 
-/// A connection to a node.
+/// A connection to a node's control socket.
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
 }
 
 impl Client {
-    /// Connects to the node whose control socket is at `path`.
+    /// Connects to the node with its control socket at `path`.
     pub fn connect(path: &Path) -> Result<Client, Error> {
         Client::connect_within(path, PATIENCE)
     }
 
-    /// The same, where everything takes at most `patience`.
+    /// Connects with `patience` as the timeout of each operation.
     fn connect_within(path: &Path, patience: Duration) -> Result<Client, Error> {
         let connect = || {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_read_timeout(Some(patience))?;
-            // Set first, it bounds the wait for a place in the queue, too.
+            // Set first, because it also limits the wait for a slot in the accept queue.
             socket.set_write_timeout(Some(patience))?;
             socket.connect(&SockAddr::unix(path)?)?;
             Ok(UnixStream::from(OwnedFd::from(socket)))
@@ -92,17 +91,17 @@ impl Client {
                      which node is meant"
                 }
                 ErrorKind::ConnectionRefused if !is_socket(path) => {
-                    "that is no socket: give the path that `control` in [node] says"
+                    "that is not a socket: give the path of `control` in [node]"
                 }
                 ErrorKind::ConnectionRefused => "it has ended: start it again",
                 _ if source.raw_os_error() == Some(nix::errno::Errno::EPROTOTYPE as i32) => {
-                    "that is the applications' socket: give the path that `control` in [node] says"
+                    "that is the applications' socket: give the path of `control` in [node]"
                 }
                 ErrorKind::PermissionDenied => {
                     "only its user and group may operate it: use sudo, or join the group"
                 }
                 ErrorKind::WouldBlock => {
-                    "it hangs or is suspended, and others wait for it already: look at its \
+                    "it hangs or is suspended, and other commands are already waiting: look at its \
                      process, and end it if it must be (kill -9)"
                 }
                 _ => "look at its log",
@@ -112,7 +111,7 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub fn ask<T: DeserializeOwned>(&mut self, ask: &Request) -> Result<T, Error> {
         let line = self.exchange(ask).map_err(|source| self.broken(source))?;
         match serde_json::from_slice(&line) {
@@ -129,7 +128,7 @@ impl Client {
     fn exchange(&mut self, ask: &Request) -> io::Result<Vec<u8>> {
         let mut line = serde_json::to_vec(ask)?;
         line.push(b'\n');
-        // A node that turns this connection away has said why before.
+        // A node that rejects this connection has already sent the reason.
         let sent = self.stream.get_mut().write_all(&line);
         let mut answer = Vec::new();
         (&mut self.stream).take(MAX_ANSWER).read_until(b'\n', &mut answer)?;
@@ -151,7 +150,7 @@ mod tests {
     fn a_node_that_hangs_is_found_out() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("ctl");
-        // Nobody accepts, and one fills its queue.
+        // The listener accepts nothing, and one connection fills its queue.
         let listener = bind_unix(&path, Type::STREAM).expect("bound");
         listener.0.listen(0).expect("listening");
         let waits = UnixStream::connect(&path).expect("a place");
@@ -160,7 +159,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(text.contains("hangs or is suspended"), "{text}");
-        // A second node sees that the place is taken, without waiting.
+        // A second node sees that the address is in use, without waiting.
         let again = bind_unix(&path, Type::STREAM).map(drop).map_err(|e| e.kind());
         assert_eq!(again, Err(ErrorKind::AddrInUse));
         drop(waits);

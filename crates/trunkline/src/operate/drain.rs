@@ -1,4 +1,4 @@
-//! `reload` and `drain`.
+//! The `reload` and `drain` commands.
 
 use super::client::Client;
 use super::protocol::{Reloaded, Request, Status};
@@ -7,7 +7,7 @@ use super::{DrainArgs, Error, ReloadArgs, print_json};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Runs `trunkline reload`.
+/// Runs the `trunkline reload` command.
 pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
     let done: Reloaded = args.at.connect()?.ask(&Request::Reload {})?;
     if args.json {
@@ -27,18 +27,18 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// What `drain` came to.
+/// Result of the `drain` command.
 #[derive(Serialize)]
 struct Drained {
     draining: bool,
-    /// Whether no packet has passed for the quiet time.
+    /// Whether no packet has passed during the quiet time.
     empty: bool,
     stopped: bool,
     sessions: u64,
     waited_s: f64,
 }
 
-/// Runs `trunkline drain`.
+/// Runs the `trunkline drain` command.
 pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
     let begun = Instant::now();
@@ -86,12 +86,12 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     )))
 }
 
-/// Waits until a process of this host has ended, for as long as one may take: what is
-/// started in its place needs its addresses.
+/// Waits until a process on this host has ended, up to the time that a node may take: its successor
+/// needs the same addresses.
 fn wait_for_end(pid: u32) {
     const LONGEST: Duration = Duration::from_secs(15);
-    // proc(5): its state is behind its name; one that only its parent has yet to hear of
-    // has ended.
+    // proc(5): the state follows the process's name; a zombie, which only its parent has yet to
+    // reap, has ended.
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -114,13 +114,13 @@ fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {
     }
 }
 
-/// What a node takes that isn't drained.
+/// Sessions that an undrained node accepts, for messages.
 fn taken(status: &Status) -> &'static str {
     if status.gateway { "applications and calls" } else { "applications" }
 }
 
-/// Waits until there is no call and no packet has passed for the quiet time; false if
-/// that takes too long.
+/// Waits until there is no call and no packet has passed during the quiet time; false if that takes
+/// too long.
 fn wait(
     args: &DrainArgs,
     client: &mut Client,
@@ -140,10 +140,10 @@ fn wait(
         std::thread::sleep(LOOK);
         let now: Status = client.ask(&Request::Status {})?;
         if !now.draining {
-            let what = format!("somebody has taken {} back (`drain --undo`): it goes on", now.name);
+            let what = format!("{} is not draining any more (`drain --undo`)", now.name);
             return Err(Error::Failed(what));
         }
-        // A call that rings has no packets, and one on hold few.
+        // A ringing call has no packets, and one on hold has few.
         if passed(&now) != passed(status) || now.gateway && now.calls != Some(0) {
             quiet_since = Instant::now();
         }

@@ -1,4 +1,4 @@
-//! `ping` and `trace`.
+//! The `ping` and `trace` commands.
 
 use super::client::Client;
 use super::protocol::{Echo, Request};
@@ -14,13 +14,13 @@ impl Packet {
     }
 }
 
-/// What `ping` found.
+/// Result of the `ping` command.
 #[derive(Serialize, Default)]
 struct Ping {
     node: u32,
     sent: u32,
     answered: u32,
-    /// Share of what was sent, 0 to 1.
+    /// Share of the packets sent that were lost, 0 to 1.
     loss: f64,
     hops: Option<u8>,
     min_ms: Option<f64>,
@@ -31,7 +31,8 @@ struct Ping {
 
 impl Ping {
     fn of(node: u32, echoes: &[Echo]) -> Ping {
-        // Only the node itself answers a ping; a relay says that it is far.
+        // Only the target itself answers a ping; a relay only reports that the target is farther
+        // away.
         let rtt = |e: &Echo| e.rtt_ms.filter(|_| e.reached);
         let times: Vec<f64> = echoes.iter().filter_map(rtt).collect();
         let (sent, answered) = (echoes.len(), times.len());
@@ -50,14 +51,14 @@ impl Ping {
     }
 }
 
-/// Runs `trunkline ping`.
+/// Runs the `trunkline ping` command.
 pub fn ping(args: &PingArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
     let mut echoes = Vec::new();
     for n in 1..=args.count {
         let next = Instant::now() + args.interval.0;
         let echo = match args.packet.send(&mut client, args.to, super::DEFAULT_HOPS) {
-            // There was a way, and may be again: that is what a ping is to show.
+            // There was a route, and it may return: showing that is the purpose of a ping.
             Err(Error::Refused(why)) if n > 1 => {
                 if !args.json {
                     outln!("{n}: {}", why.message);
@@ -112,13 +113,13 @@ fn ping_line(n: u32, args: &PingArgs, echo: &Echo) -> String {
     }
 }
 
-/// What `trace` found.
+/// Result of the `trace` command.
 #[derive(Serialize)]
 struct Trace {
     node: u32,
     reached: bool,
     hops: Vec<Hop>,
-    /// Why no more was sent: this node knows no way there, most likely.
+    /// Reason why no more was sent: most likely this node has no route there.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
 }
@@ -126,15 +127,15 @@ struct Trace {
 #[derive(Serialize)]
 struct Hop {
     hop: u8,
-    /// Who answered: several, if the way changed meanwhile.
+    /// Nodes that answered: several if the route changed meanwhile.
     from: Vec<u32>,
     rtt_ms: Vec<Option<f64>>,
 }
 
-/// Silent hops one after another, after which no more can be expected.
+/// Number of consecutive silent hops after which the trace ends.
 const SILENT: u8 = 5;
 
-/// Runs `trunkline trace`.
+/// Runs the `trunkline trace` command.
 pub fn trace(args: &TraceArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
     let mut result = Trace { node: args.to, reached: false, hops: Vec::new(), refused: None };
@@ -143,11 +144,11 @@ pub fn trace(args: &TraceArgs) -> Result<(), Error> {
         let mut found = Hop { hop, from: Vec::new(), rtt_ms: Vec::new() };
         for probe in 0..args.probes {
             if probe > 0 {
-                // Not all into one burst of losses.
+                // Spaces the packets, so that one burst of losses does not hit them all.
                 std::thread::sleep(Duration::from_millis(20));
             }
             let echo = match args.packet.send(&mut client, args.to, hop) {
-                // Also in the middle of a trace: the way was lost meanwhile.
+                // Also possible in the middle of a trace, when the route is lost.
                 Err(Error::Refused(why)) => {
                     result.refused = Some(why.message);
                     break 'hops;
@@ -177,7 +178,7 @@ pub fn trace(args: &TraceArgs) -> Result<(), Error> {
         return Ok(());
     }
     let last = result.hops.iter().rev().flat_map(|h| h.from.last()).next();
-    let last = last.map_or("no node on the way answers".into(), |n| {
+    let last = last.map_or("no node on the path answers".into(), |n| {
         format!("node {n} is the last that answers")
     });
     Err(Error::Failed(format!("node {} was not reached: {last}", args.to)))

@@ -1,11 +1,11 @@
-//! `flows`.
+//! The `flows` command: a table of a node's flows.
 
 use super::client::Client;
 use super::protocol::{Direction, Flow, FlowQuality, Flows, Request};
 use super::table::{Align, NOTHING, lines, number, percent, span};
 use super::{Error, FlowsArgs, print_json};
 
-/// Runs `trunkline flows`.
+/// Runs the `trunkline flows` command.
 pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
     let mut flows = all(&mut args.at.connect()?, args.peer)?;
     sort(&mut flows, args.worst);
@@ -16,7 +16,7 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
     }
     if none {
         match args.peer {
-            None => outln!("no flows: no application here has sent or been sent a packet lately"),
+            None => outln!("no flows: no application here has sent or received a packet lately"),
             Some(peer) => outln!("no flows from or to node {peer}"),
         }
         return Ok(());
@@ -27,7 +27,7 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// All flows of a node, or those with `peer`.
+/// Fetches all flows of a node, or only those with `peer`.
 pub fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Flow>, Error> {
     let (mut flows, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
@@ -38,8 +38,8 @@ pub fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Flow>, Error> {
     Ok(flows)
 }
 
-/// By nodes and ports, or the worst first: those that are heard badly, those of
-/// which nothing is known, those that have ended.
+/// Sorts flows by nodes and ports, or by quality: the worst first, then those of unknown quality,
+/// then those that have ended.
 pub fn sort(flows: &mut [Flow], worst: bool) {
     flows.sort_by_key(|f| (f.peer, f.peer_port, f.port, f.direction));
     if worst {
@@ -48,11 +48,11 @@ pub fn sort(flows: &mut [Flow], worst: bool) {
     }
 }
 
-/// What the table's columns leave unsaid.
+/// Explanations below the table of flows.
 pub const FLOW_NOTE: &str = "Quality: the last 10 s, then of the whole call. R and MOS: E-model, as \
                              if G.711 with concealment, played out at the deadline.";
 
-/// The columns of a table of flows.
+/// Columns of the table of flows.
 pub const FLOW_COLUMNS: [(&str, Align); 19] = [
     ("flow", Align::Left),
     ("peer", Align::Left),
@@ -91,7 +91,7 @@ pub fn flow_row(f: &Flow) -> Vec<String> {
         if f.direction == Direction::In { "in".into() } else { "out".to_owned() },
         format!("{}:{}", f.peer, f.peer_port),
         f.port.to_string(),
-        // A process may call itself anything.
+        // A process may give itself any name.
         f.application.as_deref().map_or(NOTHING.into(), |name| name.escape_debug().to_string()),
         f.service.name().replace('-', " "),
         span(f.since_s),

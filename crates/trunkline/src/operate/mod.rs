@@ -1,5 +1,5 @@
-//! `trunkline status`, `links`, `routes`, `flows`, `streams`, `ping`, `trace`, `top`,
-//! `reload` and `drain`: how an operator speaks to a running node, over its control socket.
+//! `trunkline status`, `links`, `routes`, `flows`, `streams`, `ping`, `trace`, `top`, `reload` and
+//! `drain`: an operator's commands for a running node, over its control socket.
 
 mod calls;
 mod client;
@@ -33,7 +33,7 @@ use crate::names;
 use crate::units::{ParseError, Span};
 use trunkline_overlay::wire::{Metric, Service};
 
-/// Which node, and how to print.
+/// Node to connect to, and output format.
 #[derive(clap::Args, Debug)]
 pub struct At {
     /// The node's control socket: `control` in its `[node]` section
@@ -52,7 +52,7 @@ impl At {
     }
 }
 
-/// Show what a running node is and how it does
+/// Show the state of a running node
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -64,7 +64,7 @@ Exit code 1: no node answers there.")]
 pub struct StatusArgs {
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -76,13 +76,13 @@ Examples:
   trunkline links
   trunkline links --json | jq '.[] | select(.up | not) | .neighbour'
 
-\"In\" is from the neighbour, \"out\" towards it. – is what the node does not know
-yet. \"Burst\" is how many packets are lost in a row, on average.
+\"In\" is from the neighbour, \"out\" towards it. – marks values that the node lacks
+yet. \"Burst\" is the mean number of packets lost in a row.
 Exit code 1: no node answers there.")]
 pub struct LinksArgs {
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -95,16 +95,16 @@ Examples:
   trunkline routes --metric hops
   trunkline routes --json | jq '.[] | {destination, next_hop}'
 
-The cost is of the whole way: milliseconds by expected latency and by latency, the
-share of packets lost by loss, links by hops. \"Onward\" is how long packets take from the next hop to their destination.
+The cost is that of the whole path: milliseconds by expected latency and by latency, the
+share of packets lost by loss, links by hops. \"Onward\" is the latency from the next hop to the destination.
 Exit code 1: no node answers there.")]
 pub struct RoutesArgs {
     #[command(flatten)]
     at: At,
-    /// By what paths are chosen; a packet's origin decides
+    /// Metric that the routes are computed for; each packet's origin chooses one
     #[arg(long, default_value_t, value_parser = names::parser::<Metric>())]
     metric: Metric,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -114,11 +114,11 @@ pub struct RoutesArgs {
 #[command(after_help = "\
 Examples:
   trunkline flows
-  trunkline flows 5                  # those with node 5 alone
+  trunkline flows 5                  # only those with node 5
   trunkline flows --worst --limit 10
   trunkline flows --json | jq '.[] | select(.last_10s.mos < 3.6) | [.peer, .port]'
 
-\"In\" ends here, \"out\" begins here. – is what the node does not know: only a flow's
+\"In\" ends here, \"out\" begins here. – marks values that the node lacks: only a flow's
 destination knows how good it is, and the delay only where a route leads back. R and
 MOS are as if it were G.711 with concealment in packets of 20 ms, played out at the
 deadline. docs/operation.md says what each number means.
@@ -127,20 +127,20 @@ pub struct FlowsArgs {
     /// Only flows from and to this node
     #[arg(value_name = "NODE", value_parser = node)]
     peer: Option<u32>,
-    /// Those with the lowest MOS of the last 10 s first; not by nodes and ports
+    /// Sort by the MOS of the last 10 s, lowest first, instead of by nodes and ports
     #[arg(long)]
     worst: bool,
-    /// At most so many
+    /// Maximum number of flows to show
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The node that an argument names.
+/// Parses the node id given as an argument.
 fn node(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "give the number of a node: `trunkline routes` lists them".into())
 }
@@ -150,29 +150,29 @@ fn node(text: &str) -> Result<u32, String> {
 #[command(after_help = "\
 Examples:
   trunkline streams
-  trunkline streams 5                # those with node 5 alone
+  trunkline streams 5                # only those with node 5
   trunkline streams --json | jq '.[] | select(.unread > 0) | [.application, .unread]'
 
 Sizes are in bytes. \"Window\" is the congestion window; \"unacknowledged\" was written here
 and is not acknowledged; \"unread\" was received, and the application here has not read it;
 \"repeated\" counts packets that this end had to retransmit.
-docs/operation.md says what else each column means.
+docs/operation.md explains the other columns.
 Exit code 1: no node answers there.")]
 pub struct StreamsArgs {
     /// Only streams with this node
     #[arg(value_name = "NODE", value_parser = node)]
     peer: Option<u32>,
-    /// At most so many
+    /// Maximum number of streams to show
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Show the calls of a running node that is a gateway for SIP
+/// Show the calls of a running node that is a SIP gateway
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -180,25 +180,25 @@ Examples:
   trunkline calls --live --limit 20
   trunkline calls --json | jq '.[] | select(.state == \"up\") | [.from, .to, .overlay]'
 
-Each line of a call is what comes to the gateway from one end: from its phone by UDP,
+Each line of a call counts packets from one end to the gateway: from its phone by UDP,
 from the other gateway by the overlay. Calls that have ended are shown for a while;
-`records` in [sip] keeps a line of each. docs/gateway.md says what each number means.
-Exit code 1: no node answers there, or it is no gateway.")]
+`records` in [sip] keeps a line of each. docs/gateway.md explains each number.
+Exit code 1: no node answers there, or it is not a gateway.")]
 pub struct CallsArgs {
-    /// Not those that have ended
+    /// Leave out calls that have ended
     #[arg(long)]
     live: bool,
-    /// At most so many
+    /// Maximum number of calls to show
     #[arg(long, short = 'n', value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Measure the round trip to another node of the overlay
+/// Measure the round-trip time to another node of the overlay
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -207,62 +207,62 @@ Examples:
 
 Exit code 1: no answer came.")]
 pub struct PingArgs {
-    /// The node's id
+    /// Node id of the target
     #[arg(value_name = "NODE", value_parser = node)]
     to: u32,
-    /// How many packets
+    /// Number of packets to send
     #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,
-    /// From one packet to the next, if the answer is there by then
+    /// Interval between packets, if the answer has arrived by then
     #[arg(long, short, default_value = "200ms")]
     interval: Span,
     #[command(flatten)]
     packet: Packet,
     #[command(flatten)]
     at: At,
-    /// Print JSON, at the end
+    /// Print the result as JSON at the end
     #[arg(long)]
     json: bool,
 }
 
-/// Show the nodes on the way to another, and how far away each is
+/// Show the nodes on the path to another node, and their distances
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   trunkline trace 4
   trunkline trace 4 --json | jq '.hops[].from'
 
-A hop that does not answer is shown as *; it may answer too many already.
+A hop that does not answer is shown as *; it may have reached its rate limit.
 Exit code 1: the node was not reached.")]
 pub struct TraceArgs {
-    /// The node's id
+    /// Node id of the target
     #[arg(value_name = "NODE", value_parser = node)]
     to: u32,
-    /// Packets for each hop
+    /// Number of packets for each hop
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=10))]
     probes: u8,
-    /// The most links to cross
+    /// Maximum number of links to cross
     #[arg(long, default_value_t = DEFAULT_HOPS, value_parser = clap::value_parser!(u8).range(1..=i64::from(DEFAULT_HOPS)))]
     max_hops: u8,
     #[command(flatten)]
     packet: Packet,
     #[command(flatten)]
     at: At,
-    /// Print JSON, at the end
+    /// Print the result as JSON at the end
     #[arg(long)]
     json: bool,
 }
 
-/// What an echo is like.
+/// Properties of an echo packet.
 #[derive(clap::Args, Debug)]
 struct Packet {
-    /// What carries the packets
+    /// Service that carries the packets
     #[arg(long, default_value_t = Service::BestEffort, value_parser = names::parser::<Service>())]
     service: Service,
-    /// Bytes of each packet, 10 to 1400
+    /// Size of each packet, 10 to 1400 bytes
     #[arg(long, default_value_t = DEFAULT_SIZE, value_parser = RangedU64ValueParser::<usize>::new().range(10..=1400))]
     size: usize,
-    /// How long to wait for each answer, at most 10 s
+    /// Time to wait for each answer, at most 10 s
     #[arg(long, default_value = "1s", value_parser = patience)]
     timeout: Span,
 }
@@ -273,7 +273,7 @@ fn patience(text: &str) -> Result<Span, String> {
     range.contains(&span.0.as_millis()).then_some(span).ok_or("give 1 ms to 10 s".into())
 }
 
-/// Watch a running node
+/// Watch a running node live
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:
@@ -287,7 +287,7 @@ pub struct TopArgs {
     at: At,
 }
 
-/// Have a running node read its configuration file again
+/// Make a running node read its configuration file again
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -301,7 +301,7 @@ Exit code 1: no node answers there; 2: the file is wrong and nothing changed.")]
 pub struct ReloadArgs {
     #[command(flatten)]
     at: At,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -314,29 +314,29 @@ Examples:
   trunkline drain --now                 # don't wait
   trunkline drain --undo
 
-Other nodes take other ways than over a node that is drained, and it lets no
-application attach, and a gateway no call begin; those that are stay. It is empty once
+Other nodes route around a draining node, and it lets no
+application attach; a gateway accepts no new call. Existing ones stay. It is empty once
 no call is left and no packet has passed for the quiet time.
 Exit code 1: it was not empty in time (it stays drained), or no node answers.")]
 pub struct DrainArgs {
-    /// Take applications again
+    /// Accept applications and calls again
     #[arg(long, conflicts_with_all = ["stop", "now"])]
     undo: bool,
-    /// Don't wait
+    /// Return at once instead of waiting until the node is empty
     #[arg(long)]
     now: bool,
-    /// Then stop the node
+    /// Stop the node afterwards
     #[arg(long)]
     stop: bool,
-    /// Empty is who has passed no packet for so long
+    /// Time without packets after which the node counts as empty
     #[arg(long, default_value = "5s")]
     quiet: Span,
-    /// How long to wait for that
+    /// Maximum time to wait until the node is empty
     #[arg(long, default_value = "10min")]
     timeout: Span,
     #[command(flatten)]
     at: At,
-    /// Print JSON, at the end
+    /// Print the result as JSON at the end
     #[arg(long)]
     json: bool,
 }

@@ -1,186 +1,185 @@
-//! What goes over the control socket: one JSON object a line, a question and
-//! its answer; see docs/control.md. Fields may be added; what exists keeps its
-//! name and meaning. What a node does not know is `null`.
+//! Messages on the control socket: one JSON object a line, a request and its answer; see
+//! docs/control.md. Fields may be added; existing ones keep their name and meaning. A value that
+//! the node doesn't have is `null`.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use trunkline_overlay::wire::{Metric, Service};
 
-/// A question, or an order.
+/// A query or a command.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// [`Status`].
+    /// Returns the node's [`Status`].
     Status {},
-    /// [`Vec`] of [`Link`].
+    /// Returns a [`Vec`] of [`Link`].
     Links {},
-    /// [`Vec`] of [`Route`].
+    /// Returns a [`Vec`] of [`Route`].
     Routes {
-        /// By which metric.
+        /// Metric of the routes.
         #[serde(default, with = "crate::names")]
         metric: Metric,
     },
-    /// [`Flows`]: a part of them.
+    /// Returns a page of [`Flows`].
     Flows {
-        /// Only those with this other node.
+        /// Restricts the page to flows with this node.
         #[serde(default)]
         peer: Option<u32>,
-        /// Where the part before said that it goes on; 0 is the first.
+        /// `next` of the previous page; 0 for the first.
         #[serde(default)]
         from: u64,
     },
-    /// [`Streams`]: a part of them.
+    /// Returns a page of [`Streams`].
     Streams {
-        /// Only those with this other node.
+        /// Restricts the page to streams with this node.
         #[serde(default)]
         peer: Option<u32>,
-        /// Where the part before said that it goes on; 0 is the first.
+        /// `next` of the previous page; 0 for the first.
         #[serde(default)]
         from: usize,
     },
-    /// [`Calls`]: a part of them.
+    /// Returns a page of [`Calls`].
     Calls {
-        /// Where the part before said that it goes on; 0 is the first.
+        /// `next` of the previous page; 0 for the first.
         #[serde(default)]
         from: usize,
     },
-    /// [`Echo`].
+    /// Sends an echo and returns its result as [`Echo`].
     Echo {
-        /// The node to ask.
+        /// Node that the echo is sent to.
         to: u32,
-        /// What carries the packet.
+        /// Service that carries the packet.
         #[serde(default = "default_service", with = "crate::names")]
         service: Service,
-        /// Bytes of the packet, 10 to 1400.
+        /// Size of the packet, 10 to 1400 bytes.
         #[serde(default = "default_size")]
         size: usize,
-        /// Links that it may cross, 1 to 32.
+        /// Number of links that it may cross, 1 to 32.
         #[serde(default = "default_hops")]
         hops: u8,
-        /// How long to wait, 1 to 10000 ms.
+        /// Time to wait for the answer, 1 to 10000 ms.
         #[serde(default = "default_timeout")]
         timeout_ms: u64,
     },
-    /// Read the configuration again: [`Reloaded`].
+    /// Reads the configuration again and returns [`Reloaded`].
     Reload {},
-    /// Take no more sessions, or take some again: [`Status`].
+    /// Stops accepting sessions, or accepts them again, and returns [`Status`].
     Drain {
-        /// Which of the two.
+        /// True to drain, false to accept sessions again.
         on: bool,
     },
-    /// End the node: [`Status`], a last time.
+    /// Stops the node and returns a last [`Status`].
     Stop {},
 }
 
-/// A part of a gateway's calls.
+/// A page of a gateway's calls.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Calls {
-    /// Those there are, then those that ended last.
+    /// Current calls, then the calls that ended last.
     pub calls: Vec<Call>,
-    /// Where it goes on, if it does.
+    /// `from` of the next page; `null` if there are no more.
     pub next: Option<usize>,
 }
 
-/// A call, as it is shown and recorded.
+/// A call, as shown to operators and recorded.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Call {
-    /// The Call-ID that SIP knows it by.
+    /// Call-ID of the call in SIP.
     pub call: String,
-    /// The URI of who calls.
+    /// URI of the caller.
     pub from: String,
-    /// The URI of who is called.
+    /// URI of the callee.
     pub to: String,
     /// `ringing`, `up` or `ended`.
     pub state: String,
-    /// When its INVITE came, in seconds since 1970.
+    /// Arrival time of its INVITE, in seconds since 1970.
     pub began: f64,
-    /// When it was answered, likewise; `null` if never.
+    /// Time of the answer, in seconds since 1970; `null` if there was none.
     pub answered: Option<f64>,
-    /// When it ended, likewise; `null` if it has not.
+    /// Time of its end, in seconds since 1970; `null` if it has not ended.
     pub ended: Option<f64>,
-    /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`,
-    /// `unanswered`, `idle` (nothing was heard of it) or `stopped` (with its gateway).
+    /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`, `unanswered`,
+    /// `idle` (no sign of life) or `stopped` (together with its gateway).
     pub outcome: Option<String>,
-    /// The status code by which it was refused or cancelled.
+    /// Status code with which it was refused or cancelled.
     pub status: Option<u16>,
-    /// How long ago it was answered, or how long it was up; 0 if never.
+    /// Seconds since the answer, or between the answer and the end; 0 without an answer.
     pub seconds: f64,
     /// Whether its media cross the overlay.
     pub overlay: bool,
-    /// What comes from who calls, then what comes from who is called, of each stream.
+    /// For each stream, the packets from the caller and then those from the callee.
     pub legs: Vec<CallLeg>,
 }
 
 impl Call {
-    /// Whether it has ended.
+    /// Whether the call has ended.
     pub fn is_over(&self) -> bool {
         self.state == "ended"
     }
 }
 
-/// What comes to a gateway's port.
+/// Packets that arrive at one media port of a gateway.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct CallLeg {
-    /// `caller` or `callee`: who it comes from.
+    /// Sender of the packets: `caller` or `callee`.
     pub from: String,
-    /// The port that it comes to.
+    /// Media port at which they arrive.
     pub port: u16,
-    /// Whether it comes by the overlay.
+    /// Whether they arrive over the overlay.
     pub overlay: bool,
-    /// Packets that should have come.
+    /// Packets that should have arrived.
     pub expected: u64,
-    /// Packets that came, without copies.
+    /// Packets that arrived, without duplicates.
     pub packets: u64,
-    /// Packets that should have come and did not.
+    /// Packets that should have arrived and did not.
     pub lost: u64,
-    /// Packets that came too late to be played.
+    /// Packets that arrived too late to be played.
     pub late: u64,
-    /// Packets that the overlay lost and got again.
+    /// Packets that the overlay lost and recovered.
     pub recovered: u64,
-    /// For how long nothing has come since the answer, or had come at the end, in
-    /// seconds; to the second.
+    /// Seconds without a packet since the answer, so far or at the end; resolution one second.
     pub silent_s: Option<f64>,
-    /// Datagrams from elsewhere than signalled.
+    /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
-    /// The share of the expected that was lost or late, in the last second.
+    /// Share of the expected packets that were lost or late in the last second.
     pub missed_now: Option<f64>,
-    /// The jitter of RFC 3550 (6.4.1), in milliseconds.
+    /// Jitter according to RFC 3550 (6.4.1), in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// The E-model's rating of the last second, as if it were G.711.
+    /// E-model rating of the last second, as if it were G.711.
     pub r_now: Option<f64>,
-    /// The E-model's rating of the whole call.
+    /// E-model rating of the whole call.
     pub r: Option<f64>,
-    /// The mean opinion score that [`CallLeg::r`] stands for.
+    /// Mean opinion score equivalent to [`CallLeg::r`].
     pub mos: Option<f64>,
-    /// The lowest rating of any second.
+    /// Lowest rating of any second.
     pub r_min: Option<f64>,
-    /// What this end has said last of what it hears, by RTCP.
+    /// Last reception report from this end, by RTCP.
     pub says: Option<CallEnd>,
 }
 
-/// What an end of a call says of what it hears (RFC 3550, 6.4.1).
+/// Reception report from an end of a call (RFC 3550, 6.4.1).
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CallEnd {
-    /// Packets that were lost on the whole way to it, less copies.
+    /// Packets lost on the whole path to it, minus duplicates.
     pub lost: i64,
-    /// These, as a share of what the other end has sent so far.
+    /// Lost packets as a share of those that the other end has sent so far.
     pub lost_share: Option<f64>,
-    /// The share that was lost between its last two reports.
+    /// Share of packets lost between its last two reports.
     pub lost_now: f64,
-    /// The jitter at its end, in milliseconds, where the payload's clock is known.
+    /// Jitter at its end, in milliseconds; `null` if the payload's clock rate is unknown.
     pub jitter_ms: Option<f64>,
-    /// From this gateway to it and back, in milliseconds.
+    /// Round-trip time between this gateway and the end, in milliseconds.
     pub round_trip_ms: Option<f64>,
 }
 
-/// A small packet, far from every MTU.
+/// Default size of an echo in bytes: small, far below every MTU.
 pub const DEFAULT_SIZE: usize = 64;
-/// As many as a packet can cross.
+/// Default number of links: as many as a packet can cross.
 pub const DEFAULT_HOPS: u8 = trunkline_overlay::wire::MAX_HOPS;
-/// Longer than any path that carries a conversation.
+/// Default timeout: longer than the round trip of any path fit for a conversation.
 pub const DEFAULT_TIMEOUT_MS: u64 = 1_000;
-/// A longer wait would hold a connection for nothing.
+/// Maximum timeout; a longer one would only occupy a connection.
 pub const MAX_TIMEOUT_MS: u64 = 10_000;
 
 fn default_service() -> Service {
@@ -199,311 +198,308 @@ fn default_timeout() -> u64 {
     DEFAULT_TIMEOUT_MS
 }
 
-/// An answer.
+/// Answer to a request.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer<T> {
-    /// What was asked for.
+    /// Result of the request.
     Ok(T),
-    /// Why it was not done.
+    /// Reason why the request was refused.
     Error(Refused),
 }
 
-/// Why something was not done.
+/// Reason why a request was refused.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// What happened, to what, and what to do.
+    /// Error, its object, and the remedy.
     pub message: String,
-    /// The exit code that fits: 1, or 2 if a configuration file is wrong.
+    /// Matching exit code: 1, or 2 if a configuration file is invalid.
     pub code: u8,
 }
 
-/// The node as a whole.
+/// State of the node as a whole.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Status {
-    /// Its name in the configuration.
+    /// Name of the node in its configuration.
     pub name: String,
-    /// Its number in the overlay.
+    /// Id of the node in the overlay.
     pub id: u32,
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
-    /// Its process.
+    /// Id of its process.
     pub pid: u32,
-    /// The file that it was started with.
+    /// Configuration file that it was started with.
     pub config: String,
-    /// Since its start.
+    /// Seconds since its start.
     pub uptime_s: f64,
     /// Whether its links are authenticated and encrypted.
     pub sealed: bool,
-    /// When its certificate ends, seconds since 1970; `null` if it has none, or
-    /// for ever.
+    /// Expiry of its certificate, in seconds since 1970; `null` if it has none, or if it never
+    /// expires.
     pub certificate_not_after: Option<u64>,
-    /// The newest protocol version that it speaks; `null` if it is unsealed.
+    /// Newest protocol version that it supports; `null` if it is unsealed.
     pub protocol: Option<u8>,
-    /// How many links speak which version, where a handshake agreed on one.
+    /// Number of links by protocol version, for links on which a handshake has agreed on one.
     pub link_versions: BTreeMap<u8, usize>,
-    /// Whether it takes no more sessions.
+    /// Whether it is draining and accepts no more sessions.
     pub draining: bool,
-    /// Links whose neighbour is heard.
+    /// Number of links that are up.
     pub links_up: usize,
-    /// Links configured.
+    /// Number of links configured.
     pub links: usize,
-    /// Applications attached.
+    /// Number of applications attached.
     pub sessions: u64,
-    /// Streams that end here, those included that are being opened or closed.
+    /// Number of streams that end here, including those being opened or closed.
     pub streams: u64,
-    /// Whether it is a gateway for SIP.
+    /// Whether it is a SIP gateway.
     pub gateway: bool,
-    /// Calls that ring or are up; `null` if it is no gateway, or that does not answer.
+    /// Number of calls that ring or are up; `null` if it is not a gateway, or if the gateway does
+    /// not answer.
     pub calls: Option<usize>,
-    /// Packets of applications here.
+    /// Packets from applications at this node.
     pub from_sessions: u64,
-    /// Packets to applications here.
+    /// Packets to applications at this node.
     pub to_sessions: u64,
-    /// Packets passed from one link to another.
+    /// Packets forwarded from one link to another.
     pub forwarded: u64,
-    /// What was dropped since the start, by reason, where anything was.
+    /// Packets dropped since the start, by reason; without zeros.
     pub drops: BTreeMap<String, u64>,
-    /// Messages of handshakes that were refused, likewise.
+    /// Handshake messages refused since the start, by reason; without zeros.
     pub handshakes_refused: BTreeMap<String, u64>,
-    /// Updates of other nodes' links that were refused, likewise. `duplicate`
-    /// and `older` come of flooding itself.
+    /// Refused updates of other nodes' links since the start, by reason; without zeros. `duplicate`
+    /// and `older` result from flooding itself.
     pub updates_refused: BTreeMap<String, u64>,
-    /// Nodes that are heard of by records whose key this node doesn't know: no way
-    /// leads there.
+    /// Nodes known only by records with a key unknown to this node: it has no route to them.
     pub unknown_nodes: Vec<u32>,
-    /// The first of the nodes whose `[routing]` formula, deadline or detection differs
-    /// from this node's, ascending.
+    /// The first nodes with a `[routing]` formula, deadline or detection that differs from this
+    /// node's, ascending.
     pub routing_differs: Vec<u32>,
-    /// How many nodes these are in total.
+    /// Total number of these nodes.
     pub routing_differ_count: usize,
-    /// Links that a node advertises now and their other end does not: no way
-    /// leads over them.
+    /// Links that one end advertises now and the other does not: no route uses them.
     pub links_denied: u64,
-    /// Its trunks.
+    /// Trunks of this node.
     pub trunks: Vec<Trunk>,
-    /// Other nodes' trunks that end here.
+    /// Trunks of other nodes that end here.
     pub trunks_in: Vec<TrunkIn>,
 }
 
 /// A trunk to another node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Trunk {
-    /// The node at the other end.
+    /// Node at the other end.
     pub to: u32,
-    /// `open`; `silent` while the other end doesn't answer; `refused`, if it has as many as it takes or its rules keep this node out; or `off`.
-    /// Packets leave one by one unless it is open.
+    /// `open`; `silent` while the other end doesn't answer; `refused` if it has reached its limit
+    /// or its rules exclude this node; or `off`. Packets leave one by one unless the trunk is open.
     pub state: String,
-    /// How long a packet waits for others at most, in milliseconds.
+    /// Maximum time that a packet waits for others, in milliseconds.
     pub wait_ms: f64,
-    /// Flows that it has carried, and still knows.
+    /// Number of flows that it has carried and still has state for.
     pub flows: usize,
-    /// Applications' packets that left together with others.
+    /// Application packets that left together with others.
     pub packets: u64,
-    /// Their bytes, without any header.
+    /// Bytes of these packets, without any header.
     pub bytes: u64,
-    /// The packets that they left in.
+    /// Trunk packets that carried them.
     pub trunk_packets: u64,
-    /// The bytes of those, with the trunk's own headers.
+    /// Bytes of the trunk packets, including the trunk's headers.
     pub trunk_bytes: u64,
-    /// Packets whose RTP headers were compressed.
+    /// Packets that left with compressed RTP headers.
     pub compressed: u64,
-    /// By how many bytes those headers became shorter.
+    /// Total reduction of those headers, in bytes.
     pub header_bytes_saved: u64,
-    /// Packets that left by themselves, as no other flow sent, they were too large, or
-    /// flows too many.
+    /// Packets that left alone, because no other flow was sending, they were too large, or there
+    /// were too many flows.
     pub alone: u64,
-    /// Packets that left by themselves, as the other end had not answered.
+    /// Packets that left alone, because the other end had not answered.
     pub unanswered: u64,
-    /// Trunk packets that no link took.
+    /// Trunk packets that no link accepted.
     pub dropped: u64,
-    /// The loss event rate that the other end reported last, 0 to 1.
+    /// Loss event rate that the other end reported last, 0 to 1.
     pub loss_events: f64,
-    /// The round trip between both ends, in milliseconds; `null` before a report.
+    /// Round-trip time between both ends, in milliseconds; `null` before a report.
     pub rtt_ms: Option<f64>,
-    /// What a TCP would send on the trunk's path, in bits per second with all headers;
-    /// `null` while nothing is lost.
+    /// Rate of a TCP flow on the trunk's path, in bits per second with all headers; `null` while
+    /// nothing is lost.
     pub share_bps: Option<f64>,
-    /// Whether the trunk sends more than that, however many packets leave together.
+    /// Whether the trunk exceeds that rate, despite bundling.
     pub trunk_over_share: bool,
 }
 
 /// A trunk of another node that ends here.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct TrunkIn {
-    /// That node.
+    /// Node that the trunk begins at.
     pub from: u32,
-    /// Trunk packets that came.
+    /// Trunk packets that arrived.
     pub trunk_packets: u64,
-    /// Applications' packets in them.
+    /// Application packets in them.
     pub packets: u64,
-    /// Packets of flows that this end had not been told of.
+    /// Packets of flows that had not been announced to this end.
     pub unknown: u64,
-    /// Packets that were dropped, as this end had not been told how to restore their RTP
-    /// headers.
+    /// Packets dropped because this end had no template to restore their RTP headers.
     pub no_template: u64,
-    /// The loss event rate of its trunk packets, 0 to 1.
+    /// Loss event rate of its trunk packets, 0 to 1.
     pub loss_events: f64,
 }
 
 /// A link. "In" is from the neighbour, "out" towards it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Link {
-    /// The other end.
+    /// Neighbour at the other end.
     pub neighbour: u32,
-    /// What its certificate calls it.
+    /// Neighbour's name according to its certificate.
     pub name: Option<String>,
-    /// Which of several links to it.
+    /// Label that distinguishes several links to it.
     pub path: String,
-    /// The protocol version that both ends speak.
+    /// Protocol version that both ends use.
     pub version: Option<u8>,
-    /// Where its datagrams go.
+    /// Destination of its datagrams.
     pub address: Option<SocketAddr>,
-    /// Whether the neighbour is heard.
+    /// Whether packets arrive from the neighbour.
     pub up: bool,
-    /// For how long it has been up or down.
+    /// Time since it went up or down, in seconds.
     pub since_s: Option<f64>,
-    /// The round trip, smoothed.
+    /// Smoothed round-trip time, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// How much that varies.
+    /// Variation of the round-trip time, in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// Share of packets lost, 0 to 1.
+    /// Share of packets lost from the neighbour, 0 to 1.
     pub loss_in: Option<f64>,
-    /// The same, as the neighbour counts.
+    /// Share of packets lost towards the neighbour, as the neighbour counts them.
     pub loss_out: Option<f64>,
-    /// Packets lost in a row, on average.
+    /// Mean number of packets from the neighbour lost in a row.
     pub burst_in: Option<f64>,
-    /// The same, as the neighbour counts.
+    /// Mean number of packets lost in a row towards the neighbour, as it counts them.
     pub burst_out: Option<f64>,
-    /// Throughput, bits per second of UDP payload.
+    /// Throughput from the neighbour, in bits per second of UDP payload.
     pub bps_in: Option<f64>,
-    /// The same, outwards.
+    /// Throughput towards the neighbour, in bits per second of UDP payload.
     pub bps_out: Option<f64>,
-    /// What this node adds to the latency that it advertises of the link.
+    /// Penalty that this node adds to the link's advertised latency, in milliseconds.
     pub penalty_ms: f64,
-    /// Share of packets, 0 to 1, that this node says the link will lose on top
-    /// of what is measured, since it keeps failing; 0 for one that does not.
+    /// Share of packets, 0 to 1, that this node advertises as lost in addition to the measured
+    /// loss, because the link keeps failing; 0 for a stable link.
     pub damping: f64,
-    /// For how long yet, if it does not fail again.
+    /// Remaining time of the damping in seconds, if the link does not fail again.
     pub damping_left_s: Option<f64>,
-    /// How often it has gone down.
+    /// Number of times that it has gone down.
     pub downs: u64,
-    /// How often of these because the neighbour had said that it stops.
+    /// Number of these that the neighbour announced by a goodbye.
     pub goodbyes: u64,
-    /// Bytes of UDP payload since the start.
+    /// Bytes of UDP payload received since the start.
     pub bytes_in: u64,
-    /// The same, outwards.
+    /// Bytes of UDP payload sent since the start.
     pub bytes_out: u64,
-    /// What was dropped at this link, whatever the reason.
+    /// Packets dropped at this link, for any reason.
     pub drops: u64,
-    /// Updates from this neighbour that were refused, by reason, as in
-    /// [`Status::updates_refused`].
+    /// Updates from this neighbour that were refused, by reason, as in [`Status::updates_refused`].
     pub updates_refused: BTreeMap<String, u64>,
 }
 
 /// An entry of the forwarding table.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Route {
-    /// Where to; `null` is every node without an entry of its own.
+    /// Destination node; `null` stands for every node without an entry.
     pub destination: Option<u32>,
-    /// The neighbour that packets go to.
+    /// Neighbour that packets are sent to.
     pub next_hop: u32,
-    /// The path label of the link that they take.
+    /// Path label of the link used.
     pub path: String,
     /// Whether that link is up.
     pub up: bool,
-    /// What the way costs, by the overlay's metric, if it was computed.
+    /// Cost of the route by the overlay's metric, if it was computed.
     pub cost: Option<f64>,
-    /// Whether every way leads through a node that is draining or doesn't let all pass.
+    /// Whether every route leads through a node that is draining or doesn't forward for everyone.
     pub last_resort: bool,
-    /// From the next hop to the destination, one way; zero if unknown.
+    /// One-way latency from the next hop to the destination, in milliseconds; zero if unknown.
     pub onward_ms: f64,
 }
 
-/// Some of the flows that begin or end at the node.
+/// A page of the flows that begin or end at the node.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Flows {
-    /// At most 256.
+    /// At most 256 flows.
     pub flows: Vec<Flow>,
-    /// `from` of the next question; `null` if these were the last.
+    /// `from` of the next request; `null` if these were the last.
     pub next: Option<u64>,
 }
 
-/// Which end of a flow the node is.
+/// Role of the node in a flow.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// Its destination.
+    /// The node is the destination.
     In,
-    /// Its origin.
+    /// The node is the origin.
     Out,
 }
 
-/// A flow.
+/// One flow that begins or ends at the node.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Flow {
-    /// Whether it ends here, or begins.
+    /// Whether the flow ends or begins here.
     pub direction: Direction,
-    /// The virtual port here.
+    /// Virtual port at this node.
     pub port: u16,
-    /// The other node.
+    /// Node at the other end.
     pub peer: u32,
-    /// The virtual port there.
+    /// Virtual port at the other end.
     pub peer_port: u16,
-    /// What carried its last packet.
+    /// Service that carried its last packet.
     #[serde(with = "crate::names")]
     pub service: Service,
-    /// Who holds the port here: a process's name, or that of a `[[client]]`.
+    /// Holder of the port here: the name of a process or of a `[[client]]`.
     pub application: Option<String>,
-    /// The process, if it is on this machine.
+    /// Process id of the holder, if it is on this machine.
     pub pid: Option<i32>,
-    /// For how long it has been there.
+    /// Age of the flow, in seconds.
     pub since_s: f64,
-    /// For how long no packet has come, or been sent.
+    /// Time since the last packet arrived or was sent, in seconds.
     pub silent_s: f64,
-    /// Whether it has ended.
+    /// Whether the flow has ended.
     pub ended: bool,
-    /// Packets, each once.
+    /// Number of packets, without duplicates.
     pub packets: u64,
-    /// Their bytes, of the application alone.
+    /// Bytes of application data in these packets.
     pub bytes: u64,
-    /// Packets of these that the application did not take, or that the node
-    /// could not send on.
+    /// Number of these packets that the application did not accept, or that the node could not send
+    /// on.
     pub refused: u64,
-    /// Packets a second, over the last ten.
+    /// Packets per second, over the last ten seconds.
     pub pps: Option<f64>,
-    /// Bits a second, likewise.
+    /// Bits per second, over the last ten seconds.
     pub bps: Option<f64>,
-    /// What the origin set as deadline, as it seems here.
+    /// Deadline set by the origin, as estimated here, in milliseconds.
     pub deadline_ms: Option<f64>,
-    /// How often the sender has numbered anew.
+    /// Number of times that the sender has restarted its numbering.
     pub restarts: Option<u64>,
-    /// How the last ten seconds were, where it ends here and packets came.
+    /// Quality during the last ten seconds, if it ends here and packets arrived.
     pub last_10s: Option<FlowQuality>,
-    /// The same of the whole call.
+    /// Quality during the whole call.
     pub call: Option<FlowQuality>,
 }
 
-/// How good a flow is at its destination.
+/// Quality of a flow at its destination.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug)]
 pub struct FlowQuality {
-    /// Packets sent, by their numbers.
+    /// Packets sent, according to their sequence numbers.
     pub expected: u64,
-    /// Those that did not come.
+    /// Packets that did not arrive.
     pub lost: u64,
-    /// Those that came after their deadline.
+    /// Packets that arrived after their deadline.
     pub late: u64,
-    /// Those that a link had lost and repeated.
+    /// Packets that a link had lost and retransmitted.
     pub recovered: u64,
-    /// Lost and late, of those expected, 0 to 1.
+    /// Share of the expected packets that were lost or late, 0 to 1.
     pub missed_share: f64,
-    /// One way, on average.
+    /// Mean one-way delay, in milliseconds.
     pub delay_ms: Option<f64>,
-    /// RFC 3550's, on average.
+    /// Mean jitter according to RFC 3550, in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// The E-model's rating, 0 to 100: as if it were G.711 with concealment.
+    /// E-model rating, 0 to 100, as if it were G.711 with concealment.
     pub r: f64,
-    /// The same as mean opinion score, 1 to 4.5.
+    /// Mean opinion score equivalent to the rating, 1 to 4.5.
     pub mos: f64,
 }
 
@@ -512,34 +508,34 @@ pub struct FlowQuality {
 pub struct Streams {
     /// At most 256 streams. Any page may have fewer, even none.
     pub streams: Vec<Stream>,
-    /// `from` of the next question; `null` if these were the last.
+    /// `from` of the next request; `null` if these were the last.
     pub next: Option<usize>,
 }
 
-/// One end of a stream, as the node that has it sees it.
+/// One end of a stream, as seen by its node.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Stream {
-    /// The node of the other end.
+    /// Node at the other end.
     pub peer: u32,
-    /// The virtual port at the other end.
+    /// Virtual port at the other end.
     pub peer_port: u16,
-    /// The virtual port at this end.
+    /// Virtual port at this end.
     pub port: u16,
-    /// `opening`: the other end has not answered; `waiting`: nobody here has accepted it
-    /// yet; `open`; `closing`: its application has gone, and what it wrote is still
-    /// delivered; `over`: both directions have ended, and it is remembered for a minute.
+    /// `opening`: the other end has not answered; `waiting`: no application here has accepted it
+    /// yet; `open`; `closing`: its application has gone, and its remaining data are still
+    /// delivered; `over`: both directions have ended, and its state is kept for a minute.
     pub state: String,
-    /// The application that has the stream here: a process's name, or that of a `[[client]]`.
+    /// Application that has the stream here: the name of a process or of a `[[client]]`.
     pub application: Option<String>,
-    /// The process id of the application, if it is on this machine.
+    /// Process id of the application, if it is on this machine.
     pub pid: Option<i32>,
-    /// The smoothed round-trip time from end to end, in milliseconds.
+    /// Smoothed round-trip time from end to end, in milliseconds.
     pub rtt_ms: Option<f64>,
-    /// The congestion window, in bytes.
+    /// Congestion window, in bytes.
     pub window: u64,
     /// Bytes of data that the other end has acknowledged.
     pub sent: u64,
-    /// Bytes of data that were written here and are not acknowledged.
+    /// Bytes of data written here that are not acknowledged yet.
     pub unacknowledged: u64,
     /// Bytes of data received in order.
     pub received: u64,
@@ -549,27 +545,26 @@ pub struct Stream {
     pub retransmitted: u64,
 }
 
-/// What became of one echo.
+/// Result of one echo.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Echo {
-    /// Who answered; `null` if nobody did in time.
+    /// Node that answered; `null` if there was no answer in time.
     pub from: Option<u32>,
-    /// Whether that was the node asked; otherwise it is the one where the hop
-    /// limit ran out.
+    /// Whether the target answered; otherwise `from` is the node at which the hop limit ran out.
     pub reached: bool,
-    /// Links crossed on the way there.
+    /// Number of links crossed on the way there.
     pub hops: Option<u8>,
-    /// There and back.
+    /// Round-trip time, in milliseconds.
     pub rtt_ms: Option<f64>,
 }
 
-/// What became of a changed configuration.
+/// Result of a reload.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Reloaded {
-    /// The file.
+    /// Path of the configuration file.
     pub config: String,
-    /// The keys that were applied.
+    /// Keys with changes that were applied.
     pub applied: Vec<String>,
-    /// The keys that differ from what runs and need a restart.
+    /// Keys that differ from the running settings and need a restart.
     pub restart: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! The daemon's end of the control socket. It has threads of its own: however
-//! many ask, and whatever, the packet thread sees at most one small request at
-//! a time from each of [`CONNECTIONS`].
+//! The daemon's end of the control socket. It has its own threads: whatever the number and kind of
+//! requests, the packet thread sees at most one small request at a time from each of
+//! [`CONNECTIONS`].
 
 use super::protocol::{Answer, Refused, Request};
 use crate::datapath::sessions::{SocketFile, bind_unix};
@@ -14,39 +14,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Who may be connected at once.
+/// Maximum number of connections.
 const CONNECTIONS: usize = 16;
 
-/// Bytes of the longest question.
+/// Maximum length of a request, in bytes.
 const MAX_ASK: usize = 4_096;
 
-/// How long a connection may be silent between two questions.
+/// Maximum silence of a connection between two requests.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// How long a question may take to come in, and an answer to go out.
+/// Time limit for receiving a request and for sending an answer.
 const TRANSFER: Duration = Duration::from_secs(5);
 
-/// From one answer to the next on a connection: 200 a second, lest a script that
-/// asks without pause take the packet thread's time from packets.
+/// Minimum interval between answers on a connection: 200 a second, so that a script that sends
+/// requests continuously doesn't take the packet thread's time from packets.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Answers what comes in.
+/// Handler of incoming requests.
 pub trait Operator: Send + Sync + 'static {
-    /// Does what `ask` says, for the process `who`.
+    /// Executes `ask` for the process `who`.
     fn answer(&self, ask: Request, who: &UnixCredentials) -> Result<Value, Refused>;
 }
 
-/// A control socket; its file is removed when this is dropped. The thread that
-/// answers keeps the socket open for longer.
+/// A control socket; its file is removed when this is dropped. The thread that answers keeps the
+/// socket open for longer.
 pub struct Control(#[expect(dead_code, reason = "what counts is its drop")] SocketFile);
 
-/// A control socket that nobody answers yet.
+/// A control socket that does not answer yet.
 pub struct Bound {
     control: Control,
     listener: UnixListener,
 }
 
-/// Takes the place `path`; who connects waits for [`Bound::serve`].
+/// Binds the socket at `path`; clients wait until [`Bound::serve`] runs.
 pub fn bind(path: &Path) -> io::Result<Bound> {
     let (socket, file) = bind_unix(path, Type::STREAM)?;
     let control = Control(file);
@@ -56,7 +56,7 @@ pub fn bind(path: &Path) -> io::Result<Bound> {
 }
 
 impl Bound {
-    /// Answers by `operator` until the process ends.
+    /// Answers requests with `operator` until the process ends.
     pub fn serve(self, operator: Arc<impl Operator>) -> io::Result<Control> {
         let Bound { control, listener } = self;
         std::thread::Builder::new().name("control".into()).spawn(move || {
@@ -64,7 +64,7 @@ impl Bound {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => admit(stream, &places, &operator),
-                    // Out of descriptors, most likely: others may free some.
+                    // Most likely out of descriptors: some may be freed.
                     Err(_) => std::thread::sleep(Duration::from_millis(100)),
                 }
             }
@@ -73,7 +73,7 @@ impl Bound {
     }
 }
 
-/// A connection's place among [`CONNECTIONS`], given back when dropped.
+/// A connection's slot among [`CONNECTIONS`], released when dropped.
 struct Permit(Arc<AtomicUsize>);
 
 impl Drop for Permit {
@@ -91,7 +91,7 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
     if timeouts.is_err() || before >= CONNECTIONS {
         let message = format!(
             "{CONNECTIONS} others are connected to this node's control socket, and more are not served: \
-             end one of them, or try again in a minute, when those that ask nothing are closed"
+             end one of them, or try again in a minute, when idle ones are closed"
         );
         let _ = say(&mut stream, Err(Refused { message, code: 1 }));
         return;
@@ -99,7 +99,7 @@ fn admit(mut stream: UnixStream, places: &Arc<AtomicUsize>, operator: &Arc<impl 
     let operator = Arc::clone(operator);
     let _ = std::thread::Builder::new().name("operator".into()).spawn(move || {
         let _place = place;
-        // Whoever hangs up has what it wanted.
+        // A client that hangs up needs no answer.
         let _ = serve_one(stream, &*operator);
     });
 }
@@ -113,7 +113,7 @@ fn serve_one(mut stream: UnixStream, operator: &impl Operator) -> io::Result<()>
         let answer = match serde_json::from_slice::<Request>(&line) {
             Ok(ask) => operator.answer(ask, &who),
             Err(why) => {
-                let message = format!("the node does not understand the question: {why}");
+                let message = format!("the node can't parse the request: {why}");
                 Err(Refused { message, code: 1 })
             }
         };
@@ -133,7 +133,7 @@ fn say(stream: &mut UnixStream, answer: Result<Value, Refused>) -> io::Result<()
     stream.write_all(&line)
 }
 
-/// Lines of bounded length that come in bounded time.
+/// Reader of lines with limits on their length and time.
 struct Lines {
     buffer: Vec<u8>,
 }
@@ -150,7 +150,7 @@ impl Lines {
             }
             if self.buffer.len() > MAX_ASK {
                 let message =
-                    format!("a question has at most {MAX_ASK} bytes and ends with a newline");
+                    format!("a request has at most {MAX_ASK} bytes and ends with a newline");
                 say(stream, Err(Refused { message, code: 1 }))?;
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! `status`, `links` and `routes`.
+//! The `status`, `links` and `routes` commands.
 
 use super::protocol::{Link, Request, Route, Status, Trunk};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trunkline_overlay::wire::NodeId;
 
-/// Runs `trunkline status`.
+/// Runs the `trunkline status` command.
 pub fn status(args: &StatusArgs) -> Result<(), Error> {
     let status: Status = args.at.connect()?.ask(&Request::Status {})?;
     if args.json {
@@ -18,10 +18,10 @@ pub fn status(args: &StatusArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// A node in a few lines.
+/// Summary of a node in a few lines.
 pub fn status_lines(s: &Status) -> Vec<String> {
     let sealed =
-        if s.sealed { "sealed" } else { "NOT SEALED: anybody on the way reads and forges" };
+        if s.sealed { "sealed" } else { "NOT SEALED: anyone on the path can read and forge" };
     let draining = match (s.draining, s.gateway) {
         (false, _) => "",
         (true, false) => ", draining: no application can attach",
@@ -56,7 +56,8 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     lines.push(format!("drops     {drops}"));
     lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));
     let mut updates = s.updates_refused.clone();
-    // Two neighbours that tell the same, or one sooner than its hello, are no news.
+    // Two neighbours that send the same update, or one that arrives before its sender's hello, are
+    // normal.
     updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
     lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
     lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
@@ -72,12 +73,12 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     }));
     if s.links_denied > 0 {
         let links = count(s.links_denied, "link");
-        lines.push(format!("denied    {links}: only one end advertises it, and nobody uses it"));
+        lines.push(format!("denied    {links}: only one end advertises it, and no route uses it"));
     }
     lines
 }
 
-/// A trunk in a line.
+/// Summary of a trunk in one line.
 fn trunk(t: &Trunk) -> String {
     let to = format!("to node {}", t.to);
     match t.state.as_str() {
@@ -99,7 +100,7 @@ fn trunk(t: &Trunk) -> String {
     }
 }
 
-/// What a gateway adds to a node's sessions.
+/// A gateway's addition to the line about sessions.
 fn calls(s: &Status) -> String {
     match s.calls {
         Some(calls) => format!(", {}", count(calls as u64, "call")),
@@ -108,45 +109,45 @@ fn calls(s: &Status) -> String {
     }
 }
 
-/// Why there is no way to nodes that are heard of.
+/// Explains why there is no route to nodes with an unknown key in their records.
 fn unknown(s: &Status) -> Option<String> {
     let nodes: Vec<_> = s.unknown_nodes.iter().map(u32::to_string).collect();
     let (node, key) = if nodes.len() == 1 { ("node", "a key") } else { ("nodes", "keys") };
     (!nodes.is_empty()).then(|| {
         format!(
-            "{node} {}: no route, known by records signed with {key} that this node doesn't know: \
+            "{node} {}: no route, records signed with {key} that this node doesn't know: \
              add [[known]], or certificates and [overlay] keys",
             nodes.join(", ")
         )
     })
 }
 
-/// The nodes that compute costs with other settings than this node.
+/// Names the nodes with cost settings that differ from this node's.
 fn differing(s: &Status) -> Option<String> {
     let nodes: Vec<_> = s.routing_differs.iter().copied().map(NodeId).collect();
     crate::datapath::differing::line(&nodes, s.routing_differ_count)
 }
 
-/// Counts by reason in a line; `None` if there are none.
+/// Counts by reason in one line; `None` if there are none.
 fn counts(counts: &BTreeMap<String, u64>) -> Option<String> {
     let counts: Vec<_> = counts.iter().map(|(why, n)| format!("{why} {n}")).collect();
     (!counts.is_empty()).then(|| counts.join(", "))
 }
 
-/// For how long the node's certificate holds.
+/// Remaining validity of the node's certificate, as text.
 fn certified(not_after: u64, now: u64) -> String {
     match Validity::of(not_after, now) {
         Validity::Holds => format!("certified for another {}", span((not_after - now) as f64)),
         Validity::EndsSoon(left) => {
-            format!("certified ONLY for another {}: certify it anew, and reload", span(left as f64))
+            format!("certified ONLY for another {}: renew it, and reload", span(left as f64))
         }
         Validity::Over(since) => {
-            format!("certified NO MORE for {}: certify it anew, and reload", span(since as f64))
+            format!("certificate EXPIRED {} ago: renew it, and reload", span(since as f64))
         }
     }
 }
 
-/// Runs `trunkline links`.
+/// Runs the `trunkline links` command.
 pub fn links(args: &LinksArgs) -> Result<(), Error> {
     let links: Vec<Link> = args.at.connect()?.ask(&Request::Links {})?;
     if args.json {
@@ -161,7 +162,7 @@ pub fn links(args: &LinksArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The columns of a table of links.
+/// Columns of the table of links.
 pub const LINK_COLUMNS: [(&str, Align); 16] = [
     ("link", Align::Left),
     ("address", Align::Left),
@@ -214,14 +215,14 @@ fn damping(l: &Link) -> String {
 }
 
 fn title(l: &Link) -> String {
-    // The neighbour's word may be a newcomer's: nothing for the terminal to obey.
+    // The label may come from an unconfigured peer, so terminal escapes in it are quoted.
     let path = l.path.escape_debug().to_string();
     let parts = [Some(l.neighbour.to_string()), l.name.clone(), Some(path)];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
     parts.join(" ")
 }
 
-/// An entry of `routes --json`.
+/// One entry in the output of `routes --json`.
 #[derive(Serialize)]
 struct Entry<'a> {
     destination: Option<u32>,
@@ -231,11 +232,11 @@ struct Entry<'a> {
     cost: Option<f64>,
     last_resort: Option<bool>,
     onward_ms: Option<f64>,
-    /// Why there is no way; `null` where there is one.
+    /// Reason why there is no route; `null` if there is one.
     reason: Option<&'static str>,
 }
 
-/// The routes, and after them the nodes that are heard of and that none leads to.
+/// The routes, followed by the known nodes without a route.
 fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
     let there = routes.iter().map(|r| Entry {
         destination: r.destination,
@@ -260,7 +261,7 @@ fn with_missing<'a>(routes: &'a [Route], status: &'a Status) -> Vec<Entry<'a>> {
     there.chain(missing).collect()
 }
 
-/// Runs `trunkline routes`.
+/// Runs the `trunkline routes` command.
 pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let mut node = args.at.connect()?;
     let routes: Vec<Route> = node.ask(&Request::Routes { metric: args.metric })?;
@@ -297,9 +298,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let rows: Vec<_> = routes.iter().map(row).collect();
     lines(&columns, &rows).into_iter().for_each(|line| outln!("{line}"));
     if routes.iter().any(|r| r.up && r.last_resort) {
-        outln!(
-            "last resort: every way leads through a node that is draining or doesn't let all pass"
-        );
+        outln!("last resort: every route leads through a node that is draining or not open to all");
     }
     let status: Status = node.ask(&Request::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));

@@ -5,7 +5,7 @@ use super::protocol::{Request, Stream, Streams};
 use super::table::{Align, NOTHING, lines, number};
 use super::{Error, StreamsArgs, print_json};
 
-/// Runs `trunkline streams`: prints the streams of a node, by peer and port.
+/// Runs `trunkline streams`: prints the streams of a node, sorted by peer and port.
 pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
     let mut streams = all(&mut args.at.connect()?, args.peer)?;
     streams.sort_by_key(|s| (s.peer, s.peer_port, s.port));
@@ -26,7 +26,7 @@ pub fn streams(args: &StreamsArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// All streams that end at a node, or only those with node `peer`.
+/// Fetches all streams that end at a node, or only those with node `peer`.
 fn all(client: &mut Client, peer: Option<u32>) -> Result<Vec<Stream>, Error> {
     let (mut streams, mut next) = (Vec::new(), Some(0));
     while let Some(from) = next {
@@ -56,7 +56,7 @@ fn row(s: &Stream) -> Vec<String> {
         format!("{}:{}", s.peer, s.peer_port),
         s.port.to_string(),
         s.state.clone(),
-        // A process may call itself anything.
+        // A process may give itself any name.
         s.application.as_deref().map_or(NOTHING.into(), |name| name.escape_debug().to_string()),
         number(s.rtt_ms, 2),
         s.window.to_string(),

@@ -1,19 +1,18 @@
-//! Tables as people read them.
+//! Text tables for people to read.
 
-/// What stands where the node does not know.
+/// Placeholder for an unknown value.
 pub const NOTHING: &str = "–";
 
-/// How a column is set.
+/// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
-    /// Words.
+    /// Left-aligned, used for words.
     Left,
-    /// Numbers.
+    /// Right-aligned, used for numbers.
     Right,
 }
 
-/// The lines of a table: its head, then `rows`, which have a cell for each
-/// column.
+/// Lines of a table: its head, then `rows`, which have a cell for each column.
 pub fn lines(columns: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
     let width = |i: usize| {
         let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
@@ -38,19 +37,19 @@ pub fn lines(columns: &[(&str, Align)], rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// A number with `decimals`, or [`NOTHING`].
+/// Formats a number with `decimals`, or [`NOTHING`].
 pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or(NOTHING.into(), |v| format!("{v:.decimals$}"))
 }
 
-/// A share as a percentage, without its sign.
+/// Formats a share as a percentage, without the sign.
 pub fn percent(share: Option<f64>) -> String {
     number(share.map(|s| s * 100.0), 2)
 }
 
-/// A length of time in the two largest units that it has.
+/// Formats a duration in the two largest units that it has.
 pub fn span(seconds: f64) -> String {
-    // Out of range for no uptime; a float's cast saturates.
+    // No uptime is out of range; the cast of a float saturates.
     let s = seconds.max(0.0) as u64;
     let (days, hours, minutes) = (s / 86_400, s / 3_600 % 24, s / 60 % 60);
     match (days, hours, minutes) {
@@ -61,7 +60,7 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// `n` of `what`, in plural where that is right.
+/// Formats a count of `what`, with a plural if needed.
 pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

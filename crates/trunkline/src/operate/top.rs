@@ -1,4 +1,4 @@
-//! `top`: status and links, flows or calls, live in the terminal.
+//! The `top` command: status and links, flows or calls, live in the terminal.
 
 use super::calls::{self, COLUMNS as CALL_COLUMNS};
 use super::client::Client;
@@ -18,13 +18,13 @@ use std::cmp::Ordering;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// From one look at the node to the next.
+/// Interval between queries of the node.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// How soon a signal to end is noticed.
+/// Maximum delay in noticing a termination signal.
 const SIGNALS: Duration = Duration::from_millis(100);
 
-/// Runs `trunkline top`.
+/// Runs the `trunkline top` command.
 pub fn top(args: &TopArgs) -> Result<(), Error> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         let what = "`top` needs a terminal: use `trunkline status --json` and `trunkline links \
@@ -38,10 +38,10 @@ pub fn top(args: &TopArgs) -> Result<(), Error> {
     let mut client = args.at.connect()?;
     let mut screen = Screen::default();
     screen.look(&mut client)?;
-    // Before the terminal is changed, since the signals' default is to end the
-    // process where it stands.
+    // Done before the terminal is changed, since a signal's default action ends the process without
+    // restoring it.
     let signals = Signals::block().map_err(Error::Output)?;
-    // This also has a panic restore the terminal before it speaks.
+    // This also makes a panic restore the terminal before printing its message.
     let mut terminal = ratatui::try_init().map_err(Error::Output)?;
     let done = run(args, &mut client, &mut screen, &signals, |screen| {
         terminal.draw(|frame| screen.draw(frame)).map(drop)
@@ -76,7 +76,7 @@ fn run(
                 if stop || screen.key(key.code) {
                     return Ok(());
                 }
-                // What is shown now has not been asked for.
+                // The new view has not been fetched yet.
                 if matches!(key.code, KeyCode::Char('c' | 'f')) {
                     break;
                 }
@@ -84,7 +84,7 @@ fn run(
             draw(screen)?;
         }
         next = Instant::now() + REFRESH;
-        // A node that restarts comes back under the same path.
+        // A restarted node is found at the same path.
         let seen = screen.look(client).or_else(|_| {
             *client = args.at.connect()?;
             screen.look(client)
@@ -93,7 +93,7 @@ fn run(
     }
 }
 
-/// What the table is of.
+/// Content of the table.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum View {
     #[default]
@@ -102,7 +102,7 @@ enum View {
     Calls,
 }
 
-/// What is on the screen.
+/// State of the screen.
 #[derive(Default)]
 struct Screen {
     status: Option<Status>,
@@ -110,10 +110,10 @@ struct Screen {
     links: Vec<Link>,
     flows: Vec<Flow>,
     calls: Vec<Call>,
-    /// Whether flows are ordered by nodes and ports, and calls by their beginning.
+    /// Whether flows are sorted by nodes and ports, and calls by their start.
     by_name: bool,
     looked: Option<Instant>,
-    /// Why the last look brought nothing.
+    /// Reason why the last query failed.
     trouble: Option<String>,
     sort: usize,
     reverse: bool,
@@ -134,7 +134,7 @@ impl Screen {
     }
 
     fn take(&mut self, status: Status, mut links: Vec<Link>, now: Instant) {
-        // A node that does not measure throughput counts bytes at least.
+        // A node that does not measure throughput at least counts bytes.
         if let Some(before) = self.looked {
             let elapsed = now.duration_since(before).as_secs_f64().max(1e-3);
             for link in &mut links {
@@ -173,12 +173,12 @@ impl Screen {
         }
     }
 
-    /// Shows `view`, or links again if that is shown.
+    /// Shows `view`, or the links if `view` is already shown.
     fn turn(&mut self, view: View) {
         (self.view, self.first) = (if self.view == view { View::Links } else { view }, 0);
     }
 
-    /// Takes a key; true if it means the end.
+    /// Handles a key; true if it ends the program.
     fn key(&mut self, key: KeyCode) -> bool {
         match key {
             KeyCode::Char('q') | KeyCode::Esc => return true,
@@ -204,7 +204,7 @@ impl Screen {
             Some(status) => status_lines(status).into_iter().map(Line::from).collect(),
             None => Vec::new(),
         };
-        // Where the screen is low, two links rather than everything of the node.
+        // On a low screen two links are worth more than all details of the node.
         about.truncate(usize::from(frame.area().height.saturating_sub(5)));
         let rows = [
             Constraint::Length(u16::try_from(about.len()).unwrap_or(u16::MAX)),
@@ -230,7 +230,7 @@ impl Screen {
         frame.render_widget(Paragraph::new(foot).style(style), bottom);
     }
 
-    /// The table, and by which column it is sorted.
+    /// The table, and the column that it is sorted by.
     fn content(&self, room: u16) -> (Table<'static>, &'static str) {
         let (columns, last, rows, by): (&[_], &[&[usize]], Vec<_>, usize) = match self.view {
             View::Links => {
@@ -250,8 +250,8 @@ impl Screen {
         (self.table(columns, last, rows, by, room), columns[by].0)
     }
 
-    /// The columns of `rows` that fit into `room`, whole: a number without its
-    /// first digits would be another. Rows are with whether they stand out.
+    /// Columns of `rows` that fit into `room` completely: a number without its first digits would
+    /// be a different one. Each row comes with whether it is highlighted.
     fn table(
         &self,
         columns: &[(&'static str, Align)],
@@ -291,20 +291,20 @@ impl Screen {
     }
 }
 
-/// Columns that are left out where there is no room, the first first.
+/// Columns to omit if there is no room, in this order.
 const LINKS_LAST: [&[usize]; 10] =
     [&[15], &[13], &[14], &[7, 8], &[4], &[12], &[1], &[11], &[9, 10], &[5, 6]];
 const FLOWS_LAST: [&[usize]; 13] =
     [&[4], &[12], &[15], &[5], &[7], &[8], &[11], &[14], &[3], &[17, 18], &[9], &[13], &[10]];
 const CALLS_LAST: [&[usize]; 11] =
     [&[6], &[10], &[9], &[12], &[13], &[11], &[8], &[5], &[15], &[3], &[2]];
-/// The column of flows by which the worst comes first.
+/// Column of flows in which the worst value comes first.
 const MOS: usize = 16;
-/// The column of calls by which the worst comes first.
+/// Column of calls in which the worst value comes first.
 const SORT_COLUMN: usize = 14;
 
-/// Which columns of these `widths` are shown where there is `room`; those that
-/// mean something together go together.
+/// Indices of the columns with these `widths` that are shown in `room`; related columns are omitted
+/// together.
 fn fitting(widths: &[usize], dispensable: &[&[usize]], room: usize) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..widths.len()).collect();
     for group in dispensable {
@@ -316,7 +316,7 @@ fn fitting(widths: &[usize], dispensable: &[&[usize]], room: usize) -> Vec<usize
     shown
 }
 
-/// The order of two links by a column; what is not known comes last.
+/// Order of two links by a column; unknown values come last.
 fn compare(a: &Link, b: &Link, column: usize) -> Ordering {
     let number = |of: fn(&Link) -> Option<f64>| {
         let key = |l| of(l).map_or(f64::INFINITY, |v| v);

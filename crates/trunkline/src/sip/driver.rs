@@ -1,4 +1,4 @@
-//! The loop of the SIP thread.
+//! The event loop of the SIP thread.
 
 use super::ledger::Ledger;
 use super::names::{self, Names};
@@ -19,19 +19,19 @@ use tokio::sync::{Semaphore, mpsc};
 use trunkline_gateway::{Event, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
-/// Inputs that are looked at before what follows of them is sent.
+/// Maximum number of inputs processed before the resulting output is sent.
 const BATCH: usize = 64;
 
-/// Connections at a time; an eighth of them with one address.
+/// Maximum number of connections; one address may have an eighth of them.
 const CONNECTIONS: usize = 4_096;
 
-/// Room for the longest datagram.
+/// Buffer size in bytes for the longest datagram.
 const DATAGRAM: usize = 65_535;
 
-/// How often the packet thread is asked what it sees.
+/// Interval between requests for the packet thread's view of the media.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often it is asked for the ways that there are: a call is set up by them.
+/// Interval between requests for the current routes, which calls are set up with.
 const WAYS: Duration = Duration::from_millis(100);
 
 /// The gateway with its sockets, connections and records.
@@ -46,11 +46,11 @@ pub struct Driver {
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
     limited_logs: LimitedLogs,
-    /// Who waits for the end, and how many calls there were.
+    /// Receiver of the stop notification, and the number of calls at the time.
     stopping: Option<(SyncSender<usize>, usize)>,
 }
 
-/// What has been said of what others do, by its kind.
+/// Rate-limited logs about the behaviour of others, by kind.
 #[derive(Default)]
 struct LimitedLogs {
     connections: RateLimitedLog,
@@ -59,16 +59,16 @@ struct LimitedLogs {
     forbidden: RateLimitedLog,
 }
 
-/// A connection, as it is written to.
+/// The writing side of a connection.
 struct Connection {
     remote: SocketAddr,
     outbox: mpsc::Sender<Waiting>,
-    /// For what waits, shared by all with this address.
+    /// Room for queued messages, shared by all connections with this address.
     room: Arc<Semaphore>,
 }
 
 impl Connection {
-    /// Has a message written; false if too much waits already.
+    /// Queues a message for writing; false if too much is already queued.
     fn write(&self, bytes: Vec<u8>) -> bool {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(length);
@@ -77,7 +77,7 @@ impl Connection {
 }
 
 impl Driver {
-    /// Nothing has come yet.
+    /// Creates a driver that has received nothing yet.
     pub fn new(
         gateway: Gateway,
         board: PortBoard,
@@ -132,7 +132,7 @@ impl Driver {
         }
         loop {
             tokio::select! {
-                // This keeps a sender of each.
+                // This task keeps a sender of each channel, so neither ends.
                 Some(input) = inputs.recv() => self.take_all(input, &mut inputs),
                 Some(input) = told.recv() => self.take_all(input, &mut told),
                 () = tokio::time::sleep_until(until(self.gateway.next_timeout())) => {}
@@ -153,7 +153,7 @@ impl Driver {
         }
     }
 
-    /// Takes `first`, and what has come behind it.
+    /// Processes `first` and the inputs queued behind it.
     fn take_all(&mut self, first: Input, inputs: &mut mpsc::Receiver<Input>) {
         self.take(first);
         for _ in 1..BATCH {
@@ -162,7 +162,8 @@ impl Driver {
         }
     }
 
-    /// Whether all is done that is left to do at the end; then says so.
+    /// Whether a stop has been requested and all remaining work is done; if so, sends the
+    /// notification.
     fn is_over(&mut self) -> bool {
         if !self.ledger.is_settled() {
             return false;
@@ -172,8 +173,8 @@ impl Driver {
         true
     }
 
-    /// Takes what has come, and tells of it before more is taken: of a call that has
-    /// ended the ledger has to know when its legs do.
+    /// Processes an input and its events before the next one: the ledger must be informed that a
+    /// call has ended before its legs end.
     fn take(&mut self, input: Input) {
         self.take_in(input);
         self.on_events();
@@ -194,7 +195,7 @@ impl Driver {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
             Input::Sight(snapshot) => {
-                // One that is stopped takes no call any more, whatever the node does.
+                // A stopped gateway accepts no more calls, regardless of the node.
                 self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
                 self.media = snapshot.stats;
                 for port in self.ledger.see(&snapshot.legs) {
@@ -232,7 +233,7 @@ impl Driver {
         }
     }
 
-    /// Whether connections of this socket are encrypted: then by what.
+    /// TLS settings for connections of this socket, if they are encrypted.
     fn tls_of(&self, socket: u32) -> Option<Tls> {
         let socket = self.gateway.config().sockets.get(socket as usize)?;
         (socket.transport == Transport::Tls).then(|| self.tls.clone())
@@ -263,14 +264,14 @@ impl Driver {
 
     fn send(&mut self, Output { to, bytes }: Output) {
         let Some(connection) = to.connection else {
-            // What is lost here is sent again, as what is lost elsewhere.
+            // A datagram lost here is retransmitted, like any other.
             if let Some(udp) = self.udp.get(&to.socket) {
                 let _ = udp.try_send_to(&bytes, to.remote);
             }
             return;
         };
         if !self.connections.contains_key(&connection) {
-            // One that has ended is not made anew by an old name.
+            // A connection that has ended is not reopened under its old number.
             if !self.gateway.is_open(connection) {
                 return;
             }
@@ -284,7 +285,7 @@ impl Driver {
         if let Some(line) = self.connections.get(&connection)
             && !line.write(bytes)
         {
-            // Who doesn't read is not waited for.
+            // A peer that doesn't read must not block the gateway.
             self.over(connection);
         }
     }
@@ -294,7 +295,7 @@ impl Driver {
             let name = self.gateway.name_of(connection);
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
             let what = format!(
-                "SIP does not get to {}{name} by a connection: {why}; its requests are refused",
+                "no SIP connection to {}{name}: {why}; its requests are refused",
                 line.remote
             );
             self.limited_logs.connections.warn(clock::now(), what);
@@ -302,14 +303,14 @@ impl Driver {
         self.over(connection);
     }
 
-    /// A connection is of no more use.
+    /// Closes a connection that can't be used any more.
     fn over(&mut self, connection: u64) {
         self.connections.remove(&connection);
         self.gateway.disconnected(clock::now(), connection, &mut self.board);
     }
 
-    /// Whether there is room for one more connection with this address; where there is
-    /// none for anybody, who has most gives up one, the oldest.
+    /// Whether there is room for one more connection with this address. If all slots are taken, the
+    /// address with the most connections gives up its oldest.
     fn has_room(&mut self, address: IpAddr) -> bool {
         let same = self.connections.values().filter(|line| line.remote.ip() == address).count();
         if same >= CONNECTIONS / 8 {
@@ -321,7 +322,7 @@ impl Driver {
         let config = self.gateway.config();
         let untrusted = self.connections.iter().map(|(&n, line)| (n, line.remote.ip()));
         let untrusted = untrusted.filter(|(_, ip)| !config.trusts(*ip));
-        // Of who is trusted there is room as long as anybody else has any.
+        // A trusted address gets a slot as long as any untrusted one holds one.
         let same = if config.trusts(address) { None } else { Some(same) };
         surplus(untrusted, same).inspect(|&oldest| self.over(oldest)).is_some()
     }
@@ -355,9 +356,9 @@ impl Driver {
                     call = call.as_ref().map(|call| &call.name),
                     from = call.as_ref().map(|call| &call.from),
                     to = call.as_ref().map(|call| &call.to),
-                    "media of a call go past the overlay: the other side, which [sip] trust \
+                    "media of a call bypass the overlay: the other side, which [sip] trust \
                      names, has not answered with a virtual port of a node that this one has a \
-                     way to; does its `trust` name this gateway, and is the link up (`trunkline \
+                     route to; does its `trust` name this gateway, and is the link up (`trunkline \
                      links`)?"
                 );
             }
@@ -378,8 +379,8 @@ impl Driver {
     }
 }
 
-/// The first of those that have one address, if that has more than any other and, if it
-/// isn't `None`, than who has `same` and wants one more.
+/// Oldest connection of the address that has the most, if it has more than any other and, unless
+/// that is `None`, more than `same`, the count of the address that wants one more.
 fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Option<u64> {
     let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
     for (connection, ip) in all {
@@ -392,7 +393,7 @@ fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Opt
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
-        // An ICMP error of an earlier send is read here, and is over.
+        // This reads and clears an ICMP error of an earlier send.
         let Ok((n, remote)) = udp.recv_from(&mut buffer).await else { continue };
         let hop = Hop { socket, remote, connection: None };
         if inbox.send(Input::Datagram(hop, buffer[..n].to_vec())).await.is_err() {
@@ -409,7 +410,7 @@ async fn accept(socket: u32, listener: TcpListener, inbox: mpsc::Sender<Input>) 
                     return;
                 }
             }
-            // Out of descriptors, most likely: others may free some.
+            // Most likely out of descriptors: some may be freed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -439,10 +440,10 @@ mod tests {
             (Connection { remote, outbox, room }, reader)
         };
         let ((a, mut read_a), (b, _read_b)) = (line(), line());
-        // Of 60 kB as many as fit: over both, and before they are too many for one.
+        // Messages of 60 kB fill the shared room over both connections before either queue is full.
         let taken = (0..OUTBOX).take_while(|n| [&a, &b][n % 2].write(vec![0; 60_000])).count();
         assert_eq!(taken, ROOM / 60_000);
-        // What has been written makes room.
+        // A written message frees its room.
         assert!(!b.write(vec![0; 60_000]));
         drop(read_a.try_recv().expect("a message"));
         assert!(b.write(vec![0; 60_000]));

@@ -1,5 +1,5 @@
-//! What is known of each call: how its legs sound, second by second, and a line of a
-//! file when it is over.
+//! State of each call: how its legs sound, second by second, and a line in a file when it has
+//! ended.
 
 use super::records::Records;
 use crate::clock;
@@ -15,11 +15,11 @@ use trunkline_gateway::reception::Counts;
 use trunkline_gateway::{CallOutcome, CallView, Gateway};
 use trunkline_media::quality::emodel::{self, Codec, Parameters};
 
-/// Calls that have ended and are still shown.
+/// Number of ended calls that are still shown.
 const SHOWN: usize = 50;
 
-/// From mouth to ear, for the rating: a gateway sees neither the phones' buffers nor
-/// how far they are.
+/// Assumed mouth-to-ear delay for the rating: a gateway can't see the phones' buffers or their
+/// distance.
 const DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
@@ -32,15 +32,15 @@ struct Leg {
     unexpected_source: u64,
     is_over: bool,
     r_min: Option<f64>,
-    /// When media were last seen to have come.
+    /// Time at which media were last seen to arrive.
     last: Option<Time>,
 }
 
-/// How long the last counts of a call may be on their way, before it is recorded with
-/// those before.
+/// Time that the last counts of a call may take to arrive before it is recorded with the previous
+/// ones.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A call that has ended, whose last counts are on their way.
+/// A call that has ended but lacks its final counts.
 #[derive(Debug)]
 struct Ending {
     view: CallView,
@@ -58,13 +58,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Records go to the end of the file at `records`.
+    /// Opens a ledger that appends records to the file at `records`, if one is given.
     pub fn open(records: Option<&Path>) -> io::Result<Ledger> {
         let records = records.map(Records::open).transpose()?;
         Ok(Ledger { legs: BTreeMap::new(), ending: Vec::new(), ended: VecDeque::new(), records })
     }
 
-    /// Takes what the packet thread sees; the ports to which something has come.
+    /// Processes the packet thread's counts; returns the ports at which packets have arrived.
     pub fn see(&mut self, legs: &[LegCounts]) -> Vec<u16> {
         let now = clock::now();
         while let Some(n) = self.ending.iter().position(|e| now.since(e.at) > PATIENCE) {
@@ -78,7 +78,7 @@ impl Ledger {
             if second.packets + second.rtcp + second.other > 0 {
                 alive.push(leg.port);
             }
-            // Who holds a call goes on saying by RTCP that it is there.
+            // A phone that holds a call continues to send RTCP.
             if second.packets + second.other > 0 {
                 known.last = Some(now);
             }
@@ -90,12 +90,12 @@ impl Ledger {
         alive
     }
 
-    /// A leg is over, and this is all.
+    /// Processes the final counts of a leg that has ended.
     pub fn leg_ended(&mut self, last: &LegCounts) {
         self.legs.entry(last.port).or_default().take(last);
         let has = |ending: &Ending| ending.view.ports.iter().flatten().any(|p| *p == last.port);
         let Some(n) = self.ending.iter().position(has) else {
-            // Of a stream that was refused, or is over before its call.
+            // The stream was refused, or ended before its call.
             self.legs.remove(&last.port);
             return;
         };
@@ -106,12 +106,12 @@ impl Ledger {
         }
     }
 
-    /// Whether all calls that have ended are recorded.
+    /// Whether all ended calls have been recorded.
     pub fn is_settled(&self) -> bool {
         self.ending.is_empty()
     }
 
-    /// A call is over.
+    /// Records a call that has ended, once its final counts are in.
     pub fn ended(&mut self, view: CallView, outcome: CallOutcome) {
         let (at, waits) = (clock::now(), view.ports.len() * 2);
         let ending = Ending { view, outcome, at, waits };
@@ -138,8 +138,8 @@ impl Ledger {
         self.ended.push_back(row);
     }
 
-    /// The calls there are, then those that ended last, latest first: `count` of them
-    /// from number `from` on, and whether there are more.
+    /// Current calls, then the calls that ended last, latest first: `count` of them from number
+    /// `from` on, and whether there are more.
     pub fn rows(&self, gateway: &Gateway, from: usize, count: usize) -> (Vec<Call>, bool) {
         let (now, live) = (clock::now(), gateway.stats().live);
         let state = |call: &CallView| if call.answered.is_some() { "up" } else { "ringing" };
@@ -180,7 +180,7 @@ impl Ledger {
     }
 }
 
-/// How a call has ended, as it is recorded; and with which status code.
+/// How a call has ended, in the words of the records, and its status code.
 fn told(outcome: CallOutcome) -> (&'static str, Option<u16>) {
     match outcome {
         CallOutcome::CallerHungUp => ("caller-hung-up", None),
@@ -201,7 +201,7 @@ impl Leg {
         (self.unexpected_source, self.is_over) = (from.unexpected_source, from.is_over);
     }
 
-    /// As it is shown; what its end hears comes from `other`.
+    /// Row of this leg as shown; the reception report of its end comes from `other`.
     fn row(&self, port: u16, from: &str, other: &Leg) -> CallLeg {
         let Counts { expected, packets, late, recovered, .. } = self.counts;
         let r = rating(&self.counts);
@@ -228,7 +228,7 @@ impl Leg {
 }
 
 impl Said {
-    /// As it is shown; it is of what came to `heard`.
+    /// Row of this report as shown; it describes reception of the packets counted in `heard`.
     fn row(&self, heard: &Leg) -> CallEnd {
         let millis = |of: Duration| of.as_secs_f64() * 1e3;
         CallEnd {
@@ -242,13 +242,13 @@ impl Said {
     }
 }
 
-/// The share of what should have come that was lost or late; `None` of nothing.
+/// Share of the expected packets that were lost or late; `None` if none were expected.
 fn missed(counts: &Counts) -> Option<f64> {
     let missed = counts.lost() + counts.late;
     (counts.expected > 0).then(|| (missed as f64 / counts.expected as f64).min(1.0))
 }
 
-/// How it sounds, by the E-model.
+/// E-model rating of a leg with these counts.
 fn rating(counts: &Counts) -> Option<f64> {
     let share = missed(counts)?;
     let lost = counts.lost();
@@ -257,6 +257,6 @@ fn rating(counts: &Counts) -> Option<f64> {
         .with_codec(Codec::G711_PLC)
         .with_delay(DELAY)
         .with_loss(share, burst.max(1.0));
-    // Below it, too, all find it bad.
+    // Below 0 the rating has no meaning either.
     Some(emodel::rate(&parameters).r.max(0.0))
 }

@@ -1,5 +1,5 @@
-//! The gateway of a node: SIP by UDP, TCP and TLS, on a thread of its own. What to do
-//! is `trunkline_gateway`'s to decide; media are the packet thread's.
+//! A node's SIP gateway: UDP, TCP and TLS, on its own thread. The decisions are made in
+//! `trunkline_gateway`; media belong to the packet thread.
 
 mod driver;
 mod ledger;
@@ -24,73 +24,73 @@ use trunkline_gateway::{Gateway, Stats, Transport};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
 
-/// What waits to be looked at: more would be answered too late.
+/// Capacity of the queue of network inputs: with more, answers would be too late.
 const INBOX: usize = 1_024;
 
-/// What the packet thread tells and operators ask: more than all legs that may end at
-/// once, and apart from what strangers send.
+/// Capacity of the queue of the packet thread's reports and operators' requests: more than all legs
+/// that may end at once, and separate from traffic of unknown peers.
 const TOLD: usize = 1 << 16;
 
-/// Something that has come.
+/// Input of the SIP thread.
 enum Input {
-    /// A datagram.
+    /// A datagram from a UDP socket.
     Datagram(Hop, Vec<u8>),
-    /// A message of a connection.
+    /// A message from a connection.
     Message(Hop, Box<Message>),
-    /// Somebody has connected to this socket.
+    /// A new connection to this socket.
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
-    /// A connection is over, or could not be made: then why.
+    /// A connection has ended or, if there is an error, could not be established.
     Closed(u64, Option<io::Error>),
-    /// The name service has answered.
+    /// An answer of the name service.
     Named(String, trunkline_gateway::Found),
-    /// The packet thread has told.
+    /// The packet thread's view of the media.
     Sight(Box<crate::datapath::media::MediaSnapshot>),
-    /// The packet thread has told of ways.
+    /// The routes reported by the packet thread.
     Ways(crate::datapath::media::RouteView),
-    /// A leg is over: all that came to it.
+    /// A leg has ended, with its final counts.
     LegEnded(crate::datapath::media::LegCounts),
-    /// The file has changed, and what TLS goes by is this: the answer is whether that is
+    /// The configuration has changed, with these TLS settings: the answer is whether the latter are
     /// new.
     Reconfigure(Box<Sip>, Box<stream::Tls>, SyncSender<bool>),
-    /// New calls are refused from now on, or taken again; then the answer.
+    /// Refuses new calls from now on, or accepts them again; acknowledged when done.
     Drain(bool, SyncSender<()>),
-    /// The node ends: the answer is how many calls ended with it.
+    /// The node is stopping: the answer is the number of calls that ended with it.
     Stop(SyncSender<usize>),
-    /// Somebody asks what there is: of the calls, so many from this one on.
+    /// Requests a report with the calls from the first number on, as many as the second.
     Ask(usize, usize, SyncSender<GatewayReport>),
 }
 
-/// The gateway as one moment saw it.
+/// State of the gateway at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayReport {
-    /// Calls: those there are, then those that ended last.
+    /// Current calls, then the calls that ended last.
     pub calls: Vec<Call>,
-    /// Whether there are more than were asked for.
+    /// Whether there are more calls than requested.
     pub is_more: bool,
-    /// What it has counted.
+    /// Counters of the gateway.
     pub stats: Stats,
-    /// What the media of its calls have counted.
+    /// Counters of its calls' media.
     pub media: crate::datapath::media::MediaStats,
-    /// Pairs of media ports that are free.
+    /// Number of free pairs of media ports.
     pub free_ports: usize,
 }
 
-/// How other threads ask the gateway.
+/// Handle through which other threads query the gateway.
 #[derive(Clone)]
 pub struct GatewayHandle(mpsc::Sender<Input>);
 
 impl GatewayHandle {
-    /// What there is, and `count` calls from number `from` on; `None` if the gateway does
-    /// not answer within a second.
+    /// Requests a report with `count` calls from number `from` on; `None` if the gateway does not
+    /// answer within a second.
     pub fn report(&self, from: usize, count: usize) -> Option<GatewayReport> {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Ask(from, count, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
     }
 
-    /// Has calls and connections that begin from now on go by `sip`: its names, networks,
-    /// routes and what is in its files now; whether that last is new. Nothing changes if
-    /// one of its files is wrong.
+    /// Applies `sip` to calls and connections that begin from now on: its names, networks, routes
+    /// and TLS files. Returns whether the content of the files is new. Nothing changes if one of
+    /// them is invalid.
     pub fn reconfigure(&self, sip: &Sip) -> Result<bool, String> {
         let tls = stream::Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
         let (reply, answer) = sync_channel(1);
@@ -99,17 +99,17 @@ impl GatewayHandle {
         is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
     }
 
-    /// Has new calls refused from now on, or taken again.
+    /// Refuses new calls from now on, or accepts them again.
     pub fn drain(&self, on: bool) {
         let (reply, answer) = sync_channel(1);
         if self.0.try_send(Input::Drain(on, reply)).is_ok() {
-            // If it doesn't answer, it sees soon what the node does.
+            // If it doesn't answer, it soon sees the node's state anyway.
             let _ = answer.recv_timeout(Duration::from_secs(1));
         }
     }
 
-    /// Ends all calls, and has their records written: how many there were; `None` if the
-    /// gateway does not answer in time.
+    /// Ends all calls, and has their records written. Returns their number; `None` if the gateway
+    /// does not answer in time.
     pub fn stop(&self) -> Option<usize> {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Stop(reply)).ok()?;
@@ -117,42 +117,42 @@ impl GatewayHandle {
     }
 }
 
-/// A socket that SIP comes to.
+/// A bound socket for SIP.
 enum Bound {
     Udp(UdpSocket),
     Tcp(TcpListener),
 }
 
-/// Why a gateway could not be started.
+/// Reason why a gateway could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refused an address.
+    /// An address could not be bound.
     #[error("cannot listen for SIP at {transport}:{address}: {source}; {}", advice(source))]
     Bind {
-        /// `udp`, `tcp` or `tls`.
+        /// Transport: `udp`, `tcp` or `tls`.
         transport: &'static str,
-        /// The address that was asked for.
+        /// Address that was requested.
         address: SocketAddr,
-        /// What the system said.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// A file for TLS is missing or wrong.
+    /// A TLS file is missing or invalid.
     #[error("[sip] {0}")]
     Tls(String),
-    /// The file for records can't be written.
-    #[error("cannot write records of calls to {path}: {source}; change `records` in [sip]")]
+    /// The file for call records can't be written.
+    #[error("cannot write call records to {path}: {source}; change `records` in [sip]")]
     Records {
-        /// The file's path.
+        /// Path of the file.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// Error from the operating system.
         source: io::Error,
     },
-    /// The system refused a thread, randomness or the like.
+    /// The system refused a thread, entropy or a similar resource.
     #[error("cannot start the gateway: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What to do about an address that can't be had.
+/// Advice about an address that can't be bound.
 fn advice(why: &io::Error) -> &'static str {
     match why.kind() {
         io::ErrorKind::AddrNotAvailable => {
@@ -165,7 +165,7 @@ fn advice(why: &io::Error) -> &'static str {
     }
 }
 
-/// Whether the files that `sip` names can be used.
+/// Checks that the files named by `sip` can be used.
 pub fn check(sip: &Sip) -> Result<(), Error> {
     stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
     let folder = sip.records.as_deref().and_then(std::path::Path::parent);
@@ -177,8 +177,7 @@ pub fn check(sip: &Sip) -> Result<(), Error> {
     }
 }
 
-/// Starts the gateway that `sip` describes. `lasting` is a secret that stays the same
-/// from start to start.
+/// Starts the gateway that `sip` describes. `lasting` is a secret that survives restarts.
 pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHandle, Error> {
     let mut bound = Vec::new();
     for (socket, address) in sip.gateway.sockets.iter().zip(&sip.bind) {
@@ -222,9 +221,9 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHand
     Ok(handle)
 }
 
-/// Until when to sleep for something that is due at `at`.
+/// Wake-up time for something that is due at `at`.
 fn until(at: Time) -> tokio::time::Instant {
-    // Longer than any sleep here, and not so long that it overflows.
+    // Longer than any sleep here, but short enough not to overflow.
     let most = Duration::from_secs(3_600);
     let wait = if at == Time::NEVER { most } else { at.since(clock::now()).min(most) };
     tokio::time::Instant::now() + wait

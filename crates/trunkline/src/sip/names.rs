@@ -1,4 +1,4 @@
-//! The name service: asked by what the system is set to, and by its file of hosts.
+//! Name resolution with the system's name servers and hosts file.
 
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
@@ -11,45 +11,45 @@ use trunkline_gateway::{Config, Found};
 
 type Builder = ResolverBuilder<hickory_resolver::net::runtime::TokioRuntimeProvider>;
 
-/// What says how names are found; whoever changes it needs no new start.
+/// Files that configure name resolution; changes to them need no restart.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// How long the name service has for an answer: a phone asks again after so long.
+/// Timeout of the name service: a phone retransmits after the same time.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Finds the addresses of names that this gateway's sockets can reach.
 pub struct Names {
     families: LookupIpStrategy,
     resolver: Option<TokioResolver>,
-    /// When the files were written that have been read, once they have.
+    /// Modification times of the files when they were last read; `None` before the first time.
     read: Option<[Option<SystemTime>; 2]>,
 }
 
 impl Names {
-    /// Nothing has been asked yet.
+    /// Creates a resolver that has read no file yet.
     pub fn new(config: &Config) -> Names {
         let has = |v6| config.sockets.iter().any(|socket| socket.address.is_ipv6() == v6);
         Names { families: Names::families(has(false), has(true)), resolver: None, read: None }
     }
 
-    /// What is asked for by a gateway that has sockets of IPv4, and of IPv6.
+    /// Address families to look up for a gateway with IPv4 sockets, IPv6 sockets, or both.
     fn families(v4: bool, v6: bool) -> LookupIpStrategy {
         match (v4, v6) {
             (_, false) => LookupIpStrategy::Ipv4Only,
             (false, true) => LookupIpStrategy::Ipv6Only,
-            // Not both at once: some name servers never answer for IPv6, and what they
-            // have said of IPv4 would wait for that in vain (RFC 4074, 4.1).
+            // Not both at once: some name servers never answer for IPv6, and the IPv4 answer would
+            // wait in vain (RFC 4074, 4.1).
             (true, true) => LookupIpStrategy::Ipv4thenIpv6,
         }
     }
 
-    /// Who answers for names now; `None` if the system says nothing of it.
+    /// Resolver with the current system configuration; `None` if that is missing.
     pub fn resolver(&mut self) -> Option<TokioResolver> {
         let written = FILES.map(|file| fs::metadata(file).and_then(|data| data.modified()).ok());
         if self.read != Some(written) {
             let made = TokioResolver::builder_tokio().and_then(|it| self.build(it));
             self.resolver = made
-                .inspect_err(|error| tracing::warn!("no names are found for SIP: {error}"))
+                .inspect_err(|error| tracing::warn!("cannot look up names for SIP: {error}"))
                 .ok();
             self.read = Some(written);
         }
@@ -60,13 +60,13 @@ impl Names {
         let options = builder.options_mut();
         options.ip_strategy = self.families;
         options.timeout = options.timeout.min(PATIENCE / 2);
-        // The gateway keeps them itself.
+        // The gateway has its own cache.
         options.cache_size = 0;
         builder.build()
     }
 }
 
-/// What `resolver` finds of `name`.
+/// Looks up `name` with `resolver`.
 pub async fn find(resolver: Option<TokioResolver>, name: &str) -> Found {
     let (Some(resolver), Ok(parsed)) = (&resolver, Name::from_utf8(name)) else {
         return if resolver.is_some() { Found::Nothing } else { Found::NoAnswer };
@@ -97,7 +97,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
     use tokio::net::UdpSocket;
 
-    /// Answers as each name wants.
+    /// Answers each query as its name demands.
     async fn serve(socket: UdpSocket) {
         let mut buffer = [0; 1_500];
         loop {
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Asks who [`serve`]s.
+    /// A resolver that queries the server run by [`serve`].
     async fn resolver(families: LookupIpStrategy) -> TokioResolver {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
         let mut connection = ConnectionConfig::udp();
@@ -146,7 +146,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let resolver = resolver(LookupIpStrategy::Ipv4Only).await;
 
-            // A thousand that nobody answers don't keep others waiting.
+            // A thousand queries without an answer don't delay others.
             let silent: Vec<_> = (0..1_000)
                 .map(|n| {
                     let resolver = Some(resolver.clone());

@@ -1,4 +1,4 @@
-//! Media ports, as the gateway decides on them: bound here, owned by the packet thread.
+//! Media ports under the gateway's control: bound here, owned by the packet thread.
 
 use super::Input;
 use crate::datapath::media::{self, Command, RouteView, Sender};
@@ -16,26 +16,26 @@ pub struct PortBoard {
 }
 
 impl PortBoard {
-    /// Ports are bound at `address`; what the packet thread tells goes to `told`.
+    /// Creates a board that binds ports at `address`; reports of the packet thread go to `told`.
     pub fn new(address: IpAddr, packets: Sender, told: mpsc::Sender<Input>) -> PortBoard {
         PortBoard { address, packets, tx: told, ways: None }
     }
 
-    /// Asks the packet thread what it sees.
+    /// Requests the packet thread's view of the media.
     pub fn poll(&self) {
         let told = self.tx.clone();
         let tell = move |snapshot| drop(told.try_send(Input::Sight(Box::new(snapshot))));
         self.packets.send(Command::Look(Box::new(tell)));
     }
 
-    /// Asks it for the ways that there are.
+    /// Requests the current routes from the packet thread.
     pub fn look_for_ways(&self) {
         let told = self.tx.clone();
         let tell = move |ways| drop(told.try_send(Input::Ways(ways)));
         self.packets.send(Command::Routes(Box::new(tell)));
     }
 
-    /// Takes what it has told of ways.
+    /// Stores the routes that the packet thread reported.
     pub fn see(&mut self, ways: RouteView) {
         self.ways = Some(ways);
     }
@@ -49,7 +49,7 @@ impl Media for PortBoard {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, port, "a media port can't be had");
+                tracing::debug!(%error, port, "cannot bind a media port");
                 false
             }
         }

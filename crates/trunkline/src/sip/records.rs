@@ -1,4 +1,4 @@
-//! The file of call records: a line of JSON for each.
+//! The file of call records: one line of JSON for each.
 
 use serde::Serialize;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -6,33 +6,33 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file that records of calls are appended to. When it is moved away, as by
-/// `logrotate`, the next record begins a new one.
+/// The file that call records are appended to. When it is moved away, as by `logrotate`, the next
+/// record starts a new file.
 pub struct Records {
     path: PathBuf,
     file: File,
-    /// Records that were lost since the last that could be written.
+    /// Number of records lost since the last successful write.
     lost: u64,
 }
 
 impl Records {
-    /// Records are added to what is in the file at `path`.
+    /// Opens the file at `path` for appending records.
     pub fn open(path: &Path) -> io::Result<Records> {
         Ok(Records { path: path.into(), file: append(path)?, lost: 0 })
     }
 
-    /// Adds one: all of it, or nothing.
+    /// Appends one record, completely or not at all.
     pub fn add(&mut self, record: &impl Serialize) {
         match self.write(record) {
             Ok(()) if self.lost > 0 => {
-                tracing::warn!(lost = self.lost, "records of calls can be written again");
+                tracing::warn!(lost = self.lost, "call records can be written again");
                 self.lost = 0;
             }
             Ok(()) => {}
             Err(error) => {
                 if self.lost == 0 {
                     let path = self.path.display();
-                    tracing::warn!("records of calls are lost: cannot write to {path}: {error}");
+                    tracing::warn!("call records are being lost: cannot write to {path}: {error}");
                 }
                 self.lost += 1;
             }
@@ -49,16 +49,16 @@ impl Records {
         }
         let end = self.file.metadata()?.len();
         self.file.write_all(&line).inspect_err(|_| {
-            // Half a line would spoil the next.
+            // Half a line would corrupt the next one.
             let _ = self.file.set_len(end);
         })
     }
 }
 
-/// Opens a file to add lines to; if what is in it ends within one, as a fall of the
-/// machine may leave it, that line is ended.
+/// Opens a file for appending lines. If it ends within a line, as a crash of the machine may leave
+/// it, that line is ended.
 fn append(path: &Path) -> io::Result<File> {
-    // A pipe that nobody reads makes nobody wait.
+    // A pipe without a reader must not block the gateway.
     let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
     let mut file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() && ends_within_a_line(path).unwrap_or(false) {

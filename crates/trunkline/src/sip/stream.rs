@@ -1,4 +1,4 @@
-//! Connections: TCP, and TLS over it.
+//! SIP connections: TCP, and TLS over it.
 
 use super::Input;
 use crate::files;
@@ -18,35 +18,35 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Frame, Framer, Start, reply};
 
-/// Messages that may wait for a connection to take them.
+/// Maximum number of messages queued for a connection.
 pub const OUTBOX: usize = 512;
 
-/// Bytes of messages that may wait for all connections with one address.
+/// Maximum number of bytes queued for all connections with one address.
 pub const ROOM: usize = 4 << 20;
 
-/// A message that waits to be written, and the room that it takes meanwhile.
+/// A message that waits to be written, and its share of the room.
 pub struct Waiting {
-    /// The message as it is written.
+    /// Message as it is written.
     pub bytes: Vec<u8>,
-    /// The part of [`ROOM`] that the message takes until it is dropped.
+    /// The part of [`ROOM`] that the message occupies until it is dropped.
     pub room: OwnedSemaphorePermit,
 }
 
-/// How long a connection may take to be made.
+/// Time limit for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long the other end may take to take a message.
+/// Time limit for the other end to accept a message.
 const WRITE: Duration = Duration::from_secs(10);
 
-/// How long a connection may be without a single message: as long as a transaction.
+/// Time limit for the first message on a connection: the duration of a transaction.
 pub const FIRST: Duration = Duration::from_secs(32);
 
-/// What TLS shows, and believes.
+/// TLS settings: the certificate presented, and the roots trusted.
 #[derive(Clone, Default)]
 pub struct Tls {
     acceptor: Option<TlsAcceptor>,
     connector: Option<TlsConnector>,
-    /// The certificates that these have.
+    /// Certificates of the acceptor and the connector, to compare settings.
     of: [Vec<CertificateDer<'static>>; 2],
 }
 
@@ -57,7 +57,7 @@ impl PartialEq for Tls {
 }
 
 impl Tls {
-    /// Reads its files; what is wrong with them.
+    /// Reads the files of the TLS settings; fails with a description of the problem.
     pub fn read(files: &config::Tls) -> Result<Tls, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = Tls::default();
@@ -96,10 +96,10 @@ impl Tls {
     }
 }
 
-/// The most bytes of a file of certificates.
+/// Maximum size of a certificate file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What is in the file of this key.
+/// Reads the certificates in the file that `key` names.
 fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |e: &dyn std::fmt::Display| format!("{key} {}: {e}", path.display());
     let text = files::read(path, MAX_FILE).map_err(|e| wrong(&e))?;
@@ -110,19 +110,19 @@ fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The ends of a connection, as its task has them.
+/// Channel ends and parameters of a connection's task.
 pub struct Line {
-    /// Where its messages come from.
+    /// Source of its messages.
     pub hop: Hop,
-    /// Where its messages go to be looked at.
+    /// Queue for received messages.
     pub inbox: mpsc::Sender<Input>,
-    /// What is to be sent.
+    /// Queue of messages to send.
     pub outbox: mpsc::Receiver<Waiting>,
-    /// How long the first message may take, either way; `None` once it has passed.
+    /// Time limit for the first message in either direction; `None` once it has passed.
     pub patience: Option<Duration>,
 }
 
-/// Serves a connection that somebody has made, until it is over.
+/// Serves an incoming connection until it ends.
 pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
     keep_alive(&stream);
@@ -141,14 +141,14 @@ pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
     report(None, &inbox, connection).await;
 }
 
-/// Makes a connection and serves it, until it is over. By TLS the other end shows a
-/// certificate for `name`, or without one for its address.
+/// Establishes a connection and serves it until it ends. With TLS the other end must present a
+/// certificate for `name` or, without a name, for its address.
 pub async fn connect(tls: Option<Tls>, name: Option<String>, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
     let to = line.hop.remote.ip();
     let why = match (open(line.hop).await, tls.map(|tls| tls.connector)) {
         (Err(error), _) => Some(error),
-        (Ok(_), Some(None)) => Some(io::Error::other("[sip] has no `roots` to believe servers by")),
+        (Ok(_), Some(None)) => Some(io::Error::other("[sip] needs `roots` to verify servers")),
         (Ok(stream), None) => {
             over(carry(stream, line).await);
             None
@@ -164,10 +164,10 @@ pub async fn connect(tls: Option<Tls>, name: Option<String>, line: Line) {
     report(why, &inbox, connection).await;
 }
 
-/// A connection that there was is over: most end so.
+/// Logs the end of an established connection; most end with an error.
 fn over(ended: io::Result<()>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection of SIP is over");
+        tracing::debug!(%error, "a SIP connection has ended");
     }
 }
 
@@ -203,14 +203,14 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resu
     written.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Has the system find out whether the other end is still there.
+/// Lets the system check whether the other end is still there.
 fn keep_alive(stream: &TcpStream) {
     let often = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(60));
     let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&often);
     let _ = stream.set_nodelay(true);
 }
 
-/// Moves messages both ways.
+/// Moves messages in both directions.
 async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) -> io::Result<()> {
     let first = tokio::time::sleep(line.patience.unwrap_or(Duration::MAX));
     tokio::pin!(first);
@@ -236,13 +236,13 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 }
                 None => return Ok(()),
             },
-            // Places are for those who have something to say.
+            // Slots are meant for peers that send messages.
             () = &mut first, if line.patience.is_some() => return Ok(()),
         }
     }
 }
 
-/// Hands on what has come whole; false if the rest can't be understood.
+/// Passes on complete messages; false if the rest can't be parsed.
 async fn take(
     framer: &mut Framer,
     stream: &mut (impl AsyncWrite + Unpin),
@@ -250,7 +250,7 @@ async fn take(
 ) -> io::Result<bool> {
     while let Some(frame) = framer.poll() {
         match frame {
-            // Without its body it would mean something else.
+            // Without its body the message would mean something else.
             Ok(Frame::Message(message)) if framer.is_lost() => {
                 let is_asked = matches!(message.start(), Start::Request { method, .. }
                     if method != b"ACK");
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A certificate for `name`, which is its own root, in files.
+    /// Files with a self-signed certificate for `name`.
     fn tls(name: &str) -> Tls {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
         let directory = tempfile::tempdir().unwrap();
@@ -294,8 +294,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Whether a message comes through to who shows a certificate for `shown` and is
-    /// taken for `wanted`.
+    /// Whether a message reaches a server that presents a certificate for `shown`, when the client
+    /// expects `wanted`.
     async fn talks(shown: &str, wanted: Option<&str>) -> bool {
         let tls = tls(shown);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
 
     wrong(argv[3], 0, EINVAL, "attachment");
     wrong(argv[4], 0, EACCES, "[[client]]");
-    wrong(argv[5], 0, EKEYREJECTED, "another key");
+    wrong(argv[5], 0, EKEYREJECTED, "key differs from");
     wrong(argv[6], 0, ENOKEY, "can be read by others");
     wrong(argv[7], 0, ENOKEY, "missing");
     wrong(argv[8], 0, EINVAL, "attachment");

@@ -280,7 +280,7 @@ fn a_drained_node_is_emptied_and_stopped() {
     });
     assert_eq!(lost, 0, "a drain lets calls go on");
     let log = chain.nodes[1].process().stderr();
-    assert!(log.contains("turned away: this node is being drained"), "{log}");
+    assert!(log.contains("rejected: this node is draining"), "{log}");
     let node = &chain.nodes[1];
     let done = ok_json(node, &["drain", "--quiet", "300ms", "--stop"]);
     assert_eq!((&done["empty"], &done["stopped"]), (&json!(true), &json!(true)), "{done}");
@@ -356,7 +356,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
         );
     }
     let deep = "[".repeat(4_000) + "\n";
-    assert!(say(node, deep.as_bytes()).contains("does not understand"));
+    assert!(say(node, deep.as_bytes()).contains("can't parse the request"));
     let endless = say(node, &vec![b'x'; 100_000]);
     assert!(endless.is_empty() || endless.contains("at most 4096 bytes"), "{endless}");
     // Two questions in one packet, and one in pieces.
@@ -423,7 +423,7 @@ fn where_no_node_is_the_message_says_what_to_do() {
     let file = dir.path().join("a.toml");
     fs::write(&file, "").expect("written");
     let ended = run(trunkline(["status", "--control"]).arg(&file));
-    assert!(ended.one_line(1).contains("that is no socket: give the path"), "{}", ended.stderr);
+    assert!(ended.one_line(1).contains("that is not a socket: give the path"), "{}", ended.stderr);
     // And is taken over, while that of a living one is not.
     let mut chain = start(&Setup::default());
     let ended = run(trunkline(["status", "--control"]).arg(&chain.nodes[0].socket));

@@ -457,11 +457,11 @@ fn a_call_whose_media_go_another_way_is_told_of_once() {
     let invite =
         format!("INVITE sip:b@192.0.2.2 SIP/2.0\r\nContent-Length: {}\r\n\r\n{sdp}", sdp.len());
     ask(&socket, b"no call");
-    assert!(!bridge.near.stderr().contains("past the overlay"));
+    assert!(!bridge.near.stderr().contains("bypass the overlay"));
     for _ in 0..3 {
         ask(&socket, invite.as_bytes());
     }
-    let warned = |process: &Process| process.stderr().matches("past the overlay").count();
+    let warned = |process: &Process| process.stderr().matches("bypass the overlay").count();
     for process in [&bridge.near, &bridge.far] {
         wait_for("a warning", || (warned(process) > 0).then_some(()));
         let said = process.stderr();

@@ -216,7 +216,11 @@ fn a_certificate_is_renewed_by_reload() {
     operator.certify((2, 2), "site-2", 1, "day.cert");
     edit(&relay, "/2.cert", "/day.cert");
     let ended = run(trunkline(["check"]).arg(&relay.config));
-    assert!(ended.code == Some(0) && ended.stderr.contains("certify it anew"), "{}", ended.stderr);
+    assert!(
+        ended.code == Some(0) && ended.stderr.contains("renew it, and reload"),
+        "{}",
+        ended.stderr
+    );
     relay.start_with(&["--record", text(&file("2.rec"))]);
     for node in [&mut a, &mut b] {
         node.start();
@@ -227,7 +231,7 @@ fn a_certificate_is_renewed_by_reload() {
     let before = end(&json(&relay, &["status"]));
     let status = done(operate(&relay, &["status"]));
     assert!(status.contains("\ncertified ONLY for another "), "{status}");
-    assert!(relay.process().stderr().contains("the node's certificate ends in "));
+    assert!(relay.process().stderr().contains("the node's certificate expires in "));
 
     operator.certify((2, 2), "site-2", 90, "90.cert");
     let (here, there) = (a.bind(4_000), b.bind(4_000));
@@ -256,7 +260,7 @@ fn a_certificate_is_renewed_by_reload() {
     for (name, why) in [
         ("id", "is for node 7, and [node] id is 2"),
         ("key", "is for another key than that of"),
-        ("over", "is over already: certify the node anew"),
+        ("over", "has expired already: certify the node again"),
     ] {
         let ended = show(&relay, last, name);
         assert_eq!(ended.code, Some(2), "{}", ended.stderr);
@@ -322,7 +326,7 @@ fn key_files_that_are_of_no_use_are_named() {
     operator.certify_long_ago(1, "old", "1.cert");
     let ended = run(trunkline(["check"]).arg(&node.config));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("has been OVER for "), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the node's certificate EXPIRED "), "{}", ended.stderr);
     fs::write(file("1.cert"), before).expect("written");
     drop(other);
     // The public key where the secret one belongs, and the other way round.
@@ -342,7 +346,7 @@ fn key_files_that_are_of_no_use_are_named() {
     // And this node's own where another's belongs.
     let overlay_keys = format!("keys = [\"{}\"]", operator.public.trim());
     edit(&node, &overlay_keys, &format!("{overlay_keys}\nrevoked = [\"{}\"]", public.trim()));
-    wrong("[overlay] revoked has this node's own key, so none that is told so believes it");
+    wrong("[overlay] revoked has this node's own key, so no node with that list trusts it");
     edit(&node, &format!("revoked = [\"{}\"]", public.trim()), "");
     // A key is never overwritten.
     let again = run(trunkline(["keygen"]).arg(file("1.key")));

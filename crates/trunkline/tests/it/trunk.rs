@@ -88,8 +88,8 @@ fn a_trunk_that_cant_be_is_a_mistake_with_its_line() {
     let plain = std::fs::read_to_string(&node.config).expect("written before");
     for (section, why) in [
         ("to = 1", "node 1 has a trunk to itself: give the other end's id"),
-        ("to = 0", "which is no node's id"),
-        ("to = 2\nwait = \"11ms\"", "the trunk to node 2: wait is 0 to 10 ms"),
+        ("to = 0", "which is not a node id"),
+        ("to = 2\nwait = \"11ms\"", "the trunk to node 2: wait must be 0 to 10 ms"),
         ("to = 2\nmultiplex = \"full\"", "did you mean `fill`?"),
         ("to = 2\n[[trunk]]\nto = 2", "two trunks lead to node 2: keep one"),
     ] {

@@ -1,4 +1,4 @@
-//! A node that says what a test wants it to say.
+//! A fake node that sends what a test requires.
 
 #[path = "../../../../trunkline/tests/it/common/on_time.rs"]
 pub mod on_time;
@@ -22,7 +22,7 @@ use trunkline_overlay::session::wire::{
     MAX_HEAD, MAX_MESSAGE, RefusalReason, SESSION_VERSION, ToClient, ToNode,
 };
 
-/// A path that no other test has, removed when dropped.
+/// A unique socket path, removed when dropped.
 pub struct SocketPath(PathBuf);
 
 impl SocketPath {
@@ -66,7 +66,7 @@ impl FakeNode {
         Session(stream)
     }
 
-    /// Accepts a session that wants `port`, and gives it `port` or else 4321.
+    /// Accepts a session that requests `port`, and gives it `port` or, if that is 0, 4321.
     pub fn accept_and_bind(&self, port: u16) -> Session {
         let mut session = self.accept();
         let bind = session.read();
@@ -84,11 +84,11 @@ pub fn refusal(refusal: RefusalReason, node: u32, port: u16) -> ToClient<'static
     ToClient::Error { refusal, node: NodeId(node), port }
 }
 
-/// One accepted connection.
+/// One accepted client connection.
 pub struct Session(UnixStream);
 
 impl Session {
-    /// The next message; empty at the end of the session.
+    /// Reads the next message; empty at the end of the session.
     pub fn read(&mut self) -> Vec<u8> {
         let mut buf = vec![0; MAX_MESSAGE];
         let len = self.0.read(&mut buf).unwrap();
@@ -96,13 +96,13 @@ impl Session {
         buf
     }
 
-    /// The next message, which must be this.
+    /// Reads the next message, which must equal `request`.
     #[track_caller]
     pub fn expect(&mut self, request: Request<'_>) {
         assert_eq!(ToNode::parse(&self.read()), Ok(ToNode::Stream(request)));
     }
 
-    /// The data of the next messages, `len` bytes; credit in between doesn't count.
+    /// Reads `len` bytes of data from the next messages; credit in between is ignored.
     #[track_caller]
     pub fn read_data(&mut self, len: usize) -> Vec<u8> {
         let mut data = Vec::new();
@@ -116,7 +116,7 @@ impl Session {
         data
     }
 
-    /// Says something of a stream.
+    /// Sends a notice about a stream.
     pub fn notify(&mut self, notice: Notice<'_>) {
         self.say(&ToClient::Stream(notice));
     }
@@ -126,7 +126,7 @@ impl Session {
     }
 
     pub fn say_bytes(&mut self, bytes: &[u8]) {
-        // Who does not like what it heard before may have hung up.
+        // A client that rejected an earlier message may have hung up.
         match self.0.write_all(bytes) {
             Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
             written => written.unwrap(),
@@ -143,7 +143,7 @@ pub fn emit(message: &ToClient<'_>) -> Vec<u8> {
     bytes
 }
 
-/// That a stream is open, from 1:4321 to 7:70.
+/// Notice that a stream is open, from 1:4321 to 7:70.
 pub fn connected(messages: bool, credit: u32) -> Notice<'static> {
     Notice::Connected {
         node: NodeId(1),
@@ -155,7 +155,7 @@ pub fn connected(messages: bool, credit: u32) -> Notice<'static> {
     }
 }
 
-/// A packet from 7:70.
+/// A received packet from 7:70.
 pub fn packet(payload: &[u8]) -> ToClient<'_> {
     ToClient::Received {
         service: trunkline_client::Service::RealTime,
@@ -179,7 +179,7 @@ pub fn attach(node: &FakeNode, path: &SocketPath, port: u16) -> (DatagramSocket,
     })
 }
 
-/// What bind returns when the node's first message is `answer`.
+/// Result of bind when the node's first message is `answer`.
 pub fn bind_answered(
     node: &FakeNode,
     path: &SocketPath,
@@ -202,7 +202,7 @@ pub fn readable(fd: impl AsFd, wait_ms: u16) -> bool {
     poll(&mut fds, PollTimeout::from(wait_ms)).unwrap() == 1
 }
 
-/// Tries until it is true.
+/// Retries until the condition holds.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {

@@ -1,10 +1,10 @@
-//! Those who have no key, or only old messages.
+//! Attackers that have no key, or only old messages.
 
 use super::*;
 use crate::wire::OpenError;
 use proptest::prelude::*;
 
-/// An initiation of node 1 to node 2, the response, and both ends.
+/// Returns both ends after an exchange, the initiation of node 1 to node 2, and the response.
 fn exchange() -> (End, End, Vec<u8>, Vec<u8>) {
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, config(2), Some(peer(1, true, false)));
@@ -36,10 +36,10 @@ proptest! {
         prop_assert!(a.hear(ms(1), address(2), &altered(&response)).is_empty());
         prop_assert_eq!((refusals(&a), refusals(&b)), (before.0 + 1, before.1 + 1));
         prop_assert!(a.established.is_empty());
-        // What is genuine still gets through.
+        // Genuine messages still get through.
         a.hear(ms(2), address(2), &response);
         talk(&mut a, &mut b);
-        // The same for envelopes.
+        // The same holds for envelopes.
         let envelope = a.say(b"some voice").unwrap();
         prop_assert!(b.open(&altered(&envelope)).is_err());
         prop_assert!(b.open(&envelope).is_ok());
@@ -51,7 +51,7 @@ fn what_came_before_is_refused() {
     let (mut a, mut b, initiation, response) = exchange();
     a.hear(ms(1), address(2), &response);
     talk(&mut a, &mut b);
-    // Whoever has sent it can't answer that.
+    // An attacker that sent the copy can't answer the challenge.
     let challenge = b.hear(ms(2), address(66), &initiation).remove(0).1;
     assert_eq!(Kind::of(&challenge), Ok(Kind::Challenge));
     assert!(a.hear(ms(2), address(2), &challenge).is_empty());
@@ -93,7 +93,7 @@ fn envelopes_for_no_session_and_of_no_key() {
     envelope[9] ^= 1;
     assert_eq!(b.open(&envelope), Err(OpenError::Forged));
     envelope[9] ^= 1;
-    // The header is authentic, too.
+    // The header is authenticated, too.
     envelope[7] ^= 1;
     assert_eq!(b.open(&envelope), Err(OpenError::Forged));
     envelope[7] ^= 1;
@@ -101,7 +101,7 @@ fn envelopes_for_no_session_and_of_no_key() {
     assert!(b.open(&envelope).is_err());
 }
 
-/// An initiation that costs its receiver the curve: right mac, noise at will.
+/// An initiation that makes its receiver compute the curve: the MAC is right, the rest is noise.
 fn forged(n: u64) -> Vec<u8> {
     let mac = MacKey::for_node(&identity(2).public()).unwrap();
     let mut noise = [9; 200];
@@ -113,7 +113,7 @@ fn spoofed(n: u64) -> SocketAddr {
     SocketAddr::from(([10, (n >> 16) as u8, (n >> 8) as u8, n as u8], 9))
 }
 
-/// 10⁴ a second, and what each costs; printed, since machines differ.
+/// Sends 10⁴ messages a second and prints the cost of each; machines differ, so it isn't asserted.
 fn flood(b: &mut End, second: u64, message: impl Fn(u64) -> Vec<u8>) -> u64 {
     let messages: Vec<_> = (0..10_000).map(message).collect();
     let start = std::hint::black_box(clock());
@@ -155,17 +155,17 @@ fn a_flood_costs_little_and_starves_nobody() {
     assert!(answers <= u64::from(answered.burst + answered.per_second));
     assert_eq!(b.refused(RefusedHandshake::NoCookie), 10_000 - computed);
 
-    // In the midst of it, a neighbour is heard at its address…
+    // In the midst of the flood, a neighbour gets through at its address…
     a.machine.restart(LINK, ms(20_999));
     let first = a.wake(ms(20_999)).remove(0).1;
     let answer = b.hear(ms(20_999), address(1), &first);
     assert_eq!(Kind::of(&answer[0].1), Ok(Kind::Response));
-    // …and, while that is forged as well, at a new one with a cookie.
+    // …and, while that address is forged as well, at a new one with a cookie.
     let (roaming, mut asked, mut t) = (address(77), 0, 21_000);
     while a.established.len() < 2 {
         t += 1;
         assert!(t < 31_000, "{:?}", b.machine.stats());
-        // Its message is now before, now after those of the others.
+        // Its message arrives at varying positions among the others.
         let turn = t % 10;
         for n in 0..10 {
             let from = if n % 2 == 0 { address(1) } else { spoofed(n) };
@@ -203,20 +203,19 @@ fn a_cookie_is_worth_a_few_handshakes_a_second() {
     let computed = b.machine.stats().computed;
     assert!((5..=8).contains(&computed), "{computed}");
     assert_eq!(b.refused(RefusedHandshake::RateLimited), 1_000 - computed);
-    // It is of no use elsewhere.
+    // The cookie is useless at another address.
     for t in 1_000..1_200 {
         b.hear(ms(t), address(10), &shown);
     }
     assert!(b.refused(RefusedHandshake::NoCookie) > 100);
 }
 
-/// Someone who writes a neighbour's address on datagrams, and reads what is sent
-/// there, uses up that address's handshakes, with cookies and without. The link
-/// lives on: this end begins by itself when keys grow old, and the answers that
-/// it waits for have no limit.
+/// An attacker that forges a neighbour's source address, and reads the replies sent there, uses up
+/// that address's handshakes, with cookies and without. The link survives: this end begins on its
+/// own when its keys grow old, and the answers that it expects are not limited.
 #[test]
 fn a_link_outlives_a_flood_from_its_neighbours_address() {
-    // Few for strangers, so that the test is fast.
+    // A low limit for unknown peers, so that the test is fast.
     let limits = Limits { unknown_peers: trunkline_base::Rate::new(1, 1), ..Limits::default() };
     let mut a = End::new(1, config(1), Some(peer(2, true, true)));
     let mut b = End::new(2, Config { limits, ..config(2) }, Some(peer(1, true, true)));
@@ -243,12 +242,12 @@ fn a_link_outlives_a_flood_from_its_neighbours_address() {
     }
     let [limited, without] = refused(&b);
     assert!(limited > 500 && without > 500, "{limited} {without}");
-    // Keys last 180 s, so that there were two turns at least.
+    // Keys last 180 s, so there were at least two key changes.
     assert!(begun(&b) - before >= 2, "{:?}", b.established);
 }
 
-/// A peer configured with the wrong key for this node shows up in its log; a flood of such
-/// costs a line a second.
+/// A peer configured with the wrong key for this node shows up in its log; a flood of such messages
+/// costs one line a second.
 #[test]
 fn a_wrong_mac_is_told_now_and_then() {
     let mut b = End::new(2, config(2), None);
@@ -275,22 +274,22 @@ fn queries_without_the_overlay_key_stay_unanswered() {
     let other = MacKey::for_overlay(&identity(5).public());
     assert!(b.hear(ms(0), address(9), &query.emit(&other)).is_empty());
     assert_eq!(b.refused(RefusedHandshake::BadMac), 1);
-    // And no more than the rate, whoever asks.
+    // The rate of answers is limited, regardless of the sender.
     let mac = MacKey::for_overlay(&operator().public());
     let print = |_| query.emit(&mac);
     print!("queries: ");
     assert!(flood(&mut b, 1, print) <= 5_500);
 }
 
-/// The node that has forgotten whom it heard answers a copy, but goes on by
-/// itself, however many copies there are.
+/// A node that has forgotten its peers answers a copy, but continues on its own, however many
+/// copies arrive.
 #[test]
 fn copies_from_before_a_restart_hold_nothing_up() {
     let mut a = End::new(1, certified(1), Some(peer(2, false, true)));
     let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
     let mut copies = Vec::new();
     for t in 0..10 {
-        // Asked who it is, `b` answers; its responses are lost.
+        // `b` answers queries, but its responses are lost.
         a.machine.restart(LINK, ms(10 * t));
         for (_, bytes) in [a.wake(ms(10 * t)), a.wake(ms(10 * t))].concat() {
             if Kind::of(&bytes) == Ok(Kind::Initiation) {
@@ -321,8 +320,8 @@ fn copies_from_before_a_restart_hold_nothing_up() {
     talk(&mut a, &mut b);
 }
 
-/// A node that dials in has no address but the one that it begins at, which
-/// anybody can write who has recorded what it said.
+/// A node that dials in has only the address that its initiation came from, and an attacker can
+/// send a recorded initiation from any address.
 #[test]
 fn an_address_that_was_only_heard_of_gets_little() {
     for known in [true, false] {
@@ -339,7 +338,7 @@ fn an_address_that_was_only_heard_of_gets_little() {
             }
         }
         assert!(sent <= 3 * (copy.len() + 28), "{sent} bytes for {}", copy.len() + 28);
-        // Who is meant comes from where it is.
+        // The genuine neighbour begins from its own address.
         a.machine.restart(LINK, ms(60_000));
         settle(ms(60_000), &mut a, &mut b);
         talk(&mut a, &mut b);
@@ -349,7 +348,7 @@ fn an_address_that_was_only_heard_of_gets_little() {
     }
 }
 
-/// Node 1 has another key by now, and the one before is not revoked.
+/// Node 1 has another key by now, and the previous one is not revoked.
 #[test]
 fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
     let mut b = End::new(2, certified(2), Some(peer(1, false, false)));
@@ -367,7 +366,7 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
         ..certified(1)
     };
     let mut a = End::new(1, anew, Some(peer(2, true, true)));
-    // Node 2 may be trying the key of before just then, and comes first.
+    // Node 2 may be trying the old key at that time, and comes first.
     for t in (1_000..6_000).step_by(50) {
         settle(ms(t), &mut a, &mut b);
     }
@@ -379,7 +378,7 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
     b.hear(ms(10_000), address(66), &copy);
     assert_eq!(told(&b), 1);
     assert_eq!(b.refused(RefusedHandshake::Replayed), before + 1);
-    // What it begins now is for the key of now.
+    // A handshake that it begins now uses the new key.
     let sessions = a.established.len();
     b.machine.restart(LINK, ms(20_000));
     settle(ms(20_000), &mut a, &mut b);
@@ -388,7 +387,7 @@ fn a_copy_from_before_a_change_of_keys_brings_no_key_back() {
     talk(&mut a, &mut b);
 }
 
-/// Who reads along knows the receiver's key and index, and answers first.
+/// An eavesdropper has the receiver's key and index, and answers first.
 #[test]
 fn a_forged_response_spoils_no_handshake() {
     let (mut a, mut b, _, response) = exchange();
@@ -420,7 +419,7 @@ fn freshness_of(key: crate::identity::DhKey, sent: u64) -> crate::handshake::fre
     crate::handshake::freshness::Latest::new(key, &payload)
 }
 
-/// However many come, and however seldom a driver looks.
+/// Bounded however many messages arrive, and however seldom a driver polls.
 #[test]
 fn what_is_remembered_of_strangers_is_bounded() {
     let mut b = End::new(2, certified(2), None);
@@ -436,7 +435,7 @@ fn what_is_remembered_of_strangers_is_bounded() {
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);
     let events = core::iter::from_fn(|| b.machine.poll()).count();
     assert!(events <= 1 << 12, "{events}");
-    // What is not for the log alone is never among what is lost.
+    // Only events for the log may be lost.
     for n in 0..5_000 {
         b.machine.push(Event::Retired { link: LINK, index: crate::wire::ReceiverIndex::new(n) });
     }

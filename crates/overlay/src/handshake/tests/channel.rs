@@ -1,10 +1,10 @@
-//! A network that loses, delays, reorders and repeats.
+//! A network that loses, delays, reorders and duplicates datagrams.
 
 use super::*;
 use proptest::prelude::*;
 use rand::RngExt;
 
-/// Runs both ends until they have talked; the milliseconds it took.
+/// Runs both ends until each has received an envelope; returns the time taken, in milliseconds.
 fn converge(seed: u64, loss: f64, copies: f64, known: bool, both: bool) -> Option<u64> {
     let mut rng = trunkline_base::rng(seed, 1);
     let config_of = if known { config } else { certified };
@@ -60,7 +60,7 @@ proptest! {
 #[test]
 fn without_loss_a_round_trip_is_enough() {
     for seed in 0..8 {
-        // Each way takes 60 ms at most; voice then waits for its turn.
+        // Each direction takes at most 60 ms; an envelope may then wait for its turn.
         assert!(converge(seed, 0.0, 0.0, true, false).unwrap() < 2 * 60 + 2 * 80 + 10);
         assert!(converge(seed, 0.0, 0.0, true, true).unwrap() < 600);
     }

@@ -1,8 +1,8 @@
-//! Nodes whose clock went back, and the copies that must not pass for them.
+//! Nodes with a clock that went back, and copies that must not be taken for them.
 
 use super::*;
 
-/// Where a node is after its NAT forgot it.
+/// Address of a node after its NAT forgot the mapping.
 const ELSEWHERE: SocketAddr =
     SocketAddr::new(core::net::IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 77)), 40_000);
 
@@ -10,8 +10,8 @@ fn start(config: Config, incarnation: u64) -> Config {
     Config { incarnation: Incarnation(incarnation), ..config }
 }
 
-/// Lets `a`, which dials, and `b` speak from `from` on, 10 ms each way; when
-/// both have a session that is used, if within 3 s.
+/// Exchanges messages between `a`, which dials, and `b` from `from` on, with a delay of 10 ms each
+/// way; returns the time in milliseconds until both use a session, if that is within 3 s.
 fn meet(from: u64, a: &mut End, b: &mut End) -> Option<u64> {
     let before = (a.established.len(), b.established.len());
     let (mut to_a, mut to_b) = (Vec::<(SocketAddr, Vec<u8>)>::new(), Vec::<Vec<u8>>::new());
@@ -25,7 +25,7 @@ fn meet(from: u64, a: &mut End, b: &mut End) -> Option<u64> {
             to_b.extend(a.hear(ms(t), b.at, &bytes).into_iter().map(|(_, bytes)| bytes));
         }
         to_b.extend(a.wake(ms(t)).into_iter().map(|(_, bytes)| bytes));
-        // What goes to where `a` was reaches nobody.
+        // Datagrams to the old address of `a` are lost.
         to_a.extend(b.wake(ms(t)).into_iter().filter(|(to, _)| *to == at_a));
         if a.established.len() > before.0 && b.established.len() > before.1 {
             talk(a, b);
@@ -35,8 +35,8 @@ fn meet(from: u64, a: &mut End, b: &mut End) -> Option<u64> {
     None
 }
 
-/// Node 1 dials node 2, has spoken to it in an earlier start, and its clock is
-/// behind that by now.
+/// Node 1 dials node 2. It has been in contact with node 2 in an earlier start, and its clock has
+/// gone back since.
 fn set_back(mut b: End, config: impl Fn() -> Config, known: bool) -> (End, End) {
     let mut before = End::new(1, start(config(), 3_600_000), Some(peer(2, known, true)));
     assert!(meet(1_000, &mut before, &mut b).is_some());
@@ -57,7 +57,7 @@ fn a_node_whose_clock_went_back_is_up_again_at_once() {
     let took = meet(10_000, &mut a, &mut b).expect("a session within 3 s");
     assert!(took <= 100, "{took} ms, of two round trips of 20");
     assert_eq!((told(&a, true), told(&b, false)), (1, 1));
-    // Keys are replaced as ever, and nothing more is said of it.
+    // Keys are replaced as usual, and nothing more is logged.
     for t in [130_000, 250_000, 370_000] {
         a.machine.restart(LINK, ms(t));
         assert!(meet(t, &mut a, &mut b).is_some(), "at {t}");
@@ -92,7 +92,7 @@ fn the_successor_of_a_revoked_key_is_not_refused_for_what_that_said() {
         ..certified(1)
     };
     let mut trust = certified(2).trust;
-    // Before anybody has revoked anything…
+    // Before the old key is revoked…
     let mut a = End::new(1, anew(), Some(peer(2, false, true)));
     a.at = ELSEWHERE;
     assert!(meet(10_000, &mut a, &mut b).is_some(), "{:?}", b.machine.stats());
@@ -110,14 +110,14 @@ fn the_successor_of_a_revoked_key_is_not_refused_for_what_that_said() {
     assert_eq!(b.refused(RefusedHandshake::Revoked), revoked + 1);
 }
 
-/// Nobody has a session by it, nor loses one.
+/// Copies neither create a session nor end one.
 #[test]
 fn copies_of_initiations_with_and_without_a_nonce_come_to_nothing() {
     let mut b = End::new(2, config(2), Some(peer(1, true, false)));
     let mut before = End::new(1, start(config(1), 3_600_000), Some(peer(2, true, true)));
     let first = before.wake(ms(0)).remove(0).1;
     b.hear(ms(0), address(1), &first);
-    // One that never arrived, above all that did.
+    // An initiation that never arrived, with a higher stamp than all that did.
     before.machine.restart(LINK, ms(300));
     let withheld = before.wake(ms(300)).remove(0).1;
     b.hear(ms(310), address(1), &withheld);
@@ -127,16 +127,17 @@ fn copies_of_initiations_with_and_without_a_nonce_come_to_nothing() {
     let challenge = b.hear(ms(10_000), ELSEWHERE, &old).remove(0).1;
     assert_eq!(Kind::of(&challenge), Ok(Kind::Challenge));
     assert!(challenge.len() <= old.len());
-    // The initiation with the nonce is held up; a copy of the first is challenged.
+    // The initiation with the nonce is delayed; a copy of the first is challenged.
     assert!(a.hear(ms(10_010), address(2), &challenge).is_empty());
     let held = a.wake(ms(10_010)).remove(0).1;
     for t in [10_011, 10_012] {
         let again = b.hear(ms(t), address(66), &first);
         assert_eq!(Kind::of(&again[0].1), Ok(Kind::Challenge));
-        // To somebody who can't read it: neither its handshake nor its key.
+        // The challenge goes to an attacker that can't read it: it has neither the handshake nor
+        // the key.
         assert!(a.hear(ms(t), address(2), &again[0].1).is_empty());
     }
-    // Its sender tries again, with the same nonce.
+    // Its sender retries, with the same nonce.
     let retry = a.wake(ms(10_700)).remove(0).1;
     let challenge = b.hear(ms(10_700), ELSEWHERE, &retry).remove(0).1;
     a.hear(ms(10_710), address(2), &challenge);
@@ -152,7 +153,7 @@ fn copies_of_initiations_with_and_without_a_nonce_come_to_nothing() {
         assert!(replies.iter().all(|(_, r)| Kind::of(r) == Ok(Kind::Challenge)), "copy {i}");
         assert!(replies.iter().all(|(_, r)| r.len() <= copy.len()));
     }
-    // A copy of the challenge, or of the response, ends nothing either.
+    // Nor does a copy of the challenge, or of the response, end anything.
     a.hear(ms(10_900), address(2), &challenge);
     a.hear(ms(10_900), address(2), &response);
     assert_eq!(b.established.len(), sessions);
@@ -173,8 +174,8 @@ fn a_nonce_is_of_no_use_after_a_while() {
     assert_eq!(Kind::of(&late), Ok(Kind::Challenge), "and not a response");
 }
 
-/// 10⁴ copies a second from anywhere: no more is computed, and no more sent than
-/// for other initiations, and never more than came.
+/// 10⁴ copies a second from any address: computations and traffic stay within the limits for other
+/// initiations, and a reply is never larger than its cause.
 #[test]
 fn a_flood_of_old_initiations_is_bounded() {
     let mut b = End::new(2, config(2), Some(peer(1, true, false)));
@@ -198,7 +199,7 @@ fn a_flood_of_old_initiations_is_bounded() {
     let sent = b.machine.stats().answers + b.machine.stats().challenges;
     assert!(sent <= u64::from(answers.burst + answers.per_second), "{sent}");
     assert!(went <= came);
-    // Who is meant still gets in, with a cookie.
+    // The genuine neighbour still gets in, with a cookie.
     let mut a = End::new(1, start(config(1), 5), Some(peer(2, true, true)));
     a.at = ELSEWHERE;
     assert!(meet(6_010, &mut a, &mut b).is_some());

@@ -1,7 +1,7 @@
 use super::*;
 
-/// `a` begins, `b` is to answer; why didn't they agree? Which node `a` is told
-/// of that it refused.
+/// Lets `a` begin and `b` answer, and asserts that the handshake was refused for `why`. Returns the
+/// node that `a` reports as refused.
 fn refused(
     a: Config,
     b: Config,
@@ -24,7 +24,7 @@ fn refused(
 fn what_is_not_vouched_for_is_refused() {
     let with = |certificate| Config { certificate: Some(certificate), ..certified(2) };
     let revoked = Trust { revoked: vec![identity(2).public()], ..certified(1).trust };
-    // The responder's certificate, in its answer.
+    // The certificate of the responder, in its answer.
     refused(certified(1), with(certificate(2, UNIX - 1)), false, true, RefusedHandshake::Expired);
     let told = refused(
         certified(1),
@@ -44,7 +44,7 @@ fn what_is_not_vouched_for_is_refused() {
     let rogue = Certificate::issue(&identity(66), NodeId(2), "b", identity(2).public(), 0).unwrap();
     refused(certified(1), with(rogue), false, true, RefusedHandshake::WrongCertificate);
 
-    // The initiator's, in its initiation.
+    // The certificate of the initiator, in its initiation.
     let with = |certificate| Config { certificate, ..certified(1) };
     refused(
         with(Some(certificate(1, UNIX - 1))),
@@ -70,19 +70,19 @@ fn what_is_not_vouched_for_is_refused() {
         RefusedHandshake::Revoked,
     );
 
-    // A key that is not the configured one, whatever it says it is.
+    // A key that is not the configured one, whatever id it claims.
     let impostor = Config { identity: identity(9), ..config(1) };
     refused(impostor, config(2), true, true, RefusedHandshake::UnknownKey);
-    // Who is not what the caller thought.
+    // The responder is another node than the caller expected.
     let other = Config { node: NodeId(7), ..config(2) };
     refused(config(1), other, true, true, RefusedHandshake::WrongCertificate);
-    // Nobody to vouch for anyone.
+    // The responder has no operator's key to be certified by.
     refused(certified(1), config(2), false, true, RefusedHandshake::BadMac);
 }
 
 #[test]
 fn a_certificate_of_another_does_not_fit_ones_key() {
-    // The thief has node 1's certificate, as anyone may, but not its key.
+    // The thief has node 1's certificate, which anyone may have, but not its key.
     let thief = Config { identity: identity(9), ..certified(1) };
     refused(thief, certified(2), true, false, RefusedHandshake::WrongCertificate);
 }
@@ -130,14 +130,14 @@ fn newcomers_are_admitted_if_certified() {
     a.hear(ms(100), address(2), &answer.1);
     talk(&mut a, &mut b);
 
-    // A copy of what it said makes no newcomer, before or after it has left.
+    // A copy of its messages creates no unconfigured peer, before or after it has left.
     b.hear(ms(200), address(1), &first);
     b.machine.remove(LINK);
     b.hear(ms(300), address(66), &first);
     assert_eq!(b.refused(RefusedHandshake::Replayed), 2);
     assert!(!b.machine.admit(id, LINK, 1_280, ms(300)), "only once");
 
-    // Nor is one whose certificate says that it is this very node, or no node.
+    // Nor does a peer get in with a certificate that names this very node, or no node.
     for (refused, id) in (1..).zip([NodeId(2), NodeId::NONE]) {
         let twin = Certificate::issue(&operator(), id, "b", identity(9).public(), 0).unwrap();
         let certificate = Some(twin);
@@ -147,7 +147,7 @@ fn newcomers_are_admitted_if_certified() {
         assert_eq!(b.refused(RefusedHandshake::WrongCertificate), refused);
     }
 
-    // Without a certificate, from nobody known; and no more than fit.
+    // Without a certificate, an unknown peer is refused; and no more are admitted than fit.
     let mut unknown_peer = End::new(5, config(5), Some(peer(2, true, true)));
     let bytes = unknown_peer.wake(ms(0)).remove(0).1;
     b.hear(ms(400), address(5), &bytes);
@@ -181,7 +181,7 @@ fn who_is_believed_only_later_is_greeted_then() {
     }
 }
 
-/// The certificate by which `end` knows its neighbour.
+/// The certificate that `end` has of its neighbour.
 fn shown(end: &End) -> &Certificate {
     end.machine.neighbours[&LINK].certificate.as_ref().expect("shown")
 }
@@ -206,7 +206,7 @@ fn a_renewed_certificate_is_seen_with_new_keys_and_no_copy_brings_back_the_old_o
     b.hear(ms(122_000), address(66), &first);
     assert_eq!(b.refused(RefusedHandshake::Replayed), 1);
     assert_eq!(shown(&b), &renewed, "a copy of the first initiation");
-    // Nor an answer with the old one to a question that is still open.
+    // Nor does an answer with the old certificate to a query that is still open.
     let old = certificate(1, UNIX + 100);
     let neighbour = b.machine.neighbours.get_mut(&LINK).unwrap();
     neighbour.hear(old.clone());

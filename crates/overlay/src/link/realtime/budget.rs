@@ -1,9 +1,8 @@
-/// What may be spent on recovery beyond a request and a repetition for each
-/// lost packet: earned by losses, in whatever unit is spent.
+/// Budget for recovery beyond one request and one retransmission per lost packet. Losses earn it;
+/// the caller chooses the unit.
 ///
-/// The more a link loses, the more requests fail and the more each loss needs.
-/// So the share grows with the loss that is measured: half of it where little
-/// is lost, all of it at 10 %, one and a half at 20 %.
+/// The more a link loses, the more requests fail and the more each loss needs. The share therefore
+/// grows with the measured loss: half of it at low loss, all of it at 10 %, one and a half at 20 %.
 #[derive(Debug)]
 pub(super) struct RecoveryBudget {
     share: f64,
@@ -14,17 +13,17 @@ pub(super) struct RecoveryBudget {
     loss: f64,
 }
 
-/// Packets over which the loss is averaged, one half from each such window.
+/// Packets per window of the loss average; each new window weighs one half.
 const WINDOW: u32 = 256;
 
 impl RecoveryBudget {
-    /// A share of what is lost, kept up to `most` units.
+    /// Creates a budget that earns `share` of each loss and keeps at most `most` units.
     pub fn new(share: f64, most: f64) -> RecoveryBudget {
         let share = share.clamp(0.0, 1.0);
         RecoveryBudget { share, most, left: 0.0, packets: 0, losses: 0, loss: 0.0 }
     }
 
-    /// A packet was sent or received, not a repetition.
+    /// Counts a packet sent or received, without retransmissions.
     pub fn packet(&mut self) {
         self.packets += 1;
         if self.packets >= WINDOW {
@@ -34,18 +33,18 @@ impl RecoveryBudget {
         }
     }
 
-    /// So many packets were lost, of so many units together.
+    /// Counts `packets` lost packets, which together make `units`.
     pub fn lost(&mut self, packets: u32, units: f64) {
         self.losses = self.losses.saturating_add(packets);
         self.give(self.share * (0.5 + 5.0 * self.loss) * units);
     }
 
-    /// Adds to what may be spent.
+    /// Adds `units` to the budget.
     pub fn give(&mut self, units: f64) {
         self.left = (self.left + units).min(self.most);
     }
 
-    /// Spends, if there is so much.
+    /// Spends `units` if the budget has them.
     pub fn spend(&mut self, units: f64) -> bool {
         let enough = self.left >= units;
         if enough {
@@ -54,7 +53,7 @@ impl RecoveryBudget {
         enough
     }
 
-    /// What may be spent.
+    /// Units left in the budget.
     pub fn left(&self) -> f64 {
         self.left
     }
@@ -64,8 +63,8 @@ impl RecoveryBudget {
 mod tests {
     use super::*;
 
-    /// What `windows` windows at one loss in `n` leave in a bucket that is
-    /// emptied before the last, per lost unit.
+    /// Units per loss that the last of `windows` windows leaves in the budget, at one loss in `n`
+    /// packets; the budget is emptied before that window.
     fn earned(n: u32, windows: u32) -> f64 {
         let mut budget = RecoveryBudget::new(0.3, 1e9);
         for k in 0..windows * WINDOW {

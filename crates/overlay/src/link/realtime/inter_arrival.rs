@@ -1,9 +1,8 @@
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// How regularly packets come, to tell when one is overdue: mean distance and
-/// mean deviation, with the weights of RFC 6298. In nanoseconds, since every
-/// packet passes here.
+/// Estimates how regularly packets arrive, to tell when one is overdue: mean interval and mean
+/// deviation, with the weights of RFC 6298. In nanoseconds, since every packet passes here.
 #[derive(Debug, Default)]
 pub(in crate::link::realtime) struct InterArrival {
     last: u64,
@@ -11,13 +10,13 @@ pub(in crate::link::realtime) struct InterArrival {
     deviation: u64,
 }
 
-/// Longer silence is a pause in the conversation, no distance.
+/// A longer silence is a pause in the conversation and does not count as an interval.
 const PAUSE: u64 = 100_000_000;
-/// Below this a host's scheduling looks like an overdue packet.
+/// Below this, delays by the host's scheduler look like overdue packets.
 const GRAIN: Duration = Duration::from_millis(1);
 
 impl InterArrival {
-    /// A packet came, not a repetition; `regular` if none is missing before it.
+    /// Records the arrival of an original packet; `regular` if none is missing before it.
     pub fn note(&mut self, at: Time, regular: bool) {
         let distance = at.as_nanos().saturating_sub(self.last);
         self.last = at.as_nanos();
@@ -33,14 +32,14 @@ impl InterArrival {
         self.mean = (self.mean * 7 + distance) / 8;
     }
 
-    /// When the next packet is overdue; `None` before there is a rhythm. A
-    /// quarter of the round trip goes before it is worth a request.
+    /// When the next packet is overdue, including a wait of a quarter of the round trip before a
+    /// request is worth its cost; `None` until a rhythm is known.
     pub fn overdue_at(&self, rtt: Duration) -> Option<Time> {
         let usual = self.last + self.mean + self.deviation * 4;
         (self.mean > 0).then(|| Time::from_nanos(usual) + GRAIN.max(rtt / 4))
     }
 
-    /// How many packets should have come by `now` that have not, 1 to 16.
+    /// Number of packets, 1 to 16, that should have arrived by `now` but did not.
     pub fn missing(&self, now: Time) -> u16 {
         let silence = now.as_nanos().saturating_sub(self.last);
         (silence / self.mean.max(1)).clamp(1, 16) as u16

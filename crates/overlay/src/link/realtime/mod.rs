@@ -1,15 +1,13 @@
-//! The real-time service (Amir et al. 2005, section IV-A): packets are
-//! forwarded at once, even out of order; a gap in the numbers is answered by
-//! a retransmission request; the sender repeats what it still keeps, within
-//! a share of its originals; nothing ever waits for a repair. Each packet's
-//! remaining deadline travels with it, so that neither end spends bytes on a
-//! repair that would come too late.
+//! The real-time service (Amir et al. 2005, section IV-A). Packets are forwarded at once, even out
+//! of order. A gap in the numbers triggers a retransmission request; the sender retransmits packets
+//! that it still has, within a share of its originals. No packet ever waits for a repair. Each
+//! packet carries its remaining time, so that neither end spends bytes on a repair that would
+//! arrive too late.
 //!
-//! What is asked for, when, how often, and how it is answered is chosen by a
-//! recovery policy ([`Recovery`], `policy`): the paper's asks once, the default
-//! until the deadline. A request names everything that is missing, so requests
-//! grow with the packets that are missing at once: 57 bytes at ten calls, some
-//! hundred at a thousand calls and 10 % loss.
+//! A recovery policy ([`Recovery`], `policy`) chooses which packets to request, when and how often,
+//! and how to answer: the paper's policy requests once, the default until the deadline. A request
+//! names everything that is missing, so its size grows with the number of packets missing at a
+//! time: 57 bytes at ten calls, some hundred at a thousand calls and 10 % loss.
 
 mod budget;
 mod inter_arrival;
@@ -30,59 +28,56 @@ use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
 
-/// A gap of more packets than this is an outage or a confused neighbour, not
-/// loss to repair: a tenth of a second of two hundred calls, and four times
-/// what a sender repeats in one burst by default.
+/// A gap of more packets than this is an outage or a faulty neighbour, and is not repaired: a tenth
+/// of a second of two hundred calls, and four times the default retransmission burst.
 pub(crate) const MAX_GAP: u64 = 1_024;
 
-/// Runs of missing packets that are followed at once, and ranges that may wait
-/// to be asked for.
+/// Maximum number of runs of missing packets followed at a time, and of ranges waiting to be
+/// requested.
 const MAX_RUNS: usize = 4 * MAX_NACK_RANGES;
 
-/// How far ahead a neighbour may ask for what it has no sign of.
+/// Number of packets that a neighbour may request ahead, with no sign that they were sent.
 const MAX_GUESS: u16 = 16;
 
 /// Settings of the service on one link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Bytes of packets that are kept for repetition.
+    /// Bytes of packets kept for retransmission.
     pub bytes: usize,
-    /// Packets that are kept for repetition; at most 32,768 so that their
-    /// 16-bit numbers stay unambiguous.
+    /// Packets kept for retransmission; at most 32,768, so that their 16-bit numbers stay
+    /// unambiguous.
     pub packets: usize,
-    /// How long an original may wait for its turn before it is dropped.
+    /// Time that an original may wait in the send queue before it is dropped.
     pub max_wait: Duration,
-    /// How many later packets must arrive before a missing one is asked for.
+    /// Number of later packets that must arrive before a missing one is requested.
     pub reorder: u16,
-    /// Retransmissions per original, in the long run, 0 to 1.
+    /// Retransmissions per original in the long run, 0 to 1.
     pub retransmit_ratio: f64,
-    /// Retransmissions that may come in one burst.
+    /// Maximum number of retransmissions in one burst.
     pub retransmit_burst: u32,
-    /// What is done about lost packets.
+    /// Recovery policy for lost packets.
     pub recovery: Recovery,
-    /// What recovery may send beyond the requests that its policy makes of every
-    /// loss and one repetition of each, as a share of what was lost, 0 to 1, at 10 % loss; half of
-    /// it where little is lost, one and a half at 20 %. Each end has so much of
-    /// its own: bytes for requests, and packets for copies.
+    /// Recovery budget beyond the policy's requests for every loss and one retransmission each, as
+    /// a share of the losses, 0 to 1, at 10 % loss; half of it at low loss, one and a half at 20 %.
+    /// Each end has its own budget: bytes for requests, and packets for copies.
     pub recovery_budget: f64,
 }
 
 impl Config {
-    /// The service as the paper has it (IV-A): one request, a quarter of the
-    /// originals for retransmissions. Needs no onward delays and no timers.
+    /// Settings of the paper (IV-A): one request, retransmissions of up to a quarter of the
+    /// originals. Needs neither onward delays nor timers.
     pub fn paper() -> Config {
         Config { recovery: Recovery::ONCE, retransmit_ratio: 0.25, ..Config::default() }
     }
 }
 
 impl Default for Config {
-    /// 4 MiB and 16,384 packets hold 100 ms of what one core forwards. Waiting
-    /// 50 ms for a link is half of the 100 ms that a codec waits (paper, IV-A).
-    /// One later packet is enough: "packet reordering is a rare event" (IV-A).
-    /// Half of the originals covers what is repeated at 25 % loss; a burst of
-    /// 256 covers a 100 ms outage at fifty calls. Three tenths of what was lost
-    /// for further requests and copies is where the residual stops falling fast
-    /// (5 to 10 % loss, chains of one and five links; the lab has the figures).
+    /// 4 MiB and 16,384 packets hold 100 ms of the traffic that one core forwards. Waiting 50 ms
+    /// for a link is half of the 100 ms that a codec waits (paper, IV-A). One later packet is
+    /// enough: "packet reordering is a rare event" (IV-A). Half of the originals covers the
+    /// retransmissions at 25 % loss; a burst of 256 covers a 100 ms outage at fifty calls. At a
+    /// budget of three tenths of the losses for further requests and copies, the residual loss
+    /// stops falling fast (5 to 10 % loss, chains of one and five links; the lab has the figures).
     fn default() -> Config {
         Config {
             bytes: 4 << 20,
@@ -97,7 +92,7 @@ impl Default for Config {
     }
 }
 
-/// Both halves on one link.
+/// Both halves of the service on one link.
 #[derive(Debug)]
 pub(super) struct RealTime {
     tx: Sender,
@@ -158,7 +153,7 @@ impl LinkService for RealTime {
         self.tx.retransmit(m.now, nack.ranges(), m.rtt, allowance, d);
     }
 
-    /// A request for as many ranges as there is room for.
+    /// Size of a request for as many ranges as fit into `room`.
     fn control_len(&self, room: usize) -> usize {
         let ranges = room.saturating_sub(REQUEST_HEAD) / NACK_RANGE_LEN;
         match self.rx.pending_requests().min(ranges) {

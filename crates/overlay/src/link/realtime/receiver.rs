@@ -12,30 +12,30 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqClass, Time};
 
-/// The receiving half: tells new packets from duplicates, finds what is missing,
-/// and has its policy ask for it.
+/// The receiving half: tells new packets from duplicates, finds gaps, and lets its policy request
+/// the missing packets.
 #[derive(Debug)]
 pub struct Receiver {
     gaps: VecDeque<OpenGap>,
     requests: Requests,
     policy: Box<dyn Policy>,
-    /// Whether the policy wants to know of gaps.
+    /// Whether the policy wants to be notified of gaps.
     asks: bool,
     /// Whether the link has been down since the last new packet.
     outage: bool,
     config: Config,
 }
 
-/// What an arriving packet is.
+/// Classification of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arrival {
-    /// To be forwarded.
+    /// A new packet, to be forwarded.
     New,
-    /// Seen before, or too old to tell.
+    /// Seen before, or too old to be told apart.
     Duplicate,
 }
 
-/// Missing numbers `first..end`, and how many packets came after them.
+/// Missing numbers `first..end`, and the number of packets that arrived after them.
 #[derive(Debug, Clone, Copy)]
 struct OpenGap {
     first: u64,
@@ -56,33 +56,33 @@ impl Receiver {
         }
     }
 
-    /// Forgets the numbers: the sender has started anew.
+    /// Discards the numbering: the sender has restarted.
     pub(crate) fn restart(&mut self) {
         self.requests.numbers = Default::default();
         self.renumber();
         self.policy.restart();
     }
 
-    /// The link has gone down: what is missing, and what will turn out to be when
-    /// it is back, was lost to the outage, and is neither asked for nor late.
+    /// The link has gone down. Packets that are missing now, or are found missing when it is back,
+    /// were lost in the outage: they are not requested and don't count as late.
     pub(crate) fn outage(&mut self) {
         self.renumber();
         self.outage = true;
     }
 
-    /// Forgets what was noted by numbers that count no more.
+    /// Discards all state that refers to the old numbering.
     fn renumber(&mut self) {
         self.gaps.clear();
         self.requests.renumber();
         self.policy.forget();
     }
 
-    /// Takes note of a packet.
+    /// Records an arriving packet and classifies it.
     pub(crate) fn accept(&mut self, packet: &RxPacketInfo, drops: &mut Drops) -> Arrival {
         let requests = &mut self.requests;
         (requests.now, requests.rtt) = (packet.at, packet.rtt);
-        // Whose the missing packet is nobody knows. Ask if any flow of this
-        // link would be glad of it; the sender knows its deadline.
+        // The flow of the missing packet is unknown. It is requested if any flow of this link could
+        // still use it; the sender knows its deadline.
         requests.useful_until = requests.useful_until.max(packet.useful_until);
         let mut regular = true;
         let seq = match requests.numbers.note(packet.envelope, packet.wire_seq) {
@@ -128,8 +128,8 @@ impl Receiver {
         Arrival::New
     }
 
-    /// Hands gaps that enough later packets have followed to the policy, while an
-    /// answer can still be in time.
+    /// Passes gaps that enough later packets have followed to the policy, while an answer can still
+    /// be in time.
     fn promote_gaps(&mut self, arrived: u64, packet: &RxPacketInfo, drops: &mut Drops) {
         for gap in &mut self.gaps {
             if arrived >= gap.end {
@@ -151,7 +151,7 @@ impl Receiver {
         }
     }
 
-    /// Has the policy do what is due.
+    /// Runs the policy's timer if it is due.
     pub(crate) fn handle_timeout(&mut self, now: Time, rtt: Duration, drops: &mut Drops) {
         if now < self.requests.wake {
             return;
@@ -162,21 +162,21 @@ impl Receiver {
         self.policy.handle_timeout(requests);
     }
 
-    /// When [`Receiver::handle_timeout`] has something to do.
+    /// When [`Receiver::handle_timeout`] must be called next.
     pub(crate) fn next_timeout(&self) -> Time {
         self.requests.wake
     }
 
-    /// How many ranges wait to be asked for, at most what one frame holds.
+    /// Number of ranges that wait to be requested, up to the number that fits in one frame.
     pub(crate) fn pending_requests(&self) -> usize {
         self.requests.pending()
     }
 
-    /// The next `n` ranges, to be written into a request.
+    /// Takes the next `n` ranges, to be written into a request.
     pub(crate) fn take_requests(&mut self, n: usize) -> ([NackRange; MAX_NACK_RANGES], usize) {
         let mut out = [NackRange { first: 0, count: 1 }; MAX_NACK_RANGES];
-        // No more than wait, since a range that goes in further envelopes comes
-        // up again behind them.
+        // No more than are waiting, since a range that goes in further envelopes reappears at the
+        // end of the queue.
         let n = n.min(self.requests.pending());
         for place in &mut out[..n] {
             *place = self.requests.take().unwrap_or(*place);
@@ -184,7 +184,7 @@ impl Receiver {
         (out, n)
     }
 
-    /// What has been seen so far.
+    /// Counters of the packets seen so far.
     pub fn stats(&self) -> ReceiverStats {
         self.requests.stats
     }
@@ -197,11 +197,11 @@ mod tests {
     const SOON: Time = Time::from_millis(1);
 
     std::thread_local! {
-        /// Counts the envelopes.
+        /// Number of the next envelope.
         static ENVELOPE: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
     }
 
-    /// In the envelope after the last, and after so many that were lost.
+    /// A packet in the envelope that follows the last one and `lost` lost ones.
     fn packet_after(lost: u64, wire_seq: u16, useful_until: Time, at: Time) -> RxPacketInfo {
         let envelope = ENVELOPE.get() + lost;
         ENVELOPE.set(envelope + 1);
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(feed(&mut r, &[1, 3, 2, 4, 5, 6, 7]), []);
         assert_eq!(feed(&mut r, &[9, 10]), []);
         assert_eq!(feed(&mut r, &[11]), [(8, 1)]);
-        // Of a gap of three, the one that came late is left out.
+        // In a gap of three, the one that arrived late is left out.
         assert_eq!(feed(&mut r, &[15, 13, 16, 17]), [(12, 1), (14, 1)]);
     }
 
@@ -259,23 +259,23 @@ mod tests {
             for k in 0..100 {
                 r.accept(&packet(k, at(u64::from(k) + 100), at(u64::from(k))), &mut drops);
             }
-            // 100 and 101 are lost and asked for; then the link goes down.
+            // 100 and 101 are lost and requested; then the link goes down.
             r.accept(&packet(102, at(202), at(102)), &mut drops);
             let before = r.stats();
             assert_eq!(before.missing, 2);
             r.outage();
             for now in 1_000..2_000 {
-                assert_eq!(r.next_timeout(), Time::NEVER, "nothing is to be asked for");
+                assert_eq!(r.next_timeout(), Time::NEVER, "nothing is to be requested");
                 r.handle_timeout(at(now), Duration::from_millis(20), &mut drops);
             }
-            // What was sent before the sender knew shows when the link is back.
+            // Packets that the sender sent before it noticed reveal a gap when the link is back.
             for k in 790..800 {
                 let now = at(u64::from(k) + 2_000);
                 r.accept(&packet(k, now + Duration::from_millis(100), now), &mut drops);
             }
             assert_eq!((drops.get(DropReason::RetransmitLate), r.pending_requests()), (0, 0));
             assert_eq!(r.stats().missing, before.missing);
-            // A loss after that is one again.
+            // A later loss counts as a loss again.
             let now = at(2_801);
             r.accept(&packet(801, now + Duration::from_millis(100), now), &mut drops);
             assert_eq!((r.stats().missing, r.pending_requests()), (before.missing + 1, 1));
@@ -289,7 +289,7 @@ mod tests {
         let mut drops = Drops::default();
         r.accept(&packet(5_002, SOON, SOON), &mut drops);
         assert_eq!((r.pending_requests(), drops.get(DropReason::RetransmitLate)), (0, 1));
-        // Of a flow that has time left, whatever shows the gap.
+        // Any flow of the link with time left counts, whichever packet shows the gap.
         let later = Time::from_millis(100);
         r.accept(&packet(5_003, later, SOON), &mut drops);
         r.accept(&packet(5_005, SOON, SOON), &mut drops);
@@ -332,7 +332,7 @@ mod tests {
         asked(r)
     }
 
-    /// A neighbour that speaks every 2 ms and loses numbers 5 and 6.
+    /// A neighbour that sends every 2 ms; numbers 5 and 6 are lost.
     fn gap(config: Config) -> Receiver {
         let mut r = Receiver::new(&config);
         for k in 0..5 {
@@ -346,14 +346,14 @@ mod tests {
     fn what_does_not_come_is_asked_for_again_until_it_is_too_late() {
         let mut drops = Drops::default();
         let mut r = gap(Config { recovery_budget: 0.0, ..Config::default() });
-        // A round trip, a sixteenth of it, and a millisecond.
+        // A round trip, one sixteenth of it, and a millisecond.
         let overdue = Time::from_nanos(14_000_000 + 22_250_000);
         assert_eq!(r.next_timeout(), overdue);
         assert_eq!(wakes(&mut r, 30, &mut drops), [], "early is harmless");
         assert_eq!(arrives(&mut r, 5, 35), []);
         assert_eq!(wakes(&mut r, 37, &mut drops), [(6, 1)], "5 has come");
         assert_eq!(wakes(&mut r, 60, &mut drops), [(6, 1)]);
-        // Of use until 104: what is asked for at 84 comes too late.
+        // Useful until 104 ms: a request at 84 ms would be too late.
         assert_eq!(wakes(&mut r, 83, &mut drops), [(6, 1)]);
         assert_eq!(drops.get(DropReason::RetransmitLate), 0);
         assert_eq!(wakes(&mut r, 106, &mut drops), []);
@@ -365,7 +365,7 @@ mod tests {
     fn what_the_losses_earned_is_spent_when_time_runs_out() {
         let mut drops = Drops::default();
         let mut r = gap(Config { recovery_budget: 1.0, ..Config::default() });
-        // The neighbour goes on speaking, so that nothing is guessed.
+        // The neighbour keeps sending, so that no guess is made.
         let mut asked_at = Vec::new();
         for ms in 16..110 {
             if ms % 2 == 0 {
@@ -375,8 +375,8 @@ mod tests {
                 asked_at.push(ms);
             }
         }
-        // A round trip apart; from 60 on there is time for one more at
-        // most. Two packets earn 464 bytes, a request takes 57.
+        // One round trip apart; from 60 ms on there is time for at most one more. Two packets earn
+        // 464 bytes, a request takes 57.
         assert_eq!(asked_at, [37, 60, 65, 70, 75, 80, 83]);
     }
 
@@ -384,7 +384,7 @@ mod tests {
     fn a_neighbour_that_starts_anew_has_no_guesses_to_its_credit() {
         let mut drops = Drops::default();
         let restart: fn(&mut Receiver) = Receiver::restart;
-        // As if it had gone on for long where nobody heard it.
+        // As if it had kept sending for a long time without being received.
         let jump: fn(&mut Receiver) = |r| {
             ENVELOPE.set(ENVELOPE.get() + 40_000);
             arrives(r, 15_000, 800);
@@ -395,7 +395,7 @@ mod tests {
             for k in 0..200 {
                 arrives(&mut r, 40_000 + k + k / 10, 2 * u64::from(k));
             }
-            // Until it asks for what comes after the last.
+            // Until it requests the packets after the last one.
             let guess = (0..20).find_map(|_| {
                 r.handle_timeout(r.next_timeout(), RTT, &mut drops);
                 asked(&mut r).into_iter().find(|range| range.0 == 40_219)
@@ -405,7 +405,7 @@ mod tests {
             let before = r.stats();
             for k in 0..50 {
                 let at = Time::from_millis(802 + 2 * u64::from(k));
-                // Repeated, but on a link before this one.
+                // Retransmitted, but on an earlier link.
                 let recovered = true;
                 let packet = RxPacketInfo { recovered, ..packet(15_002 + k, at + 2 * RTT, at) };
                 assert_eq!(r.accept(&packet, &mut drops), Arrival::New);
@@ -426,7 +426,7 @@ mod tests {
             asked(&mut r)
         };
         assert_eq!(takes(0, 0, 40), []);
-        // 1 is asked for until 22, and due again at 24.25.
+        // 1 is requested until 22 ms, and due again at 24.25 ms.
         assert_eq!(takes(2, 2, 40), [(1, 1)]);
         assert_eq!(takes(4, 20, 90), [(1, 1), (3, 1)]);
         assert_eq!(wakes(&mut r, 25, &mut drops), []);
@@ -445,7 +445,7 @@ mod tests {
         let guess = asked(&mut r);
         assert_eq!(guess[0], (5, 2), "with all that is missing");
         assert_eq!(guess[1].0, 9);
-        // On a link without losses nobody guesses.
+        // On a link without losses no guess is made.
         let mut calm = Receiver::new(&Config::default());
         (0..50).for_each(|k| drop(arrives(&mut calm, k, 2 * u64::from(k))));
         assert_eq!(calm.next_timeout(), Time::NEVER);
@@ -458,14 +458,14 @@ mod tests {
         assert_eq!(arrives(&mut r, 0, 0), []);
         assert_eq!(arrives(&mut r, 3, 6), [(1, 2)]);
         assert_eq!((asked(&mut r), asked(&mut r)), (vec![(1, 2)], vec![]));
-        // A range stands once in an envelope, whatever waits beside it.
+        // A range appears once per envelope, whatever else is waiting.
         assert_eq!(arrives(&mut r, 5, 10), [(4, 1)]);
         assert_eq!(arrives(&mut r, 7, 14), [(4, 1), (6, 1)]);
         assert_eq!((asked(&mut r), asked(&mut r)), (vec![(6, 1)], vec![]));
         assert_eq!((r.next_timeout(), r.stats().asked), (Time::NEVER, 4));
     }
 
-    /// Asks whenever it is called, for more than it may.
+    /// Makes requests whenever it is called, beyond every bound.
     #[derive(Debug, Default)]
     struct Greedy {
         late: bool,
@@ -493,8 +493,8 @@ mod tests {
         }
     }
 
-    /// How often number 5 is asked for by a policy that is called every millisecond,
-    /// and the farthest number that is.
+    /// How often number 5 is requested by a policy that is called every millisecond, and the
+    /// highest number requested.
     fn greed(policy: Greedy, recovery_budget: f64, from: u64) -> (usize, u16) {
         let mut r = Receiver::new(&Config { recovery_budget, ..Config::paper() });
         r.policy = Box::new(policy);
@@ -516,9 +516,9 @@ mod tests {
     #[test]
     fn no_policy_breaks_a_bound() {
         let greedy = Greedy::default;
-        // One envelope has gone before the counting.
+        // One envelope was sent before the count begins.
         assert_eq!(greed(greedy(), 0.0, 13), (2, 5), "3 envelopes");
-        // Of use until 102, 20 before which no answer would come in time.
+        // Useful until 102 ms; in the last 20 ms before that no answer would be in time.
         assert_eq!(greed(Greedy { late: true, ..greedy() }, 0.0, 81), (1, 5));
         assert_eq!(greed(Greedy { late: true, ..greedy() }, 1.0, 82), (0, 0));
         let follows = || Greedy { follows: true, ..greedy() };

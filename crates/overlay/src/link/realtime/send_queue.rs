@@ -3,12 +3,12 @@ use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use trunkline_base::Time;
 
-/// Something to send: ordered by deadline, then by arrival.
+/// A packet to be sent: ordered by deadline, then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Job {
     pub deadline: Time,
-    /// By arrival; odd for a repetition. One word for both: a job is copied for each
-    /// packet, and what was written in pieces is slow to read as one.
+    /// Order of arrival; odd for a retransmission. Both share one word: a job is copied for each
+    /// packet, and reading one word that was written in pieces is slow.
     order: u64,
     pub slot: Slot,
 }
@@ -19,11 +19,11 @@ impl Job {
     }
 }
 
-/// What waits to be sent, earliest deadline first, at most so many.
+/// A bounded queue of packets to be sent, earliest deadline first.
 ///
-/// Packets of one deadline come in the order of their deadlines: those stand in
-/// a line, which costs a sixth less per forwarded packet than a heap of all. The
-/// heap is for those that would have to stand further forward.
+/// Packets with the same time allowance arrive in the order of their deadlines and are kept in a
+/// line, which costs a sixth less per forwarded packet than a heap of all. The heap takes those
+/// that belong further forward.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     line: VecDeque<Job>,
@@ -50,7 +50,7 @@ impl SendQueue {
         self.len() >= self.max
     }
 
-    /// Adds a job; the caller has seen that there is room.
+    /// Adds a job; the caller has checked that there is room.
     pub fn push(&mut self, deadline: Time, slot: Slot, retransmit: bool) {
         self.order += 2;
         let job = Job { deadline, order: self.order + u64::from(retransmit), slot };
@@ -61,12 +61,12 @@ impl SendQueue {
         }
     }
 
-    /// The earliest job.
+    /// The job with the earliest deadline.
     pub fn first(&self) -> Option<&Job> {
         if self.is_in_heap() { self.heap.peek().map(|Reverse(job)| job) } else { self.line.front() }
     }
 
-    /// Takes the earliest job out.
+    /// Removes the earliest job and returns it.
     pub fn pop(&mut self) -> Option<Job> {
         if self.is_in_heap() {
             self.heap.pop().map(|Reverse(job)| job)
@@ -75,7 +75,7 @@ impl SendQueue {
         }
     }
 
-    /// Where the earliest job is.
+    /// Whether the earliest job is in the heap.
     fn is_in_heap(&self) -> bool {
         self.heap
             .peek()
@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a sorted list.
+        /// Compares the queue with a sorted list.
         #[test]
         fn the_earliest_goes_first(
             steps in prop::collection::vec(prop::option::of(0u64..20), 1..200),

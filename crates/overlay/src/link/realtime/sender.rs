@@ -11,30 +11,30 @@ use core::time::Duration;
 use std::collections::BinaryHeap;
 use trunkline_base::{SeqTracker, Time, extend};
 
-/// The sending half: keeps packets for as long as they are of use, and sends
-/// originals and retransmissions by deadline.
+/// The sending half: keeps packets while they are useful, and sends originals and retransmissions
+/// by deadline.
 #[derive(Debug)]
 pub struct Sender {
     ring: PacketRing,
-    /// Originals and retransmissions that wait.
+    /// Originals and retransmissions waiting to be sent.
     queue: SendQueue,
-    /// Which slot the packet with a given number is in, by its low bits.
+    /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
     next_seq: u64,
     budget: Budget,
-    /// Further copies of repetitions, and when each is due.
+    /// Further copies of retransmissions, and when each is due.
     copies: BinaryHeap<Reverse<(Time, Slot)>>,
-    /// What limits them.
+    /// Budget that limits these copies.
     copy_budget: RecoveryBudget,
     max_wait: Duration,
     policy: Box<dyn Policy>,
 }
 
-/// Copies that wait for their time.
+/// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
-/// Copies that may be sent for losses of before.
+/// Maximum number of copies that earlier losses can pay for.
 const COPY_BURST: f64 = 32.0;
-/// The most copies beside a repetition.
+/// Maximum number of copies in addition to a retransmission.
 const MAX_COPIES_EACH: u32 = 3;
 
 impl Sender {
@@ -62,16 +62,15 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        // What this displaces is the oldest packet; if that one was still
-        // waiting, `head` finds it gone and counts it.
+        // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
+        // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
         self.queue.push(packet.deadline, slot, false);
         Ok(())
     }
 
-    /// Queues the retransmissions that `ranges` ask for, as far as they can
-    /// still be in time over a link of round trip `rtt`, looking up `allowance`
-    /// of them at most.
+    /// Queues the retransmissions that `ranges` request, as far as they can still be in time over a
+    /// link with round trip `rtt`; looks up at most `allowance` of them.
     pub(crate) fn retransmit(
         &mut self,
         now: Time,
@@ -80,8 +79,8 @@ impl Sender {
         allowance: &mut usize,
         drops: &mut Drops,
     ) {
-        // At so many packets a second what is asked for left the ring while the
-        // request was under way; its number, of 16 bits, may be another's now.
+        // At this packet rate a requested packet left the ring while the request was under way; its
+        // 16-bit number may have been reused.
         if self.ring.turned_over(now - rtt) {
             return drops.count(DropReason::RetransmitUnknown);
         }
@@ -107,7 +106,7 @@ impl Sender {
     ) -> Result<(), DropReason> {
         let last = self.next_seq.checked_sub(1).ok_or(DropReason::RetransmitUnknown)?;
         let seq = extend(last, wire_seq);
-        // A guess of the neighbour's at what comes next.
+        // The neighbour's guess at the packets that come next.
         if seq > last && seq - last <= u64::from(MAX_GUESS) {
             return Ok(());
         }
@@ -121,7 +120,7 @@ impl Sender {
         if now >= send_by {
             return Err(DropReason::RetransmitLate);
         }
-        // The request left before the last repetition could have come.
+        // The request was sent before the last retransmission could have arrived.
         if retransmitted > Time::ZERO && now < retransmitted + rtt {
             return Ok(());
         }
@@ -141,8 +140,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Plans further copies of what is in `slot`, a quarter of what the budget can
-    /// pay at most.
+    /// Schedules further copies of the packet in `slot`, with at most a quarter of the budget.
     fn copy(&mut self, now: Time, Answer { copies, within }: Answer, slot: Slot) {
         let affordable = (self.copy_budget.left() as u32).div_ceil(4).min(MAX_COPIES_EACH);
         let copies = copies.min(affordable);
@@ -168,19 +166,19 @@ impl Sender {
         }
     }
 
-    /// When [`Sender::handle_timeout`] has something to do.
+    /// When [`Sender::handle_timeout`] must be called next.
     pub(crate) fn next_timeout(&self) -> Time {
         self.copies.peek().map_or(Time::NEVER, |&Reverse((at, _))| at)
     }
 
-    /// Where the slot of packet `seq` is noted; their number is a power of two.
+    /// Index of packet `seq` in `slots`; their number is a power of two.
     fn place(&self, seq: u64) -> usize {
         seq as usize & (self.slots.len() - 1)
     }
 
-    /// Bytes of the frame that goes next, in envelope `count`, after dropping
-    /// what has waited too long and what the receiver could no more tell from
-    /// another packet ([`SeqTracker::REACH`]).
+    /// Bytes of the next frame, in envelope `count`, after dropping packets that have waited too
+    /// long, and those that the receiver could no longer tell from another packet
+    /// ([`SeqTracker::REACH`]).
     pub(crate) fn head(
         &mut self,
         now: Time,
@@ -221,8 +219,7 @@ impl Sender {
         }
     }
 
-    /// Writes the head into `out`, which goes into envelope `count`; true if it
-    /// is a retransmission.
+    /// Writes the head into `out`, for envelope `count`; true if it is a retransmission.
     pub(crate) fn pop(&mut self, now: Time, count: u64, out: &mut [u8]) -> bool {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
@@ -245,24 +242,23 @@ impl Sender {
         job.is_retransmission()
     }
 
-    /// When the head stops being of use.
+    /// Deadline of the next packet to be sent; never if there is none.
     pub(crate) fn deadline(&self) -> Time {
         self.queue.first().map_or(Time::NEVER, |job| job.deadline)
     }
 
-    /// How many packets wait to be sent.
+    /// Number of packets that wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 }
 
-/// Whether envelope `count` is too far behind the one of the original.
+/// Whether envelope `count` is too far after the original's envelope.
 fn is_beyond(original: u64, count: u64) -> bool {
     count.saturating_sub(original) > SeqTracker::REACH
 }
 
-/// The token bucket that holds retransmissions to a share of originals, in
-/// millionths of a packet.
+/// Token bucket that limits retransmissions to a share of originals, in millionths of a packet.
 #[derive(Debug)]
 struct Budget {
     share: u64,
@@ -345,7 +341,7 @@ mod tests {
         );
         assert_eq!(send(&mut s, 30, &mut drops), Some((1, true, 70, 1)));
         assert_eq!(send(&mut s, 30, &mut drops), None);
-        // Ninety milliseconds in, ten more of delay are too many.
+        // After ninety milliseconds, ten more of delay are too many.
         s.retransmit(
             Time::from_millis(90),
             [ask].into_iter(),
@@ -354,7 +350,7 @@ mod tests {
             &mut drops,
         );
         assert_eq!(drops.get(DropReason::RetransmitLate), 1);
-        // A number never sent.
+        // A number that was never sent.
         let wild = NackRange { first: 40_000, count: 2 };
         s.retransmit(Time::from_millis(30), [wild].into_iter(), Duration::ZERO, &mut 9, &mut drops);
         assert_eq!(drops.get(DropReason::RetransmitUnknown), 2);
@@ -387,8 +383,8 @@ mod tests {
                 retransmissions += u32::from(sent.1);
             }
         }
-        // The burst and a tenth of the originals, but for the first original,
-        // which finds the bucket full: 5 + 99.9.
+        // The burst and a tenth of the originals, except for the first original, which finds the
+        // bucket full: 5 + 99.9.
         assert_eq!(retransmissions, 104);
         assert_eq!(drops.get(DropReason::RetransmitBudget), 1_000 - 104);
     }
@@ -403,8 +399,8 @@ mod tests {
         assert_eq!(drops.get(DropReason::QueueDelay), 1);
     }
 
-    /// A number of 16 bits says which packet is meant while its original is at
-    /// most so many envelopes back.
+    /// A 16-bit number identifies a packet as long as its original is at most this many envelopes
+    /// back.
     #[test]
     fn what_is_too_many_envelopes_back_is_not_repeated() {
         let mut drops = Drops::default();
@@ -422,8 +418,8 @@ mod tests {
         assert_eq!(drops.get(DropReason::RetransmitUnknown), 1);
     }
 
-    /// 70,000 packets in a round trip: what is asked for has gone, and its number
-    /// is that of another.
+    /// 70,000 packets in a round trip: the requested packet has left the ring, and its number
+    /// belongs to another.
     #[test]
     fn a_request_for_what_has_left_the_ring_is_not_taken_for_another() {
         let (mut s, mut drops) = (Sender::new(&Config::default()), Drops::default());
@@ -435,14 +431,14 @@ mod tests {
             s.head(at(k), k, rtt / 2, &mut drops).unwrap();
             s.pop(at(k), k, &mut out);
         }
-        // The first was 5; 65,536 after it is kept.
+        // The first was 5; the packet 65,536 after it is still in the ring.
         let ask = [NackRange { first: 5, count: 3 }].into_iter();
         s.retransmit(at(70_000), ask, rtt, &mut 9, &mut drops);
         assert_eq!(s.head(at(70_000), 70_000, rtt / 2, &mut drops), None);
         assert_eq!(drops.get(DropReason::RetransmitUnknown), 1);
     }
 
-    /// Gives each request this answer.
+    /// Answers each request with a fixed answer.
     #[derive(Debug)]
     struct Fixed(Option<Answer>);
 
@@ -461,9 +457,9 @@ mod tests {
         for (answer, losses, sent) in [
             (None, 1, vec![]),
             (Some(Answer::default()), 1, vec![10]),
-            // Nothing is earned by one loss that would pay for a copy.
+            // One loss earns too little to pay for a copy.
             (Some(Answer { copies: 9, within }), 1, vec![10]),
-            // Spread over the 80 ms that an answer is of use, not over a second.
+            // Spread over the 80 ms in which an answer is useful, not over a second.
             (Some(Answer { copies: 9, within }), 80, vec![10, 30, 50, 70]),
             (Some(Answer { copies: 1, within: Duration::ZERO }), 40, vec![10, 10]),
         ] {

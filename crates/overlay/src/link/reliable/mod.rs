@@ -1,22 +1,22 @@
-//! The reliable service: hop-by-hop reliability and congestion control (Amir and
-//! Danilov, *Reliable Communication in Overlay Networks*, DSN 2003).
+//! The reliable service: hop-by-hop reliability and congestion control (Amir and Danilov, *Reliable
+//! Communication in Overlay Networks*, DSN 2003).
 //!
-//! Each link repeats what it loses until its neighbour has it, within the window of one
-//! TCP ([`trunkline_rate::window`]), so that a loss costs the round trip of one link and
-//! not that of the whole path. A node passes packets on as they come,
-//! so that none waits for another that was lost before it; their destination puts them in order.
+//! Each link retransmits lost packets until its neighbour has them, within the window of one TCP
+//! ([`trunkline_rate::window`]), so that a loss costs the round trip of one link and not that of
+//! the whole path. A node forwards packets in the order of arrival, so that none waits for another
+//! that was lost before it; their destination restores the order.
 //!
-//! The receiver says what it has by cumulative and selective acknowledgements
-//! ([`SelectiveAck`]); what was sent well before something that has come is lost, by
-//! order and by time (RACK, RFC 8985), and the tail is found out by a probe. Numbers
-//! begin at 0 in each *epoch*, four bits that travel with every packet: the sender begins
-//! another one when its neighbour has started anew, which it sees by the *instance* in
-//! acknowledgements; these say which start of the sender they are about, too.
+//! The receiver reports the packets that it has in cumulative and selective acknowledgements
+//! ([`SelectiveAck`]). A packet sent well before one that has arrived is taken for lost, by order
+//! and by time (RACK, RFC 8985), and a probe detects a lost tail. Numbers begin at 0 in each
+//! *epoch*, four bits that every packet carries. The sender begins a new epoch when its neighbour
+//! has restarted, which it detects by the *instance* in acknowledgements; these also name the start
+//! of the sender that they are about.
 //!
-//! What waits here is bounded. Packets that wait long are marked (`red`), which makes
-//! streams send less ([`crate::session::stream`]); applications that ask to wait
-//! ([`ToNode::Wait`]) are held back. If a link is full nevertheless, its node drops what is to go
-//! there, and counts that.
+//! Queues are bounded. Packets that wait for long are marked (`red`), which makes streams send less
+//! ([`crate::session::stream`]); applications that request blocking ([`ToNode::Wait`]) are
+//! flow-controlled. If a link is full nevertheless, its node drops new packets for it and counts
+//! them.
 //!
 //! [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
 
@@ -38,16 +38,16 @@ use trunkline_base::Time;
 use trunkline_base::wire::{Short, Writer};
 pub use trunkline_rate::window::Algorithm;
 
-/// How many numbers beyond the first that is missing a sender may use: what 370 Mbit/s
-/// carry in 100 ms with packets of the default MTU.
+/// How many numbers beyond the first missing one a sender may use: the packets that 370 Mbit/s
+/// carry in 100 ms at the default MTU.
 pub(crate) const MAX_AHEAD: u64 = 4_096;
 
-/// How long an acknowledgement may wait for the next packet, which makes it due. A
-/// sender's timeouts allow for it.
+/// Time that an acknowledgement may wait for the next packet, which makes it due. A sender's
+/// timeouts allow for it.
 const ACK_DELAY: Duration = Duration::from_millis(5);
 
-/// Bits of an epoch, in the byte that other services' packets have for what remains of
-/// their deadline. Two more are the packet's flags, and the others are passed over.
+/// Bits of an epoch, in the byte that holds the remaining time in packets of other services. Two
+/// more bits are the packet's flags; the others are ignored.
 const EPOCH: u8 = 0x0f;
 
 /// Settings of the service on one link.
@@ -55,9 +55,9 @@ const EPOCH: u8 = 0x0f;
 pub struct Config {
     /// Bytes of packets that wait to be sent or acknowledged.
     pub bytes: usize,
-    /// How many packets these may be, 1 to 4,096.
+    /// Number of packets that wait to be sent or acknowledged, 1 to 4,096.
     pub packets: usize,
-    /// How its window grows.
+    /// Algorithm by which the window grows.
     pub algorithm: Algorithm,
 }
 
@@ -68,7 +68,7 @@ impl Default for Config {
     }
 }
 
-/// Both halves on one link.
+/// Both halves of the service on one link.
 #[derive(Debug)]
 pub(super) struct Reliable {
     tx: Sender,

@@ -1,4 +1,4 @@
-//! The receiving half: tells new packets from copies, and says what has come.
+//! The receiving half: tells new packets from copies, and acknowledges them.
 
 use super::{ACK_DELAY, EPOCH, MAX_AHEAD};
 use crate::counters::{DropReason, ReceiverStats};
@@ -9,29 +9,29 @@ use trunkline_base::{Time, extend};
 
 const WORDS: usize = MAX_AHEAD as usize / 64;
 
-/// An acknowledgement leaves with every second packet (RFC 5681, section 4.2).
+/// An acknowledgement is sent for every second packet (RFC 5681, section 4.2).
 const ACK_EVERY: u32 = 2;
 
-/// What has come of the neighbour's packets.
+/// Tracks the neighbour's packets that have arrived.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     instance: u16,
-    /// Which start of the neighbour its packets are of.
+    /// The start of the neighbour that its packets come from.
     sender: u16,
-    /// The sender's numbering, once one of its packets has come.
+    /// The sender's epoch, once one of its packets has arrived.
     epoch: Option<u8>,
-    /// All numbers before it have come.
+    /// All numbers before it have arrived.
     next: u64,
-    /// One more than the highest that has come.
+    /// One more than the highest number that has arrived.
     end: u64,
-    /// By number: which of those from `next` on have come.
+    /// One bit per number: whether it has arrived, from `next` on.
     seen: [u64; WORDS],
     latest: u64,
     latest_at: Time,
-    /// Packets since the last acknowledgement, and when the next is due at the latest.
+    /// Packets since the last acknowledgement, and the latest time for the next one.
     unacknowledged: u32,
     due: Time,
-    /// Whether it is due at once.
+    /// Whether an acknowledgement is due at once.
     is_due: bool,
     stats: ReceiverStats,
 }
@@ -56,24 +56,23 @@ impl Default for Receiver {
 }
 
 impl Receiver {
-    /// This node has started, and this tells the start from others.
+    /// This node has started; `instance` distinguishes this start from others.
     pub fn begin(&mut self, instance: u16) {
         self.instance = instance;
     }
 
-    /// The neighbour has started anew, and numbers its packets anew.
+    /// The neighbour has restarted, and so has its numbering.
     pub fn restart(&mut self, sender: u16) {
         let (instance, stats) = (self.instance, self.stats);
         *self = Receiver { instance, sender, stats, ..Receiver::default() };
     }
 
-    /// Takes note of a packet; an error if it has come before, or can't be told from one
-    /// that has.
+    /// Records an arriving packet; an error if it is a duplicate, or cannot be told from one.
     pub fn accept(&mut self, packet: &RxPacketInfo) -> Result<(), DropReason> {
         let epoch = packet.remaining & EPOCH;
         match self.epoch {
             Some(known) if known == epoch => {}
-            // Under way since before the sender began the present one.
+            // Under way since before the sender began the present epoch.
             Some(known) if epoch.wrapping_sub(known) & EPOCH > EPOCH / 2 => {
                 return Err(DropReason::Stale);
             }
@@ -87,7 +86,7 @@ impl Receiver {
             self.is_due = true;
             return Err(DropReason::BeyondWindow);
         }
-        // Nothing new, so what was said before is lost: say it again.
+        // Nothing new, so the last acknowledgement was lost: send another.
         if seq < self.next || self.has(seq) {
             self.is_due = true;
             return Err(DropReason::Duplicate);
@@ -99,7 +98,7 @@ impl Receiver {
         self.stats.filled += u64::from(seq < self.end);
         self.unacknowledged += 1;
         (self.latest, self.latest_at) = (seq, packet.at);
-        // A gap, and what fills one, is news for the sender.
+        // The sender needs to learn of a gap, and of a packet that fills one.
         let in_order = seq == self.next && seq == self.end;
         self.is_due |= !in_order || self.unacknowledged >= ACK_EVERY;
         self.due = self.due.min(packet.at + ACK_DELAY);
@@ -117,7 +116,7 @@ impl Receiver {
         self.seen[word] & bit != 0
     }
 
-    /// What has come beyond `next`, in ascending order.
+    /// Ranges that have arrived beyond `next`, in ascending order.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut at = self.next;
         core::iter::from_fn(move || {
@@ -128,7 +127,7 @@ impl Receiver {
         })
     }
 
-    /// The first number from `from` on, below `end`, that has come, or that hasn't.
+    /// The first number from `from` on, below `end`, that has arrived (`come`) or has not.
     fn find(&self, from: u64, come: bool) -> Option<u64> {
         let mut at = from;
         while at < self.end {
@@ -144,14 +143,14 @@ impl Receiver {
         None
     }
 
-    /// Bytes of the acknowledgement that is due, of at most `room`; 0 if none is, or it
-    /// doesn't fit.
+    /// Bytes of the acknowledgement that is due, at most `room`; 0 if none is due, or if it does
+    /// not fit.
     pub fn ack_len(&self, room: usize) -> usize {
         if self.is_due { self.fitting_len(room) } else { 0 }
     }
 
-    /// Bytes of an acknowledgement, of at most `room`, that goes behind a packet before it is due;
-    /// 0 if nothing has come since the last, or it doesn't fit.
+    /// Bytes of an acknowledgement, at most `room`, that follows a packet before it is due; 0 if
+    /// nothing has arrived since the last one, or if it does not fit.
     pub fn rider_len(&self, room: usize) -> usize {
         if self.is_due || self.unacknowledged > 0 { self.fitting_len(room) } else { 0 }
     }
@@ -164,8 +163,8 @@ impl Receiver {
         ACK_HEAD + ACK_RANGE * self.ranges().take(fit).count()
     }
 
-    /// Writes it, in `len` bytes. Where not all ranges fit, the one with the latest packet
-    /// stands for all but the first ones.
+    /// Writes the acknowledgement in `len` bytes. If not all ranges fit, the first ones are
+    /// written, and then the one with the latest packet.
     pub fn write_ack(&mut self, now: Time, len: usize, w: &mut Writer<'_>) -> Result<(), Short> {
         let n = (len.saturating_sub(ACK_HEAD) / ACK_RANGE).min(MAX_ACK_RANGES);
         let mut ranges = [AckRange::default(); MAX_ACK_RANGES];
@@ -209,7 +208,7 @@ impl Receiver {
     }
 }
 
-/// Where the mark of a number is.
+/// Word and bit that stand for a number.
 fn place(seq: u64) -> (usize, u64) {
     ((seq / 64) as usize % WORDS, 1 << (seq % 64))
 }

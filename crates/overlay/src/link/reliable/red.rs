@@ -1,50 +1,48 @@
-//! Random early detection (Floyd and Jacobson 1993; RFC 2309) for packets that wait for
-//! their first transmission, by marks instead of drops. It goes by how long they waited and
-//! not by how many there are, so that one setting suits links of any rate (as RFC 8289
-//! argues), and it spreads its marks evenly instead of by chance, which RED only does to
-//! avoid clusters.
+//! Random early detection (Floyd and Jacobson 1993; RFC 2309) for packets that wait for their first
+//! transmission, with marks instead of drops. It measures the time that packets waited and not the
+//! length of the queue, so that one setting suits links of any rate (as RFC 8289 argues). It spaces
+//! its marks evenly and not at random, since RED uses randomness only to avoid clusters.
 
 use core::time::Duration;
 
-/// Nothing is marked while packets wait less than this on average. With windows that come
-/// down to 0.8 at a mark a queue of 60 ms keeps a link busy whose streams have round trips
-/// of up to 240 ms.
+/// Nothing is marked while packets wait less than this on average. Windows shrink to 0.8 at a mark,
+/// so a queue of 60 ms keeps a link busy for streams with round trips of up to 240 ms.
 const LOW: Duration = Duration::from_millis(60);
 
-/// From there to here the share of marks rises to a tenth. A longer wait counts as this one: what
-/// a silent link has held back is no queue, and since the average goes by packets, streams that
-/// send two of them in a round trip would be marked for seconds until it has come down.
+/// Up to this average wait the share of marks rises to a tenth. A longer wait counts as this one:
+/// packets held up by a silent link are not a standing queue, and since the average counts packets,
+/// streams that send two of them per round trip would be marked for seconds until it has come down.
 pub const HIGH: Duration = Duration::from_millis(200);
 
-/// The longest round trip of a link to which both apply as they are. Over a longer one they grow in
-/// proportion: its streams have longer round trips and need as much more of a queue, and what a
-/// loss holds back waits longer.
+/// Longest round trip of a link to which both thresholds apply unchanged. Over a longer one they
+/// grow in proportion: its streams have longer round trips and need a larger queue, and packets
+/// behind a loss wait longer.
 pub const NEAR: Duration = Duration::from_millis(50);
 
-/// No longer wait makes a difference; its product with [`NEAR`] has 64 bits.
+/// A longer wait makes no difference; its product with [`NEAR`] fits in 64 bits.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The share of marks at [`HIGH`], of [`ONE`].
+/// Share of marks at [`HIGH`], in units of 1/[`ONE`].
 const AT_HIGH: u64 = ONE / 10;
 const ONE: u64 = 1 << 16;
 
-/// The weight of one packet in the average, as a shift. A link that loses packets halves its
-/// window again and again, and streams are not to send less for that: 128 packets are more
-/// than it sends from one loss to the next at 1 %.
+/// Weight of one packet in the average, as a shift. A link with losses halves its window again and
+/// again, and streams should not send less because of that: at 1 % it sends fewer than 128 packets
+/// from one loss to the next.
 const WEIGHT: u32 = 7;
 
-/// Which packets of a queue are marked.
+/// Decides which packets of a queue are marked.
 #[derive(Debug, Default)]
 pub struct Red {
-    /// The average wait, in nanoseconds.
+    /// Average wait in nanoseconds.
     average: u64,
-    /// What is marked so far, less what ought to be, of [`ONE`].
+    /// Marks that should have been made by now, less those that were, in units of 1/[`ONE`].
     owed: u64,
 }
 
 impl Red {
-    /// Whether a packet is to be marked that leaves after it has waited so long for a link with
-    /// this round trip.
+    /// Whether to mark a packet that leaves after waiting for `waited`, on a link with round trip
+    /// `rtt`.
     pub fn marks(&mut self, waited: Duration, rtt: Duration) -> bool {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let waited = nanos(waited.min(MINUTE)) * nanos(NEAR) / nanos(rtt.max(NEAR));
@@ -59,7 +57,7 @@ impl Red {
     }
 }
 
-/// Which share of packets is to be marked, of [`ONE`].
+/// Share of packets to mark, in units of 1/[`ONE`].
 fn share(average: u64) -> u64 {
     let (low, high) = (LOW.as_nanos() as u64, HIGH.as_nanos() as u64);
     match average {
@@ -81,7 +79,7 @@ mod tests {
         let mut red = Red::default();
         assert_eq!(marks_of_1000(&mut red, 59), 0);
         for (ms, share) in [(130, 50), (200, 100), (10_000, 100)] {
-            // The average takes a while.
+            // The average needs a while to settle.
             marks_of_1000(&mut red, ms);
             let marks = marks_of_1000(&mut red, ms);
             assert!(marks.abs_diff(share) <= 1 + share / 100, "{marks} of 1,000 at {ms} ms");

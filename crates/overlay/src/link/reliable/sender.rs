@@ -1,4 +1,4 @@
-//! The sending half: keeps packets until they are acknowledged, and repeats what is lost.
+//! The sending half: keeps packets until they are acknowledged, and retransmits lost ones.
 
 use super::red::{HIGH, NEAR, Red};
 use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
@@ -13,35 +13,36 @@ use std::collections::{BinaryHeap, VecDeque};
 use trunkline_base::{Pacer, Time, extend};
 use trunkline_rate::window::{self, Control, Extent};
 
-/// IPv4's and UDP's headers, and the envelope's: they count in the window.
+/// Bytes of IPv4 and UDP headers and of the envelope: they count in the window.
 const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
 
-/// How far the pace may be run ahead of, so that the timer's grain doesn't cost
+/// How far sending may run ahead of the pace, so that the timer's granularity does not cost
 /// throughput.
 const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// The longest that a sender waits before it tries again, on a link that is down.
+/// Longest time before a sender tries again, on a link that is down.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much of this node's streams may wait here: what the window carries in this time, which is
-/// longer than a queue that is marked, and as much longer on a link of a longer round trip.
+/// Bytes of this node's streams that may wait here, as the time in which the window carries them:
+/// longer than the wait at which packets are marked, and longer in proportion on a link with a
+/// longer round trip.
 const LOCAL_QUEUE: Duration = HIGH.saturating_add(NEAR);
 
-/// No more packets of other nodes' streams are added to those that wait, once one has waited for
-/// so long and a new one would wait for this long, by the rate at which packets left meanwhile.
-/// They are repeated from end to end after 5 s, which has to be enough for other queues and the
-/// way back too: otherwise copies fill the queue.
+/// Once a packet has waited for this long, no more packets of other nodes' streams are accepted if
+/// a new one would wait for [`LONGEST_WAIT`], at the rate at which packets left meanwhile. They are
+/// retransmitted end to end after 5 s, which must suffice for other queues and the return path too:
+/// otherwise copies fill the queue.
 const WAITED: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// Bytes that may wait in any case.
 const MIN_QUEUE: usize = 32 << 10;
 
-/// A round trip below which a shorter one makes no difference.
+/// Lower bound of the round trip in calculations.
 const SHORTEST_RTT: Duration = Duration::from_millis(1);
 
-/// Later packets that must have come before one is taken for lost at once, without
-/// waiting for what reordering may explain (RFC 8985, section 6.2).
+/// Number of later packets that must have arrived before one is taken for lost at once, without
+/// allowing time for reordering (RFC 8985, section 6.2).
 const REORDER: u64 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,84 +54,84 @@ enum State {
     Acknowledged,
 }
 
-/// What bounds how many such packets wait.
+/// Kinds of packet, by the bound on how many of them may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Kind {
-    /// Nothing but the size of the ring does.
+    /// Bounded only by the size of the ring.
     #[default]
     Other,
-    /// [`Sender::has_room_for_own`] does: it belongs to a stream that ends at this node.
+    /// Bounded by [`Sender::has_room_for_own`]: the packet belongs to a stream of this node.
     OwnStream,
-    /// [`Sender::flow_controlled`] does: its application waits for room.
+    /// Bounded by [`Sender::flow_controlled`]: the application waits for room.
     FlowControlled,
 }
 
-/// What is known of the packet in a slot of the ring.
+/// State of the packet in a slot of the ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     state: State,
     retransmitted: bool,
     kind: Kind,
-    /// How many bytes had been sent for the first time when it came.
+    /// Bytes sent for the first time up to when this packet was queued.
     sent_before: u64,
-    /// Bytes that it has in the window.
+    /// Bytes that it occupies in the window.
     cost: u32,
-    /// Which of all transmissions was its last, and when that was.
+    /// Number of its last transmission among all of them, and the time of that.
     transmission: u64,
     sent_at: Time,
-    /// Of an acknowledged one: all up to this one, exclusive, are too.
+    /// If acknowledged: every slot from this packet up to this one, exclusive, is too.
     acknowledged_to: Slot,
 }
 
-/// Packets of one link that wait to be sent, or to be acknowledged.
+/// Packets of one link that wait to be sent or to be acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sender {
     ring: PacketRing,
-    /// By slot. Numbers are slots, counted from `base`.
+    /// Indexed by slot. Numbers are slots, counted from `base`.
     flights: Box<[Flight]>,
     base: Slot,
     epoch: u8,
-    /// Which start of this node it is.
+    /// The present start of this node.
     own: u16,
-    /// Which start of the neighbour acknowledges this epoch.
+    /// The start of the neighbour that acknowledges this epoch.
     instance: Option<u16>,
-    /// The first that is not acknowledged, and the first that was never sent.
+    /// The first slot that is not acknowledged, and the first that was never sent.
     first: Slot,
     next: Slot,
-    /// Bytes that were never sent, by their [`Kind`].
+    /// Bytes that were never sent, per [`Kind`].
     unsent: [usize; 3],
     /// Bytes that were sent for the first time.
     sent: u64,
-    /// What is to be repeated, the first of it next: streams wait for that. Some may have been
-    /// acknowledged since.
+    /// Packets to be retransmitted, lowest slot first, because streams wait for that one. Some may
+    /// have been acknowledged since.
     lost: BinaryHeap<Reverse<Slot>>,
-    /// Transmissions in their order; of a packet that was repeated since, or has come,
-    /// they mean nothing any more.
+    /// Transmissions in their order. An entry is void if its packet was retransmitted since, or has
+    /// arrived.
     order: VecDeque<(Slot, u64)>,
     transmissions: u64,
     red: Red,
     control: Control,
     pacer: Pacer,
     in_flight: u64,
-    /// The latest transmission that has come: its number, when it was sent, and how many
-    /// came that were sent for the first time and later than what is missing.
+    /// The latest transmission known to have arrived (its number, and when it was sent), and the
+    /// highest slot that arrived without a retransmission.
     newest: (u64, Time),
     highest: Slot,
-    /// When what is missing counts as lost though nothing else comes.
+    /// When missing packets count as lost even if nothing else arrives.
     loss_at: Time,
-    /// When something was sent or came last, or the timer expired.
+    /// When something was last sent or received, or the timer last expired.
     active: Time,
     last_sent: Time,
     /// Whether the timer, which has backed off, is to expire at once.
     is_hastened: bool,
-    /// One packet may leave whatever the window says.
+    /// Allows one packet to be sent regardless of the window.
     probe: bool,
-    /// Until when the pace held back the head, when it was asked last.
+    /// Until when the pace delays the head, as of the last query.
     paced_until: Time,
 }
 
 impl Sender {
-    /// For a link whose largest IP packets have `mtu` bytes.
+    /// Creates the sender of a link with IP packets of up to `mtu` bytes.
     pub fn new(config: &Config, mtu: usize) -> Sender {
         let packets = config.packets.clamp(1, MAX_AHEAD as usize).next_power_of_two();
         let mut window = window::Config::new(mtu);
@@ -164,12 +165,12 @@ impl Sender {
         }
     }
 
-    /// This node has started, and this tells the start from others.
+    /// This node has started; `own` distinguishes this start from others.
     pub fn begin(&mut self, own: u16) {
         self.own = own;
     }
 
-    /// Takes a packet, unless there is no room: what is kept displaces nothing.
+    /// Queues a packet if there is room; stored packets are never displaced.
     pub fn enqueue(&mut self, since: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let len = packet.frame_len();
         if !self.ring.has_room(len) {
@@ -192,22 +193,23 @@ impl Sender {
         self.ring.has_room(len)
     }
 
-    /// Whether a frame of `len` bytes of a stream of this node finds room. Those wait in their
-    /// stream rather than here: what this link cannot carry soon would only be repeated in vain.
-    /// One with `data` leaves room for those without, which many streams shouldn't hold up.
+    /// Whether a frame of `len` bytes of a local stream finds room. Packets of local streams wait
+    /// in their stream rather than here: those that this link cannot carry soon would only be
+    /// retransmitted in vain. A frame with `data` leaves room for those without, which many streams
+    /// should not delay.
     pub fn has_room_for_own(&self, len: usize, data: bool) -> bool {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let rtt = self.control.rtt();
         let (shortest, smoothed) = (rtt.shortest(), rtt.smoothed().map(|r| r.max(SHORTEST_RTT)));
         let span = nanos(LOCAL_QUEUE) * nanos(shortest.unwrap_or(NEAR).max(NEAR)) / nanos(NEAR);
         let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
-        // The other half is for what comes from elsewhere.
+        // The other half is for packets from other nodes.
         let own = (soon as usize).max(MIN_QUEUE).min(self.ring.size() / 2);
         let own = if data { own } else { own + MIN_QUEUE };
         self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 
-    /// Whether a packet that comes now would wait for too long.
+    /// Whether a packet that arrives now would wait for too long.
     fn is_behind(&mut self, now: Time) -> bool {
         let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
         let (waited, unsent) = (now.since(first), self.unsent.iter().sum::<usize>());
@@ -218,12 +220,12 @@ impl Sender {
         unsent as u128 * waited.as_nanos() > u128::from(left) * LONGEST_WAIT.as_nanos()
     }
 
-    /// Bytes that were never sent, of applications that wait for room.
+    /// Flow-controlled bytes that were never sent.
     pub fn flow_controlled(&self) -> usize {
         self.unsent[Kind::FlowControlled as usize]
     }
 
-    /// How many packets are to be sent, or sent again.
+    /// Number of packets to be sent or retransmitted.
     pub fn waiting(&self) -> usize {
         self.lost.len() + (self.ring.end() - self.next) as usize
     }
@@ -233,7 +235,7 @@ impl Sender {
         &mut self.flights[slot as usize & mask]
     }
 
-    /// What goes next: what is lost before what is new.
+    /// Slot of the next packet to send: lost packets come before new ones.
     fn candidate(&mut self) -> Option<Slot> {
         while let Some(&Reverse(slot)) = self.lost.peek() {
             if slot >= self.first && self.flight(slot).state == State::Lost {
@@ -244,7 +246,7 @@ impl Sender {
         (self.next < self.ring.end()).then_some(self.next)
     }
 
-    /// Bytes of the frame that goes next, if window and pace let it.
+    /// Bytes of the next frame, if window and pace permit it.
     pub fn head(&mut self, now: Time) -> Option<usize> {
         let Some(slot) = self.candidate() else {
             self.probe = false;
@@ -267,14 +269,14 @@ impl Sender {
         self.ring.get(slot).map(|(_, frame)| frame.len())
     }
 
-    /// Writes the head into `out`; true if it was sent before. `measured` is the link's
-    /// round trip, zero while it is unknown.
+    /// Writes the head into `out`; true if it is a retransmission. `measured` is the link's round
+    /// trip, zero while it is unknown.
     pub fn pop(&mut self, now: Time, measured: Duration, out: &mut [u8]) -> bool {
         let Some(slot) = self.candidate() else { return false };
         let Some((entry, frame)) = self.ring.get(slot) else { return false };
         let retransmitted = slot < self.next;
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
-        // What waited for room was held back already.
+        // Flow-controlled packets are not counted: their senders have been slowed down already.
         let counts = !retransmitted && entry.since < Time::NEVER;
         let rtt = self.control.rtt().shortest().unwrap_or_default();
         if counts && self.red.marks(now.since(entry.since), rtt) {
@@ -296,7 +298,7 @@ impl Sender {
             self.control.on_idle();
         }
         if self.in_flight == 0 {
-            // Nothing is under way in vain: this one has its time.
+            // Nothing is in flight in vain: this packet gets its full timeout.
             self.is_hastened = false;
         }
         self.transmissions += 1;
@@ -315,7 +317,7 @@ impl Sender {
         retransmitted
     }
 
-    /// Keeps those transmissions that still mean something: one for each packet at most.
+    /// Discards void transmissions; at most one per packet remains.
     fn forget_transmissions(&mut self) {
         let (first, flights) = (self.first, &self.flights);
         let mask = flights.len() - 1;
@@ -325,8 +327,8 @@ impl Sender {
         });
     }
 
-    /// Takes an acknowledgement that came at `at`, looking at `allowance` packets at most;
-    /// an error if it acknowledges what was never sent.
+    /// Handles an acknowledgement that arrived at `at`, looking at no more than `allowance`
+    /// packets; an error if it acknowledges packets that were never sent.
     pub fn on_ack(
         &mut self,
         at: Time,
@@ -338,7 +340,7 @@ impl Sender {
             return Err(DropReason::Stale);
         }
         if *self.instance.get_or_insert(head.instance) != head.instance {
-            // It has started anew, and knows of nothing.
+            // The neighbour has restarted and has lost its state.
             self.begin_anew();
             self.instance = Some(head.instance);
             return Ok(());
@@ -368,7 +370,7 @@ impl Sender {
             let first = near(end, range.first);
             let last = first + u64::from(range.count);
             if first < end || last > self.next {
-                // A reordered acknowledgement of what has been released since.
+                // A reordered acknowledgement of packets that have been released since.
                 continue;
             }
             end = last;
@@ -379,32 +381,32 @@ impl Sender {
             self.control.on_progress(at, self.first, acknowledged, before);
         }
         self.find_lost(at);
-        // What has come after all waits no more.
+        // Packets that have arrived after all no longer wait.
         self.candidate();
         Ok(())
     }
 
-    /// Takes a round trip from the packet that came last at the neighbour, `delay` ago, if that
-    /// says how long one takes.
+    /// Takes a round-trip sample from `latest`, the packet that arrived last at the neighbour,
+    /// `delay` ago, if it gives a valid one.
     fn measure(&mut self, at: Time, latest: Slot, delay: Duration) {
         if latest < self.first || delay >= MAX_ACK_DELAY {
             return;
         }
         let flight = *self.flight(latest);
-        // One that was given up and not repeated has come, too: where all take longer than the
-        // timer waits, no other says how long.
+        // A packet that was taken for lost but not retransmitted gives a sample, too: where all
+        // packets take longer than the timer, there is no other.
         let is_new = matches!(flight.state, State::InFlight | State::Lost);
         let rtt = at.since(flight.sent_at).saturating_sub(delay);
-        // Nor is it one if it took longer than any timeout, as this node must have stood still:
-        // packets paced by that would wait for minutes.
+        // A sample longer than any timeout is ignored, as this node must have been stalled: packets
+        // paced by it would wait for minutes.
         let is_plausible = rtt <= LONGEST_TIMEOUT + ACK_DELAY;
-        // Karn: of a repeated one nobody knows which transmission came.
+        // Karn's algorithm: after a retransmission it is unknown which transmission arrived.
         if is_new && !flight.retransmitted && is_plausible {
             self.control.on_round_trip(rtt);
         }
     }
 
-    /// Marks the packets of a range, passing over those that are marked.
+    /// Marks the packets of a range as acknowledged, skipping those that already are.
     fn acknowledge_range(
         &mut self,
         at: Time,
@@ -426,7 +428,8 @@ impl Sender {
         acknowledged
     }
 
-    /// Marks one packet, which was sent; the bytes that have left the network.
+    /// Marks one packet, which was sent, as acknowledged; returns the bytes that have left the
+    /// network.
     fn acknowledge(&mut self, at: Time, slot: Slot) -> u64 {
         let flight = self.flight(slot);
         let Flight { state, cost, transmission, sent_at, retransmitted, .. } = *flight;
@@ -437,7 +440,8 @@ impl Sender {
         if state == State::InFlight {
             self.in_flight = self.in_flight.saturating_sub(cost.into());
         }
-        // What was repeated just now came before: of the repetition nothing is known.
+        // A packet that was retransmitted only just now arrived by its earlier transmission, which
+        // shows nothing about the later one.
         let shortest = self.control.rtt().shortest().unwrap_or_default();
         let is_repetition = !retransmitted || at.since(sent_at) >= shortest;
         if is_repetition && transmission > self.newest.0 {
@@ -449,13 +453,13 @@ impl Sender {
         cost.into()
     }
 
-    /// How much later than in order something may come.
+    /// How late a packet may arrive because of reordering.
     fn reordering(&self) -> Duration {
         self.control.rtt().shortest().unwrap_or_default() / 4
     }
 
-    /// Takes for lost what was sent before something that has come, and should have too
-    /// (RFC 8985, section 6.2).
+    /// Declares packets lost that were sent before one that has arrived, and that should have
+    /// arrived too (RFC 8985, section 6.2).
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
         let reordering = self.reordering();
@@ -499,7 +503,7 @@ impl Sender {
         self.lost.push(Reverse(slot));
     }
 
-    /// When a probe leaves, or all that is missing counts as lost.
+    /// When a probe is sent, or all missing packets count as lost.
     fn timeout_at(&self) -> Time {
         if self.in_flight == 0 && self.lost.is_empty() {
             return Time::NEVER;
@@ -510,8 +514,8 @@ impl Sender {
         let smoothed = self.control.rtt().smoothed();
         let timeout = self.control.rtt().timeout();
         let (since, wait) = match (self.control.timeouts(), smoothed) {
-            // Twice the round trip finds out about the tail (RFC 8985, section 7.2). What
-            // came last says that all is well with what was sent a round trip before.
+            // A probe after two round trips detects a lost tail (RFC 8985, section 7.2). The last
+            // arrival confirms everything sent up to a round trip before it.
             (0, Some(rtt)) => (self.last_sent.max(self.active - rtt), timeout.max(2 * rtt)),
             (n, _) => (self.active, timeout * (1 << n.saturating_sub(1).min(10))),
         };
@@ -534,10 +538,11 @@ impl Sender {
         }
     }
 
-    /// The link is up again: if the timer has backed off, what was sent in vain goes at once.
+    /// The link is up again: if the timer has backed off, packets that were sent in vain are
+    /// retransmitted at once.
     pub fn expedite(&mut self) {
         self.is_hastened = self.control.timeouts() > 1;
-        // It backs off anew, but the window isn't reduced again.
+        // It backs off again, but the window is not reduced a second time.
         self.control.ease_backoff(2);
     }
 
@@ -550,8 +555,8 @@ impl Sender {
         (self.active, self.probe, self.is_hastened) = (now, true, false);
         let in_flight = |s: &mut Sender, slot: Slot| s.flight(slot).state == State::InFlight;
         if timeouts == 1 {
-            // The tail: the last one shows what is missing before it, unless something that is
-            // to be repeated does.
+            // The tail: retransmitting its last packet reveals any gap before it, unless a
+            // retransmission that is already queued does.
             let last = (self.first..self.next).rev().find(|&slot| in_flight(self, slot));
             if let Some(slot) = last.filter(|_| self.lost.is_empty()) {
                 self.lose(slot);
@@ -568,7 +573,7 @@ impl Sender {
         self.control.on_timeout(self.extent());
     }
 
-    /// The neighbour knows of nothing that was sent: all of it goes again, by numbers of a
+    /// The neighbour has no record of any packet sent: all of them are sent again, numbered in a
     /// new epoch.
     pub fn begin_anew(&mut self) {
         self.instance = None;
@@ -589,7 +594,7 @@ impl Sender {
         self.control.begin_anew();
     }
 
-    /// Bytes that may be under way, and that are.
+    /// Bytes that may be in flight, and bytes that are.
     #[cfg(test)]
     pub fn flight_size(&self) -> (u64, u64) {
         (self.control.size(), self.in_flight)

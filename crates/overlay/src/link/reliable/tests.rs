@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A frame, or an acknowledgement, that arrives at a time.
+/// A frame or an acknowledgement in transit.
 enum Under {
     Data(Vec<u8>),
     Ack(Vec<u8>),
 }
 
-/// What a channel does to what it carries.
+/// Impairments of a channel.
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
     loss: f64,
     copies: f64,
-    /// Up to how much later than others something arrives.
+    /// Maximum extra delay of a frame relative to others.
     jitter: Duration,
 }
 
-/// Two halves and a channel between them, both ways.
+/// Two halves and a channel between them, in both directions.
 struct Pair {
     now: Time,
     tx: Sender,
@@ -37,7 +37,7 @@ struct Pair {
     sent: u64,
     envelopes: u64,
     rng: trunkline_base::Rng,
-    /// What the destination has been given.
+    /// Packets delivered to the destination.
     delivered: Vec<u32>,
     retransmissions: u64,
 }
@@ -65,7 +65,7 @@ impl Pair {
         self.offer_of(number, len, (1, 0))
     }
 
-    /// Offers a packet with this hop limit and these flags.
+    /// Offers a packet with a given hop limit and flags.
     fn offer_of(
         &mut self,
         number: u32,
@@ -101,7 +101,7 @@ impl Pair {
         }
     }
 
-    /// Sends what may be sent now.
+    /// Sends everything that may be sent now.
     fn drain(&mut self) {
         while let Some(len) = self.tx.head(self.now) {
             let mut frame = vec![0; len];
@@ -116,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// The next thing that happens.
+    /// Advances to the next event and handles it.
     fn step(&mut self) {
         self.drain();
         let arrives = self.under_way.keys().next().map_or(Time::NEVER, |&(at, _)| at);
@@ -172,7 +172,7 @@ impl Pair {
     }
 }
 
-/// Offers `n` packets as room comes, and waits until all have been acknowledged.
+/// Offers `n` packets as room becomes available, and waits until all are acknowledged.
 fn transfer(pair: &mut Pair, n: u32) -> Duration {
     let began = pair.now;
     for number in 0..n {
@@ -194,14 +194,14 @@ fn without_loss_nothing_is_repeated_and_the_window_opens() {
     assert!(took < 400 * MS, "{took:?}");
 }
 
-/// The square root law: 1.22 segments per round trip and root of p.
+/// The square root law: 1.22 segments per round trip, divided by the root of p.
 #[test]
 fn at_one_percent_it_takes_the_share_of_a_tcp() {
     let mut pair = Pair::new(Channel { loss: 0.01, ..Channel::default() }, 2);
     let n = 40_000;
     let took = transfer(&mut pair, n).as_secs_f64();
     let segments = f64::from(n) * 1_088.0 / 1_280.0 / took * 0.02;
-    // Losses on the way back cost nothing: acknowledgements are cumulative.
+    // Losses in the reverse direction cost nothing: acknowledgements are cumulative.
     assert!((9.0..16.0).contains(&segments), "{segments} segments a round trip");
     let waste = pair.retransmissions as f64 / f64::from(n);
     assert!((0.0095..0.0125).contains(&waste), "{waste} of all retransmitted");
@@ -209,7 +209,7 @@ fn at_one_percent_it_takes_the_share_of_a_tcp() {
 
 #[test]
 fn a_single_loss_costs_one_link_round_trip_and_the_tail_a_probe() {
-    // The first of ten 2 ms apart: shown by those behind it.
+    // The first of ten packets 2 ms apart: those behind it reveal the loss.
     for (lost, within) in [(0, 10 + 2 + 20 + 6), (9, 10 + 40 + 10)] {
         let mut pair = Pair::new(Channel::default(), 3);
         transfer(&mut pair, 100);
@@ -249,7 +249,7 @@ fn what_starts_anew_gets_all_that_it_may_not_have() {
                 pair.step();
             }
             if number % 700 == 699 {
-                // The neighbour is another start of itself; what is under way arrives there.
+                // The neighbour has restarted; packets in flight reach the new start.
                 let before = pair.delivered.len();
                 pair.rx = Receiver::default();
                 pair.rx.begin(number as u16);
@@ -325,7 +325,7 @@ fn what_was_never_sent_is_not_acknowledged() {
     let mut pair = Pair::new(Channel::default(), 7);
     (0..20).for_each(|n| pair.offer(n, 100).unwrap());
     pair.drain();
-    // All of the first window has left, or less than all.
+    // The first window has been sent, or a part of it.
     let sent = 20 - pair.tx.waiting() as u16;
     for (next, latest, ranges) in
         [(sent + 1, 0, vec![]), (0, sent, vec![]), (40_000, 0, vec![]), (0, u16::MAX, vec![])]
@@ -336,7 +336,7 @@ fn what_was_never_sent_is_not_acknowledged() {
         );
     }
     let before = pair.tx.flight_size();
-    // Ranges that overlap, run backwards or beyond what was sent are passed over.
+    // Ranges that overlap, run backwards or exceed the sent packets are ignored.
     take(&mut pair.tx, &ack(1, 0, 0, 0, &[(sent - 1, 9), (5, 0), (60_000, 3)])).unwrap();
     assert_eq!(pair.tx.flight_size().1, before.1);
     assert_eq!(take(&mut pair.tx, &ack(1, 3, 1, 0, &[])), Err(DropReason::Stale));
@@ -344,8 +344,7 @@ fn what_was_never_sent_is_not_acknowledged() {
     assert_eq!(pair.tx.flight_size().1, 0);
 }
 
-/// A node that stood still hears late what came in time: nothing waits for that long at
-/// its pace.
+/// A stalled node reads late the packets that arrived in time: its pace must not follow that delay.
 #[test]
 fn standing_still_is_no_round_trip() {
     let mut pair = Pair::new(Channel::default(), 7);
@@ -365,7 +364,7 @@ fn standing_still_is_no_round_trip() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// All that is taken is delivered, once, whatever the channel does.
+    /// Every accepted packet is delivered once, whatever the channel does.
     #[test]
     fn everything_comes_once(
         seed: u64, loss in 0.0..0.4f64, copies in 0.0..0.3f64, jitter in 0u32..30, n in 1u32..600,
@@ -378,8 +377,8 @@ proptest! {
         prop_assert_eq!(pair.tx.flight_size().1, 0);
     }
 
-    /// A neighbour that says anything at all breaks nothing, and what it acknowledges
-    /// in the end is all there is.
+    /// A neighbour that sends arbitrary acknowledgements breaks nothing, and its final
+    /// acknowledgement covers every packet.
     #[test]
     fn a_lying_neighbour_only_harms_itself(
         seed: u64,
@@ -399,11 +398,11 @@ proptest! {
         }
     }
 
-    /// The receiver says exactly what it has.
+    /// The receiver acknowledges exactly the packets that it has.
     #[test]
     fn ranges_are_what_came(numbers in prop::collection::vec(0u16..4_096, 0..300), base in 0u16..=u16::MAX) {
         let mut rx = Receiver::default();
-        // Numbers that wrap: all before `base` have come.
+        // Numbers that wrap: all before `base` have arrived.
         let arrive = |rx: &mut Receiver, wire_seq: u16| {
             let at = Time::ZERO;
             let incoming = RxPacketInfo {
@@ -419,7 +418,7 @@ proptest! {
         for &n in &numbers {
             let came = arrive(&mut rx, base.wrapping_add(n));
             let next = (0..).find(|k| !model.contains(k)).unwrap_or(0);
-            // The window moves with what has come.
+            // The window advances as packets arrive.
             if n < next || model.contains(&n) {
                 prop_assert_eq!(came, Err(DropReason::Duplicate));
             } else {
@@ -459,8 +458,8 @@ fn a_frame_has_room_for_its_header() {
     assert_eq!(pair.tx.head(pair.now), Some(DATA_HEADER + 4));
 }
 
-/// Streams of the node itself find room for what the window carries soon, whatever else waits, and
-/// not for more; nor do those that only begin.
+/// Local streams find room for as much as the window carries soon, whatever else waits, and no
+/// more; the same is true of streams that only begin.
 #[test]
 fn a_node_s_own_streams_find_room_for_what_leaves_soon() {
     let own = (MAX_HOPS - 1, STREAM);
@@ -486,13 +485,13 @@ fn a_node_s_own_streams_find_room_for_what_leaves_soon() {
     assert!(u64::from(room).abs_diff(carried) <= carried / 8 + 2, "{room} and {carried} packets");
 }
 
-/// A link whose window has become tiny takes no more packets of streams from elsewhere once those
-/// that wait have waited for seconds; others, and those that stay few, it takes.
+/// A link with a tiny window accepts no more packets of streams from elsewhere once those that wait
+/// have waited for seconds; it still accepts other packets, and those of streams that stay few.
 #[test]
 fn what_waits_for_seconds_is_not_added_to() {
     let through = (1, STREAM);
     let mut pair = Pair::new(Channel { loss: 1.0, ..Channel::default() }, 1);
-    // Ten are under way, in vain.
+    // Ten are in flight, in vain.
     (0..30).for_each(|n| pair.offer_of(n, 1_200, through).unwrap());
     while pair.now < Time::from_millis(12_000) {
         pair.step();
@@ -506,11 +505,11 @@ fn what_waits_for_seconds_is_not_added_to() {
         pair.step();
     }
     assert!(!pair.delivered.contains(&50), "what is refused isn't kept: {:?}", pair.delivered);
-    pair.offer_of(52, 1_200, through).expect("nothing waits any more");
+    pair.offer_of(52, 1_200, through).expect("the queue is empty");
 }
 
-/// A link comes up again when all that it had sent has come, though no round trip was measured
-/// since its timer backed off: what it sends next has its time.
+/// A link comes up again after all sent packets have arrived, though no round trip was measured
+/// since its timer backed off: the next packet gets its full timeout.
 #[test]
 fn what_is_sent_after_all_has_come_is_not_hastened() {
     let mut pair = Pair::new(Channel { loss: 1.0, ..Channel::default() }, 1);

@@ -1,71 +1,68 @@
 //! Sequential tests on the two-state chain of losses (Page's CUSUM, 1954).
 //!
-//! A window of losses can't be both fast and calm: bursts of four at 5 % fill
-//! a window of 50 with 30 % several times an hour. The likelihood of a
-//! sequence of losses knows that they were one burst. So, at each burst, one
-//! sum for each pair of a hypothesis "as now" and a hypothesis "worse" grows
-//! by the logarithm of their likelihood ratio, and never falls below zero. As
-//! nobody knows how bursty a link is (with the same outages, more traffic
-//! makes longer bursts), a worsening is believed when *every* burstiness at
-//! the present loss has become e^[`CERTAIN`] times less likely than *some*
-//! burstiness at a higher one.
+//! A window of losses cannot be both fast and calm: bursts of four at 5 % fill a window of 50 with
+//! 30 % several times an hour. The likelihood of a sequence of losses takes into account that they
+//! were one burst. At each burst, therefore, one sum for each pair of a hypothesis "as now" and a
+//! hypothesis "worse" grows by the logarithm of their likelihood ratio, and never falls below zero.
+//! The burstiness of a link is unknown (with the same outages, more traffic makes longer bursts),
+//! so a worsening is believed when *every* burstiness at the present loss has become e^[`CERTAIN`]
+//! times less likely than *some* burstiness at a higher one.
 
 use super::LossEstimate;
 use std::collections::VecDeque;
 
-/// Log-likelihood ratio at which a worsening is believed. A test of exact
-/// hypotheses then waits e^16 bursts and more before it errs; what that is
-/// with estimated ones, `examples/loss_detection.rs` prints.
+/// Log-likelihood ratios at which a worsening is believed. A test of exact hypotheses then runs for
+/// e^16 bursts or more before it errs; `examples/loss_detection.rs` prints the figure for estimated
+/// ones.
 const CERTAIN: [f64; WORSE] = [26.0, 16.0];
-/// The same for an improvement, which is in no hurry.
+/// The same for an improvement, which is not urgent.
 const CERTAIN_BETTER: f64 = 20.0;
-/// From here on more traffic would tell sooner.
+/// From here on, more traffic would give a decision sooner.
 const SUSPECT: f64 = 2.0;
 
-/// Hypothetical P(lost | previous lost); less than the loss itself (the first)
-/// means independent losses.
+/// Hypothetical P(lost | previous lost). A value below the loss itself, such as the first, means
+/// independent losses.
 const BURSTS: [f64; N] = [0.0, 0.5, 0.75, 0.9, 0.97, 0.99];
 const N: usize = 6;
-/// How much worse: a tripling of the odds that is noticed some time, and the
-/// one that has to be noticed at once.
+/// Levels of worsening: a tripling of the odds, which may take a while to be noticed, and one that
+/// has to be noticed at once.
 const WORSE: usize = 2;
-/// Two more for "as now": the burstiness that has been measured, and what the
-/// same outages would look like in twice the traffic, which probing makes of it.
+/// Two more hypotheses for "as now": the measured burstiness, and that of the same outages in twice
+/// the traffic, which is the effect of probing.
 const NOW: usize = N + 2;
 
-/// Below this a loss is not told from none by the tests.
+/// The tests do not distinguish a loss below this from none.
 const MIN_LOSS: f64 = 0.005;
-/// What counts as bad in any case: a worsening to this is found within 50
-/// packets.
+/// Loss that counts as bad in any case: a worsening to this is found within 50 packets.
 const BAD: f64 = 0.3;
 
-/// The mean forgets half when it has seen this much: enough bursts for 6 %.
+/// The mean forgets half at this many bursts or packets: enough bursts for an error of 6 %.
 const MANY_EVENTS: f64 = 1_000.0;
 const MANY_PACKETS: f64 = 200_000.0;
 
-/// A mean that is off by half is put right (logarithm).
+/// A mean that is off by half is corrected (as a logarithm).
 const FAR: f64 = 0.405;
-/// Packets from which on there is an estimate.
+/// Packets needed for an estimate.
 const ENOUGH: f64 = 32.0;
-/// Bursts from which on a mean is corrected only when it is certain.
+/// Bursts from which on a mean is corrected only when the deviation is certain.
 const SETTLED: f64 = 100.0;
 
-/// Bursts that are remembered to find out where a change began.
+/// Bursts remembered to find out where a change began.
 const HISTORY: usize = 64;
 
-/// A burst: how many came before it since the one before, and its length.
+/// A burst: the number of packets received since the burst before it, and its length.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     before: u64,
     lost: u64,
 }
 
-/// A two-state chain.
+/// A two-state Markov chain of losses.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
-    /// P(lost | previous received).
+    /// Probability P(lost | previous received).
     enter: f64,
-    /// P(lost | previous lost).
+    /// Probability P(lost | previous lost).
     stay: f64,
 }
 
@@ -76,14 +73,14 @@ impl Chain {
     }
 }
 
-/// Log-likelihood ratio of one chain against another, by what happens.
+/// Log-likelihood ratio of one chain to another, per event.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ratio {
-    /// Per packet received after another.
+    /// Per packet received after a received one.
     received: f64,
-    /// Per burst, its first loss and its end included.
+    /// Per burst, including its first loss and its end.
     burst: f64,
-    /// Per further loss in it.
+    /// Per further loss in the burst.
     further: f64,
 }
 
@@ -97,7 +94,7 @@ impl Ratio {
     }
 
     fn run(&self, received: u64) -> f64 {
-        // The packet that ends a burst is reckoned with the burst.
+        // The packet that ends a burst counts with the burst.
         self.received * received.saturating_sub(1) as f64
     }
 
@@ -106,7 +103,7 @@ impl Ratio {
     }
 }
 
-/// What has been counted since the last change.
+/// Counts since the last change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     packets: f64,
@@ -137,17 +134,17 @@ impl Mean {
         if self.lost > 0.0 { 1.0 - self.events / self.lost } else { 0.0 }
     }
 
-    /// Relative standard error: bursts come at random (1) with random lengths
-    /// (another 1, if geometric).
+    /// Relative standard error: bursts are random in number (1) and in length (another 1, if
+    /// geometric).
     fn error(&self) -> f64 {
         libm::sqrt(2.0 / self.events.max(1.0))
     }
 }
 
-/// Finds out when a link changes, and what it loses in between.
+/// Detects changes of a link's loss, and measures the loss in between.
 #[derive(Debug)]
 pub(super) struct ChangeMeter {
-    /// Received since the last burst.
+    /// Packets received since the last burst.
     open: u64,
     since: Mean,
     history: VecDeque<Burst>,
@@ -155,11 +152,11 @@ pub(super) struct ChangeMeter {
     worse_by: [[[Ratio; NOW]; N]; WORSE],
     better: [f64; N],
     better_by: [Ratio; N],
-    /// The losses that `worse_by` and `better_by` take for the present one.
+    /// The losses that `worse_by` and `better_by` assume for the present, and the burstiness.
     assumed: (f64, f64, f64),
     published: Option<LossEstimate>,
     settled: bool,
-    /// What speaks for a bad link, while that is more than [`SUSPECT`].
+    /// Evidence for a bad link, while it exceeds [`SUSPECT`].
     doubt: Option<f64>,
     changes: u64,
 }
@@ -197,7 +194,7 @@ impl ChangeMeter {
         if self.doubt.is_some() {
             self.doubt = self.how_bad();
         }
-        // An improvement shows in what does not happen: look now and then.
+        // An improvement shows in the absence of losses: check at regular intervals.
         if self.open.is_multiple_of(32) {
             if self.published.is_none() {
                 self.publish();
@@ -232,14 +229,13 @@ impl ChangeMeter {
         }
     }
 
-    /// What speaks for this worsening, by the present state that explains best
-    /// what came.
+    /// Evidence for this worsening, against the present state that explains the observations best.
     fn evidence(&self, level: usize, b: usize) -> f64 {
         let sums = self.worse[level][b].iter().zip(&self.worse_by[level][b]);
         sums.map(|(sum, ratio)| sum + ratio.run(self.open)).fold(f64::MAX, f64::min)
     }
 
-    /// The hypothesis of worse with the most for it, and that much.
+    /// The "worse" hypothesis with the most evidence, and that evidence.
     fn most_likely(&self) -> Option<(usize, usize, f64)> {
         let mut best: Option<(usize, usize, f64)> = None;
         for (level, certain) in CERTAIN.into_iter().enumerate() {
@@ -253,8 +249,8 @@ impl ChangeMeter {
         best
     }
 
-    /// What speaks for the worsening that has to be noticed at once, if anything
-    /// much does. The other one is in no hurry, and worth no probe.
+    /// Evidence for the worsening that has to be noticed at once, if it is considerable. The other
+    /// one is not urgent, and not worth a probe.
     fn how_bad(&self) -> Option<f64> {
         let most = (0..N).map(|b| self.evidence(WORSE - 1, b)).fold(f64::MIN, f64::max);
         (most > SUSPECT).then_some(most)
@@ -264,10 +260,9 @@ impl ChangeMeter {
         self.doubt
     }
 
-    /// Sets the hypotheses: the present loss is taken for as high, or for the
-    /// search for better as low, as the mean's error allows. What may be a change
-    /// must not become what it is compared with: while one is `in_question`, the
-    /// present loss is not taken for higher than it was.
+    /// Sets the hypotheses: the present loss is assumed as high (or, in the search for an
+    /// improvement, as low) as the mean's error allows. A possible change must not enter the value
+    /// that it is compared with: while one is `in_question`, the assumed loss does not rise.
     fn assume(&mut self, in_question: bool) {
         let p = self.since.loss(0);
         let margin = 1.0 + 2.0 * self.since.error();
@@ -304,11 +299,10 @@ impl ChangeMeter {
         }
     }
 
-    /// The tests have spoken: finds where the change began and starts anew
-    /// from there.
+    /// The tests have decided: finds where the change began, and counts again from there.
     fn worsened(&mut self, level: usize, b: usize) {
         let ratios = self.worse_by[level][b];
-        // The present state that explains best what came.
+        // The present state that explains the observations best.
         let null = (0..NOW).fold(0, |least, k| {
             if self.worse[level][b][k] < self.worse[level][b][least] { k } else { least }
         });
@@ -320,8 +314,8 @@ impl ChangeMeter {
             }
             sum += ratios[null].run(burst.before);
         }
-        // The change was found by its first burst: counted with what followed,
-        // it would count for too much.
+        // The first burst revealed the change; counted together with the following ones, it would
+        // have too much weight.
         self.count_from(begin + 1);
         if self.since.events == 0.0 {
             self.since = Mean { packets: 4.0, lost: 1.0, events: 1.0 };
@@ -333,7 +327,7 @@ impl ChangeMeter {
         if self.since.events == 0.0 || self.assumed.1 <= MIN_LOSS {
             return;
         }
-        // Burstier than it has been means longer waiting for its next burst.
+        // A burstier link takes longer until its next burst.
         let known = self.since.burst();
         let certain = (0..N)
             .filter(|&k| k == 0 || BURSTS[k - 1] < known)
@@ -353,7 +347,7 @@ impl ChangeMeter {
         self.anew();
     }
 
-    /// The change began after so many of the bursts that are remembered.
+    /// Counts again, without the first `begin` of the remembered bursts.
     fn count_from(&mut self, begin: usize) {
         self.since = Mean::default();
         self.history.drain(..begin.min(self.history.len()));
@@ -370,9 +364,8 @@ impl ChangeMeter {
         self.publish();
     }
 
-    /// Corrects what was published: once when enough has come since the last
-    /// change, before that where it was too good by far, and after that where
-    /// the mean is certain to be another.
+    /// Corrects the published estimate: once when there are enough data since the last change;
+    /// before that, if it was far too good; after that, if the mean certainly differs.
     fn drifted(&mut self) {
         let Some(LossEstimate { loss: known, .. }) = self.published else {
             if self.since.packets >= ENOUGH {
@@ -400,7 +393,7 @@ impl ChangeMeter {
     }
 }
 
-/// The probability whose odds are `factor` times those of `p`.
+/// The probability with `factor` times the odds of `p`.
 fn scale_odds(p: f64, factor: f64) -> f64 {
     let odds = factor * p / (1.0 - p);
     odds / (1.0 + odds)

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 /// L = 50)".
 const L: usize = 50;
 
-/// The paper's estimate: one over the mean number of packets received between
-/// two loss events, which for independent losses is their probability.
+/// The paper's estimate: one over the mean number of packets received between two loss events,
+/// which equals the loss probability if losses are independent.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     closed: VecDeque<u64>,
@@ -21,10 +21,10 @@ impl Intervals {
         self.received += 1;
     }
 
-    /// One or more losses in a row.
+    /// Records one or more losses in a row.
     pub fn on_event(&mut self) {
-        // Also what came before the first event, or one outage would make a
-        // bad link of a new one.
+        // Packets before the first event count as well, or a single outage would make a new link
+        // look bad.
         let interval = core::mem::take(&mut self.open);
         if self.closed.len() == L {
             self.sum -= self.closed.pop_front().unwrap_or(0);
@@ -33,8 +33,8 @@ impl Intervals {
         self.sum += interval;
     }
 
-    /// The interval that is still open counts where it makes the mean longer
-    /// (as RFC 5348, 5.4), or a link that stops losing would never recover.
+    /// The open interval counts if it makes the mean longer (as RFC 5348, 5.4), or a link that
+    /// stops losing packets would never recover.
     pub fn estimate(&self) -> Option<LossEstimate> {
         if self.received == 0 {
             return None;
@@ -46,7 +46,7 @@ impl Intervals {
         let closed = self.sum as f64 / n;
         let with_open = (self.sum + self.open) as f64 / (n + 1.0);
         let mean = closed.max(with_open).max(1.0);
-        // Events say nothing of bursts.
+        // Events carry no information about bursts.
         Some(LossEstimate { loss: 1.0 / mean, burst: 0.0 })
     }
 }

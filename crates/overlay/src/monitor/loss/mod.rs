@@ -1,5 +1,5 @@
-//! How much a link loses of what the neighbour sends, from the envelopes'
-//! counters: whatever an envelope carries, a gap is a loss.
+//! Measures a link's loss in the direction from the neighbour, by the envelopes' counters: whatever
+//! an envelope carries, a gap is a loss.
 
 mod change;
 mod intervals;
@@ -9,52 +9,51 @@ use core::time::Duration;
 use intervals::Intervals;
 use trunkline_base::Time;
 
-/// How losses become an estimate.
+/// Method of estimating the loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LossMode {
     /// The mean of the last 50 loss-free intervals (Amir et al. 2005, III-A).
     /// It counts events, not packets: 5 % in bursts of four reads as 1.3 %.
     Paper,
-    /// Sequential tests for a change, and the mean since the last one: fast
-    /// where it worsens, steady where it stays.
+    /// Sequential tests for a change, and the mean since the last one: fast to detect a worsening,
+    /// steady while nothing changes.
     #[default]
     Changes,
 }
 
-/// What a link loses, in one direction.
+/// Loss of a link in one direction.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LossEstimate {
     /// Share of envelopes lost, 0 to 1.
     pub loss: f64,
-    /// P(lost | previous lost), 0 to 1; 1 / (1 - burst) is the mean burst.
+    /// P(lost | previous lost), 0 to 1; the mean length of a burst is 1 / (1 - burst).
     pub burst: f64,
 }
 
-/// An envelope is lost once this many later ones have come (III-A).
+/// An envelope is lost once this many later ones have arrived (III-A).
 const REORDER: u32 = 3;
 
-/// A silence beyond this is an outage, which liveness judges: what was lost in
-/// it counts as if it had lasted no longer. A burst of
-/// ten packets of a call is 200 ms long.
+/// A longer silence is an outage, which the hello protocol handles: losses in it count as if it had
+/// lasted only this long. A burst of ten packets of a call is 200 ms long.
 const OUTAGE: Duration = Duration::from_millis(500);
 
-/// So many losses in a row count in full, however slow the traffic.
+/// This many losses in a row count in full, however slow the traffic.
 const SHORT_BURST: u64 = 8;
 
 /// Counts the losses of one direction of a link.
 ///
-/// Envelopes may come out of order, but none twice: the seal sees to that.
+/// Envelopes may arrive out of order, but none arrives twice: the seal rejects replays.
 #[derive(Debug)]
 pub struct LossMeter {
-    /// All before this are decided; it has not come, unless `ahead` says so.
+    /// All numbers before this are decided; this one has not arrived, unless `ahead` has its bit.
     next: Option<u64>,
-    /// Bit `k`: `next + k` has come.
+    /// Bit `k`: number `next + k` has arrived.
     ahead: u64,
-    /// When the last one came, and the longest wait for one since all before
-    /// it was decided.
+    /// When the last envelope arrived, and the longest silence since all earlier numbers were
+    /// decided.
     last: Time,
     silence: Duration,
-    /// Lost in a row up to `next`.
+    /// Number of consecutive losses up to `next`.
     gap: u64,
     received: u64,
     lost: u64,
@@ -68,7 +67,7 @@ enum Estimator {
 }
 
 impl LossMeter {
-    /// A meter that has seen nothing.
+    /// Creates a meter without observations.
     pub fn new(mode: LossMode) -> LossMeter {
         LossMeter {
             next: None,
@@ -85,12 +84,12 @@ impl LossMeter {
         }
     }
 
-    /// The neighbour numbers anew; what it lost so far still counts.
+    /// The neighbour has restarted its numbering; the losses so far still count.
     pub fn restart(&mut self) {
         (self.next, self.ahead, self.gap) = (None, 0, 0);
     }
 
-    /// The envelope with this counter came at `at`.
+    /// Records the envelope with this counter, which arrived at `at`.
     pub fn on_envelope(&mut self, at: Time, counter: u64) {
         let next = *self.next.get_or_insert_with(|| {
             self.last = at;
@@ -103,7 +102,7 @@ impl LossMeter {
         self.silence = self.silence.max(at.since(self.last));
         self.last = self.last.max(at);
         if distance == 0 && self.ahead == 0 {
-            // Nearly always.
+            // The usual case: in order.
             self.next = Some(next + 1);
             return self.came();
         }
@@ -115,7 +114,7 @@ impl LossMeter {
         self.decide();
     }
 
-    /// Decides about whatever is followed by enough others.
+    /// Decides every number that enough later ones have followed.
     fn decide(&mut self) {
         while self.ahead != 0 {
             let came = self.ahead & 1 != 0;
@@ -130,7 +129,7 @@ impl LossMeter {
         }
     }
 
-    /// Far ahead: all that is more than 63 before it is decided at once.
+    /// Handles a counter far ahead: all numbers more than 63 before it are decided at once.
     fn jump(&mut self, counter: u64) {
         let Some(next) = self.next else { return };
         let base = counter - 63;
@@ -154,7 +153,7 @@ impl LossMeter {
         self.next = self.next.map(|next| next + n);
     }
 
-    /// The next in order was received.
+    /// The next number in order was received.
     fn came(&mut self) {
         self.received += 1;
         if self.gap > 0 {
@@ -172,11 +171,10 @@ impl LossMeter {
         }
     }
 
-    /// The present estimate; `None` while too little has come.
+    /// The present estimate; `None` while there are too few observations.
     ///
-    /// It is a step function of time: it changes when a test says that the
-    /// link has changed, or when the mean since then is certain to be another
-    /// than was thought, and not with every loss.
+    /// It is a step function of time: it changes when a test decides that the link has changed, or
+    /// when the mean since then certainly differs from the estimate, and not with every loss.
     pub fn estimate(&self) -> Option<LossEstimate> {
         match &self.estimator {
             Estimator::Paper(intervals) => intervals.estimate(),
@@ -184,9 +182,9 @@ impl LossMeter {
         }
     }
 
-    /// What speaks for a worsening that must be noticed at once, while more
-    /// traffic would tell sooner: the logarithm of a likelihood ratio, from 2 to
-    /// 16, at which the worsening is believed. `None` where nothing much does.
+    /// Evidence for a worsening that must be noticed at once, while more traffic would give a
+    /// decision sooner: a log-likelihood ratio from 2 to 16, at which the worsening is believed.
+    /// `None` if there is little evidence.
     pub fn suspicion(&self) -> Option<f64> {
         match &self.estimator {
             Estimator::Paper(_) => None,
@@ -194,8 +192,8 @@ impl LossMeter {
         }
     }
 
-    /// Counts the changes of the estimate; the paper's moves all the time, and
-    /// none is counted.
+    /// Number of changes of the estimate. The paper's estimate changes all the time, and none is
+    /// counted.
     pub fn changes(&self) -> u64 {
         match &self.estimator {
             Estimator::Paper(_) => 0,
@@ -209,7 +207,7 @@ impl LossMeter {
     }
 }
 
-/// How many losses a gap counts as.
+/// Number of losses that a gap counts as.
 fn weight(gap: u64, silence: Duration) -> u64 {
     if gap <= SHORT_BURST || silence <= OUTAGE {
         return gap;

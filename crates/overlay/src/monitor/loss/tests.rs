@@ -4,8 +4,8 @@ use trunkline_base::link_model::{Chain, Impairment, LinkModel, Loss, PacketFate}
 
 const SPACING: Duration = Duration::from_millis(20);
 
-/// Feeds packets at one call's rate, numbered on from `from`; how many until
-/// the estimate passes `bound`.
+/// Feeds packets at one call's rate, numbered from `from`; returns how many it takes until the
+/// estimate exceeds `bound`.
 fn feed(m: &mut LossMeter, from: u64, packets: u64, loss: &Loss, bound: f64) -> Option<u64> {
     let model = LinkModel { loss: loss.clone(), ..LinkModel::default() };
     let mut wire = Impairment::new(model, from, 0).unwrap();
@@ -27,7 +27,7 @@ fn bursts(p: f64, b: f64) -> Loss {
 const NEVER: f64 = 2.0;
 
 proptest! {
-    /// Every envelope is received or lost, once, in whatever order within reach.
+    /// Every envelope counts once, as received or lost, in any order within the window.
     #[test]
     fn all_are_counted(keys in prop::collection::vec((any::<bool>(), 0u64..3), 10..400)) {
         let mut order: Vec<(u64, u64)> = keys
@@ -49,7 +49,7 @@ proptest! {
         let (received, lost) = m.totals();
         let span = seen.last().map_or(0, |last| last + 1 - first);
         prop_assert!(received <= seen.len() as u64 - late);
-        // What is not decided yet waits for others after it.
+        // Undecided numbers still need later ones.
         prop_assert!(received + lost <= span);
         prop_assert!(received + 3 > seen.len() as u64 - late, "shifts of 2 are no loss");
     }
@@ -105,8 +105,8 @@ fn the_estimate_is_right_and_calm() {
     }
 }
 
-/// A steady loss of any size is known after a hundred bursts, and then seldom in
-/// doubt; what doubt may cost is bounded elsewhere.
+/// A steady loss of any size is known after a hundred bursts, and seldom in doubt afterwards; the
+/// cost of doubts is bounded elsewhere.
 #[test]
 fn a_steady_loss_is_known_and_seldom_in_doubt() {
     for p in [0.001, 0.002, 0.005, 0.008, 0.01, 0.012, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2] {
@@ -127,7 +127,7 @@ fn a_steady_loss_is_known_and_seldom_in_doubt() {
             let share = doubtful as f64 / packets as f64;
             assert!(share < 0.15, "{p} {b}: {share}");
             let e = m.estimate().unwrap();
-            // What is less than half a percent is as good as nothing.
+            // A loss below half a percent hardly matters.
             assert!((e.loss - p).abs() < (0.5 * p).max(0.003), "{p} {b}: {e:?}");
         }
     }
@@ -148,7 +148,7 @@ fn a_worsening_is_found_and_an_improvement_later() {
     }
 }
 
-/// What a young link loses must not be taken for what it always lost.
+/// The loss of a young link must not be taken for its usual loss.
 #[test]
 fn a_worsening_is_found_as_soon_on_a_young_link() {
     let found = |calm: u64| {
@@ -173,7 +173,7 @@ fn one_outage_is_no_lossy_link() {
     for mode in [LossMode::Changes, LossMode::Paper] {
         let mut m = LossMeter::new(mode);
         feed(&mut m, 0, 5_000, &Loss::None, NEVER);
-        // Nine tenths of a second, then calm again.
+        // Nine tenths of a second, then no more losses.
         feed(&mut m, 5_045, 3_000, &Loss::None, 0.01);
         assert!(m.estimate().unwrap().loss <= 0.01, "{:?}", m.estimate());
         assert_eq!(m.totals().1, 45, "it is counted, but not believed");

@@ -1,5 +1,5 @@
-//! Control's side of the handshakes: links get their sessions, strangers with a
-//! certificate become neighbours, and go again when they are gone.
+//! Control's side of the handshakes: links get their sessions, certified peers without a configured
+//! link become neighbours, and are removed some time after they leave.
 
 use super::Command;
 use crate::handshake::{
@@ -15,111 +15,110 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::Time;
 
-/// Datagrams that may wait for the arena. What is lost is tried again.
+/// Maximum number of datagrams waiting for the arena. Lost ones are sent again.
 const MAX_DATAGRAMS: usize = 1_024;
-/// News that may wait for the driver.
+/// Maximum number of notices waiting for the driver.
 pub(super) const MAX_NOTICES: usize = 64;
-/// Links that one newcomer may have: two ISPs at either end make four paths.
+/// Maximum number of links of one unconfigured peer: two ISPs at either end make four paths.
 const MAX_PATHS: usize = 4;
-/// After which a newcomer that has gone makes place for another.
+/// Time after which the link of an unconfigured peer that is down may be removed for another.
 const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
 
-/// Something for the log.
+/// An event for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// A link's neighbour is heard.
+    /// Packets arrive from the link's neighbour.
     Up(LinkId),
-    /// A link's neighbour is heard no more, or has said goodbye.
+    /// The link's neighbour has fallen silent, or has said goodbye.
     Down(LinkId),
-    /// A link has failed so often that it costs more for a while.
+    /// A link has failed so often that its cost is raised for a while.
     Damped(LinkId),
-    /// It has not failed again, and costs what is measured.
+    /// The link has not failed again, so its cost is the measured one.
     Undamped(LinkId),
     /// A handshake was refused.
     Refused {
-        /// From where.
+        /// Source of the refused message.
         from: SocketAddr,
-        /// Which node it says it is; `None` of what is not for this node's key,
-        /// and can't be read, which is told once a second at most.
+        /// Id that the sender claims. `None` for a message that is not for this node's key, and so
+        /// can't be read; that is reported at most once a second.
         node: Option<NodeId>,
-        /// What is wrong.
+        /// Reason for the refusal.
         why: RefusedHandshake,
     },
-    /// A certified node that no link of the configuration names is a neighbour
-    /// now.
+    /// A certified node without a configured link is now a neighbour.
     Admitted {
-        /// By which number.
+        /// Number of its new link.
         link: LinkId,
-        /// The node.
+        /// Id of the node.
         node: NodeId,
-        /// What its certificate calls it.
+        /// Name of the node in its certificate.
         name: String,
-        /// Where it is.
+        /// Address of the node.
         address: SocketAddr,
     },
-    /// A neighbour shows another key than before: it was given one, or two nodes
-    /// have one number.
+    /// A neighbour shows a different key than before: it was given a new one, or two nodes have the
+    /// same id.
     OtherKey {
-        /// The node.
+        /// Id of the node.
         node: NodeId,
-        /// What its certificate calls it.
+        /// Name of the node in its certificate.
         name: String,
-        /// From where.
+        /// Source of the message.
         from: SocketAddr,
     },
-    /// A handshake was made before others of its sender, by their clocks, and yet
-    /// is no copy: the sender's clock went back, or it had another key then.
-    /// Once for each start.
+    /// A handshake was made before others of its sender, according to the sender's clock, but it is
+    /// no copy: the clock went back, or the sender had another key then. Reported once for each
+    /// start.
     ClockBehind {
-        /// The other node.
+        /// Id of the other node.
         node: NodeId,
-        /// Where it is.
+        /// Address of the other node.
         from: SocketAddr,
-        /// Whether it is this node's clock.
+        /// Whether this node's clock is the one behind.
         own: bool,
     },
     /// A neighbour is no longer trusted.
     Closed {
-        /// Its link.
+        /// The link that has lost its sessions.
         link: LinkId,
-        /// Why.
+        /// Reason for the loss of trust.
         why: RefusedHandshake,
     },
 }
 
-/// A node to be admitted.
+/// A node that requests admission.
 #[derive(Debug)]
 pub(super) struct UnconfiguredPeer {
     id: UnconfiguredPeerId,
     name: String,
     address: SocketAddr,
-    /// Its link's settings.
+    /// Settings of its new link.
     pub config: link::Config,
 }
 
-/// A node that was.
+/// An admitted node without a configured link.
 #[derive(Debug)]
 struct Admitted {
     node: NodeId,
-    /// Since when its link is down.
+    /// Time since when its link has been down.
     down: Option<Time>,
 }
 
-/// What is to be done.
+/// Action for control to carry out.
 pub(super) enum LinkAction {
     Command(Command),
     Admit(Box<UnconfiguredPeer>),
-    /// A newcomer that has been gone for long.
+    /// Remove the link of an unconfigured peer that has long been gone.
     Leave(LinkId),
 }
 
 #[derive(Debug)]
 pub(super) struct SealedLinks {
     handshakes: Handshakes,
-    /// The settings of a newcomer's link.
+    /// Settings of an unconfigured peer's link.
     template: link::Config,
     max_unconfigured_peers: usize,
-    /// Links that no configuration names.
+    /// Links with unconfigured peers.
     unconfigured_peers: BTreeMap<LinkId, Admitted>,
     names: BTreeMap<LinkId, Certificate>,
     datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -129,7 +128,7 @@ pub(super) struct SealedLinks {
 impl SealedLinks {
     pub fn new(config: &Config, sealing: &Sealing, start: &Start) -> SealedLinks {
         let max_unconfigured_peers = usize::from(sealing.unconfigured_peers);
-        // As many at once as may come at all, up to a burst.
+        // As many may request admission at once as may be admitted in total, up to a burst.
         let limits = handshake::Limits {
             unconfigured_peers: max_unconfigured_peers.min(64),
             ..sealing.limits
@@ -201,7 +200,7 @@ impl SealedLinks {
         }
     }
 
-    /// A dead link's neighbour may have forgotten its keys.
+    /// Handles the failure of a link; its neighbour may have forgotten the keys.
     pub fn down(&mut self, now: Time, link: LinkId) {
         self.handshakes.restart(link, now);
         if let Some(unconfigured_peer) = self.unconfigured_peers.get_mut(&link) {
@@ -209,8 +208,7 @@ impl SealedLinks {
         }
     }
 
-    /// Answers a newcomer, whose link is `link` now; false if it has waited too
-    /// long.
+    /// Accepts an unconfigured peer as the neighbour of `link`; false if it has waited too long.
     pub fn admit(&mut self, now: Time, unconfigured_peer: UnconfiguredPeer, link: LinkId) -> bool {
         let UnconfiguredPeer { id, name, address, config } = unconfigured_peer;
         let mtu = u16::try_from(config.mtu).unwrap_or(u16::MAX);
@@ -233,7 +231,7 @@ impl SealedLinks {
         leave.min(self.handshakes.next_timeout())
     }
 
-    /// The next thing to do.
+    /// The next action to carry out.
     pub fn poll(&mut self, now: Time) -> Option<LinkAction> {
         while let Some(event) = self.handshakes.poll() {
             match event {
@@ -278,8 +276,8 @@ impl SealedLinks {
         Some(LinkAction::Leave(link))
     }
 
-    /// Whether `node` may have one more link. It names the path, so without a
-    /// bound of its own it could take all places.
+    /// Whether `node` may have one more link. The node chooses the path label, so without this
+    /// bound it could take every slot.
     fn has_room(&self, node: NodeId) -> bool {
         let own = self.unconfigured_peers.values().filter(|n| n.node == node).count();
         self.unconfigured_peers.len() < self.max_unconfigured_peers && own < MAX_PATHS

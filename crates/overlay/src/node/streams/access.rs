@@ -1,4 +1,4 @@
-//! What becomes of the streams that a new [`Access`](crate::node::Access) doesn't allow.
+//! Applies a new [`Access`](crate::node::Access) to existing streams.
 
 use super::Forwarder;
 use crate::session::stream::{End, Owner};
@@ -6,8 +6,8 @@ use crate::session::wire::stream::Reset;
 use trunkline_base::Time;
 
 impl Forwarder {
-    /// Breaks off the streams that the node's rules, which have changed, don't allow any more, and
-    /// tells both ends: [`Reset::Forbidden`].
+    /// Resets the streams that the node's changed rules don't allow any more, and notifies both
+    /// ends: [`Reset::Forbidden`].
     pub(crate) fn break_off_forbidden(&mut self, now: Time) {
         let streams = self.streams.table.iter().filter(|end| !self.may_go_on(end));
         let forbidden: Vec<_> = streams.map(|end| end.key).collect();
@@ -19,8 +19,8 @@ impl Forwarder {
         }
     }
 
-    /// Whether the rules would let the stream begin now, by `to` if it was opened here and by
-    /// `from` in any case. One that is over harms nobody.
+    /// Whether the rules would allow the stream to begin now: `to` if it was opened here, and
+    /// `from` in any case. A stream that has ended is harmless.
     fn may_go_on(&self, end: &End) -> bool {
         let peer = end.key.peer;
         if end.is_over() {

@@ -1,4 +1,4 @@
-//! The node's side of streams: from its applications into packets, and back.
+//! The node's handling of streams: from its applications into packets, and back.
 
 mod access;
 mod status;
@@ -23,31 +23,31 @@ use trunkline_base::wire::Writer;
 use trunkline_base::{Pacer, Rate, Time};
 use trunkline_rate::window;
 
-/// Packets that one stream may send before others have their turn.
+/// Maximum number of packets that one stream sends in its turn.
 const TURN: usize = 16;
 
-/// When to try again if there is no way to send: no route, or a full link, unless that has room
-/// before.
+/// Delay before the next try if nothing can be sent: there is no route, or the link is full and
+/// doesn't get room earlier.
 const NO_WAY: Duration = Duration::from_millis(100);
 
-/// Bytes that may wait in a stream that has not been accepted yet.
+/// Maximum number of bytes buffered in a stream that has not been accepted yet.
 const UNACCEPTED: u64 = 16 << 10;
 
-/// How many packets of unknown or refused streams are answered with a reset, for all other
-/// nodes together.
+/// Rate of resets in response to packets of unknown or refused streams, for all other nodes
+/// together.
 const UNKNOWN: Rate = Rate { per_second: 200, burst: 200 };
 
 /// The state of all streams that end at a node.
 #[derive(Debug)]
 pub(super) struct StreamState {
     pub table: Streams,
-    /// Sessions that have yet to be told why their stream broke off.
+    /// Sessions that have yet to be notified why their stream was reset.
     broken: VecDeque<(SessionId, Reset)>,
-    /// When applications are next to be told what could not be told yet.
+    /// Time of the next try to deliver deferred notifications to applications.
     tell_at: Time,
-    /// How long to wait until then, the next time that some application takes nothing.
+    /// Delay until that, the next time that an application accepts nothing.
     patience: Duration,
-    /// Memory in which one segment is put together.
+    /// Memory in which one segment is assembled.
     packet: Box<[u8]>,
     unknown: Pacer,
     stats: StreamStats,
@@ -81,7 +81,7 @@ impl StreamState {
         self.table.next_timeout().min(self.tell_at)
     }
 
-    /// Removes stream `id`, and keeps its counts.
+    /// Removes stream `id` and keeps its counts.
     fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
         let end = self.table.remove(id)?;
         self.stats.sent += end.tx.delivered();
@@ -90,7 +90,7 @@ impl StreamState {
         Some(end)
     }
 
-    /// Removes stream `id`, which has broken off; its application will be told why.
+    /// Removes stream `id`, which was reset; its application will be notified of the reason.
     fn break_off(&mut self, id: StreamId, why: Reset) -> Option<Box<End>> {
         let end = self.remove(id)?;
         self.stats.reset += 1;
@@ -100,7 +100,7 @@ impl StreamState {
         Some(end)
     }
 
-    /// Removes a stream that is over. Its application may still give credit, which is ignored.
+    /// Removes a stream that has ended. Its application may still grant credit, which is ignored.
     fn forget(&mut self, id: StreamId) {
         if let Some(end) = self.remove(id)
             && let Owner::Session(session) = end.owner
@@ -109,7 +109,8 @@ impl StreamState {
         }
     }
 
-    /// Session `id` has no stream any more, or gets none, and will be told why.
+    /// Records that session `id` has no stream any more, or gets none; it will be notified of the
+    /// reason.
     fn refuse(&mut self, id: SessionId, why: Reset) {
         self.table.end_role(id);
         self.broken.push_back((id, why));
@@ -118,21 +119,21 @@ impl StreamState {
 }
 
 impl Forwarder {
-    /// Whether session `id` is an end of a stream, or was one, or listens for streams.
+    /// Whether session `id` has or had a stream, or listens for streams.
     pub(super) fn has_stream(&self, id: SessionId) -> bool {
         self.streams.table.role(id).is_some()
     }
 
-    /// Processes a request of an application about a stream.
+    /// Processes an application's request about a stream.
     pub(super) fn stream_request(&mut self, now: Time, id: SessionId, request: Request<'_>) {
         if self.sessions.client_of(id).is_none() {
-            // Its last message and its end have crossed; the next session with this number
-            // is another application's.
+            // Its last message and its end have crossed; the next session with this number belongs
+            // to another application.
             return;
         }
         let role = self.streams.table.role(id);
         let done = match (request, role) {
-            // What was said before the end of the stream was heard of.
+            // The message was sent before the application learnt of the stream's end.
             (_, Some(Role::Ended)) => Ok(()),
             (Request::Connect { to, port, messages, credit }, None) => {
                 self.connect(now, id, (to, port), messages, credit)
@@ -143,7 +144,7 @@ impl Forwarder {
             }
             (Request::Reset, Some(Role::End(stream))) => {
                 if let Some(end) = self.streams.break_off(stream, Reset::Aborted) {
-                    // The application that has asked for this need not be told.
+                    // The application requested this, so it is not notified.
                     self.streams.broken.pop_back();
                     self.reset_peer(now, &end, Reset::Aborted);
                 }
@@ -218,8 +219,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Makes sure that a stream with this key can be added, and forgets one that is over for it
-    /// if need be. [`Reset::NoRoom`] if there is one with this key, or no room.
+    /// Makes sure that a stream with this key can be added, forgetting one that has ended if
+    /// necessary. [`Reset::NoRoom`] if there is a stream with this key, or no room.
     fn make_room(&mut self, key: Key) -> Result<(), Reset> {
         if let Some(old) = self.streams.table.find(&key) {
             let (end, _) = self.streams.table.get_mut(old).ok_or(Reset::NoRoom)?;
@@ -283,8 +284,9 @@ impl Forwarder {
         }
     }
 
-    /// Session `id` has ended. What it wrote to its stream is still delivered, unless the session
-    /// didn't end that direction, or the other end sends more, which nobody reads.
+    /// Handles the end of session `id`. The data it wrote to its stream is still delivered, unless
+    /// the session didn't end that direction, or the other end sends more data, which has no
+    /// reader.
     pub(super) fn close_stream(&mut self, now: Time, id: SessionId) {
         match self.streams.table.role(id) {
             Some(Role::End(stream)) => {
@@ -315,7 +317,7 @@ impl Forwarder {
         if h.source != self.id
             && let Err(forbidden) = self.access.check_from(h.source)
         {
-            // The other end is told, so that it stops.
+            // Notify the other end, so that it stops.
             if let Segment::Body(body) = &segment {
                 self.streams.stats.refused += u64::from(body.open);
                 self.say_reset(now, packet, Reset::Forbidden);
@@ -330,9 +332,9 @@ impl Forwarder {
             if end.tag == h.flow_seq {
                 found = Some(id);
             } else if matches!(&segment, Segment::Body(body) if body.open) && !end.is_over() {
-                // Its node has restarted, and opens another stream between the same ports; or
-                // somebody else does in its name. Only it knows whether it has this one, so
-                // ask it; it repeats its request.
+                // Either its node has restarted and opens another stream between the same ports, or
+                // an attacker does so on its behalf. Only the node can tell whether it has this
+                // stream, so challenge it; it repeats its request.
                 end.challenge();
                 self.streams.table.will_send(id);
                 return Err(DropReason::NoPort);
@@ -340,8 +342,8 @@ impl Forwarder {
         }
         match (found, segment) {
             (Some(id), Segment::Reset(why)) => {
-                // An end that has everything has lost nothing by a reset, and one that is still
-                // opening the stream may ask again.
+                // An end that has received everything loses nothing by a reset, and one that is
+                // still opening the stream may try again.
                 let end = self.streams.table.get_mut(id);
                 if end.is_some_and(|(end, _)| !end.is_over() && !end.is_put_off(why)) {
                     self.streams.break_off(id, why);
@@ -361,8 +363,8 @@ impl Forwarder {
                         if !over && let Some(end) = self.streams.break_off(id, why) {
                             self.reset_peer(now, &end, why);
                         }
-                        // A peer that writes to an application that has just gone does nothing
-                        // wrong.
+                        // A peer that writes to an application that has just gone has made no
+                        // error.
                         let gone = why == Reset::Closed;
                         return Err(if gone { DropReason::NoPort } else { DropReason::Malformed });
                     }
@@ -388,8 +390,8 @@ impl Forwarder {
         }
     }
 
-    /// Adds a stream that another node has requested, to wait until it is accepted. An error is
-    /// the reason for which it is refused.
+    /// Adds a stream that another node has requested, which then waits to be accepted. An error is
+    /// the reason for refusing it.
     fn let_in(
         &mut self,
         now: Time,
@@ -446,8 +448,8 @@ impl Forwarder {
         }
     }
 
-    /// Forwards one segment to the other end, or hands it over if that is at this node. What a
-    /// link doesn't take is dropped and counted.
+    /// Forwards one segment to the other end, or delivers it if that end is at this node. A segment
+    /// that its link rejects is dropped and counted.
     fn send_segment(
         &mut self,
         now: Time,
@@ -484,8 +486,8 @@ impl Forwarder {
         }
     }
 
-    /// The link by which a stream's next packet leaves, if it takes one now; `None` if the other
-    /// end is at this node.
+    /// The link of a stream's next packet, if that link accepts one now; `None` if the other end is
+    /// at this node.
     fn way_of(&self, end: &End) -> Result<Option<LinkId>, Blocked> {
         if end.key.peer == self.id {
             return Ok(None);
@@ -499,8 +501,8 @@ impl Forwarder {
         }
     }
 
-    /// Hands what streams may send now to the links, in turns. Returns whether any of it waits for
-    /// a link that is full.
+    /// Passes segments that streams may send now to the links, in turns. Returns whether any stream
+    /// waits for a full link.
     pub(super) fn send_streams(&mut self, now: Time) -> bool {
         let mut goes_on = true;
         while core::mem::take(&mut goes_on) {
@@ -513,7 +515,7 @@ impl Forwarder {
         self.streams.table.awaited(0).is_some()
     }
 
-    /// Lets streams send that wait for a link, as far as it has room now. Returns whether any did.
+    /// Lets streams that wait for a link send, as far as it has room now. Returns whether any did.
     fn send_held(&mut self, now: Time) -> bool {
         let (mut from, mut any) = (0, false);
         while let Some(outlet) = self.streams.table.awaited(from) {
@@ -528,8 +530,8 @@ impl Forwarder {
         any
     }
 
-    /// Sends what stream `id` may send in one turn; `is_first` if it has waited longest for its
-    /// link. Returns whether that was anything.
+    /// Sends the packets that stream `id` may send in one turn; `is_first` if it has waited longest
+    /// for its link. Returns whether there were any.
     fn send_stream(&mut self, now: Time, id: StreamId, is_first: bool) -> bool {
         let mut packet = core::mem::take(&mut self.streams.packet);
         let room = self.max_payload;
@@ -569,8 +571,8 @@ impl Forwarder {
         sent > 0
     }
 
-    /// Sends what stream `id` has to say without data while it waits for its turn to send some:
-    /// a request to open it, an acknowledgement.
+    /// Sends the segments without data of stream `id` while it waits for its turn: a request to
+    /// open it, or an acknowledgement.
     fn send_control(&mut self, now: Time, id: StreamId) {
         let link = self.streams.table.held(id).and_then(|outlet| self.links.get(LinkId(outlet)));
         if link.and_then(|link| link.stream_room(false)) != Some(true) {
@@ -584,7 +586,8 @@ impl Forwarder {
         }
     }
 
-    /// Whether stream `id` goes on waiting for its link, which its packets may leave by no longer.
+    /// Whether stream `id` still has to wait for its link; false once its packets leave over
+    /// another one.
     fn still_waits(&mut self, now: Time, id: StreamId) -> bool {
         let Some(outlet) = self.streams.table.held(id) else { return false };
         let way = self.streams.table.get(id).map(|end| self.way_of(end));
@@ -599,7 +602,7 @@ impl Forwarder {
         waits
     }
 
-    /// Does what is due for the streams whose timers have expired.
+    /// Performs the actions of streams with expired timers.
     pub(super) fn stream_timeouts(&mut self, now: Time) {
         while let Some(id) = self.streams.table.next_due(now) {
             let Some((end, mut memory)) = self.streams.table.get_mut(id) else { continue };
@@ -608,7 +611,7 @@ impl Forwarder {
                 continue;
             }
             match end.handle_timeout(now, &mut memory) {
-                // Its timer is set again when what is due has been sent.
+                // Its timer is set again once the due segments have been sent.
                 Ok(()) if !self.still_waits(now, id) => self.streams.table.will_send(id),
                 Ok(()) => self.send_control(now, id),
                 Err(why) => {
@@ -621,9 +624,9 @@ impl Forwarder {
     }
 }
 
-/// Why no packet of a stream can leave now.
+/// Reason why no packet of a stream can leave now.
 enum Blocked {
-    /// There is no route, or its link isn't up.
+    /// There is no route, or the link isn't up.
     None,
     /// The send queue of this link is full, or others wait for it.
     Full(LinkId),

@@ -13,17 +13,17 @@ pub struct StreamStats {
     pub open: u64,
     /// Streams that applications of this node have opened, or tried to.
     pub opened: u64,
-    /// Streams requested by other ends that were let in, to be accepted.
+    /// Streams requested by other ends that were admitted and wait to be accepted.
     pub accepted: u64,
     /// Streams requested by other ends that were refused.
     pub refused: u64,
-    /// Streams that broke off before both directions had ended, or that were never opened.
+    /// Streams that were reset before both directions had ended, or that were never opened.
     pub reset: u64,
     /// Bytes that other ends have acknowledged.
     pub sent: u64,
-    /// Bytes that have come in order.
+    /// Bytes that have been received in order.
     pub received: u64,
-    /// Segments that the ends here had to retransmit; what links retransmit doesn't count.
+    /// Segments that the ends here had to retransmit; retransmissions by links don't count.
     pub retransmitted: u64,
 }
 
@@ -38,15 +38,15 @@ pub struct Stream {
     pub port: u16,
     /// Where the stream is between its opening and its end.
     pub state: StreamPhase,
-    /// The smoothed round-trip time from end to end, once one was measured.
+    /// The smoothed round-trip time from end to end, once it has been measured.
     pub rtt: Option<Duration>,
-    /// The congestion window, in bytes with all headers.
+    /// The congestion window, in bytes including all headers.
     pub window: u64,
     /// Bytes of data that the other end has acknowledged.
     pub sent: u64,
-    /// Bytes of data that were written here and are not acknowledged.
+    /// Bytes of data that were written here and have not been acknowledged.
     pub unacknowledged: u64,
-    /// Bytes that have come in order.
+    /// Bytes that have been received in order.
     pub received: u64,
     /// Bytes received in order that the application here has not read yet.
     pub unread: u64,
@@ -63,9 +63,9 @@ pub enum StreamPhase {
     Waiting,
     /// It is open, in at least one direction.
     Open,
-    /// The application of this node has closed it, and what that wrote is still delivered.
+    /// The application of this node has closed it, and the data it wrote is still being delivered.
     Closing,
-    /// Both directions have ended. It is remembered for a minute, to answer repeated packets.
+    /// Both directions have ended. It is remembered for a minute, to answer retransmitted packets.
     Over,
 }
 
@@ -114,9 +114,9 @@ impl Node {
         self.forwarder.streams.table.iter().map(Stream::from)
     }
 
-    /// A page of the streams that end at this node, each with the session that has it, if one
-    /// does; and where the next page begins, if there is one. `from` is 0 for the first page. At
-    /// most `places` slots of the table are looked at, so a page may be shorter, even empty.
+    /// A page of the streams that end at this node, each with the session that has it, if one does;
+    /// and the start of the next page, if there is one. `from` is 0 for the first page. At most
+    /// `places` slots of the table are examined, so a page may be short or even empty.
     pub fn streams_page(
         &self,
         from: usize,

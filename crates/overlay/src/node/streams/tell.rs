@@ -1,4 +1,4 @@
-//! Tells applications what becomes of their streams, and hands them the data.
+//! Notifies applications of the state of their streams, and delivers the data.
 
 use crate::node::local::say;
 use crate::node::{Forwarder, SendOutcome, Sink};
@@ -9,13 +9,13 @@ use crate::session::wire::stream::{Notice, Reset};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// The first and the longest wait before an application that doesn't read is told again; it
+/// First and longest interval between tries to deliver to an application that doesn't read; it
 /// doubles in between.
 pub(super) const NOT_READ: Duration = Duration::from_millis(5);
 const LONG_NOT_READ: Duration = Duration::from_millis(160);
 
 impl Forwarder {
-    /// Tells all applications what is due of their streams, and hands over what was received.
+    /// Delivers all due notifications and received data of streams to applications.
     pub(in crate::node) fn tell_streams(&mut self, now: Time, sink: &mut impl Sink) {
         let due = self.streams.tell_at <= now;
         self.streams.tell_at = Time::NEVER;
@@ -95,16 +95,16 @@ impl Forwarder {
         }
         let done = hand_over(now, session, end, sink);
         end.note_read(&mut memory);
-        // What was taken makes room, of which the other end may have to hear.
+        // The data that was read makes room, and the other end may need an update of the window.
         self.streams.table.will_send(id);
         self.streams.table.arm(id);
         Ok(done)
     }
 }
 
-/// Hands the data of an open stream to its application, and then what else it has to know: the
-/// end of the other direction, credit, and the end of the stream. `Full` if the application
-/// doesn't take all of that now.
+/// Delivers the data of an open stream to its application, and then its notifications: the end of
+/// the other direction, credit, and the end of the stream. `Full` if the application doesn't accept
+/// all of that now.
 fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> SendOutcome {
     loop {
         let bytes = end.rx.readable();

@@ -1,50 +1,48 @@
-//! What is counted of a flow, and over which time.
+//! Counters of a flow, and the intervals that they cover.
 
 use core::ops::AddAssign;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// What has passed of a flow. What only a destination knows stays zero at an
-/// origin.
+/// Counters of a flow. Those that only a destination can know stay zero at an origin.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Packets that came, or were sent, each once.
+    /// Packets received, or sent, each counted once.
     pub packets: u64,
-    /// Their bytes, of the application alone.
+    /// Bytes of application data in these packets.
     pub bytes: u64,
-    /// Packets that the origin has sent, by their numbers.
+    /// Packets that the origin has sent, according to their numbers.
     pub expected: u64,
-    /// Those of them that did not come before their deadline. Of a part of a
-    /// call it can be negative: what was missed before has come.
+    /// Expected packets that did not arrive before their deadline. For a part of a call it can be
+    /// negative, if packets missed earlier have arrived.
     pub missed: i64,
-    /// Runs of missed packets.
+    /// Number of runs of missed packets.
     pub bursts: i64,
-    /// Packets that came at their deadline or after it: missed, but not lost.
+    /// Packets that arrived at or after their deadline: missed, but not lost.
     pub late: u64,
-    /// Packets that a link had lost and repeated.
+    /// Packets that a link had lost and retransmitted.
     pub recovered: u64,
-    /// What was left until the deadlines of the packets that came, in sum: µs.
+    /// Sum of the time left until the deadline when packets arrived, in µs.
     pub remaining_us: u64,
-    /// By how much packets came nearer to each other or further apart than they
-    /// were sent, in sum: ns.
+    /// Sum of the changes in spacing between sending and arrival, in ns.
     pub wander_ns: u64,
-    /// Of how many packets that is known.
+    /// Number of packets in that sum.
     pub wandered: u64,
 }
 
 impl Counts {
-    /// Packets that did not come at all, as far as one knows: none if more came
-    /// late or after a gap than were missed.
+    /// Packets that did not arrive at all, as far as known: none if more arrived late or after a
+    /// gap than were missed.
     pub fn lost(&self) -> u64 {
         u64::try_from(self.missed).unwrap_or(0).saturating_sub(self.late)
     }
 
-    /// Mean of what was left until the deadline, where a packet came.
+    /// Mean time left until the deadline when packets arrived; `None` if no packet did.
     pub fn mean_remaining(&self) -> Option<Duration> {
         Some(Duration::from_micros(self.remaining_us.checked_div(self.packets)?))
     }
 
-    /// Jitter: the mean of what RFC 3550 (6.4.1) averages.
+    /// Jitter: the mean of the values that RFC 3550 (6.4.1) averages.
     pub fn jitter(&self) -> Option<Duration> {
         Some(Duration::from_nanos(self.wander_ns.checked_div(self.wandered)?))
     }
@@ -65,10 +63,10 @@ impl AddAssign for Counts {
     }
 }
 
-/// Ten whole seconds, and the one that has begun.
+/// Ten whole seconds, and the current one.
 const SECONDS: u64 = 11;
 
-/// What is counted where a flow begins.
+/// Counters at the origin of a flow.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Volume {
     pub packets: u64,
@@ -88,12 +86,12 @@ impl From<Volume> for Counts {
     }
 }
 
-/// Counts of each of the last seconds, and of all before them.
+/// Counts of each of the last seconds, and of the time before.
 #[derive(Debug)]
 pub(super) struct History<C> {
     before: C,
     ring: [C; SECONDS as usize],
-    /// The second that the newest part of the ring is for.
+    /// The second that the newest part of the ring covers.
     second: u64,
 }
 
@@ -116,15 +114,15 @@ impl<C: Copy + Default + AddAssign + Into<Counts>> History<C> {
         self.ring[(second % SECONDS) as usize] += more;
     }
 
-    /// The whole call.
+    /// Counts of the whole call.
     pub(super) fn call(&self) -> Counts {
         let mut sum = self.before;
         self.ring.iter().for_each(|part| sum += *part);
         sum.into()
     }
 
-    /// The last ten to eleven seconds: what passed in them, and how long they
-    /// are for a flow that began at `since`.
+    /// Counts of the last ten to eleven seconds, and the length of that interval, which is shorter
+    /// for a flow that began at a later `since`.
     pub(super) fn recent(&self, now: Time, since: Time) -> (Counts, Duration) {
         let first = second(now).saturating_sub(SECONDS - 1);
         let kept = self.second.saturating_sub(SECONDS - 1)..=self.second;

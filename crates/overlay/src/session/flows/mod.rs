@@ -1,33 +1,30 @@
-//! What is known of each flow that begins or ends at this node, from its
-//! packets' headers alone: no report of the other end is needed.
+//! Statistics of each flow that begins or ends at this node, from its packets' headers alone: no
+//! report of the other end is needed.
 //!
-//! A destination knows:
+//! A destination measures:
 //!
-//! - What is **missing**, from the flow's numbers. What was lost behind the last
-//!   packet that came, nobody knows here. The numbers have 16 bits; after an
-//!   outage they are extended by the clock and the most that the flow has sent
-//!   in a second, but for a packet at most 64 ahead, which is taken for the end
-//!   of a pause (wrong after one outage in a thousand of a flow that wrapped
-//!   meanwhile). A jump further than one and a half times what the flow sends in
-//!   the silence and a second is a sender that numbers anew; nothing counts as
-//!   missing then. A flow whose rate varies by more than 65,536 packets in one
-//!   outage is counted wrong by multiples of that.
-//! - What was **late**: it came with nothing left until its deadline, as the
-//!   nodes reckon on its way (see the delay, next).
-//! - The **delay**, as the deadline less what was left of it. The deadline
-//!   doesn't travel; it is taken to be the most that was left of any packet,
-//!   plus what the way back takes by the routing table at that moment (links
-//!   count with half their round trip). So the delay is that of the nodes'
-//!   queues and recovery, exactly, and of the links on average; the network's
-//!   own jitter is not in it. Milliseconds are rounded at each hop, by 0.5 ms
-//!   at most. An asymmetric way shifts it by half of the difference. It is unknown
-//!   without a way back, or by an operator's route without `onward`; of packets
-//!   that were late it is only known that it was no less than the deadline. An
-//!   application that shortens its deadline within a call seems slower.
-//! - The **jitter** of RFC 3550 (6.4.1), as the mean of what that averages. The
-//!   sender's timestamps don't travel: it is taken to send evenly, at the mean
-//!   spacing of the last 64 packets or so. For a sender that doesn't, it is how
-//!   unevenly it sends. A difference of 255 ms or more is a pause, and left out.
+//! - **Missing** packets, from the flow's numbers. Losses after the last packet received cannot be
+//!   seen here. The numbers have 16 bits; after an outage they are extended with the clock and the
+//!   most that the flow has sent in a second, except for a packet at most 64 ahead, which is taken
+//!   for the end of a pause (wrong after one outage in a thousand of a flow that wrapped
+//!   meanwhile). A jump further than one and a half times the packets that the flow sends in the
+//!   silence plus a second means that the sender has restarted its numbers; nothing counts as
+//!   missing then. A flow with a rate that varies by more than 65,536 packets in one outage is
+//!   counted wrong by multiples of that.
+//! - **Late** packets: they arrived with no time left until their deadline, as estimated by the
+//!   nodes on the path (see the delay, next).
+//! - The **delay**: the deadline less the time left of it. The deadline is not transmitted; it is
+//!   taken to be the most time that any packet had left, plus the delay of the return path by the
+//!   routing table at that moment (links count with half their round trip). So the delay contains
+//!   the queues and the recovery of the nodes exactly, and the links on average, but not the
+//!   network's own jitter. Milliseconds are rounded at each hop, by 0.5 ms at most. An asymmetric
+//!   path shifts the delay by half of the difference. It is unknown without a return path, or by an
+//!   operator's route without `onward`; for late packets it is only known to be no less than the
+//!   deadline. If an application shortens its deadline within a call, its packets seem slower.
+//! - The **jitter** of RFC 3550 (6.4.1), as the mean of the values that are averaged there. The
+//!   sender's timestamps are not transmitted: it is assumed to send evenly, at the mean spacing of
+//!   about the last 64 packets. For a sender that doesn't, the jitter includes the unevenness of
+//!   sending. A difference of 255 ms or more is a pause, and left out.
 
 mod counts;
 mod numbers;
@@ -42,28 +39,27 @@ use counts::{History, Volume};
 use numbers::Numbers;
 use trunkline_base::Time;
 
-/// Flows that a node keeps each way: more than the 10,000 of 5,000 calls. With
-/// more, the one that was silent longest makes room. One takes about 1.2 kB at
-/// its destination.
+/// Flows that a node keeps in each direction: more than the 10,000 of 5,000 calls. Beyond that, the
+/// one that has been silent longest is displaced. One takes about 1.2 kB at its destination.
 pub const MAX_FLOWS: usize = 16_384;
 
-/// A flow is over after this silence; what comes then is another call.
+/// A flow ends after this silence; packets that arrive later belong to another call.
 pub const OVER_AFTER: Duration = Duration::from_secs(30);
 
-/// What is over is still shown until this long after its last packet.
+/// Time after its last packet for which an ended flow is still listed.
 pub const SHOWN_FOR: Duration = Duration::from_secs(120);
 
-/// No deadline is longer.
+/// Upper bound of all deadlines.
 const LONGEST: Duration = Duration::from_millis(255);
 
-/// The ends of a flow, as this node sees it.
+/// The ends of a flow, as seen from this node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ends {
-    /// The virtual port here.
+    /// The virtual port at this node.
     pub port: u16,
-    /// The other node.
+    /// Node at the other end.
     pub peer: NodeId,
-    /// The virtual port there.
+    /// The virtual port at the remote node.
     pub peer_port: u16,
 }
 
@@ -77,18 +73,18 @@ impl Ends {
     }
 }
 
-/// A packet that has come to its destination, and is no copy.
+/// A packet that has reached its destination and is not a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub service: Service,
     pub number: u16,
     pub recovered: bool,
-    /// What is left until its deadline.
+    /// Time left until its deadline.
     pub remaining: Duration,
     pub bytes: usize,
 }
 
-/// A flow as both ends keep it.
+/// State of a flow that both ends keep.
 #[derive(Debug)]
 struct Common<C> {
     service: Service,
@@ -128,7 +124,7 @@ impl<C: Copy + Default + AddAssign + Into<Counts>> Common<C> {
     }
 }
 
-/// A flow at its destination.
+/// State of a flow at its destination.
 #[derive(Debug)]
 struct Receiving {
     common: Common<Counts>,
@@ -142,25 +138,25 @@ struct Receiving {
 #[derive(Default, Debug)]
 struct Spacing {
     nanos: u64,
-    /// Of how many packets, 64 at most.
+    /// Number of packets averaged, at most 64.
     of: u64,
-    /// When the last packet came, whatever its number.
+    /// Arrival time of the last packet, whatever its number.
     last: Time,
 }
 
 impl Spacing {
-    /// Takes a packet that is `ahead` of the one before it, or behind it; by how
-    /// much it came earlier or later than it should after that, in nanoseconds.
+    /// Takes a packet that is `ahead` of the one before it, or behind if negative. Returns the
+    /// deviation from its expected arrival, early or late, in nanoseconds.
     fn note(&mut self, now: Time, ahead: i64) -> Option<u64> {
         let gap = now.since(self.last).as_nanos() as u64;
         self.last = now;
-        // Far from each other a small error of the mean is a large one.
+        // Over a large distance, a small error of the mean becomes a large one.
         if ahead.unsigned_abs() > 16 {
             return None;
         }
         if ahead > 0 {
             let spacing = gap / ahead as u64;
-            // The first, or those before were of a time with pauses.
+            // Either this is the first spacing, or the mean is from a time with pauses.
             if self.of == 0 || self.nanos > spacing.saturating_add(LONGEST.as_nanos() as u64) {
                 (self.nanos, self.of) = (spacing, 1);
                 return None;
@@ -221,53 +217,52 @@ impl Receiving {
     }
 }
 
-/// What a destination knows beside [`Counts`].
+/// Measurements of a destination other than [`Counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// The most that was left until the deadline of any packet.
+    /// The most time left until its deadline that any packet had.
     pub most_left: Duration,
-    /// How long the way took then, as far as known.
+    /// Delay of the path at that time, if known.
     pub way: Option<Duration>,
-    /// How often the sender has numbered anew.
+    /// Number of times that the sender has restarted its numbers.
     pub restarts: u64,
 }
 
 impl Received {
-    /// What the origin has set as deadline, as far as can be known.
+    /// The deadline that the origin has set, as far as it can be inferred.
     pub fn deadline(&self) -> Option<Duration> {
         Some(self.most_left + self.way?)
     }
 
-    /// The mean delay of what `counts` counts.
+    /// The mean delay of the packets in `counts`.
     pub fn delay(&self, counts: &Counts) -> Option<Duration> {
         Some(self.deadline()?.saturating_sub(counts.mean_remaining()?))
     }
 }
 
-/// A flow as one moment saw it.
+/// A snapshot of a flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Where it begins and ends.
+    /// Local and remote end of the flow.
     pub ends: Ends,
-    /// What carried its last packet.
+    /// Service that carried its last packet.
     pub service: Service,
-    /// When its first packet came or was sent.
+    /// Time at which its first packet was received or sent.
     pub since: Time,
-    /// When its last was.
+    /// Time at which its last packet was received or sent.
     pub last: Time,
-    /// Whether it has ended: nobody holds its port here, or it has been silent
-    /// for [`OVER_AFTER`].
+    /// Whether it has ended: its port here is unbound, or it has been silent for [`OVER_AFTER`].
     pub over: bool,
-    /// Packets that did not get into the application, or at the origin into the
-    /// overlay: a full queue, no route.
+    /// Packets that were not accepted by the application or, at the origin, by the overlay: a full
+    /// queue, no route.
     pub refused: u64,
-    /// The whole call.
+    /// Counts of the whole call.
     pub call: Counts,
-    /// The last ten to eleven seconds.
+    /// Counts of the last ten to eleven seconds.
     pub recent: Counts,
-    /// How long these were: less for a flow that is younger.
+    /// Length of the interval of `recent`: less for a younger flow.
     pub span: Duration,
-    /// If it ends here: what a destination knows.
+    /// Measurements of the destination, if the flow ends here.
     pub received: Option<Received>,
 }
 
@@ -279,11 +274,11 @@ pub(crate) struct Flows {
     displaced: u64,
 }
 
-/// Cursors of flows that begin here.
+/// Offset of the cursors of flows that begin here.
 const SENT: u64 = 1 << 32;
 
 impl Flows {
-    /// At most `max` each way.
+    /// Creates a table for at most `max` flows in each direction.
     pub(crate) fn new(max: usize, secret: u64) -> Flows {
         Flows { received: Lru::new(max, secret), sent: Lru::new(max, secret), displaced: 0 }
     }
@@ -299,14 +294,13 @@ impl Flows {
         flow.history.add(now, Volume { packets: 1, bytes: bytes as u64 });
     }
 
-    /// Whether a flow that begins here has sent something and is not over.
+    /// Whether a flow that begins here has sent a packet and has not ended.
     pub(crate) fn is_sending(&self, now: Time, ends: Ends) -> bool {
         self.sent.get(ends.key()).is_some_and(|flow| !flow.is_over(now))
     }
 
-    /// Counts a packet for an application here. True if more was left of its
-    /// time than ever before in this call: [`Flows::set_way`] wants to know how
-    /// long its way takes.
+    /// Counts a packet for an application here. True if it had more time left than any before in
+    /// this call: the caller should then call [`Flows::set_way`] with the delay of its path.
     pub(crate) fn received(&mut self, now: Time, ends: Ends, packet: &Arrival) -> bool {
         let fresh = || Receiving::new(now, packet.service);
         let (flow, displaced) = self.received.entry(ends.key(), fresh);
@@ -317,34 +311,34 @@ impl Flows {
         flow.note(now, packet)
     }
 
-    /// The way between the ends of a flow takes so long.
+    /// Sets the delay of the path between the ends of a flow.
     pub(crate) fn set_way(&mut self, ends: Ends, way: Option<Duration>) {
         if let Some(flow) = self.received.get_mut(ends.key()) {
             flow.way = way;
         }
     }
 
-    /// The application did not take the last packet for it.
+    /// Records that the application did not accept its last packet.
     pub(crate) fn not_taken(&mut self, ends: Ends) {
         if let Some(flow) = self.received.get_mut(ends.key()) {
             flow.common.refused += 1;
         }
     }
 
-    /// The last packet of an application went nowhere.
+    /// Records that an application's last packet was not sent.
     pub(crate) fn not_sent(&mut self, ends: Ends) {
         if let Some(flow) = self.sent.get_mut(ends.key()) {
             flow.refused += 1;
         }
     }
 
-    /// Flows that made room for others before they had ended.
+    /// Flows displaced by others before they had ended.
     pub(crate) fn displaced(&self) -> u64 {
         self.displaced
     }
 
-    /// What there is to show in `places` places from `from` on (0 at first), and
-    /// where it goes on. A flow that there is all the while is shown just once.
+    /// The flows in `places` slots from `from` on (0 at first), and the start of the next page. A
+    /// flow that exists throughout is listed exactly once.
     pub(crate) fn page(&self, now: Time, from: u64, places: usize) -> (Vec<Flow>, Option<u64>) {
         let start = usize::try_from(from % SENT).unwrap_or(usize::MAX);
         let on = start.saturating_add(places);

@@ -1,42 +1,41 @@
-//! A flow's packets by their numbers: what is missing of it.
+//! A flow's packets by their numbers, to find the missing ones.
 
 use super::counts::Counts;
 use core::time::Duration;
 use trunkline_base::{SeqWindow, Time, first};
 
-/// How far behind the highest number a packet still counts.
+/// Distance behind the highest number within which a packet still counts.
 const WINDOW: u64 = 256;
 type SeenWindow = SeqWindow<[u64; 4]>;
 
-/// A jump ahead this far at most is believed without a look at the clock: as
-/// much may be lost in a row, and after a pause the next number comes.
+/// A jump ahead of at most this distance is accepted without considering the clock: as many may be
+/// lost in a row, and after a pause the next number arrives.
 const SMALL: u16 = 64;
 
-/// What a sender may send in a second before it is known how much it does: the
-/// 50 packets of a call.
+/// Packets per second that a sender is assumed to send before its rate is known: the 50 packets of
+/// a call.
 const PACE: u64 = 50;
 
 /// Follows the 16-bit numbers of a flow, from one packet to the next.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// Packets that came before their deadline.
+    /// Packets that arrived before their deadline.
     in_time: SeenWindow,
-    /// The lowest number that counts.
+    /// The lowest number that counts as expected.
     base: u64,
-    /// When the highest came.
+    /// Arrival time of the packet with the highest number.
     at: Time,
-    /// The most numbers in a second so far.
+    /// The most numbers used in one second so far.
     pace: u64,
-    /// The second that has begun, and the numbers in it.
+    /// Start of the current second, and the numbers used in it.
     second: (Time, u64),
-    /// How often the sender has numbered anew.
+    /// Number of times that the sender has restarted its numbers.
     pub restarts: u64,
 }
 
-/// How far a packet is ahead of the highest number before it, and how much that
-/// changes what is missing.
+/// Distance of a packet from the highest number before it, and its effect on the counts.
 pub(super) struct Step {
-    /// Negative for one that comes behind others; none after a new start.
+    /// Negative for a packet that comes behind others; `None` after a restart of the numbers.
     pub ahead: Option<i64>,
     pub counts: Counts,
 }
@@ -55,7 +54,7 @@ const ONE: Counts = Counts {
 };
 
 impl Numbers {
-    /// Begins with the packet `number`.
+    /// Begins with the packet that has this `number`.
     pub(super) fn begin(now: Time, number: u16, late: bool) -> (Numbers, Step) {
         let start = first(number);
         let mut numbers = Numbers {
@@ -72,7 +71,7 @@ impl Numbers {
 
     fn start(&mut self, now: Time, number: u16, late: bool) -> Counts {
         let start = first(number);
-        // A late one is as if it were missing.
+        // A late packet counts as missing.
         self.in_time = SeenWindow::starting_at(if late { start - WINDOW } else { start }, [0; 4]);
         self.in_time.pass(start);
         (self.base, self.at) = (start, now);
@@ -80,7 +79,7 @@ impl Numbers {
         Counts { missed, bursts: missed, ..ONE }
     }
 
-    /// Takes the next packet, which is no copy.
+    /// Takes the next packet, which is not a copy.
     pub(super) fn note(&mut self, now: Time, number: u16, late: bool) -> Step {
         let highest = self.in_time.highest();
         let behind = (highest as u16).wrapping_sub(number);
@@ -101,8 +100,8 @@ impl Numbers {
         }
     }
 
-    /// How many numbers a packet is ahead that seems to be `ahead`; `None` if
-    /// no outage explains it, so that the sender numbers anew.
+    /// The true distance of a packet that seems to be `ahead`; `None` if no outage explains it, so
+    /// that the sender must have restarted its numbers.
     fn leap(&mut self, now: Time, ahead: u16) -> Option<u64> {
         if now.since(self.second.0) >= Duration::from_secs(1) {
             self.second = (now, 0);
@@ -114,17 +113,17 @@ impl Numbers {
         }
         let silence = now.since(self.at);
         let sent = |d: Duration| (u128::from(self.pace) * d.as_nanos() / 1_000_000_000) as u64;
-        // The numbers may have come round meanwhile, once or several times.
+        // The numbers may have wrapped meanwhile, once or several times.
         let around = (sent(silence) + (1 << 15)).saturating_sub(ahead.into()) >> 16;
         let ahead = u64::from(ahead) + (around << 16);
         let most = sent(silence + Duration::from_secs(1)).saturating_mul(3) / 2 + u64::from(SMALL);
         (ahead <= most).then_some(ahead)
     }
 
-    /// `ahead` numbers further.
+    /// Moves the highest number forward by `ahead`.
     fn advance(&mut self, ahead: u64, late: bool) -> Counts {
         let highest = self.in_time.highest();
-        // A run of missed packets that goes on is no new one.
+        // A run of missed packets that continues is not a new one.
         let goes_on = highest >= self.base && !self.in_time.contains(highest);
         let gap = (ahead - 1) as i64;
         let counts = Counts {
@@ -140,7 +139,7 @@ impl Numbers {
         counts
     }
 
-    /// A packet behind others has come after all.
+    /// Counts a packet that arrived after others with higher numbers.
     fn fill(&mut self, seq: u64, late: bool) -> Counts {
         if seq < self.base {
             return self.begin_before(seq, late);
@@ -149,14 +148,14 @@ impl Numbers {
         if late || !self.in_time.insert(seq) {
             return counts;
         }
-        // Of a run of missed packets its only one, an end, or one within.
+        // It was the only one in a run of missed packets, one at an end, or one in the middle.
         let missed =
             |n: u64| n >= self.base && n <= self.in_time.highest() && !self.in_time.contains(n);
         let neighbours = i64::from(missed(seq - 1)) + i64::from(missed(seq + 1));
         Counts { missed: -1, bursts: neighbours - 1, ..counts }
     }
 
-    /// A packet from before the first.
+    /// Counts a packet from before the first one received.
     fn begin_before(&mut self, seq: u64, late: bool) -> Counts {
         let gap = (self.base - seq - 1) as i64;
         let goes_on = !self.in_time.contains(self.base);

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 const ENDS: Ends = Ends { port: 5_004, peer: NodeId(5), peer_port: 6_000 };
 
-/// A destination behind a session, as a node has it: copies end before it.
+/// A destination behind a session, as in a node: copies are dropped before it.
 struct Destination {
     dedup: Dedup,
     flows: Flows,
-    /// What came first by its number, and whether that was late.
+    /// Numbers in the order of their first arrival, and whether each was late.
     heard: BTreeMap<u64, bool>,
 }
 
@@ -36,7 +36,7 @@ impl Destination {
         flows.into_iter().find(|flow| flow.ends == ENDS).expect("packets came")
     }
 
-    /// Packets, expected, missed, bursts, late, by a look at every number.
+    /// Packets, expected, missed, bursts and late, found by checking every number.
     fn by_force(&self) -> (u64, u64, i64, i64, u64) {
         let (first, last) =
             (*self.heard.keys().next().unwrap(), *self.heard.keys().last().unwrap());
@@ -60,13 +60,12 @@ fn summary(c: Counts) -> (u64, u64, i64, i64, u64) {
 }
 
 proptest! {
-    /// Loss, also in long runs, reordering, copies and late packets, from any
-    /// number on.
+    /// With loss, also in long runs, reordering, copies and late packets, from any number on.
     #[test]
     fn what_is_counted_is_what_one_counts(
         start in any::<u16>(),
         fates in prop::collection::vec(
-            // Nothing comes 255 ms after it was sent, the longest time of use.
+            // No packet arrives more than 255 ms after it was sent, the longest time to live.
             (prop_oneof![6 => Just(0usize), 1 => 1usize..100], 0u64..39, 0u64..250, any::<u8>()),
             1..500,
         ),
@@ -98,7 +97,7 @@ proptest! {
         prop_assert_eq!(flow.call.lost() + packets, expected);
     }
 
-    /// Whatever the numbers do: no panic, and no more than one flow.
+    /// For any sequence of numbers: no panic, and no more than one flow.
     #[test]
     fn any_numbers_at_any_time(
         packets in prop::collection::vec((any::<u16>(), 0u64..40_000_000, 0u64..256), 1..200),
@@ -116,8 +115,8 @@ proptest! {
     }
 }
 
-/// A trunk's numbers come round every 6.6 s; outages of any length up to half a
-/// minute are counted in full.
+/// A trunk's numbers wrap every 6.6 s; outages of any length up to half a minute are counted in
+/// full.
 #[test]
 fn a_fast_flow_wraps_and_is_counted_on() {
     let mut at = Destination::new();
@@ -133,11 +132,11 @@ fn a_fast_flow_wraps_and_is_counted_on() {
         sent = n * 100;
     }
     let flow = at.flow(sent);
-    // All but what was lost before the first packet and behind the last.
+    // All losses except those before the first packet and after the last.
     assert!(flow.call.lost().abs_diff(lost) <= 5, "{} of {lost}", flow.call.lost());
     assert_eq!(summary(flow.call), at.by_force());
     assert_eq!((flow.over, flow.received.unwrap().restarts), (false, 0));
-    // The outage counts when it ends, ten seconds ago.
+    // The outage counts at its end, ten seconds ago.
     let share = flow.recent.missed as f64 / flow.recent.expected as f64;
     assert!(flow.recent.expected > 380_000 && (0.7..0.8).contains(&share), "{share}");
 }
@@ -151,7 +150,7 @@ fn a_call_is_counted_through_an_outage_and_a_pause() {
     let flow = at.flow(700 * 20_000);
     assert_eq!(summary(flow.call), (200, 700, 500, 1, 0));
     assert_eq!((flow.recent.missed, flow.recent.packets), (500, 100), "from 4 s on");
-    // Twenty seconds of silence, and the next number.
+    // Twenty seconds of silence, then the next number.
     for n in 700..750 {
         at.take(20_000_000 + n * 20_000, n, 80);
     }
@@ -159,19 +158,18 @@ fn a_call_is_counted_through_an_outage_and_a_pause() {
     assert_eq!(summary(flow.call), (250, 750, 500, 1, 0));
     assert_eq!((flow.recent.packets, flow.recent.missed), (50, 0));
     assert!(flow.call.jitter() < Some(Duration::from_millis(1)), "{:?}", flow.call.jitter());
-    // After half a minute it has ended, after two it is gone.
+    // It ends after half a minute, and is removed after two minutes.
     let silent = |s: u64| at.flows.page(Time::from_millis(34_980 + s * 1_000), 0, 1).0;
     assert_eq!(silent(29).first().map(|flow| flow.over), Some(false));
     assert_eq!(silent(31).first().map(|flow| flow.over), Some(true));
     assert_eq!(silent(31)[0].recent, Counts::default());
     assert_eq!(silent(121).len(), 0);
-    // What comes then is another call.
+    // Later packets belong to another call.
     at.take(200_000_000, 900, 80);
     assert_eq!(summary(at.flow(200_000_000).call), (1, 1, 0, 0, 0));
 }
 
-/// The origin's numbers of a new flow, or of one that it forgot meanwhile, go
-/// on somewhere else.
+/// The numbers of a new flow, or of one that the origin forgot meanwhile, continue elsewhere.
 #[test]
 fn a_sender_that_numbers_anew_has_lost_nothing() {
     let mut flows = Flows::new(4, 7);
@@ -184,7 +182,7 @@ fn a_sender_that_numbers_anew_has_lost_nothing() {
     assert_eq!(flows[0].received.unwrap().restarts, 3);
 }
 
-/// RFC 3550's jitter with the sender's timestamps, beside this one without.
+/// Compares RFC 3550's jitter with the sender's timestamps to this one without them.
 #[test]
 fn jitter_is_that_of_an_even_sender() {
     for (most, spread) in [(0, 0), (20, 8_000), (20, 30_000), (1, 400)] {
@@ -211,7 +209,7 @@ fn jitter_is_that_of_an_even_sender() {
 fn the_delay_is_the_deadline_less_what_is_left() {
     let mut flows = Flows::new(4, 7);
     let way = Duration::from_millis(30);
-    // A deadline of 100 ms; the fastest take 30, some wait 12 more.
+    // A deadline of 100 ms; the fastest packets take 30 ms, some 12 ms more.
     for (n, left) in [60u64, 70, 58, 70, 58, 70].into_iter().zip(0u64..) {
         let (left, n) = (n, left);
         if flows.received(Time::from_millis(n * 20), ENDS, &packet(n as u16, left)) {
@@ -224,7 +222,7 @@ fn the_delay_is_the_deadline_less_what_is_left() {
     let mean = (40 + 30 + 42 + 30 + 42 + 30) as f64 / 6.0;
     let delay = received.delay(&shown[0].call).unwrap().as_secs_f64() * 1e3;
     assert!((delay - mean).abs() < 0.01, "{delay} for {mean}");
-    // The way back is gone when more was left than ever.
+    // There is no return path when a packet has more time left than any before.
     if flows.received(Time::from_millis(220), ENDS, &packet(6, 71)) {
         flows.set_way(ENDS, None);
     }
@@ -232,16 +230,15 @@ fn the_delay_is_the_deadline_less_what_is_left() {
     assert_eq!(shown[0].received.unwrap().delay(&shown[0].call), None);
 }
 
-/// As the documentation says.
+/// The size that the documentation states.
 #[test]
 fn a_flow_takes_about_as_much_memory_as_is_said() {
     let bytes = size_of::<Receiving>() + 24;
     assert!((1_100..=1_300).contains(&bytes), "{bytes}");
 }
 
-/// A member that makes up 20,000 flows, forty times over, each packet another,
-/// takes no more memory than the table has, and no other flow's place that
-/// still moves.
+/// A member that makes up 20,000 flows, forty times over, each packet in a different flow, takes no
+/// more memory than the table has, and displaces no other flow that is still active.
 #[test]
 fn made_up_flows_displace_each_other() {
     let mut flows = Flows::new(MAX_FLOWS, 3);

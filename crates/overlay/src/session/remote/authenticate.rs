@@ -1,4 +1,4 @@
-//! How a client and its node come to know each other and agree on keys.
+//! Mutual authentication and key agreement of a client and its node.
 
 use super::keys::Keys;
 use super::wire::{INITIATION, RESPONSE, Token};
@@ -11,18 +11,18 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use trunkline_base::{Pacer, PerSource, Rate, Time};
 
-/// Bytes before Noise's first message: the type, and the first half of
-/// HMAC-SHA256 by the node's public key.
+/// Bytes before Noise's first message: the type, and the first half of HMAC-SHA256 with the node's
+/// public key.
 const HEAD: usize = 1 + MAC;
 
-/// A client's handshake under way.
+/// A client's handshake in progress.
 #[derive(Debug)]
 pub struct Opening(Handshake);
 
 impl Opening {
-    /// Begins to authenticate as `identity` to the node whose key is `node`:
-    /// what to send first, as one message. `entropy` is from a cryptographic
-    /// generator, new for each handshake. `None` if `node` is no key.
+    /// Begins to authenticate as `identity` to the node with the key `node`. Returns the first
+    /// message to send. `entropy` is from a cryptographic generator, new for each handshake. `None`
+    /// if `node` is not a valid key.
     pub fn begin(
         identity: &Identity,
         node: &PublicKey,
@@ -33,13 +33,13 @@ impl Opening {
         let mut handshake = Static::new(identity, REMOTE).initiate(&key, &mut rng).ok()?;
         let mut message = vec![0; HEAD];
         message[0] = INITIATION;
-        // Nothing to say yet; a newer client may.
+        // The payload is empty so far; a newer client may use it.
         message.extend(handshake.write(&[]).ok()?);
         MacKey::for_remote(&key).stamp(&mut message);
         Some((Opening(handshake), message))
     }
 
-    /// Takes the node's answer. `None` if it is not by the node that was meant.
+    /// Processes the node's answer. `None` if it is not from the intended node.
     pub fn finish(mut self, response: &[u8]) -> Option<(Token, Keys)> {
         let payload = self.0.read(response.get(1..)?).ok()?;
         let token = Token(u64::from_be_bytes(*payload.first_chunk()?));
@@ -48,22 +48,21 @@ impl Opening {
     }
 }
 
-/// What handshakes may cost a node.
+/// Limits on the work that handshakes can cause at a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of one address (IPv6: one /64).
+    /// Rate of handshakes from one address (IPv6: one /64).
     pub source: Rate,
-    /// Of all.
+    /// Rate of handshakes from all addresses.
     pub total: Rate,
-    /// Addresses remembered.
+    /// Maximum number of addresses remembered.
     pub sources: usize,
 }
 
 impl Default for Limits {
-    /// One handshake took a node 0.6 ms when we measured, unoptimised (test
-    /// `remote_cost`). A thousand clients behind one address come back at once
-    /// when their node restarts; after that, one address may cost 6 % of a
-    /// processor and all together 30 %.
+    /// One handshake takes a node 0.6 ms, unoptimised, as measured by the test `remote_cost`. A
+    /// thousand clients behind one address may return at once when their node restarts; after that,
+    /// one address may cost 6 % of a processor, and all together 30 %.
     fn default() -> Limits {
         Limits { source: Rate::new(100, 1_024), total: Rate::new(500, 1_024), sources: 4_096 }
     }
@@ -72,20 +71,20 @@ impl Default for Limits {
 /// A handshake that a node has answered.
 #[derive(Debug)]
 pub struct Answered {
-    /// Who it is: its number in the list of clients. It has not spoken yet: what
-    /// it sent may be a copy, until something comes that the keys open.
+    /// Number of the client in the list of clients. It is not confirmed yet: its message may be a
+    /// copy, until another arrives that the keys open.
     pub client: u16,
-    /// What to send, as one message.
+    /// The message to send in response.
     pub response: Vec<u8>,
-    /// For all after that.
+    /// Keys for all later messages.
     pub keys: Keys,
 }
 
-/// A node's side of all handshakes.
+/// A node's side of all client handshakes.
 pub struct Responder {
     own: Static,
     mac: MacKey,
-    /// By key.
+    /// Clients by key, sorted.
     clients: Vec<([u8; 32], u16)>,
     rng: ChaCha20Rng,
     sources: PerSource,
@@ -93,9 +92,8 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// The node with this identity, which lets in those who have `clients`'
-    /// keys; of equal ones the first counts. `entropy` is from a cryptographic
-    /// generator.
+    /// Creates the responder of the node with this identity, which admits the holders of `clients`'
+    /// keys; of equal ones the first counts. `entropy` is from a cryptographic generator.
     pub fn new(
         identity: &Identity,
         clients: &[PublicKey],
@@ -117,13 +115,13 @@ impl Responder {
         }
     }
 
-    /// Whether `initiation`, which came from `from`, may be answered once
+    /// Checks whether `initiation`, which arrived from `from`, may be answered once
     /// [`Responder::is_free`]. Costs one hash.
     ///
     /// # Errors
     ///
-    /// [`Refusal::WrongKey`] if it is for another node, [`Refusal::Busy`] if too
-    /// many come from there.
+    /// [`Refusal::WrongKey`] if it is for another node, [`Refusal::Busy`] if too many arrive from
+    /// that address.
     pub fn check(
         &mut self,
         now: Time,
@@ -139,17 +137,18 @@ impl Responder {
         }
     }
 
-    /// Whether the next handshake may be answered now; if so, answer one.
+    /// Whether the next handshake may be answered now; if true, the caller must answer one.
     pub fn is_free(&mut self, now: Time) -> bool {
         self.total.admit(now, 1)
     }
 
-    /// Answers an initiation, whose client is to use `token`. Costs five
-    /// multiplications on the curve if the client is known, two if not.
+    /// Answers an initiation; its client will use `token`. Costs five multiplications on the curve
+    /// if the client is known, two if not.
     ///
     /// # Errors
     ///
-    /// [`Refusal::WrongKey`] if it is forged, [`Refusal::UnknownClient`].
+    /// [`Refusal::WrongKey`] if it is forged, [`Refusal::UnknownClient`] if the client is not in
+    /// the list.
     pub fn answer(&mut self, initiation: &[u8], token: Token) -> Result<Answered, RefusalReason> {
         let forged = |_| RefusalReason::WrongKey;
         let mut handshake = self.own.respond(&mut self.rng).map_err(forged)?;
@@ -176,7 +175,7 @@ mod tests {
         Identity::from_secret(&[n; 32])
     }
 
-    /// Node 1, where 2 and 3 are clients.
+    /// Node 1, which has 2 and 3 as clients.
     fn node() -> Responder {
         let clients = [identity(2).public(), identity(3).public()];
         Responder::new(&identity(1), &clients, Limits::default(), [9; 32])
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(node.check(Time::ZERO, from(1), &unknown_peer), Ok(()));
         let refused = node.answer(&unknown_peer, Token(1)).unwrap_err();
         assert_eq!(refused, RefusalReason::UnknownClient);
-        // Who knows the node's key can make the mac, and nothing else.
+        // An attacker with the node's public key can make the MAC, but nothing else.
         let (_, mut first) = begin(2, 1);
         let last = first.len() - 1;
         first[last] ^= 1;
@@ -241,7 +240,7 @@ mod tests {
     fn the_node_that_answers_is_the_one_that_was_meant() {
         let (opening, first) = begin(2, 1);
         let clients = [identity(2).public()];
-        // Has seen everything, but not the node's secret.
+        // Has seen every message, but lacks the node's secret.
         let mut thief = Responder::new(&identity(5), &clients, Limits::default(), [9; 32]);
         assert!(thief.answer(&first, Token(1)).is_err());
         let response = node().answer(&begin(3, 1).1, Token(1)).unwrap().response;
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(node.check(now, from(1), &first), Err(RefusalReason::Busy));
         assert_eq!(node.check(now, from(2), &first), Ok(()));
         assert_eq!((0..100).filter(|_| node.is_free(now)).count(), 50);
-        // What makes no sense costs nothing of it.
+        // A malformed message uses up none of the budget.
         assert_eq!(node.check(now, from(1), &first[1..]), Err(RefusalReason::WrongKey));
         assert!(node.is_free(now + core::time::Duration::from_millis(20)));
     }
@@ -292,7 +291,7 @@ mod tests {
         fn altered_messages_are_refused(at in any::<prop::sample::Index>(), bit in 0u8..8) {
             let (mut node, (opening, mut first)) = (node(), begin(2, 1));
             let mut response = node.answer(&first, Token(1)).unwrap().response;
-            // But for the type, which says what it is to be read as.
+            // Except for the type, which determines how the message is read.
             *at.get_mut(&mut response[1..]) ^= 1 << bit;
             prop_assert!(opening.finish(&response).is_none());
             *at.get_mut(&mut first[..]) ^= 1 << bit;

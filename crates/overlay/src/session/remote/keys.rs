@@ -1,5 +1,4 @@
-//! What seals a connection between a client and its node, once they have
-//! agreed on keys.
+//! Sealing of a connection between a client and its node, once they have agreed on keys.
 
 use super::wire::{DATAGRAM_HEAD, PREFIX, TAG, prefix};
 use core::fmt;
@@ -7,36 +6,34 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use zeroize::Zeroizing;
 
-/// Messages that one key seals, and then the connection has to be made anew:
-/// sixteen months of a call, and below the 2³⁵ datagrams of this size after
-/// which an attacker gains a chance of 2⁻⁵⁰ on AES-GCM (RFC 9001, B.1.1,
-/// scaled).
+/// Messages that one key seals; the connection then has to be made again. That is sixteen months of
+/// a call, and below the 2³⁵ datagrams of this size after which an attacker gains a chance of 2⁻⁵⁰
+/// on AES-GCM (RFC 9001, B.1.1, scaled).
 const MAX_SEALED: u64 = 1 << 31;
 
-/// The keys of one end. Not `Clone`: a key whose count began anew would use a
-/// nonce twice.
+/// The keys of one end. Not `Clone`: a key with a restarted count would use a nonce twice.
 pub struct Keys {
     stream_out: LessSafeKey,
     stream_in: LessSafeKey,
     datagrams_out: LessSafeKey,
     datagrams_in: LessSafeKey,
-    /// Messages over TCP.
+    /// Number of messages sent over TCP.
     sent: u64,
     received: u64,
 }
 
 impl fmt::Debug for Keys {
-    /// Never the keys.
+    /// Formats nothing of the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys({} out, {} in)", self.sent, self.received)
     }
 }
 
-/// A secret of each direction.
+/// A secret for each direction.
 type Secret = Zeroizing<[u8; 32]>;
 
 impl Keys {
-    /// From what a handshake yields for what goes `out` and comes `back`.
+    /// Derives the keys from a handshake's secrets for sending (`out`) and receiving (`back`).
     pub(super) fn new(out: &Secret, back: &Secret) -> Option<Keys> {
         Some(Keys {
             stream_out: derived(out, b"tcp")?,
@@ -48,8 +45,8 @@ impl Keys {
         })
     }
 
-    /// Appends to `out` the frame of the message that `parts` make: its length,
-    /// the message, the tag. False if no more may be sealed.
+    /// Appends to `out` the frame of the message made of `parts`: its length, the message, the tag.
+    /// False if no more may be sealed.
     #[must_use = "nothing was sealed if false"]
     pub fn seal_frame(&mut self, parts: [&[u8]; 2], out: &mut Vec<u8>) -> bool {
         if self.sent >= MAX_SEALED {
@@ -68,17 +65,17 @@ impl Keys {
         out.len() > start
     }
 
-    /// Opens what came behind the length `len` on TCP, in place. The length of
-    /// the message, which is never 0; `None` if it was altered, or is not the
-    /// next: the stream is of no more use.
+    /// Opens in place the bytes that followed the length `len` on TCP. Returns the length of the
+    /// message, which is never 0; `None` if it was altered or is not the next one, which makes the
+    /// stream useless.
     pub fn open_frame(&mut self, len: [u8; PREFIX], sealed: &mut [u8]) -> Option<usize> {
         let nonce = nonce(self.received);
         self.received = self.received.checked_add(1)?;
         open(&self.stream_in, nonce, &len, sealed).filter(|len| *len > 0)
     }
 
-    /// Seals the message of a datagram with this head in place, and returns its
-    /// tag; `None` if no more may be sealed. Each head is for one datagram.
+    /// Seals the message of a datagram with this head in place, and returns its tag; `None` if no
+    /// more may be sealed. Each head may be used for only one datagram.
     pub fn seal_datagram(
         &self,
         head: &[u8; DATAGRAM_HEAD],
@@ -91,8 +88,8 @@ impl Keys {
         tag.as_ref().try_into().ok()
     }
 
-    /// Opens a datagram in place: how long it is without the tag. `None` if it
-    /// was not sealed by the other end. Replays open as well: see
+    /// Opens a datagram in place and returns its length without the tag. `None` if it was not
+    /// sealed by the other end. Replayed datagrams open as well: see
     /// [`Peer::is_news`](super::Peer::is_news).
     pub fn open_datagram(&self, datagram: &mut [u8]) -> Option<usize> {
         let (head, sealed) = datagram.split_first_chunk_mut::<DATAGRAM_HEAD>()?;
@@ -136,8 +133,8 @@ mod tests {
         (Keys::new(&a, &b).unwrap(), Keys::new(&b, &a).unwrap())
     }
 
-    /// Feeds `stream` in pieces of `piece` bytes; the messages, and whether the
-    /// stream held to its end.
+    /// Reads `stream` in pieces of `piece` bytes; returns the messages, and whether the stream was
+    /// valid to its end.
     fn read(stream: &[u8], keys: &mut Keys, piece: usize) -> (Vec<Vec<u8>>, bool) {
         let (mut reader, mut got) = (FrameReader::default(), Vec::new());
         let mut rest = stream;
@@ -168,8 +165,8 @@ mod tests {
             }
             let mut stream = out.rest().to_vec();
             prop_assert_eq!(read(&stream, &mut b, piece), (messages.clone(), true));
-            // One bit flipped anywhere: what comes before is true, nothing else
-            // comes. (A length that grew leaves the reader waiting.)
+            // If any one bit is flipped, the messages before it are genuine, and no others are
+            // read. (A length that grew leaves the reader waiting.)
             *at.get_mut(&mut stream[..]) ^= 1 << bit;
             let (got, _) = read(&stream, &mut pair().1, piece);
             prop_assert!(got.len() < messages.len() && messages.starts_with(&got));

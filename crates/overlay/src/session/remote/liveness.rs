@@ -3,50 +3,46 @@ use super::wire::{DATAGRAM_HEAD, Token};
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// After this silence a client asks over TCP whether its node is there. A call
-/// is never silent that long, so only idle clients ask.
+/// After this silence, a client sends a ping over TCP to check that its node is there. A call is
+/// never silent that long, so only idle clients do.
 const QUIET: Duration = Duration::from_secs(2);
-/// Between two such questions.
+/// Interval between two such pings.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Silence after the first question that ends the connection: room for a
-/// second retransmission of TCP at its initial timeout of 1 s (RFC 6298).
+/// Silence after the first ping that ends the connection: enough for a second retransmission of TCP
+/// at its initial timeout of 1 s (RFC 6298).
 const DEAD: Duration = Duration::from_secs(4);
 
-/// Between two datagrams that only keep a NAT's mapping: ICE's default (RFC
-/// 8445, section 11). RFC 4787 asks NATs for two minutes; many give 30 s.
+/// Interval between two datagrams that only keep a NAT's mapping alive: ICE's default (RFC 8445,
+/// section 11). RFC 4787 requires two minutes of NATs; many allow 30 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long packets may go out by UDP with nothing coming back before the path
-/// is checked.
+/// Time for which packets may be sent over UDP with nothing received before the path is checked.
 const ONE_WAY: Duration = Duration::from_secs(1);
-/// Questions over UDP without an answer that make packets take TCP …
+/// Number of unanswered UDP pings after which packets take TCP …
 const TRIES: u32 = 4;
-/// … this far apart while UDP is not known to work: half a second in all …
+/// … this far apart while UDP is not known to work: half a second in total …
 const PROBE: Duration = Duration::from_millis(125);
-/// … and once it has worked: a second, since a shorter outage is not worth the
-/// change.
+/// … and once it has worked: a second, since a shorter outage is not worth the change.
 const RECHECK: Duration = Duration::from_millis(250);
-/// Where UDP does not work it is tried again after this, doubling up to
-/// [`KEEP_ALIVE`].
+/// If UDP does not work, it is tried again after this time, doubling up to [`KEEP_ALIVE`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// What a client is to do now.
+/// Actions that a client must perform now.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Due {
-    /// Ping over TCP.
+    /// Whether to ping over TCP.
     pub ping_tcp: bool,
-    /// Ping over UDP.
+    /// Whether to ping over UDP.
     pub ping_udp: bool,
-    /// Tell the node how packets shall come: by UDP or not.
+    /// Notify the node whether packets should arrive over UDP.
     pub switch: Option<bool>,
-    /// The node or the network is away: give the connection up.
+    /// The node or the network is unreachable: give up the connection.
     pub dead: bool,
 }
 
-/// What a client believes of its node and of the two paths there. It begins
-/// when the connection does.
+/// A client's view of its node and of the two paths to it, from the start of the connection.
 #[derive(Debug)]
 pub struct Liveness {
-    /// Since when the node has not answered.
+    /// Time since when the node has not answered.
     asked: Option<Time>,
     ask_at: Time,
     udp: Option<Udp>,
@@ -55,11 +51,11 @@ pub struct Liveness {
 #[derive(Debug)]
 struct Udp {
     counters: Counters,
-    /// Packets take UDP.
+    /// Whether packets take UDP.
     works: bool,
-    /// The node knows that.
+    /// Whether the node was notified of that.
     told: bool,
-    /// Packets went out since a datagram came in.
+    /// Whether packets were sent since a datagram last arrived.
     talked: bool,
     unanswered: u32,
     ping_at: Time,
@@ -67,17 +63,17 @@ struct Udp {
 }
 
 impl Liveness {
-    /// A connection that is being made at `now`.
+    /// State of a connection that is being made at `now`.
     pub fn new(now: Time) -> Liveness {
         Liveness { asked: None, ask_at: now + QUIET, udp: None }
     }
 
-    /// Anything came over TCP.
+    /// Handles any input over TCP.
     pub fn heard_tcp(&mut self, now: Time) {
         (self.asked, self.ask_at) = (None, now + QUIET);
     }
 
-    /// The node gave `token`: see whether UDP gets through.
+    /// Handles the node's `token`: checks whether UDP works.
     pub fn try_udp(&mut self, now: Time, token: Token) {
         self.udp = Some(Udp {
             counters: Counters::new(token),
@@ -90,14 +86,14 @@ impl Liveness {
         });
     }
 
-    /// Whether a datagram is of this connection and no copy of an earlier one:
-    /// ask before opening it.
+    /// Whether a datagram belongs to this connection and is not a copy of an earlier one: check
+    /// this before opening it.
     pub fn is_news(&self, token: Token, counter: u64) -> bool {
         let ours = self.udp.as_ref().filter(|udp| udp.counters.token == token);
         ours.is_some_and(|udp| udp.counters.may_be_fresh(counter))
     }
 
-    /// A datagram came. False if it is not of this connection, or a copy.
+    /// Handles a datagram. False if it doesn't belong to this connection, or is a copy.
     pub fn heard_udp(&mut self, now: Time, token: Token, counter: u64) -> bool {
         let Some(udp) = self.udp.as_mut().filter(|udp| udp.counters.token == token) else {
             return false;
@@ -111,12 +107,12 @@ impl Liveness {
         true
     }
 
-    /// Whether packets take UDP.
+    /// Whether packets take UDP now.
     pub fn udp_works(&self) -> bool {
         self.udp.as_ref().is_some_and(|udp| udp.works)
     }
 
-    /// The bytes before the next packet by UDP; `None` if it takes TCP.
+    /// The bytes before the next packet on UDP; `None` if it takes TCP.
     pub fn packet_head(&mut self, now: Time) -> Option<[u8; DATAGRAM_HEAD]> {
         let udp = self.udp.as_mut().filter(|udp| udp.works)?;
         if !udp.talked {
@@ -126,12 +122,12 @@ impl Liveness {
         Some(udp.counters.next_head())
     }
 
-    /// The bytes before a ping by UDP.
+    /// The bytes before a ping on UDP.
     pub fn ping_head(&mut self) -> Option<[u8; DATAGRAM_HEAD]> {
         self.udp.as_mut().map(|udp| udp.counters.next_head())
     }
 
-    /// When to call [`Liveness::handle_timeout`] next.
+    /// Time of the next call of [`Liveness::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
         let dead_at = self.asked.map_or(Time::NEVER, |asked| asked + DEAD);
         let udp_at = self.udp.as_ref().map_or(Time::NEVER, |udp| match udp.works == udp.told {
@@ -141,8 +137,8 @@ impl Liveness {
         self.ask_at.min(dead_at).min(udp_at)
     }
 
-    /// What is due at `now`. Whatever has arrived must have been reported
-    /// before: an application that slept has not lost its node.
+    /// The actions that are due at `now`. All input that has arrived must have been handled before:
+    /// an application that slept has not lost its node.
     pub fn handle_timeout(&mut self, now: Time) -> Due {
         let mut due = self.udp.as_mut().map_or(Due::default(), |udp| udp.handle_timeout(now));
         due.dead = self.asked.is_some_and(|asked| now >= asked + DEAD);
@@ -185,8 +181,8 @@ mod tests {
 
     const TOKEN: Token = Token(9);
 
-    /// Runs to `until` with a node that answers as told; the last state, and
-    /// what was done when (in ms).
+    /// Runs to `until` with a node that answers as specified; returns the last state, and the
+    /// actions with their times (in ms).
     fn run(
         live: &mut Liveness,
         from: u64,
@@ -256,7 +252,7 @@ mod tests {
         let switches: Vec<_> = done.iter().filter_map(|(at, d)| Some((*at, d.switch?))).collect();
         assert_eq!(switches, [(3_000, false)]);
         assert!(live.packet_head(Time::from_millis(6_000)).is_none());
-        // Back within seconds, not fifteen.
+        // It returns within seconds, not fifteen.
         run(&mut live, 6_000, 9_000, (true, true), &mut n);
         assert!(live.udp_works());
     }
@@ -268,7 +264,7 @@ mod tests {
         let done = run(&mut live, 1, 60_000, (false, false), &mut n);
         let (at, last) = done.last().unwrap();
         assert!(last.dead && *at == 6_000, "{at} {last:?}");
-        // UDP alone keeps it.
+        // UDP alone keeps the connection alive.
         let (mut live, mut n) = (with_token(), 0);
         for at in (0..60_000).step_by(20) {
             assert!(live.heard_udp(Time::from_millis(at), TOKEN, n));

@@ -2,7 +2,7 @@ use super::wire::{DATAGRAM_HEAD, Datagram, Token};
 use std::net::{IpAddr, SocketAddr};
 use trunkline_base::SeqWindow;
 
-/// One side's numbering of datagrams, and what it has seen of the other's.
+/// Counter of one side's datagrams, and the window of the other side's.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) token: Token,
@@ -15,15 +15,14 @@ impl Counters {
         Counters { token, sent: 0, seen: None }
     }
 
-    /// Whether `counter` would be new: to refuse a copy before it is opened, at
-    /// the price of a look.
+    /// Whether `counter` would be new: refuses a copy cheaply, before it is opened.
     pub(super) fn may_be_fresh(&self, counter: u64) -> bool {
         self.seen.as_ref().is_none_or(|seen| {
             counter.saturating_add(seen.size()) > seen.highest() && !seen.contains(counter)
         })
     }
 
-    /// Whether `counter` is new; and if so, whether it is the highest.
+    /// Records `counter`. `None` if it is not new; otherwise, whether it is the highest.
     pub(super) fn fresh(&mut self, counter: u64) -> Option<bool> {
         let Some(seen) = &mut self.seen else {
             self.seen = Some(SeqWindow::starting_at(counter, [0; 4]));
@@ -40,34 +39,33 @@ impl Counters {
     }
 }
 
-/// Bytes by UDP to an address that has not shown to be the client's, for each that
-/// came from there (RFC 9000, 8.1).
+/// Bytes sent over UDP to an address that has not been shown to be the client's, per byte received
+/// from it (RFC 9000, 8.1).
 const FACTOR: usize = 3;
-/// IPv4 and UDP headers.
+/// Bytes of the IPv4 and UDP headers.
 const HEADERS: usize = 20 + 8;
 
-/// A client as its node sees it over UDP.
+/// The node's view of a client over UDP.
 ///
-/// A datagram's source address is a claim: a client can write anybody's, and who
-/// reads along can send copies from anywhere. A connection over TCP has shown its
-/// host's address by its handshake. So only that host is believed, at whatever port
-/// the newest datagram came from; a NAT may give it another. Where TCP and UDP come
-/// from different hosts, none is believed: it is sent three times what came from it
-/// at most, and the other packets take TCP.
+/// A datagram's source address is a mere claim: a client can forge any address, and an eavesdropper
+/// can send copies from anywhere. A connection over TCP has validated its host's address by its
+/// handshake. So only that host is trusted, at whatever port the newest datagram came from; a NAT
+/// may assign another. If TCP and UDP come from different hosts, no UDP address is trusted: it is
+/// sent at most three times the bytes received from it, and the other packets take TCP.
 #[derive(Debug)]
 pub struct Peer {
     counters: Counters,
     address: Option<SocketAddr>,
-    /// The host at the other end of TCP.
+    /// The host at the other end of TCP; `None` if that says nothing about the client's address.
     host: Option<IpAddr>,
-    /// Bytes from and to `address`, headers included.
+    /// Bytes received from and sent to `address`, headers included.
     came: usize,
     went: usize,
     wants_udp: bool,
 }
 
 impl Peer {
-    /// A client that was given `token`, and is at `host` over TCP.
+    /// A client that was given `token`, and connects from `host` over TCP.
     pub fn new(token: Token, host: Option<IpAddr>) -> Peer {
         Peer {
             counters: Counters::new(token),
@@ -83,20 +81,20 @@ impl Peer {
         self.host == Some(address.ip().to_canonical())
     }
 
-    /// What its datagrams begin with.
+    /// The token with which its datagrams begin.
     pub fn token(&self) -> Token {
         self.counters.token
     }
 
-    /// Whether a datagram with this counter is no copy of an earlier one. Ask
-    /// before opening it; [`Peer::accept`] it once it is known to be true.
+    /// Whether a datagram with this counter is no copy of an earlier one. Check this before opening
+    /// it, and [`Peer::accept`] it once it has proved genuine.
     pub fn is_news(&self, counter: u64) -> bool {
         self.counters.may_be_fresh(counter)
     }
 
-    /// A datagram of `len` bytes with its token came from `from`. False if it is a
-    /// copy of an earlier one. Only the newest tells where the client is now: an
-    /// older one, overtaken on the way, may come from where it was.
+    /// Accepts a datagram of `len` bytes with this client's token from `from`. False if it is a
+    /// copy of an earlier one. Only the newest shows the client's present address: an older one,
+    /// overtaken by others, may come from a previous one.
     pub fn accept(&mut self, from: SocketAddr, counter: u64, len: usize) -> bool {
         let Some(newest) = self.counters.fresh(counter) else { return false };
         let keeps = self.address.is_some_and(|address| self.is_known(address));
@@ -109,23 +107,22 @@ impl Peer {
         true
     }
 
-    /// The client said how packets shall come.
+    /// Sets whether the client wants packets over UDP.
     pub fn set_udp(&mut self, wanted: bool) {
         self.wants_udp = wanted;
     }
 
-    /// Where its datagrams last came from.
+    /// Source address of its newest datagram.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Whether packets go by UDP, as far as they may.
+    /// Whether packets take UDP, as far as limits permit.
     pub fn uses_udp(&self) -> bool {
         self.address.is_some() && self.wants_udp
     }
 
-    /// Where to send a datagram of `len` bytes with a packet; `None` if that goes
-    /// by TCP.
+    /// Destination of a datagram of `len` bytes with a packet; `None` if the packet takes TCP.
     pub fn udp(&mut self, len: usize) -> Option<SocketAddr> {
         let address = self.address.filter(|_| self.wants_udp)?;
         if self.is_known(address) {
@@ -137,7 +134,7 @@ impl Peer {
         paid.then_some(address)
     }
 
-    /// The bytes before the message of the next datagram to it.
+    /// The bytes before the message of the next datagram to the client.
     pub fn next_head(&mut self) -> [u8; DATAGRAM_HEAD] {
         self.counters.next_head()
     }
@@ -172,7 +169,7 @@ mod tests {
         assert_eq!(counters, [0, 1]);
     }
 
-    /// A client that writes somebody's address, or a copy that overtakes.
+    /// A client that forges an address, or a copy that overtakes the original.
     #[test]
     fn another_host_than_tcps_gets_little_and_takes_nothing_away() {
         let at = |host, port| SocketAddr::from(([192, 0, 2, host], port));
@@ -195,7 +192,7 @@ mod tests {
         let all: Vec<_> = sent(&mut peer);
         assert_eq!((all.len(), all[0].0), (1_000, v6), "another port of the same host");
 
-        // A proxy's connection says nothing of where the client's datagrams come from.
+        // A proxy's connection says nothing about the source of the client's datagrams.
         let mut peer = Peer::new(Token(7), None);
         peer.set_udp(true);
         for n in 0..50 {

@@ -4,14 +4,14 @@ use super::keys::Keys;
 use super::wire::{MAX_FRAME, PREFIX};
 use crate::wire::WireError;
 
-/// Puts messages together from a stream. It never takes a byte beyond the end
-/// of the present message: what follows waits in the kernel, where it keeps
-/// the descriptor readable and costs no memory here.
+/// Assembles messages from a stream. It never takes a byte beyond the end of the present message:
+/// the following bytes wait in the kernel, where they keep the descriptor readable and cost no
+/// memory here.
 #[derive(Debug)]
 pub struct FrameReader {
     buf: Box<[u8]>,
     have: usize,
-    /// Bytes at the end of the whole message that are no part of it.
+    /// Bytes at the end of the complete message that are not part of its content.
     tail: usize,
 }
 
@@ -22,7 +22,7 @@ impl Default for FrameReader {
 }
 
 impl FrameReader {
-    /// Where the next bytes of the stream go; never empty.
+    /// Buffer for the next bytes of the stream; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         if self.have == self.need() {
             (self.have, self.tail) = (0, 0);
@@ -31,13 +31,12 @@ impl FrameReader {
         &mut self.buf[self.have..need]
     }
 
-    /// So many bytes were put into [`FrameReader::room`]. The message that they
-    /// completed, if they did.
+    /// Processes `n` bytes that were written to [`FrameReader::room`]. Returns the message that
+    /// they completed, if any.
     ///
     /// # Errors
     ///
-    /// A length of zero or more than [`MAX_FRAME`]: the stream is of no more
-    /// use.
+    /// A length of zero or more than [`MAX_FRAME`], which makes the stream useless.
     pub fn filled(&mut self, n: usize) -> Result<Option<&[u8]>, WireError> {
         self.have = (self.have + n).min(self.need());
         if self.have < PREFIX {
@@ -50,14 +49,14 @@ impl FrameReader {
         }
     }
 
-    /// The message completed last, until [`FrameReader::room`] is called.
+    /// The last complete message, until [`FrameReader::room`] is called.
     pub fn whole(&self) -> Option<&[u8]> {
         let whole = self.have > PREFIX && self.have == self.need();
         whole.then(|| &self.buf[PREFIX..self.have - self.tail])
     }
 
-    /// Opens the message completed last, in place; false if it was altered, or
-    /// is no longer sealed. Call once.
+    /// Opens the last complete message in place; false if it was altered, or the keys are used up.
+    /// Call this once per message.
     pub fn open(&mut self, keys: &mut Keys) -> bool {
         if self.tail > 0 || self.whole().is_none() {
             return false;
@@ -80,8 +79,8 @@ impl FrameReader {
     }
 }
 
-/// The end of a message that the kernel took only the beginning of. Nothing
-/// else may go onto the stream before it.
+/// The end of a message that the kernel has accepted only in part. No other message may go onto the
+/// stream before it.
 #[derive(Debug, Default)]
 pub struct Backlog {
     bytes: Vec<u8>,
@@ -94,7 +93,7 @@ impl Backlog {
         self.bytes.is_empty()
     }
 
-    /// Keeps what is left of `parts`, in order, after their first `taken` bytes.
+    /// Stores the rest of `parts`, in order, after their first `taken` bytes.
     pub fn keep(&mut self, parts: &[&[u8]], mut taken: usize) {
         for part in parts {
             let skip = taken.min(part.len());
@@ -103,17 +102,17 @@ impl Backlog {
         }
     }
 
-    /// Adds the message that `parts` make, sealed; false if `keys` are used up.
+    /// Adds the message made of `parts`, sealed; false if `keys` are used up.
     pub fn seal(&mut self, keys: &mut Keys, parts: [&[u8]; 2]) -> bool {
         keys.seal_frame(parts, &mut self.bytes)
     }
 
-    /// What goes next.
+    /// The bytes to send next.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.gone..]
     }
 
-    /// So many bytes of [`Backlog::rest`] have gone.
+    /// Removes the first `n` bytes of [`Backlog::rest`], which were sent.
     pub fn advance(&mut self, n: usize) {
         self.gone += n;
         if self.gone >= self.bytes.len() {
@@ -129,8 +128,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Feeds `stream` in pieces of the given sizes; the messages, and whether
-    /// the stream broke.
+    /// Reads `stream` in pieces of the given sizes; returns the messages, and whether the stream
+    /// was invalid.
     fn read(stream: &[u8], pieces: &[usize]) -> (Vec<Vec<u8>>, bool) {
         let (mut reader, mut got) = (FrameReader::default(), Vec::new());
         let (mut rest, mut sizes) = (stream, pieces.iter().cycle());

@@ -1,6 +1,6 @@
-//! The carrier's own messages and the head of a datagram. A message whose
-//! first byte is 0x40 to 0x7f (from a client) or 0xc0 to 0xff (from a node) is
-//! the carrier's; every other is the session's.
+//! Messages of the carrier itself, and the head of a datagram. A message is the carrier's if its
+//! first byte is 0x40 to 0x7f (from a client) or 0xc0 to 0xff (from a node); all others are the
+//! session's.
 
 use crate::session::wire::{MAX_MESSAGE, ToClient, ToNode};
 use crate::wire::{Service, WireError};
@@ -16,11 +16,11 @@ pub const DATAGRAM_HEAD: usize = 16;
 /// Bytes that sealing adds to a message, on TCP and UDP.
 pub const TAG: usize = 16;
 
-/// The longest that may come behind a length on TCP: a sealed message.
+/// Maximum length after a length prefix on TCP: a sealed message.
 pub const MAX_FRAME: usize = MAX_MESSAGE + TAG;
 
-/// The largest datagram: with 40 bytes of IPv6 and 8 of UDP the 1,280 bytes
-/// that every IPv6 path carries (RFC 8200, section 5). Larger packets take TCP.
+/// Maximum size of a datagram: with 40 bytes of IPv6 and 8 of UDP, the 1,280 bytes that every IPv6
+/// path carries (RFC 8200, section 5). Larger packets take TCP.
 pub const MAX_DATAGRAM: usize = 1_232;
 
 const PING: u8 = 0x41;
@@ -30,58 +30,54 @@ pub(super) const INITIATION: u8 = 0x44;
 const PONG: u8 = 0xc1;
 pub(super) const RESPONSE: u8 = 0xc2;
 
-/// What lets a datagram belong to a session: random, from the node's entropy,
-/// given over TCP.
+/// Value that associates a datagram with a session: random, from the node's entropy, sent over TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub u64);
 
 impl fmt::Debug for Token {
-    /// A secret: not shown.
+    /// Formats no digits, since the token is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
 }
 
-/// What a client says through this carrier.
+/// Messages from a client through this carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromClient<'a> {
-    /// Answer with [`FromNode::Pong`], on the same path. TCP and UDP.
+    /// Request for a [`FromNode::Pong`] on the same path. TCP and UDP.
     Ping,
-    /// Whose connection this is; an earlier one of the same client is over.
+    /// Identifies the client of this connection; an earlier connection of the same client ends.
     Hello {
-        /// The client's secret; see the module.
+        /// The client's secret, which the module describes.
         identity: u64,
-        /// Counts the client's connections, so that one which was long under
-        /// way does not replace a later one.
+        /// Counts the client's connections, so that a delayed one does not replace a later one.
         attempt: u32,
     },
-    /// How packets shall come from now on.
+    /// Selects the path of packets from now on.
     Packets {
-        /// By UDP; else by TCP.
+        /// Whether packets take UDP rather than TCP.
         udp: bool,
     },
-    /// The whole first message of a client:
-    /// `type 1, mac 16, Noise IK's first message`.
+    /// The complete first message of a client: `type 1, mac 16, Noise IK's first message`.
     Initiation(&'a [u8]),
-    /// A message of the session. On UDP only packets.
+    /// A message of the session. On UDP only packets are allowed.
     Session(&'a [u8]),
 }
 
-/// What a node says through this carrier.
+/// Messages from a node through this carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromNode<'a> {
     /// The answer to [`FromClient::Ping`].
     Pong,
-    /// The whole answer to [`FromClient::Initiation`]: `type 1, Noise IK's
-    /// second message`, which holds the token. What comes after it, either way,
-    /// is sealed.
+    /// The complete answer to [`FromClient::Initiation`]: `type 1, Noise IK's second message`,
+    /// which contains the token. All later messages, in both directions, are sealed.
     Response(&'a [u8]),
-    /// A message of the session. On UDP only packets.
+    /// A message of the session. On UDP only packets are allowed.
     Session(&'a [u8]),
 }
 
 impl<'a> FromClient<'a> {
-    /// Writes the message.
+    /// Writes the message to `w`.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             FromClient::Ping => w.u8(PING),
@@ -93,8 +89,7 @@ impl<'a> FromClient<'a> {
         }
     }
 
-    /// Reads one message; what a newer client appends to the carrier's own is
-    /// left out.
+    /// Reads one message; fields that a newer client appends to the carrier's messages are ignored.
     pub fn parse(message: &'a [u8]) -> Result<FromClient<'a>, WireError> {
         let mut r = Reader::new(message);
         Ok(match r.u8()? {
@@ -113,7 +108,7 @@ impl<'a> FromClient<'a> {
 }
 
 impl<'a> FromNode<'a> {
-    /// Writes the message.
+    /// Writes the message to `w`.
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             FromNode::Pong => w.u8(PONG),
@@ -121,8 +116,7 @@ impl<'a> FromNode<'a> {
         }
     }
 
-    /// Reads one message; what a newer node appends to the carrier's own is
-    /// left out.
+    /// Reads one message; fields that a newer node appends to the carrier's messages are ignored.
     pub fn parse(message: &'a [u8]) -> Result<FromNode<'a>, WireError> {
         let mut r = Reader::new(message);
         Ok(match r.u8()? {
@@ -134,24 +128,24 @@ impl<'a> FromNode<'a> {
     }
 }
 
-/// One datagram, either way; its message is sealed, and longer by [`TAG`] for it.
+/// One datagram in either direction. Its message is sealed, which adds [`TAG`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram<'a> {
-    /// Whose it is.
+    /// Token of the session that the datagram belongs to.
     pub token: Token,
     /// The sender's count of datagrams with this token, from 0; never wraps.
     pub counter: u64,
-    /// The message.
+    /// The sealed message itself.
     pub message: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// The bytes before the message.
+    /// Encodes the bytes before the message.
     pub fn head(&self) -> [u8; DATAGRAM_HEAD] {
         (u128::from(self.token.0) << 64 | u128::from(self.counter)).to_be_bytes()
     }
 
-    /// Reads a datagram. A counter that could not grow any more is an error.
+    /// Reads a datagram. A counter at its maximum is an error.
     pub fn parse(bytes: &'a [u8]) -> Result<Datagram<'a>, WireError> {
         let mut r = Reader::new(bytes);
         let (token, counter) = (Token(r.u64()?), r.u64()?);
@@ -162,14 +156,13 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// The length that goes before a message of `len` bytes on TCP.
+/// The length prefix of a message of `len` bytes on TCP.
 pub fn prefix(len: usize) -> [u8; PREFIX] {
     debug_assert!((1..=MAX_FRAME).contains(&len), "{len} bytes are no message");
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// The service of a client's message that UDP may carry: a packet that fits;
-/// `None` for every other.
+/// The service of a client's message if UDP may carry it: a packet that fits; otherwise `None`.
 pub fn packet_to_node(head: &[u8], payload: usize) -> Option<Service> {
     match ToNode::parse(head) {
         Ok(ToNode::Send { service, .. }) if fits(head, payload) => Some(service),
@@ -177,7 +170,7 @@ pub fn packet_to_node(head: &[u8], payload: usize) -> Option<Service> {
     }
 }
 
-/// The service of a node's message that UDP may carry; `None` for every other.
+/// The service of a node's message if UDP may carry it; otherwise `None`.
 pub fn packet_to_client(head: &[u8], payload: usize) -> Option<Service> {
     match ToClient::parse(head) {
         Ok(ToClient::Received { service, .. }) if fits(head, payload) => Some(service),
@@ -265,7 +258,7 @@ mod tests {
             assert_eq!(FromClient::parse(m), Ok(FromClient::Session(m)));
         }
         let room = MAX_DATAGRAM - DATAGRAM_HEAD - send.len() - TAG;
-        // What a link of the default MTU carries, either way.
+        // The payload that a link of the default MTU carries, in both directions.
         assert!(room >= 1_188 && MAX_DATAGRAM - DATAGRAM_HEAD - 11 - TAG >= 1_188);
         assert_eq!(packet_to_node(&send, room), Some(Service::RealTime));
         assert_eq!(packet_to_node(&send, room + 1), None);

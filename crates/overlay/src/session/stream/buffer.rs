@@ -1,25 +1,25 @@
 //! Bytes of a stream by their position, in memory that grows as it is needed.
 
-/// Memory that may be taken, in bytes.
+/// Memory that may be allocated, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     left: usize,
 }
 
 impl Budget {
-    /// A budget of `bytes` bytes, of which none is taken.
+    /// A budget of `bytes` bytes, all of them available.
     pub fn new(bytes: usize) -> Budget {
         Budget { left: bytes }
     }
 
-    /// How many bytes are not taken.
+    /// Number of bytes still available.
     pub fn left(&self) -> usize {
         self.left
     }
 }
 
-/// What a buffer takes its memory from: what all streams of a node may have, and what
-/// those with one other node may have of it, so that no node can leave none to others.
+/// Budgets that a buffer's memory is taken from: that of all streams of a node, and the part of it
+/// for streams with one other node, so that no node can exhaust the memory of others.
 #[derive(Debug)]
 pub struct Memory<'a> {
     pub all: &'a mut Budget,
@@ -42,11 +42,10 @@ impl Memory<'_> {
     }
 }
 
-/// The least memory of a buffer that keeps anything, in bytes: more than the largest
-/// packet has.
+/// The least memory of a buffer that is in use, in bytes: more than the largest packet has.
 pub const MIN_MEMORY: usize = 16 << 10;
 
-/// A circular buffer; which positions it keeps is for its owner to know.
+/// A circular buffer; its owner tracks the positions stored in it.
 #[derive(Debug, Default)]
 pub struct Buffer {
     /// The memory: its length is a power of two, or 0. Position `p` of the stream is at index `p`
@@ -55,7 +54,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Grows the buffer to hold positions `from` to `end` (exclusive), and keeps what is there from
+    /// Grows the buffer to hold positions `from` to `end` (exclusive), and keeps the data from
     /// `from` on. False if the budget has no memory for that; nothing changes then.
     pub fn reserve(&mut self, from: u64, end: u64, memory: &mut Memory<'_>) -> bool {
         let Ok(len) = usize::try_from(end.saturating_sub(from)) else { return false };
@@ -69,7 +68,7 @@ impl Buffer {
         }
         let mut bytes = vec![0; new].into_boxed_slice();
         for position in [from, (from | (old as u64).wrapping_sub(1)).wrapping_add(1)] {
-            // The old memory's two pieces: up to its end, and from its beginning on.
+            // The old memory has two pieces: up to its end, and from its beginning on.
             if old == 0 {
                 break;
             }
@@ -83,7 +82,7 @@ impl Buffer {
         true
     }
 
-    /// The size of the memory, in bytes.
+    /// The size of the allocated memory, in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
@@ -102,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// Writes `data` from `position` on, for which [`Buffer::reserve`] has made room.
+    /// Writes `data` from `position` on; [`Buffer::reserve`] must have made room for it.
     pub fn write(&mut self, position: u64, data: &[u8]) {
         if !data.is_empty() && data.len() <= self.bytes.len() {
             put(&mut self.bytes, position, data);
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
     use rand::RngExt;
 
-    /// Against a plain list, through growth at any position.
+    /// Compared with a plain list, through growth at any position.
     #[test]
     fn what_is_kept_is_what_was_written() {
         let mut rng = trunkline_base::rng(1, 2);

@@ -14,23 +14,23 @@ use trunkline_base::wire::Writer;
 /// After this much silence the other end is asked to answer (keep-alive).
 const IDLE: Duration = Duration::from_secs(15);
 
-/// An end that has been silent for this long, though it was asked, is gone. It is long enough for
+/// Silence after which an end that was asked to answer is considered gone. It is long enough for
 /// any outage that routing recovers from.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long to try to open a stream, and how often.
+/// Time for which opening a stream is tried, and interval between tries.
 const OPENING: Duration = Duration::from_secs(10);
 const TRY: Duration = Duration::from_secs(1);
 
-/// How long an application that reads nothing may keep the other one waiting.
+/// Time for which an application that reads nothing may block the other one.
 const STALLED: Duration = Duration::from_secs(600);
 
-/// How long a stream that is over is remembered, so that a repeated last segment is still
-/// answered: for as long as the other end has the patience to repeat it. An application
-/// whose stream came to its end isn't told that it was lost.
+/// Time for which an ended stream is remembered, so that a retransmitted last segment is still
+/// answered: as long as the other end retransmits it. An application that has its complete stream
+/// is thus never notified of its loss.
 const REMEMBERED: Duration = PATIENCE;
 
-/// What identifies a stream at one of its nodes: the other node, and the ports at both.
+/// Identifies a stream at one of its nodes: the other node, and the ports at both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
     /// The node of the other end.
@@ -41,16 +41,16 @@ pub struct Key {
     pub port: u16,
 }
 
-/// Who a stream belongs to at this node.
+/// Owner of a stream at this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Session(SessionId),
-    /// Nobody yet: it waits to be accepted under this token by the session that listens at its
+    /// No owner yet: it waits to be accepted under this token by the session that listens at its
     /// port.
     Backlog {
         token: u64,
     },
-    /// Its application has gone; what it wrote is still delivered.
+    /// Its application has gone; the data it wrote is still delivered.
     Nobody,
 }
 
@@ -62,7 +62,7 @@ enum Phase {
         again: Time,
     },
     Open,
-    /// Both directions have ended. The stream is remembered until `until`, to answer repeated
+    /// Both directions have ended. The stream is remembered until `until`, to answer retransmitted
     /// segments.
     Over {
         until: Time,
@@ -73,8 +73,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct End {
     pub key: Key,
-    /// The number that the opener has drawn at random, by which late packets of an earlier stream
-    /// between the same ports are told apart.
+    /// Random number from the opener, which distinguishes late packets of an earlier stream between
+    /// the same ports.
     pub tag: u16,
     pub metric: Metric,
     pub messages: bool,
@@ -83,39 +83,39 @@ pub struct End {
     pub rx: Receiver,
     phase: Phase,
     is_opener: bool,
-    /// The number that the accepting end has drawn; at the opener none before the first answer.
+    /// Random number from the accepting end; `None` at the opener before the first answer.
     instance: Option<u16>,
-    /// Whether the next segment is to request an acknowledgement.
+    /// Whether the next segment requests an acknowledgement.
     ask: bool,
-    /// When anything was last received, when the other end was last asked to answer, and since when
-    /// its receive window has been closed while data waited.
+    /// Times of the last input and of the last request to answer, and the time since when the other
+    /// end's receive window has been closed while data waited.
     heard: Time,
     asked: Time,
     stalled: Option<Time>,
-    /// What the application has been told: that the stream is open (while it waits to be accepted:
-    /// that it came in), that the other end sends no more, and that both directions have ended.
+    /// Notifications that the application has received: that the stream is open (or, while it waits
+    /// to be accepted, that it is incoming), that the other end sends no more, and that both
+    /// directions have ended.
     pub told_open: bool,
     pub told_end: bool,
     pub told_finished: bool,
-    /// Bytes of credit granted to the application that it has not been told of.
+    /// Bytes of credit granted to the application but not yet notified.
     pub credit_owed: u32,
-    /// When to try again to send, if nothing could be sent.
+    /// Time of the next try to send, if nothing could be sent.
     held_until: Option<Time>,
-    /// The reason that the other end gave for putting off the requests to open the stream.
+    /// The reason that the other end gave for postponing the requests to open the stream.
     refused: Option<Reset>,
 }
 
 impl End {
-    /// The end of the node that opens the stream. It requests that every second, for ten seconds at
-    /// most.
+    /// Creates the opener's end of a stream. It sends a request to open every second, for ten
+    /// seconds at most.
     pub fn opening(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
         let phase = Phase::Opening { until: now + OPENING, again: now };
         End::new(now, key, tag, owner, (tx, rx), phase)
     }
 
-    /// The end of the node that was asked to open the stream. It owes an acknowledgement, which is
-    /// its answer. The first of `numbers` is the stream's tag, the second this end's own, drawn at
-    /// random.
+    /// Creates the accepting end of a stream. It owes an acknowledgement, which is its answer. The
+    /// first of `numbers` is the stream's tag, the second this end's own, drawn at random.
     pub fn opened(
         now: Time,
         key: Key,
@@ -173,15 +173,15 @@ impl End {
         matches!(self.phase, Phase::Over { .. })
     }
 
-    /// Whether the stream is over, and its application has read everything and been told so, or has
-    /// gone: it is only remembered then.
+    /// Whether the stream has ended, and its application has read everything and been notified, or
+    /// has gone: it is only remembered then.
     pub fn is_left(&self) -> bool {
         self.is_over() && (self.told_finished || self.owner == Owner::Nobody)
     }
 
-    /// Processes a segment from the other end, which came `marked` for congestion or not. An error
-    /// ends the stream: the other end has broken the protocol, or sends to an application that has
-    /// gone.
+    /// Processes a segment from the other end, which arrived with a congestion mark if `marked`. An
+    /// error ends the stream: the other end has violated the protocol, or sends to an application
+    /// that has gone.
     pub fn on_segment(
         &mut self,
         now: Time,
@@ -192,7 +192,7 @@ impl End {
         if self.is_opener {
             let instance = body.instance.ok_or(Reset::Protocol)?;
             if *self.instance.get_or_insert(instance) != instance {
-                // The other node has restarted, and a late request has made it another end.
+                // The other node has restarted, and a late request has created another end there.
                 return Err(Reset::Unknown);
             }
         }
@@ -200,7 +200,7 @@ impl End {
         if let Phase::Opening { .. } = self.phase {
             self.phase = Phase::Open;
         } else if body.open && !self.is_opener {
-            // Its request has come again, so the answer is lost.
+            // Its request has arrived again, so the answer is lost.
             self.rx.on_ask(now);
         }
         if marked {
@@ -208,7 +208,7 @@ impl End {
         }
         if let Some(ack) = &body.ack {
             self.tx.on_ack(now, ack)?;
-            // A window that opens for a moment has opened, whether or not a timer sees it.
+            // A window that was open for a moment counts, whether or not a timer notices.
             if !self.tx.is_stalled() {
                 self.stalled = None;
             }
@@ -216,7 +216,7 @@ impl End {
         let mut taken = SegmentOutcome::Copy;
         if let Some(data) = &body.data {
             taken = self.rx.on_data(now, data, memory)?;
-            // What had come before may come again.
+            // Data received before may be retransmitted.
             if self.owner == Owner::Nobody && !self.is_over() && self.rx.holds_data() {
                 return Err(Reset::Closed);
             }
@@ -236,7 +236,7 @@ impl End {
         }
     }
 
-    /// The application has read something. If the stream is over and that was the last of it, its
+    /// The application has read some data. If the stream has ended and that was the last of it, its
     /// memory is released.
     pub fn note_read(&mut self, memory: &mut Memory<'_>) {
         if self.is_over() && !self.rx.holds_data() {
@@ -244,25 +244,25 @@ impl End {
         }
     }
 
-    /// Asks the other end whether it still has this stream, because its node, or somebody in its
-    /// name, has requested another one between the same ports.
+    /// Asks the other end whether it still has this stream, because its node, or an attacker on its
+    /// behalf, has requested another one between the same ports.
     pub fn challenge(&mut self) {
         self.ask = true;
     }
 
     /// Writes the next segment that may leave now into `out`, and returns its length: at most
-    /// `room` bytes. `None` if there is nothing to send, or windows and pacing hold it back.
+    /// `room` bytes. `None` if there is nothing to send, or windows or pacing delay it.
     pub fn poll(&mut self, now: Time, room: usize, out: &mut [u8]) -> Option<usize> {
         self.held_until = None;
         if let Phase::Opening { .. } = self.phase {
             return self.poll_control(now, out);
         }
-        // Ranges are for a segment of their own: they would change the size of others.
+        // Ranges get a separate segment: they would change the size of others.
         let rides = self.rx.owes_ack() && !self.rx.has_gaps();
         let instance = self.own_instance();
         let fixed = HEAD + instance.map_or(0, |_| INSTANCE_LEN);
         let head = fixed + if rides { ACK_HEAD } else { 0 };
-        // What was sent without one is repeated as it was.
+        // A segment that was sent without an acknowledgement is retransmitted as it was.
         let (fresh, again) = (room.checked_sub(head)?, room.checked_sub(fixed)?);
         if let Some(cut) = self.tx.next(now, fresh, again) {
             let rides = rides && head + cut.len <= room;
@@ -305,18 +305,18 @@ impl End {
         Some(w.len())
     }
 
-    /// What segments of this end have as [`Body::instance`].
+    /// The value of [`Body::instance`] in this end's segments.
     fn own_instance(&self) -> Option<u16> {
         self.instance.filter(|_| !self.is_opener)
     }
 
-    /// Nothing can be sent before `at`, because there is no route or its link is full.
+    /// Suspends sending until `at`, because there is no route or its link is full.
     pub fn wait_until(&mut self, at: Time) {
         self.held_until = Some(at);
     }
 
-    /// Whether a reset for this reason is no end of the stream: while it is being opened, a node
-    /// that is full is asked again.
+    /// Whether a reset for this reason does not end the stream: while it is being opened, a full
+    /// node is asked again.
     pub fn is_put_off(&mut self, why: Reset) -> bool {
         let waits = matches!(self.phase, Phase::Opening { .. }) && why == Reset::Full;
         if waits {
@@ -325,7 +325,7 @@ impl End {
         waits
     }
 
-    /// When [`End::poll`] or [`End::handle_timeout`] is next to be called, if nothing comes before.
+    /// Time of the next call of [`End::poll`] or [`End::handle_timeout`] if nothing arrives before.
     pub fn next_timeout(&self) -> Time {
         self.held_until.unwrap_or_else(|| self.due_at())
     }
@@ -343,14 +343,14 @@ impl End {
         self.tx.next_timeout().min(self.rx.due()).min(alive).min(idle).min(stalled)
     }
 
-    /// Does what is due at `now`. An error ends the stream: the other end is silent, or has not
-    /// read for too long.
+    /// Performs the actions that are due at `now`. An error ends the stream: the other end is
+    /// silent, or has not read for too long.
     pub fn handle_timeout(&mut self, now: Time, memory: &mut Memory<'_>) -> Result<(), Reset> {
         if let Phase::Opening { until, .. } = self.phase {
             let why = self.refused.unwrap_or(Reset::Timeout);
             return if until <= now { Err(why) } else { Ok(()) };
         }
-        // The other end may have forgotten it, and its application here have still to read.
+        // The other end may have forgotten it, and its application here may still have to read.
         if self.is_over() {
             return Ok(());
         }
@@ -367,8 +367,8 @@ impl End {
         if silent && (self.asked > self.heard || self.tx.is_waiting()) {
             return Err(Reset::Timeout);
         }
-        // It speaks, but of nothing that was sent: not the end that this stream was opened
-        // with, which a late request to open has made.
+        // The other end responds, but acknowledges nothing that was sent: it is not the one that
+        // this stream was opened with, but one created by a late request to open.
         if self.tx.is_stuck_since().is_some_and(|since| now.since(since) >= PATIENCE) {
             return Err(Reset::Timeout);
         }
@@ -376,7 +376,7 @@ impl End {
             _ if !self.tx.is_stalled() => None,
             since => Some(since.unwrap_or(now)),
         };
-        // One who has gone waits for nobody.
+        // If the application has gone, the shorter limit applies.
         let patience = if self.owner == Owner::Nobody { PATIENCE } else { STALLED };
         if self.stalled.is_some_and(|since| now.since(since) >= patience) {
             return Err(Reset::Stalled);
@@ -389,24 +389,23 @@ impl End {
         self.is_opener
     }
 
-    /// Whether the stream is over and no longer needs to be remembered.
+    /// Whether the stream has ended and no longer needs to be remembered.
     pub fn is_forgotten(&self, now: Time) -> bool {
         matches!(self.phase, Phase::Over { until } if until <= now) && self.is_left()
     }
 
-    /// An application has accepted the stream, and takes `credit` bytes to begin with. From now on
-    /// up to `max` bytes may wait for it.
+    /// Handles an application's acceptance of the stream, with `credit` bytes to begin with. From
+    /// now on, up to `max` bytes may wait for it.
     pub fn accept(&mut self, now: Time, max: u64, credit: u64) {
         self.told_open = false;
         self.rx.give_credit(credit);
         self.rx.widen(now, max);
     }
 
-    /// What becomes of the stream when its application goes. If it is over, what the application
-    /// left unread is dropped. If the application has ended its own
-    /// direction and left nothing unread, what it wrote is still delivered. Otherwise the stream is
-    /// reset for the reason returned, so that the other end doesn't take incomplete data for all of
-    /// it.
+    /// Handles the end of the stream's application. If the stream has ended, data left unread is
+    /// dropped. If the application has ended its own direction and left nothing unread, the data it
+    /// wrote is still delivered. Otherwise the stream is reset for the reason returned, so that the
+    /// other end doesn't mistake incomplete data for all of it.
     pub fn abandon(&mut self, memory: &mut Memory<'_>) -> Result<(), Reset> {
         if self.is_over() {
             self.rx.release(memory);

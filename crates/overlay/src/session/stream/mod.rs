@@ -1,22 +1,22 @@
-//! Streams: ordered bytes from end to end, over links that are reliable hop by hop (Amir
-//! and Danilov, *Reliable Communication in Overlay Networks*, DSN 2003).
+//! Streams: ordered bytes from end to end, over links that are reliable hop by hop (Amir and
+//! Danilov, *Reliable Communication in Overlay Networks*, DSN 2003).
 //!
-//! The two nodes where a stream's applications are keep all of its state, and relays keep
-//! none. Links retransmit what they lose, so an end seldom has to: only what a relay lost by
-//! restarting, or dropped because its queue was full. Packets arrive in any order; the
-//! receiving end puts them in order.
+//! The two nodes of a stream's applications keep all of its state, and relays keep none. Links
+//! retransmit lost packets, so an end seldom has to: only packets that a relay lost by restarting,
+//! or dropped because its queue was full. Packets arrive in any order; the receiving end puts them
+//! in order.
 //!
-//! - `Sender` keeps what was written until it is acknowledged, and sends within the congestion
-//!   window of one TCP ([`trunkline_rate::window`]), which queues on the path reduce by marking
-//!   packets before they have to drop any. It requests at least four acknowledgements in a
-//!   window.
-//! - `Receiver` keeps what its application hasn't read, and announces how much more finds room.
+//! - `Sender` keeps written data until it is acknowledged, and sends within the congestion window
+//!   of one TCP ([`trunkline_rate::window`]), which queues on the path reduce by marking packets
+//!   before they have to drop any. It requests at least four acknowledgements in a window.
+//! - `Receiver` keeps data that its application hasn't read, and announces how much more it has
+//!   room for.
 //! - `End` opens a stream, keeps it alive, and ends each direction separately.
 //! - `Streams` is the table of all streams of a node.
 //!
-//! Everything is bounded: streams, their memory, and how much of both one other node may
-//! have. A stream is lost with either of its nodes: one that has restarted answers that it
-//! doesn't know the stream.
+//! Everything is bounded: streams, their memory, and the share of both that one other node may
+//! have. A stream is lost with either of its nodes: one that has restarted answers that it doesn't
+//! have the stream.
 
 mod buffer;
 mod end;
@@ -41,14 +41,14 @@ use trunkline_rate::window::Algorithm;
 /// Settings of a node's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many streams may be open at once, 0 to 2^20; at most half of them (rounded up) with any
-    /// one other node. With 0 the node has no streams.
+    /// Maximum number of streams open at once, 0 to 2^20; at most half of them (rounded up) with
+    /// any one other node. With 0 the node has no streams.
     pub max: usize,
-    /// How many streams may wait at one port to be accepted, at least 1; a listener can ask for
-    /// fewer.
+    /// Maximum number of streams that wait at one port to be accepted, at least 1; a listener can
+    /// request fewer.
     pub backlog: u16,
-    /// Bytes that one end of a stream may keep in each direction, 64 KiB to 16 MiB: what was
-    /// written and is not yet acknowledged, and what has arrived and is not yet read.
+    /// Bytes that one end of a stream may keep in each direction, 64 KiB to 16 MiB: data written
+    /// but not yet acknowledged, and data received but not yet read.
     pub buffer: usize,
     /// Bytes that all streams together may keep, at least four times `buffer`; at most half of them
     /// in streams with any one other node.
@@ -62,20 +62,20 @@ impl Config {
     /// of at most 16 MiB.
     const BUFFER: RangeInclusive<usize> = 64 << 10..=16 << 20;
 
-    /// Checks the ranges of all settings. The error says which one is out of range, by its name in
-    /// the configuration file.
+    /// Checks the ranges of all settings. The error names the one out of range as in the
+    /// configuration file.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.max > 1 << 20 {
             return Err("[streams] max is out of range (0 to 1048576)");
         }
         if self.backlog == 0 {
-            return Err("[streams] backlog is 0: give 1 to 65535; max = 0 lets no stream be");
+            return Err("[streams] backlog is 0: give 1 to 65535; max = 0 disables streams");
         }
         if !Config::BUFFER.contains(&self.buffer) {
             return Err("[streams] buffer is out of range (64 KiB to 16 MiB)");
         }
         if self.max > 0 && self.memory < 4 * self.buffer {
-            return Err("[streams] memory is less than four times buffer, which has one \
+            return Err("[streams] memory is less than four times buffer, which holds one \
                         direction of one stream: raise memory, or lower buffer");
         }
         Ok(())
@@ -83,7 +83,8 @@ impl Config {
 }
 
 impl Default for Config {
-    /// 1,024 streams; 2 MiB each way keep 160 Mbit/s busy over a round trip of 100 ms.
+    /// Returns 1,024 streams; 2 MiB in each direction suffice for 160 Mbit/s over a round trip of
+    /// 100 ms.
     fn default() -> Config {
         Config {
             max: 1_024,

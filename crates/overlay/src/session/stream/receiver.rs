@@ -1,5 +1,5 @@
-//! The receiving half of a stream: puts in order what comes, keeps what its application
-//! doesn't take yet, and says what it has.
+//! The receiving half of a stream: puts received data in order, keeps it until its application
+//! takes it, and acknowledges it.
 
 use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, Data, MAX_RANGES, WINDOW_UNIT};
@@ -7,23 +7,22 @@ use crate::session::wire::stream::{MAX_DATA, Reset};
 use core::time::Duration;
 use trunkline_base::{Time, extend48};
 
-/// How long an acknowledgement that nobody asked for may wait for others, or for data to
-/// ride on.
+/// Time that an unrequested acknowledgement may wait for others, or for data to be sent with.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The most gaps in what was received. A packet that would make one more is dropped, so that no
-/// peer can make this end search long lists.
+/// Maximum number of gaps in the received data. A packet that would add one more is dropped, so
+/// that no peer can make this end search long lists.
 const MAX_GAPS: usize = 512;
 
-/// What became of the data in a segment.
+/// Result of receiving the data in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentOutcome {
     /// Some of the data, or the end of the stream, was new, and is kept.
     New,
     /// All of it had been received before.
     Copy,
-    /// It was dropped for want of memory, or since there are too many gaps; the peer has to send it
-    /// again.
+    /// It was dropped for lack of memory, or because there are too many gaps; the peer has to send
+    /// it again.
     NoRoom,
 }
 
@@ -31,18 +30,18 @@ pub enum SegmentOutcome {
 #[derive(Debug)]
 pub struct Receiver {
     buffer: Buffer,
-    /// How many bytes may be kept that the application has not read.
+    /// Maximum number of stored bytes that the application has not read.
     max: u64,
-    /// The application has read all before this position.
+    /// The application has read all bytes before this position.
     taken: u64,
-    /// All before this position has been received.
+    /// All bytes before this position have been received.
     next: u64,
-    /// What has been received beyond `next`: first position and end (exclusive) of each range,
-    /// ascending, with gaps between them.
+    /// Data received beyond `next`: first position and end (exclusive) of each range, ascending,
+    /// with gaps between them.
     ranges: Vec<(u64, u64)>,
-    /// The position behind the last byte of the stream, once that is known.
+    /// The position after the last byte of the stream, once that is known.
     end: Option<u64>,
-    /// The application has given credit for all before this position.
+    /// The application has given credit for all bytes before this position.
     credit: u64,
     /// The furthest position that the peer has been allowed to send up to.
     announced: u64,
@@ -54,8 +53,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that keeps at most `max` unread bytes, for an application that takes `credit`
-    /// bytes to begin with.
+    /// Creates a receiver that keeps at most `max` unread bytes, for an application that gives
+    /// `credit` bytes to begin with.
     pub fn new(max: u64, credit: u64) -> Receiver {
         Receiver {
             buffer: Buffer::default(),
@@ -73,8 +72,8 @@ impl Receiver {
         }
     }
 
-    /// The application gives credit for `bytes` more. False if that would amount to more than 2^32
-    /// − 1 outstanding bytes, which breaks the session protocol.
+    /// Adds credit from the application for `bytes` more. False if that would make more than 2^32 −
+    /// 1 outstanding bytes, which violates the session protocol.
     pub fn give_credit(&mut self, bytes: u64) -> bool {
         self.credit = self.credit.saturating_add(bytes);
         self.credit - self.taken <= u64::from(u32::MAX)
@@ -86,18 +85,18 @@ impl Receiver {
         self.due = self.due.min(now);
     }
 
-    /// Counts a packet that came with a congestion mark.
+    /// Counts a packet that arrived with a congestion mark.
     pub fn on_mark(&mut self) {
         self.marks = self.marks.wrapping_add(1);
     }
 
-    /// The peer has requested an acknowledgement, which is due at once.
+    /// Handles the peer's request for an acknowledgement, which is due at once.
     pub fn on_ask(&mut self, now: Time) {
         self.due = self.due.min(now);
     }
 
-    /// Takes data from the peer. An error if they exceed the announced window, or contradict what
-    /// is known of the end of the stream.
+    /// Takes data from the peer. An error if the data exceeds the announced window, or contradicts
+    /// the known end of the stream.
     pub fn on_data(
         &mut self,
         now: Time,
@@ -119,7 +118,7 @@ impl Receiver {
         self.retransmissions = self.retransmissions.wrapping_add(data.retransmitted.into());
         let taken = self.keep(first, data.bytes, memory);
         if taken == SegmentOutcome::NoRoom {
-            // The peer has to hear that its window is smaller than it was.
+            // The peer must be notified that its window is smaller than before.
             self.due = self.due.min(now + ACK_DELAY);
             return Ok(taken);
         }
@@ -137,7 +136,7 @@ impl Receiver {
     fn keep(&mut self, first: u64, bytes: &[u8], memory: &mut Memory<'_>) -> SegmentOutcome {
         let end = first + bytes.len() as u64;
         let (from, skip) = (first.max(self.next), self.next.saturating_sub(first));
-        // The first range that reaches to it or beyond.
+        // The first range that ends at its start or later.
         let at = self.ranges.partition_point(|&(_, e)| e < from);
         if end <= from || self.ranges.get(at).is_some_and(|&(f, e)| f <= from && end <= e) {
             return SegmentOutcome::Copy;
@@ -176,10 +175,10 @@ impl Receiver {
         self.buffer.piece(self.taken, len as usize)
     }
 
-    /// The application has taken the first `len` bytes of [`Receiver::readable`].
+    /// Records that the application has taken the first `len` bytes of [`Receiver::readable`].
     pub fn took(&mut self, now: Time, len: usize) {
         self.taken += len as u64;
-        // Worth an acknowledgement: room has grown by a quarter of the buffer.
+        // Worth an acknowledgement: the room has grown by a quarter of the buffer.
         if self.taken + self.max >= self.announced + self.max / 4 && self.end.is_none() {
             self.due = self.due.min(now);
         }
@@ -200,12 +199,12 @@ impl Receiver {
         self.taken < self.next || !self.ranges.is_empty()
     }
 
-    /// How many bytes have been received in order since the stream began.
+    /// Number of bytes received in order since the beginning of the stream.
     pub fn received(&self) -> u64 {
         self.next
     }
 
-    /// How many of the bytes received in order the application has not read.
+    /// Number of bytes received in order that the application has not read.
     pub fn unread(&self) -> u64 {
         self.next - self.taken
     }
@@ -220,12 +219,12 @@ impl Receiver {
         self.due < Time::NEVER
     }
 
-    /// When an acknowledgement has to be sent at the latest; [`Time::NEVER`] if none is owed.
+    /// The latest time to send an acknowledgement; [`Time::NEVER`] if none is owed.
     pub fn due(&self) -> Time {
         self.due
     }
 
-    /// The acknowledgement to send now, with the first `ranges` ranges at most. None is owed after
+    /// The acknowledgement to send now, with at most the first `ranges` ranges. None is owed after
     /// that.
     pub fn ack(&mut self, ranges: usize) -> Ack {
         self.due = Time::NEVER;
@@ -241,20 +240,20 @@ impl Receiver {
         ack
     }
 
-    /// Takes the least memory a buffer may have, so that the stream makes progress, however slow,
-    /// whatever others take later. False if there is not that much.
+    /// Allocates the least memory that a buffer may have, so that the stream makes progress,
+    /// however slow, whatever others allocate later. False if there is not that much.
     pub fn begin(&mut self, memory: &mut Memory<'_>) -> bool {
         self.buffer.reserve(self.taken, self.taken + 1, memory)
     }
 
-    /// Returns all memory but the least to the budget, if nothing is kept.
+    /// Returns all memory except the minimum to the budget, if nothing is stored.
     pub fn shrink(&mut self, memory: &mut Memory<'_>) {
         if !self.holds_data() {
             self.buffer.shrink(memory);
         }
     }
 
-    /// Drops everything that is kept, and returns all memory to the budget.
+    /// Drops all stored data, and returns all memory to the budget.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);
         self.ranges = Vec::new();

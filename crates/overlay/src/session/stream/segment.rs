@@ -1,79 +1,79 @@
-//! Segments: what the two ends of a stream send each other, each in one reliable packet
-//! that says by a flag that it belongs to a stream. The packet's ports name the stream;
-//! in place of a number in its flow it has the stream's tag, which its opener has drawn,
-//! so that no late packet of an earlier stream between the same ports is taken for one of
-//! this. A late request to open, after the accepting node has restarted, does make a second
-//! stream with the same tag: each accepting end has drawn a number of its own, by which the
-//! opener tells them apart.
+//! Segments: the messages between the two ends of a stream, each in one reliable packet with a flag
+//! that marks it as part of a stream. The packet's ports identify the stream. Instead of a number
+//! in its flow, it has the stream's tag, a random number from the opener, so that no late packet of
+//! an earlier stream between the same ports is mistaken for one of this. A late request to open,
+//! after the accepting node has restarted, does create a second stream with the same tag: each
+//! accepting end has its own random number, by which the opener distinguishes them.
 
 use crate::session::wire::stream::Reset;
 use crate::wire::WireError;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// A request to open. Any other segment with the stream's tag answers it, so that no
-/// answer is ever taken for a request.
+/// A request to open. Any other segment with the stream's tag answers it, so an answer can never be
+/// taken for a request.
 const OPEN: u8 = 0x01;
-/// The stream ends behind the data.
+/// The stream ends after the data.
 const END: u8 = 0x02;
-/// Without data: the stream has broken off; a reason follows, and nothing else.
+/// Without data: the stream was reset; a reason follows, and nothing else.
 const RESET: u8 = 0x04;
-/// With data: they were sent before.
+/// With data: it is a retransmission.
 const RETRANSMITTED: u8 = 0x04;
-/// An acknowledgement is in front of the data.
+/// An acknowledgement precedes the data.
 const ACK: u8 = 0x08;
-/// The sender wants an acknowledgement at once.
+/// The sender requests an acknowledgement at once.
 const ASK: u8 = 0x10;
-/// With a request to open: both ends keep the boundaries of messages.
+/// With a request to open: both ends preserve message boundaries.
 const MESSAGES: u8 = 0x20;
-/// Data, or the stream's end: a position is in front of them.
+/// Data, or the stream's end, preceded by a position.
 const DATA: u8 = 0x40;
-/// The number that the accepting end has drawn is in front of everything else.
+/// The random number of the accepting end precedes everything else.
 const INSTANCE: u8 = 0x80;
 
-/// Bytes before the data of a segment that has any, without an acknowledgement.
+/// Bytes before the data of a segment with data but no acknowledgement.
 pub const HEAD: usize = 7;
-/// Bytes of the accepting end's number, in each of its segments.
+/// Bytes of the accepting end's number, which is in each of its segments.
 pub const INSTANCE_LEN: usize = 2;
-/// Bytes of an acknowledgement without ranges.
+/// Length of an acknowledgement without ranges, in bytes.
 pub const ACK_HEAD: usize = 11;
-/// The most ranges in one acknowledgement.
+/// Maximum number of ranges in one acknowledgement.
 pub const MAX_RANGES: usize = 16;
-/// Bytes of the longest segment without data: flags, number, an acknowledgement and its ranges.
+/// Maximum length of a segment without data, in bytes: flags, number, an acknowledgement and its
+/// ranges.
 pub const MAX_CONTROL: usize = 1 + INSTANCE_LEN + ACK_HEAD + 8 * MAX_RANGES;
 
-/// The window travels in these units, so that 16 bits hold 16 MiB.
+/// Unit of the announced window in bytes, so that 16 bits hold 16 MiB.
 pub const WINDOW_UNIT: u64 = 256;
 
-/// An acknowledgement: what one end has received of the other's bytes. Positions count a stream's
-/// bytes from 0, modulo 2^48, so that none is taken for another, however late a link delivers its
-/// packet; the end of the stream counts as one more byte.
+/// An acknowledgement: the bytes that one end has received from the other. Positions count a
+/// stream's bytes from 0, modulo 2^48, so that no two are confused, however late a link delivers
+/// their packets; the end of the stream counts as one more byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ack {
-    /// All before this position has been received.
+    /// All bytes before this position have been received.
     pub next: u64,
-    /// How many bytes from `next` on find room, in units of [`WINDOW_UNIT`] bytes.
+    /// Room for bytes from `next` on, in units of [`WINDOW_UNIT`] bytes.
     pub window: u16,
-    /// How many packets have been received with a congestion mark, modulo 256.
+    /// Number of packets received with a congestion mark, modulo 256.
     pub marks: u8,
-    /// How many retransmissions have been received, modulo 256.
+    /// Number of retransmissions received, modulo 256.
     pub retransmissions: u8,
     ranges: [(u32, u32); MAX_RANGES],
     count: u8,
 }
 
 impl Ack {
-    /// An acknowledgement without ranges; the arguments are its fields.
+    /// Creates an acknowledgement without ranges; the arguments are its fields.
     pub fn new(next: u64, window: u16, marks: u8, retransmissions: u8) -> Ack {
         Ack { next, window, marks, retransmissions, ..Ack::default() }
     }
 
-    /// What has been received beyond `next`: of each range, how far behind `next` it begins, and
-    /// its length; ascending, with gaps between them.
+    /// Data received beyond `next`: for each range, its distance from `next` and its length;
+    /// ascending, with gaps between them.
     pub fn ranges(&self) -> &[(u32, u32)] {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a range, as [`Ack::ranges`] has them, unless there are [`MAX_RANGES`] already.
+    /// Adds a range in the form of [`Ack::ranges`], unless there are [`MAX_RANGES`] already.
     pub fn push(&mut self, range: (u32, u32)) {
         if let Some(place) = self.ranges.get_mut(usize::from(self.count)) {
             *place = range;
@@ -85,42 +85,43 @@ impl Ack {
 /// A segment as one end of a stream sends it to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Segment<'a> {
-    /// The stream has broken off, for this reason.
+    /// The stream was reset for this reason.
     Reset(Reset),
     /// Any other segment: data, an acknowledgement, a request to open, or several of these.
     Body(Body<'a>),
 }
 
-/// The parts of a segment that is no reset, each of which may be absent.
+/// The parts of a segment other than a reset; each may be absent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Body<'a> {
     /// Whether it asks the other end to open the stream.
     pub open: bool,
-    /// Whether both ends keep the boundaries of messages.
+    /// Whether both ends preserve message boundaries.
     pub messages: bool,
     /// Whether its sender requests an acknowledgement at once.
     pub ask: bool,
-    /// The number that the accepting end has drawn at random; none in a segment of the opener.
+    /// The random number of the accepting end; none in a segment of the opener.
     pub instance: Option<u16>,
     pub ack: Option<Ack>,
     /// The data, or the end of the stream; none if the segment has neither.
     pub data: Option<Data<'a>>,
 }
 
-/// A piece of a stream: bytes, and where they belong.
+/// A piece of a stream: bytes and their position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data<'a> {
     /// The position of the first byte, modulo 2^48.
     pub position: u64,
-    /// Whether the stream ends behind these bytes, which may be none.
+    /// Whether the stream ends after these bytes, which may be none.
     pub end: bool,
-    /// Whether this is a retransmission, so that the sender learns which of two has been received.
+    /// Whether this is a retransmission, so that the sender learns which transmission has been
+    /// received.
     pub retransmitted: bool,
     pub bytes: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// Writes everything but the bytes of data, which follow unchanged.
+    /// Writes all parts except the bytes of data, which follow unchanged.
     pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         let body = match self {
             Segment::Reset(why) => {

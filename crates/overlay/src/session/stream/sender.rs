@@ -1,13 +1,13 @@
-//! The sending half of a stream: keeps what its application has written until the other
-//! end has it, and sends no faster than the path and the other end bear.
+//! The sending half of a stream: keeps written data until the other end has it, and sends no faster
+//! than the path and the other end permit.
 //!
-//! The links on the path retransmit what they lose, and pass on what comes meanwhile. So
-//! reordering is the rule here, and loss the exception, as when a relay has failed. Only time
-//! tells that a packet is lost: one that was overtaken is waited for one round trip longer than
-//! others took lately. Acknowledgements count the retransmissions that have been received, so that
-//! it is known if the original comes after all (as in the Eifel algorithm, RFC 3522): then others
-//! are waited for as long, but for the first, which the application needs, and the reduction of the
-//! window is undone (RFC 4015).
+//! The links on the path retransmit lost packets, and meanwhile forward later ones. So reordering
+//! is the rule here, and loss the exception, as when a relay has failed. Only time reveals that a
+//! packet is lost: the sender waits for an overtaken packet for one round trip longer than others
+//! took lately. Acknowledgements count the retransmissions received, which shows whether the
+//! original arrives after all (as in the Eifel algorithm, RFC 3522). If it does, the sender waits
+//! for others as long, except for the first, which the application needs, and undoes the reduction
+//! of the window (RFC 4015).
 
 use super::buffer::{Buffer, Memory};
 use super::segment::{Ack, WINDOW_UNIT};
@@ -18,34 +18,34 @@ use std::collections::VecDeque;
 use trunkline_base::{Pacer, Time, extend48};
 use trunkline_rate::window::{self, Control, Extent};
 
-/// What a segment costs the path beside its data, in bytes: headers of IP, UDP, envelope,
-/// frame and segment.
+/// Bytes that a segment adds to its data on the path: headers of IP, UDP, envelope, frame and
+/// segment.
 const OVERHEAD: u64 = (28 + ENVELOPE_OVERHEAD + DATA_HEADER + super::segment::HEAD) as u64;
 
-/// How much may be sent ahead of the pace, so that the granularity of timers doesn't cost
+/// Time by which sending may be ahead of the pace, so that the granularity of timers doesn't reduce
 /// throughput.
 const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// How many segments may be outstanding before small ones have to wait, unless all of them have
-/// this many bytes on average.
+/// Maximum number of outstanding segments before small ones have to wait, unless all of them
+/// together have this many bytes on average.
 const MAX_SMALL: usize = 1_024;
 const AVERAGE: u64 = 256;
 
-/// The longest retransmission timeout.
+/// Upper bound of the retransmission timeout.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The least credit, in bytes, that an application is given if there is memory for it, however
-/// small the window is.
+/// Minimum credit, in bytes, that an application gets if there is memory for it, however small the
+/// window is.
 const MIN_CREDIT: u64 = 64 << 10;
 
-/// How long the other end may delay an acknowledgement.
+/// Time that the other end may delay an acknowledgement.
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// The least time for which an overtaken segment is waited for before it is taken for lost.
+/// Minimum time to wait for an overtaken segment before it counts as lost.
 const MIN_REORDER_WINDOW: Duration = Duration::from_millis(20);
 
-/// How much longer than a round trip the first segment is waited for, or a second round trip if
-/// that is longer, however late others have come.
+/// Time beyond one round trip to wait for the first segment (or a second round trip if that is
+/// longer), however late others have arrived.
 const FIRST_SEGMENT_PROBE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,10 +63,10 @@ struct Sent {
     end: u64,
     state: State,
     retransmitted: bool,
-    /// The number of its last transmission among all of the stream, and the time of that.
+    /// Number of its last transmission, among all of the stream, and its time.
     transmission: u64,
     at: Time,
-    /// When it was sent for the first time.
+    /// Time of its first transmission.
     first_at: Time,
 }
 
@@ -79,10 +79,10 @@ impl Sent {
 /// A segment that [`Sender::next`] has chosen to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// The position of its first byte, and how many bytes of data it has.
+    /// The position of its first byte, and its number of bytes of data.
     pub position: u64,
     pub len: usize,
-    /// Whether the stream ends behind these bytes.
+    /// Whether the stream ends after these bytes.
     pub is_end: bool,
     /// Whether it requests an acknowledgement at once.
     pub ask: bool,
@@ -97,15 +97,15 @@ impl Cut {
     }
 }
 
-/// What one acknowledgement tells.
+/// Information from one acknowledgement.
 #[derive(Default)]
 struct News {
-    /// Whether what it acknowledges has come in the original: no retransmission has been received
-    /// since the one before.
+    /// Whether the originals arrived: no retransmission has been received since the previous
+    /// acknowledgement.
     is_original: bool,
     /// The bytes in the window that it acknowledges for the first time.
     acknowledged: u64,
-    /// Whether a segment has come in the original that was taken for lost.
+    /// Whether an original has arrived that counted as lost.
     is_late: bool,
 }
 
@@ -113,18 +113,18 @@ struct News {
 #[derive(Debug)]
 pub struct Sender {
     buffer: Buffer,
-    /// How many bytes may be kept that are not acknowledged.
+    /// Maximum number of stored bytes that are not acknowledged.
     max: u64,
-    /// The other end has acknowledged all before this position.
+    /// The other end has acknowledged all bytes before this position.
     first: u64,
-    /// All before this position has been sent.
+    /// All bytes before this position have been sent.
     next: u64,
-    /// The application has written all before this position.
+    /// The application has written all bytes before this position.
     written: u64,
-    /// Whether the application writes no more: the stream ends at `written`.
+    /// Whether the application has finished writing: the stream ends at `written`.
     is_shut: bool,
     end_sent: bool,
-    /// The application has been given credit for all before this position.
+    /// The application has been given credit for all bytes before this position.
     granted: u64,
     /// The end of the other end's receive window.
     limit: u64,
@@ -138,9 +138,9 @@ pub struct Sender {
     newest: (u64, Time),
     control: Control,
     pacer: Pacer,
-    /// How long the slowest of the latest originals were under way.
+    /// Time from sending to acknowledgement of the slowest of the latest originals.
     slowest: Duration,
-    /// When the first segment was last taken for lost.
+    /// Time at which the first segment last counted as lost.
     tried: Time,
     marks: u8,
     retransmissions_received: u8,
@@ -148,19 +148,19 @@ pub struct Sender {
     unasked: u64,
     loss_at: Time,
     paced_until: Time,
-    /// When a segment was last sent; and when one was last acknowledged, or the retransmission
-    /// timer last expired or began to run.
+    /// Time at which a segment was last sent; and time at which one was last acknowledged, or the
+    /// retransmission timer last expired or was started.
     last_sent: Time,
     active: Time,
-    /// When a segment was last acknowledged, or the first was sent with none outstanding.
+    /// Time at which a segment was last acknowledged, or the first was sent with none outstanding.
     advanced: Time,
-    /// Whether one packet may be sent whatever window and pace say.
+    /// Whether one packet may be sent regardless of window and pace.
     probe: bool,
     retransmissions: u64,
 }
 
 impl Sender {
-    /// A sender that keeps at most `max` bytes; `config` has the parameters of its window.
+    /// Creates a sender that keeps at most `max` bytes; `config` has the parameters of its window.
     pub fn new(max: u64, config: window::Config) -> Sender {
         Sender {
             buffer: Buffer::default(),
@@ -195,8 +195,8 @@ impl Sender {
         }
     }
 
-    /// Takes what the application writes. [`Reset::Misuse`] if it has no credit for that or has
-    /// shut its direction, [`Reset::NoRoom`] if there is no memory.
+    /// Takes data from the application. [`Reset::Misuse`] if it has no credit for that or has ended
+    /// its direction, [`Reset::NoRoom`] if there is no memory.
     pub fn write(&mut self, data: &[u8], memory: &mut Memory<'_>) -> Result<(), Reset> {
         let end = self.written + data.len() as u64;
         if self.is_shut || end > self.granted {
@@ -210,13 +210,13 @@ impl Sender {
         Ok(())
     }
 
-    /// Ends this direction: the application writes no more.
+    /// Ends this direction: the application has finished writing.
     pub fn shut(&mut self) {
         self.is_shut = true;
     }
 
-    /// Gives the application credit for as much as two windows, as far as there is memory for
-    /// it. Returns the additional bytes; 0 if they are too few to be worth a message.
+    /// Gives the application credit for up to two windows, as far as there is memory for it.
+    /// Returns the additional bytes; 0 if they are too few to be worth a message.
     pub fn grant(&mut self, memory: &mut Memory<'_>) -> u32 {
         let want = (2 * self.control.size()).clamp(MIN_CREDIT, self.max);
         let worth = |room: u64| self.first + room >= self.granted + room / 4;
@@ -245,22 +245,22 @@ impl Sender {
         self.end_sent && self.sent.is_empty()
     }
 
-    /// How many bytes the other end has acknowledged.
+    /// Number of bytes that the other end has acknowledged.
     pub fn delivered(&self) -> u64 {
         self.first.min(self.written)
     }
 
-    /// How many bytes were written and are not acknowledged.
+    /// Number of bytes that were written but not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         self.written - self.first.min(self.written)
     }
 
-    /// How many segments were retransmitted.
+    /// Number of segments that were retransmitted.
     pub fn retransmits(&self) -> u64 {
         self.retransmissions
     }
 
-    /// The smoothed round-trip time from end to end, once one was measured.
+    /// The smoothed round-trip time from end to end, once it has been measured.
     pub fn rtt(&self) -> Option<Duration> {
         self.control.rtt().smoothed()
     }
@@ -270,31 +270,31 @@ impl Sender {
         self.control.size()
     }
 
-    /// Whether data wait only because the other end has no room for them: its receive window is
+    /// Whether data waits only because the other end has no room for it: its receive window is
     /// closed, or it lacks memory for the window that it had announced.
     pub fn is_stalled(&self) -> bool {
         self.is_short || self.is_closed()
     }
 
-    /// Whether data wait only because the receive window of the other end is closed.
+    /// Whether data waits only because the receive window of the other end is closed.
     fn is_closed(&self) -> bool {
         self.in_flight == 0 && self.next < self.written && self.limit <= self.next
     }
 
-    /// Since when none of the outstanding segments has been acknowledged, if there are any and the
-    /// other end has room for them.
+    /// Time since when none of the outstanding segments has been acknowledged, if there are any and
+    /// the other end has room for them.
     pub fn is_stuck_since(&self) -> Option<Time> {
         (!self.is_short && (self.in_flight > 0 || self.lost > 0)).then_some(self.advanced)
     }
 
-    /// Whether anything is not acknowledged, or still to be sent.
+    /// Whether any data is not acknowledged, or still to be sent.
     pub fn is_waiting(&self) -> bool {
         !self.sent.is_empty() || self.next < self.written || self.is_shut && !self.end_sent
     }
 
-    /// The next segment to send, if windows and pacing let one go now: a retransmission with at
-    /// most `again` bytes of data, or a new one with at most `fresh`. [`Sender::sent`] has to be
-    /// told when it is sent.
+    /// The next segment to send, if windows and pacing permit one now: a retransmission with at
+    /// most `again` bytes of data, or a new one with at most `fresh`. Call [`Sender::sent`] when it
+    /// has been sent.
     pub fn next(&mut self, now: Time, fresh: usize, again: usize) -> Option<Cut> {
         self.paced_until = Time::NEVER;
         let mut cut = match self.lost_one(again) {
@@ -347,9 +347,9 @@ impl Sender {
         if len == 0 && !is_end {
             return None;
         }
-        // No small segment because of a small window, as long as something is in flight
-        // (RFC 9293, section 3.8.6.2.1); nor any when many segments are outstanding, each of
-        // which takes memory and time beside its data (as RFC 9293, section 3.7.4, for one).
+        // A small window must not cause small segments while something is in flight (RFC 9293,
+        // section 3.8.6.2.1). Nor are small segments sent when many are outstanding, since each
+        // takes memory and time besides its data (RFC 9293, section 3.7.4, is one such rule).
         let small = (len as usize) < room;
         let many = self.sent.len() >= MAX_SMALL
             && self.next - self.first < AVERAGE * self.sent.len() as u64;
@@ -360,7 +360,7 @@ impl Sender {
         Some(Cut { position: self.next, len, is_end, ask: false, again: None })
     }
 
-    /// Copies the data of `cut` into `out`, whose length is `cut.len`.
+    /// Copies the data of `cut` into `out`, which has the length `cut.len`.
     pub fn copy(&self, cut: &Cut, out: &mut [u8]) {
         self.buffer.copy(cut.position, out);
     }
@@ -409,8 +409,8 @@ impl Sender {
         (self.last_sent, self.probe) = (now, false);
     }
 
-    /// Processes an acknowledgement. [`Reset::Protocol`] if it covers what was never sent, or its
-    /// ranges are not what is left between gaps.
+    /// Processes an acknowledgement. [`Reset::Protocol`] if it covers data that was never sent, or
+    /// its ranges are not separated by gaps.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) -> Result<(), Reset> {
         let upto = extend48(self.first, ack.next);
         if upto > self.next {
@@ -424,8 +424,8 @@ impl Sender {
         let before = self.in_flight;
         let is_original = ack.retransmissions == self.retransmissions_received;
         let mut news = News { is_original, ..News::default() };
-        // What comes in ranges is beyond what came before it, with a gap in front of each: so
-        // none covers what is acknowledged already, and no segment is looked at twice.
+        // Each range lies beyond the data before it, with a gap in front. So no range covers data
+        // that is acknowledged already, and no segment is visited twice.
         let (received, mut behind) = (self.first.max(upto), upto);
         for at in 0..self.sent.partition_point(|s| s.end <= upto) {
             self.acknowledge(now, at, &mut news);
@@ -447,7 +447,7 @@ impl Sender {
             self.sent.pop_front();
         }
         if self.is_short {
-            // What the other end had no room for was no sign of it having gone.
+            // Data that the other end had no room for does not show that it has gone.
             self.advanced = now;
         }
         if upto >= self.first {
@@ -466,8 +466,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Marks the segment at index `at` as acknowledged, unless it was before, and adds to `news`
-    /// what that tells.
+    /// Marks the segment at index `at` as acknowledged, unless it was before, and adds the
+    /// resulting information to `news`.
     fn acknowledge(&mut self, now: Time, at: usize, news: &mut News) {
         let Some(sent) = self.sent.get_mut(at) else { return };
         let Sent { state, transmission, retransmitted, at: sent_at, first_at, .. } = *sent;
@@ -487,19 +487,19 @@ impl Sender {
             self.control.end_backoff();
             news.is_late |= retransmitted || state == State::Lost;
         }
-        // Otherwise nobody knows which has come (RFC 6298, section 3), but that the last has not
-        // come sooner than anything does.
+        // Otherwise it is unknown which transmission arrived (RFC 6298, section 3); but the last
+        // cannot have arrived sooner than the shortest round trip.
         let shortest = self.control.rtt().shortest().unwrap_or_default();
         let is_last = !retransmitted || !news.is_original && now.since(sent_at) >= shortest;
         if is_last && retransmitted {
-            // This original was lost: others are not to be waited for that long.
+            // This original was lost, so its delay must not extend the wait for others.
             self.slowest = self.slowest.min(now.since(sent_at));
         }
         if is_last && transmission > self.newest.0 {
             self.newest = (transmission, sent_at);
             let rtt = now.since(sent_at);
-            // Nor is it a round trip if it takes longer than any timeout: this node must
-            // have stood still, and what was paced by that would wait for minutes.
+            // A time longer than any timeout is not a round trip: this node must have been stalled,
+            // and a pace derived from it would delay sending for minutes.
             if !retransmitted && rtt <= LONGEST_TIMEOUT + ACK_DELAY {
                 self.control.on_round_trip(rtt);
             }
@@ -519,7 +519,7 @@ impl Sender {
         }
     }
 
-    /// What was taken for lost has come: others that are no later will too.
+    /// A segment that counted as lost has arrived: others that are no later will too.
     fn on_late(&mut self, now: Time) {
         self.control.undo();
         let (_, patience) = self.reorder_window();
@@ -536,14 +536,14 @@ impl Sender {
         Extent { next: self.next, transmissions: self.transmissions }
     }
 
-    /// How long segments that were overtaken are waited for: the first, and others.
+    /// Times to wait for overtaken segments: for the first, and for others.
     fn reorder_window(&self) -> (Duration, Duration) {
         let rtt = self.control.rtt().smoothed().unwrap_or_default();
         let others = rtt.max(self.slowest) + rtt.max(MIN_REORDER_WINDOW);
         (others.min(rtt + rtt.max(FIRST_SEGMENT_PROBE)), others)
     }
 
-    /// Takes for lost what was sent long before something that is acknowledged.
+    /// Marks segments as lost that were sent long before one that is acknowledged.
     fn find_lost(&mut self, now: Time) {
         self.loss_at = Time::NEVER;
         let (first, others) = self.reorder_window();
@@ -552,8 +552,8 @@ impl Sender {
             if sent.state != State::InFlight || sent.transmission > self.newest.0 {
                 continue;
             }
-            // However late segments come, the one that the application waits for is tried now and
-            // then.
+            // However late segments arrive, the one that the application waits for is retransmitted
+            // now and then.
             let tried = self.tried.max(sent.at) + first;
             let due = if at == 0 { tried.min(sent.at + others) } else { sent.at + others };
             if due > now {
@@ -573,7 +573,7 @@ impl Sender {
         }
     }
 
-    /// When the retransmission timer expires.
+    /// Time at which the retransmission timer expires.
     fn timeout_at(&self) -> Time {
         let idle = self.in_flight == 0 && self.lost == 0;
         if idle && !self.is_closed() {
@@ -581,7 +581,7 @@ impl Sender {
         }
         let timeout = self.control.rtt().timeout();
         let rtt = self.control.rtt().smoothed().unwrap_or(timeout);
-        // The links have timeouts of their own, which come first.
+        // The links have their own timeouts, which come first.
         let timeouts = self.control.timeouts();
         let wait = match timeouts {
             0 => (timeout + rtt).max(2 * rtt),
@@ -591,14 +591,14 @@ impl Sender {
         since + wait.min(LONGEST_TIMEOUT) + ACK_DELAY
     }
 
-    /// When [`Sender::handle_timeout`] or [`Sender::next`] is next to be called, if nothing comes
+    /// Time of the next call of [`Sender::handle_timeout`] or [`Sender::next`] if nothing arrives
     /// before.
     pub fn next_timeout(&self) -> Time {
         self.timeout_at().min(self.loss_at).min(self.paced_until)
     }
 
-    /// Does what is due at `now`; true if an acknowledgement is to be requested, because the
-    /// receive window is closed.
+    /// Performs the actions that are due at `now`; true if an acknowledgement should be requested
+    /// because the receive window is closed.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if self.paced_until <= now {
             self.paced_until = Time::NEVER;
@@ -616,7 +616,7 @@ impl Sender {
         }
         self.probe = true;
         if timeouts == 1 {
-            // The tail: the last one shows what is missing before it.
+            // Tail-loss probe: the acknowledgement of the last segment shows the gaps before it.
             let last = self.sent.iter_mut().rev().find(|s| s.state == State::InFlight);
             if let Some(sent) = last.filter(|_| self.lost == 0) {
                 sent.state = State::Lost;
@@ -637,7 +637,7 @@ impl Sender {
         false
     }
 
-    /// Drops everything that is kept, and returns all memory to the budget.
+    /// Drops all stored data, and returns all memory to the budget.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);
         self.sent = VecDeque::new();

@@ -1,4 +1,5 @@
-//! The streams of a node, who listens for them, and which of them have something to do.
+//! The streams of a node, the sessions that listen for them, and the queues of streams with work to
+//! do.
 
 use super::Config;
 use super::buffer::{Budget, MIN_MEMORY, Memory};
@@ -11,17 +12,17 @@ use trunkline_base::Time;
 /// The index of a stream in its node's table; it is reused after the end of the stream.
 pub type StreamId = u32;
 
-/// The caller's number for one of the ways out of the node that streams may have to wait for.
+/// The caller's number for one of the exits of the node that streams may have to wait for.
 pub type Outlet = u16;
 
-/// What a session has to do with streams.
+/// Role of a session with respect to streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It is one end of this stream.
     End(StreamId),
     /// It listens at this port.
     Listener(u16),
-    /// Its stream has come to its end, or broken off.
+    /// Its stream has ended or was reset.
     Ended,
 }
 
@@ -29,16 +30,17 @@ pub enum Role {
 #[derive(Clone, Copy, Debug)]
 pub struct Listener {
     pub session: SessionId,
-    /// How many streams may wait at this port to be accepted; `waiting` is how many do.
+    /// Maximum number of streams that wait at this port to be accepted; `waiting` is the present
+    /// number.
     pub backlog: u16,
     pub waiting: u16,
 }
 
-/// Streams that are only remembered, in the order in which they came to that.
+/// Streams that are only remembered, in the order in which they reached that state.
 type Remembered = BTreeSet<(u64, StreamId)>;
 
-/// How many streams there are with one other node, which of them are only remembered, and the
-/// memory left to them.
+/// Number of streams with one other node, those that are only remembered, and the memory left to
+/// them.
 #[derive(Debug)]
 struct Peer {
     streams: usize,
@@ -49,20 +51,20 @@ struct Peer {
 #[derive(Debug)]
 struct Slot {
     end: Box<End>,
-    /// Whether it is in the queue of those that may have something to send, and in that
-    /// of those whose application is to be told something.
+    /// Whether it is in the queue of streams that may have something to send, and in that of
+    /// streams with a notification for their application.
     to_send: bool,
     to_tell: bool,
-    /// Which outlet it waits for, and which of all those who did it was, if it waits for one.
+    /// The outlet that it waits for, if any, and its position among all that wait.
     held: Option<(Outlet, u64)>,
     /// The time of its one entry among the timers; [`Time::NEVER`] if it has none.
     armed: Time,
-    /// Its number among the streams that came to be only remembered, if it is one of them.
+    /// Its position among the streams that are only remembered, if it is one of them.
     remembered: Option<u64>,
 }
 
-/// The streams of a node, by index, by key and by session, with the queues and timers of those
-/// that have something to do.
+/// The streams of a node, by index, by key and by session, with the queues and timers of those with
+/// work to do.
 #[derive(Debug)]
 pub struct Streams {
     pub config: Config,
@@ -75,19 +77,20 @@ pub struct Streams {
     peers: BTreeMap<NodeId, Peer>,
     memory: Budget,
     remembered: Remembered,
-    /// How many streams have come to be only remembered.
+    /// Number of streams that have ever become only remembered.
     forgettable: u64,
     sending: VecDeque<StreamId>,
-    /// Those that wait for room in an outlet: by that, and in the order in which they came to it.
+    /// Streams that wait for room in an outlet: by outlet, in the order in which they began to
+    /// wait.
     held: BTreeSet<(Outlet, u64, StreamId)>,
-    /// How many times one has come to that.
+    /// Number of times that a stream has begun to wait.
     turns: u64,
     telling: VecDeque<StreamId>,
     timers: BTreeSet<(Time, StreamId)>,
 }
 
 impl Streams {
-    /// A table without streams.
+    /// Creates a table without streams.
     pub fn new(config: Config) -> Streams {
         Streams {
             memory: Budget::new(config.memory),
@@ -109,20 +112,20 @@ impl Streams {
         }
     }
 
-    /// How many streams there are, those included that are only remembered.
+    /// Number of streams, including those that are only remembered.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Whether there may be one more stream with `peer`, and there is memory for it to receive
-    /// anything. One node may have half of all streams, so that it can't take those of others.
+    /// data. One node may have half of all streams, so that it can't displace those of others.
     pub fn has_room(&self, peer: NodeId) -> bool {
         let of_peer = self.peers.get(&peer).map_or(0, |p| p.streams);
         let is_full = self.len() >= self.config.max || of_peer >= self.config.max.div_ceil(2);
         !is_full && self.has_memory(peer)
     }
 
-    /// Whether there is memory for one more stream with `peer` to receive anything.
+    /// Whether there is memory for one more stream with `peer` to receive data.
     pub fn has_memory(&self, peer: NodeId) -> bool {
         let of_peer = self.peers.get(&peer).map_or(MIN_MEMORY, |p| p.memory.left());
         of_peer.min(self.memory.left()) >= MIN_MEMORY
@@ -192,7 +195,7 @@ impl Streams {
         Some(end)
     }
 
-    /// `owner` no longer has a stream of `port`.
+    /// Removes the record that `owner` has a stream of `port`.
     fn disown(&mut self, port: u16, owner: Owner) {
         match owner {
             Owner::Session(session) => self.set_role(session, None),
@@ -219,9 +222,9 @@ impl Streams {
         Some(&self.slots.get(id as usize)?.as_ref()?.end)
     }
 
-    /// The stream to be forgotten so that there is room for one more with `peer`: one that is only
-    /// remembered, for longer than others, and with `peer` if there is such a one, or if that node
-    /// has as many streams as it may.
+    /// The stream to forget in order to make room for one more with `peer`: the one that has been
+    /// only remembered for longest. It is one of `peer`, if there is such a stream, or if that node
+    /// has its maximum number.
     pub fn to_forget(&self, peer: NodeId) -> Option<StreamId> {
         let of_peer = self.peers.get(&peer);
         let first = |remembered: &Remembered| remembered.first().map(|&(_, id)| id);
@@ -235,8 +238,8 @@ impl Streams {
         self.slots.iter().flatten().map(|slot| &*slot.end)
     }
 
-    /// A page of the table: the streams in at most `places` slots from slot `from` on, and the
-    /// slot where the next page begins, if there is one.
+    /// A page of the table: the streams in at most `places` slots from slot `from` on, and the slot
+    /// at which the next page begins, if there is one.
     pub fn page(&self, from: usize, places: usize) -> (impl Iterator<Item = &End>, Option<usize>) {
         let rest = self.slots.get(from..).unwrap_or_default();
         let next = (rest.len() > places).then(|| from + places);
@@ -248,7 +251,7 @@ impl Streams {
         self.by_key.get(key).copied()
     }
 
-    /// What session `id` has to do with streams.
+    /// Role of session `id` with respect to streams.
     pub fn role(&self, id: SessionId) -> Option<Role> {
         self.by_session.get(id.0 as usize).copied().flatten()
     }
@@ -261,13 +264,13 @@ impl Streams {
         self.by_session[at] = role;
     }
 
-    /// The stream of session `id` has ended or broken off; what the session still says of it is
-    /// ignored.
+    /// Records that the stream of session `id` has ended or was reset; further requests of the
+    /// session about it are ignored.
     pub fn end_role(&mut self, id: SessionId) {
         self.set_role(id, Some(Role::Ended));
     }
 
-    /// Session `id` has ended, and its number may be reused.
+    /// Handles the end of session `id`; its number may be reused.
     pub fn forget_role(&mut self, id: SessionId) {
         self.set_role(id, None);
     }
@@ -298,7 +301,8 @@ impl Streams {
         all.filter_map(|(id, slot)| slot.as_ref().filter(|s| waits(s)).map(|_| id)).next()
     }
 
-    /// The stream that waits to be accepted under `token`, and the session that listens for it.
+    /// The stream that waits to be accepted under `token`, and the session that listens at its
+    /// port.
     pub fn waiting(&self, token: u64) -> Option<(StreamId, SessionId)> {
         let id = *self.by_token.get(&token)?;
         let end = &self.slots.get(id as usize)?.as_ref()?.end;
@@ -316,14 +320,14 @@ impl Streams {
         }
     }
 
-    /// Queues stream `id` to send and to tell its application what is due, and sets its timer.
+    /// Queues stream `id` to send and to notify its application, and sets its timer.
     pub fn touch(&mut self, id: StreamId) {
         self.will_send(id);
         self.will_tell(id);
         self.arm(id);
     }
 
-    /// Queues stream `id` to send what is due, unless it waits for an outlet.
+    /// Queues stream `id` to send its due segments, unless it waits for an outlet.
     pub fn will_send(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && slot.held.is_none()
@@ -333,7 +337,7 @@ impl Streams {
         }
     }
 
-    /// Queues stream `id` to tell its application what is due.
+    /// Queues stream `id` to notify its application.
     pub fn will_tell(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && !core::mem::replace(&mut slot.to_tell, true)
@@ -342,7 +346,7 @@ impl Streams {
         }
     }
 
-    /// Lets stream `id` wait for its turn to find room in `outlet`, instead of in the queue to send.
+    /// Lets stream `id` wait for its turn at `outlet`, instead of in the queue to send.
     pub fn hold(&mut self, id: StreamId, outlet: Outlet) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && slot.held.is_none()
@@ -353,13 +357,13 @@ impl Streams {
         }
     }
 
-    /// Which outlet stream `id` waits for, if it does.
+    /// The outlet that stream `id` waits for, if any.
     pub fn held(&self, id: StreamId) -> Option<Outlet> {
         let slot = self.slots.get(id as usize)?.as_ref()?;
         slot.held.map(|(outlet, _)| outlet)
     }
 
-    /// Stream `id` no longer waits for an outlet.
+    /// Records that stream `id` no longer waits for an outlet.
     pub fn unhold(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && let Some((outlet, turn)) = slot.held.take()
@@ -379,12 +383,12 @@ impl Streams {
         Some(id)
     }
 
-    /// The first outlet, from this one on, that streams wait for.
+    /// The first outlet, from this one on, that any stream waits for.
     pub fn awaited(&self, from: Outlet) -> Option<Outlet> {
         self.held.range((from, 0, 0)..).next().map(|&(outlet, ..)| outlet)
     }
 
-    /// How many streams are queued to send.
+    /// Number of streams that are queued to send.
     pub fn senders(&self) -> usize {
         self.sending.len()
     }
@@ -398,12 +402,12 @@ impl Streams {
         Some(id)
     }
 
-    /// How many streams are queued to tell their applications something.
+    /// Number of streams that are queued to notify their applications.
     pub fn tellers(&self) -> usize {
         self.telling.len()
     }
 
-    /// Takes the next stream off the queue of those that may have something to tell.
+    /// Takes the next stream off the queue of those that may have to notify their applications.
     pub fn next_to_tell(&mut self) -> Option<StreamId> {
         let id = self.telling.pop_front()?;
         if let Some(Some(slot)) = self.slots.get_mut(id as usize) {
@@ -412,8 +416,8 @@ impl Streams {
         Some(id)
     }
 
-    /// Moves the timer of stream `id` forward, if the stream has something to do sooner; and takes
-    /// note if it is only remembered from now on.
+    /// Moves the timer of stream `id` forward, if the stream has something to do sooner, and
+    /// records if it is only remembered from now on.
     pub fn arm(&mut self, id: StreamId) {
         let Some(Some(slot)) = self.slots.get_mut(id as usize) else { return };
         let at = slot.end.next_timeout();
@@ -434,18 +438,18 @@ impl Streams {
         }
     }
 
-    /// How many timers are set.
+    /// Number of timers that are set.
     #[cfg(test)]
     pub fn timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// When the next timer expires; [`Time::NEVER`] if none is set.
+    /// Time at which the next timer expires; [`Time::NEVER`] if none is set.
     pub fn next_timeout(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |&(at, _)| at)
     }
 
-    /// Takes a stream whose timer has expired at `now`; its timer is no longer set.
+    /// Takes a stream with a timer that has expired at `now`, and clears the timer.
     pub fn next_due(&mut self, now: Time) -> Option<StreamId> {
         let &(at, id) = self.timers.first().filter(|&&(at, _)| at <= now)?;
         self.timers.remove(&(at, id));

@@ -1,4 +1,4 @@
-//! Two ends over a channel that loses, repeats, reorders and delays.
+//! Two ends over a channel that loses, duplicates, reorders and delays.
 
 use super::buffer::{Budget, Memory};
 use super::segment::{Body, Data};
@@ -21,15 +21,15 @@ struct Side {
     end: End,
     all: Budget,
     peer: Budget,
-    /// What is still to be written, what was written, and what has been read.
+    /// Data still to be written, number of bytes written, and data read.
     to_write: Vec<u8>,
     written: usize,
     credit: usize,
     read: Vec<u8>,
-    /// How much is read before credit is given again; it may rest.
+    /// Bytes read since credit was last given.
     unread: u64,
     ended: bool,
-    /// How many segments this side has sent.
+    /// Number of segments that this side has sent.
     segments: u64,
 }
 
@@ -48,7 +48,7 @@ impl Side {
         Side { end, all, peer, to_write, written, credit, read, unread, ended, segments: 0 }
     }
 
-    /// What an application does: it writes what it may, and reads what is there.
+    /// Runs the application: it writes as much as permitted, and reads available data.
     fn run(&mut self, now: Time, reads: bool) {
         let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
         if !self.end.is_open() {
@@ -91,27 +91,27 @@ impl Side {
     }
 }
 
-/// What a channel does to segments.
+/// Behaviour of a channel towards segments.
 #[derive(Clone, Copy, Default, Debug)]
 struct Channel {
-    /// How many of 1,000 segments are lost; likewise copied, delayed, and marked for congestion.
+    /// Number of segments lost, of 1,000; likewise copied, delayed, and marked for congestion.
     loss: u32,
     copies: u32,
     late: u32,
     marks: u32,
-    /// One-way, and by how much a late one is later, in milliseconds.
+    /// One-way delay, and additional delay of a late segment, in milliseconds.
     delay: u64,
     later: u64,
-    /// From when to when nothing gets through, in milliseconds.
+    /// Start and end of the time when nothing gets through, in milliseconds.
     cut: (u64, u64),
-    /// Of 1,000 milliseconds: in how many the applications don't read.
+    /// Number of milliseconds in which the applications don't read, of 1,000.
     rests: u32,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct UnderWay(std::cmp::Reverse<(u64, u64)>, bool, usize, Vec<u8>);
 
-/// Runs two ends until both have ended; how long that took in milliseconds.
+/// Runs two ends until both have ended; returns the time taken in milliseconds.
 fn run(sides: &mut [Side; 2], channel: Channel, rng: &mut Rng) -> u64 {
     let mut way: BinaryHeap<UnderWay> = BinaryHeap::new();
     let mut count = 0;
@@ -153,7 +153,7 @@ fn run(sides: &mut [Side; 2], channel: Channel, rng: &mut Rng) -> u64 {
         if sides.iter().all(|s| s.ended && s.end.is_over()) {
             return ms;
         }
-        // Nothing happens before a timer says so, or something comes.
+        // Nothing happens until a timer expires, or something arrives.
         let timers = sides.iter().map(|s| s.end.next_timeout().as_nanos().div_ceil(1_000_000));
         let next = timers.chain(way.peek().map(|u| u.0.0.0)).min();
         ms = if channel.rests > 0 { ms + 1 } else { next.unwrap_or(ms).max(ms + 1) };
@@ -196,19 +196,20 @@ fn what_is_read_is_what_was_written_whatever_the_channel_does() {
     }
 }
 
-/// With a window's worth under way the round trip is all that it costs.
+/// With a window's worth of data in flight, the round trip is the only cost.
 #[test]
 fn a_clean_path_repeats_nothing_and_asks_four_times_in_a_window() {
     let channel = Channel { delay: 50, ..Channel::default() };
     let (ms, [a, b]) = transfer([4_000_000, 0], channel, 1);
     assert_eq!(a.end.tx.retransmits(), 0);
-    // Of 256 KiB each 100 ms a quarter may be read and not announced yet; slow start before.
+    // A quarter of the 256 KiB per 100 ms may be read and not announced yet; slow start comes
+    // before.
     assert!((1_600..2_600).contains(&ms), "{ms} ms");
     let windows = 4_000_000 / MAX;
     assert!((4 * windows..12 * windows).contains(&b.segments), "{} acknowledgements", b.segments);
 }
 
-/// Links repair what they lose, and it comes a round trip of theirs later.
+/// Links recover lost packets, which then arrive one round trip of the link later.
 #[test]
 fn what_comes_late_is_not_taken_for_lost() {
     let channel = Channel { delay: 50, late: 20, later: 60, ..Channel::default() };
@@ -234,7 +235,7 @@ fn an_outage_of_seconds_costs_little_more_than_itself() {
     assert!(ms < 10_500, "{ms} ms");
 }
 
-/// The reader rests for longer than any timeout, and the writer waits.
+/// The reader pauses for longer than any timeout, and the writer waits.
 #[test]
 fn who_reads_nothing_holds_the_other_back() {
     let mut rng = trunkline_base::rng(1, 1);
@@ -265,7 +266,7 @@ fn opened() -> (Side, impl Fn(u64, bool, &[u8]) -> Vec<u8>) {
     let mut w = trunkline_base::wire::Writer::new(&mut out);
     Segment::Body(Body { open: true, ..Body::default() }).emit_head(&mut w).unwrap();
     side.hear(Time::ZERO, w.written(), false).unwrap();
-    // From here on it has announced a window.
+    // From here on, it has announced a window.
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let segment = |position: u64, end: bool, bytes: &[u8]| {
         let data = Data { position, end, retransmitted: false, bytes: &[] };
@@ -290,15 +291,16 @@ fn who_sends_what_no_end_sends_is_refused() {
     let (mut side, segment) = opened();
     assert_eq!(hear(&mut side, segment(10, false, b"12")), Ok(SegmentOutcome::New));
     assert_eq!(hear(&mut side, segment(3, true, b"1")), Err(Reset::Protocol), "an end before data");
-    // Acknowledges what was never sent: one byte, or a range of it.
+    // Acknowledges data that was never sent: one byte, or a range of it.
     for bytes in [ack(1, &[]), ack(0, &[(0, 1)])] {
         let (mut side, _) = opened();
         assert_eq!(hear(&mut side, bytes), Err(Reset::Protocol));
     }
 }
 
-/// An honest end has a gap in front of each range, and its ranges ascend: what lies may not
-/// leave a stream with nothing to wait for, nor make this end look at all segments once a range.
+/// An honest end has a gap in front of each range, and its ranges ascend. A dishonest one must
+/// neither leave a stream with nothing to wait for, nor make this end visit all segments once per
+/// range.
 #[test]
 fn ranges_that_no_end_has_are_refused() {
     let hear = |ranges: &[(u32, u32)], next: u64| {
@@ -318,13 +320,13 @@ fn ranges_that_no_end_has_are_refused() {
     ] {
         assert_eq!(hear(ranges, next), Err(Reset::Protocol), "{ranges:?}");
     }
-    // A late acknowledgement may have ranges of what has been acknowledged since.
+    // A late acknowledgement may have ranges that have been acknowledged since.
     for (next, ranges) in [(2_000, &[(500, 500), (1_500, 100)][..]), (0, &[(1_000, 1_000)])] {
         assert_eq!(hear(ranges, next), Ok(SegmentOutcome::Copy), "{ranges:?}");
     }
 }
 
-/// One byte in two, as far apart as it may: memory and time stay bounded.
+/// One byte in two, as far apart as permitted: memory and time stay bounded.
 #[test]
 fn who_sends_crumbs_with_gaps_is_kept_short() {
     let (mut side, segment) = opened();
@@ -357,7 +359,7 @@ fn one_that_is_never_answered_gives_up_and_one_that_falls_silent_does() {
     assert_eq!(at(&mut side, 60_000), Err(Reset::Timeout));
 }
 
-/// What two ends have to say to each other now, over a path without delay.
+/// Exchanges all pending segments of two ends over a path without delay.
 fn settle(sides: &mut [Side; 2], now: Time) {
     let mut out = vec![0; 2_000];
     let mut any = true;
@@ -375,8 +377,8 @@ fn settle(sides: &mut [Side; 2], now: Time) {
     }
 }
 
-/// A reader that takes a little every few seconds keeps the receive window closed nearly all
-/// the time, and has not stopped reading.
+/// A reader that takes a little every few seconds keeps the receive window closed nearly all the
+/// time, but has not stopped reading.
 #[test]
 fn a_slow_reader_is_not_taken_for_one_that_has_stopped() {
     let mut sides = [Side::new(true, vec![7; 12 << 20]), Side::new(false, vec![])];
@@ -397,7 +399,7 @@ fn a_slow_reader_is_not_taken_for_one_that_has_stopped() {
     assert!(sides[1].end.rx.received() > 10 << 20);
 }
 
-/// The segment of an acknowledgement.
+/// Encodes a segment with this acknowledgement.
 fn ack(next: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
     let mut ack = super::segment::Ack::new(next, 1_000, 0, 0);
     ranges.iter().for_each(|&range| ack.push(range));
@@ -408,8 +410,8 @@ fn ack(next: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
     w.written().to_vec()
 }
 
-/// Each byte written is a segment of its own as long as few are outstanding. A peer that
-/// acknowledges all but the first keeps them in the list, which stays short.
+/// Each byte written is a separate segment as long as few are outstanding. A peer that acknowledges
+/// all but the first keeps them in the list, which stays short.
 #[test]
 fn small_segments_wait_when_many_are_outstanding() {
     let (mut side, _) = opened();
@@ -435,19 +437,19 @@ fn small_segments_wait_when_many_are_outstanding() {
     assert!((1_000..2_000).contains(&segments), "{segments} small segments");
 }
 
-/// Much may be in flight before an outage: the window grows while that is retransmitted, and not
-/// only afterwards.
+/// Much data may be in flight before an outage: the window grows while that is retransmitted, and
+/// not only afterwards.
 #[test]
 fn what_was_lost_in_an_outage_is_soon_sent_again() {
-    // After 16 s two windows and a half of 256 KiB are still to come.
+    // After 16 s, two and a half windows of 256 KiB are still to be sent.
     let channel = Channel { delay: 1_500, cut: (16_000, 32_000), ..Channel::default() };
     let (free, _) = transfer([1_000_000, 0], Channel { cut: (0, 0), ..channel }, 1);
     let (ms, _) = transfer([1_000_000, 0], channel, 1);
-    // Twice the longest wait before another try.
+    // Twice the longest interval between tries.
     assert!(ms < free + 16_000 + 10_000, "{ms} ms, {free} without the outage");
 }
 
-/// An answer may be overtaken, and says nothing of messages.
+/// An answer may be overtaken, and carries no flag about messages.
 #[test]
 fn the_opener_decides_whether_messages_have_boundaries() {
     let mut side = Side::new(true, vec![]);
@@ -463,8 +465,8 @@ fn the_opener_decides_whether_messages_have_boundaries() {
     assert!(side.end.is_open() && side.end.messages);
 }
 
-/// Whose application has gone, having read all: a copy of what it has read is no news, and
-/// more than that finds nobody.
+/// The application has gone after reading everything: a copy of that data is harmless, and any
+/// further data has no reader.
 #[test]
 fn copies_for_one_that_has_gone_break_nothing_off() {
     let (mut side, segment) = opened();
@@ -477,8 +479,8 @@ fn copies_for_one_that_has_gone_break_nothing_off() {
     assert_eq!(side.hear(Time::ZERO, &segment(4, false, b"5"), false), Err(Reset::Closed));
 }
 
-/// Both directions have ended, and its application has not read all: it isn't forgotten
-/// before that, however long it takes, and keeps no memory afterwards.
+/// Both directions have ended, and its application has not read everything: the stream isn't
+/// forgotten before that, however long it takes, and keeps no memory afterwards.
 #[test]
 fn what_nobody_has_read_yet_is_not_forgotten() {
     let (mut side, segment) = opened();
@@ -503,8 +505,8 @@ fn what_nobody_has_read_yet_is_not_forgotten() {
     assert!(side.end.is_forgotten(late) && side.end.next_timeout() <= late);
 }
 
-/// A request to open that comes late, after the accepting node has restarted, opens a stream
-/// with the same tag between the same ports. The opener takes no byte of it for one of its own.
+/// A request to open that arrives late, after the accepting node has restarted, opens a stream with
+/// the same tag between the same ports. The opener accepts no byte of it as its own.
 #[test]
 fn an_end_made_by_a_late_request_is_told_apart() {
     let opened = |instance| {
@@ -529,7 +531,7 @@ fn an_end_made_by_a_late_request_is_told_apart() {
     assert!(opener.hear(Time::ZERO, &one, false).is_ok());
     assert_eq!(opener.hear(Time::ZERO, &other, false), Err(Reset::Unknown));
     assert!(opener.hear(Time::ZERO, &one, false).is_ok());
-    // Without a number it is no answer at all.
+    // Without a number, it is not a valid answer.
     assert_eq!(opener.hear(Time::ZERO, &ack(0, &[]), false), Err(Reset::Protocol));
 }
 
@@ -540,8 +542,8 @@ fn writing_nothing_is_nothing() {
     assert_eq!(side.end.tx.write(&[], &mut memory), Ok(()));
 }
 
-/// A link that was down for long delivers what a stream has long since sent another way: nothing of
-/// it is taken for later bytes, nor is the stream reset, however many GiB lie between.
+/// A link that was down for long delivers packets that a stream has long since sent over another
+/// path. None is taken for later bytes, nor is the stream reset, however many GiB lie between.
 #[test]
 fn what_comes_gibibytes_late_is_a_copy() {
     const PIECE: u64 = 64 << 10;
@@ -586,8 +588,8 @@ fn what_comes_gibibytes_late_is_a_copy() {
     assert_eq!((rx.received(), tx.delivered()), (5 << 30, 5 << 30));
 }
 
-/// An application rests while its node has less memory than the stream was told: the stream waits
-/// for both, and is neither lost nor taken for dead.
+/// An application pauses while its node has less memory than the stream was promised: the stream
+/// waits for both, and is neither lost nor taken for dead.
 #[test]
 fn want_of_memory_is_waited_for() {
     let mut sides = [Side::new(true, vec![7; 200_000]), Side::new(false, Vec::new())];
@@ -611,7 +613,7 @@ fn want_of_memory_is_waited_for() {
     assert!(sides.iter().all(|side| side.end.is_over()));
 }
 
-/// A node that stood still hears late what came in time.
+/// A node that was stalled receives late what arrived in time.
 #[test]
 fn standing_still_is_no_round_trip() {
     let (mut side, segment) = opened();

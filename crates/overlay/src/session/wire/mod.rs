@@ -1,9 +1,8 @@
-//! The messages between an application and its node. A carrier (Unix socket,
-//! in-process ring, …) keeps message boundaries; one carrier connection is one
-//! session with one virtual port.
+//! The messages between an application and its node. A carrier (Unix socket, in-process ring, …)
+//! preserves message boundaries; one carrier connection is one session with one virtual port.
 //!
-//! The client speaks first with [`ToNode::Bind`]; the node answers
-//! [`ToClient::Bound`] or [`ToClient::Error`]. Then both send at will.
+//! The client begins with [`ToNode::Bind`]; the node answers [`ToClient::Bound`] or
+//! [`ToClient::Error`]. Then both send at will.
 
 pub mod stream;
 
@@ -12,138 +11,137 @@ use crate::wire::{Metric, NodeId, Service, WireError};
 use core::time::Duration;
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The newest version of this protocol, which a client of this build speaks.
+/// The newest version of this protocol, which a client of this build uses.
 pub const SESSION_VERSION: u8 = 1;
 
-/// The versions that a node of this build speaks with its clients; others are
-/// refused with [`Refusal::Version`].
+/// The versions that a node of this build supports for its clients; others are refused with
+/// [`Refusal::Version`].
 pub const SESSION_VERSIONS: VersionRange = VersionRange { oldest: 1, newest: SESSION_VERSION };
 
-/// The largest head (everything in front of the payload) of any message.
+/// Maximum length of the head (everything in front of the payload) of any message.
 pub const MAX_HEAD: usize = 20;
 
-/// The largest session message: a head and the largest packet that any link
-/// could carry (9,000-byte IP packets).
+/// Maximum length of a session message: a head and the largest packet that any link could carry
+/// (9,000-byte IP packets).
 pub const MAX_MESSAGE: usize = MAX_HEAD + 9_000;
 
-/// What an application says to its node.
+/// Messages from an application to its node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToNode<'a> {
-    /// Take virtual port `port` for this session; 0 is any free one.
+    /// Bind this session to virtual port `port`; 0 means any free one.
     Bind {
-        /// Of this protocol: what the client understands.
+        /// Version of this protocol that the client supports.
         version: u8,
-        /// The port wanted.
+        /// The requested port number, or 0.
         port: u16,
     },
-    /// Choose the ways of what is sent from now on by this metric; `None` leaves
-    /// it to the node.
+    /// Route all packets sent from now on by this metric; `None` leaves the choice to the node.
     Metric(Option<Metric>),
-    /// Whether to hand over real-time packets whose deadline passed while they
-    /// waited at this node, as after a stall: by default they are dropped.
+    /// Whether to deliver real-time packets that missed their deadline while they waited at this
+    /// node, as after a stall: by default they are dropped.
     Late(bool),
-    /// Whether best-effort and reliable packets that find no room in the queue of their
-    /// link wait for it, and this session with them: by default they are dropped.
+    /// Whether best-effort and reliable packets that find no room in the queue of their link wait
+    /// for it, which blocks this session: by default they are dropped.
     Blocking(bool),
-    /// Send `payload`.
+    /// Send a packet with this `payload`.
     Send {
-        /// How it is carried.
+        /// Service that carries the packet.
         service: Service,
-        /// How long it is of use, in milliseconds, 1 to 255.
+        /// Time to live of the packet, in milliseconds, 1 to 255.
         deadline_ms: u8,
-        /// Destination node.
+        /// Id of the destination node.
         to: NodeId,
-        /// Virtual port there.
+        /// Virtual port at the destination.
         port: u16,
-        /// The packet.
+        /// Contents of the packet.
         payload: &'a [u8],
     },
-    /// About a stream.
+    /// A request about a stream.
     Stream(stream::Request<'a>),
 }
 
-/// What a node says to an application.
+/// Messages from a node to an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToClient<'a> {
-    /// The session has its port.
+    /// The session is bound to its port.
     Bound {
-        /// The node's id.
+        /// Id of the node.
         node: NodeId,
-        /// The port given.
+        /// The port assigned to the session.
         port: u16,
         /// The largest payload that [`ToNode::Send`] may carry, in bytes.
         max_payload: u16,
     },
     /// A packet for this session.
     Received {
-        /// How it was carried.
+        /// Service that carried the packet.
         service: Service,
-        /// Whether a link lost it on its way and got it again.
+        /// Whether a link lost and recovered it.
         recovered: bool,
-        /// Milliseconds it could still have spent, as the nodes reckon.
+        /// Time left until its deadline in milliseconds, as estimated by the nodes.
         remaining_ms: u8,
-        /// Its number in its flow.
+        /// Sequence number of the packet in its flow.
         flow_seq: u16,
-        /// Source node.
+        /// Id of the source node.
         from: NodeId,
-        /// Virtual port there.
+        /// Virtual port at the source.
         port: u16,
-        /// The packet.
+        /// Contents of the packet.
         payload: &'a [u8],
     },
-    /// What this session sends to a destination does not get there, from now
-    /// on.
+    /// Packets of this session don't reach a destination from now on.
     Unreachable {
-        /// The destination's node.
+        /// Node of the destination address.
         node: NodeId,
-        /// The virtual port there.
+        /// Virtual port of the destination address.
         port: u16,
-        /// Why.
+        /// Reason why it is unreachable.
         why: Unreachable,
     },
-    /// The end of [`ToClient::Unreachable`]: it does, as far as is known.
+    /// The end of [`ToClient::Unreachable`]: packets reach the destination again, as far as is
+    /// known.
     Reachable {
-        /// The destination's node.
+        /// Node of the destination address.
         node: NodeId,
-        /// The virtual port there.
+        /// Virtual port of the destination address.
         port: u16,
     },
     /// A bind or send that the node refused.
     Error {
-        /// Why.
+        /// Reason for the refusal.
         refusal: RefusalReason,
-        /// The node it was about, if any, else 0.
+        /// The node that was addressed, or 0 if there is none.
         node: NodeId,
-        /// The port it was about, if any, else 0.
+        /// The port that was addressed, or 0 if there is none.
         port: u16,
     },
-    /// About a stream.
+    /// A notice about a stream.
     Stream(stream::Notice<'a>),
 }
 
-/// Why packets don't get to their destination.
+/// Reason why packets don't reach their destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreachable {
-    /// The node knows no way there, and has known none lately.
+    /// The node has no route there, and has had none lately.
     NoRoute,
-    /// There was a way, which was lost so long ago: whole milliseconds, at most
+    /// There was a route, which was lost this long ago: whole milliseconds, at most
     /// [`Unreachable::LONGEST`].
     Since(Duration),
-    /// The way ends at the node, where no application has that port.
+    /// The route ends at the node, where no application has that port.
     NoPort,
 }
 
 impl Unreachable {
-    /// What 24 bits of milliseconds hold: more than four hours and a half.
+    /// The most milliseconds that 24 bits hold: more than four hours and a half.
     pub const LONGEST: Duration = Duration::from_millis(0xff_ffff);
 }
 
-/// Why a node refused a client's message.
+/// Reason for refusing a client's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum RefusalReason {
-    /// The client speaks another version of this protocol.
-    #[error("the node speaks another version of the session protocol")]
+    /// The client uses an unsupported version of this protocol.
+    #[error("the node does not support this version of the session protocol")]
     Version = 1,
     /// The virtual port belongs to another session.
     #[error("the virtual port is taken by another application")]
@@ -151,45 +149,47 @@ pub enum RefusalReason {
     /// No virtual port is free.
     #[error("the node has no free virtual port")]
     NoFreePort = 3,
-    /// A packet before a successful bind, or a second bind.
+    /// A packet was sent before a successful bind, or a second bind was requested.
     #[error("bind once, then send")]
     OutOfOrder = 4,
     /// The payload is larger than `max_payload`.
     #[error("the packet is larger than the node carries")]
     TooLarge = 7,
-    /// The message could not be parsed; the session is of no more use.
-    #[error("the node could not understand a message of this session")]
+    /// The message could not be parsed, so the session cannot continue.
+    #[error("the node could not parse a message of this session")]
     Malformed = 8,
-    /// The node has as many sessions as it may have, or is being drained.
+    /// The node has its maximum number of sessions, or is draining.
     #[error(
-        "the node takes no more applications: it is being drained, or as many are attached as it \
+        "the node accepts no more applications: it is draining, or as many are attached as it \
          allows ([node] max_sessions)"
     )]
     Full = 9,
-    /// The node's rules don't let this application do that.
-    #[error("the node's rules ([access]) don't let this application do that")]
+    /// The node's rules don't permit this to the application.
+    #[error("the node's rules ([access]) don't permit this to the application")]
     Forbidden = 10,
-    /// A client of another host that does not authenticate.
+    /// A client on another host does not authenticate.
     #[error(
-        "this node wants applications of other hosts to authenticate: attach with \
+        "this node requires applications on other hosts to authenticate: attach with \
          tcp://HOST:PORT?node=PUBKEY&key=FILE"
     )]
     Unauthenticated = 11,
-    /// A client that authenticates, to another node's key.
+    /// A client authenticates to the key of another node.
     #[error(
-        "the node at this address has another key than the attachment's ?node= says: is it the \
+        "the node at this address has a different key than the attachment's ?node=: is it the \
          right node? `trunkline pubkey` there prints its key"
     )]
     WrongKey = 12,
-    /// A client whose key is not in the node's configuration.
-    #[error("the node doesn't know this application's key: it needs a [[client]] with that key")]
-    UnknownClient = 13,
-    /// Too many handshakes from one address or in all: try again.
-    #[error("the node is asked for more handshakes than it allows: try again later")]
-    Busy = 14,
-    /// A packet of a new flow to a node whose trunk is over its share.
+    /// The client's key is not in the node's configuration.
     #[error(
-        "the trunk to the destination sends more than a TCP would, and takes no new flow until it \
+        "this application's key is not configured at the node: add a [[client]] with that key there"
+    )]
+    UnknownClient = 13,
+    /// Too many handshakes from one address or in total: try again.
+    #[error("the node has too many handshakes at present: try again later")]
+    Busy = 14,
+    /// A packet of a new flow to a node while the trunk there exceeds its share.
+    #[error(
+        "the trunk to the destination sends more than a TCP would, and accepts no new flow until it \
          doesn't ([[trunk]] admit): try again later"
     )]
     OverShare = 15,
@@ -227,7 +227,7 @@ const BOUND: u8 = 0x81;
 const RECEIVED: u8 = 0x82;
 const ERROR: u8 = 0x83;
 const STATUS: u8 = 0x84;
-/// What a status says.
+/// Values of the state in a status message.
 mod status {
     pub const REACHABLE: u8 = 0;
     pub const NO_ROUTE: u8 = 1;
@@ -237,7 +237,7 @@ mod status {
 const RECOVERED: u8 = 0x80;
 
 impl<'a> ToNode<'a> {
-    /// Writes everything but the payload, which follows as it is.
+    /// Writes all fields except the payload, which follows unchanged.
     pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             ToNode::Bind { version, port } => {
@@ -268,7 +268,7 @@ impl<'a> ToNode<'a> {
         }
     }
 
-    /// What follows the head.
+    /// The bytes that follow the head.
     pub fn payload(&self) -> &'a [u8] {
         match *self {
             ToNode::Send { payload, .. } | ToNode::Stream(stream::Request::Data(payload)) => {
@@ -278,13 +278,13 @@ impl<'a> ToNode<'a> {
         }
     }
 
-    /// Reads one message.
+    /// Reads one message from its bytes.
     pub fn parse(message: &'a [u8]) -> Result<ToNode<'a>, WireError> {
         let mut r = Reader::new(message);
         match r.u8()? {
             BIND => {
                 let bind = ToNode::Bind { version: r.u8()?, port: r.u16()? };
-                // A newer client may add fields; its version decides.
+                // A newer client may add fields, which its version announces.
                 Ok(bind)
             }
             METRIC => match (r.u8()?, r.rest()) {
@@ -321,7 +321,7 @@ impl<'a> ToNode<'a> {
 }
 
 impl<'a> ToClient<'a> {
-    /// Writes everything but the payload, which follows as it is.
+    /// Writes all fields except the payload, which follows unchanged.
     pub fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             ToClient::Bound { node, port, max_payload } => {
@@ -366,7 +366,7 @@ impl<'a> ToClient<'a> {
         }
     }
 
-    /// What follows the head.
+    /// The bytes that follow the head.
     pub fn payload(&self) -> &'a [u8] {
         match *self {
             ToClient::Received { payload, .. }
@@ -375,7 +375,7 @@ impl<'a> ToClient<'a> {
         }
     }
 
-    /// Says that the payload is `bytes`, which a head that was parsed alone doesn't have.
+    /// Replaces the payload with `bytes`, for a message that was parsed from its head alone.
     pub fn with_payload<'b>(self, bytes: &'b [u8]) -> ToClient<'b>
     where
         'a: 'b,
@@ -402,7 +402,7 @@ impl<'a> ToClient<'a> {
         }
     }
 
-    /// Reads one message.
+    /// Reads one message from its bytes.
     pub fn parse(message: &'a [u8]) -> Result<ToClient<'a>, WireError> {
         let mut r = Reader::new(message);
         match r.u8()? {

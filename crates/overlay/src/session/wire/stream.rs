@@ -1,70 +1,71 @@
-//! The messages of a session that is one end of a stream, or waits for streams.
+//! Session messages about streams and listeners.
 //!
-//! A session that has bound a port becomes the connecting end of a stream by
-//! [`Request::Connect`], or a listener by [`Request::Listen`]. A listener is told of each
-//! stream that wants to come in ([`Notice::Incoming`]); a session of its own, which binds
-//! no port, takes that stream by [`Request::Accept`]. From [`Notice::Connected`] on both
-//! sides send data, at most as much as the other has given credit for. Credit adds up: each
-//! grant allows that many bytes more than all grants before it.
+//! A session that has bound a port becomes the connecting end of a stream with
+//! [`Request::Connect`], or a listener with [`Request::Listen`]. A listener is notified of each
+//! incoming stream ([`Notice::Incoming`]); a separate session, which binds no port, takes that
+//! stream with [`Request::Accept`]. From [`Notice::Connected`] on, both sides send data, at most as
+//! much as the other has given credit for. Credit adds up: each grant allows that many bytes more
+//! than all grants before it.
 
 use crate::wire::{NodeId, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
 
-/// The most bytes of a stream in one message.
+/// Maximum number of stream bytes in one message.
 pub const MAX_DATA: usize = 8_192;
 
-/// What an application asks of its node for a stream.
+/// Requests from an application to its node about a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
     /// Open a stream from this session's port to `port` at node `to`.
     Connect {
-        /// The node to which the stream goes.
+        /// Node at the other end of the stream.
         to: NodeId,
         /// The virtual port at that node.
         port: u16,
-        /// Whether both ends keep the boundaries of messages, by a convention of theirs
-        /// that the nodes pass on and don't look at.
+        /// Whether both ends preserve message boundaries, by a convention of theirs that the nodes
+        /// forward and don't interpret.
         messages: bool,
-        /// Bytes that the application takes before it gives credit again.
+        /// Bytes that the application accepts before it gives credit again.
         credit: u32,
     },
-    /// Let in streams to the port that this session has bound.
+    /// Accept streams to the port that this session has bound.
     Listen {
-        /// How many may wait to be accepted: at least 1, and at most what the node allows.
+        /// Maximum number of streams waiting to be accepted: at least 1, and at most what the node
+        /// allows.
         backlog: u16,
     },
-    /// Take the stream that a listener was told of; the first message of its session.
+    /// Take the stream that a listener was notified of; the first message of its session.
     Accept {
-        /// The version of the session protocol that the application speaks.
+        /// The version of the session protocol that the application uses.
         version: u8,
         /// The token of the stream, from [`Notice::Incoming`].
         token: u64,
-        /// Bytes that the application takes before it gives credit again.
+        /// Bytes that the application accepts before it gives credit again.
         credit: u32,
     },
     /// The next bytes that the application sends, at most [`MAX_DATA`].
     Data(&'a [u8]),
-    /// The application takes this many bytes more.
+    /// The application accepts this many more bytes.
     Credit(u32),
-    /// The application sends no more: the other end reads the end of the stream after what was
-    /// sent. A session that ends without this breaks its stream off.
+    /// The application has finished sending: the other end reads the end of the stream after the
+    /// data sent before. A session that ends without this resets its stream.
     Shut,
-    /// Break the stream off, with the loss of all data in flight.
+    /// Reset the stream, with the loss of all data in flight.
     Reset,
 }
 
-/// What a node tells an application of a stream.
+/// Notices from a node to an application about a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice<'a> {
     /// A stream waits to be accepted.
     Incoming {
-        /// A random number by which [`Request::Accept`] names the stream.
+        /// A random number that identifies the stream in [`Request::Accept`].
         token: u64,
-        /// The node that the stream comes from.
+        /// Node that requested the stream.
         from: NodeId,
         /// The virtual port at that node.
         port: u16,
-        /// Whether its ends keep the boundaries of messages.
+        /// Whether its ends preserve message boundaries.
         messages: bool,
     },
     /// The stream is open: the answer to [`Request::Connect`] or [`Request::Accept`].
@@ -77,48 +78,49 @@ pub enum Notice<'a> {
         peer: NodeId,
         /// The virtual port of the other end.
         peer_port: u16,
-        /// Whether its ends keep the boundaries of messages.
+        /// Whether its ends preserve message boundaries.
         messages: bool,
-        /// Bytes that the node takes before it gives credit again.
+        /// Bytes that the node accepts before it gives credit again.
         credit: u32,
     },
     /// The next bytes from the other end, at most [`MAX_DATA`].
     Data(&'a [u8]),
-    /// The node takes this many bytes more.
+    /// The node accepts this many more bytes.
     Credit(u32),
-    /// The other end sends no more: nothing follows what was handed over.
+    /// The other end has finished sending: no more data follows.
     Shut,
-    /// The stream has broken off, or was never there; nothing follows.
+    /// The stream was reset, or never existed; nothing follows.
     Reset(Reset),
     /// Both directions have ended, and the other end's node has received everything; nothing
     /// follows.
     Finished,
 }
 
-/// Why a stream broke off, or was not opened.
+/// Reason why a stream was reset or not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[repr(u8)]
 pub enum Reset {
     /// No application listens for streams at the port.
     #[error("no application listens for streams at that port")]
     NotListening = 1,
-    /// As many streams as the other end allows are open or wait to be accepted.
-    #[error("the other end takes no more streams at present")]
+    /// The other end already has its maximum number of streams that are open or waiting to be
+    /// accepted.
+    #[error("the other end accepts no more streams at present")]
     Full = 2,
     /// The rules of one of the nodes forbid it.
-    #[error("the rules ([access]) of a node don't let this stream through")]
+    #[error("a node's rules ([access]) forbid this stream")]
     Forbidden = 3,
-    /// Nothing was heard from the other end for too long.
+    /// The other end was silent for too long.
     #[error("the other end doesn't answer")]
     Timeout = 4,
-    /// The other end knows of no such stream: its node has restarted.
+    /// The other end has no such stream: its node has restarted.
     #[error("the other end's node has restarted and lost the stream")]
     Unknown = 5,
-    /// The application at the other end has broken it off.
-    #[error("the application at the other end has broken the stream off")]
+    /// The application at the other end has reset it.
+    #[error("the application at the other end has reset the stream")]
     Aborted = 6,
-    /// The other end has sent what no node would.
-    #[error("the other end doesn't keep to the protocol")]
+    /// The other end has violated the protocol.
+    #[error("the other end violated the protocol")]
     Protocol = 7,
     /// The application at one of the ends has read nothing for too long.
     #[error("the application at one end has read nothing for too long")]
@@ -126,14 +128,14 @@ pub enum Reset {
     /// The node has no route to the destination.
     #[error("the node has no route to the destination")]
     NoRoute = 9,
-    /// The application at the other end has closed the stream, and doesn't read what is sent.
+    /// The application at the other end has closed the stream, and doesn't read further data.
     #[error("the application at the other end has closed the stream")]
     Closed = 11,
-    /// The application's own node has no memory for another stream, or as many as it allows, or
-    /// one between the same ports.
+    /// The application's node has no memory for another stream, or its maximum number, or one
+    /// between the same ports.
     #[error("the node has no room for another stream ([streams])")]
     NoRoom = 12,
-    /// The application has broken the session protocol.
+    /// The application has violated the session protocol.
     #[error("the application sent more than it had credit for, or out of order")]
     Misuse = 13,
 }
@@ -155,7 +157,7 @@ impl Reset {
         Reset::Misuse,
     ];
 
-    /// The reason with this number on the wire; one that only later versions know is taken for
+    /// The reason with this number on the wire; one that only later versions have is mapped to
     /// [`Reset::Aborted`].
     pub fn from_wire(code: u8) -> Reset {
         Reset::ALL.into_iter().find(|r| *r as u8 == code).unwrap_or(Reset::Aborted)
@@ -170,7 +172,7 @@ const CREDIT: u8 = 10;
 const SHUT: u8 = 11;
 pub(super) const RESET: u8 = 12;
 const FINISHED: u8 = 13;
-/// Set in what a node says.
+/// Set in messages from a node.
 const NODE: u8 = 0x80;
 pub(super) const INCOMING: u8 = NODE | CONNECT;
 const CONNECTED: u8 = NODE | ACCEPT;
@@ -178,7 +180,7 @@ const NODE_RESET: u8 = NODE | RESET;
 pub(super) const NODE_FINISHED: u8 = NODE | FINISHED;
 
 impl<'a> Request<'a> {
-    /// Writes everything but the bytes of data, which follow unchanged.
+    /// Writes all fields except the bytes of data, which follow unchanged.
     pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             Request::Connect { to, port, messages, credit } => {
@@ -230,7 +232,7 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Notice<'a> {
-    /// Writes everything but the bytes of data, which follow unchanged.
+    /// Writes all fields except the bytes of data, which follow unchanged.
     pub(super) fn emit_head(&self, w: &mut Writer<'_>) -> Result<(), Short> {
         match *self {
             Notice::Incoming { token, from, port, messages } => {

@@ -17,32 +17,32 @@ fn ms(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-/// What happens to a phone's stream before a packet.
+/// Event in a phone's stream before a packet.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Nothing.
+    /// No event at all.
     Voice,
-    /// Silence of so many packets, which aren't sent.
+    /// Silence for this many packets, which aren't sent.
     Silence(u16),
-    /// So many packets are lost on the way to the node.
+    /// This many packets are lost before they reach the node.
     LostBefore(u16),
-    /// The packet that follows overtakes this one.
+    /// The next packet overtakes this one.
     Swap,
-    /// The sequence number or the timestamp jumps, or the timestamp is a little off once.
+    /// The sequence number or the timestamp jumps, or the timestamp deviates a little once.
     JumpSeq(u16),
     JumpTimestamp(u32),
     Jitter(u8),
     NewStream(u32),
     NewStep(u16),
-    /// A digit by RFC 4733, a padded packet, other than RTP.
+    /// A digit of RFC 4733, a padded packet, or one that is not RTP.
     Digit,
     Padded,
     Other(u8),
-    /// The same packet again.
+    /// The same packet is sent again.
     Again,
-    /// So many packets leave outside the trunk.
+    /// This many packets leave outside the trunk.
     Outside(u16),
-    /// Nothing is sent for so many milliseconds.
+    /// Nothing is sent for this many milliseconds.
     Idle(u16),
 }
 
@@ -67,7 +67,7 @@ impl Phone {
         }
     }
 
-    /// The packet after `event`, which ends with `id`.
+    /// The packet after `event`, with `id` at its end.
     fn packet(&mut self, event: Event, id: u32) -> Vec<u8> {
         let mut header = None;
         match event {
@@ -111,13 +111,13 @@ impl Phone {
     }
 }
 
-/// Sizes in front of the payload of the packets after each event, at this interval.
+/// Bytes before the payload of the packets after each event, at this interval.
 fn sizes(phone: &mut Phone, compressor: &mut Compressor, events: &[Event]) -> Vec<usize> {
     let mut templates = Templates::default();
     let mut now = compressor.used + PACKET;
     let size = |&event: &Event| {
         let (flow_seq, packet) = (phone.flow_seq, phone.packet(event, 9));
-        // The event may have moved the number as well.
+        // The event may have changed the number as well.
         let flow_seq =
             if let Event::Outside(n) = event { flow_seq.wrapping_add(n) } else { flow_seq };
         let (next, rtp) = compressor.compress(now, flow_seq, &packet, false);
@@ -148,30 +148,30 @@ fn headers_take_what_is_counted_by_hand() {
     let mut compressor = Compressor::default();
     let mut after = |events: &[Event]| sizes(&mut phone, &mut compressor, events);
     let quiet = [Voice; 30];
-    // Two say nothing of a step, three say the template.
+    // Two packets don't determine a step, three announce the template.
     assert_eq!(after(&[Voice; 7]), [12, 12, 15, 15, 15, 1, 1]);
     after(&quiet);
-    // A timestamp of its own, and a template as soon as another packet agrees.
+    // A separate timestamp first, and a template as soon as another packet agrees.
     let silence = [Event::Silence(50), Voice, Voice, Voice, Voice];
     assert_eq!(after(&silence), [5, 15, 15, 15, 1]);
-    // Templates change no more often than three times a second.
+    // Templates change at most three times a second.
     assert_eq!(after(&silence), [5, 5, 5, 5, 5]);
     after(&quiet);
-    // A packet that was lost before it came here.
+    // A packet was lost before it arrived here.
     assert_eq!(after(&[Event::LostBefore(1), Voice, Voice, Voice, Voice]), [3, 15, 15, 15, 1]);
     after(&quiet);
-    // What was sent outside has its number as well; beyond 65,535 they begin again.
+    // Packets sent outside have numbers as well; after 65,535 they wrap.
     assert_eq!(after(&[Event::Outside(40_000), Voice]), [1, 1]);
     assert_eq!(after(&[Event::Outside(40_000), Voice]), [5, 15]);
     after(&quiet);
-    // What differs once makes no template.
+    // A single exception makes no template.
     let once = [Event::Jitter(8), Voice, Event::Swap, Voice, Event::Digit, Voice, Event::Padded];
     assert_eq!(after(&once), [5, 1, 3, 1, 12, 1, 12]);
-    // The last stream but for its number: one that nobody has announced.
+    // The same stream except for its number, which no packet has announced.
     assert_eq!(after(&[Event::NewStream(8), Voice, Voice, Voice, Voice]), [12, 15, 15, 15, 1]);
 }
 
-/// The sequence number begins again at 0, and the timestamp goes on.
+/// The sequence number restarts at 0, and the timestamp continues.
 #[test]
 fn a_sequence_number_that_wraps_makes_a_template() {
     let mut phone = Phone::new(0xffff - 30, u32::MAX - 31 * 160, 0xffff - 15);
@@ -184,8 +184,8 @@ fn a_sequence_number_that_wraps_makes_a_template() {
     assert_eq!(seen[34..], [1; 6]);
 }
 
-/// What says a template of a packet that was overtaken doesn't push out a later one, and
-/// what names one is understood while it is among the last two.
+/// An overtaken packet's announcement doesn't displace a later template, and a packet that names
+/// one is understood while it is among the last two.
 #[test]
 fn a_receiver_keeps_the_last_two_templates() {
     let mut templates = Templates::default();
@@ -197,19 +197,19 @@ fn a_receiver_keeps_the_last_two_templates() {
     for number in [14, 15, 0, 1] {
         templates.say(at, 3, number, 160, &header(number.into()));
     }
-    // 15 comes late, in the place of 1.
+    // 15 arrives late, in the slot of 1.
     templates.say(at, 3, 15, 160, &header(15));
     let known: Vec<u8> = (0..16).filter(|&n| restored(&mut templates, at, n).is_some()).collect();
     assert_eq!(known, [0, 1]);
     assert_eq!(restored(&mut templates, at, 1), Some(header(1)));
-    // Named again it is kept, and otherwise forgotten before its number means another.
+    // If it is named again it is kept; otherwise it is forgotten before its number is reused.
     assert_eq!(restored(&mut templates, ms(52_999), 1), Some(header(1)));
     assert_eq!(restored(&mut templates, ms(53_000), 0), None);
     assert_eq!(restored(&mut templates, ms(55_998), 1), Some(header(1)));
     assert!(CHANGED_EVERY * u32::from(NUMBERS - 1) >= REUSED_AFTER && UNSAID_AFTER < REUSED_AFTER);
 }
 
-/// Two phones through a trunk; what was sent by the number at its end.
+/// Two phones through a trunk, and the packets sent, by the number at their end.
 struct Line {
     sender: Sender,
     receiver: Receiver,
@@ -231,8 +231,8 @@ impl Line {
         Line { sender, receiver, phones, sent, heard, under_way, now }
     }
 
-    /// Each phone sends a packet after its event, and they leave together, in as many
-    /// copies as there are delays.
+    /// Each phone sends a packet after its event. Both leave together, in as many copies as there
+    /// are delays.
     fn step(&mut self, events: [Event; 2], delays_ms: &[u16]) {
         for event in events {
             if let Event::Idle(for_ms) = event {
@@ -315,7 +315,7 @@ fn phone() -> impl Strategy<Value = Phone> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Copies do no harm, either.
+    /// Copies do no harm either.
     #[test]
     fn without_loss_all_comes_as_it_was_sent(
         phones in [phone(), phone()], steps in vec((event(), event(), 1usize..3), 1..400),
@@ -330,8 +330,8 @@ proptest! {
         prop_assert_eq!(line.heard.len(), line.sent.len());
     }
 
-    /// Whatever is lost, late by up to two seconds, or comes several times: what comes is
-    /// what was sent.
+    /// Packets are lost, late by up to two seconds, or duplicated: every packet received still
+    /// equals one that was sent.
     #[test]
     fn with_any_loss_nothing_else_comes(
         phones in [phone(), phone()],
@@ -347,7 +347,7 @@ proptest! {
         line.arrive(Time::NEVER);
     }
 
-    /// One that says what it likes gets no further than its own packets.
+    /// A malicious sender affects only its own packets.
     #[test]
     fn any_entries_are_heard_without_panic(bytes in vec(any::<u8>(), 0..600), definitions in 0u16..4) {
         let mut receiver = Receiver::new(ms(0));
@@ -363,8 +363,8 @@ proptest! {
     }
 }
 
-/// Talkspurts of 1.00 s on average, and silence of 1.35 s (ITU-T P.59), where a tenth of
-/// the trunk packets is lost: what is lost beside them.
+/// Talkspurts of 1.00 s on average, and silence of 1.35 s (ITU-T P.59), with a loss of one in ten
+/// trunk packets: checks the losses beyond those packets.
 #[test]
 fn a_tenth_of_trunk_packets_is_lost_and_little_else() {
     let mut rng = trunkline_base::rng(3, 0);
@@ -394,8 +394,8 @@ fn a_tenth_of_trunk_packets_is_lost_and_little_else() {
     assert!(saved > 9.0, "{saved} bytes of 12");
 }
 
-/// 32 bytes of RTP with G.729: eight of the trunk's head, five for each packet, and one in
-/// place of twelve.
+/// 32 bytes of RTP with G.729: eight of the trunk's head, five for each packet, and one instead of
+/// twelve.
 #[test]
 fn a_trunk_packet_of_two_calls_as_counted_by_hand() {
     let mut line = Line::new([Phone::new(1, 2, 3), Phone::new(4, 5, 6)]);

@@ -1,5 +1,4 @@
-//! After flooding, everyone has the same database and everyone's table leads
-//! where it should.
+//! After flooding, all nodes have the same database, and every table leads to the destination.
 
 use super::liars::{frame, update};
 use super::net::{Net, Toy, WALL, id};
@@ -14,7 +13,7 @@ pub fn cost(ms: u16, percent: u16) -> LinkCost {
     LinkCost { latency: ms * 10, loss: percent * 655, ..LinkCost::default() }
 }
 
-/// A ring with chords: hosts, and which pairs are joined at what cost.
+/// A ring with chords: hosts, and pairs of them with the costs of their links.
 pub fn mesh(hosts: usize, chords: &[(usize, usize, u16, u16)], loss: f64, seed: u64) -> Net {
     let mut net = Net::new(hosts, loss, seed);
     for i in 0..hosts {
@@ -37,7 +36,7 @@ fn check(net: &Net) {
         let mine: Vec<_> = net.hosts[h].router.records().collect();
         for &other in &component {
             let theirs: Vec<_> = net.hosts[other].router.records().collect();
-            // What is left of those beyond a partition may differ.
+            // Records of nodes beyond a partition may differ.
             let here = |records: &[_]| {
                 let of = |(key, seq, links): &(trunkline_overlay::route::Key, u64, _)| {
                     let inside = component.iter().any(|&c| id(c) == key.origin);
@@ -54,7 +53,7 @@ fn check(net: &Net) {
             }
         }
         for other in (0..net.hosts.len()).filter(|o| !component.contains(o)) {
-            // The table may still name a dead link there: it may be up in a moment.
+            // The table may still name a dead link there, which may be up in a moment.
             assert!(net.hosts[h].router.route(id(other), Metric::Hops).is_none());
         }
     }
@@ -74,7 +73,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         any::<usize>().prop_map(Event::Down),
         any::<usize>().prop_map(Event::Up),
-        // An hour back at most: more than a day is another matter.
+        // An hour back at most: more than a day is another case.
         (any::<usize>(), -3_600_000_000_000i64..1_000).prop_map(|(h, d)| Event::Restart(h, d)),
         (any::<usize>(), 1u16..80, 0u16..40).prop_map(|(h, ms, p)| Event::Cost(h, ms, p)),
         (any::<usize>(), any::<bool>()).prop_map(|(h, d)| Event::Drain(h, d)),
@@ -137,8 +136,7 @@ fn news_crosses_four_hops_in_their_delay() {
     assert_eq!(links[0].cost.latency, 300);
 }
 
-/// Every 50 ms they are told, every 20 ms paths are computed, however often they
-/// come.
+/// Updates are sent every 50 ms and paths are computed every 20 ms, however often changes occur.
 #[test]
 fn changes_that_come_thick_and_fast_are_taken_together() {
     let mut net = Net::new(2, 0.0, 1);
@@ -174,7 +172,7 @@ fn a_neighbour_that_was_only_cut_off_is_sent_what_is_new() {
     }
 }
 
-/// Host 0 knows of 500 nodes, host 1 is not joined to it yet.
+/// Host 0 has the records of 500 nodes, and host 1 is not joined to it yet.
 fn large() -> Net {
     let mut net = Net::new(3, 0.0, 6);
     net.join(0, 2, [cost(5, 0); 2]);
@@ -194,8 +192,8 @@ fn large() -> Net {
     net
 }
 
-/// While a new neighbour is sent all there is, what changes goes first, and with
-/// it the key that it is checked by.
+/// While a new neighbour is sent the whole database, changes go first, together with the keys that
+/// verify them.
 #[test]
 fn a_change_does_not_wait_for_a_whole_database() {
     let mut net = large();
@@ -209,14 +207,14 @@ fn a_change_does_not_wait_for_a_whole_database() {
     assert!(router.records().any(|r| r.0.origin == id(499) && r.1 == WALL + 1));
 }
 
-/// A record is as old as it is, however late somebody hears of it.
+/// A record has its true age, however late a node receives it.
 #[test]
 fn what_a_newcomer_is_told_of_the_dead_is_forgotten_no_later() {
     let mut net = mesh(5, &[], 0.0, 5);
     net.down(0);
     net.down(4);
     net.run(Duration::from_secs(1));
-    // Host 3, that hosts 1 and 2 know of, is cut off; host 0 comes 20 minutes later.
+    // Host 3 is cut off after hosts 1 and 2 have its records; host 0 joins 20 minutes later.
     net.down(2);
     net.down(3);
     net.run(Duration::from_secs(20 * 60));
@@ -244,10 +242,10 @@ fn a_whole_database_leaves_room_for_voice() {
         "500 nodes, {all} bytes in {:?}; {busiest} in the busiest second",
         net.now.since(start)
     );
-    // The rate, and a burst of ten packets; acknowledgements aside.
+    // The rate, a burst of ten packets, and acknowledgements.
     assert!(busiest < 64_000 + 12_000 + 3_000, "{busiest}");
     assert!(net.now.since(start) < Duration::from_secs(5));
-    // Of two frames that overtake each other the second may lack the first's keys.
+    // If two frames overtake each other, the second may arrive without the first's keys.
     assert!(net.hosts[0].router.stats().repeated < repeated + 10);
 }
 
@@ -277,7 +275,7 @@ fn a_node_that_drains_is_gone_around_and_reached() {
         assert_eq!(net.walk(1, 2, metric), [1, 2]);
     }
     assert!(!way(&net).1);
-    // Where there is no other way it goes on.
+    // Traffic continues if there is no other path.
     net.down(2);
     net.run(Duration::from_secs(1));
     assert_eq!(net.walk(0, 2, Metric::Loss), [0, 1, 2]);
@@ -301,7 +299,7 @@ fn a_node_with_many_links_uses_several_records_and_takes_them_back() {
     net.run(Duration::from_secs(5));
     check(&net);
     assert_eq!(fragments(&net), 1);
-    // After a restart with a clock that went back, the old ones do not rise.
+    // After a restart with a clock that went back, the old records do not return.
     net.restart(0, -3_600_000_000_000);
     net.run(Duration::from_secs(5));
     check(&net);
@@ -312,7 +310,7 @@ fn a_node_with_many_links_uses_several_records_and_takes_them_back() {
 fn who_falls_silent_is_forgotten_and_the_rest_is_not() {
     let mut net = mesh(4, &[], 0.0, 5);
     net.run(Duration::from_secs(1));
-    // Host 3 is cut off from all.
+    // Host 3 is cut off from all others.
     net.down(2);
     net.down(3);
     net.run(Duration::from_secs(29 * 60));

@@ -1,7 +1,6 @@
-//! The choice of a way that Amir et al. 2005 show in Figure 11 (IV-B): which of two
-//! partial ways from A to D brings more packets to E in time depends on the link
-//! D–E, which the choice knows nothing of if costs are sums. The figure's numbers
-//! are lost with the figure: these are ours.
+//! The choice of a path that Amir et al. 2005 show in Figure 11 (IV-B): which of two partial paths
+//! from A to D delivers more packets to E in time depends on the link D–E, which the choice ignores
+//! if costs are sums. The figure's numbers did not survive; these are ours.
 
 use super::net::id;
 use core::time::Duration;
@@ -16,13 +15,13 @@ const C: usize = 2;
 const D: usize = 3;
 const E: usize = 4;
 
-/// Δ and the codec's threshold, ms (IV-B).
+/// Δ and the codec's threshold, in ms (IV-B).
 const DETECTION: f64 = 2.0;
 const THRESHOLD: f64 = 100.0;
 
 /// One-way delay in ms, and loss.
 type Link = (f64, f64);
-/// By B it is 20 ms with 5 % loss on the first link, by C 60 ms without.
+/// Via B it is 20 ms with 5 % loss on the first link; via C it is 60 ms without loss.
 const BY_B: [Link; 2] = [(10.0, 0.05), (10.0, 0.0)];
 const BY_C: [Link; 2] = [(30.0, 0.0), (30.0, 0.0)];
 
@@ -30,7 +29,7 @@ fn measured((ms, p): Link) -> LinkCost {
     LinkCost::measured(Duration::from_micros((ms * 1e3) as u64), p, None)
 }
 
-/// Who comes after A on the way to E, by this metric, and what the way costs.
+/// Next node after A on the path to E by this metric, and cost of the path.
 fn choice(last: f64, metric: Metric, formula: Formula) -> (NodeId, f64) {
     let links =
         [(A, B, BY_B[0]), (B, D, BY_B[1]), (A, C, BY_C[0]), (C, D, BY_C[1]), (D, E, (last, 0.0))];
@@ -46,8 +45,8 @@ fn choice(last: f64, metric: Metric, formula: Formula) -> (NodeId, f64) {
     (way.neighbour, metric.readable(tree.distance(&graph, id(E)).unwrap()))
 }
 
-/// Share of packets that come over these links within the threshold: on each a packet
-/// takes T, or 3T + Δ if it was lost and `recovered`, or never comes.
+/// Share of packets delivered over these links within the threshold: on each, a packet takes T, or
+/// 3T + Δ if it was lost and `recovered`, or is not delivered.
 fn delivered(links: &[Link], recovered: bool) -> f64 {
     let mut delays = vec![(0.0, 1.0)];
     for &(t, p) in links {
@@ -59,7 +58,7 @@ fn delivered(links: &[Link], recovered: bool) -> f64 {
     delays.iter().filter(|(d, _)| *d <= THRESHOLD).map(|(_, share)| share).sum()
 }
 
-/// By B and by C, if the last link takes so many ms.
+/// Shares via B and via C, if the last link takes this many ms.
 fn both(last: f64, recovered: bool) -> [f64; 2] {
     [BY_B, BY_C].map(|[a, b]| delivered(&[a, b, (last, 0.0)], recovered))
 }
@@ -68,7 +67,7 @@ fn near(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-3, "{a} is not {b}");
 }
 
-/// Which partial way is better cannot be told without D–E, recovered or not.
+/// Without D–E, the better partial path cannot be determined, recovered or not.
 #[test]
 fn the_best_way_to_d_depends_on_the_link_behind_it() {
     for recovered in [false, true] {
@@ -77,17 +76,17 @@ fn the_best_way_to_d_depends_on_the_link_behind_it() {
         let [by_b, by_c] = both(60.0, recovered);
         assert!(by_b > by_c, "E is far: {by_b} {by_c}");
     }
-    // All that is not lost comes by B, and by C nothing that is 120 ms old.
+    // Via B, all packets that are not lost arrive; via C, none does, as all are 120 ms old.
     assert_eq!(both(60.0, false), [0.95, 0.0]);
     assert_eq!(both(20.0, false), [0.95, 1.0]);
-    // What B's link recovers takes 32 ms there, and E is 102 ms away then.
+    // Packets recovered on B's link take 32 ms there, and reach E after 102 ms.
     near(both(60.0, true)[0], 0.95);
     near(both(20.0, true)[0], 1.0 - (2.0 * 0.0025 - 3.0 * 0.000_125));
 }
 
-/// Expected latency is a sum, so it takes the same way whatever D–E is: right where
-/// time is short, and 0.5 % worse than the best where it is not ("comparable for
-/// small diameters, better where it is needed most").
+/// Expected latency is a sum, so it selects the same path whatever D–E is: the right one if time is
+/// short, and 0.5 % worse than the best if it is not ("comparable for small diameters, better where
+/// it is needed most").
 #[test]
 fn expected_latency_takes_the_way_that_is_right_where_time_is_short() {
     for formula in [Formula::Measured, Formula::Paper] {
@@ -109,8 +108,8 @@ fn expected_latency_takes_the_way_that_is_right_where_time_is_short() {
     near(by_c - by_b, 0.004_6);
     let [by_b, by_c] = both(60.0, true);
     assert!(by_b - by_c > 0.9);
-    // Of the metrics by which it is held against, loss takes C's way for either, and
-    // so delivers nothing to an E that is far.
+    // Among the metrics that it is compared with, loss selects the path via C in both cases, and so
+    // delivers nothing to a distant E.
     for last in [20.0, 60.0] {
         assert_eq!(choice(last, Metric::Loss, Formula::Measured).0, id(C));
         assert_eq!(choice(last, Metric::Latency, Formula::Measured).0, id(B));

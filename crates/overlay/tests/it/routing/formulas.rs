@@ -1,5 +1,5 @@
-//! Nodes of one overlay that compute costs with different settings: every node learns
-//! which differ, and the damage is bounded.
+//! Nodes of one overlay that compute costs with different settings: every node learns which ones
+//! differ, and the damage is bounded.
 
 use super::agreement::cost;
 use super::net::{Net, id};
@@ -20,7 +20,7 @@ fn by(formula: Formula) -> CostModel {
     CostModel { formula, ..CostModel::default() }
 }
 
-/// Each setting by itself makes a node differ.
+/// Each setting alone makes a node differ.
 #[test]
 fn every_node_learns_which_differ_and_when_that_is_over() {
     let usual = CostModel::default();
@@ -50,7 +50,7 @@ fn learn_which_differ(usual: CostModel, odd: CostModel) {
         let ways = (0..4).filter(|&to| net.walk(host, to, Metric::default()).last() == Some(&to));
         assert_eq!(ways.count(), 4);
     }
-    // A change of its links is no change of its settings.
+    // A change of its links is not a change of its settings.
     net.cost(2, trunkline_overlay::link::LinkId(0), cost(9, 1));
     net.run(Duration::from_secs(2));
     assert_eq!(changes(&net, 0), 1);
@@ -62,7 +62,7 @@ fn learn_which_differ(usual: CostModel, odd: CostModel) {
     assert_eq!(changes(&net, 0), 2);
 }
 
-/// 40 links need two records, and each has the digest.
+/// 40 links need two records, each with the digest.
 #[test]
 fn a_node_with_many_links_differs_in_every_record() {
     let mut models = vec![by(Measured); 41];
@@ -80,8 +80,8 @@ fn a_node_with_many_links_differs_in_every_record() {
     assert_eq!(net.walk(7, 40, Metric::default()), [7, 0, 40]);
 }
 
-/// Between 1 and 3 a lossy link competes with a clean detour, which takes 50 ms. A packet
-/// that stays missing decides by what it counts as.
+/// Between 1 and 3, a lossy link competes with a clean detour of 50 ms. The delay assumed for a
+/// missing packet decides.
 #[test]
 fn routes_follow_the_deadline_that_all_nodes_share() {
     for (deadline, path) in [(100, vec![0, 2]), (120, vec![0, 1, 2])] {
@@ -104,17 +104,17 @@ fn routes_follow_the_deadline_that_all_nodes_share() {
     }
 }
 
-/// An overlay as the nodes have it that compute by either formula.
+/// An overlay as seen by its nodes, which compute with either formula.
 struct Overlay {
     nodes: usize,
     links: Vec<(NodeId, Advert)>,
 }
 
 impl Overlay {
-    /// `nodes` in a square, each joined to the two nearest before it (the paper's 15
-    /// nodes have 30 links, its 100 have 200), half of the links with a loss of up to
-    /// `most` in either direction. `residual` is by what factor, at most, the
-    /// measured residual loss is off 2p² − p³ either way.
+    /// `nodes` in a square, each joined to the two nearest before it (the paper's 15 nodes have 30
+    /// links, its 100 have 200), half of the links with a loss of up to `most` in either direction.
+    /// `residual` is the maximum factor by which the measured residual loss deviates from 2p² − p³,
+    /// up or down.
     fn draw(nodes: usize, most: f64, residual: f64, seed: u64) -> Overlay {
         let mut rng = trunkline_base::rng(seed, 0);
         let places: Vec<[f64; 2]> = (0..nodes).map(|_| rng.random()).collect();
@@ -141,8 +141,8 @@ impl Overlay {
         Overlay { nodes, links }
     }
 
-    /// Pairs of nodes between which packets go in a circle if `formulas` are those
-    /// of the nodes, and how many pairs there are.
+    /// Number of pairs of nodes with looping packets if the nodes use these `formulas`, and number
+    /// of all pairs.
     fn circles(&self, formulas: &[Formula]) -> (usize, usize) {
         let graph = [Measured, Paper].map(|formula| Graph::of(&self.links, &by(formula)));
         let trees: Vec<Tree> = (0..self.nodes)
@@ -175,7 +175,7 @@ impl Overlay {
     }
 }
 
-/// In so many overlays: pairs in a circle, all pairs.
+/// Pairs with a loop, and all pairs, in this many overlays.
 fn share(overlays: u64, nodes: usize, most: f64, residual: f64) -> (usize, usize) {
     let sum = |(a, b): (usize, usize), (c, d): (usize, usize)| (a + c, b + d);
     let one = |seed| {
@@ -186,12 +186,11 @@ fn share(overlays: u64, nodes: usize, most: f64, residual: f64) -> (usize, usize
     (0..overlays).map(one).fold((0, 0), sum)
 }
 
-/// Half of the nodes compute by one formula, half by the other. At the losses that
-/// the paper's networks have (0 to 5 %) the two differ by 2p³·Tmax, 0.03 ms, and
-/// only ways as alike as that can make a circle: here none does, not even where the
-/// measured residual loss, which the paper's formula doesn't heed, is up to three
-/// times more or less than by the formula. Where links lose up to 90 %, which is
-/// cheap by the paper's, one pair of 22 has a circle between it.
+/// Half of the nodes use one formula, half the other. At the losses of the paper's networks (0 to 5
+/// %), the two differ by 2p³·Tmax, 0.03 ms, and only paths with costs that close can form a loop.
+/// Here none does, not even if the measured residual loss, which the paper's formula ignores, is up
+/// to three times more or less than the formula's. If links lose up to 90 %, which is cheap by the
+/// paper's formula, one pair in 22 has a loop.
 #[test]
 fn a_mixed_overlay_delivers_but_for_few_pairs_at_the_papers_losses() {
     let (calm, of) = share(200, 15, 0.05, 1.0);
@@ -208,13 +207,13 @@ fn a_mixed_overlay_delivers_but_for_few_pairs_at_the_papers_losses() {
     );
 }
 
-/// The circle in full: 1 and 2 each take the other for closer to 3. What goes round
-/// ends by its hop limit.
+/// The loop in full: 1 and 2 each consider the other to be closer to 3. Packets in the loop end at
+/// their hop limit.
 #[test]
 fn what_goes_in_a_circle_ends_with_its_hop_limit() {
     let circle = |formulas: [Formula; 3]| {
         let mut net = Net::mixed(&formulas.map(by), 0.0, 1);
-        // By the paper's formula a link that loses 90 % is cheap: 2p² − 3p³ < 0.
+        // A link that loses 90 % is cheap by the paper's formula: 2p² − 3p³ < 0.
         net.join(0, 1, [cost(5, 0); 2]);
         net.join(0, 2, [cost(40, 0); 2]);
         net.join(1, 2, [LinkCost::measured(Duration::from_millis(1), 0.9, None); 2]);

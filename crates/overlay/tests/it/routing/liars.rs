@@ -1,4 +1,4 @@
-//! Neighbours that lie.
+//! Neighbours that send false records or frames.
 
 use super::agreement::cost;
 use super::net::{Net, ROOM, Toy, WALL, id};
@@ -28,7 +28,7 @@ pub fn update(origin: usize, seq: u64, to: &[usize], signer: &dyn Signer) -> Box
     sign(update.emit().unwrap(), signer)
 }
 
-/// 0 – 1 – 2 – 3 – 4, where 1 lies to its neighbours.
+/// 0 – 1 – 2 – 3 – 4, where 1 sends false records to its neighbours.
 fn chain() -> Net {
     let mut net = Net::new(5, 0.0, 1);
     for i in 0..4 {
@@ -49,7 +49,7 @@ fn a_link_whose_other_end_denies_it_is_none() {
     for (host, link) in [(0, 0), (2, 0)] {
         net.inject(host, LinkId(link), &frame(std::slice::from_ref(&lie)));
     }
-    // Time enough for the lie, and too little for the correction.
+    // Enough time for the false record, but too little for the correction.
     net.settle();
     let told = net.hosts[0].router.records().any(|r| r.1 == WALL + (1 << 40));
     assert!(told, "it is its own to say");
@@ -104,7 +104,7 @@ fn numbers_are_not_reused_nor_from_the_future() {
 #[test]
 fn a_record_made_old_does_not_silence_its_origin() {
     let mut net = chain();
-    // As if host 3 had just changed something, and host 1 passed it on first.
+    // As if host 3 had just changed something, and host 1 had forwarded it first.
     let of_3 = net.hosts[0].router.records().filter(|r| r.0.origin == id(3));
     let seq = of_3.map(|r| r.1).max().unwrap() + 1;
     let record = update(3, seq, &[2, 4], &Toy(id(3)));
@@ -133,11 +133,11 @@ fn an_origin_that_changes_all_the_time_is_slowed_down() {
     assert!(stats.refused.of(RefusedRecord::OriginRate) > 4_000);
 }
 
-/// A lying neighbour cannot take the processor, and others are heard.
+/// A malicious neighbour cannot use up the processor, and records of others still arrive.
 #[test]
 fn forgeries_cost_little_and_other_links_nothing() {
     let mut net = chain();
-    // Host 2 hears 1 lie and 3 speak.
+    // Host 2 receives false records from 1 and genuine ones from 3.
     let before = *net.hosts[2].router.stats();
     for i in 0..2_000u64 {
         let forged: Vec<_> =
@@ -161,7 +161,7 @@ fn forgeries_cost_little_and_other_links_nothing() {
     assert!(stats.refused.of(RefusedRecord::NeighbourRate) > 15_000);
 }
 
-/// Signatures take their time: links take turns.
+/// Signature checks take time, so links take turns.
 #[test]
 fn a_queue_of_lies_holds_no_other_link_up() {
     let mut net = chain();
@@ -171,14 +171,14 @@ fn a_queue_of_lies_holds_no_other_link_up() {
             (0..8).map(|k| update(4, WALL + (1 << 40) + 8 * i + k, &[3], &Toy(id(1)))).collect();
         net.inject(2, LinkId(0), &frame(&forged));
     }
-    // A link of 5 ms; 480 lies are 30 ms of checks.
+    // A link of 5 ms; 480 forgeries take 30 ms to check.
     net.run(Duration::from_millis(10));
     let of_3 = net.hosts[2].router.records().filter(|r| r.0.origin == id(3));
     assert!(of_3.flat_map(|r| r.2).any(|l| l.cost == cost(44, 0)));
     assert!(refused(&net, 2, RefusedRecord::BadSignature) < 480, "there are still some");
 }
 
-/// In an overlay that is not sealed, everyone can make up nodes.
+/// In an unsealed overlay, any member can invent nodes.
 #[test]
 fn made_up_nodes_fill_no_memory() {
     let now = Default::default();

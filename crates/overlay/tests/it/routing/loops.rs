@@ -1,4 +1,4 @@
-//! How long packets go in circles after a change.
+//! Duration of packet loops after a change.
 
 use super::agreement::cost;
 use super::net::Net;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use rand::RngExt;
 use trunkline_overlay::wire::Metric;
 
-/// Packets that meet a host twice, while tables differ, and when the last does.
+/// Packets that visit a host twice while tables differ, and the time of the last one.
 #[test]
 fn loops_end_with_convergence() {
     let mut rng = trunkline_base::rng(7, 0);
@@ -40,7 +40,7 @@ fn loops_end_with_convergence() {
         }
     }
     println!("{looping} of {packets} packets looped, the last {latest:?} after the change");
-    // One lost frame is repeated after 50 ms; 20 hosts are at most 100 ms wide.
+    // One lost frame is retransmitted after 50 ms; 20 hosts are at most 100 ms across.
     assert!(latest < Duration::from_millis(300), "{latest:?}");
     assert!(looping * 100 < packets, "{looping} of {packets}");
 }

@@ -1,4 +1,4 @@
-//! Routers joined by channels.
+//! Routers joined by simulated channels.
 
 use core::time::Duration;
 use rand::RngExt;
@@ -12,13 +12,13 @@ use trunkline_overlay::route::{
 };
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// 2026, in nanoseconds since 1970.
+/// A time in nanoseconds since 1970, in 2027.
 pub const WALL: u64 = 1_800_000_000_000_000_000;
-/// What a frame may take in an envelope of the default MTU.
+/// Maximum length of a frame in an envelope of the default MTU.
 pub const ROOM: usize = 1_280 - 48 - 24;
 
-/// A toy signature, which only shows who was asked to sign what: its node, and
-/// a hash of the message.
+/// A toy signature, which only shows the signer and the signed message: its node, and a hash of the
+/// message.
 #[derive(Clone, Copy, Debug)]
 pub struct Toy(pub NodeId);
 
@@ -38,8 +38,7 @@ impl Signer for Toy {
     }
 }
 
-/// Knows those whose certificate it has seen; a certificate is the node's
-/// number.
+/// Contains the nodes that have shown a certificate; a certificate is the node's number.
 #[derive(Clone, Debug, Default)]
 pub struct ToyKeys(pub std::collections::BTreeSet<u32>);
 
@@ -81,19 +80,19 @@ impl Keys for ToyKeys {
 pub struct Host {
     pub router: Router,
     pub table: Arc<ForwardingTable>,
-    /// Other end, its link, and this one's cost, of each link.
+    /// Other end, its link, and this end's cost, of each link.
     pub links: Vec<(usize, LinkId, LinkCost)>,
     lives: u64,
     model: CostModel,
 }
 
-/// One cable: hosts, and the number of the link at each.
+/// One cable: its hosts, and the link number at each.
 #[derive(Clone, Copy)]
 pub struct Cable {
     pub ends: [(usize, LinkId); 2],
     pub up: bool,
     path: u8,
-    /// Which life of each end's host the other has met.
+    /// For each end, the life of its host that the other has met.
     met: [u64; 2],
 }
 
@@ -101,7 +100,7 @@ pub struct Net {
     pub now: Time,
     pub hosts: Vec<Host>,
     pub cables: Vec<Cable>,
-    /// Of frames, 0 to 1.
+    /// Share of frames lost, 0 to 1.
     pub loss: f64,
     in_flight: BTreeMap<(Time, u64), (usize, LinkId, Vec<u8>)>,
     sent: u64,
@@ -126,7 +125,7 @@ impl Net {
         Net::mixed(&vec![CostModel::default(); hosts], loss, seed)
     }
 
-    /// A host for each model, which computes costs by it.
+    /// Creates one host for each model, with which it computes costs.
     pub fn mixed(models: &[CostModel], loss: f64, seed: u64) -> Net {
         let now = Time::from_millis(1);
         let host = |(i, &model)| Host {
@@ -159,8 +158,8 @@ impl Net {
         self.cables.len() - 1
     }
 
-    /// Brings a link up. That a host has started anew since, its neighbour knows
-    /// by itself, as from the start in its envelopes.
+    /// Brings a link up. Its neighbour notices on its own that a host has restarted since, as from
+    /// the start in its envelopes.
     pub fn up(&mut self, cable: usize, restarted: bool) {
         let Cable { ends, path, met, .. } = self.cables[cable];
         let lives = ends.map(|(host, _)| self.hosts[host].lives);
@@ -185,12 +184,12 @@ impl Net {
         }
     }
 
-    /// A host says something else of its link, which stays as fast as it is.
+    /// A host advertises another cost of its link, which keeps its speed.
     pub fn cost(&mut self, host: usize, link: LinkId, cost: LinkCost) {
         self.hosts[host].router.set_cost(self.now, link, cost);
     }
 
-    /// A host starts anew, its clock so many nanoseconds after what it was.
+    /// Restarts a host, with its clock shifted by this many nanoseconds.
     pub fn restart(&mut self, host: usize, clock: i64) {
         self.restart_with(host, clock, self.hosts[host].model);
     }
@@ -203,7 +202,7 @@ impl Net {
         let wall = (WALL + self.now.as_nanos()).saturating_add_signed(clock);
         life.router = router(host, model, wall, self.now);
         life.table = Arc::default();
-        // Envelopes of a life before are not opened any more.
+        // Envelopes from an earlier life are no longer opened.
         let links = &self.hosts;
         self.in_flight.retain(|_, (to, link, _)| {
             *to != host && links[*to].links[usize::from(link.0)].0 != host
@@ -216,13 +215,13 @@ impl Net {
         }
     }
 
-    /// Hands `frame` to `host` as if it came by `link`.
+    /// Passes `frame` to `host` as if it came over `link`.
     pub fn inject(&mut self, host: usize, link: LinkId, frame: &[u8]) {
         let wall = WALL + self.now.as_nanos();
         self.hosts[host].router.recv(self.now, wall, link, frame);
     }
 
-    /// What every host does at this moment.
+    /// Lets every host do its work at this moment.
     pub fn settle(&mut self) {
         for h in 0..self.hosts.len() {
             self.settle_one(h);
@@ -251,7 +250,7 @@ impl Net {
         }
     }
 
-    /// Runs for `d`.
+    /// Runs for the time `d`.
     pub fn run(&mut self, d: Duration) {
         let end = self.now + d;
         self.settle();
@@ -303,8 +302,7 @@ impl Net {
         seen
     }
 
-    /// Where a packet goes, host by host, until it is there, has no route, or
-    /// has crossed 32 links.
+    /// Path of a packet, host by host, until it arrives, has no route, or has crossed 32 links.
     pub fn walk(&self, from: usize, to: usize, metric: Metric) -> Vec<usize> {
         let mut at = vec![from];
         while at.len() <= 32 && at[at.len() - 1] != to {

@@ -1,4 +1,4 @@
-//! Shortest paths against another implementation.
+//! Shortest paths compared with another implementation.
 
 use petgraph::algo::dijkstra;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -10,7 +10,7 @@ use trunkline_overlay::route::{Advert, CostModel};
 use trunkline_overlay::wire::{Metric, NodeId};
 
 fn cost() -> impl Strategy<Value = LinkCost> {
-    // Few different ones, so that many paths are equal.
+    // Few different values, so that many paths are equal.
     (0u16..5, 0u16..4, 0u16..3, 0u16..2).prop_map(|(latency, loss, residual, penalty)| LinkCost {
         latency: latency * 100,
         loss: loss * 2_000,
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-/// Everyone chooses alike, and the same again: by the lower node.
+/// Every node makes the same choice, every time: by the lower node.
 #[test]
 fn of_equal_paths_that_by_the_lower_node_counts() {
     let cost = LinkCost { latency: 100, ..LinkCost::default() };
@@ -84,7 +84,7 @@ fn of_equal_paths_that_by_the_lower_node_counts() {
     }
 }
 
-/// The path is one, costs what it is said to, and begins as it should.
+/// Checks that the path exists, has the stated cost, and begins at the right node.
 fn check_path(
     links: &BTreeMap<Ends, LinkCost>,
     graph: &Graph,

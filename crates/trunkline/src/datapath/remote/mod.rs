@@ -1,5 +1,5 @@
 //! Applications on other hosts: TCP and UDP at one address. The protocol is
-//! `trunkline_overlay::session::remote`; here are its sockets.
+//! `trunkline_overlay::session::remote`; this module has its sockets.
 
 mod outbox;
 mod pending;
@@ -25,36 +25,35 @@ use trunkline_overlay::session::wire::RefusalReason;
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::Service;
 
-/// Connections that may be shaking hands at once; when there are more, the one
-/// that has been at it longest goes.
+/// Maximum number of concurrent handshakes; beyond it, the oldest connection is dropped.
 const HANDSHAKES: usize = 1_024;
 
-/// What remote carriers count, by reason.
+/// Counters of remote carriers, by reason.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct RemoteStats {
     /// Connections that were not bound in time.
     pub handshakes: u64,
-    /// Connections that ended because their bytes made no sense.
+    /// Connections that ended because of invalid bytes.
     pub streams: u64,
-    /// Datagrams without a token that a session has, or with nothing for it.
+    /// Datagrams without the token of a session, or with nothing for it.
     pub datagrams: u64,
-    /// Datagrams whose counter had been seen.
+    /// Datagrams with a counter that was a duplicate.
     pub replays: u64,
-    /// Datagrams of a session that are not sealed by its keys.
+    /// Datagrams of a session that were not sealed with its keys.
     pub forged: u64,
-    /// Connections whose first message does not authenticate.
+    /// Connections with an invalid first message.
     pub unauthenticated: u64,
     /// Handshakes that were forged, or meant for another node.
     pub wrong_key: u64,
     /// Handshakes of clients that are not in the configuration.
     pub unknown_client: u64,
-    /// Handshakes beyond what one address may ask for.
+    /// Handshakes in excess of the limit for one address.
     pub busy: u64,
-    /// Datagrams to clients that the kernel did not take.
+    /// Datagrams to clients that the kernel did not accept.
     pub sends: u64,
-    /// Datagrams of sessions that are held back: the datagrams are lost.
+    /// Datagrams lost because their session was flow-controlled.
     pub held_back: u64,
-    /// Sessions whose client came back over another connection.
+    /// Sessions replaced by a new connection of the same client.
     pub replaced: u64,
 }
 
@@ -77,7 +76,7 @@ impl RemoteStats {
         .into_iter()
     }
 
-    /// Counts a connection that was refused.
+    /// Counts a refused connection.
     pub fn count(&mut self, refusal: RefusalReason) {
         match refusal {
             RefusalReason::Unauthenticated => self.unauthenticated += 1,
@@ -89,11 +88,11 @@ impl RemoteStats {
     }
 }
 
-/// An address where applications of other hosts attach.
+/// An address at which applications on other hosts attach.
 pub struct Remote {
-    /// Where they connect.
+    /// Listener for their connections.
     pub queue: AcceptQueue,
-    /// Where their packets come.
+    /// Socket for their packets.
     pub udp: Udp,
     address: SocketAddr,
 }
@@ -107,44 +106,42 @@ impl Remote {
         if v6 {
             socket.set_only_v6(true)?;
         }
-        // A restarted node need not wait until its last connections have timed
-        // out.
+        // A restarted node need not wait until its last connections have timed out.
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         let udp = Udp::bind(address, offload)?;
         Ok(Remote { queue: AcceptQueue::open(socket)?, udp, address })
     }
 
-    /// The next client that wants in: its carrier, with a token from the
-    /// system's entropy.
+    /// Accepts the next client: its carrier, with a token from the system's entropy.
     pub fn accept(&mut self) -> io::Result<Option<(Session, SocketAddr)>> {
         let Some(socket) = self.queue.accept()? else { return Ok(None) };
         let token = getrandom::u64().map_err(io::Error::from)?;
-        // One that has gone already has no address: it is seen to leave.
+        // A client that has already gone has no address; its departure is noticed later.
         let from = socket.peer_addr().ok().and_then(|from| from.as_socket());
         let session = Session::new(socket, Token(token))?;
         Ok(Some((session, from.unwrap_or(self.address))))
     }
 }
 
-/// What the remote sessions share.
+/// State shared by all remote sessions.
 #[derive(Default)]
 pub struct Remotes {
-    /// Hashed under a key of this process, so that nobody can aim.
+    /// Hashed under a key of this process, so that collisions can't be targeted.
     tokens: HashMap<Token, SessionId>,
-    /// The latest connection of each application.
+    /// Latest connection of each application.
     identities: HashMap<(Client, u64), (SessionId, u32)>,
-    /// Sessions by when they must be bound, in order; some are long.
+    /// Sessions by their deadline for binding, in order; some are bound already.
     handshakes: VecDeque<(Time, SessionId, Token)>,
     outboxes: Vec<Outbox>,
-    /// Sessions whose TCP did not take all: to be told when it takes more.
+    /// Sessions with a TCP backlog that must be polled for room.
     stuck: Vec<SessionId>,
-    /// Counters.
+    /// Counters of remote carriers.
     pub stats: RemoteStats,
 }
 
 impl Remotes {
-    /// Prepares to send by the UDP sockets of `remotes`.
+    /// Prepares to send through the UDP sockets of `remotes`.
     pub fn new(remotes: &[Remote]) -> io::Result<Remotes> {
         let outboxes = remotes.iter().map(|r| r.udp.try_clone().map(Outbox::new));
         Ok(Remotes { outboxes: outboxes.collect::<io::Result<_>>()?, ..Remotes::default() })
@@ -163,8 +160,8 @@ impl Remotes {
         }
     }
 
-    /// Session `id` is to be bound before long. Returns one that has no more
-    /// time.
+    /// Registers that session `id` must bind before a timeout. If too many sessions are registered,
+    /// returns the oldest one, which must give way.
     pub fn await_bind(
         &mut self,
         now: Time,
@@ -178,19 +175,19 @@ impl Remotes {
         self.handshakes.pop_front().map(|(_, id, token)| (id, token))
     }
 
-    /// When the next handshake must be over.
+    /// Time at which the next handshake times out.
     pub fn next_timeout(&self) -> Time {
         self.handshakes.front().map_or(Time::NEVER, |(at, ..)| *at)
     }
 
-    /// A session whose time for the handshake is over at `now`.
+    /// Takes a session with a handshake that has timed out at `now`.
     pub fn overdue(&mut self, now: Time) -> Option<(SessionId, Token)> {
         self.handshakes.front().filter(|(at, ..)| *at <= now)?;
         self.handshakes.pop_front().map(|(_, id, token)| (id, token))
     }
 
-    /// Session `id` is of the application of `client` that `hello` names. The
-    /// earlier one of its two sessions, if it has two: that may be `id`.
+    /// Registers session `id` as the connection of `client` that `hello` names. If the same
+    /// application has two, returns the older one, which may be `id`.
     pub fn identify(&mut self, id: SessionId, client: Client, hello: Hello) -> Option<SessionId> {
         let Hello { identity, attempt } = hello;
         let latest = &mut self.identities;
@@ -204,7 +201,7 @@ impl Remotes {
         Some(id)
     }
 
-    /// Whose a datagram claims to be.
+    /// Session that a datagram claims to belong to.
     pub(super) fn owner(&mut self, bytes: &[u8]) -> Option<SessionId> {
         let datagram = Datagram::parse(bytes).ok();
         let owner = datagram.and_then(|d| self.tokens.get(&d.token).copied());
@@ -212,7 +209,7 @@ impl Remotes {
         owner
     }
 
-    /// Takes a datagram of `session`: a ping is answered, a packet returned.
+    /// Processes a datagram of `session`: answers a ping, returns a packet.
     pub(super) fn take<'a>(
         &mut self,
         session: &mut Session,
@@ -222,7 +219,7 @@ impl Remotes {
     ) -> Option<&'a [u8]> {
         let counter = Datagram::parse(bytes).ok()?.counter;
         let received = bytes.len();
-        // A copy is refused before it costs anything.
+        // A duplicate is rejected before any cryptography is done.
         if !session.peer.is_news(counter) {
             self.stats.replays += 1;
             return None;
@@ -254,7 +251,7 @@ impl Remotes {
         message
     }
 
-    /// Sends a session's message on the path it takes.
+    /// Sends a session's message on its current path.
     pub(super) fn deliver(
         &mut self,
         id: SessionId,
@@ -276,7 +273,7 @@ impl Remotes {
         sent
     }
 
-    /// Remembers `session` if its TCP has just become stuck.
+    /// Records `session` if its TCP has just become backlogged.
     pub(super) fn note_stuck(&mut self, id: SessionId, session: &mut Session) {
         if session.is_stuck() && !session.noted {
             session.noted = true;
@@ -284,12 +281,12 @@ impl Remotes {
         }
     }
 
-    /// A session whose TCP has become stuck.
+    /// Takes a session that has become backlogged on TCP.
     pub fn next_stuck(&mut self) -> Option<SessionId> {
         self.stuck.pop()
     }
 
-    /// Sends what waits for the end of the wake-up.
+    /// Sends the datagrams collected during the wake-up.
     pub fn flush(&mut self) {
         for outbox in &mut self.outboxes {
             self.stats.sends += outbox.flush();

@@ -20,14 +20,15 @@ struct Item {
 }
 
 impl Outbox {
-    /// An outbox whose datagrams leave by `socket`.
+    /// Creates an outbox that sends through `socket`.
     pub fn new(socket: Socket) -> Outbox {
         let bytes = vec![0; BATCH * MAX_DATAGRAM].into();
         Outbox { socket, tx: TxBatch::new(), bytes, items: ArrayVec::new() }
     }
 
-    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes, sealed by `keys`. When there is no room for it, all before it are sent
-    /// first; how many were refused.
+    /// Adds a datagram of at most [`MAX_DATAGRAM`] bytes, sealed with `keys`. If there is no room
+    /// for it, all earlier ones are sent first. Returns the number of datagrams that the kernel
+    /// refused.
     pub fn post(
         &mut self,
         to: SocketAddr,
@@ -46,9 +47,8 @@ impl Outbox {
         refused
     }
 
-    /// Sends all; how many datagrams the kernel refused. It refuses for want of
-    /// room in the socket, or since a client is not to be reached: either way a
-    /// later packet is worth more than this one.
+    /// Sends all datagrams. Returns the number that the kernel refused, because the socket was full
+    /// or the client is unreachable: either way a later packet is worth more than a retry.
     pub fn flush(&mut self) -> u64 {
         let (mut done, mut refused) = (0, 0);
         while done < self.items.len() {
@@ -72,8 +72,8 @@ impl Outbox {
     }
 }
 
-/// Puts a datagram into `slot`: how long it is; `None` if it doesn't fit or its
-/// keys are used up.
+/// Writes a datagram into `slot` and returns its length; `None` if it doesn't fit or its keys are
+/// used up.
 fn write(
     slot: &mut [u8],
     keys: &Keys,

@@ -1,5 +1,5 @@
-//! Connections of other hosts that have yet to show who they are. They cost no
-//! session, and whatever they send little time.
+//! Connections from other hosts that have yet to authenticate. They take no session and, whatever
+//! they send, little processing time.
 
 use super::{HANDSHAKES, Session};
 use crate::datapath::sessions::Read;
@@ -12,25 +12,26 @@ use trunkline_overlay::session::Client;
 use trunkline_overlay::session::remote::{FromClient, HANDSHAKE_TIMEOUT, Responder, Token};
 use trunkline_overlay::session::wire::RefusalReason;
 
-/// Handshakes that one wake-up answers: 0.6 ms each at most, which packets wait for.
+/// Maximum number of handshakes answered in one wake-up: each takes up to 0.6 ms, which delays
+/// packets.
 const AT_ONCE: usize = 2;
-/// How soon to try again where there are more handshakes than a node allows.
+/// Pause before trying again when there are more handshakes than the node permits.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The connections that have yet to authenticate.
+/// Connections that have yet to authenticate.
 #[derive(Default)]
 pub struct PendingConnections {
-    /// None where no client is configured, and nobody connects.
+    /// `None` if no client is configured, in which case no connection arrives.
     responder: Option<Responder>,
     connections: Vec<Option<PendingConnection>>,
-    /// By when each must be through, in order; some are.
+    /// Deadlines for authentication, in order; some connections have already completed it.
     deadlines: VecDeque<(Time, PendingKey)>,
-    /// Whose handshake is to be answered.
+    /// Connections with a handshake that is to be answered.
     queue: VecDeque<PendingKey>,
     answer_at: Time,
 }
 
-/// A place in the lobby, and whose it is.
+/// A slot for a pending connection, and the connection's token.
 #[derive(Clone, Copy)]
 struct PendingKey(u32, Token);
 
@@ -42,37 +43,38 @@ struct PendingConnection {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// Has said nothing.
+    /// Has sent nothing yet.
     New,
-    /// Waits for the answer to its initiation.
+    /// Waits for the answer to its handshake initiation.
     Asking,
-    /// Is this client if what it says next can be opened.
+    /// Authenticated as this client if its next message can be opened.
     Answered(u16),
 }
 
-/// What becomes of a guest.
+/// Outcome for a pending connection.
 pub enum Admission {
-    /// It stays, and what it says is awaited.
+    /// It stays pending, and its next message is awaited.
     Stays,
-    /// It stays, and has to wait before it is heard again.
+    /// It stays pending, and nothing is read from it for now.
     Waits,
-    /// It is let in; its first message has been read already.
+    /// It is admitted; its first message has already been read.
     In(Session),
-    /// It is told why it may not come in.
+    /// It is rejected, and the refusal is sent to it.
     Out(Session, RefusalReason),
-    /// It left.
+    /// The client has disconnected.
     Gone(Session),
-    /// What it said makes no sense.
+    /// It sent an invalid message.
     Broken(Session),
 }
 
 impl PendingConnections {
-    /// Lets those in whom `responder` knows; nobody without one.
+    /// Admits the clients that `responder` recognises; none without one.
     pub fn new(responder: Option<Responder>) -> PendingConnections {
         PendingConnections { responder, ..PendingConnections::default() }
     }
 
-    /// A connection from `from`: its place; and who has to go for it.
+    /// Adds a connection from `from`. Returns its slot and the connection evicted to make room, if
+    /// any.
     pub fn enter(
         &mut self,
         now: Time,
@@ -97,13 +99,13 @@ impl PendingConnections {
         (place.0, evicted)
     }
 
-    /// How to poll the connection at `slot`.
+    /// Descriptor of the connection at `slot`, to poll.
     pub fn descriptor(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         use std::os::fd::AsFd;
         Some(self.connections.get(slot as usize)?.as_ref()?.session.as_fd())
     }
 
-    /// Hears what the guest at `slot` has to say.
+    /// Reads and processes input from the pending connection at `slot`.
     pub fn hear(&mut self, now: Time, slot: u32) -> Admission {
         let Some(seat) = self.connections.get_mut(slot as usize) else { return Admission::Stays };
         let Some(connection) = seat else { return Admission::Stays };
@@ -144,7 +146,7 @@ impl PendingConnections {
         Admission::Waits
     }
 
-    /// Answers the handshakes that are due; what becomes of whom.
+    /// Answers the handshakes that are due, and passes each connection's outcome to `tell`.
     pub fn answer(&mut self, now: Time, mut tell: impl FnMut(u32, Admission)) {
         for _ in 0..AT_ONCE {
             if self.queue.is_empty() || now < self.answer_at {
@@ -177,13 +179,14 @@ impl PendingConnections {
         }
     }
 
-    /// When to call [`Lobby::answer`] and [`Lobby::overdue`].
+    /// Time at which to call [`PendingConnections::answer`] and [`PendingConnections::overdue`].
     pub fn next_timeout(&self) -> Time {
         let overdue = self.deadlines.front().map_or(Time::NEVER, |(at, _)| *at);
         if self.queue.is_empty() { overdue } else { overdue.min(self.answer_at) }
     }
 
-    /// One whose time is over at `now`, if it is still here.
+    /// Removes and returns a connection that has passed its deadline at `now`, if it is still
+    /// pending.
     pub fn overdue(&mut self, now: Time) -> Option<Session> {
         while self.deadlines.front().is_some_and(|(at, _)| *at <= now) {
             let (_, place) = self.deadlines.pop_front()?;

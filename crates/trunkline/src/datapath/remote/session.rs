@@ -10,55 +10,55 @@ use trunkline_overlay::session::remote::{
     Backlog, FrameReader, FromClient, FromNode, Keys, Peer, Token, prefix,
 };
 
-/// What the kernel may hold back of messages on TCP: a tenth of a second of
-/// ten calls. More would be delay, not a buffer.
+/// Maximum number of unsent message bytes that the kernel may buffer on TCP: a tenth of a second of
+/// ten calls. More would only add delay.
 const UNSENT: u32 = 16 << 10;
-/// What the kernel may hold of one connection each way (it doubles both): 10 Mbit/s
-/// over 100 ms. Without it one client could have it hold many times as much.
+/// Kernel buffer of one connection in each direction, in bytes (the kernel doubles both): 10 Mbit/s
+/// over 100 ms. Without a limit one client could make it buffer many times as much.
 const BUFFER: usize = 128 << 10;
-/// How often a client that is held back is told that the node lives, since nobody
-/// reads what it asks: it gives a node up after 6 s.
+/// Interval at which a flow-controlled client is reassured that the node is alive, since its pings
+/// are not read; a client gives up on a node after 6 s.
 pub const ASSURE: Duration = Duration::from_secs(1);
-/// Silence after which the kernel asks whether the client's host is there …
+/// Silence after which the kernel starts to probe the client's host.
 const IDLE: Duration = Duration::from_secs(10);
-/// … and how often, how many times. An application that sleeps keeps its
+/// Interval and number of the kernel's keep-alive probes. An application that sleeps keeps its
 /// session, since its kernel answers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 const ASK: u32 = 4;
-/// How long bytes may go unacknowledged: as long.
+/// Time that bytes may go unacknowledged: the same as for the probes.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Whose connection, and the client's how manieth.
+/// Identity of a remote application, and the number of this connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     pub identity: u64,
     pub attempt: u32,
 }
 
-/// A client's connection.
+/// Connection of a client on another host.
 pub struct Session {
     tcp: Socket,
     frames: FrameReader,
     backlog: Backlog,
-    /// Whose rights it has, once it is let in.
+    /// Client that determines the connection's rights once it is admitted.
     pub(super) client: Client,
-    /// Seals everything, once the client's handshake has been answered.
+    /// Keys that seal everything once the client's handshake has been answered.
     pub(super) keys: Option<Keys>,
-    /// A message has been read and not been looked at.
+    /// Whether a message has been read but not processed.
     held: bool,
-    /// The client over UDP.
+    /// State of the client's UDP path.
     pub(super) peer: Peer,
-    /// Which of the node's remote addresses its datagrams come to.
+    /// Index of the remote address of this node at which its datagrams arrive.
     pub(super) via: usize,
     pub(super) hello: Option<Hello>,
-    /// Somebody waits until `tcp` takes more.
+    /// Whether the packet thread waits for `tcp` to have room.
     pub(super) noted: bool,
-    /// When it was last told that the node lives.
+    /// Time at which the client was last reassured that the node is alive.
     assured: Time,
 }
 
 impl Session {
-    /// Sets `tcp` up.
+    /// Sets the options of `tcp` and wraps it.
     pub(super) fn new(tcp: Socket, token: Token) -> io::Result<Session> {
         tcp.set_tcp_nodelay(true)?;
         tcp.set_tcp_notsent_lowat(UNSENT)?;
@@ -84,23 +84,23 @@ impl Session {
         })
     }
 
-    /// From here on everything is sealed, both ways.
+    /// Seals everything in both directions from now on.
     pub(super) fn seal(&mut self, keys: Keys) {
         self.keys = Some(keys);
     }
 
-    /// It is `client`'s; the message that was read last is still to be looked at.
+    /// Assigns the connection to `client`; the last message read is still to be processed.
     pub(super) fn let_in(&mut self, client: Client) {
         self.client = client;
         self.held = true;
     }
 
-    /// Whose rights it has.
+    /// Client that determines the connection's rights.
     pub fn client(&self) -> Client {
         self.client
     }
 
-    /// What the client's datagrams begin with.
+    /// Token that the client's datagrams begin with.
     pub fn token(&self) -> Token {
         self.peer.token()
     }
@@ -116,8 +116,8 @@ impl Session {
             return false;
         }
         if let Some(keys) = &mut self.keys {
-            // Sealed is sent: what TCP does not take now it must take later,
-            // since the other end counts.
+            // A sealed message must be sent: bytes that TCP doesn't accept now must follow later,
+            // since the other end counts messages.
             return self.backlog.seal(keys, [head, payload]) && self.flush().is_ok();
         }
         let first = prefix(head.len() + payload.len());
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Nobody reads what it says, as it is held back; but the node lives.
+    /// Signals to a flow-controlled client that the node is alive, since its pings are not read.
     pub fn assure(&mut self, now: Time) {
         if now.since(self.assured) >= ASSURE {
             self.assured = now;
@@ -140,26 +140,27 @@ impl Session {
         }
     }
 
-    /// Whether the end of a message waits until TCP takes more.
+    /// Whether part of a message waits until TCP has room.
     pub(super) fn is_stuck(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// Whether somebody waits for TCP to take more: until [`Session::resume`] has
-    /// been called and nothing waits any more.
+    /// Whether the packet thread waits for TCP to have room: until [`Session::resume`] has been
+    /// called and the backlog is empty.
     pub fn is_noted(&self) -> bool {
         self.noted
     }
 
-    /// TCP takes more. Whether the message that waited for it has gone.
+    /// Continues sending once TCP has room. Returns whether the waiting message has been sent
+    /// completely.
     pub fn resume(&mut self) -> bool {
-        // If this fails, reading does too, and ends the session.
+        // If this fails, reading fails as well and ends the session.
         let stuck = self.flush().is_ok() && self.is_stuck();
         self.noted = stuck;
         !stuck
     }
 
-    /// Sends the end of a message that was begun, as far as TCP takes it.
+    /// Sends the rest of a message, as far as TCP accepts it.
     fn flush(&mut self) -> io::Result<()> {
         while !self.backlog.is_empty() {
             match self.tcp.send_with_flags(self.backlog.rest(), libc::MSG_NOSIGNAL) {
@@ -172,10 +173,9 @@ impl Session {
         Ok(())
     }
 
-    /// Reads one message, to be looked at by [`Session::message`]; what else came
-    /// of it.
+    /// Reads one message for [`Session::message`]; an error is any other outcome of the read.
     pub(super) fn fetch(&mut self) -> Result<(), Read> {
-        // Two reads make a message: its length, and the rest.
+        // A message takes two reads: its length, and the rest.
         for _ in 0..2 {
             let n = match (&self.tcp).read(self.frames.room()) {
                 Ok(0) => return Err(Read::Closed),
@@ -197,12 +197,12 @@ impl Session {
         Err(Read::Handled)
     }
 
-    /// The message that was read last.
+    /// The last message read.
     pub(super) fn message(&self) -> &[u8] {
         self.frames.whole().unwrap_or_default()
     }
 
-    /// Reads one message into `buf`, or does what the carrier is asked to.
+    /// Reads one message into `buf`, or processes one of the carrier's control messages.
     pub fn recv(&mut self, buf: &mut [u8]) -> Read {
         if !std::mem::take(&mut self.held)
             && let Err(read) = self.fetch()
@@ -225,14 +225,14 @@ impl Session {
                 }
                 return Read::Hello(hello);
             }
-            // Who one is is said once.
+            // A client identifies itself only once.
             Ok(FromClient::Initiation(_)) | Err(_) => return Read::Broken,
         }
         Read::Handled
     }
 }
 
-/// The answer to a ping: one byte, its type.
+/// Encodes the answer to a ping: one byte, its type.
 pub(super) fn pong() -> [u8; 1] {
     let mut pong = [0];
     let fits = FromNode::Pong.emit(&mut Writer::new(&mut pong));

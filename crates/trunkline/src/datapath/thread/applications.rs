@@ -1,5 +1,5 @@
-//! What the packet thread does for applications on this host: it lets them in,
-//! reads what they say, and hangs up.
+//! The packet thread's work for applications on this host: it accepts them, reads their messages,
+//! and hangs up.
 
 use super::super::sessions::{Carrier, Read};
 use super::super::unix::Unix;
@@ -12,10 +12,10 @@ use trunkline_overlay::node::SendOutcome;
 use trunkline_overlay::session::wire::RefusalReason;
 use trunkline_overlay::session::{Client, SessionId};
 
-/// Messages that one application may hand over before the others have a turn.
+/// Messages from one application before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;
 
-/// Connections kept open for applications that were turned away.
+/// Connections kept open for rejected applications.
 pub(super) const REJECTED: usize = 16;
 
 impl PacketThread {
@@ -31,7 +31,7 @@ impl PacketThread {
             let Some(carrier) = self.carriers.get_mut(id) else { return };
             match carrier.recv(&mut self.message, now) {
                 Read::Message(n) => {
-                    // What the node would find too old for its queues, it drops.
+                    // The node drops packets that are too old for its queues.
                     let at = carrier.sent_at(stamps, now);
                     self.make_way(id, n);
                     let message = &self.message[..n];
@@ -92,8 +92,8 @@ impl PacketThread {
 
     pub(super) fn turn_away(&mut self, mut carrier: Carrier, why: RefusalReason) {
         carrier.turn_away(self.carriers.now, why);
-        // Closing now, with messages unread, could overtake the answer: it stays
-        // until others have come to the same door.
+        // Closing now, with messages unread, could overtake the answer, so the connection stays
+        // open until others have been rejected.
         if self.rejected.len() == REJECTED {
             self.rejected.pop_front();
         }
@@ -108,9 +108,9 @@ impl PacketThread {
         let Some(id) = place else {
             self.turn_away(carrier, RefusalReason::Full);
             let what = match self.node.node().is_draining() {
-                true => "an application was turned away: this node is being drained",
+                true => "an application was rejected: this node is draining",
                 false => {
-                    "an application was turned away: as many are attached as [node] max_sessions \
+                    "an application was rejected: as many are attached as [node] max_sessions \
                      allows"
                 }
             };

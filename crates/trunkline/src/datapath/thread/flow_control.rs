@@ -1,7 +1,7 @@
-//! Applications that the node holds back: of each one message is kept here, what
-//! comes behind it stays in the carrier, and nobody reads there. One that goes
-//! meanwhile leaves that behind. On this host it still goes out, until another
-//! application needs the place or the port; from another host it is lost.
+//! Flow-controlled applications. For each, one message is kept here; later messages stay in the
+//! carrier, which is not read. An application that leaves meanwhile leaves them behind. On this
+//! host they are still sent, until another application needs the session or the port; from another
+//! host they are lost.
 
 use super::super::remote::ASSURE;
 use super::{PacketThread, token};
@@ -14,23 +14,22 @@ use trunkline_base::Time;
 use trunkline_overlay::node::SendOutcome;
 use trunkline_overlay::session::SessionId;
 
-/// What the node has not taken.
+/// Messages that the node has not accepted.
 pub struct Held {
-    /// By session.
+    /// Entries, indexed by session.
     entries: Vec<Entry>,
-    /// Sessions whose applications are gone, in the order in which those went.
+    /// Sessions of applications that have gone, in order of departure.
     gone: VecDeque<SessionId>,
-    /// When to tell those on other hosts that the node lives.
+    /// Time at which to reassure clients on other hosts that the node is alive.
     assure_at: Time,
 }
 
-/// What a session has to wait for.
+/// Waiting message of one session.
 #[derive(Default)]
 struct Entry {
-    /// Empty if nothing waits. Its memory stays until the session ends: at most one
-    /// message.
+    /// Empty if no message waits. The memory, at most one message, is kept until the session ends.
     message: Vec<u8>,
-    /// Whether the application is gone.
+    /// Whether the application has gone.
     is_gone: bool,
 }
 
@@ -41,12 +40,12 @@ impl Default for Held {
 }
 
 impl Held {
-    /// When [`PacketThread::assure_held`] has something to do.
+    /// Time at which [`PacketThread::assure_held`] has something to do.
     pub fn next_timeout(&self) -> Time {
         self.assure_at
     }
 
-    /// Whether session `id` is held back.
+    /// Whether session `id` is flow-controlled.
     pub fn has(&self, id: SessionId) -> bool {
         self.entries.get(id.0 as usize).is_some_and(|entry| !entry.message.is_empty())
     }
@@ -60,7 +59,7 @@ impl Held {
         self.entries[i].message.extend_from_slice(message);
     }
 
-    /// Session `id` is over.
+    /// Clears the state of session `id`, which has ended.
     pub fn forget(&mut self, id: SessionId) {
         let Some(entry) = self.entries.get_mut(id.0 as usize) else { return };
         if std::mem::take(entry).is_gone {
@@ -68,7 +67,7 @@ impl Held {
         }
     }
 
-    /// The application of session `id`, which is held back, is gone.
+    /// Marks the application of session `id`, which is flow-controlled, as gone.
     fn set_gone(&mut self, id: SessionId) {
         if !std::mem::replace(&mut self.entries[id.0 as usize].is_gone, true) {
             self.gone.push_back(id);
@@ -81,15 +80,14 @@ impl Held {
 }
 
 impl PacketThread {
-    /// The node has not taken the message of `len` bytes that session `id` sent
-    /// last.
+    /// Keeps the last message of session `id`, of `len` bytes, which the node has not accepted.
     pub(super) fn hold(&mut self, now: Time, id: SessionId, len: usize) {
         self.held.keep(id, &self.message[..len]);
         self.assure(now, id);
         self.watch_session(id);
     }
 
-    /// Hands over what has been kept and now has room. Whether there was any: then
+    /// Hands over kept messages for which there is now room. Returns whether there were any: then
     /// the node has more to send.
     pub(super) fn resume_held(&mut self) -> bool {
         let mut some = false;
@@ -109,8 +107,7 @@ impl PacketThread {
         some
     }
 
-    /// Something has happened to session `id` while it is held back: its application
-    /// may be gone.
+    /// Handles an event of session `id` while it is flow-controlled: its application may have gone.
     pub(super) fn on_held(&mut self, id: SessionId, events: EpollFlags) {
         let gone = EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLHUP | EpollFlags::EPOLLERR;
         if !events.intersects(gone) {
@@ -123,15 +120,15 @@ impl PacketThread {
         self.watch_session(id);
     }
 
-    /// Ends the session whose application has been gone longest, if there is one that
-    /// only goes on because something of it waits.
+    /// Ends the session of the application that left first, among the sessions kept open only for
+    /// their waiting messages. Returns whether there was one.
     pub(super) fn make_room(&mut self) -> bool {
         let oldest = self.held.gone.front().copied();
         oldest.inspect(|&id| self.close(id)).is_some()
     }
 
-    /// If session `id` asks for a port by `self.message` of `len` bytes, ends one that
-    /// has it and whose application is gone.
+    /// If session `id` requests a port with `self.message` of `len` bytes, ends a session that
+    /// holds the port after its application has gone.
     pub(super) fn make_way(&mut self, id: SessionId, len: usize) {
         if !self.held.gone.is_empty()
             && let Some(holder) = self.node.node().port_conflict(id, &self.message[..len])
@@ -141,11 +138,11 @@ impl PacketThread {
         }
     }
 
-    /// Tells clients on other hosts that are held back that the node lives: they may
-    /// wait for longer than they would wait for it. One that is gone answers that with
-    /// a reset, though what it sent before its end has not all been read; but not if the
-    /// kernel had no memory for all of that, since Linux then discards what comes after
-    /// it, acknowledgements, too. Such a one is noticed when it has been read.
+    /// Reassures flow-controlled clients on other hosts that the node is alive, since they may wait
+    /// for longer than their timeout for it. The host of a client that has gone answers with a
+    /// reset, even if its earlier data have not all been read; but not if the kernel had no memory
+    /// for all of them, since Linux then discards everything after them, acknowledgements included.
+    /// Such a client's departure is noticed when its data have been read.
     pub(super) fn assure_held(&mut self, now: Time) {
         if now < self.held.assure_at {
             return;
@@ -166,9 +163,8 @@ impl PacketThread {
         }
     }
 
-    /// Has epoll say what of session `id` there is to do: to read, unless it is held
-    /// back, and to write, where TCP has not taken all. Of one that is held back also
-    /// that it is gone.
+    /// Sets the epoll events of session `id`: reading, unless it is flow-controlled, and writing,
+    /// if TCP has a backlog. For a flow-controlled session, also the application's departure.
     pub(super) fn watch_session(&mut self, id: SessionId) {
         let mut flags = EpollFlags::empty();
         let held = self.held.has(id);
@@ -179,8 +175,7 @@ impl PacketThread {
         let Some(carrier) = self.carriers.get_mut(id) else { return };
         let mut event = EpollEvent::new(flags, token::SESSION | u64::from(id.0));
         let fd = carrier.as_fd();
-        // It would say that the application is gone even if nothing were asked, again
-        // and again.
+        // Even with no events requested, epoll would report the departure again and again.
         let _ = match flags.is_empty() {
             true => self.epoll.delete(fd),
             false => match self.epoll.modify(fd, &mut event) {

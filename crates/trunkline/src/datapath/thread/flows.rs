@@ -1,4 +1,4 @@
-//! What is asked of the node's flows.
+//! Queries about the node's flows.
 
 use super::operate::{AT_ONCE, Operation, Unanswered};
 use super::{NodeHandle, PacketThread};
@@ -8,33 +8,33 @@ use std::sync::mpsc::sync_channel;
 use trunkline_base::Time;
 use trunkline_overlay::session::flows::Flow;
 
-/// Flows looked at in one go, lest packets wait: it takes about 0.1 ms.
+/// Maximum number of flows per query, which takes about 0.1 ms, so that packets don't wait.
 pub const FLOWS_AT_ONCE: usize = 256;
 
-/// A flow as one moment saw it.
+/// A flow's state at one moment.
 #[derive(Clone, Debug)]
 pub struct FlowSnapshot {
-    /// The moment.
+    /// Time of the snapshot.
     pub at: Time,
-    /// The flow.
+    /// The flow, with its counts.
     pub flow: Flow,
-    /// Who holds its port here, if anybody does.
+    /// Application that holds its port here, if any.
     pub application: Option<Application>,
 }
 
-/// Some flows, and from where on there are more.
+/// A page of flows, and the start of the next page if there is one.
 pub type FlowPage = (Vec<FlowSnapshot>, Option<u64>);
 
 impl NodeHandle {
-    /// Some of the flows that begin or end at the node: those from `from` on,
-    /// which is 0 at first.
+    /// Returns a page of the flows that begin or end at the node, from `from` on, which is 0 for
+    /// the first page.
     pub fn flows(&self, from: u64) -> Result<FlowPage, Unanswered> {
         let (reply, answer) = sync_channel(1);
         let asked = self.operate(Operation::Flows { from, reply });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
-    /// All of them.
+    /// Returns all flows that begin or end at the node.
     pub fn all_flows(&self) -> Result<Vec<FlowSnapshot>, Unanswered> {
         let (mut flows, mut next) = (Vec::new(), Some(0));
         while let Some(from) = next {

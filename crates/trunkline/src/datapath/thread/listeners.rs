@@ -1,4 +1,4 @@
-//! Doors at which applications wait that can be neither let in nor turned away:
+//! Pauses listeners when their waiting applications can be neither accepted nor rejected, because
 //! the system has no descriptors left, not even one to hang up with.
 
 use super::{PacketThread, token};
@@ -8,18 +8,18 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// Others may free some. Without a pause, epoll would wake the thread for who
-/// waits as often as it can.
+/// Other processes may free some descriptors. Without a pause, epoll would wake the thread
+/// continuously for the waiting connections.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl PacketThread {
-    /// Lets those who wait wait on for [`PAUSE`].
+    /// Stops watching the listeners for [`PAUSE`].
     pub(super) fn pause_accept(&mut self) {
         self.reopen = clock::now() + PAUSE;
         self.watch_listeners(EpollFlags::empty());
     }
 
-    /// Looks after them again, once that is over.
+    /// Watches the listeners again once the pause has ended.
     pub(super) fn resume_accept(&mut self, now: Time) {
         if now >= self.reopen {
             self.reopen = Time::NEVER;

@@ -1,4 +1,4 @@
-//! What the packet thread does for a gateway's calls.
+//! The packet thread's work for a gateway's calls.
 
 use super::super::media::{self, Command, Forward, LegCounts, MediaSnapshot, RouteView};
 use super::super::mmsg::RxBatch;
@@ -16,19 +16,19 @@ use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::Service;
 
-/// Commands that are done before others have a turn.
+/// Commands executed before others have a turn.
 const COMMANDS_PER_TURN: usize = 256;
 
-/// What the packet thread has for the calls of a gateway.
+/// State of a gateway's media in the packet thread.
 pub(super) struct Media {
     pub inbox: Receiver<Command>,
     pub rx: RxBatch,
-    /// How long a packet is of use.
+    /// Lifetime of a packet, in milliseconds.
     pub deadline_ms: u8,
 }
 
 impl PacketThread {
-    /// Does what has been asked for; true if more waits.
+    /// Executes queued commands; true if more are waiting.
     pub(super) fn on_media_commands(&mut self) -> bool {
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.media.as_ref().and_then(|media| media.inbox.try_recv().ok())
@@ -66,7 +66,7 @@ impl PacketThread {
         for (socket, port) in media::each(&sockets, port) {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, token::MEDIA | u64::from(port));
             if let Err(error) = self.epoll.add(socket, event) {
-                let what = format!("a call's media on port {port} are not heard: {error}");
+                let what = format!("cannot receive a call's media on port {port}: {error}");
                 self.limited_log.warn(clock::now(), &what);
             }
         }
@@ -83,7 +83,7 @@ impl PacketThread {
                 } else {
                     first.into_iter().for_each(|id| self.close_virtual(id));
                     let what = format!(
-                        "a call's media don't get onto the overlay: virtual port {port} or the \
+                        "a call's media can't use the overlay: virtual port {port} or the \
                          next is an application's, or as many sessions are open as [node] \
                          max_sessions allows"
                     );
@@ -109,7 +109,7 @@ impl PacketThread {
         Some(counts)
     }
 
-    /// A session of the gateway's own, which holds virtual port `port`.
+    /// Opens a session of the gateway that holds virtual port `port`.
     fn bind_virtual(&mut self, port: u16) -> Option<SessionId> {
         let id = self.node.session_open_for(Client::Local)?;
         self.carriers.legs.hold(id, Some(port));
@@ -129,13 +129,13 @@ impl PacketThread {
         self.node.session_close(clock::now(), id);
     }
 
-    /// A leg has something to read.
+    /// Reads from a leg's socket that is readable.
     pub(super) fn on_media(&mut self, port: u16, stamps: &Stamps) {
         let now = clock::now();
         let Some(sockets) = self.carriers.legs.sockets(port & !1) else { return };
         let socket = &sockets[usize::from(port & 1)];
         let Some(Media { rx, deadline_ms, .. }) = &mut self.media else { return };
-        // An ICMP error of an earlier send is read by this, and is over.
+        // This reads and clears an ICMP error of an earlier send.
         if rx.recv(socket.as_fd()).is_err() {
             return;
         }

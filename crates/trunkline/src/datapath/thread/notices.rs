@@ -1,4 +1,4 @@
-//! What the node wants in the log.
+//! Log lines for the node's notices.
 
 use super::PacketThread;
 use crate::clock;
@@ -7,8 +7,8 @@ use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Notice;
 
 impl PacketThread {
-    /// Logs the node's news. What strangers can provoke comes at most once in
-    /// ten seconds.
+    /// Logs the node's notices. Messages that unknown peers can provoke appear at most once in ten
+    /// seconds.
     pub(super) fn log_notices(&mut self) {
         while let Some(notice) = self.node.next_notice() {
             match notice {
@@ -22,7 +22,7 @@ impl PacketThread {
                          node's, or of another overlay",
                         why.label()
                     );
-                    // Garbage must not crowd out who has a key.
+                    // Garbage must not crowd out messages about holders of a key.
                     self.unknown_peers.warn(clock::now(), &what);
                 }
                 Notice::Refused { from, node: Some(node), why } => {
@@ -33,7 +33,7 @@ impl PacketThread {
                         _ => "",
                     };
                     let what = format!(
-                        "a handshake from {from}, which says it is node {node}, was refused: \
+                        "a handshake from {from}, which claims to be node {node}, was refused: \
                          {}{advice}",
                         why.label()
                     );
@@ -61,7 +61,7 @@ impl PacketThread {
                     self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::Admitted { node, name, address, .. } => {
-                    tracing::info!(%node, %name, %address, "a certified node is a neighbour now");
+                    tracing::info!(%node, %name, %address, "a certified node became a neighbour");
                 }
                 Notice::Closed { link, why } => {
                     let link = self.node.node().link(link);
@@ -76,8 +76,8 @@ impl PacketThread {
         }
     }
 
-    /// Once when a link begins to cost more and once when that is over: at
-    /// least a half-life apart.
+    /// Logs once when a link's cost rises and once when it is back to normal: at least a half-life
+    /// apart.
     fn log_damping(&self, id: LinkId, damped: bool) {
         let Some(link) = self.node.node().link(id) else { return };
         let (neighbour, downs) = (link.config().neighbour.0, link.stats().downs);
@@ -87,14 +87,14 @@ impl PacketThread {
                 neighbour,
                 path,
                 downs,
-                "the link keeps failing: it costs more until it has been calm for a while"
+                "the link keeps failing: its cost is raised until it has been stable for a while"
             );
         } else {
-            tracing::info!(neighbour, path, downs, "the link has been calm: it costs no more");
+            tracing::info!(neighbour, path, downs, "the link is stable: its cost is normal again");
         }
     }
 
-    /// What an operator looks for in the log after calls were bad.
+    /// Logs the change of a link's state with the details that an operator needs after bad calls.
     fn log_link(&self, id: LinkId, up: bool) {
         let node = self.node.node();
         let Some(link) = node.link(id) else { return };

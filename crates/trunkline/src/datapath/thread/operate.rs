@@ -1,4 +1,4 @@
-//! What an operator does to the node in the packet thread.
+//! An operator's actions on the node, in the packet thread.
 
 use super::flows::FlowPage;
 use super::streams::StreamPage;
@@ -11,55 +11,55 @@ use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
 use trunkline_overlay::route::Route;
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// Something to do to the node.
+/// Operation on the node.
 pub enum Operation {
-    /// Send an echo; the answer goes to `reply`, if one comes.
+    /// Send an echo; its answer, if one arrives, goes to `reply`.
     Echo {
-        /// What to send.
+        /// Echo packet to send.
         echo: Echo,
-        /// Who waits.
+        /// Receiver of the answer.
         reply: SyncSender<Result<EchoAnswer, EchoError>>,
     },
-    /// Take no more sessions, or take some again.
+    /// Stop accepting sessions, or accept them again.
     Drain {
-        /// Which of the two.
+        /// True to drain, false to accept sessions again.
         on: bool,
-        /// Who waits.
+        /// Notified when this is done.
         done: SyncSender<()>,
     },
-    /// The computed ways to other nodes by a metric.
+    /// Return the computed routes to other nodes by a metric.
     Computed {
-        /// Which.
+        /// Metric of the routes.
         metric: Metric,
-        /// Who waits.
+        /// Receiver of the routes.
         reply: SyncSender<Vec<(NodeId, Route)>>,
     },
-    /// Some of the flows that begin or end here.
+    /// Return a page of the flows that begin or end here.
     Flows {
-        /// From where on.
+        /// Start of the page; 0 for the first.
         from: u64,
-        /// Who waits.
+        /// Receiver of the page.
         reply: SyncSender<FlowPage>,
     },
-    /// A page of the streams that end at this node.
+    /// Return a page of the streams that end at this node.
     Streams {
-        /// Where the page begins; 0 for the first.
+        /// Start of the page; 0 for the first.
         from: usize,
-        /// Where the answer goes.
+        /// Receiver of the page.
         reply: SyncSender<StreamPage>,
     },
-    /// Change settings.
+    /// Change settings of the running node.
     Reconfigure {
-        /// Which.
+        /// Changes to be applied.
         changes: Box<Changes>,
-        /// The configuration file that says so, for a recording.
+        /// Configuration file behind the changes, for a recording.
         text: String,
-        /// Who waits.
+        /// Notified when this is done.
         done: SyncSender<()>,
     },
 }
 
-/// Why an operation brought nothing.
+/// Reason why an operation had no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unanswered {
     /// The packet thread hangs, or is flooded with requests.
@@ -70,11 +70,11 @@ pub enum Unanswered {
     Echo(#[from] EchoError),
 }
 
-/// Who waits for which echo. The packet thread forgets the oldest first.
+/// Receivers of echo answers, by echo number. The oldest is dropped first.
 #[derive(Default)]
 pub(super) struct Waiting(VecDeque<(u64, SyncSender<Result<EchoAnswer, EchoError>>)>);
 
-/// How long the packet thread may take for what it does at once.
+/// Time that the packet thread may take for an immediate operation.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 impl NodeHandle {
@@ -83,7 +83,7 @@ impl NodeHandle {
         self.wake.write(1).ok().map(drop)
     }
 
-    /// Sends an echo and waits for its answer; `None` if none comes in time.
+    /// Sends an echo and waits for its answer; `None` if none arrives within `patience`.
     pub fn echo(&self, echo: Echo, patience: Duration) -> Result<Option<EchoAnswer>, Unanswered> {
         let (reply, answer) = sync_channel(1);
         self.operate(Operation::Echo { echo, reply }).ok_or(Unanswered::Thread)?;
@@ -93,22 +93,21 @@ impl NodeHandle {
         }
     }
 
-    /// Has the node take no more sessions, or take some again.
+    /// Makes the node stop accepting sessions, or accept them again.
     pub fn drain(&self, on: bool) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
         let asked = self.operate(Operation::Drain { on, done });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
-    /// The computed ways to other nodes by `metric`; none without link-state
-    /// routing.
+    /// Returns the computed routes to other nodes by `metric`; none without link-state routing.
     pub fn computed(&self, metric: Metric) -> Result<Vec<(NodeId, Route)>, Unanswered> {
         let (reply, answer) = sync_channel(1);
         let asked = self.operate(Operation::Computed { metric, reply });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
-    /// Has the node take other settings, which the file `text` says.
+    /// Applies new settings, which come from the file `text`.
     pub fn reconfigure(&self, changes: Changes, text: String) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
         let asked = self.operate(Operation::Reconfigure { changes: Box::new(changes), text, done });
@@ -117,7 +116,7 @@ impl NodeHandle {
 }
 
 impl PacketThread {
-    // Whoever asked may have given up: nobody is waited for here.
+    // The requester may have given up, so nothing here waits for it.
     pub(super) fn operate(&mut self, operation: Operation) {
         match operation {
             Operation::Echo { echo, reply } => match self.node.echo(clock::now(), &echo) {
@@ -151,7 +150,7 @@ impl PacketThread {
         }
     }
 
-    /// Tells who waits for an echo that it is back.
+    /// Passes returned echoes to their receivers.
     pub(super) fn hand_out_echoes(&mut self) {
         while let Some(answer) = self.node.next_echo() {
             let asked = self.echoes.0.iter().position(|(nonce, _)| *nonce == answer.nonce);

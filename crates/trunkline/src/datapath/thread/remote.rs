@@ -1,4 +1,4 @@
-//! What the packet thread does for applications on other hosts.
+//! The packet thread's work for applications on other hosts.
 
 use super::super::remote::{Admission, Session};
 use super::super::sessions::Carrier;
@@ -46,7 +46,7 @@ impl PacketThread {
         self.judge(slot, verdict);
     }
 
-    /// Answers handshakes, and ends those that took too long.
+    /// Answers handshakes, and ends those that have timed out.
     fn poll_pending(&mut self, now: Time) {
         let mut told = arrayvec::ArrayVec::<_, 4>::new();
         self.pending.answer(now, |slot, verdict| drop(told.try_push((slot, verdict))));
@@ -66,7 +66,7 @@ impl PacketThread {
     fn judge(&mut self, slot: u32, verdict: Admission) {
         match verdict {
             Admission::Stays => self.watch_pending(slot, EpollFlags::EPOLLIN),
-            // Else what it sends meanwhile would wake the thread for nothing.
+            // Otherwise data sent meanwhile would wake the thread to no purpose.
             Admission::Waits => self.watch_pending(slot, EpollFlags::empty()),
             Admission::In(session) => {
                 let _ = self.epoll.delete(&session);
@@ -95,7 +95,7 @@ impl PacketThread {
     fn let_in(&mut self, session: Session) {
         let (token, client) = (session.token(), session.client());
         let Some(id) = self.admit(Carrier::Remote(Box::new(session)), client) else { return };
-        // Its first message has been read.
+        // Its first message has already been read.
         self.on_session(id, EpollFlags::EPOLLIN, &Stamps::sample());
         let waits = self.carriers.remotes.await_bind(clock::now(), id, token);
         if let Some((late, token)) = waits {
@@ -111,8 +111,8 @@ impl PacketThread {
                 for d in batch.iter_mut() {
                     let at = d.at;
                     if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
-                        // A socket that all share can hold nothing back. The client
-                        // library sends by TCP what is to wait.
+                        // A socket shared by all can't flow-control any of them. The client library
+                        // sends flow-controlled packets by TCP.
                         let handover = node.session_recv(at, id, message, carriers);
                         carriers.remotes.stats.held_back +=
                             u64::from(handover == SendOutcome::Backpressure);
@@ -138,8 +138,7 @@ impl PacketThread {
         }
     }
 
-    /// Sends what has gathered for clients, and waits for the connections that
-    /// did not take all.
+    /// Sends the datagrams collected for clients, and polls the connections that have a backlog.
     pub(super) fn flush_remotes(&mut self) {
         self.carriers.remotes.flush();
         while let Some(id) = self.carriers.remotes.next_stuck() {

@@ -6,14 +6,15 @@ use crate::datapath::sessions::Application;
 use std::sync::mpsc::sync_channel;
 use trunkline_overlay::node::Stream;
 
-/// How many slots of the table one question looks at, so that packets don't wait for long.
+/// Maximum number of table slots examined for one query, so that packets don't wait for long.
 const STREAMS_AT_ONCE: usize = 256;
 
-/// Some streams, each with the application that has it, and from where on there are more.
+/// A page of streams, each with its application, and the start of the next page if there is one.
 pub type StreamPage = (Vec<(Stream, Option<Application>)>, Option<usize>);
 
 impl NodeHandle {
-    /// Some of the streams that end at the node: those from `from` on, which is 0 at first.
+    /// Returns a page of the streams that end at the node, from `from` on, which is 0 for the first
+    /// page.
     pub fn streams(&self, from: usize) -> Result<StreamPage, Unanswered> {
         let (reply, answer) = sync_channel(1);
         let asked = self.operate(Operation::Streams { from, reply });

@@ -1,4 +1,4 @@
-//! `[access]` and `[[client]]`: who may bind, send, be heard and pass through.
+//! `[access]` and `[[client]]`: rights to bind and send, sources that are accepted, and transit.
 
 use super::places::no_id;
 use super::sealing::Key;
@@ -9,7 +9,7 @@ use trunkline_overlay::identity::PublicKey;
 use trunkline_overlay::node::{Access, Nodes, Rights};
 use trunkline_overlay::wire::NodeId;
 
-/// `[access]`.
+/// The `[access]` section: rules of the node.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessSection {
@@ -20,7 +20,7 @@ pub struct AccessSection {
 }
 
 impl AccessSection {
-    /// What it says.
+    /// Access rules of the section.
     pub fn rules(&self) -> Access {
         Access {
             transit: self.transit.0.clone(),
@@ -31,7 +31,7 @@ impl AccessSection {
     }
 }
 
-/// `[[client]]`: an application of another host.
+/// A `[[client]]` section: an application on another host.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientSection {
@@ -43,17 +43,17 @@ pub struct ClientSection {
     to: NodeSet,
 }
 
-/// Who a client is; what it may do is at the same place in [`Access::clients`].
+/// Identity of a client; its rights are at the same index in [`Access::clients`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KnownClient {
-    /// For messages.
+    /// Name of the client in messages.
     pub name: String,
-    /// By what it is known.
+    /// Public key that identifies the client.
     pub key: PublicKey,
 }
 
 impl ClientSection {
-    /// Who it is, unless one of `earlier` is the same.
+    /// Identity of the client; fails if it equals one of `earlier`.
     pub fn known(&self, earlier: &[KnownClient]) -> Result<KnownClient, String> {
         let ClientSection { name, key: Key(key), .. } = self;
         if let Some(other) = earlier.iter().find(|c| c.name == *name || c.key == *key) {
@@ -69,13 +69,13 @@ impl ClientSection {
         Ok(KnownClient { name: name.clone(), key: *key })
     }
 
-    /// What it may do.
+    /// Rights of the client.
     pub fn rights(&self) -> Rights {
         Rights { bind: self.bind.0.clone(), to: self.to.0.clone() }
     }
 }
 
-/// As many as have a number.
+/// Maximum number of clients: as many as there are client numbers.
 const MAX_CLIENTS: usize = 1 << 16;
 
 /// `"all"`, `"none"` or a list of node ids.
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for NodeSet {
             Written::Word(Word::None) => Nodes::only([]),
             Written::Some(ids) => {
                 if let Some((id, why)) = ids.iter().find_map(|&id| Some((id, no_id(id)?))) {
-                    return Err(de::Error::custom(format!("{id} is no node's id: {why}")));
+                    return Err(de::Error::custom(format!("{id} is not a node id: {why}")));
                 }
                 Nodes::only(ids.into_iter().map(NodeId))
             }
@@ -127,17 +127,17 @@ impl<'de> Deserialize<'de> for Ports {
             Range(String),
         }
         let no_range = |text| {
-            de::Error::custom(format!("`{text}` is no range of ports: write it as \"6000-6099\""))
+            de::Error::custom(format!("`{text}` isn't a range of ports: write it as \"6000-6099\""))
         };
         let range = |written| {
             let range = match written {
                 Written::One(port) => port..=port,
                 Written::Range(text) => parse_range(&text).ok_or_else(|| no_range(text))?,
             };
-            // Of a range that only begins with it nothing is wrong.
+            // If the range only begins with it, there is nothing wrong.
             match *range.end() {
                 0 => Err(de::Error::custom(
-                    "port 0 is nobody's: who asks for it is given a free port of this list; name \
+                    "port 0 can't be bound: a request for it gets a free port of this list; name \
                      ports from 1 on, or leave the line out for all",
                 )),
                 _ => Ok(range),
@@ -180,10 +180,10 @@ mod tests {
         assert!(wrong("bind = [\"12-10\"]").contains("`12-10` is no range of ports"));
         assert!(wrong("bind = [70000]").contains("a port (1 to 65535)"));
         for zero in ["bind = [0]", "bind = [5, \"0-0\"]"] {
-            assert!(wrong(zero).contains("port 0 is nobody's: who asks for it is given"), "{zero}");
+            assert!(wrong(zero).contains("port 0 can't be bound: a request for it gets"), "{zero}");
         }
         assert!(read("bind = [\"0-65535\"]").is_ok() && read("bind = []").is_ok());
-        assert!(wrong("to = [3, 0]").contains("0 is no node's id: ids begin with 1"));
+        assert!(wrong("to = [3, 0]").contains("0 is not a node id: ids begin with 1"));
         assert!(wrong("transt = \"all\"").contains("unknown field `transt`"));
     }
 }

@@ -1,21 +1,21 @@
-//! How a mistake in a configuration file is told.
+//! Reports of mistakes in a configuration file.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A mistake in a configuration file, where it is, and what to do.
+/// A mistake in a configuration file, with its location and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Line and column, from 1; `None` where the whole file is meant.
+    /// Line and column, from 1; `None` if the whole file is meant.
     pub place: Option<(usize, usize)>,
-    /// What is wrong.
+    /// Description of the mistake.
     pub what: String,
-    /// The line of the file, and a mark below it.
+    /// The line of the file, with a marker below it.
     pub excerpt: String,
-    /// The name that was probably meant.
+    /// Name that was probably meant.
     pub suggestion: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// What is wrong in `text`, the content of `path`.
+/// Builds a mistake from its description `what` and `text`, the content of `path`.
 pub fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) -> Mistake {
     let span = span.or_else(|| named(text, &what));
     let place = span.as_ref().map(|s| place(text, s.start));
@@ -46,10 +46,10 @@ pub fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String
     Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
 }
 
-/// What serde or the parser says is wrong.
+/// Builds a mistake from an error of serde or the parser.
 pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mistake {
     let what = match error.message() {
-        "invalid socket address syntax" => "this is no address: write an IP address and a port, \
+        "invalid socket address syntax" => "not an address: write an IP address and a port, \
                                             \"192.0.2.1:7000\" or \"[2001:db8::1]:7000\" (link-local \
                                             \"[fe80::1%2]:7000\", with the interface's \
                                             number); names are not looked up"
@@ -60,8 +60,8 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
     Mistake { suggestion, ..mistake(path, text, error.span(), what) }
 }
 
-/// Where the value is that `what` is about, if it names it as `[section] key`; or
-/// else that of another key of the section which it names.
+/// Position of the value that `what` is about, if it names it as `[section] key`; otherwise that of
+/// another key in the named section.
 fn named(text: &str, what: &str) -> Option<Range<usize>> {
     let (section, rest) = what.split_once('[')?.1.split_once("] ")?;
     let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -70,7 +70,7 @@ fn named(text: &str, what: &str) -> Option<Range<usize>> {
     Some(words.find_map(|word| section.get(word))?.span())
 }
 
-/// serde's message, without Rust's names of types.
+/// Rephrases serde's message without Rust's type names.
 pub fn plain(message: &str) -> String {
     const WORDS: [(&str, &str); 11] = [
         ("map, expected a sequence", "one section in [ ]: there may be several, write it in [[ ]]"),
@@ -89,8 +89,8 @@ pub fn plain(message: &str) -> String {
     found.map_or_else(|| message.to_owned(), |(start, words)| format!("{start}{words}"))
 }
 
-/// The known name that is most like the unknown one in serde's message
-/// "unknown field `x`, expected one of `a`, `b`".
+/// Known name most similar to the unknown one in serde's message "unknown field `x`, expected one
+/// of `a`, `b`".
 pub fn suggestion(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown").then(|| quoted.next())??;

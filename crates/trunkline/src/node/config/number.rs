@@ -1,4 +1,4 @@
-//! Numbers of less than a byte, whose range a mistake names.
+//! Numbers smaller than a byte, with their range in error messages.
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 struct Within {
     range: RangeInclusive<u8>,
-    /// What to know beside the range; may be empty.
+    /// Hint given in addition to the range; may be empty.
     hint: &'static str,
 }
 
@@ -23,13 +23,13 @@ impl Visitor<'_> for Within {
     }
 }
 
-/// A differentiated services code point (RFC 2474).
+/// Deserialises a differentiated services code point (RFC 2474).
 pub fn dscp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
     let hint = ", without quotes: names are not understood, EF is 46, AF41 is 34, CS5 is 40";
     d.deserialize_i64(Within { range: 0..=63, hint }).map(Some)
 }
 
-/// A priority under SCHED_FIFO (sched(7)).
+/// Deserialises a SCHED_FIFO priority (sched(7)).
 pub fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u8>, D::Error> {
     d.deserialize_i64(Within { range: 1..=99, hint: "" }).map(Some)
 }

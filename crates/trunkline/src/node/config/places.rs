@@ -1,4 +1,4 @@
-//! Numbers and places that a file names: that they can be what they say.
+//! Checks of the ids and addresses in a file.
 
 use super::{Destinations, File};
 use std::net::SocketAddr;
@@ -6,20 +6,19 @@ use std::ops::Range;
 use std::path::Path;
 use trunkline_overlay::wire::NodeId;
 
-/// Why no node has this id: 0 stands for none in a file.
+/// Reason why no node has this id: 0 stands for none in a file.
 pub fn no_id(id: u32) -> Option<&'static str> {
     (NodeId(id) == NodeId::NONE).then_some("ids begin with 1")
 }
 
-/// Where something is wrong, or nowhere if the message names it as `[section]
-/// key`; and what.
+/// Position of the mistake, `None` if the message names it as `[section] key`; and its description.
 type Wrong = (Option<Range<usize>>, String);
 
-/// Whether each id is a node's, and each address one that others can find and
-/// that leads elsewhere.
+/// Checks that each id is a valid node id, and that each address is reachable for others and leads
+/// elsewhere.
 pub fn check(file: &File) -> Result<(), Wrong> {
     let nobody = |key: &str, id: u32| {
-        no_id(id).map_or(Ok(()), |why| Err(format!("{key} is {id}, which is no node's id: {why}")))
+        no_id(id).map_or(Ok(()), |why| Err(format!("{key} is {id}, which is not a node id: {why}")))
     };
     let node = &file.node;
     nobody("[node] id", node.id).map_err(|what| (None, what))?;
@@ -59,7 +58,7 @@ pub fn check(file: &File) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether a route to these nodes leads anywhere from `own`.
+/// Checks that a route to these nodes leads anywhere from `own`.
 fn check_destinations(to: &[u32], own: u32) -> Result<(), String> {
     match to {
         [] => Err("`to` is empty, so the route leads nowhere: name the nodes, or \"*\" for all \
@@ -73,7 +72,7 @@ fn check_destinations(to: &[u32], own: u32) -> Result<(), String> {
     }
 }
 
-/// Whether two of the node's doors are one, which it could not open.
+/// Checks that no two of the node's listeners use the same address, which it could not bind twice.
 fn check_apart(file: &File) -> Result<(), Wrong> {
     let node = &file.node;
     if let (Some(socket), Some(control)) = (&node.socket, &node.control)
@@ -92,14 +91,14 @@ fn check_apart(file: &File) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Whether what is sent to `to` arrives at `listen`, as far as that can be told
-/// without asking the system for its addresses.
+/// Whether packets to `to` arrive at `listen`, as far as can be told without querying the system
+/// for its addresses.
 fn is_own(to: &SocketAddr, listen: &SocketAddr) -> bool {
     let any = listen.ip().is_unspecified() && listen.is_ipv4() == to.is_ipv4();
     to.port() == listen.port() && (to.ip() == listen.ip() || any && to.ip().is_loopback())
 }
 
-/// Whether the folders are there in which the sockets are to be.
+/// Checks that the folders for the sockets exist.
 pub fn check_folders(socket: Option<&Path>, control: Option<&Path>) -> Result<(), String> {
     for (key, path) in [("socket", socket), ("control", control)] {
         let Some(folder) = path.and_then(Path::parent).filter(|f| !f.as_os_str().is_empty()) else {
@@ -107,11 +106,11 @@ pub fn check_folders(socket: Option<&Path>, control: Option<&Path>) -> Result<()
         };
         let folder = match folder.metadata() {
             Ok(meta) if meta.is_dir() => continue,
-            Ok(_) => format!("{} is no folder", folder.display()),
+            Ok(_) => format!("{} is not a folder", folder.display()),
             Err(why) => format!("{}: {why}", folder.display()),
         };
         return Err(format!(
-            "[node] {key} is to be in a folder that is not there ({folder}): make it, or name \
+            "[node] {key} is in a folder that does not exist ({folder}): create it, or name \
              another; `RuntimeDirectory` in a unit for systemd makes one while the service runs"
         ));
     }
@@ -164,7 +163,7 @@ key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
             ("a.ctl", "a.sock", "8:11", "[node] control is where `socket` is: "),
             ("127.0.0.1:9101", "127.0.0.1:7800", "6:8", "taken by `remote` 127.0.0.1:7800: give"),
             ("127.0.0.1:9101", "0.0.0.0:7800", "6:8", "[node] http 0.0.0.0:7800 is taken by"),
-            ("neighbour = 2", "neighbour = 0", "10:1", "neighbour is 0, which is no node's id"),
+            ("neighbour = 2", "neighbour = 0", "10:1", "neighbour is 0, which is not a node id"),
             ("192.0.2.2:7000", "127.0.0.1:7000", "10:1", "where this node itself listens: give"),
             ("192.0.2.2:7000", "[2001:db8::1]:7000", "10:1", "where this node itself listens"),
             ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
@@ -177,7 +176,7 @@ key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
             assert!(error.starts_with(&format!("x.toml:{place}: ")), "{error}");
             assert!(error.contains(says), "{error}");
         }
-        // Another port, or another machine's.
+        // Another port, or another machine's address.
         assert_eq!(mistake("192.0.2.2:7000", "127.0.0.1:7001"), Ok(()));
     }
 

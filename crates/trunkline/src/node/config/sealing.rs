@@ -1,5 +1,5 @@
-//! `[overlay]`, `[routing]` and the keys of `[node]`: who the node is, whom it
-//! believes, and where packets go.
+//! `[overlay]`, `[routing]` and the keys of `[node]`: the node's identity, its trust, and its
+//! routing.
 
 use crate::keys::{self, KeyFileError};
 use crate::units::Span;
@@ -14,11 +14,11 @@ use trunkline_overlay::node::{self as overlay, Routing, Sealing};
 use trunkline_overlay::route::{CostModel, Formula, Limits};
 use trunkline_overlay::wire::{Metric, NodeId};
 
-/// Links with certified nodes that no `[[link]]` names, unless the file says:
-/// an overlay of the paper's size, and a bound on what their queues may hold.
+/// Default number of links with certified nodes that have no `[[link]]` section: an overlay of the
+/// paper's size, and a bound on the memory of their queues.
 const NEWCOMERS: u16 = 32;
 
-/// `[overlay]`.
+/// The `[overlay]` section: trusted keys, revocations and unconfigured peers.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct OverlaySection {
@@ -27,7 +27,7 @@ pub struct OverlaySection {
     unconfigured_peers: Option<u16>,
 }
 
-/// `[[known]]`.
+/// A `[[known]]` section: another node and its public key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownSection {
@@ -36,13 +36,13 @@ pub struct KnownSection {
 }
 
 impl KnownSection {
-    /// Whose key it is.
+    /// Node that the key belongs to.
     pub fn node(&self) -> u32 {
         self.node
     }
 }
 
-/// `[routing]`.
+/// The `[routing]` section: settings of link-state routing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoutingSection {
@@ -53,7 +53,7 @@ pub struct RoutingSection {
     deadline: Span,
     detection: Span,
     max_nodes: usize,
-    /// Half-life of what is held against a link that fails.
+    /// Half-life of the penalty of a link that failed.
     pub damping: Span,
 }
 
@@ -80,7 +80,7 @@ enum FormulaName {
 }
 
 impl RoutingSection {
-    /// The settings, if packets are routed by link state.
+    /// Settings of link-state routing, or `None` if it is off.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl RoutingSection {
     }
 }
 
-/// A public key as it is written.
+/// A public key as written in a file.
 #[derive(Clone, Copy)]
 pub struct Key(pub PublicKey);
 
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Key, D::Error> {
         let text = String::deserialize(d)?;
         text.parse().map(Key).map_err(|why| match why {
-            // Base64 has no dot.
+            // Base64 contains no dot.
             KeyError::NotBase64 if text.starts_with('/') || text.contains('.') => {
                 de::Error::custom(format!(
                     "a public key belongs here, not the name of a file: write what `trunkline \
@@ -124,15 +124,15 @@ impl<'de> Deserialize<'de> for Key {
 /// The files that a sealed node reads at start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyFiles {
-    /// Its identity.
+    /// File with the node's identity (secret key).
     pub key: PathBuf,
-    /// The operator's word for it.
+    /// File with the certificate that the operator issued for it.
     pub certificate: Option<PathBuf>,
-    /// What of the sealing the configuration itself says.
+    /// Trust settings from the configuration file itself.
     pub believed: Believed,
 }
 
-/// Whom a node believes.
+/// Keys and certificates that a node trusts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Believed {
     trust: Trust,
@@ -140,18 +140,17 @@ pub struct Believed {
     unconfigured_peers: u16,
 }
 
-/// What is secret about a node: a recording keeps it, so that it can be
-/// replayed.
+/// Secrets of a node. A recording keeps them, so that it can be replayed.
 #[derive(Clone)]
 pub struct Secrets {
-    /// Its key.
+    /// Identity with the secret key.
     pub identity: Identity,
-    /// What it shows.
+    /// Certificate that the node presents.
     pub certificate: Option<Certificate>,
 }
 
 impl OverlaySection {
-    /// Whom the node believes.
+    /// Trust settings of this section, with the keys of `known`.
     pub fn believed(&self, known: &[Spanned<KnownSection>]) -> Believed {
         let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
@@ -163,20 +162,20 @@ impl OverlaySection {
         }
     }
 
-    /// Whether it says nothing.
+    /// Whether the section is empty.
     pub fn is_empty(&self) -> bool {
         let OverlaySection { keys, revoked, unconfigured_peers } = self;
         keys.is_empty() && revoked.is_empty() && unconfigured_peers.is_none()
     }
 
-    /// Whether certificates are believed at all.
+    /// Whether any certificates are trusted.
     pub fn has_keys(&self) -> bool {
         !self.keys.is_empty()
     }
 }
 
 impl KeyFiles {
-    /// Reads them.
+    /// Reads the identity and the certificate of `node` from the files.
     pub fn read(&self, node: NodeId) -> Result<Secrets, KeyFileError> {
         let identity = keys::read_identity(&self.key)?;
         let Some(path) = &self.certificate else {
@@ -204,8 +203,8 @@ impl KeyFiles {
         Ok(Secrets { identity, certificate: Some(certificate) })
     }
 
-    /// What the node is told; `template` has the settings of links that no
-    /// `[[link]]` names.
+    /// Sealing configuration of the node; `template` has the settings of links without a `[[link]]`
+    /// section.
     pub fn sealing(&self, secrets: &Secrets, template: link::Config) -> Sealing {
         let Believed { trust, known, unconfigured_peers } = self.believed.clone();
         let Secrets { identity, certificate } = secrets.clone();
@@ -221,25 +220,25 @@ impl KeyFiles {
     }
 }
 
-/// Whether `key` is what is to be secret of `identity`: each is 32 bytes, and so
-/// either may have been taken for the other.
+/// Whether `key` is in fact the secret of `identity`: both are 32 bytes, so either may have been
+/// mistaken for the other.
 fn is_secret(identity: &Identity, key: &PublicKey) -> bool {
     *identity.secret_text() == key.to_string()
 }
 
-/// Whether `[node] key` is the text of a key where a file's name belongs.
+/// Whether `[node] key` is the text of a key instead of a file name.
 pub fn is_key_itself(path: &Path) -> bool {
     let text = path.to_str().unwrap_or_default();
     !matches!(text.parse::<PublicKey>(), Err(KeyError::NotBase64))
 }
 
-/// What is wrong with the keys that a sealed node is given, now that its own is
-/// known: the key that is meant, unless the message names it as `[section] key`; and why.
+/// Checks the keys configured for a sealed node, once its identity is known. An error is the
+/// offending key, `None` if the message names it as `[section] key`, and the reason.
 pub fn check_keys(config: &overlay::Config) -> Result<(), (Option<PublicKey>, &'static str)> {
     let Some(Sealing { identity, trust, known, .. }) = &config.sealing else { return Ok(()) };
     let own = identity.public();
     if trust.revoked.contains(&own) {
-        let what = "[overlay] revoked has this node's own key, so none that is told so believes \
+        let what = "[overlay] revoked has this node's own key, so no node with that list trusts \
                     it: give it another key (`trunkline keygen`), or take this one out";
         return Err((None, what));
     }
@@ -257,7 +256,7 @@ pub fn check_keys(config: &overlay::Config) -> Result<(), (Option<PublicKey>, &'
     }
 }
 
-/// Checks that each link has a way to know its neighbour.
+/// Checks that each link can authenticate its neighbour.
 pub fn check_link(
     link: &link::Config,
     overlay: &OverlaySection,

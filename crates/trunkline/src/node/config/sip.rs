@@ -1,4 +1,4 @@
-//! `[sip]`: where phones and proxies find the gateway, and whom it listens to.
+//! `[sip]`: the gateway's addresses for phones and proxies, and the sources it accepts.
 
 use crate::units::Span;
 use ipnet::IpNet;
@@ -12,39 +12,38 @@ use toml::Spanned;
 use trunkline_gateway::{self as gateway, Destination, Route, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
 
-/// Calls at a time, unless the file says so.
+/// Default maximum number of simultaneous calls.
 const CALLS: usize = 1_000;
-/// Transactions at a time for each call that there may be: an INVITE of each, and what
-/// registers and asks beside.
+/// Transactions allowed for each possible call: its INVITEs, plus registrations and queries.
 const TRANSACTIONS: usize = 32;
 
-/// What a file says of the gateway, read and checked.
+/// The gateway's settings, parsed and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sip {
-    /// What the gateway itself goes by.
+    /// Settings of the gateway logic.
     pub gateway: gateway::Config,
-    /// Where sockets are bound, in the order of the gateway's.
+    /// Addresses to bind, in the order of the gateway's sockets.
     pub bind: Vec<SocketAddr>,
-    /// Where media ports are bound.
+    /// Address at which media ports are bound.
     pub media: IpAddr,
-    /// How long a packet is of use on the overlay.
+    /// Lifetime of a packet on the overlay, in milliseconds.
     pub deadline_ms: u8,
-    /// Where a line is written for each call that has ended.
+    /// File to which a line is appended for each ended call.
     pub records: Option<PathBuf>,
-    /// What TLS shows and believes.
+    /// Certificate and roots for TLS.
     pub tls: Tls,
 }
 
 /// Files for TLS, in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate that is shown, with those that lead to its root, and its key.
+    /// The certificate presented, with its chain, and its key.
     pub own: Option<(PathBuf, PathBuf)>,
-    /// The roots that are believed of servers.
+    /// Roots trusted for verifying servers.
     pub roots: Option<PathBuf>,
 }
 
-/// `[sip]`.
+/// The `[sip]` section: settings of the gateway.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SipSection {
@@ -68,7 +67,7 @@ pub struct SipSection {
     route: Vec<Spanned<RouteSection>>,
 }
 
-/// `[[sip.route]]`.
+/// A `[[sip.route]]` section: where calls to a destination go.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RouteSection {
@@ -81,7 +80,7 @@ fn ports() -> Spanned<Ports> {
     Spanned::new(0..0, Ports(30_000..=39_999))
 }
 
-/// An address, and how SIP is carried there: `"udp:192.0.2.1:5060"`.
+/// A transport and an address: `"udp:192.0.2.1:5060"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TransportAddress {
     transport: Transport,
@@ -94,7 +93,7 @@ impl FromStr for TransportAddress {
     fn from_str(text: &str) -> Result<TransportAddress, String> {
         let wanted = "write udp:, tcp: or tls:, an IP address and a port, as in \
                       \"udp:192.0.2.1:5060\"";
-        let wrong = || format!("\"{text}\" is no place for SIP: {wanted}");
+        let wrong = || format!("\"{text}\" is not an address for SIP: {wanted}");
         let (transport, address) = text.split_once(':').ok_or_else(wrong)?;
         let transport = Transport::parse(transport.as_bytes()).ok_or_else(wrong)?;
         let address = address.parse().map_err(|_| wrong())?;
@@ -108,7 +107,7 @@ impl fmt::Display for TransportAddress {
     }
 }
 
-/// A network, or one address: `"192.0.2.0/24"`, `"192.0.2.1"`.
+/// A network or a single address: `"192.0.2.0/24"`, `"192.0.2.1"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Network(IpNet);
 
@@ -118,9 +117,9 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Network, String> {
         let one = text.parse::<IpAddr>().map(IpNet::from).ok();
         let network = text.parse::<IpNet>().ok().or(one).ok_or_else(|| {
-            format!("\"{text}\" is no network: write it as \"192.0.2.0/24\" or \"192.0.2.1\"")
+            format!("\"{text}\" is not a network: write it as \"192.0.2.0/24\" or \"192.0.2.1\"")
         })?;
-        // Wider than was meant, or a slip.
+        // Either wider than intended, or a typing error.
         match network.trunc() {
             whole if whole == network => Ok(Network(network)),
             whole => Err(format!(
@@ -131,7 +130,7 @@ impl FromStr for Network {
     }
 }
 
-/// A network, or the name of a domain.
+/// A network or a domain name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Name(Destination);
 
@@ -165,7 +164,7 @@ impl FromStr for HostName {
     fn from_str(text: &str) -> Result<HostName, String> {
         let one = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         let is_name = text.chars().all(one) && text.contains(|c: char| c.is_ascii_alphabetic());
-        let wrong = || format!("\"{text}\" is no name: write it as \"sip.b.example\"");
+        let wrong = || format!("\"{text}\" is not a name: write it as \"sip.b.example\"");
         is_name.then(|| HostName(text.to_ascii_lowercase())).ok_or_else(wrong)
     }
 }
@@ -178,7 +177,7 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let wrong = |_| format!("\"{text}\" is no IP address: write it as \"203.0.113.7\"");
+        let wrong = |_| format!("\"{text}\" is not an IP address: write it as \"203.0.113.7\"");
         text.parse().map(Address).map_err(wrong)
     }
 }
@@ -194,7 +193,7 @@ impl FromStr for Ports {
         let range = text
             .split_once('-')
             .and_then(|(first, last)| Some(first.trim().parse().ok()?..=last.trim().parse().ok()?));
-        let wrong = || format!("\"{text}\" is no range of ports: write it as \"30000-39999\"");
+        let wrong = || format!("\"{text}\" is not a range of ports: write it as \"30000-39999\"");
         let range: RangeInclusive<u16> = range.ok_or_else(wrong)?;
         match range.start() {
             0..1_024 => Err(format!("\"{text}\": media ports begin with 1024 or more")),
@@ -228,7 +227,7 @@ macro_rules! from_text {
     )*};
 }
 from_text! {
-    TransportAddress: "a place for SIP in quotes, as \"udp:192.0.2.1:5060\"",
+    TransportAddress: "an address for SIP in quotes, as \"udp:192.0.2.1:5060\"",
     Network: "a network in quotes, as \"192.0.2.0/24\"",
     Name: "a network or a name in quotes, as \"192.0.2.0/24\" or \"b.example\"",
     HostName: "a name in quotes, as \"sip.b.example\"",
@@ -236,11 +235,11 @@ from_text! {
     Ports: "a range of ports in quotes, as \"30000-39999\"",
 }
 
-/// Where something is wrong, if one line is; and what.
+/// Position of the mistake, if it has one; and its description.
 type Wrong = (Option<std::ops::Range<usize>>, String);
 
 impl SipSection {
-    /// What it says, for node `node`, which has these ports of its own.
+    /// Checks the section for node `node`, which uses the addresses `taken` itself.
     pub fn checked(self, node: NodeId, taken: &[SocketAddr]) -> Result<Sip, Wrong> {
         let first = self.listen.first().ok_or_else(|| {
             (None, "[sip] listen is empty: give at least one, as \"udp:192.0.2.1:5060\"".into())
@@ -293,7 +292,7 @@ impl SipSection {
             sockets: self.listen.iter().map(socket).collect(),
             names: self.names.into_iter().map(|name| name.0).collect(),
             media: vec![public.unwrap_or(local)],
-            // Known when it starts.
+            // Filled in at start.
             own: Vec::new(),
             ports,
             allow: match self.allow.is_empty() {
@@ -330,7 +329,7 @@ impl SipSection {
         }
         if address.ip().is_unspecified() && self.address.is_none() {
             return Err(format!(
-                "{address} is every address of this machine, and phones are told one: listen at \
+                "{address} is every address of this machine, but phones need one: listen at \
                  that, or give it as `address`"
             ));
         }
@@ -361,9 +360,9 @@ impl SipSection {
             ));
         }
         match via.transport {
-            Transport::Tls if self.roots.is_none() => Err(format!(
-                "{via} needs `roots` in [sip]: the certificates by which it is believed"
-            )),
+            Transport::Tls if self.roots.is_none() => {
+                Err(format!("{via} needs `roots` in [sip]: the certificates to verify it with"))
+            }
             Transport::Udp | Transport::Tcp if name.is_some() => {
                 Err(format!("`name` is what a certificate says, and {via} shows none"))
             }
@@ -386,7 +385,7 @@ fn loopback_v6() -> IpNet {
 }
 
 impl Sip {
-    /// How many sessions of the node the gateway's calls may need.
+    /// Number of the node's sessions that the gateway's calls may need.
     pub fn sessions(&self) -> usize {
         self.gateway.ports.len()
     }
@@ -436,16 +435,16 @@ via = "udp:198.51.100.1:5060"
         let sip = read(&(text + "name = \"Sip.b.example\"\n")).unwrap();
         assert_eq!(sip.gateway.routes[0].name.as_deref(), Some("sip.b.example"));
         assert_eq!(sip.gateway.names, ["sip.a.example"]);
-        // What it needs of the node is added.
+        // The sessions that it needs are added to the node's.
         let with = parse(Path::new("x.toml"), GOOD).unwrap().overlay.max_sessions;
         assert_eq!(with, trunkline_overlay::node::Config::MAX_SESSIONS + 100);
-        // Behind a NAT it is bound here and called otherwise.
+        // Behind a NAT the bound and the advertised address differ.
         let text = GOOD.replace("192.0.2.1:5060", "0.0.0.0:5060");
         let sip = read(&text.replace("ports =", "address = \"203.0.113.7\"\nports =")).unwrap();
         assert_eq!(sip.bind[0].to_string(), "0.0.0.0:5060");
         assert_eq!(sip.gateway.sockets[0].address.to_string(), "203.0.113.7:5060");
         assert_eq!(sip.gateway.media[0].to_string(), "203.0.113.7");
-        // For oneself nobody need be named.
+        // Loopback sources need no `allow`.
         let own = GOOD.replace("192.0.2.1:5060", "127.0.0.1:5060").replace("allow", "#");
         assert!(read(&own).unwrap().gateway.allow.iter().all(|n| n.addr().is_loopback()));
     }
@@ -455,21 +454,21 @@ via = "udp:198.51.100.1:5060"
         for (old, new, place, says) in [
             ("allow", "#allow", "7:11", "has no `allow`: name the networks"),
             ("udp:192", "sctp:192", "7:11", "is no place for SIP: write udp:, tcp: or tls:"),
-            ("udp:192.0.2.1:5060", "udp:0.0.0.0:5060", "7:11", "phones are told one: listen at"),
+            ("udp:192.0.2.1:5060", "udp:0.0.0.0:5060", "7:11", "phones need one: listen at"),
             ("udp:192.0.2.1:5060", "udp:192.0.2.1:0", "7:11", "give the port"),
             ("tcp:192.0.2.1:5060", "tls:192.0.2.1:5061", "7:33", "needs `certificate` and"),
-            ("20000-20099", "20000", "8:9", "is no range of ports"),
+            ("20000-20099", "20000", "8:9", "is not a range of ports"),
             ("20000-20099", "80-2000", "8:9", "begin with 1024"),
             ("20000-20099", "20000-20002", "8:9", "takes four ports"),
             ("20000-20099", "6000-8000", "8:9", "the node's own port 0.0.0.0:7000 is one of"),
-            ("192.0.2.0/24", "192.0.2.0/33", "9:10", "is no network: write it as"),
+            ("192.0.2.0/24", "192.0.2.0/33", "9:10", "is not a network: write it as"),
             ("80ms", "1 s", "11:12", "1 to 255 ms"),
             ("B.example", "b@example", "14:6", "is neither a network"),
-            ("udp:198", "198", "15:7", "is no place for SIP"),
+            ("udp:198", "198", "15:7", "is not an address for SIP"),
             ("192.0.2.0/24", "192.0.2.9/24", "9:10", "write \"192.0.2.0/24\" or \"192.0.2.9\""),
             ("\"B.example\"", "\"192.0.2.9/24\"", "14:6", "is one address and a whole network"),
             ("\"20000-20099\"", "20000", "8:9", "a range of ports in quotes, as"),
-            ("trust =", "address = \"sip.a.example\"\ntrust =", "10:11", "is no IP address"),
+            ("trust =", "address = \"sip.a.example\"\ntrust =", "10:11", "is not an IP address"),
             ("trust =", "address = \"2001:db8::1\"\ntrust =", "10:11", "of another family"),
             (
                 "[[sip.route]]",
@@ -477,7 +476,7 @@ via = "udp:198.51.100.1:5060"
                 "17:1",
                 "the same `to` already",
             ),
-            ("trust =", "names = [\"a b\"]\ntrust =", "10:10", "is no name: write it as"),
+            ("trust =", "names = [\"a b\"]\ntrust =", "10:10", "is not a name: write it as"),
             ("udp:198.51", "tls:198.51", "13:1", "no tls: at an address of its family"),
             ("udp:198.51.100.1", "udp:[::1]", "13:1", "no udp: at an address of its family"),
             ("udp:198.51.100.1", "tcp:192.0.2.1", "13:1", "is this gateway itself"),

@@ -1,4 +1,4 @@
-//! `[streams]`: what the streams that end at a node may take.
+//! `[streams]`: limits on the streams that end at a node.
 
 use super::congestion;
 use crate::units::Size;
@@ -19,8 +19,8 @@ pub struct StreamsSection {
 }
 
 impl StreamsSection {
-    /// The node's settings, with defaults for what is absent. Ranges are not checked here but by
-    /// [`Config::check`].
+    /// The node's settings, with defaults for absent keys. Ranges are checked by [`Config::check`],
+    /// not here.
     pub fn config(&self) -> Config {
         let defaults = Config::default();
         let size = |s: Size| usize::try_from(s.0).unwrap_or(usize::MAX);

@@ -45,7 +45,7 @@ fn mistake(text: &str) -> String {
     parse(Path::new("x.toml"), text).unwrap_err().to_string()
 }
 
-/// A key in the place of the configuration is not shown as the line that is wrong.
+/// If a key is given in place of a configuration, the offending line must not be shown.
 #[test]
 fn a_secret_key_is_not_quoted() {
     let key = "SGvzSnbUzYXXbyaBQMmfr2Km60e0zvV5cWQAB5Ii+D4=\n";
@@ -201,7 +201,7 @@ fn mistakes_have_a_line_and_a_way_out() {
     let c = parse(Path::new("x.toml"), &sealed.replace("[hello]", overlay)).unwrap();
     assert!(c.key_files.is_some() && c.overlay.sealing.is_none(), "not read yet");
     let unsealed = mistake(&GOOD.replace("[hello]", "[overlay]\nunconfigured_peers = 1\n[hello]"));
-    assert!(unsealed.contains("mean nothing to an unsealed node"), "{unsealed}");
+    assert!(unsealed.contains("don't apply to an unsealed node"), "{unsealed}");
     let priority = mistake(&GOOD.replace("offload = false", "realtime_priority = 0"));
     assert!(priority.contains("1 to 99"), "{priority}");
     let memory = mistake(&GOOD.replace("[hello]", "[best_effort]\nmemory = \"10 B\"\n[hello]"));
@@ -292,10 +292,10 @@ fn a_key_of_the_other_kind_is_told_apart() {
         inline.starts_with("x.toml:5:7: [node] key is a key itself: give the name"),
         "{inline}"
     );
-    // Some secrets are no points of the curve, and are known by that…
+    // Some secrets are not points of the curve, which gives them away…
     let no_point = mistake(&keys(&identity(2).secret_text()));
-    assert!(no_point.contains("no public key, and may be a secret one"), "{no_point}");
-    // …and others only once the node's own is read.
+    assert!(no_point.contains("not a public key; if they are a secret key"), "{no_point}");
+    // …and others are recognised only once the node's identity is read.
     let secret =
         (0..).map(identity).find(|i| i.secret_text().parse::<PublicKey>().is_ok()).unwrap();
     let with = |text: &str| {
@@ -343,6 +343,6 @@ fn streams_have_bounds() {
     let got = (streams.max, streams.backlog, streams.buffer, streams.memory);
     assert_eq!(got, (10, 3, 1 << 20, 4 << 20));
     assert_eq!(streams.algorithm.name(), "cubic");
-    // Without any, their memory is of no account.
+    // With no streams, their memory limit is irrelevant.
     assert!(parse(Path::new("x.toml"), &with("max = 0\nmemory = \"0 B\"")).is_ok());
 }

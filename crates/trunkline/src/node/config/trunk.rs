@@ -1,11 +1,11 @@
-//! `[[trunk]]`: to which nodes real-time packets leave together.
+//! `[[trunk]]`: destinations to which real-time packets leave bundled.
 
 use crate::units::Span;
 use serde::Deserialize;
 use trunkline_overlay::trunk::{Config, Multiplex};
 use trunkline_overlay::wire::NodeId;
 
-/// `[[trunk]]`.
+/// A `[[trunk]]` section: settings of one trunk.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrunkSection {
@@ -31,7 +31,7 @@ enum Name {
 }
 
 impl TrunkSection {
-    /// What it says; what can't be is found by the node's own check.
+    /// Converts the section; the node itself validates the values.
     pub fn config(&self) -> Config {
         let defaults = Config::new(NodeId(self.to));
         Config {

@@ -1,4 +1,4 @@
-//! What a gateway for SIP counts.
+//! Metrics of a SIP gateway.
 
 use super::{Family, Labels, label, single};
 use crate::operate::protocol::CallLeg;
@@ -8,11 +8,11 @@ use prometheus_client::encoding::DescriptorEncoder;
 use std::fmt;
 use trunkline_media::quality::emodel;
 
-/// A gateway as one moment saw it.
+/// A gateway's state at one moment.
 #[derive(Debug)]
 pub(super) struct Gateway(pub GatewayReport);
 
-/// What users find between good and bad (ITU-T G.107, annex B).
+/// Bounds between levels of user satisfaction (ITU-T G.107, annex B).
 const MOS: [f64; 9] = [1.0, 2.0, 2.58, 3.1, 3.6, 4.03, 4.34, 4.5, f64::INFINITY];
 
 impl Collector for Gateway {
@@ -23,7 +23,7 @@ impl Collector for Gateway {
         f.gauges("calls_live", "Calls that ring or are up", gauge(stats.live))?;
         f.counters("calls", "Calls so far", single(stats.calls))?;
         f.counters("calls_answered", "Calls that were answered", single(stats.answered))?;
-        let help = "Calls that were given up for their silence";
+        let help = "Calls that were ended for inactivity";
         f.counters("calls_idle", help, single(stats.idle))?;
         f.counters("sip_requests", "Requests that were passed on", single(stats.requests))?;
         let help = "Requests that were refused here";
@@ -32,13 +32,13 @@ impl Collector for Gateway {
         let by = |(why, n): (&str, u64)| (vec![label("reason", why)], n);
         let help = "Messages that were dropped, or refused for their form";
         f.counters("sip_messages_dropped", help, dropped.into_iter().map(by))?;
-        f.counters("media_packets", "Packets of calls that passed", single(media.relayed))?;
+        f.counters("media_packets", "Packets of calls that were relayed", single(media.relayed))?;
         let dropped = [
             ("unexpected_source", media.unexpected_source),
             ("unwanted", media.unwanted),
             ("unsent", media.unsent),
         ];
-        let help = "Packets of calls that did not pass";
+        let help = "Packets of calls that were not relayed";
         f.counters("media_packets_dropped", help, dropped.into_iter().map(by))?;
         let help = "Pairs of media ports that are free";
         f.gauges("media_ports_free", help, gauge(*free_ports))?;

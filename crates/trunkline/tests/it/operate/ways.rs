@@ -75,7 +75,7 @@ fn a_way_through_a_draining_node_is_a_last_resort_and_costs_what_its_links_cost(
     assert!(after < 2.0 * before + 10.0, "{before} {after}");
     let table = ok(&chain.nodes[0], &["routes"]);
     assert!(table.contains("  last resort  "), "{table}");
-    assert!(table.contains("every way leads through a node that is draining"), "{table}");
+    assert!(table.contains("every route leads through a node that is draining"), "{table}");
 }
 
 #[apply(on_time)]

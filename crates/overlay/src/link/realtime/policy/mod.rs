@@ -1,13 +1,13 @@
-//! Recovery policies: what is done about lost packets.
+//! Recovery policies: how lost packets are recovered.
 //!
-//! The mechanics are everybody's: numbers, gaps with their tolerance of
-//! reordering, what is missing, the ring of sent packets, budgets, deadlines, and
-//! the bounds against a hostile neighbour. A policy only chooses. It can neither
-//! ask for a missing packet that would come too late, nor break a bound, nor have
-//! more repeated than the link's shares allow. Each end of a link has its own.
+//! The mechanics are common to all policies: numbers, gaps with their tolerance of reordering, the
+//! missing list, the ring of sent packets, budgets, deadlines, and the bounds against a hostile
+//! neighbour. A policy only chooses. It can neither request a missing packet that would arrive too
+//! late, nor exceed a bound, nor cause more retransmissions than the link's shares allow. Each end
+//! of a link has its own policy.
 //!
-//! A policy of your own is a file here (and its `mod`) and its line in the table;
-//! `twice` is an example, and the guide in `docs/recovery.md` tells it step by step.
+//! To add a policy, add a file here (and its `mod`) and its line in the table; `twice` is an
+//! example, and the guide in `docs/recovery.md` covers it step by step.
 
 mod off;
 mod once;
@@ -20,15 +20,14 @@ use core::str::FromStr;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Every policy: its name in configuration, what it does in a line, and how one
-/// is made.
+/// Every policy: its name in configuration, a one-line description, and its constructor.
 const POLICIES: &[Registration] = &[
-    ("off", "nothing is asked for, to measure what recovery costs", || Box::new(off::Off)),
-    ("once", "each is asked for once (Amir et al. 2005, IV-A)", || Box::new(once::Once)),
-    ("twice", "each is asked for once, in two envelopes at once", || Box::new(twice::Twice)),
+    ("off", "no packet is requested, to measure the cost of recovery", || Box::new(off::Off)),
+    ("once", "a lost packet is requested once (Amir et al. 2005, IV-A)", || Box::new(once::Once)),
+    ("twice", "a lost packet is requested once, in two envelopes", || Box::new(twice::Twice)),
     (
         "until-deadline",
-        "each is asked for until it comes or would come too late, and the last \
+        "a lost packet is requested until it arrives or would be too late, and the last \
       answer is sent in several copies",
         || Box::<until_deadline::UntilDeadline>::default(),
     ),
@@ -36,85 +35,84 @@ const POLICIES: &[Registration] = &[
 
 type Registration = (&'static str, &'static str, fn() -> Box<dyn Policy>);
 
-/// What one end of a link decides about lost packets. A packet that shows no gap is
-/// one call. None may allocate.
+/// Decisions of one end of a link about lost packets. A packet that shows no gap costs one call.
+/// Implementations must not allocate.
 pub(super) trait Policy: fmt::Debug + Send + Sync {
-    // The receiving end, which lacks packets.
+    // The receiving end, where packets are missing.
 
-    /// Whether it asks for anything at all: else it is told of no gap.
+    /// Whether it makes requests at all; if not, it is not notified of gaps.
     fn asks(&self) -> bool {
         true
     }
 
-    /// Packets have turned out to be missing, and the answer to a request would be
-    /// in time.
+    /// Packets have been found missing, and the answer to a request would still be in time.
     fn missing(&mut self, gap: Gap, requests: &mut Requests);
 
-    /// A packet has come that had not before.
+    /// A packet has arrived that is not a duplicate.
     fn arrived(&mut self, _came: ArrivalKind, _requests: &mut Requests) {}
 
-    /// The moment that it set by [`Requests::wake_at`] has come.
+    /// The time set with [`Requests::wake_at`] has been reached.
     fn handle_timeout(&mut self, _requests: &mut Requests) {}
 
-    /// Numbers count no more: nothing is missing, no moment is set.
+    /// The numbering is void: nothing is missing, and no wake-up time is set.
     fn forget(&mut self) {}
 
-    /// Another start of the neighbour speaks; comes after [`Policy::forget`].
+    /// The neighbour has restarted; called after [`Policy::forget`].
     fn restart(&mut self) {}
 
-    // The sending end, which keeps them.
+    // The sending end, which stores packets.
 
-    /// How to answer a request for a packet that is kept and can still be in time,
-    /// if at all. It is no repetition of a request that has just been answered.
+    /// Chooses the answer, if any, to a request for a packet that is stored and can still be in
+    /// time. A request for a packet that was only just retransmitted is ignored before this call.
     fn answer(&mut self, _request: &Request) -> Option<Answer> {
         Some(Answer::default())
     }
 }
 
-/// How a packet has come.
+/// How a packet arrived, relative to those before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ArrivalKind {
-    /// Sent the first time, no number missing before it, or late.
+    /// An original without missing numbers before it, or a late one.
     InOrder,
-    /// Sent the first time, behind missing numbers.
+    /// An original after missing numbers.
     AfterGap,
-    /// Sent again by somebody.
+    /// Retransmitted, on this link or an earlier one.
     Retransmitted,
 }
 
 /// A neighbour's request for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
-    /// When it came.
+    /// When the request arrived.
     pub now: Time,
-    /// The link's round trip.
+    /// The link's round-trip time.
     pub rtt: Duration,
-    /// From here on an answer would come too late.
+    /// From this time on an answer would arrive too late.
     pub send_by: Time,
 }
 
-/// One repetition, and so many further copies of it as the budget can pay, 0 to 3,
-/// spread evenly over so much time.
+/// One retransmission, and 0 to 3 further copies as far as the budget can pay for them, spread
+/// evenly over `within`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Answer {
     pub copies: u32,
     pub within: Duration,
 }
 
-/// What is done about lost packets: the name of a policy.
+/// The name of a recovery policy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Recovery(usize);
 
 impl Recovery {
-    /// Nothing, for measuring what recovery costs.
+    /// No recovery, for measuring its cost.
     pub const OFF: Recovery = Recovery::of("off");
-    /// The paper's: each is asked for once.
+    /// The paper's policy: each missing packet is requested once.
     pub const ONCE: Recovery = Recovery::of("once");
     /// Each is asked for until it comes or would come too late, and the last
     /// answer is sent several times, within [`Config::recovery_budget`](super::Config).
     pub const UNTIL_DEADLINE: Recovery = Recovery::of("until-deadline");
 
-    /// The names of all policies, in the order of their table.
+    /// Names of all policies, in the order of their table.
     pub const NAMES: [&'static str; POLICIES.len()] = {
         let mut names = [""; POLICIES.len()];
         let mut n = 0;
@@ -125,27 +123,27 @@ impl Recovery {
         names
     };
 
-    /// Every policy, in the order of their table.
+    /// Iterates over all policies, in the order of their table.
     pub fn all() -> impl ExactSizeIterator<Item = Recovery> {
         (0..POLICIES.len()).map(Recovery)
     }
 
-    /// The name that configurations give it.
+    /// The policy's name in configuration.
     pub const fn name(self) -> &'static str {
         POLICIES[self.0].0
     }
 
-    /// What it does about a lost packet, in less than a sentence.
+    /// A phrase that describes how the policy treats a lost packet.
     pub const fn about(self) -> &'static str {
         POLICIES[self.0].1
     }
 
-    /// One end's instance of it.
+    /// Creates one end's instance of the policy.
     pub(super) fn policy(self) -> Box<dyn Policy> {
         (POLICIES[self.0].2)()
     }
 
-    /// At compile time.
+    /// Looks up a policy by name at compile time.
     const fn of(name: &str) -> Recovery {
         let mut n = 0;
         while n < POLICIES.len() {
@@ -178,7 +176,7 @@ impl fmt::Debug for Recovery {
     }
 }
 
-/// No policy has this name.
+/// The error for a name that no policy has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no recovery policy has this name")]
 pub struct UnknownRecovery;

@@ -1,6 +1,6 @@
 use super::{Gap, Policy, Requests};
 
-/// What is lost stays lost. A neighbour that asks gets its answer all the same.
+/// Lost packets stay lost. Requests of the neighbour are still answered.
 #[derive(Debug)]
 pub(super) struct Off;
 

@@ -1,7 +1,7 @@
 use super::{Gap, Policy, Requests};
 
-/// The paper's (Amir et al. 2005, IV-A): one request, one answer, no timeouts. What
-/// is lost again, or whose request is lost, stays lost: 2p² − p³ of all packets.
+/// The paper's policy (Amir et al. 2005, IV-A): one request, one answer, no timeouts. A packet
+/// stays lost if its request or its retransmission is lost: 2p² − p³ of all packets.
 #[derive(Debug)]
 pub(super) struct Once;
 

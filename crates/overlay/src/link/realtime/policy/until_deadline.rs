@@ -3,29 +3,26 @@ use crate::link::realtime::inter_arrival::InterArrival;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Spends the time that is left until the deadline:
+/// Uses the time left until the deadline:
 ///
-/// - What is missing is asked for in each request. It is asked for again when the
-///   answer is overdue, and more often when there is time for one more request at
-///   most.
-/// - A packet that is overdue by the distances of those before is asked for, too,
-///   so that the end of a talkspurt, or a call alone, need not wait for a later
-///   packet to show the gap.
-/// - An answer after which there is no time for another goes out in several copies,
-///   spread over the time that is left, since what takes one takes its neighbours
-///   too.
-/// - What this costs beyond a request and a repetition is earned by losses: a
-///   lossless link never pays.
+/// - Each request names every missing packet. It is sent again when the answer is overdue, and more
+///   often when there is time for only one more request.
+/// - A packet that is overdue, judged by earlier intervals, is requested, too, so that the end of a
+///   talkspurt, or a lone call, does not have to wait for a later packet to reveal the gap.
+/// - An answer that leaves no time for another is sent in several copies, spread over the remaining
+///   time, since a burst that loses one packet tends to lose its neighbours as well.
+/// - The cost beyond one request and one retransmission is earned by losses: a lossless link never
+///   pays.
 #[derive(Debug)]
 pub(super) struct UntilDeadline {
     inter_arrival: InterArrival,
-    /// When to ask again for everything that is missing.
+    /// When to request everything that is missing again.
     again: Time,
-    /// When to ask for a packet that nothing has shown to be missing.
+    /// When to request a packet that is overdue, though no gap shows it to be missing.
     unheard: Time,
 }
 
-/// The most copies beside a repetition.
+/// Maximum number of copies in addition to a retransmission.
 const COPIES: u32 = 3;
 
 impl Default for UntilDeadline {
@@ -61,8 +58,8 @@ impl Policy for UntilDeadline {
         let now = requests.now();
         let unheard = now >= self.unheard;
         let guess = if unheard { self.inter_arrival.missing(now) } else { 0 };
-        // It could be paid for when it was planned, or was an answer that would be
-        // overdue now, of a packet that has expired.
+        // Either the budget had room when this was planned, or it was for an answer that would be
+        // overdue now, of a packet that has since expired.
         let asked = requests.ask_for_all(guess);
         self.plan(requests);
         if unheard {
@@ -82,7 +79,7 @@ impl Policy for UntilDeadline {
     }
 
     fn answer(&mut self, request: &Request) -> Option<Answer> {
-        // Whether there is time for another request after this one.
+        // Whether this request is the last that there is time for.
         let &Request { now, rtt, send_by } = request;
         let is_last = now + rtt + rtt / 16 > send_by;
         let copies = if is_last { COPIES } else { 0 };
@@ -91,13 +88,13 @@ impl Policy for UntilDeadline {
 }
 
 impl UntilDeadline {
-    /// When to ask again: when an answer is overdue, or before, as a request
-    /// may have been lost and the budget has room for another.
+    /// Schedules the next request: when an answer is overdue, or earlier if the last request may
+    /// have been lost and the budget has room for another.
     fn plan(&mut self, requests: &mut Requests) {
         self.again = match requests.overdue_at() {
             None => Time::NEVER,
             Some(overdue) if requests.can_pay() && requests.is_last_chance() => {
-                // The more there is to spend, the faster.
+                // The more budget is left, the shorter the pause.
                 let pause = pause(requests.rtt());
                 let pause = if requests.is_rich() { pause / 2 } else { pause };
                 overdue.min(requests.now() + pause)
@@ -112,8 +109,8 @@ impl UntilDeadline {
     }
 }
 
-/// Between two requests for the same packet: a quarter of the round trip, so
-/// that a burst that takes one spares the next.
+/// Interval between two requests for the same packet: a quarter of the round trip, so that a burst
+/// that takes one spares the next.
 fn pause(rtt: Duration) -> Duration {
     (rtt / 4).clamp(Duration::from_millis(2), Duration::from_millis(10))
 }

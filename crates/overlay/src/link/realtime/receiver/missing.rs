@@ -3,26 +3,25 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqTracker, Time};
 
-/// Missing numbers `first..end`.
+/// A run of missing numbers, `first..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Run {
     pub first: u64,
     pub end: u64,
-    /// After this a request would be answered too late.
+    /// After this time a request would be answered too late.
     until: Time,
-    /// When the answer to the last request should have come.
+    /// When the answer to the last request should have arrived.
     overdue: Time,
-    /// The least time between two requests.
+    /// Minimum time between two requests.
     rest: Duration,
 }
 
-/// Requests for one packet that is followed, so that a short round trip is no reason for many
-/// requests.
+/// Maximum number of requests for a packet that is followed, so that a short round trip does not
+/// cause many of them.
 const MAX_REQUESTS: u32 = 8;
 
-/// What is missing and would still be of use, oldest first: at most
-/// [`MAX_RUNS`] runs of [`MAX_GAP`] numbers together, since every request goes
-/// through all of them.
+/// Missing packets that would still be useful, oldest first: at most [`MAX_RUNS`] runs of
+/// [`MAX_GAP`] numbers together, since every request goes through all of them.
 #[derive(Debug)]
 pub(super) struct MissingList(VecDeque<Run>);
 
@@ -39,13 +38,13 @@ impl MissingList {
         self.0.is_empty()
     }
 
-    /// What a request at `now` names: what has time for an answer, and what has lost
-    /// it since the last request, until the answer to that is overdue.
+    /// Runs named by a request at `now`: those with time left for an answer, and those that ran out
+    /// of it since the last request, until its answer is overdue.
     pub fn to_ask(&self, now: Time) -> impl Iterator<Item = &Run> {
         self.0.iter().filter(move |run| now < run.until || now <= run.overdue)
     }
 
-    /// Adds `first..end`, due at once; false if there is no room.
+    /// Adds the run `first..end`, due at once; false if there is no room.
     pub fn push(&mut self, now: Time, first: u64, end: u64, until: Time) -> bool {
         let numbers: u64 = self.0.iter().map(|run| run.end - run.first).sum();
         if self.0.len() == MAX_RUNS || numbers + (end - first) > MAX_GAP {
@@ -56,7 +55,7 @@ impl MissingList {
         true
     }
 
-    /// Number `seq` has come; `numbers` knows all that have.
+    /// Removes number `seq`, which has arrived; `numbers` records all that have.
     pub fn filled(&mut self, seq: u64, numbers: &SeqTracker) {
         let Some(at) = self.0.iter().position(|r| (r.first..r.end).contains(&seq)) else { return };
         let run = &mut self.0[at];
@@ -71,7 +70,8 @@ impl MissingList {
         }
     }
 
-    /// Forgets what can't be in time any more; how many numbers that were.
+    /// Removes runs that can no longer be in time, and returns the number of packets still missing
+    /// in them.
     pub fn expire(&mut self, now: Time, numbers: &SeqTracker) -> u64 {
         let mut gone = 0;
         self.0.retain(|run| {
@@ -89,13 +89,12 @@ impl MissingList {
         self.0.iter().map(|run| run.overdue).min()
     }
 
-    /// Whether something has time for one more request at most.
+    /// Whether some run has time for at most one more request.
     pub fn is_urgent(&self, now: Time, patience: Duration) -> bool {
         self.0.iter().any(|run| run.until < now + 2 * patience)
     }
 
-    /// Everything is being asked for at `now`; answers should come within
-    /// `patience`.
+    /// Records a request for everything at `now`; answers should arrive within `patience`.
     pub fn asked(&mut self, now: Time, patience: Duration) {
         for run in self.0.iter_mut().filter(|run| run.overdue <= now) {
             run.overdue = now + patience.max(run.rest);

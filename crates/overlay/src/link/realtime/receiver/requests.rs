@@ -1,4 +1,4 @@
-//! What the receiving end may ask for, whatever its policy.
+//! Requests that the receiving end may make, whatever its policy.
 
 use super::missing::MissingList;
 use crate::counters::ReceiverStats;
@@ -11,70 +11,69 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{SeqTracker, Time};
 
-/// What a policy has to ask by. It holds the bounds: no request is made for what
-/// is missing and would come too late, each gap is asked for directly once at
-/// most, and what goes beyond that waits for an answer or is paid for out of the
-/// budget.
+/// A policy's interface for requests. It enforces the bounds: no request names a missing packet
+/// that would arrive too late, each gap is requested directly at most once, and any further request
+/// waits for an answer to be overdue or is paid for from the budget.
 #[derive(Debug)]
 pub(in crate::link::realtime) struct Requests {
     pub(super) now: Time,
     pub(super) rtt: Duration,
     pub(super) numbers: SeqTracker,
-    /// The latest moment at which any packet seen is still of use.
+    /// Latest time at which any packet seen is still useful.
     pub(super) useful_until: Time,
-    /// When the policy wants to be called.
+    /// When the policy wants to be called next.
     pub(super) wake: Time,
     asks: VecDeque<PendingRequest>,
     missing: MissingList,
-    /// The highest number asked for that nothing had shown to be missing.
+    /// Highest number requested without a sign that it was missing.
     guessed: u64,
-    /// Bytes that requests may take beyond one for each answer waited for.
+    /// Bytes available for requests beyond one for each awaited answer.
     pub(super) budget: RecoveryBudget,
     pub(super) stats: ReceiverStats,
 }
 
-/// Packets that have turned out to be missing together. It is used up by asking.
+/// Packets that were found missing together. A request consumes it.
 #[derive(Debug)]
 pub(in crate::link::realtime) struct Gap {
     pub(super) first: u64,
     pub(super) end: u64,
-    /// From here on an answer would come too late.
+    /// From this time on an answer would arrive too late.
     pub(super) until: Time,
-    /// Bytes of the packet that showed the gap.
+    /// Bytes of the packet that revealed the gap.
     pub(super) len: usize,
 }
 
-/// A range that waits to be asked for, in so many envelopes.
+/// A range to be requested, in a number of envelopes.
 #[derive(Debug, Clone, Copy)]
 struct PendingRequest {
     range: NackRange,
     envelopes: u8,
-    /// Whether it is part of what is followed.
+    /// Whether it belongs to the followed runs.
     followed: bool,
 }
 
-/// The most envelopes in which one gap is asked for directly.
+/// Maximum number of envelopes in which one gap is requested directly.
 const MAX_ENVELOPES: u8 = 3;
-/// Bytes of a request for one run, with IPv4 and UDP headers.
+/// Bytes of a request for one run, IPv4 and UDP headers included.
 pub(super) const REQUEST: usize = SMALLEST_HEADERS + ENVELOPE_OVERHEAD + 2 + NACK_RANGE_LEN;
-/// The most that is kept for requests: 32 of them.
+/// Maximum budget kept for requests, in bytes: 32 of them.
 const MAX_CREDIT: f64 = 32.0 * REQUEST as f64;
-/// What an answer may come later than the round trip says, beside a part of it.
+/// Extra time allowed for an answer, in addition to the round trip and a part of it.
 const GRACE: Duration = Duration::from_millis(1);
 
-/// For policies.
+/// The part that policies use.
 impl Requests {
-    /// The moment of what is going on.
+    /// Time of the event being handled.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The link's round trip; zero while it is not known.
+    /// The link's round trip; zero while it is unknown.
     pub fn rtt(&self) -> Duration {
         self.rtt
     }
 
-    /// Asks for `gap` at once, in 1 to 3 envelopes, and leaves it at that.
+    /// Requests `gap` at once, in 1 to 3 envelopes, and never again.
     pub fn request(&mut self, gap: Gap, envelopes: u8) {
         if self.now < gap.until {
             let envelopes = envelopes.clamp(1, MAX_ENVELOPES);
@@ -83,9 +82,9 @@ impl Requests {
         }
     }
 
-    /// Keeps `gap` among what [`Requests::ask_for_all`] asks for, until it comes
-    /// or would come too late; false if there is no room. What is too late makes
-    /// room when the policy is called at the moment it has set.
+    /// Adds `gap` to the runs that [`Requests::ask_for_all`] requests, until it arrives or would
+    /// arrive too late; false if there is no room. Expired runs make room when the policy is called
+    /// at the time it has set.
     pub fn follow(&mut self, gap: Gap) -> bool {
         let Gap { first, end, until, len } = gap;
         let followed = self.now < until && self.missing.push(self.now, first, end, until);
@@ -96,11 +95,12 @@ impl Requests {
         followed
     }
 
-    /// One request for everything that is followed, in place of one that waits to
-    /// be sent, and for the next `guess` packets, which nothing shows to be
-    /// missing, 0 to 16: sent after all that has come, they may be of use for longer,
-    /// and whether they are only the sender knows. Free if an answer is overdue, or something has not been
-    /// asked for yet; false if it is neither and the budget has too little.
+    /// Queues one request for all followed runs, which replaces any that is still waiting to be
+    /// sent, and for the next `guess` packets (0 to 16), which nothing shows to be missing. Those
+    /// were sent after everything that has arrived, so they may be useful for longer; only the
+    /// sender knows. The request is free if an answer is overdue, or if some run has not been
+    /// requested yet; otherwise it is paid for from the budget, and false means that the budget was
+    /// too small.
     pub fn ask_for_all(&mut self, guess: u16) -> bool {
         let guess = guess.min(MAX_GUESS);
         let due = self.overdue_at().is_some_and(|at| at <= self.now);
@@ -131,17 +131,17 @@ impl Requests {
         self.missing.overdue_at()
     }
 
-    /// Whether something that is followed has time for one more request at most.
+    /// Whether some followed run has time for at most one more request.
     pub fn is_last_chance(&self) -> bool {
         self.missing.is_urgent(self.now, self.reorder_window())
     }
 
-    /// Whether the answer to a request at `at` could be of use.
+    /// Whether the answer to a request made at `at` could be in time.
     pub fn is_in_time(&self, at: Time) -> bool {
         at + self.rtt < self.useful_until
     }
 
-    /// Whether the budget has room for a request that is not due.
+    /// Whether the budget can pay for a request that is not due.
     pub fn can_pay(&self) -> bool {
         self.budget.left() >= REQUEST as f64
     }
@@ -151,13 +151,13 @@ impl Requests {
         self.budget.left() * 2.0 > MAX_CREDIT
     }
 
-    /// Has the policy called at `at`, in place of any moment set before.
+    /// Schedules the policy's next call at `at`, in place of any time set before.
     pub fn wake_at(&mut self, at: Time) {
         self.wake = at;
     }
 }
 
-/// For the receiver.
+/// The part that the receiver uses.
 impl Requests {
     pub(super) fn new(share: f64) -> Requests {
         Requests {
@@ -174,7 +174,7 @@ impl Requests {
         }
     }
 
-    /// Forgets what was noted by numbers that count no more.
+    /// Discards all state that refers to the old numbering.
     pub(super) fn renumber(&mut self) {
         self.asks.clear();
         self.missing.clear();
@@ -182,14 +182,14 @@ impl Requests {
         self.wake = Time::NEVER;
     }
 
-    /// Packet `seq` has come late or repeated.
+    /// Records that packet `seq` has arrived late or retransmitted.
     pub(super) fn filled(&mut self, seq: u64) {
         self.stats.filled += 1;
         self.missing.filled(seq, &self.numbers);
     }
 
-    /// Packet `seq`, of `len` bytes, comes repeated and is the newest: it was
-    /// asked for on a guess, unless somebody else asked.
+    /// Packet `seq`, of `len` bytes, arrives retransmitted and is the newest: it was requested on a
+    /// guess, unless another node requested it.
     pub(super) fn came_unseen(&mut self, seq: u64, len: usize) {
         if seq <= self.guessed {
             self.earn(seq, 1, len);
@@ -199,17 +199,17 @@ impl Requests {
         }
     }
 
-    /// Forgets what can't be in time any more; how many packets that were.
+    /// Removes packets that can no longer be in time, and returns their number.
     pub(super) fn expire(&mut self) -> u64 {
         self.missing.expire(self.now, &self.numbers)
     }
 
-    /// How many ranges wait to be asked for, at most what one frame holds.
+    /// Number of ranges that wait to be requested, up to the number that fits in one frame.
     pub(super) fn pending(&self) -> usize {
         self.asks.len().min(MAX_NACK_RANGES)
     }
 
-    /// The next range. What is to go in further envelopes goes to the end.
+    /// Takes the next range. One that goes in further envelopes is moved to the end.
     pub(super) fn take(&mut self) -> Option<NackRange> {
         let ask = self.asks.pop_front()?;
         if ask.envelopes > 1 {
@@ -218,24 +218,24 @@ impl Requests {
         Some(ask.range)
     }
 
-    /// So many packets of `len` bytes from `first` on were lost.
+    /// Earns budget for `packets` lost packets of `len` bytes, from number `first` on.
     fn earn(&mut self, first: u64, packets: u64, len: usize) {
         let bytes = packets as f64 * (len + DATA_OVERHEAD + SMALLEST_HEADERS) as f64;
         self.budget.lost(u32::try_from(packets).unwrap_or(u32::MAX), bytes);
-        // A guess that was right was the one request that each loss has.
+        // A correct guess was the one request that each loss gets for free.
         if first <= self.guessed {
             self.budget.give(REQUEST as f64);
         }
     }
 
-    /// How long to wait for an answer.
+    /// Time allowed for an answer.
     fn reorder_window(&self) -> Duration {
         self.rtt + GRACE + self.rtt / 16
     }
 }
 
-/// Queues an `ask` for each run of those that have not come meanwhile and that the
-/// sender may still have; how many numbers these are.
+/// Queues an `ask` for each run of numbers in the range that are still missing and that the sender
+/// may still have; returns how many numbers that is.
 fn queue(
     asks: &mut VecDeque<PendingRequest>,
     numbers: &SeqTracker,

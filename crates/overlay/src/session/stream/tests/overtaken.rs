@@ -1,10 +1,10 @@
-//! How long a segment is waited for that others have overtaken.
+//! The time to wait for a segment that others have overtaken.
 
 use super::super::segment::Ack;
 use super::*;
 use core::time::Duration;
 
-/// One direction of a stream: a sender, and what its receiver says by hand.
+/// One direction of a stream: a sender, and its receiver's acknowledgements made by hand.
 struct OneDirection {
     tx: Sender,
     now: Time,
@@ -24,7 +24,7 @@ impl OneDirection {
         self.tx.write(&vec![0; len], &mut memory).unwrap();
     }
 
-    /// All that may be sent now: the position of each segment.
+    /// Sends all segments that are permitted now; returns the position of each.
     fn send(&mut self) -> Vec<u64> {
         let mut positions = Vec::new();
         while let Some(cut) = self.tx.next(self.now, ROOM, ROOM) {
@@ -34,14 +34,15 @@ impl OneDirection {
         positions
     }
 
-    /// All up to `next` has been received, and one range beyond it.
+    /// Acknowledges all bytes up to `next`, and one range beyond it.
     fn acknowledge(&mut self, next: u64, range: Option<(u32, u32)>) {
         let mut ack = Ack::new(next, u16::MAX, 0, self.retransmissions);
         range.into_iter().for_each(|range| ack.push(range));
         self.tx.on_ack(self.now, &ack).unwrap();
     }
 
-    /// Lets time pass until something is sent, for as long as `at_most`; what is sent.
+    /// Lets time pass until something is sent, but no longer than `at_most`; returns the segments
+    /// sent.
     fn wait(&mut self, at_most: Duration) -> Vec<u64> {
         let until = self.now + at_most;
         while self.now < until {
@@ -56,9 +57,9 @@ impl OneDirection {
     }
 }
 
-/// Round trips take seconds, and the first of two segments comes late again and again. Then all but
-/// the last of four are lost: what the application waits for is repeated soon, and what was lost
-/// with it as soon as that is known.
+/// Round trips take seconds, and the first of two segments is late again and again. Then all but
+/// the last of four are lost: the segment that the application waits for is retransmitted soon, and
+/// the others as soon as their loss is known.
 #[test]
 fn what_is_lost_is_repeated_soon_however_late_segments_have_come() {
     const RTT: Duration = Duration::from_secs(2);
@@ -99,9 +100,9 @@ fn what_is_lost_is_repeated_soon_however_late_segments_have_come() {
     assert_eq!(retransmitted, [first + len, first + 2 * len]);
 }
 
-/// Nine of ten segments are overtaken and taken for lost, but the first of them comes: the others
-/// are waited for, but for the next one that the application needs; the window is what it was, and
-/// it is known how late segments may be.
+/// Nine of ten segments are overtaken and count as lost, but then the first of them arrives: the
+/// others are waited for, except for the next one that the application needs. The window is
+/// restored, and the lateness of segments is known.
 #[test]
 fn when_an_original_comes_after_all_others_are_waited_for() {
     const RTT: Duration = Duration::from_millis(100);
@@ -129,7 +130,7 @@ fn when_an_original_comes_after_all_others_are_waited_for() {
     }
     way.acknowledge(10 * len, None);
     assert!(way.tx.retransmits() <= retransmitted + 1);
-    // The next one that is overtaken is waited for longer than two round trips.
+    // For the next overtaken segment, it waits longer than two round trips.
     way.write(3 * ROOM);
     let mut sent = way.send();
     while sent.len() < 3 {

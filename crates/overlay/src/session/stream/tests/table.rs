@@ -1,9 +1,9 @@
-//! Many streams in one table: their timers, which of them gives way, and their memory.
+//! Many streams in one table: their timers, their memory, and the choice of the one to forget.
 
 use super::super::segment::Ack;
 use super::*;
 
-/// Each stream has one timer, and one that is gone has none.
+/// Each stream has one timer, and a removed one has none.
 #[test]
 fn there_are_no_more_timers_than_streams() {
     let mut table = Streams::new(Config::default());
@@ -19,8 +19,8 @@ fn there_are_no_more_timers_than_streams() {
     }
 }
 
-/// When a table is full, the stream that has been over for longest is forgotten: of the node that
-/// asks for room, or else of any, unless that node has as many as it may.
+/// When a table is full, the stream that ended longest ago is forgotten: one with the node that
+/// needs room if possible, otherwise any other, unless that node has its maximum number.
 #[test]
 fn the_oldest_that_is_only_remembered_gives_way() {
     let mut table = Streams::new(Config { max: 8, ..Config::default() });
@@ -54,7 +54,7 @@ fn the_oldest_that_is_only_remembered_gives_way() {
     assert_eq!(table.to_forget(NodeId(4)), Some(of_two[2]), "the oldest of all");
     finish(of_three[1], &mut table);
     assert_eq!(table.to_forget(NodeId(3)), Some(of_three[1]));
-    // A place is used again, and the stream in it is not the oldest for that.
+    // A slot is reused, and its new stream is not the oldest because of that.
     table.remove(of_two[2]);
     assert_eq!(open(2, 9, &mut table), of_two[2]);
     finish(of_two[2], &mut table);
@@ -97,7 +97,7 @@ fn a_receiver_always_has_some_memory() {
     }
 }
 
-/// Nobody will read what a stream has that is over and whose application has gone.
+/// Data of an ended stream has no reader left if its application has gone.
 #[test]
 fn what_nobody_will_read_takes_no_memory() {
     let config = Config { memory: 4 * MAX as usize, buffer: MAX as usize, ..Config::default() };
@@ -131,8 +131,8 @@ fn what_nobody_will_read_takes_no_memory() {
     }
 }
 
-/// Those that wait for an outlet have their turns in the order in which they came to that, whatever
-/// else happens to them, and each outlet has a queue of its own.
+/// Streams that wait for an outlet get their turns in the order in which they began to wait,
+/// whatever else happens to them, and each outlet has its own queue.
 #[test]
 fn each_outlet_has_those_that_wait_for_it_in_their_order() {
     let mut table = Streams::new(Config::default());
