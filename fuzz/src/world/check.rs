@@ -166,7 +166,7 @@ impl Bounds {
 
 fn packets_dropped(drops: &Drops) -> u64 {
     // The others drop whole envelopes, or repeats of packets that were sent.
-    const PACKETS: [Drop; 14] = [
+    const PACKETS: [DropReason; 14] = [
         DropReason::Bounced,
         DropReason::Duplicate,
         DropReason::FlowDuplicate,
@@ -180,7 +180,7 @@ fn packets_dropped(drops: &Drops) -> u64 {
         DropReason::Late,
         DropReason::SessionFull,
         DropReason::EchoLimit,
-        DropReason::EchoUnasked,
+        DropReason::EchoUnexpected,
     ];
     PACKETS.map(|why| drops.get(why)).iter().sum()
 }

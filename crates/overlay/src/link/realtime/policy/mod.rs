@@ -108,7 +108,7 @@ impl Recovery {
     pub const OFF: Recovery = Recovery::of("off");
     /// The paper's policy: each missing packet is requested once.
     pub const ONCE: Recovery = Recovery::of("once");
-    /// Each is asked for until it comes or would come too late, and the last
+    /// Requests each packet until it arrives or would be too late; the last
     /// answer is sent several times, within [`Config::recovery_budget`](super::Config).
     pub const UNTIL_DEADLINE: Recovery = Recovery::of("until-deadline");
 
