@@ -76,8 +76,12 @@ fmt-check:
 	@$(STEP) "format of fuzz/" cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: rules
-rules: ## Check which crate may depend on which, how long files are, and where unsafe code is
+rules: ## Check crate arrows, file lengths, unsafe code, words, comments, dependencies, commit subjects
 	@$(STEP) "crate arrows" scripts/check-arrows.sh
+	@$(STEP) "words" scripts/check-words.sh
+	@$(STEP) "comments" scripts/check-comments.sh
+	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
+	@$(STEP) "commit subjects" scripts/check-commits.sh
 	@$(STEP) "file lengths" scripts/check-lengths.sh
 	@$(STEP) "unsafe code" scripts/check-unsafe.sh
 

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(model.cost(Metric::ExpectedLatency, &dead), UNUSABLE);
     }
 
-    /// The test vectors of ARCHITECTURE.md.
+    /// The test vectors of docs/protocol.md.
     #[test]
     fn the_digest_is_of_all_settings_as_they_are_computed_with() {
         let digest = |formula, deadline, detection| {

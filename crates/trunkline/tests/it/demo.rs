@@ -108,7 +108,7 @@ fn a_short_demo_is_complete() {
     assert!((1.0..50.0).contains(&overhead[2]), "{overhead:?}");
     assert!((1.0..50.0).contains(&overhead[3]), "{overhead:?}");
     assert!((1.0..50.0).contains(&overhead[4]), "{overhead:?}");
-    // IP, UDP, RTP and 20 ms of G.711; over the overlay 44 more (ARCHITECTURE.md).
+    // IP, UDP, RTP and 20 ms of G.711; over the overlay 44 more (docs/protocol.md).
     let wire = |i: usize, what: &str| number(&runs[i]["wire"], what);
     let bytes = [0, 1, 2, 3, 4].map(|i| wire(i, "bytes_per_voice_packet"));
     assert_eq!(bytes[..4], [200.0, 244.0, 244.0, 244.0], "{runs}");
