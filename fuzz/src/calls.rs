@@ -1,5 +1,5 @@
-//! Calls through a gateway, by agents that do what the input says: whatever they say and
-//! leave unsaid, ports are taken and given back in order, and all ends.
+//! Calls through a gateway, by agents that follow the input: whatever they send or omit, ports are
+//! allocated and released in order, and every call ends.
 
 use crate::script::steps;
 use std::collections::BTreeMap;
@@ -12,36 +12,36 @@ use trunkline_overlay::wire::NodeId;
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Message, Name, Start};
 
-/// Who takes part: phones here, what is trusted, and somebody who isn't heard.
+/// The agents: two phones, a trusted peer, and an agent that is not accepted.
 const AGENTS: [&str; 4] = ["10.1.0.2:5060", "10.1.0.3:40000", "10.9.0.1:5060", "192.0.2.66:5060"];
 const OWN: &str = "10.1.0.1:5060";
 
 steps! {
-    /// Something that happens. `who` is an agent; `kind` chooses what is said.
+    /// A step of the script. `who` is an agent, and `kind` chooses the message.
     Step {
-        /// A request out of nothing.
+        /// A request without context.
         0 Ask { who: u8, kind: u8 }
-        /// A response to the last request that came.
+        /// A response to the last request received.
         1 Answer { who: u8, kind: u8, code: u8 }
-        /// A request in the dialog of the last message that came.
+        /// A request in the dialog of the last message received.
         2 Follow { who: u8, kind: u8, method: u8 }
-        /// Nothing, for the square of so many 20 ms.
+        /// Nothing happens for 20 ms times the square of `time`.
         3 Wait { time: u8 }
-        /// What came goes back with a byte changed.
+        /// A received message is returned with one byte changed.
         4 Damage { who: u8, at: u8, byte: u8 }
-        /// A connection is over.
+        /// A connection is closed.
         5 Disconnect { connection: u8 }
     }
 }
 
-/// Ports as a gateway has them, and nothing that it may not do with them.
+/// Ports of a gateway, which checks that the gateway uses them correctly.
 #[derive(Default)]
 struct Board(BTreeMap<u16, Option<Relay>>);
 
 impl Media for Board {
     fn open(&mut self, port: u16) -> bool {
         assert!(port.is_multiple_of(2) && !self.0.contains_key(&port));
-        // Some are another program's.
+        // Some ports belong to other programs.
         let is_free = !port.is_multiple_of(10);
         if is_free {
             self.0.insert(port, None);
@@ -70,9 +70,9 @@ struct World {
     now: Time,
     gateway: Gateway,
     board: Board,
-    /// The last that each agent has got: requests and responses.
+    /// The last request and the last response that each agent has received.
     got: [[Option<Message>; 2]; 4],
-    /// Numbers branches and calls.
+    /// Counter for branches and call IDs.
     count: u32,
 }
 
@@ -97,7 +97,7 @@ fn config() -> Config {
     }
 }
 
-/// Runs one input.
+/// Runs a script of calls.
 pub fn run(bytes: &[u8]) {
     let mut r = Reader::new(bytes);
     let mut world = World {
@@ -111,17 +111,17 @@ pub fn run(bytes: &[u8]) {
         world.step(&step);
         world.settle();
     }
-    // Nobody says anything more: in a quarter of an hour nothing is left.
+    // With all agents silent, no state remains after a quarter of an hour.
     for _ in 0..1_000 {
         world.wait(Duration::from_secs(1));
     }
     assert_eq!(world.gateway.calls().count(), 0);
     assert!(world.board.0.is_empty());
-    // Two in five pairs are never to be had; none is lost.
+    // Two in five pairs are never available; none of the others is lost.
     assert_eq!(world.gateway.free_ports(), 20);
 }
 
-/// A description of one of a few kinds.
+/// Session description, chosen from a few kinds.
 fn description(kind: u8) -> String {
     let (place, more) = match kind % 8 {
         0 => ("10.1.0.2 4000", ""),
@@ -159,7 +159,7 @@ impl World {
         self.gateway.receive(self.now, hop, text, &mut self.board);
     }
 
-    /// A request out of nothing.
+    /// Sends a request without context.
     fn invite(&mut self, who: usize, kind: u8) {
         self.count += 1;
         let to = AGENTS[usize::from(kind >> 6)];
@@ -176,7 +176,7 @@ impl World {
         self.send(who, text.as_bytes());
     }
 
-    /// A response to the last request that came.
+    /// Responds to the last request received.
     fn respond(&mut self, who: usize, kind: u8, code: u8) {
         let Some(request) = self.got[who][0].clone() else { return };
         let code = [100, 180, 183, 200, 200, 302, 404, 486, 487, 503][usize::from(code % 10)];
@@ -206,7 +206,7 @@ impl World {
         self.send(who, text.as_bytes());
     }
 
-    /// A request in the dialog of the last message that came.
+    /// Sends a request in the dialog of the last message received.
     fn follow(&mut self, who: usize, kind: u8, method: u8) {
         let [request, response] = &self.got[who];
         let of_request = kind & 16 == 0;
@@ -240,7 +240,7 @@ impl World {
         self.send(who, text.as_bytes());
     }
 
-    /// What has come goes back with a byte changed.
+    /// Returns a received message with one byte changed.
     fn damage(&mut self, who: usize, at: u8, byte: u8) {
         let last = self.got[who].iter().flatten().next_back();
         let Some(mut bytes) = last.map(|message| message.bytes().to_vec()) else { return };
@@ -263,14 +263,14 @@ impl World {
     fn settle(&mut self) {
         while let Some(output) = self.gateway.poll() {
             let message = Message::parse(&output.bytes).expect("what is sent is a message");
-            // What is said of a malformed request names what is wrong with it.
+            // A rejection of a malformed request repeats its mistake.
             let is_echo = matches!(message.start(), Start::Response { code: 400 | 505, .. });
             let fault = message.fault().filter(|_| !is_echo);
             assert_eq!(fault, None, "{}", String::from_utf8_lossy(&output.bytes));
             let agent = AGENTS.iter().position(|at| address(at) == output.to.remote);
             let kind = usize::from(!matches!(message.start(), Start::Request { .. }));
             if let Some(agent) = agent {
-                // Who isn't heard gets nothing unless somebody calls it.
+                // An agent that is not accepted receives nothing unless it is called.
                 self.got[agent][kind] = Some(message);
             }
         }
@@ -283,7 +283,7 @@ impl World {
     }
 }
 
-/// Inputs that are calls.
+/// Scripts that are valid calls.
 pub mod seeds {
     use super::Step;
 
@@ -293,9 +293,9 @@ pub mod seeds {
         out
     }
 
-    /// A call that is answered and ended; one that is forked, held and cancelled.
+    /// Scripts of a call that is answered and ended, and of one that is forked, held and cancelled.
     pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
-        // From the first agent to the second, with a description.
+        // A request from the first agent to the second, with a description.
         let ask = Step::Ask { who: 0, kind: 0b0100_0000 };
         let answer = |kind, code| Step::Answer { who: 1, kind, code };
         let follow = |who, kind, method| Step::Follow { who, kind, method };

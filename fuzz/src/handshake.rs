@@ -1,9 +1,9 @@
-//! The handshake: its parsers, and two machines on a network that the script
-//! controls and that forges.
+//! The handshake: its parsers, and two machines on a network that the script controls and that
+//! forges messages.
 //!
-//! What must hold: no panic; nothing opens that the other end did not seal, and
-//! nothing twice; no two sessions of a node share an index; and once the network
-//! behaves and buckets are full again, both ends have a session and talk.
+//! Invariants: no panic; an end opens only envelopes that the other end sealed, each at most once;
+//! no two sessions of a node share an index; and once the network behaves and buckets are full
+//! again, both ends have a session and communicate.
 
 use crate::script::{micros, steps};
 use core::net::SocketAddr;
@@ -19,14 +19,14 @@ use trunkline_overlay::identity::{Certificate, Identity, MacKey, Trust};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Seal, Sealed};
 
-/// Reads `bytes` as each of the messages, and as what they carry.
+/// Parses `bytes` as each of the messages, and as their contents.
 pub fn message(bytes: &[u8]) {
     let mac = MacKey::for_overlay(&operator().public());
     let key_and = |again: Vec<u8>| {
         assert!(mac.check(&again));
         again
     };
-    // All but the mac comes again; zeros that pad a query need not be zeros.
+    // All but the MAC is reproduced; the padding of a query need not be zeros.
     let same = |again: &[u8]| assert_eq!((again[0], &again[17..]), (bytes[0], &bytes[17..]));
     if let Ok(query) = Query::parse(bytes) {
         let again = key_and(query.emit(&mac));
@@ -35,7 +35,7 @@ pub fn message(bytes: &[u8]) {
     }
     if let Ok(answer) = Answer::parse(bytes) {
         let again = key_and(answer.emit(&mac));
-        // What a newer version may append is not kept.
+        // Data appended by a newer version is not kept.
         assert!(bytes[17..].starts_with(&again[17..]));
     }
     if let Ok(initiation) = Initiation::parse(bytes) {
@@ -64,44 +64,43 @@ pub fn message(bytes: &[u8]) {
 }
 
 steps! {
-    /// What happens. `side` is the node that acts, or that datagrams are under
-    /// way to; `pick` chooses among those.
+    /// A step of the script. `side` is the node that acts or is the destination of datagrams, and
+    /// `pick` selects one of the datagrams.
     Step {
-        /// Time passes.
+        /// The clock advances by `n` units.
         0 Sleep { unit: u8, n: u8 }
-        /// A node does what is due, and sends.
+        /// A node handles its timers and sends.
         1 Wake { side: u8 }
         /// The oldest datagram arrives.
         2 Arrive { side: u8 }
-        /// One datagram arrives, from another address if `from` is not 0, and
-        /// remains under way too.
+        /// One datagram arrives, from another address if `from` is not 0, and also stays in flight.
         3 Copy { side: u8, pick: u8, from: u8 }
         /// One datagram is lost.
         4 Lose { side: u8, pick: u8 }
-        /// One datagram is altered; with a mac that fits, for `mac` 1 to 3.
+        /// One datagram is altered, with a valid MAC for `mac` 1 to 3.
         5 Alter { side: u8, pick: u8, at: u16, xor: u8, mac: u8 }
-        /// A datagram of the script's; the same.
+        /// A datagram of arbitrary bytes arrives, with a MAC as above.
         6 Forge { side: u8, mac: u8, bytes: Vec<u8> }
-        /// An envelope is sealed, if there is a session.
+        /// A node seals an envelope, if it has a session.
         7 Say { side: u8, len: u8 }
-        /// The link dies.
+        /// The link fails and starts again.
         8 Restart { side: u8 }
-        /// The node starts anew.
+        /// The node restarts, with a later start number.
         9 Anew { side: u8 }
-        /// The neighbour is no longer trusted, or again.
+        /// The neighbour is revoked, or trusted again.
         10 Trust { side: u8, revoked: u8 }
-        /// The link is removed and, as configured, added.
+        /// The link is removed and added again as configured.
         11 Again { side: u8 }
-        /// Everything arrives, for `n` hundred milliseconds.
+        /// Everything arrives for `n` times 100 ms.
         12 Calm { n: u8 }
-        /// The node starts anew, and its clock was set back by `n` starts.
+        /// The node restarts, with its clock set back by `n` starts.
         13 SetBack { side: u8, n: u8 }
     }
 }
 
 const LINK: LinkId = LinkId(1);
 const UNDER_WAY: usize = 64;
-/// The first start, and a clock with room to go back.
+/// Number of the first start, and a clock with room to go back.
 const CLOCK: (u64, u64) = (1, 1 << 16);
 const UNIX: u64 = 1_800_000_000;
 
@@ -121,7 +120,7 @@ fn address(n: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, n as u8], 7_000))
 }
 
-/// One node, and the link's seal.
+/// A node and the seal of its link.
 struct End {
     side: usize,
     starts: u64,
@@ -134,7 +133,7 @@ struct End {
 }
 
 impl End {
-    /// The how manieth start, and what its clock says.
+    /// Creates an end from the number of its start and the reading of its clock.
     fn new(
         side: usize,
         (starts, clock): (u64, u64),
@@ -189,14 +188,14 @@ impl End {
 struct World {
     now: Time,
     ends: [End; 2],
-    /// By destination: from where, and what.
+    /// Datagrams in flight by destination: source and bytes.
     wire: [VecDeque<(SocketAddr, Vec<u8>)>; 2],
-    /// What each end has sealed, and the other not yet opened.
+    /// Payloads that each end has sealed and the other has not yet opened.
     said: [BTreeSet<Vec<u8>>; 2],
     talked: [bool; 2],
 }
 
-/// Runs a script.
+/// Runs a script of handshake steps.
 pub fn run(bytes: &[u8]) {
     let mut r = Reader::new(bytes);
     let Ok(kind) = r.u8() else { return };
@@ -374,13 +373,13 @@ impl World {
         }
     }
 
-    /// Whatever has happened, in the end both talk.
+    /// Checks that both ends communicate in the end, whatever has happened.
     fn heal(&mut self) {
         self.wire = Default::default();
         for side in 0..2 {
             self.trust(side, false);
-            // What an envelope of the right session has said of late, a forger
-            // can't have; but the roaming copies of the script could.
+            // A forger lacks the contents of recent envelopes of the right session, but the roaming
+            // copies of the script could have them.
             self.ends[side].machine.set_address(LINK, address(1 - side));
             self.ends[side].machine.restart(LINK, self.now);
         }
@@ -392,8 +391,8 @@ impl World {
     }
 }
 
-/// A mac that the node at `side` may believe: as its own, as that of the node
-/// it asked, or as a query's.
+/// Stamps a MAC that the node at `side` may accept: under its own key, under that of the node it
+/// queried, or under a query's.
 fn stamp(side: usize, mac: u8, bytes: &mut [u8]) {
     let key = match mac % 4 {
         1 => MacKey::for_node(&identity(side).public()),

@@ -1,8 +1,7 @@
-//! What the fuzz targets do with their bytes, without libFuzzer: tests replay the seeds
-//! through the same code, and a failing input can be looked at in a debugger.
+//! The code of the fuzz targets, without libFuzzer: tests replay the seeds through it, and a
+//! failing input can be examined in a debugger.
 //!
-//! [`TARGETS`] is the list of targets. A target's function panics when an invariant does not
-//! hold.
+//! [`TARGETS`] is the list of targets. A target's function panics when an invariant is violated.
 
 pub mod calls;
 pub mod handshake;
@@ -16,13 +15,13 @@ pub mod tfrc;
 pub mod wire;
 pub mod world;
 
-/// A fuzz target.
+/// A fuzz target, with the number of mutations for tests.
 pub struct Target {
-    /// The name, which its binary and its folder of seeds have too.
+    /// Name of the target, its binary and its folder of seeds.
     pub name: &'static str,
     /// Runs it on one input.
     pub run: fn(&[u8]),
-    /// How many mutations of each seed tests run it on.
+    /// Number of mutations of each seed that tests run.
     pub mutations: u32,
 }
 
@@ -30,13 +29,13 @@ const fn parser(name: &'static str, run: fn(&[u8])) -> Target {
     Target { name, run, mutations: 100 }
 }
 
-/// A script takes up to half a second without optimisation.
+/// A target driven by scripts, which take up to half a second without optimisation.
 const fn script(name: &'static str, run: fn(&[u8])) -> Target {
     Target { name, run, mutations: 20 }
 }
 
-/// Every target: the parsers of outside bytes, then state machines and whole nodes driven by a
-/// script.
+/// All targets: first the parsers of external bytes, then state machines and whole nodes driven by
+/// scripts.
 pub const TARGETS: &[Target] = &[
     parser("echo_message", wire::echo_message),
     parser("envelope", wire::envelope),
@@ -63,7 +62,7 @@ pub const TARGETS: &[Target] = &[
 ///
 /// # Panics
 ///
-/// If there is no such target, and if an invariant does not hold.
+/// If there is no such target, or if an invariant is violated.
 pub fn run(name: &str, input: &[u8]) {
     let Some(target) = TARGETS.iter().find(|target| target.name == name) else {
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();

@@ -1,8 +1,8 @@
-//! The parsers of RTP, RTCP and WAV files: bytes → value → the same value.
+//! The parsers of RTP, RTCP and WAV files: bytes to value and back to the same value.
 
 use trunkline_media::{audio, rtcp, rtp};
 
-/// Reads `datagram` as RTP. What the parser accepts survives emitting and parsing again.
+/// Parses `datagram` as RTP. An accepted packet survives emitting and parsing again.
 pub fn rtp(datagram: &[u8]) {
     let Ok(packet) = rtp::parse(datagram) else { return };
     let mut out = vec![0; rtp::HEADER_LEN + packet.payload.len()];
@@ -10,8 +10,7 @@ pub fn rtp(datagram: &[u8]) {
     assert_eq!(rtp::parse(&out[..len]), Ok(packet));
 }
 
-/// Reads `datagram` as RTCP. What either end says of a stream survives emitting and parsing
-/// again.
+/// Parses `datagram` as RTCP. The reports of both ends survive emitting and parsing again.
 pub fn rtcp(datagram: &[u8]) {
     let Ok(packet) = rtcp::parse(datagram) else { return };
     let mut out = [0; rtcp::MAX_LEN];
@@ -27,10 +26,10 @@ pub fn rtcp(datagram: &[u8]) {
     assert_eq!(rtcp::parse(&out[..len.expect("it fits")]), Ok(receiver));
 }
 
-/// Reads `file` as a WAV file. It never gives more sound than the file has bytes for.
+/// Parses `file` as a WAV file. The samples are bounded by the size of the file.
 pub fn wav(file: &[u8]) {
     if let Ok(pcm) = audio::read_wav(file) {
-        // The lowest rate it takes is 1 kHz: one byte becomes eight samples.
+        // The lowest rate accepted is 1 kHz, where one byte becomes eight samples.
         assert!(pcm.len() <= 8 * file.len());
     }
 }

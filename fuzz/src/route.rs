@@ -1,9 +1,8 @@
-//! Link-state routing: its frames, and a router among neighbours that say
-//! anything.
+//! Link-state routing: its frames, and a router among neighbours that send arbitrary data.
 //!
-//! What must hold: no panic; the driver has nothing to spin on; two routers fed
-//! alike say the same bytes; every frame out can be read and fits; memory stays
-//! within the limits; no table leads to a link that is down.
+//! Invariants: no panic; the driver never spins; two routers with the same input emit the same
+//! bytes; every emitted frame parses and fits; memory stays within its limits; no table leads to a
+//! link that is down.
 
 pub mod seeds;
 
@@ -22,7 +21,7 @@ use trunkline_overlay::route::{
 };
 use trunkline_overlay::wire::{ControlKind, Metric, NodeId};
 
-/// Reads `bytes` as a frame, and as the body of either kind of frame.
+/// Parses `bytes` as a frame, and as the body of either kind of frame.
 pub fn frame(bytes: &[u8]) {
     whole_frame(bytes);
     let Ok(len) = u16::try_from(bytes.len()) else { return };
@@ -57,9 +56,8 @@ fn whole_frame(bytes: &[u8]) {
                 let again =
                     trunkline_overlay::route::update::Record::parse(&mut Reader::new(&again));
                 let again = again.expect("what was written can be read");
-                // The bytes may differ: a residual loss can be written in more than
-                // one way where the loss has fewer than 255 steps, and that no
-                // link has a penalty in two.
+                // The bytes may differ: where the loss has fewer than 255 steps, a residual loss
+                // has several encodings, and the absence of penalties has two.
                 assert!(again.links().eq(record.links()));
                 assert_eq!((again.key, again.seq, again.age), (record.key, seq, record.age));
                 assert_eq!(again.certificate(), record.certificate());
@@ -73,32 +71,32 @@ fn whole_frame(bytes: &[u8]) {
 }
 
 steps! {
-    /// What happens to the router. `link` is taken modulo how many there are.
+    /// A step of the script. `link` is taken modulo the number of links.
     Step {
-        /// Time passes; the driver oversleeps.
+        /// The clock advances by `n` units, and the driver oversleeps.
         0 Sleep { unit: u8, n: u8 }
         /// The driver sleeps until the next timeout.
         1 Wake {}
-        /// A link comes up, with this neighbour.
+        /// A link to this neighbour comes up.
         2 Up { link: u8, neighbour: u8, path: u8, restarted: u8, rtt: u8 }
-        /// A link dies.
+        /// A link goes down.
         3 Down { link: u8 }
-        /// A link has a cost.
+        /// The cost of a link changes.
         4 Cost { link: u8, latency: u16, loss: u16, residual: u16 }
         /// Draining begins or ends.
         5 Drain { yes: u8 }
-        /// A frame of anything.
+        /// A frame of arbitrary bytes arrives.
         6 Raw { link: u8, bytes: Vec<u8> }
-        /// An update that says what it likes; each two bytes are a link. The digest is
-        /// the router's own if even.
+        /// An update with arbitrary contents arrives; each two bytes are a link. The digest is the
+        /// router's own if `digest` is even.
         7 Links { link: u8, origin: u8, seq: u16, age: u16, fragment: u8, digest: u8, ends: Vec<u8> }
-        /// Somebody is introduced.
+        /// An introduction of a node arrives.
         8 Introduce { link: u8, origin: u8, seq: u16, age: u16, certificate: Vec<u8> }
         /// A neighbour acknowledges the last frame sent to it.
         9 AckLast { link: u8 }
         /// A neighbour returns the last frame sent to it.
         10 Echo { link: u8 }
-        /// The operator's route to a node.
+        /// The operator sets a route to a node.
         11 Static { to: u8, via: u8 }
     }
 }
@@ -110,7 +108,7 @@ const MAX_NODES: usize = 24;
 
 struct World {
     now: Time,
-    /// Two, fed alike.
+    /// Two routers with the same input.
     routers: [Router; 2],
     table: Arc<ForwardingTable>,
     up: [bool; LINKS as usize],
@@ -139,7 +137,7 @@ pub fn run(script: &[u8]) {
     }
 }
 
-/// A link by two bytes.
+/// Encodes a link given as two bytes.
 fn advert(end: &[u8]) -> [u8; LINK_LEN] {
     [0, 0, 0, end[0] % 32, end[1] % 2, 0, end[1], 0, 0, 0]
 }
@@ -177,7 +175,7 @@ impl World {
                 self.each(|r, now| r.link_down(now, LinkId(u16::from(link % LINKS))));
             }
             Step::Cost { link, latency, loss, residual } => {
-                // Every other record says something of penalties.
+                // Every other record contains a penalty.
                 let penalty = if residual % 2 > 0 { residual } else { 0 };
                 let cost = LinkCost { latency, loss, residual, penalty };
                 self.each(|r, now| r.set_cost(now, LinkId(u16::from(link % LINKS)), cost));
@@ -219,7 +217,7 @@ impl World {
     fn acknowledge(&mut self, link: u8) {
         let frame = &self.last[usize::from(link % LINKS)];
         let Ok(RouteFrame::LinkState(records)) = RouteFrame::parse(frame) else { return };
-        // A record begins with what acknowledges it.
+        // A record begins with the bytes that acknowledge it.
         let acks: Vec<u8> = records
             .flatten()
             .flat_map(|r| [&[r.bytes()[0] & !0x40], &r.bytes()[1..13]].concat())
@@ -261,13 +259,14 @@ impl World {
         assert!(timeout > self.now, "a driver would spin: {timeout:?}, now {:?}", self.now);
         assert!(router.nodes() <= MAX_NODES && router.differing().len() < MAX_NODES);
         assert!(router.records().count() <= MAX_NODES * (usize::from(MAX_FRAGMENTS) + 1));
-        // A table may be 20 ms old, and then a link may have died since.
+        // A table may be 20 ms old, and a link may have died since.
         if self.routers[0].stats().spf_runs > 0 && timeout > self.now + Duration::from_millis(20) {
             for metric in Metric::ALL {
-                // A dead link is the way only where nothing leads.
+                // A dead link is a next hop only if no route exists.
                 for (node, hop) in self.table.iter(metric) {
                     let dead = !self.up[usize::from(hop.link.0)];
-                    // A link to itself, which no configuration may have, is one.
+                    // Exempt the node itself: a link to itself, which no configuration allows, may
+                    // lead there.
                     let led = node != OWN && self.routers[0].route(node, metric).is_some();
                     assert!(!dead || !led, "a route over a dead link");
                 }

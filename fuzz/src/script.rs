@@ -1,6 +1,6 @@
-//! Scripts: bytes that say what happens to a node, step by step. Every byte
-//! string is a script, and every list of steps can be written as one, so seeds
-//! are written in steps and the fuzzer mutates their bytes.
+//! Scripts: bytes that encode the steps of a test. Every byte string is a script, and every list of
+//! steps can be encoded as one, so that seeds are written as steps and the fuzzer mutates their
+//! bytes.
 
 use trunkline_base::wire::Reader;
 
@@ -28,7 +28,7 @@ impl Field for u16 {
     }
 }
 
-/// A length and so many bytes, or as many as the script still has.
+/// A length and that many bytes, or as many as the script has left.
 impl Field for Vec<u8> {
     fn read(r: &mut Reader<'_>) -> Option<Vec<u8>> {
         let len = usize::from(r.u16().ok()?);
@@ -40,8 +40,8 @@ impl Field for Vec<u8> {
     }
 }
 
-/// Declares an enum of steps with its bytes: a number (modulo how many there
-/// are, so that every byte is one), then the fields.
+/// Declares an enum of steps and its encoding: a number (modulo the number of steps, so that every
+/// byte is valid), then the fields.
 macro_rules! steps {
     ($(#[$doc:meta])* $name:ident {
         $($(#[$step_doc:meta])* $tag:literal $step:ident { $($field:ident: $ty:ty),* })*
@@ -52,7 +52,7 @@ macro_rules! steps {
         pub enum $name { $($(#[$step_doc])* $step { $($field: $ty),* }),* }
 
         impl $name {
-            /// The next step of a script; `None` at its end.
+            /// Reads the next step of a script; `None` at its end.
             pub fn read(r: &mut trunkline_base::wire::Reader<'_>) -> Option<Self> {
                 use $crate::script::Field;
                 const COUNT: u8 = [$($tag),*].len() as u8;
@@ -77,8 +77,8 @@ macro_rules! steps {
 }
 pub(crate) use steps;
 
-/// How long `n` of `unit` are, in microseconds: from 50 µs to 1 s each, so that
-/// one byte reaches pacing, deadlines, hellos and the death of a link.
+/// Duration of `n` times `unit`, in microseconds. A unit is between 50 µs and 1 s, so that one byte
+/// reaches pacing, deadlines, hellos and the death of a link.
 pub(crate) fn micros(unit: u8, n: u8) -> u64 {
     [50, 1_000, 20_000, 1_000_000][usize::from(unit % 4)] * u64::from(n)
 }

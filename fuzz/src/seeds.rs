@@ -1,5 +1,5 @@
-//! Valid inputs of the targets, as `cargo run --example make_seeds` writes them
-//! into `seeds/`: each reaches code that bytes by chance do not.
+//! Valid inputs of the targets, which `cargo run --example make_seeds` writes into `seeds/`. Each
+//! reaches code that random bytes do not.
 
 use crate::handshake::Step as H;
 use crate::wire;
@@ -23,17 +23,17 @@ use trunkline_overlay::wire::{
     Service,
 };
 
-/// One input of one target.
+/// An input of a target.
 pub struct Seed {
-    /// The target.
+    /// Name of the target.
     pub target: &'static str,
-    /// The file's name.
+    /// Name of the seed's file.
     pub name: &'static str,
-    /// The input.
+    /// Bytes of the input.
     pub bytes: Vec<u8>,
 }
 
-/// Every seed of the targets whose inputs are made here.
+/// Returns the seeds of all targets that have generated ones.
 pub fn all() -> Vec<Seed> {
     let named = |target, seeds: Vec<(&'static str, Vec<u8>)>| {
         seeds.into_iter().map(move |(name, bytes)| Seed { target, name, bytes })

@@ -1,4 +1,4 @@
-//! The parsers of SIP messages and session descriptions, and what edits leave of them.
+//! The parsers of SIP messages and session descriptions, and the results of editing them.
 
 use core::net::{IpAddr, Ipv4Addr};
 use trunkline_sip::sdp::{Host, Sdp, SdpEdit};
@@ -6,8 +6,8 @@ use trunkline_sip::{Edit, Frame, Framer, Message, Name};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 
-/// Reads `datagram` as a SIP message. What a proxy adds to it is there, what the proxy takes
-/// away is gone, and all else stays byte for byte.
+/// Parses `datagram` as a SIP message. After a proxy's edit, the added headers are present, the
+/// removed ones are gone, and all else is the same byte for byte.
 pub fn message(datagram: &[u8]) {
     let Ok(message) = Message::parse(datagram) else { return };
     assert!(datagram.starts_with(message.bytes()));
@@ -17,7 +17,7 @@ pub fn message(datagram: &[u8]) {
     let mut edit = Edit::new(&message);
     edit.push_front(Name::Via, b"SIP/2.0/UDP me;branch=z9hG4bKme");
     let more = Message::parse(&edit.finish()).expect("a message stays one");
-    // What is wrong with it is as wrong afterwards, but that a hop may have been missing.
+    // The message has the same fault afterwards, except for a missing Via.
     let hopless = message.list(Name::Via).next().is_none();
     assert!(hopless || more.fault() == message.fault());
     let mut edit = Edit::new(&more);
@@ -36,7 +36,7 @@ pub fn message(datagram: &[u8]) {
     assert_eq!(changed.list(Name::Route).count(), routes.saturating_sub(1));
 }
 
-/// All that comes out, and whether the stream is lost then.
+/// Returns all messages of a stream, and whether framing was lost.
 fn frames(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     let (mut framer, mut out) = (Framer::default(), Vec::new());
     for piece in stream.chunks(piece) {
@@ -51,15 +51,15 @@ fn frames(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, bool) {
     (out, framer.is_lost())
 }
 
-/// Reads `input` as a stream of SIP messages after one byte, the size of the pieces that the
-/// stream comes in: the same messages come out whatever that size.
+/// Parses `input` as a stream of SIP messages, after one byte that is the size of the pieces in
+/// which it arrives. The resulting messages are independent of that size.
 pub fn stream(input: &[u8]) {
     let Some((&piece, stream)) = input.split_first() else { return };
     assert_eq!(frames(stream, usize::from(piece).max(1)), frames(stream, stream.len().max(1)));
 }
 
-/// Reads `text` as a session description. After an edit every stream that is wanted is wanted
-/// where the relay says, and is otherwise what it was.
+/// Parses `text` as a session description. After an edit, every active stream points to the relay,
+/// and is otherwise unchanged.
 pub fn sdp(text: &[u8]) {
     let Ok(sdp) = Sdp::parse(text) else { return };
     let unchanged = SdpEdit::new(&sdp).finish();

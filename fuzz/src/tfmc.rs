@@ -1,9 +1,9 @@
-//! TFMC: a sender and a receiver of a trunk that are told anything, on a clock that jumps forth and
-//! back.
+//! TFMC: a sender and a receiver of a trunk with arbitrary input, on a clock that jumps back and
+//! forth.
 //!
-//! What must hold: no panic; the number of packets in a datagram lies within its bounds, and the
-//! share and all that a report says are numbers; no wait is for ever; a refused message changes
-//! nothing; what is read is what is written.
+//! Invariants: no panic; the number of packets in a datagram is within its bounds; the share and
+//! all values of a report are numbers; no timeout is infinite; a rejected message changes nothing;
+//! parsing inverts emitting.
 
 pub mod seeds;
 
@@ -17,38 +17,37 @@ use trunkline_rate::tfmc::{
 use trunkline_rate::tfrc::MAX_BACKOFF;
 
 steps! {
-    /// What happens to the two ends.
+    /// A step of the script.
     Step {
-        /// Time passes.
+        /// The clock advances by `n` units.
         0 Sleep { unit: u8, n: u8 }
-        /// The clock jumps to so many units after the beginning, which may be back.
+        /// The clock jumps to `n` units after the start, which may be backwards.
         1 Jump { unit: u8, n: u8 }
-        /// Datagrams of so many packets are sent, with this payload in all.
+        /// Datagrams with `packets` packets each are sent, with this total payload.
         2 Send { datagrams: u8, packets: u8, payload: u16 }
-        /// The datagram that was sent last comes to the receiver, and if a report is due, that to
-        /// the sender.
+        /// The last datagram reaches the receiver, and a report that is due reaches the sender.
         3 Deliver { delay: u8 }
-        /// As many datagrams as a report needs are sent and delivered.
+        /// As many datagrams are sent and delivered as a report needs.
         4 Report { delay: u8, packets: u8 }
-        /// Bytes come to the receiver as what goes with a datagram.
+        /// The receiver gets arbitrary bytes as the header of a datagram.
         5 Data { header: Vec<u8> }
-        /// A packet of the observed call comes.
+        /// A packet of the observed call arrives.
         6 Flow { sequence: u16 }
-        /// Bytes come to the sender as a report.
+        /// The sender gets arbitrary bytes as a report.
         7 Feedback { report: Vec<u8> }
-        /// A report about the last datagram, which says of the loss what it likes.
+        /// The sender gets a report about the last datagram with an arbitrary loss.
         8 Claim { elapsed: u8, loss: u16 }
-        /// The sender waits until its timer expires, if it is set.
+        /// The clock advances until the sender's timer expires, if it is set.
         9 Expire {}
-        /// The timer is looked at now, which may be too early.
+        /// The timer is checked now, which may be too early.
         10 ExpireNow {}
     }
 }
 
-/// How many bytes in front of the steps choose the parameters.
+/// Number of bytes before the steps that choose the parameters.
 pub const SETTINGS: usize = 1;
 
-/// Parameters by number: each segment, and bounds at their ends.
+/// Parameters by number: each kind of segment, and bounds at their extremes.
 fn config(which: u8) -> Config {
     let segment = |segment| Config { segment, ..Config::default() };
     match which % 6 {
@@ -73,7 +72,7 @@ fn config(which: u8) -> Config {
 
 struct World {
     now: Time,
-    /// The latest that it has ever been.
+    /// The latest time so far.
     latest: Time,
     sender: Sender,
     receiver: Receiver,
@@ -145,7 +144,7 @@ impl World {
         }
     }
 
-    /// Bytes come as what goes with a datagram; the report that follows from it.
+    /// Handles bytes as the header of a datagram, and returns the resulting report.
     fn receive(&mut self, header: &[u8]) -> Option<Feedback> {
         let data = Data::parse(header);
         assert_eq!(data.is_ok(), header.len() == DATA_BYTES);
@@ -162,7 +161,7 @@ impl World {
         Some(report)
     }
 
-    /// Bytes come as a report.
+    /// Handles bytes as a report.
     fn hear(&mut self, bytes: &[u8]) {
         let report = Feedback::parse(bytes);
         assert_eq!(report.is_ok(), bytes.len() == FEEDBACK_BYTES);
@@ -174,7 +173,7 @@ impl World {
         }
     }
 
-    /// All that a driver can see of the sender.
+    /// The entire state of the sender that a driver can observe.
     fn state(&self) -> (usize, bool, Option<f64>, f64, Option<Duration>, Time) {
         let s = &self.sender;
         (s.multiplex(), s.over_share(), s.share(), s.loss(), s.rtt(), s.next_timeout())

@@ -1,8 +1,7 @@
-//! TFRC: a sender and a receiver that are told anything, on a clock that jumps forth and back.
+//! TFRC: a sender and a receiver with arbitrary input, on a clock that jumps back and forth.
 //!
-//! What must hold: no panic; the allowed rate is a number within its bounds, and so is all that a
-//! report says; no wait is for ever; a refused message changes nothing; what is read is what is
-//! written.
+//! Invariants: no panic; the allowed rate is a number within its bounds, and so are all values of a
+//! report; no timeout is infinite; a rejected message changes nothing; parsing inverts emitting.
 
 pub mod seeds;
 
@@ -16,37 +15,37 @@ use trunkline_rate::tfrc::{
 };
 
 steps! {
-    /// What happens to the two ends.
+    /// A step of the script.
     Step {
-        /// Time passes.
+        /// The clock advances by `n` units.
         0 Sleep { unit: u8, n: u8 }
-        /// The clock jumps to so many units after the beginning, which may be back.
+        /// The clock jumps to `n` units after the start, which may be backwards.
         1 Jump { unit: u8, n: u8 }
         /// The sender waits until it may send, and sends `bytes`.
         2 Send { bytes: u16 }
-        /// The sender is asked to send now, which may be too early.
+        /// The sender is polled now, which may be too early.
         3 SendNow { bytes: u16 }
-        /// The packet that was sent last comes to the receiver, whose report goes to the sender.
+        /// The last packet reaches the receiver, and its report reaches the sender.
         4 Deliver { delay: u8, bytes: u16 }
-        /// Bytes come to the receiver as the header of a packet.
+        /// The receiver gets arbitrary bytes as the header of a packet.
         5 Data { header: Vec<u8>, bytes: u16 }
-        /// Bytes come to the sender as a report.
+        /// The sender gets arbitrary bytes as a report.
         6 Feedback { report: Vec<u8> }
-        /// A report about the last packet, which says of rate and loss what it likes.
+        /// The sender gets a report about the last packet with an arbitrary rate and loss.
         7 Claim { elapsed: u8, rate: u16, loss: u16 }
-        /// The sender waits until its timer expires.
+        /// The clock advances until the sender's timer expires.
         8 Expire {}
-        /// The timer is looked at now, which may be too early.
+        /// The timer is checked now, which may be too early.
         9 ExpireNow {}
     }
 }
 
-/// How many bytes in front of the steps choose the variant.
+/// Number of bytes before the steps that choose the variant.
 pub const SETTINGS: usize = 1;
 
 const FLOW: u32 = 7;
 
-/// Parameters by number: each variant, and each choice that none of them makes.
+/// Parameters by number: each variant, and each option that no variant uses.
 fn config(which: u8) -> Config {
     let doubles = md::Minimum { doubles: true, ..md::Minimum::PAPER };
     let draft = Some(fr::Restart::DRAFT);
@@ -70,7 +69,7 @@ fn config(which: u8) -> Config {
 
 struct World {
     now: Time,
-    /// The latest that it has ever been.
+    /// The latest time so far.
     latest: Time,
     sender: Sender,
     receiver: Receiver,
@@ -141,7 +140,7 @@ impl World {
         self.last = sent.ok().or(self.last);
     }
 
-    /// Bytes come as the header of a packet; the report that follows from it.
+    /// Handles bytes as the header of a packet, and returns the resulting report.
     fn receive(&mut self, header: &[u8], bytes: u16) -> Option<Feedback> {
         let data = Data::parse(header);
         assert_eq!(data.is_ok(), header.len() == DATA_BYTES);
@@ -156,7 +155,7 @@ impl World {
         Some(report)
     }
 
-    /// Bytes come as a report.
+    /// Handles bytes as a report.
     fn hear(&mut self, bytes: &[u8]) {
         let report = Feedback::parse(bytes);
         assert_eq!(report.is_ok(), bytes.len() == FEEDBACK_BYTES);
@@ -168,7 +167,7 @@ impl World {
         }
     }
 
-    /// All that a driver can see of the sender.
+    /// The entire state of the sender that a driver can observe.
     fn state(&self) -> ([f64; 3], Option<Duration>, [Time; 2]) {
         let s = &self.sender;
         ([s.rate(), s.calculated(), s.loss()], s.rtt(), [s.next_send(), s.next_timeout()])
@@ -183,8 +182,8 @@ impl World {
         assert!((least.min(most)..=most).contains(&rate), "{rate} is not {least} to {most}");
         assert!(sender.calculated() > 0.0 && (0.0..=1.0).contains(&sender.loss()));
         assert!((0.0..=1.0).contains(&self.receiver.loss(self.now)));
-        // For a packet as long as the least rate makes it, for a report four of the longest
-        // round trips.
+        // The longest wait is that of a packet at the lowest rate to send, and four of the longest
+        // round trips for a report.
         let longest = MAX_BACKOFF.as_secs_f64() * f64::from(u16::MAX) / segment;
         let longest = Duration::from_secs_f64(longest) + Duration::from_millis(10);
         assert!(sender.next_send() <= self.latest + longest, "waits for ever to send");

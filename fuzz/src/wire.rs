@@ -1,4 +1,4 @@
-//! The parsers of outside bytes: bytes → value → the same bytes.
+//! The parsers of external bytes: bytes to value and back to the same bytes.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 use trunkline_base::Time;
@@ -17,8 +17,8 @@ use trunkline_overlay::wire::{
     open_header,
 };
 
-/// Reads `bytes` as an envelope, and all of them as frames too, so that the
-/// fuzzer need not guess an envelope to reach the frames.
+/// Parses `bytes` as an envelope, and also all of them as frames, so that the fuzzer reaches the
+/// frames without guessing an envelope.
 pub fn envelope(bytes: &[u8]) {
     frames(bytes);
     let Ok(header) = open_header(bytes) else { return };
@@ -35,8 +35,8 @@ pub fn envelope(bytes: &[u8]) {
     assert_eq!(opened, bytes, "opening leaves an unsealed envelope as it is");
     frames(Seal::frames(bytes));
 
-    // Sealed again it is the same, but for the sender's counter, which starts
-    // at 0 here.
+    // Sealing it again yields the same bytes, except for the sender's counter, which starts at 0
+    // here.
     let tag = &bytes[bytes.len() - 16..];
     let incarnation = tag.first_chunk().map(|b| Incarnation(u64::from_be_bytes(*b)));
     let mut sender = Seal::Null(Null::new(header.receiver, incarnation.unwrap()));
@@ -63,8 +63,8 @@ fn frames(plaintext: &[u8]) {
         }
         let (came, went) = (&plaintext[start..w.len()], &w.written()[start..]);
         if came != went {
-            // The one freedom: what a hello does not know it may fill with
-            // anything, and flags that nobody knows are passed over.
+            // Only a hello may differ: its unknown values may have any bytes, and unknown flags are
+            // ignored.
             assert!(matches!(frame, Ok(Frame::Hello(_))), "{frame:?}");
         }
         assert_eq!(Frames::new(went).next(), Some(frame));
@@ -88,16 +88,16 @@ fn emit(frame: &Frame<'_>, w: &mut Writer<'_>) {
     .expect("a frame takes the room that it came from");
 }
 
-/// Reads `message` as either end of a session would.
+/// Parses `message` as either end of a session would.
 pub fn session_message(message: &[u8]) {
     if let Ok(parsed) = ToNode::parse(message) {
         let again =
             with_head(parsed.payload(), |w| parsed.emit_head(w).expect("a head fits MAX_HEAD"));
         assert_eq!(ToNode::parse(&again), Ok(parsed));
         match parsed {
-            // What a newer client may have appended is not kept.
+            // Data appended by a newer client are not kept.
             ToNode::Bind { .. } => assert!(message.starts_with(&again)),
-            // Nor are flags that nobody knows.
+            // Unknown flags are not kept either.
             ToNode::Stream(Request::Connect { .. }) => assert_eq!(message.len(), again.len()),
             _ => assert_eq!(message, again),
         }
@@ -110,15 +110,15 @@ pub fn session_message(message: &[u8]) {
             ToClient::Received { .. } | ToClient::Stream(Notice::Data(_)) => {
                 assert_eq!(message, again);
             }
-            // Here neither flags nor reasons that nobody knows.
+            // Unknown flags and reasons are not kept.
             ToClient::Stream(_) => assert!(message.len() >= again.len()),
             _ => assert!(message.starts_with(&again)),
         }
     }
 }
 
-/// Reads `bytes` as a datagram, as one message either way, and as a stream of
-/// messages that comes in pieces; each in the clear and sealed.
+/// Parses `bytes` as a datagram, as one message in either direction, and as a stream of messages
+/// that arrives in pieces; each in the clear and sealed.
 pub fn remote_message(bytes: &[u8]) {
     authenticating(bytes);
     sealed(bytes);
@@ -140,7 +140,7 @@ pub fn remote_message(bytes: &[u8]) {
     }
 }
 
-/// A client, and the node that lets it in.
+/// Identities of a client and of the node that admits it.
 fn identities() -> (Identity, Identity) {
     (Identity::from_secret(&[1; 32]), Identity::from_secret(&[2; 32]))
 }
@@ -150,13 +150,13 @@ pub(crate) fn responder() -> Responder {
     Responder::new(&node, &[client.public()], Limits::default(), [3; 32])
 }
 
-/// A handshake that this client has begun, and its first message.
+/// Starts a handshake of this client, and returns its first message.
 pub(crate) fn opening() -> (Opening, Vec<u8>) {
     let (client, node) = identities();
     Opening::begin(&client, &node.public(), [4; 32]).expect("a key")
 }
 
-/// The two ends of one connection, in step.
+/// The two ends of a connection, in step.
 static ENDS: LazyLock<Mutex<(Keys, Keys)>> = LazyLock::new(|| {
     let (opening, first) = opening();
     let answered = responder().answer(&first, Token(7)).expect("a known client");
@@ -165,23 +165,23 @@ static ENDS: LazyLock<Mutex<(Keys, Keys)>> = LazyLock::new(|| {
     Mutex::new((keys, answered.keys))
 });
 
-/// Nobody gets in by bytes that no client has made.
+/// Checks that only bytes made by a client authenticate it.
 fn authenticating(bytes: &[u8]) {
     static OWN: LazyLock<Vec<u8>> = LazyLock::new(|| opening().1);
     if let Ok(FromClient::Initiation(message)) = FromClient::parse(bytes) {
-        // The fuzzer finds no mac: what is behind it is looked at all the same.
+        // The fuzzer finds no valid MAC, so the code behind the check is called directly.
         let mut node = responder();
         let checked = node.check(Time::ZERO, ([192, 0, 2, 1], 7).into(), message).is_ok();
         let answered = responder().answer(message, Token(7)).is_ok();
         assert!(message == *OWN || !(checked && answered));
     }
     if let Ok(FromNode::Response(message)) = FromNode::parse(bytes) {
-        // The seed's answer has another ephemeral key than this handshake's.
+        // The answer in the seed has a different ephemeral key from this handshake's.
         let _ = opening().0.finish(message);
     }
 }
 
-/// What one end seals, the other opens, and nothing else.
+/// Checks that each end opens exactly the messages that the other seals.
 fn sealed(bytes: &[u8]) {
     let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
     let (a, b) = &mut *ends;
@@ -222,7 +222,7 @@ fn carried(message: &[u8]) {
     };
     if let Ok(parsed) = FromClient::parse(message) {
         let again = written(&|w| parsed.emit(w).expect("no longer than it came"));
-        // What a newer client may have appended is not kept.
+        // Data appended by a newer client are not kept.
         assert!(message.starts_with(&again));
         assert_eq!(FromClient::parse(&again), Ok(parsed));
     }
@@ -240,7 +240,7 @@ fn with_head(payload: &[u8], emit: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     [w.written(), payload].concat()
 }
 
-/// Reads `payload` as what two nodes say of a trunk, and believes all of it.
+/// Parses `payload` as a message between the two ends of a trunk, and accepts all of it.
 pub fn trunk_message(payload: &[u8]) {
     let Some(message) = trunk::Message::parse(payload) else { return };
     let mut head = [0; 32];
@@ -256,14 +256,14 @@ pub fn trunk_message(payload: &[u8]) {
         let begin = bytes.len();
         entry.push(&mut bytes);
         assert_eq!(bytes.len() - begin, entry.size());
-        // A definition may be longer than what is known of it.
+        // A definition may be longer than its known part.
         if !matches!(entry, trunk::Entry::Definition { .. }) {
             assert!(rest.windows(entry.size()).any(|part| part == &bytes[begin..]));
         }
     }
 }
 
-/// Reads `payload` as a packet between two nodes.
+/// Parses `payload` as a packet between two nodes.
 pub fn echo_message(payload: &[u8]) {
     if let Some(message) = PortUnbound::parse(payload) {
         let mut bytes = [0; PortUnbound::SIZE];

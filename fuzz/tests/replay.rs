@@ -1,5 +1,5 @@
-//! Every target passes its seeds, and a fixed number of mutations of each. They are the same each
-//! time: `make fuzz` looks for new ones.
+//! Every target passes its seeds, and a fixed number of mutations of each. The mutations are the
+//! same each time: `make fuzz` looks for new ones.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,12 +71,12 @@ fn targets_pass_their_seeds_and_mutations() {
     );
 }
 
-/// Runs a seed and its mutations. The first on which the target panics is written to a file,
-/// whose name this gives.
+/// Runs a seed and its mutations. The first input on which the target panics is written to a file,
+/// and that file's name is returned.
 fn replay(target: &Target, seed: &Path) -> Option<String> {
     let bytes = fs::read(seed).expect("a seed can be read");
     let name = seed.file_name().expect("a file").to_string_lossy();
-    // A number that the file's name gives: seeds that come or go change no other's mutations.
+    // The number derives from the file's name, so that other seeds do not affect these mutations.
     let number = name.bytes().fold(0, |n: u64, b| n.wrapping_mul(31).wrapping_add(b.into()));
     let mut rng = rng(number, 1);
     let fails = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err();
@@ -96,7 +96,7 @@ fn replay(target: &Target, seed: &Path) -> Option<String> {
     found.and_then(|(n, input)| kept(&input, n.to_string()))
 }
 
-/// One to eight changes: a bit, a byte, a piece that is cut out, comes twice or is moved.
+/// Applies one to eight changes: of a bit, a byte, or a piece that is cut out, doubled or moved.
 fn mutated(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     use rand::RngExt as _;
     let mut bytes = seed.to_vec();
@@ -123,7 +123,7 @@ fn mutated(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// The files of a folder, in the order of their names.
+/// Files of a folder, in order of their names.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries.map(|entry| entry.expect("a file").path()).collect();

@@ -1,4 +1,4 @@
-//! `trunkline cat`: standard input into a stream, and what comes of it to standard output.
+//! `trunkline cat`: copies standard input to a stream, and the stream's data to standard output.
 
 use crate::{call, node};
 use std::fs::File;
@@ -27,7 +27,7 @@ Examples:
     echo hello | trunkline cat 6:900
 
 The end of standard input ends this direction of the stream; what the other end sends is still
-written out until that ends its own. If standard input is a terminal, the copy is over when the
+written out until it ends its direction. If standard input is a terminal, the copy ends when the
 other end has ended its direction; otherwise give < /dev/null to send nothing. With --listen
 one stream is accepted.
 
@@ -36,23 +36,22 @@ Exit codes:
      everything that was sent
   1  something on this machine failed: no node answers there, standard input or output failed
   2  the command line is wrong
-  3  there was no stream: nobody listens there, no route, forbidden
+  3  the stream was refused: no listener there, no route, or forbidden
   4  the stream broke off; what was received was written, and some of what was sent may be lost";
 
-/// Send standard input to an application of another node, and write out what it sends
+/// Send standard input to an application of another node, and write out its answer
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Where to: a node and the virtual port that somebody listens at there
+    /// Destination: a node and the virtual port of a listener there
     #[arg(value_name = "NODE:PORT", required_unless_present = "listen")]
     to: Option<To>,
-    /// Take a stream at this virtual port of the own node
+    /// Accept a stream at this virtual port of the local node
     #[arg(long, short, value_name = "PORT", conflicts_with = "to",
           value_parser = clap::value_parser!(u16).range(1..))]
     listen: Option<u16>,
-    /// The node at this Unix socket, or on another host at
-    /// tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the file with this
-    /// application's own
+    /// The node at this Unix socket, or on another host at tcp://HOST:PORT?node=PUBKEY&key=FILE:
+    /// the node's public key, and the file with this application's secret key
     #[arg(
         long,
         value_name = "PATH",
@@ -60,10 +59,10 @@ pub struct Args {
         default_value = "/run/trunkline/socket"
     )]
     socket: PathBuf,
-    /// Say on standard error at the end how much went and came, and how fast
+    /// Print the bytes sent and received, and the rates, on standard error at the end
     #[arg(long, short = 'v')]
     stats: bool,
-    /// The same as JSON
+    /// Print the same statistics as JSON
     #[arg(long)]
     json: bool,
 }
@@ -87,43 +86,43 @@ impl FromStr for To {
     }
 }
 
-/// Why a copy did not succeed.
+/// Reason why a copy failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node could not be reached, or refused the session.
     #[error(transparent)]
     Client(ClientError),
-    /// The option that names the node is wrong.
+    /// The option that names the node is invalid.
     #[error(transparent)]
     Attachment(#[from] call::Error),
     /// The stream could not be opened.
     #[error("no stream to {to}: {why}")]
     Refused {
-        /// The other end that was asked for.
+        /// The destination of the stream.
         to: Address,
         /// The reason that the node gave.
         why: ClientError,
     },
-    /// The stream broke off before all was copied.
+    /// The stream was reset before everything was copied.
     #[error("the stream with {peer} broke off: {}", of_stream(why))]
     Broken {
-        /// The address of the other end.
+        /// Address of the other end.
         peer: Address,
-        /// The reason for which it broke off.
+        /// Reason for the reset.
         why: ClientError,
     },
     /// Standard input or output failed.
     #[error("{what}: {source}")]
     Io {
-        /// The operation that failed, for the message.
+        /// The failed operation, for the message.
         what: &'static str,
-        /// The error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// The reason for which a stream broke off, for its message. The client's text for a node that has
-/// gone speaks of datagrams, too.
+/// Text of the reason why a stream was reset. The client's text for a node that has gone also
+/// mentions datagrams.
 fn of_stream(why: &ClientError) -> String {
     match why {
         ClientError::Disconnected => "the trunkline node here has gone".into(),
@@ -143,7 +142,7 @@ impl Error {
     }
 }
 
-/// How many bytes have been copied in each direction.
+/// Bytes copied so far in each direction.
 #[derive(Default)]
 struct Moved {
     sent: AtomicU64,
@@ -152,19 +151,18 @@ struct Moved {
     input: Mutex<Option<io::Error>>,
 }
 
-/// How many bytes are copied at once: so few that a reader of 100 bytes a second has them before
-/// the nodes take this program for one that reads nothing.
+/// Bytes copied at a time. Few enough that a reader of 100 bytes per second consumes them before
+/// the nodes consider this program stalled.
 const CHUNK: usize = 16 << 10;
 
-/// How often progress is shown.
+/// Interval at which the progress bar is updated.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How long to wait until a stream is to be accepted again, if that failed for a reason that may
-/// pass.
+/// Delay before accepting again, after a failure that may be temporary.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs `trunkline cat`: opens or accepts one stream, and copies standard input and output until
-/// both ends have ended it.
+/// both ends have finished.
 pub fn run(args: &Args) -> Result<(), Error> {
     node::raise_descriptor_limit();
     let (at, _) = call::attachment(Some(&args.socket), None)?;
@@ -190,12 +188,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     copied
 }
 
-/// Waits for the first stream that comes in.
+/// Waits for the first incoming stream.
 fn accept(listener: &StreamListener) -> Result<StreamSocket, Error> {
     loop {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
-            // The listener takes its port again by itself.
+            // The listener binds its port again automatically.
             Err(error @ (ClientError::Io { .. } | ClientError::Version)) => {
                 return Err(Error::Client(error));
             }
@@ -235,13 +233,13 @@ fn copy(stream: &Arc<StreamSocket>, moved: &Arc<Moved>) -> Result<(), Error> {
         }
     }
     if io::stdin().is_terminal() {
-        // The sender waits for a line that nobody may ever write.
+        // The peer may be waiting for input that will never come.
         stream.shutdown().map_err(broken)?;
     }
     stream.finish().map_err(broken)
 }
 
-/// Sends standard input to its end. What fails is found by who reads the stream.
+/// Sends standard input up to its end. Errors of the stream are left to the thread that reads it.
 fn send(stream: &StreamSocket, moved: &Moved) {
     let mut stdin = io::stdin().lock();
     let mut buf = vec![0; CHUNK];
@@ -272,7 +270,7 @@ fn send(stream: &StreamSocket, moved: &Moved) {
     }
 }
 
-/// Shows how much has gone and come, where somebody looks.
+/// Shows the progress, if standard error is a terminal.
 fn progress(moved: &Arc<Moved>) -> indicatif::ProgressBar {
     if !io::stderr().is_terminal() || io::stdout().is_terminal() {
         return indicatif::ProgressBar::hidden();
@@ -294,7 +292,7 @@ fn progress(moved: &Arc<Moved>) -> indicatif::ProgressBar {
             thread::sleep(TICK);
         }
     };
-    // Without it nothing is shown, and nothing else is the worse for it.
+    // The program works without the progress thread.
     let _ = thread::Builder::new().name("progress".into()).spawn(tick);
     bar
 }
@@ -303,13 +301,13 @@ fn bytes(n: u64) -> indicatif::BinaryBytes {
     indicatif::BinaryBytes(n)
 }
 
-/// How many bytes standard input has, if it is a file.
+/// Size of standard input in bytes, if it is a file.
 fn input_size() -> Option<u64> {
     let meta = File::open("/dev/stdin").and_then(|file| file.metadata()).ok()?;
     meta.is_file().then_some(meta.len())
 }
 
-/// Says at the end what was asked for.
+/// Prints the statistics that were requested.
 fn report(args: &Args, stream: &StreamSocket, moved: &Moved, done: (Duration, &Result<(), Error>)) {
     let (took, result) = (done.0.as_secs_f64(), done.1);
     let sent = moved.sent.load(Ordering::Relaxed);
@@ -345,7 +343,7 @@ fn report(args: &Args, stream: &StreamSocket, moved: &Moved, done: (Duration, &R
     }
 }
 
-/// A reason's name for programs.
+/// Name of a reason for programs.
 fn name(why: Reset) -> String {
     format!("{why:?}")
 }

@@ -1,16 +1,15 @@
-//! Files that people name: read without waiting for anybody.
+//! Files named by users, read without blocking on them.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// Opens a regular file for reading. A pipe to which nobody writes would be waited for, for
-/// ever.
+/// Opens a regular file for reading. A pipe without a writer would block forever.
 ///
 /// # Errors
 ///
-/// It can't be opened, or is none.
+/// The file cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
@@ -19,11 +18,11 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What is in a regular file of at most `most` bytes.
+/// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// As [`open`], or it has more.
+/// The errors of [`open`], or the file is longer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most + 1).read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! `trunkline --help`: the commands in groups, which clap cannot do. Each command's line is its
-//! own description.
+//! `trunkline --help`: the commands in groups, which clap does not support. Each command's line is
+//! its own description.
 
 use clap::Command;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 struct Group {
     heading: &'static str,
     commands: &'static [&'static str],
-    /// Whether it is shown by `trunkline --help --all` alone.
+    /// Whether the group is shown only by `trunkline --help --all`.
     only_all: bool,
 }
 
@@ -34,8 +34,8 @@ const GROUPS: [Group; 5] = [
     },
 ];
 
-/// Whether `args`, without the program's name, ask for the list of all commands:
-/// `--help --all` or `help --all`.
+/// Whether `args`, without the program's name, request the list of all commands: `--help --all` or
+/// `help --all`.
 pub fn wants_all(args: &[OsString]) -> bool {
     let is = |arg: &OsString, names: &[&str]| names.iter().any(|name| arg == name);
     let helps = |arg: &OsString| is(arg, &["--help", "-h", "help"]);
@@ -104,7 +104,7 @@ mod tests {
         assert!(!args(&["--all"]) && !args(&["--help"]) && !args(&["status", "--all"]));
     }
 
-    /// Of every command that a user sees, and of those below it.
+    /// Applies to every visible command and its subcommands.
     #[test]
     fn each_help_has_an_example() {
         fn without_example(command: &Command, at: &str, missing: &mut Vec<String>) {

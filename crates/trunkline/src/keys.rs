@@ -1,5 +1,5 @@
-//! Key and certificate files, and the commands that make them: `keygen`,
-//! `pubkey`, `certify`, `certificate`.
+//! Key and certificate files, and the commands that create them: `keygen`, `pubkey`, `certify`,
+//! `certificate`.
 
 use crate::files;
 use std::fs::OpenOptions;
@@ -12,52 +12,52 @@ use zeroize::Zeroizing;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// Why a key or certificate file is of no use.
+/// Reason why a key or certificate file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// The system refused something.
+    /// A file operation failed.
     #[error("cannot {what} {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Others could copy it.
+    /// Other users can read the secret key.
     #[error("{} can be read by others than its owner: chmod 600 {}{advice}", path.display(), path.display())]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What else may be the matter, after a comma; may be empty.
+        /// Another possible cause, after a comma; may be empty.
         advice: &'static str,
     },
-    /// No key is in it.
+    /// The file does not contain a key.
     #[error("{} holds no secret key: {source}; `trunkline keygen` makes one", path.display())]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it is not a key.
         source: KeyError,
     },
-    /// No certificate is in it, or not the right one.
+    /// The file contains no certificate, or the wrong one.
     #[error("the certificate in {} {what}", path.display())]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
-    /// What was to be certified can't be.
+    /// The certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] CertificateError),
-    /// No randomness.
-    #[error("the system gives no randomness for a key: {0}")]
+    /// The system provided no randomness.
+    #[error("the system provided no randomness for a key: {0}")]
     Entropy(getrandom::Error),
 }
 
-/// What to do, after a semicolon; may be empty.
+/// Advice for the user, after a semicolon; may be empty.
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -69,7 +69,7 @@ fn advice(source: &io::Error) -> &'static str {
 }
 
 impl KeyFileError {
-    /// 1 where the system is to blame, 2 where the user's input is.
+    /// Exit status: 1 for an error of the system, 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
             KeyFileError::Io { .. } | KeyFileError::Entropy(_) => 1,
@@ -83,21 +83,21 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
     move |source| KeyFileError::Io { what, path, source }
 }
 
-/// Reads a secret key that only its owner may read. Root's may be for its group,
-/// too: so it is with what systemd hands to a service, where the group's bits
-/// are the mask of an access list (acl(5)).
+/// Reads a secret key that only its owner may read. A file of root's may also be readable by its
+/// group: systemd passes credentials to a service in that form, where the group bits are the mask
+/// of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
-    // What is judged is what is read, whatever takes the path meanwhile.
+    // Check the opened file, so that it does not matter if the path is replaced meanwhile.
     let mut file = files::open(path).map_err(io_error("read", path))?;
     let meta = file.metadata().map_err(io_error("read", path))?;
     let mut text = Zeroizing::new(String::new());
     file.read_to_string(&mut text).map_err(io_error("read", path))?;
-    // First whether it is the right file: what is no secret may be read by all.
+    // Check the content first: a file without a secret may be readable by all.
     let identity = Identity::from_text(&text)
         .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
     let others = if meta.uid() == 0 { 0o037 } else { 0o077 };
     if meta.mode() & others != 0 {
-        // Half of all secrets are points of the curve as well.
+        // Half of all secrets are also valid points of the curve.
         let advice = match text.parse::<PublicKey>() {
             Ok(_) => {
                 ", if it holds the secret key; it may as well be the public one, which is no use \
@@ -110,7 +110,7 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
     Ok(identity)
 }
 
-/// Reads a certificate; that it is true, others check.
+/// Reads a certificate, without verifying it.
 pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
     let mut text = String::new();
     let read = files::open(path).and_then(|mut file| file.read_to_string(&mut text));
@@ -123,7 +123,7 @@ pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
 }
 
 pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyFileError> {
-    // Never over an existing key: that would be lost.
+    // Never overwrite an existing key, which would be lost.
     let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
     let mut file = file.map_err(io_error("create", path))?;
     writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(io_error("write", path))
@@ -136,14 +136,14 @@ Example:
   trunkline keygen /etc/trunkline/a.key
 
 The file is for its owner alone (mode 0600) and is never overwritten. The public
-key goes where others are told of this one: `key` in [[link]], [overlay] keys,
+key goes into the configuration of others: `key` in [[link]], [overlay] keys,
 `certify --key`.")]
 pub struct KeygenArgs {
     /// The file to create
     file: PathBuf,
 }
 
-/// Runs `trunkline keygen`.
+/// Runs `trunkline keygen`: creates a key file.
 pub fn keygen(args: &KeygenArgs) -> Result<(), KeyFileError> {
     let mut secret = Zeroizing::new([0; 32]);
     getrandom::fill(&mut *secret).map_err(KeyFileError::Entropy)?;
@@ -153,17 +153,17 @@ pub fn keygen(args: &KeygenArgs) -> Result<(), KeyFileError> {
     Ok(())
 }
 
-/// Print the public key of a secret one
+/// Print the public key of a secret key
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:
   trunkline pubkey /etc/trunkline/a.key")]
 pub struct PubkeyArgs {
-    /// The file that `keygen` made
+    /// The key file, as written by `keygen`
     file: PathBuf,
 }
 
-/// Runs `trunkline pubkey`.
+/// Runs `trunkline pubkey`: prints a key.
 pub fn pubkey(args: &PubkeyArgs) -> Result<(), KeyFileError> {
     outln!("{}", read_identity(&args.file)?.public());
     Ok(())
@@ -177,30 +177,30 @@ Example: the operator makes the overlay's key once, and certifies each node with
   trunkline certify --overlay-key overlay.key --node 1 --name site-a \\
       --key \"$(trunkline pubkey a.key)\" --days 365 a.cert
 
-Every node has the overlay's public key under [overlay] keys, and its own
-certificate in [node] certificate. Nodes then admit each other without having
-heard of each other before.")]
+Every node has the overlay's public key in [overlay] keys, and its own
+certificate in [node] certificate. Nodes then admit each other without being
+configured with each other.")]
 pub struct CertifyArgs {
-    /// The overlay's secret key, which `keygen` made
+    /// The overlay's secret key, as written by `keygen`
     #[arg(long, value_name = "FILE")]
     overlay_key: PathBuf,
-    /// The node's id
+    /// Number of the node in the overlay
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(1..))]
     node: u32,
-    /// What the node is called, at most 63 bytes
+    /// Name of the node, at most 63 bytes
     #[arg(long)]
     name: String,
     /// The node's public key
     #[arg(long, value_name = "PUBKEY")]
     key: PublicKey,
-    /// For how many days; without it for ever
+    /// Validity in days; without it, the certificate does not expire
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     days: Option<u32>,
     /// The file to create
     file: PathBuf,
 }
 
-/// Runs `trunkline certify`.
+/// Runs `trunkline certify`: creates a certificate file.
 pub fn certify(args: &CertifyArgs) -> Result<(), KeyFileError> {
     let overlay = read_identity(&args.overlay_key)?;
     let now = crate::clock::since_epoch() / 1_000_000_000;
@@ -210,26 +210,26 @@ pub fn certify(args: &CertifyArgs) -> Result<(), KeyFileError> {
     write_new(&args.file, &certificate.to_string(), 0o644)
 }
 
-/// Show what a certificate says
+/// Show the contents of a certificate
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   trunkline certificate a.cert
   trunkline certificate a.cert --overlay-key \"$(trunkline pubkey overlay.key)\"
 
-Exit code 2: with --overlay-key, the certificate doesn't hold.")]
+Exit code 2: with --overlay-key, the certificate is not valid.")]
 pub struct CertificateArgs {
-    /// The file that `certify` made
+    /// The certificate file, as written by `certify`
     file: PathBuf,
-    /// Check that this public key has signed it, and that it still holds
+    /// Check that this public key has signed the certificate, and that it is still valid
     #[arg(long, value_name = "PUBKEY")]
     overlay_key: Option<PublicKey>,
-    /// As JSON
+    /// Print the contents as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Runs `trunkline certificate`.
+/// Runs `trunkline certificate`: prints a certificate, and verifies it on request.
 pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
     let certificate = read_certificate(&args.file)?;
     if let Some(key) = args.overlay_key {

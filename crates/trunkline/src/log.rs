@@ -1,4 +1,4 @@
-//! Log lines on standard error, by a filter that can change while a node runs.
+//! Log lines on standard error, with a filter that can change while a node runs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -10,19 +10,19 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
-/// The environment's filter, which goes before any file's.
+/// Environment variable with a filter that overrides any file's.
 const VARIABLE: &str = "TRUNKLINE_LOG";
-/// Without any.
+/// Filter used if none is configured.
 const DEFAULT: &str = "info";
 
-/// Lines that may wait for standard error: some hundred kilobytes.
+/// Number of lines that may be queued for standard error: some hundred kilobytes.
 const WAITING: usize = 1_024;
-/// How long the last lines may take at the end of the process.
+/// Time allowed for writing the last lines when the process ends.
 const PARTING: Duration = Duration::from_millis(500);
 
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Begins to log.
+/// Initialises logging to standard error.
 pub fn init() {
     let filter = from_environment().unwrap_or_else(|| EnvFilter::new(DEFAULT));
     let (filter, handle) = reload::Layer::new(filter);
@@ -41,10 +41,10 @@ fn from_environment() -> Option<EnvFilter> {
     parse(&std::env::var(VARIABLE).ok()?).ok()
 }
 
-/// A filter as `[log] filter` has it; or why it is none.
+/// Parses a filter as in `[log] filter`, or describes its mistake.
 pub fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // To `EnvFilter` a lone word that is no level is a module, and all others are
-    // silent: a slip would cost the whole log.
+    // To `EnvFilter`, a lone word that is no level is a module, and all other modules are silenced:
+    // a typing error would cost the whole log.
     let slip = |part: &&str| {
         let level = !part.is_empty() && part.parse::<LevelFilter>().is_ok();
         !level && !part.contains(['=', '['])
@@ -57,30 +57,30 @@ pub fn parse(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::builder().parse(filter).map_err(|why| format!("is not understood: {why}"))
 }
 
-/// Logs by `filter` from now on, or by the default; the environment's stays.
+/// Sets the filter, or the default for `None`. A filter from the environment stays.
 pub fn set(filter: Option<&str>) {
     if from_environment().is_some() {
         return;
     }
     let filter = filter.unwrap_or(DEFAULT);
-    // `config` has parsed it before.
+    // `config` has already validated it.
     if let (Some(handle), Ok(filter)) = (FILTER.get(), parse(filter)) {
         let _ = handle.reload(filter);
     }
 }
 
-/// What waits for standard error.
+/// An entry in the queue to standard error.
 enum Entry {
     Line(Vec<u8>),
-    /// Whoever sent this waits until all before it is written.
+    /// Signals to the sender that everything before it has been written.
     Mark(SyncSender<()>),
 }
 
 static QUEUE: OnceLock<SyncSender<Entry>> = OnceLock::new();
-/// Lines that found the queue full.
+/// Number of lines dropped because the queue was full.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Lines go to standard error at once, or by [`detach`]'s thread.
+/// Writer of log lines: directly to standard error, or through the thread of [`detach`].
 struct Out;
 
 impl Write for Out {
@@ -97,13 +97,12 @@ impl Write for Out {
     }
 }
 
-/// Gives what is in the queue some time to be written, when dropped.
+/// Allows the queued lines some time to be written, when dropped.
 pub struct Detached;
 
-/// From now on a thread of its own writes the log, so that nobody else waits
-/// for whoever reads it: a terminal that is stopped by Ctrl-S, or a service
-/// manager that hangs, must not stop packets. Lines that find the queue full
-/// are counted, and the log says how many.
+/// Moves the writing of the log to a separate thread, so that a slow reader of standard error
+/// blocks no other thread: a terminal stopped by Ctrl-S, or a service manager that hangs, must not
+/// stop packets. Lines that find the queue full are counted, and the log reports their number.
 pub fn detach() -> io::Result<Detached> {
     let (queue, lines) = sync_channel(WAITING);
     std::thread::Builder::new()
@@ -122,7 +121,7 @@ impl Drop for Detached {
     }
 }
 
-/// What cannot be written, to a full disk say, is lost: there is no other place.
+/// Writes entries to `to`. Lines that cannot be written, for example to a full disk, are lost.
 fn write_out(entries: &Receiver<Entry>, to: &mut impl Write, lost: &AtomicU64) {
     for entry in entries {
         match entry {
@@ -131,7 +130,7 @@ fn write_out(entries: &Receiver<Entry>, to: &mut impl Write, lost: &AtomicU64) {
         }
         let lost = lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let what = "lines of the log were lost here: whoever reads it was too slow";
+            let what = "log lines were lost here: the reader of the log was too slow";
             let _ = writeln!(to, "{lost} {what}");
         }
     }

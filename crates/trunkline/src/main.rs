@@ -1,7 +1,6 @@
 //! The `trunkline` command: the daemon and its tools.
 //!
-//! Sockets, clocks, files and threads live here; everything that decides
-//! anything lives in the crates below.
+//! Sockets, clocks, files and threads live here; all decisions are made in the crates below.
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see `out`")]
 
 #[macro_use]
@@ -85,7 +84,7 @@ enum Command {
 Example:
   trunkline completions bash > /etc/bash_completion.d/trunkline")]
 struct Completions {
-    /// The shell
+    /// Shell to write the script for
     shell: clap_complete::Shell,
 }
 
@@ -99,7 +98,7 @@ struct Man {
     subcommand: Option<String>,
 }
 
-/// What went wrong, and whether the user's input is to blame.
+/// An error message, and whether the user's input is the cause.
 struct Failure {
     message: String,
     code: u8,
@@ -124,8 +123,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line says to do; nothing if it only asks for the list of all commands.
-/// Ends this process where it asks for other help or is wrong.
+/// Parses the command line; `None` if it only requested the list of all commands. Exits for other
+/// help, or if the command line is wrong.
 fn command() -> Option<Command> {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     if help::wants_all(&args) {

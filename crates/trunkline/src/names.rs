@@ -1,5 +1,5 @@
-//! What people call the services, metrics, recovery policies and congestion controls of overlay: on the command line, in
-//! files (`#[serde(with = "crate::names")]`) and over the control socket.
+//! Names of the overlay's services, metrics, recovery policies and congestion controls: on the
+//! command line, in files (`#[serde(with = "crate::names")]`) and over the control socket.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -9,7 +9,7 @@ use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::reliable::Algorithm;
 use trunkline_overlay::wire::{Metric, Service};
 
-/// One of a few, each with a name.
+/// A type with a few named values.
 pub trait Named: FromStr + Copy + Send + Sync + 'static {
     /// The names of all values, in the order of their numbers.
     const NAMES: &'static [&'static str];
@@ -17,7 +17,7 @@ pub trait Named: FromStr + Copy + Send + Sync + 'static {
     /// The name of this value.
     fn name(self) -> &'static str;
 
-    /// What it means, in the help of an option.
+    /// Description of this value in an option's help.
     fn help(self) -> &'static str;
 }
 
@@ -77,7 +77,7 @@ impl Named for Recovery {
     }
 }
 
-/// The values of an option.
+/// Parser for the values of an option.
 pub fn parser<T>() -> impl TypedValueParser<Value = T>
 where
     T: Named<Err: std::error::Error + Send + Sync>,

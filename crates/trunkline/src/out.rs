@@ -1,24 +1,23 @@
-//! What commands print, without the panic of `println!` where standard output
-//! or standard error takes no more: the disk behind it is full, or who read it
-//! has gone.
+//! Output of commands, without the panic of `println!` when standard output or standard error
+//! cannot be written: the disk is full, or the reader has gone.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Prints a line on standard output; [`failure`] says later whether that failed.
+/// Prints a line on standard output; [`failure`] returns an error if that failed.
 macro_rules! outln {
     ($($text:tt)*) => { $crate::out::print(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Prints a line on standard error, if that takes any.
+/// Prints a line on standard error, ignoring failures.
 macro_rules! errln {
     ($($text:tt)*) => { $crate::out::print_error(format_args!($($text)*)) };
 }
 
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
-/// See [`outln`].
+/// Prints text on standard output; used by [`outln`].
 pub fn print(text: fmt::Arguments<'_>) {
     bytes(text.to_string().as_bytes());
 }
@@ -33,13 +32,13 @@ pub fn bytes(bytes: &[u8]) {
     }
 }
 
-/// Why standard output did not take what was printed; who closed its pipe has
-/// seen enough.
+/// Returns the error of standard output, if one occurred. A closed pipe does not count: its reader
+/// has seen enough.
 pub fn failure() -> Option<&'static io::Error> {
     FAILURE.get()
 }
 
-/// See [`errln`].
+/// Prints a line on standard error; used by [`errln`].
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,13 +1,13 @@
-//! What the log says of what others do: enough to know, and never as much as they like.
+//! Rate-limited logging of events that others can provoke.
 
 use std::fmt;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// The least time between two log lines of a kind that others can provoke.
+/// Minimum time between two log lines of a kind that others can provoke.
 pub const QUIET: Duration = Duration::from_secs(10);
 
-/// Log lines that strangers can provoke: at most one in [`QUIET`].
+/// Log lines that unknown peers can provoke: at most one per [`QUIET`].
 #[derive(Default)]
 pub struct RateLimitedLog {
     last: Option<Time>,
@@ -15,7 +15,7 @@ pub struct RateLimitedLog {
 }
 
 impl RateLimitedLog {
-    /// Says `what`, or counts it as kept back.
+    /// Logs `what`, or counts it as suppressed.
     pub fn warn(&mut self, now: Time, what: impl fmt::Display) {
         if self.last.is_some_and(|t| now.since(t) < QUIET) {
             self.kept_back += 1;

@@ -1,4 +1,4 @@
-//! `trunkline score`, and PESQ for the other commands.
+//! `trunkline score`, and PESQ for other commands.
 
 use crate::call::{self, read_wav};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use trunkline_media::audio::RATE;
 use trunkline_media::quality::pesq::{self, PesqError, SEGMENT, Score, Summary, summarize};
 
-/// Compare what was heard with what was said, by PESQ (P.862, P.862.1)
+/// Compare a recording with its original by PESQ (P.862, P.862.1)
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Both files must be of the same length and begin at the same moment, as those of
@@ -22,16 +22,16 @@ network; MOS-LQO goes from 1 to 4.5.
 Example:
   trunkline score said.wav heard.wav")]
 pub struct Args {
-    /// What was said: a WAV file
+    /// The original: a WAV file
     reference: PathBuf,
-    /// What was heard of it: a WAV file
+    /// The recording to be scored: a WAV file
     degraded: PathBuf,
     /// Print the scores as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Why there is no score.
+/// Reason why there is no score.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
@@ -40,16 +40,16 @@ pub enum Error {
     /// The files cannot be compared.
     #[error("{reference} and {degraded}: {why}")]
     Pesq {
-        /// Path of what was said.
+        /// Path of the original.
         reference: PathBuf,
-        /// Path of what was heard.
+        /// Path of the recording.
         degraded: PathBuf,
-        /// What is wrong with them.
+        /// Reason why they cannot be compared.
         why: PesqError,
     },
 }
 
-/// PESQ by segments, in results: raw scores, and the same as MOS-LQO.
+/// PESQ by segment, for results: raw scores, and their MOS-LQO.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub struct Pesq {
     pub mean: f64,
@@ -71,7 +71,7 @@ impl From<Summary> for Pesq {
     }
 }
 
-/// Of a whole recording.
+/// Scores of a whole recording.
 #[derive(Serialize)]
 struct Whole {
     raw: f64,
@@ -81,18 +81,18 @@ struct Whole {
 #[derive(Serialize)]
 struct Report {
     seconds: f64,
-    /// None if the recording is longer than PESQ was ever tried on.
+    /// `None` if the recording is longer than PESQ has been validated for.
     whole: Option<Whole>,
-    /// None if nobody speaks.
+    /// `None` if the reference has no speech.
     pesq: Option<Pesq>,
-    /// The raw score of each segment in turn; none where nobody speaks.
+    /// Raw score of each segment in turn; `None` where the reference is silent.
     scores: Vec<Option<f64>>,
 }
 
-/// Longer recordings get no score as a whole.
+/// Maximum length of a recording that is scored as a whole.
 const WHOLE: Duration = Duration::from_secs(30);
 
-/// Runs `trunkline score`.
+/// Runs `trunkline score` and prints the result.
 pub fn run(args: &Args) -> Result<(), Error> {
     let (reference, degraded) = (read_wav(&args.reference)?, read_wav(&args.degraded)?);
     let report = report(&reference, &degraded).map_err(|why| Error::Pesq {
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         why,
     })?;
     if args.json {
-        // Numbers and fixed names: this cannot fail.
+        // Numbers and fixed names always serialise.
         outln!("{}", serde_json::to_string(&report).unwrap_or_default());
         return Ok(());
     }
@@ -129,9 +129,9 @@ fn report(reference: &[i16], degraded: &[i16]) -> Result<Report, PesqError> {
     })
 }
 
-/// A sentence for people.
+/// The result as a sentence for people.
 pub fn line(pesq: Option<Pesq>) -> String {
-    pesq.map_or("no PESQ: nobody speaks in the reference".to_owned(), |p| {
+    pesq.map_or("no PESQ: the reference contains no speech".to_owned(), |p| {
         format!(
             "{} segment{}: PESQ mean {:.2}, 5th percentile {:.2}; MOS-LQO mean {:.2}, 5th \
              percentile {:.2}",
@@ -145,8 +145,8 @@ pub fn line(pesq: Option<Pesq>) -> String {
     })
 }
 
-/// The segments' scores of many pairs of reference and degraded recording, in
-/// their order. A segment takes 30 ms and more, so all processors share them.
+/// Scores the segments of many pairs of reference and degraded recording, in order. A segment takes
+/// 30 ms or more, so all processors share the work.
 pub fn all(pairs: &[(&[i16], &[i16])]) -> Result<Vec<Vec<Option<Score>>>, PesqError> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -161,7 +161,7 @@ pub fn all(pairs: &[(&[i16], &[i16])]) -> Result<Vec<Vec<Option<Score>>>, PesqEr
     let mut scores = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let mut scores = work();
-        // A panic there is one here.
+        // A panic in a worker is propagated.
         scores.extend(others.into_iter().flat_map(|t| t.join().expect("it does not panic")));
         scores
     });

@@ -1,4 +1,4 @@
-//! When to stop (SIGTERM or SIGINT), and when to read the configuration again
+//! Signals that stop the program (SIGTERM or SIGINT) or make it read the configuration again
 //! (SIGHUP).
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Takes both signals away from this thread and those that it starts.
+    /// Blocks both signals in this thread and those that it starts.
     pub fn block() -> io::Result<Signals> {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGTERM);
@@ -23,7 +23,7 @@ impl Signals {
         Ok(Signals(SignalFd::with_flags(&mask, flags)?))
     }
 
-    /// Waits for a signal, for at most `patience`; true if one came.
+    /// Waits for a signal for at most `patience`; true if one arrived.
     pub fn wait(&self, patience: Duration) -> bool {
         let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
@@ -42,7 +42,7 @@ impl AsFd for Signals {
 pub struct Hangup(SignalFd);
 
 impl Hangup {
-    /// Takes the signal away from this thread and those that it starts.
+    /// Blocks the signal in this thread and those that it starts.
     pub fn block() -> io::Result<Hangup> {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGHUP);
@@ -51,7 +51,7 @@ impl Hangup {
         Ok(Hangup(SignalFd::with_flags(&mask, flags)?))
     }
 
-    /// Whether one has come since the last look.
+    /// Whether the signal has arrived since the last call.
     pub fn came(&self) -> bool {
         matches!(self.0.read_signal(), Ok(Some(_)))
     }

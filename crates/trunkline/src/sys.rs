@@ -1,5 +1,5 @@
-//! What the standard library and `nix` do not offer: an allocator that counts,
-//! real-time scheduling, and a TUN device. ARCHITECTURE.md lists all unsafe code.
+//! Features that the standard library and `nix` lack: a counting allocator, real-time scheduling,
+//! and a TUN device. ARCHITECTURE.md lists all unsafe code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,53 +9,53 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-/// The system's allocator, counting what each thread asks of it, so that a
-/// running daemon shows that its packet thread asks for nothing.
+/// The system's allocator with a counter of each thread's allocations, so that a running daemon can
+/// show that its packet thread makes none.
 pub struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has allocated or grown memory.
+/// Number of times that this thread has allocated or grown memory.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
 fn count() {
-    // A thread that is being torn down has nobody left to read its count.
+    // The count of a thread that is being torn down is never read.
     let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
 }
 
-// SAFETY: every call goes unchanged to the system's allocator; counting touches
-// only a constant-initialised thread local, which never allocates.
+// SAFETY: every call is passed unchanged to the system's allocator; counting touches only a
+// constant-initialised thread local, which never allocates.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(ptr, layout, size) }
     }
 }
 
-/// Puts the calling thread under SCHED_FIFO at `priority` (1 to 99), so that
-/// other programs' load does not delay packets (Amir et al. 2005, V).
+/// Schedules the calling thread with SCHED_FIFO at `priority` (1 to 99), so that the load of other
+/// programs does not delay packets (Amir et al. 2005, V).
 pub fn run_fifo(priority: u8) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority.into() };
     // SAFETY: 0 is the calling thread, and `param` lives through the call.
@@ -63,23 +63,23 @@ pub fn run_fifo(priority: u8) -> io::Result<()> {
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Puts the calling thread under SCHED_OTHER, as every thread that nobody has said
-/// anything of: one that a real-time thread has started has its priority.
+/// Schedules the calling thread with SCHED_OTHER, the default. A thread inherits the priority of
+/// the real-time thread that started it.
 pub fn run_ordinary() {
     let param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread, and `param` lives through the call. Everybody
-    // may ask for less.
+    // SAFETY: 0 is the calling thread, and `param` lives through the call. Lowering the priority
+    // needs no permission.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param) };
 }
 
-/// A new TUN device in the calling thread's network namespace, until the file is closed:
-/// each read is an IP packet that the kernel has sent to it, each write one that comes
-/// from it. Neither waits.
+/// Creates a TUN device in the calling thread's network namespace, which exists until the file is
+/// closed. Each read returns an IP packet that the kernel has sent to it; each write delivers one
+/// to the kernel. Neither blocks.
 ///
 /// # Errors
 ///
-/// No /dev/net/tun, no permission (CAP_NET_ADMIN), or a name that is taken or longer than
-/// 15 bytes.
+/// /dev/net/tun is missing, permission (CAP_NET_ADMIN) is missing, or the name is taken or longer
+/// than 15 bytes.
 pub fn open_tun(name: &str) -> io::Result<File> {
     let mut open = File::options();
     let file = open.read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
@@ -88,16 +88,16 @@ pub fn open_tun(name: &str) -> io::Result<File> {
     if name.len() > libc::IFNAMSIZ {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // Without a header before each packet the kernel leaves no checksum and no
-    // segmentation to the reader.
+    // Without a header in front of each packet, the kernel leaves no checksum and no segmentation
+    // to the reader.
     let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_flags: flags };
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru };
     for (to, from) in request.ifr_name.iter_mut().zip(name) {
         *to = *from as libc::c_char;
     }
-    // SAFETY: TUNSETIFF reads an ifreq, of which name and flags are set, and writes the
-    // name of the device into it; it lives through the call.
+    // SAFETY: TUNSETIFF reads an `ifreq` with its name and flags set, and writes the device's name
+    // into it; it lives through the call.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
 }

@@ -1,8 +1,7 @@
-//! Quantities as people write them: `"10 ms"`, `"5%"`, `"64 kB"`.
+//! Quantities in human-readable form: `"10 ms"`, `"5%"`, `"64 kB"`.
 //!
-//! Each is a type that command lines (`FromStr`) and configuration files
-//! (`Deserialize`, from a string) read alike. Rates are
-//! [`trunkline_base::Bitrate`]; [`Rate`] adds what a file needs.
+//! Command lines (`FromStr`) and configuration files (`Deserialize`, from a string) parse each type
+//! alike. Rates are [`trunkline_base::Bitrate`]; [`Rate`] adds the support for files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +10,17 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Unexpected, Visitor};
 use trunkline_base::Bitrate;
 
-/// Text that is not the quantity it should be; says what was expected.
+/// Text that is not the expected quantity, with a description of the expectation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is {flaw} {expected}")]
 pub struct ParseError {
     text: String,
-    /// What is wrong, before what was expected: "not", "negative, not".
+    /// The mistake, in words before the expectation: "not", "negative, not".
     flaw: &'static str,
     expected: &'static str,
 }
 
-/// A length of time: `"200us"`, `"10ms"`, `"1.5 s"`, `"2 min"`, `"1 h"`.
+/// A duration: `"200us"`, `"10ms"`, `"1.5 s"`, `"2 min"`, `"1 h"`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span(pub Duration);
 
@@ -43,8 +42,8 @@ const FRACTION: &str = "a share from 0 to 1: write it as \"5%\" or \"0.05\"";
 const SIZE: &str = "a number of bytes: write a number and a unit, as in \"1500 B\" or \"64 kB\"";
 const RATE: &str = "a rate: write a number above 0 and a unit, as in \"10 Mbit/s\"";
 
-/// What is wrong with text that `parses` takes only without a minus sign, or only with
-/// another number than 0, or not at all.
+/// Names the mistake in `text`: whether `parses` accepts it without its minus sign, or with a
+/// number other than 0, or not at all.
 fn flaw(text: &str, parses: impl Fn(&str) -> bool) -> &'static str {
     let text = text.trim();
     match split(text) {
@@ -72,7 +71,7 @@ fn span(text: &str) -> Option<Span> {
         "h" => 3600e9,
         _ => return None,
     };
-    // A century, so that sums of a few spans fit 64 bits of nanoseconds.
+    // At most a century, so that sums of a few spans fit 64 bits of nanoseconds.
     let nanos = number * nanos;
     (nanos < 3.2e18).then(|| Span(Duration::from_nanos(nanos.round() as u64)))
 }
@@ -81,7 +80,7 @@ fn fraction(text: &str) -> Option<Fraction> {
     let (number, unit) = split(text)?;
     let value = match unit {
         "" => number,
-        // Divided, not times 0.01, so that "5%" and "0.05" are one number.
+        // Divide instead of multiplying by 0.01, so that "5%" and "0.05" are equal.
         "%" => number / 100.0,
         _ => return None,
     };
@@ -100,7 +99,7 @@ fn size(text: &str) -> Option<Size> {
         "GiB" => 1_073_741_824.0,
         _ => return None,
     };
-    // Up to here a float counts single bytes.
+    // A float represents every number of bytes exactly up to here.
     let bytes = number * bytes;
     (bytes < 9e15).then(|| Size(bytes.round() as u64))
 }

@@ -23,7 +23,7 @@ fn with_digest(origin: u32, links: u32, digest: u32) -> Vec<u8> {
     record(update.emit().expect("few links"))
 }
 
-/// Frames, and bodies of frames.
+/// Frames, and the bodies of frames.
 pub fn frames() -> Vec<(&'static str, Vec<u8>)> {
     let introduction = Introduction { origin: NodeId(3), seq: 5, certificate: vec![0xc5; 170] };
     let introduction = record(introduction.emit().expect("a short certificate"));
@@ -48,7 +48,7 @@ fn links(link: u8, origin: u8, seq: u16, ends: &[u8]) -> S {
     S::Links { link, origin, seq, age: 0, fragment: 0, digest: 0, ends }
 }
 
-/// What happens to a router.
+/// Scripts for a router.
 pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let script = |steps: &[S]| {
         let mut out = Vec::new();

@@ -8,13 +8,13 @@ fn script(which: u8, steps: &[S]) -> Vec<u8> {
     out
 }
 
-/// So many reports, 5 ms after each other.
+/// Steps for `count` reports, 5 ms apart.
 fn reported(count: usize, packets: u8) -> Vec<S> {
     let one = [S::Report { delay: 20, packets }, S::Sleep { unit: 1, n: 5 }];
     std::iter::repeat_n(one, count).flatten().collect()
 }
 
-/// What happens to the two ends, with several parameters.
+/// Scripts for the two ends, with several parameters.
 pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let lost = [S::Send { datagrams: 5, packets: 1, payload: 20 }];
     let losing = [&reported(4, 1)[..], &lost, &reported(4, 10)].concat();
@@ -31,9 +31,9 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         [sent, S::Sleep { unit: 1, n: 90 }, S::Claim { elapsed, loss }]
     });
     let flow = [1, 2, 3, 5, 6, 7, 8].map(|sequence| S::Flow { sequence });
-    // The first datagram, 40 ms.
+    // Header of the first datagram, 40 ms.
     let header = vec![0, 0, 0, 0, 0, 0, 0x9c, 0x40];
-    // The first datagram, 1 ms, 1 %.
+    // Report about the first datagram: 1 ms, 1 %.
     let report = vec![0, 0, 0, 0, 0, 0, 3, 0xe8, 2, 0x8f, 0x5c, 0x28];
     let raw = [
         S::Send { datagrams: 1, packets: 1, payload: 20 },

@@ -8,13 +8,13 @@ fn script(which: u8, steps: &[S]) -> Vec<u8> {
     out
 }
 
-/// Packets that are sent and delivered, as many as `count`.
+/// Steps that send and deliver `count` packets.
 fn delivered(count: usize, bytes: u16) -> Vec<S> {
     let one = [S::Send { bytes }, S::Deliver { delay: 50, bytes }];
     std::iter::repeat_n(one, count).flatten().collect()
 }
 
-/// What happens to the two ends, with several variants.
+/// Scripts for the two ends, with several variants.
 pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     let lost = |bytes| vec![S::Send { bytes }; 3];
     let losing = |bytes| [delivered(6, bytes), lost(bytes), delivered(6, bytes)].concat();
@@ -25,9 +25,9 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         let claim = S::Claim { elapsed, rate, loss };
         [S::Send { bytes: 160 }, S::Sleep { unit: 1, n: 90 }, claim]
     });
-    // Flow 7, its first packet, 100 ms.
+    // Header of the first packet of flow 7, 100 ms.
     let header = vec![0, 0, 0, 7, 0, 0, 0, 1, 0x86, 0xa0];
-    // Flow 7, its first packet, 1 ms, 1,000 bytes per second, 1 %.
+    // Report about the first packet of flow 7: 1 ms, 1,000 bytes per second, 1 %.
     let report = vec![0, 0, 0, 7, 0, 0, 0, 0, 3, 0xe8, 0, 0, 3, 0xe8, 2, 0x8f, 0x5c, 0x28];
     let raw = [
         S::Send { bytes: 160 },

@@ -1,4 +1,4 @@
-//! What a node among neighbours may say, and how much.
+//! Limits on the output of a node among neighbours.
 
 use super::driver::{Envelope, Message};
 use super::neighbours::{LINKS, OWN, neighbour};
@@ -12,13 +12,13 @@ use trunkline_overlay::wire::{
     Frame, Frames, Incarnation, Null, Opened, ReceiverIndex, Seal, Service, open_header,
 };
 
-/// Two hellos of a link are at least this far apart, whatever provokes them.
+/// Minimum interval between two hellos of a link, whatever triggers them.
 const HELLO_SPACING: Duration = Duration::from_millis(10);
 
-/// What the five bits of a packet's hop limit hold.
+/// Largest value of a packet's hop limit, which has five bits.
 const MAX_HOPS_FIELD: u8 = 31;
 
-/// What the node has put on its links.
+/// State of the envelopes that the node has sent on its links.
 #[derive(Default)]
 pub struct Emitted {
     hello: [Option<Time>; LINKS],
@@ -26,7 +26,7 @@ pub struct Emitted {
 }
 
 impl Emitted {
-    /// Looks at one envelope; the link that it goes over.
+    /// Checks one envelope, and returns the link that it is sent over.
     pub fn check(&mut self, now: Time, node: &Node, envelope: &Envelope) -> usize {
         let header = open_header(&envelope.bytes).expect("an envelope");
         let to = |i: &usize| header.receiver == ReceiverIndex::derived(OWN, neighbour(*i), "");
@@ -36,7 +36,7 @@ impl Emitted {
         assert!(!elsewhere || Some(envelope.to) == link.candidate(), "to where it may be");
         assert!(envelope.bytes.len() + IP_UDP_HEADERS <= link.config().mtu, "it fits the MTU");
         if elsewhere && header.counter.wrapping_add(1) == self.counter[i] {
-            // A copy of the one before, for an address that is asked.
+            // A copy of the previous one, sent to an address that is being validated.
             return i;
         }
         assert_eq!(header.counter, self.counter[i], "counters count");
@@ -71,19 +71,19 @@ impl Emitted {
     }
 }
 
-/// What went into the node and what may come out.
+/// Input of the node, and bounds on its output.
 #[derive(Default)]
 pub struct Bounds {
     bytes_in: usize,
     messages_in: u64,
     payload_out: usize,
-    /// Data frames in envelopes that a link took.
+    /// Number of data frames in envelopes that a link accepted.
     packets_in: u64,
-    /// Of a batch only some envelopes were taken, streams have sent packets of their own, or
-    /// reliable ones may still wait, or have gone once more after a restart: the books can't
-    /// balance.
+    /// Set if the counts cannot balance: only part of a batch was accepted, streams have sent
+    /// packets of their own, or reliable packets are still queued or were sent again after a
+    /// restart.
     unsure: bool,
-    /// Messages other than packets that were refused by an application.
+    /// Number of messages other than packets that an application refused.
     replies_lost: u64,
 }
 
@@ -92,7 +92,7 @@ impl Bounds {
         self.bytes_in += datagrams.map(<[u8]>::len).sum::<usize>();
     }
 
-    /// Of the datagrams just received the links took `accepted`.
+    /// Records that links accepted `accepted` of the datagrams just received.
     pub fn accepted<'a>(&mut self, accepted: u64, datagrams: impl Iterator<Item = &'a [u8]>) {
         let (mut all, mut packets) = (0, 0);
         for bytes in datagrams {
@@ -100,7 +100,7 @@ impl Bounds {
             for frame in Frames::new(Seal::frames(bytes)) {
                 let Ok(Frame::Data(header, _)) = frame else { continue };
                 packets += 1;
-                // Those wait for their link as long as it takes.
+                // Reliable packets are queued for their link without a time limit.
                 self.unsure |= header.flow.service == Service::Reliable;
             }
         }
@@ -123,22 +123,22 @@ impl Bounds {
     pub fn delivered(&mut self, message: &Message, lost: bool) {
         const STREAM_DATA: u8 = 0x89;
         if !(lost && message.head[0] == STREAM_DATA) {
-            // A node keeps what an application doesn't take of a stream.
+            // A node keeps stream data that an application does not accept.
             self.payload_out += message.payload.len();
         }
         assert!(self.payload_out <= self.bytes_in, "applications are handed more than came in");
-        // What is said of destinations is said again later.
+        // Statuses of destinations are sent again later.
         const RECEIVED: u8 = 0x82;
         const STATUS: u8 = 0x84;
         let reply = !matches!(message.head[0], RECEIVED | STATUS);
         self.replies_lost += u64::from(lost && reply);
     }
 
-    /// Everything has gone or expired: the books balance.
+    /// Checks that the counts balance once everything has been sent or has expired.
     pub fn check(&self, node: &Node) {
         let stats = node.stats();
         assert!(stats.from_sessions <= self.messages_in);
-        // An echo that is answered goes back as a packet.
+        // An answered echo is returned as a packet.
         let mut out =
             stats.to_sessions + stats.port_unreachable_accepted + packets_dropped(&stats.drops);
         for (_, link) in node.links() {
@@ -157,7 +157,7 @@ impl Bounds {
             assert!(receiver.asked <= receiver.missing, "a packet was asked for twice");
         }
         if !self.unsure {
-            // Of a packet that was dropped its source may have been told.
+            // The source of a dropped packet may have been notified.
             let came = self.packets_in + stats.from_sessions + stats.port_unreachable_sent;
             assert_eq!(came + self.replies_lost, out, "packets went missing");
         }
@@ -165,7 +165,7 @@ impl Bounds {
 }
 
 fn packets_dropped(drops: &Drops) -> u64 {
-    // The others drop whole envelopes, or repeats of packets that were sent.
+    // The other reasons drop whole envelopes, or retransmissions of packets that were sent.
     const PACKETS: [DropReason; 14] = [
         DropReason::Bounced,
         DropReason::Duplicate,

@@ -1,5 +1,5 @@
-//! What the scenes share: a driver that checks a node while it drains it, and an application
-//! that checks what it is handed.
+//! Code shared by the scenes: a driver that checks a node while draining it, and an application
+//! that checks the messages that it receives.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use trunkline_overlay::session::wire::{MAX_HEAD, ToNode};
 use trunkline_overlay::session::{SessionId, stream};
 use trunkline_overlay::wire::NodeId;
 
-/// An envelope on its way out of a node.
+/// An envelope sent by a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     pub to: SocketAddr,
@@ -20,14 +20,14 @@ pub struct Envelope {
     pub bytes: Vec<u8>,
 }
 
-/// The largest envelope of a link with the default MTU: an arena of this size
-/// always takes one.
+/// Size of the largest envelope of a link with the default MTU, which always fits an arena of this
+/// size.
 pub const LARGEST: usize = 1_280 - 48;
 
 /// Far more envelopes than the nodes here can queue.
 const MAX_ARENAS: usize = 4_096;
 
-/// Takes what is in `arena`.
+/// Takes the envelopes out of `arena`.
 pub fn take(arena: &mut TxArena, out: &mut Vec<Envelope>) {
     for run in arena.runs() {
         let sizes: Vec<_> = arena.envelopes(run).map(<[u8]>::len).collect();
@@ -40,13 +40,13 @@ pub fn take(arena: &mut TxArena, out: &mut Vec<Envelope>) {
     arena.clear();
 }
 
-/// How often in a row a node may ask to be woken at once: what streams within it say is
-/// found as it transmits, and its applications are told at the next wake-up. A stream of a
-/// full buffer takes some tens of turns.
+/// Maximum number of consecutive times that a node may request an immediate wake-up. Messages of
+/// its internal streams are found as it transmits, and its applications receive them at the next
+/// wake-up. A stream with a full buffer takes some tens of turns.
 const MAX_WAKES: usize = 1_024;
 
-/// Does what is due at `now` and takes all that is to be sent, as a driver
-/// does, until the driver can sleep.
+/// Handles the timers due at `now` and takes all output, as a driver does, until the driver can
+/// sleep.
 pub fn settle(
     node: &mut Node,
     now: Time,
@@ -82,7 +82,7 @@ fn drain(node: &mut Node, now: Time, arena: &mut TxArena, out: &mut Vec<Envelope
     assert!(arena.is_empty(), "All, and then there was more");
 }
 
-/// A message that a node handed to an application.
+/// A message that a node passed to an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub to: SessionId,
@@ -90,11 +90,11 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// Keeps messages for the target to look at.
+/// Collects messages for the target to check.
 #[derive(Default)]
 pub struct Applications {
     pub messages: Vec<Message>,
-    /// Whether the applications take no more messages.
+    /// Whether the applications refuse messages.
     pub full: bool,
 }
 
@@ -105,7 +105,7 @@ impl Sink for Applications {
     }
 }
 
-/// What an application writes to its node.
+/// Encodes a message of an application to its node.
 pub fn message(message: &ToNode<'_>) -> Vec<u8> {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
@@ -113,8 +113,8 @@ pub fn message(message: &ToNode<'_>) -> Vec<u8> {
     [w.written(), message.payload()].concat()
 }
 
-/// The streams of a node, those of each of `peers`, those that wait, and the bytes that all keep
-/// stay within what is configured.
+/// Checks that the numbers of a node's streams, of those of each of `peers` and of those pending,
+/// and the bytes that all of them buffer, are within the configured limits.
 pub fn check_streams(node: &Node, config: &stream::Config, peers: &[NodeId]) {
     let all = || node.streams();
     assert!(all().count() <= config.max);
@@ -127,20 +127,19 @@ pub fn check_streams(node: &Node, config: &stream::Config, peers: &[NodeId]) {
     assert!(kept <= config.memory as u64, "{kept} bytes");
 }
 
-/// No stream is left, in whatever state.
+/// Checks that no stream remains, in any state.
 pub fn check_no_streams(node: &Node) {
     let left: Vec<_> = node.streams().collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(node.stats().streams.open, 0);
 }
 
-/// One direction of a conversation, as its receiver sees it: session there,
-/// node and port it comes from.
+/// A flow as its receiver sees it: the receiving session, and the source's node and port.
 pub type Flow = (u32, u32, u16);
 
-/// Sees to it that an application is handed no packet twice, as far as a node
-/// promises whatever its neighbours say: among the last [`WINDOW`] numbers of a slow
-/// flow, until it has been silent for longer than any deadline.
+/// Checks that an application receives no packet twice, to the extent that a node guarantees this
+/// against any neighbour: among the last [`WINDOW`] numbers of a slow flow, until it has been
+/// silent for longer than any deadline.
 #[derive(Default)]
 pub struct Once {
     flows: BTreeMap<Flow, Heard>,
@@ -155,15 +154,15 @@ struct Heard {
 
 const WINDOW: u16 = 256;
 const SILENCE: Duration = Duration::from_millis(255);
-/// What is further ahead than this is behind.
+/// A number further ahead than this counts as behind.
 const AHEAD: u16 = 1 << 14;
-/// From so many packets on, a flow may be fast enough for its numbers to come round.
+/// Number of packets from which a flow may be fast enough for its numbers to wrap.
 const SLOW: usize = 256;
-/// The flows that a node remembers of a session.
+/// Number of flows that a node remembers per session.
 const FLOWS: usize = 256;
 
 impl Once {
-    /// The packet numbered `seq` of `flow` is handed over at `now`.
+    /// Checks packet `seq` of `flow`, received at `now`.
     pub fn check(&mut self, now: Time, flow: Flow, seq: u16) {
         let heard = self.flows.entry(flow).or_insert_with(|| Heard::new(now, seq));
         if now.since(heard.last) > SILENCE {
@@ -173,7 +172,7 @@ impl Once {
         heard.packets += 1;
         let behind = heard.highest.wrapping_sub(seq);
         if (WINDOW..=u16::MAX - AHEAD).contains(&behind) {
-            // Nothing is known of what lies so far back (RFC 3550, A.1).
+            // Numbers this far back are not tracked (RFC 3550, A.1).
             return;
         }
         if behind >= WINDOW {
@@ -186,7 +185,7 @@ impl Once {
         assert!(!(again && remembered), "{flow:?}: number {seq} came twice");
     }
 
-    /// Session `id` is another one from now on.
+    /// Forgets session `id`, since its number will be reused.
     pub fn forget(&mut self, id: SessionId) {
         self.flows.retain(|flow, _| flow.0 != id.0);
     }

@@ -1,9 +1,9 @@
-//! A neighbour that lies about streams: segments of any fields at all, in the names of others
-//! too, to a node whose applications do anything themselves.
+//! A neighbour that lies about streams. It sends segments with arbitrary fields, also in the names
+//! of other nodes, to a node with applications that behave arbitrarily.
 //!
-//! What must hold: few segments come out for one that goes in; streams, those of one peer, and
-//! the bytes that they keep stay within what is configured; and when the liar has fallen silent
-//! and applications have gone nothing is left, and a stream between honest ends works as ever.
+//! Invariants: an incoming segment causes few outgoing ones; streams, those of one peer and their
+//! buffered bytes stay within the configured limits; and when the liar is silent and the
+//! applications have gone, no stream remains and a stream between honest ends works as before.
 
 use super::driver::{Applications, check_no_streams, check_streams, message, settle};
 use super::{Scene, Step};
@@ -28,7 +28,7 @@ use trunkline_overlay::wire::{
 
 const OWN: NodeId = NodeId(1);
 const LIAR: NodeId = NodeId(2);
-/// Flags of a packet and of a segment, as the wire has them.
+/// Flags of a packet and of a segment, as encoded on the wire.
 const STREAM: u8 = 0x10;
 const EPOCH: u8 = 0x0f;
 const OPEN: u8 = 0x01;
@@ -50,7 +50,7 @@ fn address() -> SocketAddr {
     ([192, 0, 2, 2], 7_000).into()
 }
 
-/// An application's session, and what it may write.
+/// An application's session and its stream credit.
 struct App {
     session: SessionId,
     credit: u32,
@@ -67,12 +67,12 @@ pub(super) struct World {
     arena: TxArena,
     seal: Seal,
     hellos: u16,
-    /// Packets that the liar has sent over the link, and the last that came from there.
+    /// Number of packets that the liar has sent over the link, and the last one received from it.
     sent: u16,
     came: Option<(u8, u16)>,
-    /// The tag of the last stream that the node has opened to the liar.
+    /// Tag of the last stream that the node has opened to the liar.
     tag: u16,
-    /// Segments without data that have come out, and how many may have.
+    /// Number of segments without data that were sent, and the number allowed.
     controls: usize,
     allowed: usize,
 }
@@ -116,7 +116,7 @@ impl Scene for World {
         if let Some(session) = self.listener.take() {
             self.node.session_close(self.now, session);
         }
-        // A minute without a word is enough, and each of its questions comes in time.
+        // A minute of silence is enough, and each of its probes falls due in time.
         for _ in 0..10 {
             self.sleep(Duration::from_secs(15));
         }
@@ -222,7 +222,7 @@ impl World {
         self.apps.get_mut(nth)
     }
 
-    /// A session of another application, with this port.
+    /// Opens a session of another application, with this port.
     fn open(&mut self, port: Option<u16>) -> Option<SessionId> {
         if self.apps.len() == MAX_SESSIONS {
             return None;
@@ -269,10 +269,10 @@ impl World {
         }
     }
 
-    /// The liar sends a packet of a stream, or what it says is one.
+    /// Sends a packet of a stream from the liar, real or forged.
     fn throw(&mut self, from: u8, ports: u8, tag: u16, payload: &[u8]) {
         let source = [LIAR, LIAR, LIAR, OWN, NodeId(3), NodeId(77)][usize::from(from % 6)];
-        // To an application here that listens, or to one that has opened a stream.
+        // The destination is a listening application, or one that has opened a stream.
         let connected = 1_000 + u16::from(ports >> 2) % 8;
         let destination_port = if ports % 4 == 3 { connected } else { LISTEN };
         let source_port = if ports % 4 == 3 { 0 } else { u16::from(ports >> 2) };
@@ -292,7 +292,7 @@ impl World {
         let frame = written(1_200, |w| {
             DataHeader { flow, hop }.emit(len, w).and_then(|()| w.bytes(payload))
         });
-        // An answer, and what else it may make a stream say.
+        // Allow for an answer, and for another segment that it may trigger.
         self.allowed += 2;
         self.receive(&frame);
     }
@@ -306,7 +306,7 @@ impl World {
         self.look_at_messages();
     }
 
-    /// As a neighbour that keeps its link up.
+    /// Advances the clock, with the link kept up.
     fn sleep(&mut self, time: Duration) {
         self.now += time;
         self.settle();
@@ -333,7 +333,7 @@ impl World {
                     let newer = |(epoch, last): (u8, u16)| {
                         epoch != number.0 || number.1.wrapping_sub(last) < 1 << 15
                     };
-                    // A link repeats what was not acknowledged.
+                    // A link retransmits unacknowledged packets.
                     if self.came.is_none_or(newer) && self.came != Some(number) {
                         self.came = Some(number);
                         self.controls += usize::from(payload[0] & DATA == 0);
@@ -344,7 +344,7 @@ impl World {
                 }
             }
         }
-        // Each stream may have a question or an answer that is due.
+        // Each stream may have a probe or an answer due.
         self.allowed += 2 * streams().max;
         assert!(self.controls <= self.allowed, "{} of {}", self.controls, self.allowed);
         self.look_at_messages();
@@ -357,7 +357,7 @@ impl World {
         assert!(all.all(|s| s.unread <= BUFFER as u64 && s.window <= 2 * BUFFER as u64));
     }
 
-    /// Between two honest ends.
+    /// Transfers data between two honest ends.
     fn exchange(&mut self) {
         self.tokens.clear();
         let listener = self.open(Some(LISTEN)).expect("there is room");
@@ -388,7 +388,7 @@ fn written(room: usize, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>
     w.written().to_vec()
 }
 
-/// Near the beginning, near the end of a window, just below zero, or far away.
+/// A position near the start, near the end of a window, just below zero, or far away.
 fn near(kind: u8, n: u16) -> u64 {
     let n = u64::from(n);
     match kind % 4 {
@@ -410,7 +410,7 @@ fn segment(step: &Step) -> Vec<u8> {
             return w.u8(counts as u8);
         }
         if flags & INSTANCE != 0 {
-            // Nearly always the same one.
+            // Nearly always the same instance.
             w.u16(u16::from(window == 0))?;
         }
         if flags & ACK != 0 {
@@ -418,7 +418,7 @@ fn segment(step: &Step) -> Vec<u8> {
             w.u16(window)?;
             w.u16(counts)?;
             w.u8(ranges % 18)?;
-            // Apart from each other, as an honest end has them, or overlapping.
+            // Disjoint ranges, as an honest end has them, or overlapping ones.
             let spacing = if kinds >> 6 == 0 { 2 * u32::from(width) } else { u32::from(width / 2) };
             for k in 0..u32::from(ranges % 18) {
                 let at = (near(kinds >> 2, first) as u32).wrapping_add(k * spacing);

@@ -1,10 +1,10 @@
-//! A node among three neighbours and applications that do anything, unsealed: a script feeds it
-//! real envelopes of the neighbours (in any order, repeated, altered), forged ones, raw bytes and
-//! session messages, and lets time pass.
+//! A node with three neighbours and arbitrary applications, unsealed. A script feeds it real
+//! envelopes of the neighbours (reordered, repeated, altered), forged ones, raw bytes and session
+//! messages, and advances the clock.
 //!
-//! What must hold: two nodes fed alike say the same bytes; hellos keep their distance and repeats
-//! their share; applications are handed no more bytes than came in, and no packet twice; every
-//! packet in is sent, delivered or counted as dropped.
+//! Invariants: two nodes with the same input emit the same bytes; hellos keep their minimum
+//! interval and retransmissions their budget; applications receive no more bytes than came in, and
+//! no packet twice; every incoming packet is sent, delivered or counted as dropped.
 
 use super::check::{Bounds, Emitted};
 use super::driver::{Applications, Envelope, LARGEST, Once, message, settle, take};
@@ -33,7 +33,7 @@ pub const LINKS: usize = 3;
 /// Application ports here and at the neighbours are 0 to 7.
 const PORTS: u8 = 8;
 const MAX_SESSIONS: usize = 6;
-/// Envelopes under way in one direction; more push out the oldest.
+/// Maximum number of envelopes in flight in one direction; more push out the oldest.
 const UNDER_WAY: usize = 64;
 
 pub fn neighbour(link: usize) -> NodeId {
@@ -48,8 +48,8 @@ fn elsewhere(n: u8) -> SocketAddr {
     (Ipv4Addr::new(198, 51, 100, n), 9_000).into()
 }
 
-/// Nodes that packets are for: the node, its neighbours, two behind them, one
-/// behind the default route.
+/// Destinations of packets: the node, its neighbours, two nodes behind them, and one behind the
+/// default route.
 fn destination(n: u8) -> NodeId {
     NodeId([1, 2, 3, 4, 20, 30, 99][usize::from(n % 7)])
 }
@@ -58,7 +58,7 @@ fn service(n: u8) -> Service {
     if n.is_multiple_of(2) { Service::RealTime } else { Service::BestEffort }
 }
 
-/// Rings so small that scripts fill them.
+/// Makes rings so small that scripts fill them.
 fn small(link: &mut link::Config) {
     link.realtime.bytes = 16 << 10;
     link.realtime.packets = 16;
@@ -67,8 +67,8 @@ fn small(link: &mut link::Config) {
     link.best_effort.packets = 8;
 }
 
-/// A link with an address and all defaults, one that waits for its neighbour
-/// to speak and has small packets, and one with a rate.
+/// Configures a link with an address and all defaults, one that waits for its neighbour to send
+/// first and has small packets, and one with a rate.
 fn config(settings: &[u8]) -> Config {
     let mut config = Config::new(OWN);
     config.max_sessions = MAX_SESSIONS;
@@ -121,7 +121,7 @@ impl Peer {
     }
 }
 
-/// A datagram under way to the node.
+/// A datagram in flight to the node.
 struct Datagram {
     from: SocketAddr,
     bytes: Vec<u8>,
@@ -130,12 +130,12 @@ struct Datagram {
 pub(super) struct World {
     now: Time,
     node: Node,
-    /// Is fed what `node` is fed, and must say what it says.
+    /// Receives the same input as `node`, and must emit the same output.
     twin: Node,
     applications: Applications,
     twin_applications: Applications,
     open: Vec<SessionId>,
-    /// The ports that open sessions hold.
+    /// Ports held by open sessions.
     ports: BTreeMap<SessionId, u16>,
     once: Once,
     peers: Vec<Peer>,
@@ -214,13 +214,12 @@ impl Scene for World {
         }
     }
 
-    /// Lets everything that waits go or expire, and checks that nothing was
-    /// lost on the way.
+    /// Lets everything queued be sent or expire, and checks that no packet is unaccounted for.
     fn finish(&mut self) {
         self.settle(3);
         self.sleep(1_000_000_000);
         self.settle(3);
-        // The hellos of that moment go before packets, and use up the rate.
+        // Hellos due at this moment precede packets, and use up the rate.
         while let Timer::Pace(_) = self.node.timer(self.now) {
             let at = self.node.next_timeout(self.now);
             self.now = at;
@@ -238,7 +237,7 @@ impl World {
     fn application_step(&mut self, step: &Step) {
         match *step {
             Step::Bind { session, port } => {
-                // Beyond the ports there is one that nobody has asked for.
+                // One port more than the other steps use.
                 let port = u16::from(port % (PORTS + 1));
                 let bind = ToNode::Bind { version: SESSION_VERSION, port };
                 self.say(session, &message(&bind));
@@ -264,7 +263,7 @@ impl World {
         }
     }
 
-    /// Wraps what a script forges into envelopes as a neighbour's are.
+    /// Sends the forgery of a step in an envelope like a neighbour's.
     fn forged_step(&mut self, step: &Step) {
         let mut frame = vec![0; 256 + 20];
         let mut w = Writer::new(&mut frame);
@@ -311,7 +310,7 @@ impl World {
                 link
             }
             Step::Hello { from: link, sent, echo, held } => {
-                // Times near the node's own, so that some make sense.
+                // Times near the node's own, so that some are plausible.
                 let near = |x: u16| self.now.as_micros() as u32 - 32_768 + u32::from(x);
                 let held = u32::from(held);
                 let echo = (held != 65_535).then_some((near(echo), held));
@@ -418,8 +417,7 @@ impl World {
         self.once.forget(id);
     }
 
-    /// A session that is not open may speak too: its end and its last message
-    /// cross.
+    /// Passes a message of a session, which may be closed: its end and its last message cross.
     fn say(&mut self, session: u8, message: &[u8]) {
         let id = SessionId(u32::from(session) % (MAX_SESSIONS as u32 + 1));
         self.bounds.message(message);

@@ -1,11 +1,12 @@
-//! Two nodes joined by two links through a network that the script controls: it drops, copies,
-//! delays, reorders and, if the first setting says so, alters. They are sealed or not.
+//! Two nodes joined by two links through a network that the script controls. The network drops,
+//! copies, delays, reorders and, if the first setting says so, alters envelopes. The links are
+//! sealed or not.
 //!
-//! What must hold: no packet is handed to an application twice. As long as nothing is
-//! altered, or everything sealed, also: what arrives was sent, to that port and with that deadline;
-//! and once the network behaves, links come up and packets get through, so
-//! nothing that it did before has left a node in a bad state. Of streams: what is
-//! read is what was written, and each comes to an end that both ends hear of.
+//! Invariants: no packet reaches an application twice. As long as nothing is altered, or everything
+//! is sealed: each arriving packet was sent, to that port and with that deadline; and once the
+//! network behaves, links come up and packets get through, so no earlier event has left a node in a
+//! bad state. For streams: the bytes read equal the bytes written, and both ends learn of each
+//! stream's end.
 
 use super::driver::{Applications, Message, Once, message, settle};
 use super::sealed::{WALL, sealing};
@@ -26,9 +27,9 @@ use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 const PORTS: [u16; 2] = [5, 6];
 const PATHS: [&str; 2] = ["a", "b"];
-/// Envelopes under way in one direction; more push out the oldest.
+/// Maximum number of envelopes in flight in one direction; more push out the oldest.
 const UNDER_WAY: usize = 256;
-/// The packet's number, in front of every payload.
+/// Length of the packet's number at the start of every payload.
 const STAMP: usize = 4;
 
 fn address(side: usize, path: usize) -> SocketAddr {
@@ -43,7 +44,7 @@ fn is_sealed(settings: &[u8]) -> bool {
     settings[3] % 2 == 1
 }
 
-/// Link "a" has a rate at node 1, link "b" waits at node 2 to be spoken to.
+/// Link "a" has a rate at node 1; link "b" waits at node 2 for its neighbour to send first.
 fn config(side: usize, settings: &[u8]) -> Config {
     let mut config = Config::new(id(side));
     config.sealing = is_sealed(settings).then(|| sealing(side + 1));
@@ -70,7 +71,7 @@ fn config(side: usize, settings: &[u8]) -> Config {
 struct Datagram {
     path: usize,
     bytes: Vec<u8>,
-    /// For the calm at the end: when it arrives.
+    /// Arrival time, for the calm at the end.
     at: Time,
 }
 
@@ -80,14 +81,14 @@ pub(super) struct Side {
     sessions: Vec<SessionId>,
     applications: Applications,
     once: Once,
-    /// Envelopes under way to this side.
+    /// Envelopes in flight to this side.
     under_way: VecDeque<Datagram>,
 }
 
 impl Side {
     fn new(side: usize, settings: &[u8], incarnation: u64, now: Time) -> Side {
         let config = config(side, settings);
-        // Sealed, the ends must not make the same keys.
+        // On sealed links, the ends must not create the same keys.
         let seed = if is_sealed(settings) { side as u64 } else { 7 };
         let start = Start::simulated(now, Incarnation(incarnation), seed);
         let start = Start { unix_nanos: WALL, ..start };
@@ -156,7 +157,7 @@ impl Scene for World {
 }
 
 impl World {
-    /// What arrives may be other than what was sent.
+    /// Whether arriving packets may differ from those sent.
     pub(super) fn alters(&self) -> bool {
         self.network_alters() && !is_sealed(&self.settings)
     }
@@ -259,7 +260,7 @@ impl World {
         self.say(side, session, &ToNode::Send { service, deadline_ms, to, port, payload });
     }
 
-    /// An application says something to its node.
+    /// Passes a message of an application to its node.
     pub(super) fn say(&mut self, side: usize, session: SessionId, message: &ToNode<'_>) {
         let Side { node, applications, .. } = &mut self.sides[side];
         node.session_recv(self.now, session, &self::message(message), applications);
@@ -311,7 +312,7 @@ impl World {
             match parsed {
                 ToClient::Received { .. } => self.look_at_packet(side, message, &parsed),
                 ToClient::Stream(notice) => self.look_at_notice(side, message, notice),
-                // The link may be down; but both ports are held all the time.
+                // The link may be down, but both ports are always bound.
                 ToClient::Reachable { node, .. } => assert_eq!(node, id(1 - side)),
                 ToClient::Unreachable { node, why, .. } => {
                     assert_eq!(node, id(1 - side));
@@ -344,12 +345,12 @@ impl World {
         sent.arrived += 1;
     }
 
-    /// A network that alters nothing gives a node nothing to find malformed.
+    /// Checks that a network that alters nothing causes no drops of malformed input.
     fn check_drops(&self) {
         for Side { node, .. } in &self.sides {
             let mut never = vec![DropReason::Malformed, DropReason::WrongSource];
             if !is_sealed(&self.settings) {
-                // A restart ends sessions, and what was sealed within them is for nobody.
+                // A restart ends sessions, and envelopes sealed within them have no receiver.
                 never.push(DropReason::UnknownReceiver);
             }
             let all = node.links().map(|(_, l)| l.stats().drops);
@@ -359,13 +360,13 @@ impl World {
         }
     }
 
-    /// From now on every envelope arrives after 10 ms.
+    /// Makes every envelope arrive after 10 ms from now on.
     fn calm_down(&mut self) {
         for side in &mut self.sides {
             side.under_way.clear();
             side.applications.full = false;
         }
-        // A handshake is tried again after some seconds only.
+        // A handshake is retried only after some seconds.
         let links_up = if is_sealed(&self.settings) { 20 } else { 3 };
         self.run_calmly(Duration::from_secs(links_up));
         for Side { node, .. } in &self.sides {
@@ -380,7 +381,7 @@ impl World {
         let of_all = self.sent.len();
         let check = |sent: &[Sent], all: bool| {
             for Sent { from, service, arrived, .. } in sent {
-                // Reliable ones wait for those before them, and these for a timeout.
+                // Reliable packets wait for earlier ones, which wait for a timeout.
                 let may_wait = *service == Service::Reliable && !all;
                 let came = *arrived == 1 || may_wait;
                 assert!(came, "from {from:?}, {service:?}: the first packet of a calm");

@@ -1,8 +1,8 @@
-//! A sealed node that carries a call with an honest neighbour, while a certified one lies and
-//! strangers send what they like.
+//! A sealed node that carries a call with an honest neighbour, while a certified one lies and an
+//! attacker sends arbitrary datagrams.
 //!
-//! What must hold: links and records stay within their bounds; each datagram is taken or
-//! counted; and the call loses nothing, since nobody can take away what its two nodes send.
+//! Invariants: links and records stay within their bounds; each datagram is accepted or counted;
+//! and the call loses nothing, since no attacker can suppress the packets of its two nodes.
 
 use super::driver::{Applications, message, settle};
 use super::{Scene, Step};
@@ -28,23 +28,23 @@ use trunkline_overlay::wire::{
     Seal, Service,
 };
 
-/// The node under test, its honest neighbour, and the other.
+/// The node under test, its honest neighbour, and the liar.
 const NODE: usize = 1;
 const HONEST: usize = 2;
 const LIAR: usize = 3;
-/// Their keys, and the operator's.
+/// Secret of the operator's key; those of the nodes are their numbers.
 const OPERATOR: u8 = 200;
-/// On 1 January 2027, at the start.
+/// Wall clock at the start, 1 January 2027, in nanoseconds since 1970.
 pub(super) const WALL: u64 = 1_798_761_600_000_000_000;
 const DELAY: Duration = Duration::from_millis(5);
-/// Between two packets of the call, each way.
+/// Interval between two packets of the call in one direction.
 const PACKETS: Duration = Duration::from_millis(20);
 const PORT: u16 = 5;
-/// Datagrams that an attacker remembers.
+/// Maximum number of datagrams that an attacker records.
 const RECORDED: usize = 256;
 const MAX_NODES: usize = 8;
 const NEWCOMERS: u16 = 2;
-/// Links that scripts may add.
+/// Maximum number of links that a script can add.
 const ADDED: usize = 3;
 
 fn id(n: usize) -> NodeId {
@@ -72,7 +72,7 @@ fn trust(revoked: bool) -> Trust {
     Trust { overlay_keys: vec![operator().public()], revoked }
 }
 
-/// What node `n` needs to seal: its key, a certificate, and trust in the others'.
+/// Credentials of node `n`: its key, a certificate, and trust in the others' certificates.
 pub(super) fn sealing(n: usize) -> Sealing {
     let mut sealing = Sealing::new(identity(n));
     sealing.certificate = Some(certificate(n));
@@ -87,12 +87,12 @@ fn link_to(n: usize) -> link::Config {
     link
 }
 
-/// A node with a session that holds the call's port.
+/// A node, and a session that holds the call's port.
 struct Driven {
     node: Node,
     session: SessionId,
     applications: Applications,
-    /// Under way to it: when, from where, what.
+    /// Datagrams in flight to it: arrival time, source and bytes.
     inbox: VecDeque<(Time, SocketAddr, Vec<u8>)>,
 }
 
@@ -125,7 +125,7 @@ impl Driven {
     }
 }
 
-/// The neighbour that lies: its handshake and seal are genuine.
+/// The lying neighbour, with a genuine handshake and seal.
 struct Liar {
     handshakes: Handshakes,
     seal: Seal,
@@ -159,10 +159,10 @@ pub(super) struct World {
     node: Driven,
     honest: Driven,
     liar: Liar,
-    /// Handshakes of the node for the liar, wherever it said to be.
+    /// Handshake messages of the node to the liar, at any of its addresses.
     to_liar: Vec<Vec<u8>>,
     recorded: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Packets of the call: how often each has come, by direction and number.
+    /// Number of arrivals of each packet of the call, by direction and number.
     call: BTreeMap<(usize, u16), u32>,
     next_packet: Time,
     number: u16,
@@ -222,7 +222,7 @@ impl Scene for World {
         self.check();
     }
 
-    /// The call has lost nothing, and nothing has come twice.
+    /// Checks that the call has lost nothing, and received nothing twice.
     fn finish(&mut self) {
         self.next_packet = Time::NEVER;
         self.run_until(self.now + Duration::from_millis(100));
@@ -233,7 +233,7 @@ impl Scene for World {
 }
 
 impl World {
-    /// Two neighbours that have found each other.
+    /// Creates two neighbours with an established link.
     pub(super) fn new() -> World {
         let now = Time::from_millis(1_000);
         let mut world = World {
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// The liar seals `frames`, if it has keys.
+    /// Sends `frames` sealed by the liar, if it has keys.
     fn say(&mut self, from: u8, frames: &[u8]) {
         let mut bytes = vec![0; ENVELOPE_OVERHEAD + frames.len()];
         Seal::frames_mut(&mut bytes).copy_from_slice(frames);
@@ -383,12 +383,12 @@ impl World {
         self.receive(Self::from(from, before), &bytes);
     }
 
-    /// An attacker's datagram, of which something must be seen.
+    /// Receives an attacker's datagram, and checks that it is accepted or counted.
     fn receive(&mut self, from: SocketAddr, bytes: &[u8]) {
         self.record(from, bytes);
         let before = accounted(&self.node.node);
         self.node.recv(self.now, from, bytes);
-        // What is learnt from an answer shows in what is sent next.
+        // An answer has its effect only on later messages.
         let is_answer = Kind::of(bytes) == Ok(Kind::Answer);
         assert!(is_answer || accounted(&self.node.node) > before, "neither taken nor counted");
     }
@@ -403,7 +403,7 @@ impl World {
         self.recorded.push_back((from, bytes.to_vec()));
     }
 
-    /// The two honest nodes do what is due up to `end`.
+    /// Runs the two honest nodes up to `end`.
     fn run_until(&mut self, end: Time) {
         loop {
             self.settle();
@@ -468,7 +468,7 @@ impl World {
                 let Ok(ToClient::Received { from, payload, .. }) = ToClient::parse(&bytes) else {
                     panic!("a node says what nobody asked for");
                 };
-                // What the liar sends is its own.
+                // Packets of the liar do not belong to the call.
                 if from == id(NODE + HONEST - n)
                     && let Some(number) = payload.first_chunk().map(|b| u16::from_be_bytes(*b))
                     && let Some(times) = self.call.get_mut(&(NODE + HONEST - n, number))
@@ -513,7 +513,7 @@ impl World {
     }
 }
 
-/// A record of `origin` about its links, signed by the liar.
+/// Encodes a record of `origin` about its links, signed by the liar.
 fn links(origin: u8, seq: u64, fragment: u8, age: u16, ends: &[u8]) -> Vec<u8> {
     let ends = &ends[..ends.len().min(64) / 2 * 2];
     let mut signed = vec![fragment % MAX_FRAGMENTS];
@@ -527,7 +527,7 @@ fn links(origin: u8, seq: u64, fragment: u8, age: u16, ends: &[u8]) -> Vec<u8> {
     [&sign(signed, &identity(LIAR))[..], &age.to_be_bytes()].concat()
 }
 
-/// A mac that the node may believe: as its own, or as a query's.
+/// Stamps a MAC that the node may accept: under its own key, or under a query's.
 fn stamp(mac: u8, bytes: &mut [u8]) {
     let key = match mac % 3 {
         1 => MacKey::for_node(&identity(NODE).public()),
@@ -539,7 +539,7 @@ fn stamp(mac: u8, bytes: &mut [u8]) {
     }
 }
 
-/// Whatever a node counts of what it receives.
+/// Sum of all counters that record received datagrams.
 fn accounted(node: &Node) -> u64 {
     let drops = |d: &Drops| DropReason::ALL.map(|why| d.get(why)).iter().sum::<u64>();
     let of_link = |l: &link::Link| drops(&l.stats().drops) + l.stats().received.envelopes;

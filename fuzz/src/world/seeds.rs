@@ -1,4 +1,4 @@
-//! Scripts that get past the parser, of each scene. A seed's name begins with its scene's.
+//! Scripts of each scene that get past the parser. The name of a seed begins with its scene's.
 
 mod liar;
 mod neighbours;
@@ -11,7 +11,7 @@ pub(crate) fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     [neighbours::scripts(), pair::scripts(), sealed::scripts(), liar::scripts()].concat()
 }
 
-/// The scene and its settings, which are filled up by zeros, and then steps.
+/// Encodes the scene, its settings padded with zeros, and the steps.
 fn script(scene: u8, settings: &[u8], steps: &[Step]) -> Vec<u8> {
     let mut out = [&[scene][..], settings].concat();
     out.resize(SETTINGS, 0);

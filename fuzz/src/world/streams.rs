@@ -1,4 +1,4 @@
-//! Streams between the two nodes of a pair and within each of them, and what must hold of them.
+//! Streams between the two nodes of a pair and within each of them, and their invariants.
 
 use super::Step;
 use super::driver::{Message, check_no_streams, check_streams};
@@ -11,48 +11,48 @@ use trunkline_overlay::session::stream::Config;
 use trunkline_overlay::session::wire::stream::{MAX_DATA, Notice, Request, Reset};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 
-/// Where streams are listened for, and the first of the ports that they come from: each
-/// has its own, by which its ends know each other.
+/// Port of the listeners, and the first of the ports from which streams are opened. Each stream has
+/// its own port, which identifies it to both ends.
 const LISTEN: u16 = 7;
 const FIRST: u16 = 1_000;
 
-/// Streams in one script.
+/// Maximum number of streams in a script.
 const MAX_STREAMS: usize = 24;
 
-/// So long after the end of all outages every stream has come to its end: nothing is heard
-/// of one for a minute, and a waiting sender tries at least every five seconds.
+/// Seconds after the end of all outages by which every stream has ended: a stream times out after a
+/// minute of silence, and a waiting sender probes at least every five seconds.
 const PATIENCE: u64 = 90;
 
-/// So long after its end a stream is remembered.
+/// Seconds that a stream is remembered after its end.
 const REMEMBERED: u64 = 70;
 
-/// Few, and with so little memory that some find none.
+/// Configures few streams, with so little memory that some find none.
 pub fn config(setting: u8) -> Config {
     let buffer = 64 << 10;
     let memory = [4 * buffer, 64 * buffer][usize::from(setting % 2)];
     Config { max: 12, backlog: 4, buffer, memory, ..Config::default() }
 }
 
-/// One end of a stream, as its application sees it.
+/// One end of a stream, from its application's view.
 #[derive(Default, Debug)]
 struct End {
     side: usize,
     session: Option<SessionId>,
-    /// Bytes that were written, and that may still be.
+    /// Number of bytes written, and the credit for more.
     written: u64,
     credit: u64,
-    /// It has written what it had no credit for, of which the node may have taken some.
+    /// Whether it has written beyond its credit; the node may have accepted a part.
     overran: bool,
-    /// Nothing more is written.
+    /// Whether its output has ended.
     shut: bool,
-    /// Bytes that were read, and that it has said it would read.
+    /// Number of bytes read, and the total credit granted.
     read: u64,
     given: u64,
     connected: bool,
-    /// The end of the other's bytes has been read.
+    /// Whether the end of the other's output has been read.
     ended: bool,
     reset: Option<Reset>,
-    /// Its application has broken it off, or has gone, or its node has failed.
+    /// Whether its application has reset it or gone, or its node has failed.
     left: bool,
 }
 
@@ -64,7 +64,7 @@ impl End {
 
 #[derive(Debug)]
 struct Stream {
-    /// The one that connects, and the one that accepts.
+    /// The connecting and the accepting end.
     ends: [End; 2],
     messages: bool,
 }
@@ -72,7 +72,7 @@ struct Stream {
 #[derive(Default)]
 struct Side {
     listener: Option<SessionId>,
-    /// Which streams wait to be accepted.
+    /// Streams pending to be accepted.
     incoming: VecDeque<(u64, usize)>,
     ends: BTreeMap<SessionId, (usize, usize)>,
 }
@@ -83,7 +83,7 @@ pub struct Streams {
     sides: [Side; 2],
 }
 
-/// What the end `from` of stream `number` writes at a position.
+/// The byte that end `from` of stream `number` writes at a position.
 fn byte_at((number, from): (usize, usize), position: u64) -> u8 {
     let of = (2 * number + from) as u64 + 1;
     ((position.wrapping_add(of << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -140,7 +140,7 @@ impl World {
         );
     }
 
-    /// Listens, or stops if it does already.
+    /// Listens, or stops if it already does.
     fn listen(&mut self, side: u8, backlog: u16) {
         let side = usize::from(side % 2);
         self.streams.sides[side].incoming.clear();
@@ -158,22 +158,21 @@ impl World {
         let Some(session) = self.sides[side].node.session_open() else { return };
         self.streams.sides[side].ends.insert(session, (number, 1));
         let given = credit.into();
-        // An end that there was before is one of a node that has failed since.
+        // An earlier end here belonged to a node that has failed since.
         self.streams.all[number].ends[1] =
             End { side, session: Some(session), given, ..End::default() };
         let (version, credit) = (SESSION_VERSION, credit.into());
         self.request(side, session, Request::Accept { version, token, credit });
     }
 
-    /// One of the ends at `side` whose application is there.
+    /// Picks one of the ends at `side` that have their application.
     fn pick(&self, side: usize, pick: u8) -> Option<(usize, usize, SessionId)> {
         let ends = &self.streams.sides[side].ends;
         let nth = usize::from(pick).checked_rem(ends.len())?;
         ends.iter().nth(nth).map(|(&session, &(number, end))| (number, end, session))
     }
 
-    /// Writes `len` bytes, of which at most what there is credit for, unless that is not
-    /// minded.
+    /// Writes `len` bytes. If `minds` is set, at most the credit is written.
     fn write(&mut self, side: u8, pick: u8, len: u16, minds: bool) {
         let side = usize::from(side % 2);
         let Some((number, at, session)) = self.pick(side, pick) else { return };
@@ -208,7 +207,7 @@ impl World {
         self.request(side, session, Request::Shut);
     }
 
-    /// Breaks a stream off, or goes: what has ended before is still delivered.
+    /// Resets a stream, or closes its session: output that ended before is still delivered.
     fn leave(&mut self, side: u8, pick: u8, abort: bool) {
         let side = usize::from(side % 2);
         let Some((number, end, session)) = self.pick(side, pick) else { return };
@@ -243,7 +242,7 @@ impl World {
             return;
         }
         let Some(&(number, at)) = self.streams.sides[side].ends.get(&message.to) else {
-            // A listener that has failed to listen.
+            // The listener could not listen.
             assert!(matches!(notice, Notice::Reset(_)), "{notice:?} for nobody");
             return;
         };
@@ -279,8 +278,8 @@ impl World {
         }
     }
 
-    /// The network is well, and applications do what they ought to: each stream comes to
-    /// its end, and nothing is left of it.
+    /// Restores the network, makes applications behave, and checks that each stream ends and no
+    /// stream state remains.
     pub(super) fn finish_streams(&mut self) {
         if self.streams.all.is_empty() && self.streams.sides.iter().all(|s| s.listener.is_none()) {
             return;
@@ -304,7 +303,7 @@ impl World {
         self.check_ends();
     }
 
-    /// Applications end, and nothing is left of streams.
+    /// Ends all applications, and checks that no stream remains.
     pub(super) fn end_streams(&mut self) {
         for side in 0..2 {
             while !self.streams.sides[side].ends.is_empty() {
@@ -345,8 +344,8 @@ impl World {
         }
     }
 
-    /// An end that was not told of a reset has all that the other end wrote; and if one was
-    /// told, the other was, too, if it was there to be told.
+    /// Checks that an end without a reset has received everything that the other wrote, and that a
+    /// reset reached both ends that were still present.
     fn check_ends(&self) {
         for stream in &self.streams.all {
             for (at, end) in stream.ends.iter().enumerate() {
@@ -362,7 +361,7 @@ impl World {
         }
     }
 
-    /// What streams may have is bounded at all times.
+    /// Checks the limits on streams, which hold at all times.
     pub(super) fn check_streams(&self) {
         for side in &self.sides {
             check_streams(&side.node, &config(self.settings[0] / 2), &[id(0), id(1)]);
@@ -370,7 +369,7 @@ impl World {
     }
 }
 
-/// What a node says to a session of streams beside notices.
+/// Whether a message binds a session of streams, the only kind besides notices.
 pub fn is_bound(message: &ToClient<'_>) -> bool {
     matches!(message, ToClient::Bound { port, .. } if *port == LISTEN || *port >= FIRST)
 }

@@ -1,5 +1,5 @@
-//! `bench attack`: calls through a sealed node, while strangers send it forged
-//! handshakes, or its own envelopes again.
+//! `bench attack`: calls through a sealed node while an attacker sends it forged handshakes, or
+//! replays its own envelopes.
 
 use super::load::ENVELOPE;
 use super::markdown::Table;
@@ -35,15 +35,15 @@ Examples:
   trunkline bench attack --calls 200 --json
 
 Calls of 50 packets a second cross a sealed node on processor 1; the load and
-the attacker share processor 0. `attack/s` is what the attacker got sent, `ns
-each` what the node's thread spent on each beyond its work without an attack,
-`refused` the share of them that it counted as refused. The delay is from the
-load's send to the kernel's receive behind the node. Nothing is sent again.")]
+the attacker share processor 0. `attack/s` counts the datagrams sent, `ns
+each` is the time that the node's thread spent on each, in excess of its other work,
+and `refused` the share that it counted as refused. The delay is from the
+load's send to the kernel's receive behind the node. There are no retransmissions.")]
 pub struct Args {
     /// Rounds of each attack
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// How long each round is
+    /// Duration of each round
     #[arg(long, default_value = "5 s")]
     round: Span,
     /// Calls through the node
@@ -63,15 +63,15 @@ pub struct Args {
     markdown: bool,
 }
 
-/// What the attacker does; the first is what the others are compared with.
+/// Traffic of the attacker. The others are compared with the first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attack {
     None,
-    /// Initiations by who doesn't know the node's public key.
+    /// Initiations from an attacker that lacks the node's public key.
     WithoutKey,
-    /// By who does, from many addresses.
+    /// Initiations from an attacker that has the key, from many addresses.
     WithKey,
-    /// Envelopes that the node has opened before.
+    /// Replays of envelopes that the node has already opened.
     Replays,
 }
 
@@ -88,25 +88,25 @@ impl Attack {
     }
 }
 
-/// One attack: medians over the rounds, and sums of packets.
+/// Result of one attack: medians over the rounds, and sums of packets.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
     attack_pps: f64,
-    /// The packet thread's share of its processor.
+    /// Share of its processor that the packet thread used.
     cpu: f64,
-    /// What each datagram of the attack cost it, ns; 0 without.
+    /// Processor time that each datagram of the attack cost the node, ns; 0 without an attack.
     each_ns: f64,
     packets: u64,
     lost: u64,
     p50_us: f64,
     p99_us: f64,
-    /// Datagrams of the attack that the node counted as refused, 0 to 1.
+    /// Share of the attack's datagrams that the node counted as refused, 0 to 1.
     refused: f64,
-    /// Handshakes that it computed, and answers that it sent, per second.
+    /// Handshakes that the node computed, and answers that it sent, per second.
     computed: f64,
     answers: f64,
-    /// What the node's socket had no room for.
+    /// Datagrams that the kernel dropped because the node's socket buffer was full.
     kernel_drops: u64,
 }
 
@@ -117,7 +117,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What one round gave.
+/// Raw measurements of one round.
 struct Round {
     attacked: u64,
     seconds: f64,
@@ -131,7 +131,7 @@ struct Round {
     kernel_drops: u64,
 }
 
-/// Runs `bench attack`.
+/// Runs `bench attack` and prints its result.
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut rounds: [Vec<Round>; 4] = Default::default();
     let bar = indicatif::ProgressBar::new(u64::from(args.rounds) * Attack::ALL.len() as u64);
@@ -162,7 +162,7 @@ fn row(attack: Attack, rounds: &[Round], quiet: &[f64]) -> Row {
     let sum = |pick: fn(&Round) -> u64| rounds.iter().map(pick).sum::<u64>();
     let at = |q: f64| of(&|r| r.delay.value_at_quantile(q) as f64 / 1e3);
     let attacked = sum(|r| r.attacked);
-    // Within a round of all attacks, which met the same machine.
+    // Compare within one round of all attacks, since they ran under the same conditions.
     let beyond = rounds.iter().zip(quiet).filter(|(r, _)| r.attacked > 0);
     let each = beyond.map(|(r, quiet)| (r.cpu_ns - quiet * r.seconds) / r.attacked as f64);
     let each: Vec<f64> = each.collect();
@@ -182,13 +182,13 @@ fn row(attack: Attack, rounds: &[Round], quiet: &[f64]) -> Row {
     }
 }
 
-/// The load and the attacker, stepped together every millisecond.
+/// The load and the attacker, both stepped once per millisecond.
 struct Stage<'a> {
     under_test: &'a UnderTest,
     seal: Seal,
     behind: Seal,
     calls: u32,
-    /// All that the calls have sent, sealed, to be sent again.
+    /// Sealed envelopes that the calls have sent, kept for replay.
     recorded: Vec<[u8; ENVELOPE]>,
     attackers: Vec<UdpSocket>,
     forged: Vec<Vec<u8>>,
@@ -203,7 +203,7 @@ struct Stage<'a> {
 fn round(args: &Args, attack: Attack) -> Result<Round, Error> {
     let under_test = UnderTest::start(Contestant::Sealed)?;
     let mut stage = Stage::new(&under_test, args.calls, attack)?;
-    // Until enough is recorded.
+    // Run until enough envelopes are recorded.
     stage.play(Duration::from_secs(1), 0, attack)?;
     let (sent, attacked) = (stage.next, stage.attacked);
     stage.delay.reset();
@@ -242,7 +242,7 @@ fn round(args: &Args, attack: Attack) -> Result<Round, Error> {
     })
 }
 
-/// What a node has refused from others.
+/// Datagrams from others that the node has refused.
 fn refused(s: &Snapshot) -> u64 {
     let reasons = [
         DropReason::UnknownReceiver,
@@ -284,7 +284,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Calls for so long, and `rate` datagrams a second of the attack.
+    /// Runs the calls for this long, with `rate` attack datagrams per second.
     fn play(&mut self, long: Duration, rate: u32, attack: Attack) -> Result<(), Error> {
         let start = clock::now();
         let (mut due, mut called, mut attacked) = (start, 0u64, 0u64);
@@ -330,7 +330,7 @@ impl<'a> Stage<'a> {
                 },
             };
             let mut w = Writer::new(frames);
-            // The envelope has just this room.
+            // The envelope has exactly this much room.
             let _ = header.emit(payload as u16, &mut w);
             let _ = w.u64(self.next).and_then(|()| w.u64(clock::now().as_nanos()));
             self.seal.seal(&mut envelope);
@@ -356,7 +356,7 @@ impl<'a> Stage<'a> {
         let to = self.under_test.entry;
         let mut left = n as usize;
         while left > 0 {
-            // Not the newest, which may not have come yet.
+            // Skip the newest, which may not have arrived yet.
             let old = self.recorded.len().saturating_sub(500).max(1);
             let from = self.attacked as usize % old;
             let batch = &self.recorded[from..old.min(from + BATCH.min(left))];
@@ -368,7 +368,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Takes what has come through.
+    /// Receives the packets that have come through.
     fn take(&mut self) -> Result<(), Error> {
         let socket = &self.under_test.downstream;
         let (stamps, now) = (Stamps::sample(), clock::now());
@@ -378,7 +378,7 @@ impl<'a> Stage<'a> {
                     if envelope.len() < ENVELOPE || self.behind.open(envelope).is_err() {
                         continue;
                     }
-                    // A hello may ride along.
+                    // A hello may share the envelope.
                     let data = |frame| match frame {
                         Ok(Frame::Data(_, payload)) => Some(payload),
                         _ => None,
@@ -390,20 +390,20 @@ impl<'a> Stage<'a> {
                         *came = true;
                     }
                     let at = m.stamp.map_or(now, |stamp| stamps.place(stamp, now - OLDEST, now));
-                    // It grows by itself: a value cannot be out of range.
+                    // The histogram resizes automatically, so no value is out of range.
                     let _ = self.delay.record(at.since(Time::from_nanos(sent)).as_nanos() as u64);
                 }
             }
         }
-        // What is answered to the attackers is theirs to lose.
+        // The attacker's sockets may drop the node's answers.
         Ok(())
     }
 }
 
-/// What comes waits for no longer.
+/// Age beyond which a missing packet is no longer awaited.
 const OLDEST: Duration = Duration::from_millis(200);
 
-/// Initiations that only computing the curve would show to be forged.
+/// Initiations that can only be recognised as forged by computing the curve.
 fn forged(attack: Attack) -> Vec<Vec<u8>> {
     let key = match attack {
         Attack::WithKey => identity(RELAY).public(),

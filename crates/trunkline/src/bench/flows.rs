@@ -1,5 +1,5 @@
-//! `trunkline bench flows`: what a packet costs the nodes at its ends, by how
-//! many flows there are. Without sockets: the node's code alone.
+//! `trunkline bench flows`: cost of a packet at the two end nodes, by number of flows. Runs the
+//! node's code alone, without sockets.
 
 use super::markdown::Table;
 use super::{Error, median, print_json};
@@ -20,20 +20,20 @@ use trunkline_overlay::wire::{
     Seal, Service,
 };
 
-/// Measure what flows cost a node where they begin and end
+/// Measure what flows cost the nodes at their ends
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:
   trunkline bench flows --json
 
-In nanoseconds a packet of 172 bytes, medians over the rounds; `arrive` is from a
-link that is not sealed to the application, `leave` from the application to it.
-`look` is how long packets wait where 256 flows are looked at, in microseconds.")]
+Nanoseconds per packet of 172 bytes, medians over the rounds; `arrive` is from an
+unsealed link to the application, `leave` from the application to the link.
+`look` is the time that packets wait while 256 flows are polled, in microseconds.")]
 pub struct Args {
-    /// Rounds of each
+    /// Rounds of each measurement
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Applications that flows are shared out to, each of another port
+    /// Applications that share the flows, each on a port of its own
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     sessions: u32,
     /// Print the result as JSON
@@ -55,10 +55,10 @@ struct Row {
 const HERE: NodeId = NodeId(1);
 const THERE: NodeId = NodeId(2);
 const PAYLOAD: usize = 172;
-/// In each round: each of 10,000 flows has ten.
+/// Packets in each round: ten for each of 10,000 flows.
 const PACKETS: u32 = 1_600 * BATCH as u32;
 
-/// Runs `trunkline bench flows`.
+/// Runs `trunkline bench flows` and prints its result.
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut ends = Vec::new();
     for flows in [1, 1_000, 10_000] {
@@ -116,7 +116,7 @@ fn markdown(args: &Args, rows: &[Row]) {
     .print();
 }
 
-/// Applications that take everything and keep nothing.
+/// Applications that accept everything and keep nothing.
 struct Hole;
 
 impl Sink for Hole {
@@ -125,7 +125,7 @@ impl Sink for Hole {
     }
 }
 
-/// A node, and what it is given.
+/// A node and its input.
 struct End {
     flows: u32,
     node: Node,
@@ -139,7 +139,7 @@ struct End {
 fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
-    // Every head fits.
+    // The buffer is large enough for any head.
     let _ = m.emit_head(&mut w);
     [w.written(), payload].concat()
 }
@@ -172,13 +172,13 @@ impl End {
         Ok(End { flows, node, sessions, seal, next: 0, arena, envelopes })
     }
 
-    /// The session of the `n`th packet, and the port at its other end.
+    /// Session of the `n`th packet, and the port at its other end.
     fn flow(&self, n: u32) -> (u16, u16) {
         let (flow, sessions) = (n % self.flows, self.sessions.len() as u32);
         ((flow % sessions) as u16, (2_000 + flow / sessions) as u16)
     }
 
-    /// Nanoseconds for each packet that arrives.
+    /// Nanoseconds per arriving packet.
     fn arrive(&mut self) -> f64 {
         let mut spent = 0;
         for _ in 0..PACKETS / BATCH as u32 {
@@ -215,12 +215,12 @@ impl End {
         };
         self.next = self.next.wrapping_add(1);
         let envelope = &mut self.envelopes[i];
-        // The envelope has just this room.
+        // The envelope has exactly this much room.
         let _ = header.emit(PAYLOAD as u16, &mut Writer::new(Seal::frames_mut(envelope)));
         self.seal.seal(envelope);
     }
 
-    /// Nanoseconds for each packet that leaves, sealed into the arena.
+    /// Nanoseconds per departing packet, sealed into the arena.
     fn leave(&mut self) -> f64 {
         let mut spent = 0;
         let send = |port| ToNode::Send {
@@ -251,8 +251,8 @@ impl End {
         spent as f64 / f64::from(PACKETS)
     }
 
-    /// Microseconds for each look at as many flows as the daemon looks at in one
-    /// go; the median of as many looks as there were rounds, each at others.
+    /// Microseconds to poll as many flows as the daemon polls at a time: the median over as many
+    /// polls as there were rounds, each of different flows.
     fn look(&self, rounds: u32) -> f64 {
         let look = |round| {
             let now = clock::now();
@@ -263,7 +263,7 @@ impl End {
         median((0..rounds).map(look).collect())
     }
 
-    /// Does what is due meanwhile.
+    /// Handles the timers that are due.
     fn rest(&mut self) {
         self.node.handle_timeout(clock::now(), &mut Hole);
         self.node.transmit(clock::now(), &mut self.arena);

@@ -1,5 +1,5 @@
-//! `bench idle`: what a node costs that has sealed links and nothing to carry.
-//! Its neighbours are another process, so that its memory is its own.
+//! `bench idle`: cost of a node that has sealed links and no traffic. Its neighbours run in another
+//! process, so that its memory can be measured on its own.
 
 use super::markdown::Table;
 use super::sealed::identity;
@@ -22,7 +22,7 @@ use trunkline_overlay::node::{Config, Drained, Node, Routing, Sealing, SendOutco
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
-/// The measured node; its neighbours are numbered from the next.
+/// The measured node; its neighbours have the numbers that follow.
 const OWN: NodeId = NodeId(100);
 
 /// Measure an idle node with sealed links: processor, bytes, memory
@@ -39,10 +39,10 @@ pub struct Args {
     /// Links of the node
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=100))]
     links: u16,
-    /// For how long to measure
+    /// Duration of the measurement
     #[arg(long, default_value = "10 s")]
     time: Span,
-    /// The interval of hellos, at both ends
+    /// Interval between hellos, at both ends
     #[arg(long, default_value = "200 ms")]
     hello: Span,
     /// Print the result as JSON
@@ -53,7 +53,7 @@ pub struct Args {
     markdown: bool,
 }
 
-/// What the other process is told.
+/// Arguments of the process that runs the neighbours.
 #[derive(clap::Args, Debug)]
 pub struct NeighbourArgs {
     #[arg(long)]
@@ -62,7 +62,7 @@ pub struct NeighbourArgs {
     links: u16,
     #[arg(long)]
     hello: Span,
-    /// When to end by itself.
+    /// Time after which the process exits on its own.
     #[arg(long)]
     time: Span,
 }
@@ -72,14 +72,13 @@ struct Report {
     links: u16,
     seconds: f64,
     hello_ms: f64,
-    /// The packet thread's share of a processor.
+    /// Share of a processor that the packet thread used.
     cpu: f64,
     wakeups_per_second: f64,
-    /// UDP payload of each link, per second: mean, and the link with the most.
+    /// UDP payload per link and second: the mean, and the busiest link.
     sent: PerLink,
     received: PerLink,
-    /// Resident memory of the process before the node started, and at the end,
-    /// KiB.
+    /// Resident memory of the process before the node started, and at the end, KiB.
     rss_before_kib: u64,
     rss_kib: u64,
 }
@@ -112,7 +111,7 @@ fn neighbour(n: u16) -> NodeId {
     NodeId(OWN.0 + u32::from(n))
 }
 
-/// The other process, ended with this.
+/// The neighbours' process, killed when this is dropped.
 struct Neighbours(Child);
 
 impl Drop for Neighbours {
@@ -122,7 +121,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// Runs `bench idle`.
+/// Runs `bench idle` and prints its result.
 pub fn run(args: &Args) -> Result<(), Error> {
     let rss_before_kib = rss_kib();
     let mut config = sealed(OWN, args.links);
@@ -141,7 +140,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     command.args(["--time", &format!("{} s", whole.as_secs())]);
     let neighbours = Neighbours(command.spawn().map_err(cannot("start the neighbours"))?);
     wait_until_up(&node, args.links, patience)?;
-    // Routing has told everyone, and the loss is known.
+    // Routes have spread and losses have been measured in this time.
     std::thread::sleep(Duration::from_secs(3));
 
     let look = || node.snapshot().ok_or(Error::Broken("the packet thread is silent"));
@@ -271,7 +270,7 @@ struct Neighbour {
     socket: UdpSocket,
 }
 
-/// The other process.
+/// Runs the neighbours' process.
 pub fn neighbours(args: &NeighbourArgs) -> Result<(), Error> {
     let start = clock::now();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The load: envelopes like a neighbour's, sent and taken back by one thread.
+//! The load: envelopes like a neighbour's, sent and received by one thread.
 
 use super::under_test::{Contestant, DOWNSTREAM, RELAY, UPSTREAM, UnderTest};
 use super::{Error, cannot, sealed};
@@ -14,42 +14,42 @@ use trunkline_overlay::wire::{
     ReceiverIndex, Seal, Service,
 };
 
-/// A G.711 packet with its RTP header.
+/// Bytes of a G.711 packet, with its RTP header.
 pub const PAYLOAD: usize = 172;
 
-/// Bytes of each datagram of a load of such packets.
+/// Bytes of each datagram in a load of such packets.
 pub const ENVELOPE: usize = DATA_OVERHEAD + PAYLOAD;
 
-/// Packets under way while saturating: a few batches, so that the relay never
-/// waits, and no socket buffer ever fills.
+/// Packets in flight while saturating: a few batches, so that the relay never idles and no socket
+/// buffer ever fills.
 const WINDOW: u64 = 4 * BATCH as u64;
 
-/// Flows in the load.
+/// Number of flows in the load.
 const FLOWS: u16 = 1_000;
 
-/// What a saturated round gave.
+/// Result of a saturated round.
 pub struct Throughput {
     pub pps: f64,
     pub cpu_ns: f64,
     pub busy: f64,
 }
 
-/// What a round of single packets gave, µs.
+/// Result of a round of single packets, µs.
 pub struct Latency {
     pub p50: f64,
     pub p99: f64,
 }
 
-/// See the module.
+/// The load on one contestant.
 pub struct Load<'a> {
     under_test: &'a UnderTest,
     seal: Seal,
-    /// Opens what the node sends on.
+    /// Opens the envelopes that the node sends on.
     behind: Seal,
     service: Service,
-    /// Bytes of each datagram.
+    /// Length of each datagram, in bytes.
     envelope: usize,
-    /// Numbers, as a neighbour's link would give them.
+    /// Next sequence number, as a neighbour's link would assign it.
     next: u64,
     envelopes: Vec<u8>,
     rx: RxBatch,
@@ -57,8 +57,8 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// A load that plays the neighbours of what is under test, with packets of `payload`
-    /// bytes, 8 or more.
+    /// Creates a load that plays the neighbours of the contestant, with packets of `payload` bytes,
+    /// 8 or more.
     pub fn new(
         under_test: &'a UnderTest,
         contestant: Contestant,
@@ -78,8 +78,8 @@ impl<'a> Load<'a> {
             rx: RxBatch::new(),
             tx: TxBatch::new(),
         };
-        // The first packets teach the node that its neighbour is there. With one of
-        // them a hello may ride, so that it is longer than those that are counted.
+        // The first packets teach the node that its neighbour is up. A hello may share a datagram
+        // with one of them, which is then longer than those that are counted.
         let patience = clock::now() + Duration::from_secs(2);
         while clock::now() < patience {
             load.send(1)?;
@@ -91,7 +91,7 @@ impl<'a> Load<'a> {
                 }
             }
         }
-        Err(Error::Broken("nothing comes back through what is measured"))
+        Err(Error::Broken("nothing comes back through the contestant"))
     }
 
     fn fill(&mut self, i: usize) {
@@ -116,7 +116,7 @@ impl<'a> Load<'a> {
             },
         };
         let mut w = Writer::new(Seal::frames_mut(envelope));
-        // The envelope has just this room.
+        // The envelope has exactly this much room.
         let _ = header.emit((size - DATA_OVERHEAD) as u16, &mut w);
         let _ = w.u64(clock::now().as_nanos());
         self.seal.seal(envelope);
@@ -125,8 +125,8 @@ impl<'a> Load<'a> {
 
     fn send(&mut self, n: usize) -> Result<(), Error> {
         (0..n).for_each(|i| self.fill(i));
-        // One call for all: the kernel cuts them apart before the receiver's
-        // socket, and the load is not the slower side.
+        // One system call for all packets: the kernel segments them before the receiver's socket,
+        // so that the load is not the bottleneck.
         let segment = Some(self.envelope as u16).filter(|_| n > 1);
         let bytes = &self.envelopes[..n * self.envelope];
         let item = TxItem { to: self.under_test.entry, dscp: 0, segment, bytes };
@@ -139,8 +139,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Takes what has come back; hellos of the node do not count, nor do packets with
-    /// which one rides.
+    /// Counts the packets that have come back. The node's hellos do not count, nor do packets that
+    /// share a datagram with one.
     fn take(&mut self) -> Result<u64, Error> {
         self.rx.recv(self.under_test.downstream.as_fd()).map_err(cannot("receive load"))?;
         let size = self.envelope;
@@ -148,7 +148,7 @@ impl<'a> Load<'a> {
         Ok(self.rx.iter_mut().map(|(m, _)| packets(m) as u64).sum())
     }
 
-    /// As many packets as come through.
+    /// Measures the highest throughput without loss.
     pub fn saturate(&mut self, round: Duration) -> Result<Throughput, Error> {
         let (start, cpu) = (clock::now(), self.under_test.cpu_ns());
         let (mut under_way, mut done) = (0u64, 0u64);
@@ -164,7 +164,7 @@ impl<'a> Load<'a> {
             if n > 0 {
                 heard = now;
             } else if now.since(heard) > Duration::from_millis(50) {
-                // Lost, to a full socket: begin another window.
+                // Packets were lost at a full socket buffer: begin another window.
                 (under_way, heard) = (0, now);
             }
         }
@@ -175,7 +175,7 @@ impl<'a> Load<'a> {
         Ok(Throughput { pps, cpu_ns: cpu / done as f64, busy: cpu / (seconds * 1e9) })
     }
 
-    /// Takes what is still under way.
+    /// Receives the packets that are still in flight.
     fn settle(&mut self) -> Result<(), Error> {
         let mut quiet = clock::now();
         while clock::now().since(quiet) < Duration::from_millis(20) {
@@ -186,7 +186,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// One packet at a time.
+    /// Measures the latency of one packet at a time.
     pub fn ping(&mut self, round: Duration) -> Result<Latency, Error> {
         let mut histogram = Histogram::<u64>::new(3).expect("three digits are a valid precision");
         let start = clock::now();
@@ -216,13 +216,14 @@ impl<'a> Load<'a> {
             let at = DATA_OVERHEAD - (ENVELOPE_OVERHEAD - 8);
             let stamp = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
             let sent = Time::from_nanos(stamp.map_or(0, u64::from_be_bytes));
-            // It grows by itself: a value cannot be out of range.
+            // The histogram resizes automatically, so no value is out of range.
             let _ = histogram.record(now.since(sent).as_nanos() as u64);
         }
     }
 }
 
-/// What seals envelopes to the node, and opens those that it sends on.
+/// Seals for the two ends: the first seals envelopes to the node, the second opens those that it
+/// sends on.
 fn seals(under_test: &UnderTest, contestant: Contestant) -> Result<(Seal, Seal), Error> {
     if contestant.is_sealed() {
         let &UnderTest { ref upstream, ref downstream, entry, .. } = under_test;
@@ -233,7 +234,7 @@ fn seals(under_test: &UnderTest, contestant: Contestant) -> Result<(Seal, Seal),
         let index = ReceiverIndex::derived(from, to, "");
         Seal::Null(Null::new(index, Incarnation(clock::since_epoch())))
     };
-    // Through the bare relay comes what was sent.
+    // The bare relay forwards envelopes unchanged.
     let last = if contestant == Contestant::Bare { (UPSTREAM, RELAY) } else { (RELAY, DOWNSTREAM) };
     Ok((null(UPSTREAM, RELAY), null(last.0, last.1)))
 }

@@ -1,10 +1,10 @@
-//! `trunkline bench`: what the packet thread costs on this machine, next to a
-//! bare relay of the kernel's, in one run.
+//! `trunkline bench`: cost of the packet thread on this machine, compared with a bare relay that
+//! only uses the kernel, in one run.
 //!
-//! The load keeps a bounded number of packets under way and waits for them to
-//! come back, so that the relay is always busy and loses nothing; both run
-//! pinned to their own processor. Rounds of the contestants alternate, since
-//! timings of shared machines drift, and medians are compared.
+//! The load keeps a bounded number of packets in flight and waits for them to come back, so that
+//! the relay is always busy and loses nothing. Load and relay are each pinned to a processor.
+//! Rounds of the contestants alternate, since timings on shared machines drift, and medians are
+//! compared.
 
 mod attack;
 mod flows;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::io;
 use under_test::{Contestant, UnderTest};
 
-/// Measure this machine's forwarding, next to a bare relay
+/// Measure this machine's forwarding against a bare relay
 #[derive(clap::Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -34,9 +34,9 @@ Examples:
   trunkline bench flows
   trunkline bench trunk
 
-Needs two processors: one for the load, one for what is measured. `kpps` is
+Needs two processors: one for the load, one for the contestant. `kpps` is
 thousands of packets a second through one thread; `cpu` is that thread's time
-per packet, which counts even where the load is the slower one."
+per packet, which is valid even if the load is the bottleneck."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -44,7 +44,7 @@ pub struct Args {
     /// Rounds of each contestant
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// How long each round is
+    /// Duration of each round
     #[arg(long, default_value = "1 s")]
     round: Span,
     /// Flows in the steady-state run
@@ -68,21 +68,21 @@ enum What {
     IdleNeighbours(idle::NeighbourArgs),
 }
 
-/// Why a benchmark failed.
+/// Reason why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The machine is too small.
+    /// The machine has only this many processors, which is too few.
     #[error("a benchmark needs two processors, and this process may use {0}")]
     Processors(usize),
-    /// The node did not do what it should.
+    /// The node did not behave as expected.
     #[error("{0}")]
     Broken(&'static str),
 }
@@ -91,21 +91,21 @@ fn cannot(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { what, source }
 }
 
-/// What a contestant achieved: medians over the rounds.
+/// Result of a contestant: medians over the rounds.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
-    /// Bytes of each UDP payload.
+    /// Length of each UDP payload, in bytes.
     bytes: usize,
     kpps: f64,
-    /// The measured thread's time per packet, ns.
+    /// Processor time of the measured thread per packet, ns.
     cpu_ns: f64,
-    /// Its share of its processor while loaded.
+    /// Share of its processor that the thread used under load.
     busy: f64,
-    /// To the bare relay's, which forwards packets of the same size.
+    /// Ratio to the bare relay that forwards packets of the same size.
     kpps_ratio: f64,
     cpu_ratio: f64,
-    /// One packet at a time, 2,000 a second: the way there and back, µs.
+    /// Round-trip time of single packets, at 2,000 per second, µs.
     latency_us: Latency,
 }
 
@@ -113,7 +113,7 @@ struct Row {
 struct Latency {
     p50: f64,
     p99: f64,
-    /// Above the bare relay's.
+    /// Excess over the bare relay.
     added_p50: f64,
     added_p99: f64,
 }
@@ -126,9 +126,9 @@ struct Report {
     frame_bytes: usize,
 }
 
-/// Runs `trunkline bench`.
+/// Runs `trunkline bench` and prints its result.
 pub fn run(args: &Args) -> Result<(), Error> {
-    // That links come and go is no news here.
+    // Links that come up and go down are expected here and are not logged.
     crate::log::set(Some("error"));
     if let Some(What::IdleNeighbours(args)) = &args.what {
         return idle::neighbours(args);
@@ -164,7 +164,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 fn print_json(report: &impl Serialize) {
-    // Numbers and fixed names: this cannot fail.
+    // Numbers and fixed names always serialise.
     outln!("{}", serde_json::to_string_pretty(report).unwrap_or_default());
 }
 
@@ -192,7 +192,7 @@ fn contest(args: &Args) -> Result<Vec<Row>, Error> {
     let of = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
         median(rounds[i].iter().map(pick).collect())
     };
-    // Ratios are taken within a round, where both met the same machine.
+    // Ratios are taken within a round, since both ran under the same conditions.
     let ratio = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
         median(rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) / pick(b)).collect())
     };

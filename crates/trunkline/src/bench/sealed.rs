@@ -1,4 +1,4 @@
-//! The load's end of a sealed link: a neighbour's handshake, and its keys.
+//! The load's end of a sealed link: the neighbour's handshake and keys.
 
 use super::{Error, cannot};
 use crate::clock;
@@ -10,13 +10,13 @@ use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Start;
 use trunkline_overlay::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Seal, Sealed};
 
-/// A node's key: for benchmarks only, since everybody knows it.
+/// A node's key, derived from its number: for benchmarks only, since it is public.
 pub fn identity(node: NodeId) -> Identity {
     Identity::from_secret(&[node.0 as u8; 32])
 }
 
-/// Makes `own` a neighbour of the node at `entry`, which is `node`, over
-/// `socket`; what seals envelopes to it and opens its own.
+/// Makes `own` a neighbour of `node`, which listens at `entry`, over `socket`. Returns the seal
+/// that seals envelopes to the node and opens its envelopes.
 pub fn shake(
     socket: &UdpSocket,
     own: NodeId,
@@ -58,7 +58,7 @@ pub fn shake(
                     let mut sealed = Sealed::new();
                     sealed.install(established.keys, now);
                     let mut seal = Seal::Aead(Box::new(sealed));
-                    // The node uses the keys once it has heard them used.
+                    // The node uses the keys once it has received an envelope sealed with them.
                     let mut empty = [0; ENVELOPE_OVERHEAD];
                     seal.seal(&mut empty);
                     socket.send_to(&empty, entry).map_err(cannot("send an envelope"))?;

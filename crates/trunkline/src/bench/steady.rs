@@ -1,5 +1,5 @@
-//! The steady state: many calls through the measured node, with loss before
-//! and behind it, so that it asks, repeats and is asked for repeats.
+//! The steady state: many calls through the measured node, with loss before and behind it, so that
+//! it both requests retransmissions and answers such requests.
 
 use super::under_test::{Contestant, DOWNSTREAM, RELAY, UPSTREAM, UnderTest};
 use super::{Error, cannot};
@@ -21,7 +21,7 @@ use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
-/// What the measured node did.
+/// Counts of the measured node.
 #[derive(Serialize)]
 pub struct Report {
     pub flows: u32,
@@ -31,7 +31,7 @@ pub struct Report {
     pub packets: u64,
     pub repeats: u64,
     pub requests: u64,
-    /// Its packet thread's requests for memory meanwhile.
+    /// Heap allocations of its packet thread in that time.
     pub allocations: u64,
 }
 
@@ -39,8 +39,8 @@ const LOSS: f64 = 0.05;
 const WARM_UP: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(4);
 
-/// A neighbour in this thread: a real node on a real socket, whose datagrams
-/// are lost both ways.
+/// A neighbour in this thread: a real node on a real socket, with loss of its datagrams in both
+/// directions.
 struct Neighbour {
     node: Node,
     sessions: Vec<SessionId>,
@@ -50,7 +50,7 @@ struct Neighbour {
     arena: TxArena,
 }
 
-/// Applications that take everything and keep nothing.
+/// Applications that accept everything and keep nothing.
 struct Hole;
 
 impl Sink for Hole {
@@ -129,7 +129,7 @@ impl Neighbour {
 fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 16];
     let mut w = Writer::new(&mut bytes);
-    // Sixteen bytes hold every head.
+    // Sixteen bytes hold any head.
     let _ = m.emit_head(&mut w);
     let n = w.len();
     bytes.truncate(n);
@@ -137,7 +137,7 @@ fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Runs `flows` calls for a while.
+/// Runs `flows` calls for a fixed time.
 pub fn run(flows: u32) -> Result<Report, Error> {
     let test = UnderTest::start(Contestant::RealTime)?;
     let mut up = Neighbour::new(UPSTREAM, test.entry, flows)?;
@@ -158,7 +158,7 @@ pub fn run(flows: u32) -> Result<Report, Error> {
     let start = clock::now();
     let mut before = None;
     let (mut due, mut next) = (start, 0usize);
-    // Each step is a millisecond's share of fifty packets a second per call.
+    // Each step sends one millisecond's share of fifty packets per second and call.
     let per_step = (flows as usize).div_ceil(20);
     while due.since(start) < WARM_UP + MEASURED {
         sleep_until(due);
@@ -174,7 +174,7 @@ pub fn run(flows: u32) -> Result<Report, Error> {
         down.take(&test.downstream, now)?;
         down.give(&test.downstream, now);
         if before.is_none() && due.since(start) >= WARM_UP {
-            // Twice: what a look itself allocates shows in the second.
+            // Take two snapshots: the allocations of a snapshot show up in the second one.
             let first = test.snapshot();
             before = test.snapshot().zip(first).map(|(b, a)| (clock::now(), a, b));
         }

@@ -1,6 +1,6 @@
-//! `trunkline bench trunk`: what a packet of a call costs where it shares a trunk packet
-//! with others: at a relay, with sockets, beside the bare relay; and at both ends of the
-//! trunk, the node's code alone.
+//! `trunkline bench trunk`: cost of a call's packet that shares a trunk packet with others.
+//! Measured at a relay with sockets, compared with the bare relay, and at both ends of the trunk,
+//! with the node's code alone.
 
 use super::load::Load;
 use super::markdown::Table;
@@ -21,26 +21,26 @@ use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 use trunkline_overlay::trunk::{self, RTP_HEADER};
 use trunkline_overlay::wire::{DATA_OVERHEAD, Incarnation, NodeId, Service};
 
-/// Measure what packets of calls cost that leave together
+/// Measure the cost of call packets that are sent together
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:
   trunkline bench trunk --json
 
-Packets of G.729 with RTP, 32 bytes, so many together; `alone` is without a trunk.
-`bytes` are those of each UDP payload on average, and `each` those of a packet of a
+Packets of G.729 with RTP, 32 bytes each; `alone` is without a trunk.
+`bytes` is the mean size of a UDP payload, and `each` the bytes per packet of a
 call with IPv4 and UDP.
-`ns` is processor time for each packet of a call, and `calls` how many of 50
-packets a second one way are a core full. `relay` and `bare` have sockets, their
-datagrams come one by one; `sealed` is the relay with sealed links. `leave` and
-`arrive` are the code of the nodes at the ends alone, without sockets, which cost
-those that bring packets in or take them out as much with a trunk as without.
-`trunkline-lab load` has whole calls through gateways with trunks, beside rtpengine.")]
+`ns` is processor time per packet of a call, and `calls` the number of calls of 50
+packets a second one way that fill a core. `relay` and `bare` have sockets; their
+datagrams arrive one by one; `sealed` is the relay with sealed links. `leave` and
+`arrive` measure only the code of the end nodes, without sockets, which cost
+the same with a trunk as without.
+`trunkline-lab load` measures whole calls through gateways with trunks, against rtpengine.")]
 pub struct Args {
-    /// Rounds of each
+    /// Rounds of each measurement
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// How long each round of a relay is
+    /// Duration of each round of a relay
     #[arg(long, default_value = "500 ms")]
     round: Span,
     /// Print the result as JSON
@@ -51,31 +51,31 @@ pub struct Args {
     markdown: bool,
 }
 
-/// How many packets leave together; 0 is without a trunk.
+/// Packets per trunk packet; 0 is without a trunk.
 const TOGETHER: [usize; 6] = [0, 1, 4, 6, 10, 20];
 
-/// G.729 of 20 ms, and an RTP header.
+/// Bytes of 20 ms of G.729, with an RTP header.
 const PAYLOAD: usize = 32;
 
-/// IPv4's header and UDP's.
+/// Bytes of the IPv4 and UDP headers.
 const IPV4_UDP: usize = 28;
 
-/// Samples of 20 ms.
+/// Samples in 20 ms at 8 kHz.
 const SAMPLES: u32 = 160;
 
-/// Packets a second of a call, one way.
+/// Packets per second of a call, in one direction.
 const PER_CALL: f64 = 50.0;
 
-/// What is measured, in the order of the columns.
+/// Measured quantities, in the order of the columns.
 const PLACES: [&str; 5] = ["bare", "relay", "sealed", "leave", "arrive"];
 
 #[derive(Serialize)]
 struct Row {
-    /// Packets in each datagram; 0 without a trunk.
+    /// Packets per datagram; 0 without a trunk.
     together: usize,
-    /// Bytes of each UDP payload, on average.
+    /// Mean length of the UDP payload, in bytes.
     bytes: usize,
-    /// Bytes of a packet of a call, with IPv4 and UDP.
+    /// Bytes per packet of a call, with IPv4 and UDP headers.
     each: f64,
     places: Vec<Cost>,
 }
@@ -83,14 +83,14 @@ struct Row {
 #[derive(Serialize)]
 struct Cost {
     place: &'static str,
-    /// For each packet of a call.
+    /// Nanoseconds per packet of a call.
     ns: f64,
     calls: f64,
-    /// To the same place without a trunk.
+    /// Ratio to the same cost without a trunk.
     times: f64,
 }
 
-/// Runs `trunkline bench trunk`.
+/// Runs `trunkline bench trunk` and prints its result.
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut costs: Vec<(f64, [Vec<f64>; PLACES.len()])> =
         TOGETHER.iter().map(|_| Default::default()).collect();
@@ -172,8 +172,8 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// Bytes of the packet that holds so many, on average, and nanoseconds for each packet of a
-/// call at each place.
+/// Mean bytes of a trunk packet that holds this many packets, and nanoseconds per packet of a call
+/// for each quantity in `PLACES`.
 fn round(together: usize, time: Duration) -> Result<(f64, [f64; PLACES.len()]), Error> {
     let each = together.max(1) as f64;
     let mut ends = Ends::new(together)?;
@@ -194,12 +194,12 @@ fn round(together: usize, time: Duration) -> Result<(f64, [f64; PLACES.len()]), 
 
 const HERE: NodeId = NodeId(1);
 const THERE: NodeId = NodeId(2);
-/// Calls, each a session at either end.
+/// Number of calls; each is a session at both ends.
 const CALLS: u16 = 200;
-/// Steps of a measurement: all calls have a packet each in twenty.
+/// Steps of a measurement. Every call has one packet per 20 ms.
 const STEPS: usize = 20_000;
 
-/// Applications that take everything, and count it.
+/// Applications that accept everything and count it.
 #[derive(Default)]
 struct Listeners(u64);
 
@@ -210,7 +210,7 @@ impl Sink for Listeners {
     }
 }
 
-/// Two neighbours, without sockets, and calls from one to the other.
+/// Two neighbours without sockets, and calls from one to the other.
 struct Ends {
     together: usize,
     now: Time,
@@ -218,7 +218,7 @@ struct Ends {
     arena: TxArena,
     calls: Vec<(SessionId, Vec<u8>)>,
     heard: Listeners,
-    /// What the trunk had carried when the measurement began.
+    /// Counters of the trunk when the measurement began.
     before: trunk::Stats,
 }
 
@@ -229,12 +229,12 @@ fn address(node: NodeId) -> SocketAddr {
 fn message(m: &ToNode<'_>, payload: &[u8]) -> Vec<u8> {
     let mut head = [0; MAX_HEAD];
     let mut w = Writer::new(&mut head);
-    // Every head fits.
+    // The buffer is large enough for any head.
     let _ = m.emit_head(&mut w);
     [w.written(), payload].concat()
 }
 
-/// Makes the packet at the end of a message the next of its source.
+/// Turns the RTP packet at the end of a message into the next one of its source.
 fn next_rtp(message: &mut [u8]) {
     let Some(rtp) = message.last_chunk_mut::<PAYLOAD>() else { return };
     let seq = u16::from_be_bytes([rtp[2], rtp[3]]).wrapping_add(1);
@@ -269,7 +269,7 @@ impl Ends {
             }
             let (service, deadline_ms) = (Service::RealTime, 100);
             let send = ToNode::Send { service, deadline_ms, to: THERE, port, payload: &[] };
-            // Of G.729, from a source of its own.
+            // A G.729 packet from a source of its own.
             let mut payload = [0xd5; PAYLOAD];
             payload[..RTP_HEADER].copy_from_slice(&[0x80, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             payload[10..RTP_HEADER].copy_from_slice(&port.to_be_bytes());
@@ -280,10 +280,10 @@ impl Ends {
         Ok(Ends { together, now, nodes, arena, calls, heard, before })
     }
 
-    /// Nanoseconds for each packet at the origin, and at the destination.
+    /// Nanoseconds per packet at the origin and at the destination.
     fn measure(&mut self) -> (f64, f64) {
         let each = self.together.max(1);
-        // Until the link and the trunk are up, and each context is known.
+        // Run until the link and the trunk are up and every context is known.
         for _ in 0..STEPS / 10 {
             self.step(each);
         }
@@ -298,8 +298,8 @@ impl Ends {
         (leave as f64 / packets, arrive as f64 / packets)
     }
 
-    /// Bytes of each packet that left since the measurement began, on average: of a trunk
-    /// if there is one.
+    /// Mean bytes of a packet that left since the measurement began; of a trunk packet, if there is
+    /// a trunk.
     fn bytes(&self) -> f64 {
         let trunk = self.nodes[0].trunks(self.now).next();
         trunk.map_or(PAYLOAD as f64, |trunk| {
@@ -308,7 +308,7 @@ impl Ends {
         })
     }
 
-    /// `each` calls have a packet at once, which is all that leaves.
+    /// Sends one packet of each of `each` calls at the same time, and nothing else.
     fn step(&mut self, each: usize) -> (u128, u128) {
         self.now += Duration::from_millis(20) * each as u32 / u32::from(CALLS);
         self.calls.iter_mut().take(each).for_each(|(_, message)| next_rtp(message));
@@ -329,7 +329,8 @@ impl Ends {
         (left, arrived)
     }
 
-    /// What node `from` sends arrives at the other; how long that takes to receive.
+    /// Delivers the packets that node `from` sends to the other node. Returns the time that
+    /// receiving them took, ns.
     fn carry(&mut self, from: usize) -> u128 {
         let mut spent = 0;
         let source = address(if from == 0 { HERE } else { THERE });

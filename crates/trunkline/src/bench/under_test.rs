@@ -1,4 +1,4 @@
-//! What is measured: the packet thread of a node, or a bare relay.
+//! The contestants: the packet thread of a node, or a bare relay.
 
 use super::sealed::identity;
 use super::{Error, cannot};
@@ -19,28 +19,28 @@ use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Node, Sealing, Start};
 use trunkline_overlay::wire::{Incarnation, NodeId};
 
-/// The processor that what is measured stays on; the load has 0.
+/// Processor that the contestant is pinned to; the load uses processor 0.
 const PROCESSOR: usize = 1;
 
-/// The load's two ends and the node between them.
+/// The two ends of the load, and the node between them.
 pub const UPSTREAM: NodeId = NodeId(1);
 pub const RELAY: NodeId = NodeId(2);
 pub const DOWNSTREAM: NodeId = NodeId(3);
 
-/// Who competes; the first is what the others are compared with.
+/// A contestant. The others are compared with the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contestant {
-    /// recvmmsg, then sendmmsg of the same bytes.
+    /// `recvmmsg`, then `sendmmsg` of the same bytes.
     Bare,
-    /// A node, real time, one envelope per datagram and call argument.
+    /// A node with real-time packets, one envelope per datagram and system call argument.
     RealTime,
-    /// A node, best effort.
+    /// A node with best-effort packets.
     BestEffort,
-    /// A node, real time, with the kernel's segmentation offload.
+    /// A node with real-time packets and the kernel's segmentation offload.
     Offload,
-    /// A node, real time, whose links are sealed.
+    /// A node with real-time packets over sealed links.
     Sealed,
-    /// Both.
+    /// Sealed links and segmentation offload together.
     SealedOffload,
 }
 
@@ -65,7 +65,7 @@ impl Contestant {
         }
     }
 
-    /// Whether its links are sealed.
+    /// Whether the contestant's links are sealed.
     pub fn is_sealed(self) -> bool {
         matches!(self, Contestant::Sealed | Contestant::SealedOffload)
     }
@@ -75,7 +75,7 @@ impl Contestant {
     }
 }
 
-/// Pins the calling thread.
+/// Pins the calling thread to processor `cpu`.
 pub fn stay_on(cpu: usize) -> std::io::Result<()> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu)?;
@@ -87,21 +87,21 @@ enum Thread {
     Bare(Arc<AtomicBool>, JoinHandle<()>),
 }
 
-/// A running contestant and the load's sockets around it.
+/// A running contestant, and the load's sockets on both sides of it.
 pub struct UnderTest {
     thread: Thread,
-    /// Where the load sends to.
+    /// Address to which the load sends.
     pub entry: SocketAddr,
-    /// The load's socket before it.
+    /// Socket from which the load sends to the contestant.
     pub upstream: UdpSocket,
-    /// The load's socket behind it.
+    /// Socket on which the load receives from the contestant.
     pub downstream: UdpSocket,
-    /// The thread's name in /proc, to read its processor time.
+    /// Thread ID under /proc, used to read the processor time.
     tid: i32,
 }
 
 impl UnderTest {
-    /// Starts `contestant` on its processor.
+    /// Starts `contestant` on the measured processor.
     pub fn start(contestant: Contestant) -> Result<UnderTest, Error> {
         let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind a socket"));
         let (upstream, downstream) = (bind()?, bind()?);
@@ -124,12 +124,12 @@ impl UnderTest {
         Ok(UnderTest { thread, entry, upstream, downstream, tid })
     }
 
-    /// The measured thread's processor time so far, ns.
+    /// Processor time of the measured thread so far, ns.
     pub fn cpu_ns(&self) -> u64 {
         cpu_ns(self.tid)
     }
 
-    /// The node's counters.
+    /// Counters of the node; `None` for the bare relay.
     pub fn snapshot(&self) -> Option<datapath::Snapshot> {
         match &self.thread {
             Thread::Node(handle) => handle.node_handle().snapshot(),
@@ -137,7 +137,7 @@ impl UnderTest {
         }
     }
 
-    /// Stops it.
+    /// Stops the contestant and joins its thread.
     pub fn stop(self) -> Result<(), Error> {
         match self.thread {
             Thread::Node(handle) => handle.stop().map_err(cannot("stop the packet thread")),
@@ -156,26 +156,26 @@ pub fn cpu_ns(tid: i32) -> u64 {
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// The thread that was not there `before`.
+/// The thread that did not exist in `before`.
 pub fn new_thread(before: &[i32]) -> Result<i32, Error> {
     let new = threads().into_iter().find(|t| !before.contains(t));
     new.ok_or(Error::Broken("the measured thread does not show in /proc"))
 }
 
-/// The threads of this process.
+/// Thread IDs of this process.
 pub fn threads() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Buffers like the node's, so that neither side loses what the other would not.
+/// Enlarges the buffers to the node's size, so that both sides lose packets alike.
 fn grow(socket: &UdpSocket) {
     let size = 4 << 20;
     let _ = setsockopt(socket, sockopt::RcvBufForce, &size);
     let _ = setsockopt(socket, sockopt::SndBufForce, &size);
 }
 
-/// The node's configuration between the load's two ends.
+/// Configuration of a node between the load's two ends.
 pub fn relay_config(up: SocketAddr, down: SocketAddr) -> Config {
     let mut config = Config::new(RELAY);
     for (neighbour, address) in [(UPSTREAM, up), (DOWNSTREAM, down)] {
@@ -186,7 +186,7 @@ pub fn relay_config(up: SocketAddr, down: SocketAddr) -> Config {
     config
 }
 
-/// The same with sealed links; the load begins the handshakes.
+/// The same configuration with sealed links. The load initiates the handshakes.
 fn sealed_config() -> Config {
     let mut config = Config::new(RELAY);
     for neighbour in [UPSTREAM, DOWNSTREAM] {
@@ -198,8 +198,7 @@ fn sealed_config() -> Config {
     config
 }
 
-/// Starts the packet thread of a node with this configuration, on its
-/// processor.
+/// Starts the packet thread of a node with this configuration on the measured processor.
 pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr), Error> {
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let udp = Udp::bind(any, offload).map_err(cannot("bind the node's socket"))?;
@@ -227,7 +226,7 @@ fn node(config: Config, offload: bool) -> Result<(Thread, SocketAddr), Error> {
     Ok((Thread::Node(handle), entry))
 }
 
-/// The least that a relay can do: wait, take a batch, pass it on.
+/// The least that a relay can do: wait for a batch, receive it and send it on.
 fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind the relay"))?;
     grow(&socket);
@@ -249,7 +248,7 @@ fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
                 }
                 let mut sent = 0;
                 while sent < n {
-                    // A full socket passes; the load sees to that.
+                    // A full socket buffer drops packets; the load prevents that.
                     sent += tx.send(socket.as_fd(), items[sent..].iter().copied()).unwrap_or(0);
                 }
             }

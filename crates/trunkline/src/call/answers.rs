@@ -1,4 +1,4 @@
-//! What a listener says to those who call it: RTCP.
+//! A listener's RTCP answers to its caller.
 
 use super::line::{Line, Target};
 use crate::clock;
@@ -6,44 +6,44 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_media::rtcp::{self, Reception, SenderInfo};
 
-/// Packets of a call, and behind a gap in it, to which the listener says that it is
-/// there: each answer may be lost.
+/// Number of packets at the start of a call, and after a gap in it, that the listener answers to
+/// show that it is there. Several, because an answer may be lost.
 const GREETED: u32 = 3;
 
-/// Silence after which the caller's node may have been told that nobody listens.
+/// Silence after which the caller's node may have been notified that the port has no listener.
 const GAP: Duration = Duration::from_millis(500);
 
-/// How often a caller that is not heard is told so.
+/// Interval between rejections sent to a caller that is not accepted.
 const REJECT_EVERY: Duration = Duration::from_secs(1);
 
-/// How many such callers are told so in that time, so that nobody makes a listener
-/// send more than a little.
+/// Number of such callers that are rejected per interval, which limits the traffic that others can
+/// make a listener send.
 const STRANGERS: usize = 16;
 
-/// The listener's side of the conversation.
+/// Answers of the listener to its callers.
 pub struct Answers<'a> {
     line: &'a Line,
     ssrc: u32,
     heard: Heard,
-    /// When a packet came last, and how many more are answered.
+    /// Arrival of the last packet, and the number of packets still to be answered.
     last: Time,
     greet: u32,
-    /// Who was turned away, and when.
+    /// Rejected callers, and the times of the rejections.
     unknown_peers: Vec<(Target, Time)>,
 }
 
-/// What came of the caller's stream (RFC 3550, A.1, A.3 and A.8).
+/// Reception statistics of the caller's stream (RFC 3550, A.1, A.3 and A.8).
 #[derive(Default)]
 struct Heard {
     packets: u32,
-    /// Numbers of the first and the highest, extended.
+    /// Extended sequence numbers of the first and the highest packet.
     first: u32,
     highest: u32,
-    /// Arrival less timestamp of the last, and its mean change, in the payload's
-    /// clock.
+    /// Arrival time less timestamp of the last packet, and the mean of its changes, in units of the
+    /// payload's clock.
     transit: u32,
     jitter: f64,
-    /// Packets that should have come, and came, when it was said last.
+    /// Packets expected and packets received at the time of the last report.
     said: (u32, u32),
 }
 
@@ -75,7 +75,7 @@ impl Heard {
             highest: self.highest,
             jitter: self.jitter as u32,
             report: report.stamp(),
-            // By this the caller knows one who answers.
+            // Zero marks an answer that was sent at once, which the caller recognises.
             since: 0,
         }
     }
@@ -95,8 +95,8 @@ impl Answers<'_> {
         }
     }
 
-    /// A packet of the call has come. Its first ones, and those behind a gap, are
-    /// answered, so that the caller's node knows that somebody listens, or does again.
+    /// Handles a packet of the call. The first packets, and those after a gap, are answered, so
+    /// that the caller's node learns that there is a listener, or one again.
     pub fn packet(&mut self, sequence: u16, timestamp: u32, arrival: Time, from: &Target) {
         self.heard.packet(sequence, timestamp, arrival);
         if arrival.since(self.last) > GAP {
@@ -109,13 +109,13 @@ impl Answers<'_> {
         }
     }
 
-    /// The caller's report has come, perhaps with its goodbye: says so.
+    /// Answers a report of the caller, which may contain its goodbye.
     pub fn report(&mut self, report: &SenderInfo, from: &Target) {
         let reception = self.heard.reception(report);
         self.say(Some(&reception), false, from);
     }
 
-    /// Tells somebody who calls and isn't heard, now and then.
+    /// Rejects a caller that is not accepted, at a limited rate.
     pub fn turn_away(&mut self, unknown_peer: &Target) {
         let now = clock::now();
         self.unknown_peers.retain(|(_, told)| now.since(*told) < REJECT_EVERY);
@@ -127,12 +127,12 @@ impl Answers<'_> {
         }
     }
 
-    /// Tells `to` that nobody listens to it.
+    /// Notifies `to` that it has no listener.
     pub fn hang_up(&self, to: &Target) {
         self.say(None, true, to);
     }
 
-    /// What can't leave is as if it had been lost.
+    /// Sends an RTCP packet. A failure to send counts as a loss.
     fn say(&self, reception: Option<&Reception>, bye: bool, to: &Target) {
         let mut packet = [0; rtcp::MAX_LEN];
         let n = rtcp::emit_reception(self.ssrc, reception, bye, &mut packet).unwrap_or(0);
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!((said.source, said.report, said.since), (7, 0x0203_0405, 0));
         assert_eq!((said.highest, said.lost, said.fraction_lost), (65_539, 2, 51));
         assert_eq!(said.jitter, 0);
-        // 4 ms late is 32 samples, each sixteenth of it twice; and what was lost has
-        // come after all.
+        // 4 ms late is 32 samples, and a sixteenth of it counts twice. The missing packet has
+        // arrived after all.
         hear(&mut heard, 10, 4_000_000);
         hear(&mut heard, 3, 0);
         let said = heard.reception(&report());

@@ -1,4 +1,4 @@
-//! What a call is carried by: the overlay, or plain UDP for comparison.
+//! Carrier of a call: the overlay, or plain UDP for comparison.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -6,29 +6,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_client::{Address, DatagramSocket, Error, SocketOption, Status};
 
-/// Messages that are looked at before the next packet of a call.
+/// Messages that are read before the next packet of a call.
 const NEWS: usize = 64;
 
-/// A socket of either kind.
+/// A datagram socket of the overlay or of plain UDP.
 pub enum Line {
-    /// Through a node.
+    /// Carried by the overlay, through a node.
     Overlay(DatagramSocket),
-    /// Past all nodes.
+    /// Carried by plain UDP, without any node.
     Udp(UdpSocket),
 }
 
-/// Why a line failed.
+/// Reason why a line failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
-    /// The overlay's.
+    /// The overlay's socket failed.
     #[error(transparent)]
     Overlay(#[from] Error),
-    /// Plain UDP's.
+    /// The UDP socket failed.
     #[error("UDP: {0}")]
     Udp(io::Error),
 }
 
-/// Where a call goes.
+/// Destination of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// A virtual port of a node.
@@ -37,32 +37,32 @@ pub enum Target {
     Udp(SocketAddr),
 }
 
-/// A packet that came.
+/// A packet received from a line.
 #[derive(Clone, Copy, Debug)]
 pub struct Got {
-    /// Its bytes.
+    /// Length of the packet, in bytes.
     pub len: usize,
-    /// Whether a link lost it and got it again.
+    /// Whether a link lost the packet and recovered it.
     pub recovered: bool,
-    /// Who sent it.
+    /// Sender of the packet.
     pub from: Target,
 }
 
-/// What comes to who only sends.
+/// Input of a line that is used only to send.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
-    /// The node says it of a destination.
+    /// The node's status report about a destination.
     Status(Status),
-    /// A packet and who sent it; of longer ones than RTCP is, UDP's beginning.
+    /// A packet and its sender. Over UDP, packets longer than any RTCP packet are truncated.
     Packet(&'a [u8], Target),
 }
 
-/// As much of a packet as [`News`] has: RTCP is shorter.
+/// Bytes of a packet that [`News`] holds, more than any RTCP packet needs.
 const SHORT: usize = 1_024;
 
 impl Line {
-    /// Sends `packet`; false if it could not leave now, as may happen to any
-    /// datagram. What the node says meanwhile of destinations goes to `told`.
+    /// Sends `packet`. Returns false if it could not leave now, which may happen to any datagram.
+    /// Statuses that arrive in the meantime are passed to `told`.
     pub fn send(
         &self,
         packet: &[u8],
@@ -74,23 +74,23 @@ impl Line {
                 for _ in 0..NEWS {
                     match socket.send_to(packet, *to) {
                         Ok(()) => return Ok(true),
-                        // News, and not about this packet.
+                        // A status that concerns another packet.
                         Err(Error::Status(status)) => told(status),
-                        // What the sender can mend is worth stopping for.
+                        // Stop for errors that the sender can fix.
                         Err(e @ Error::TooLarge { .. }) => return Err(e.into()),
-                        // The rest passes: the node is busy, restarting, or back.
+                        // Other errors are temporary: the node is busy, restarting, or back again.
                         Err(_) => return Ok(false),
                     }
                 }
                 Ok(false)
             }
             (Line::Udp(socket), Target::Udp(to)) => Ok(socket.send_to(packet, to).is_ok()),
-            // `open` pairs lines with targets of their own kind.
+            // `open` pairs a line with targets of its own kind.
             _ => Ok(false),
         }
     }
 
-    /// Takes what waits; the line must not wait.
+    /// Handles all queued input. The line must be non-blocking.
     pub fn listen(&self, mut told: impl FnMut(News<'_>)) {
         let mut buf = [0; SHORT];
         for _ in 0..NEWS {
@@ -109,8 +109,8 @@ impl Line {
         }
     }
 
-    /// The next packet, waiting for as long as [`Line::set_patience`] says;
-    /// `None` if none came.
+    /// Receives the next packet, waiting at most the timeout of [`Line::set_patience`]. Returns
+    /// `None` if none arrived.
     pub fn recv(&self, buf: &mut [u8]) -> Result<Option<Got>, LineError> {
         match self {
             Line::Overlay(socket) => match socket.recv_from(buf) {
@@ -120,9 +120,9 @@ impl Line {
                     from: Target::Overlay(got.from),
                 })),
                 Err(Error::WouldBlock) => Ok(None),
-                // None of them ends the socket.
+                // No such error ends the socket.
                 Err(news) => {
-                    tracing::info!("{news}; the call goes on");
+                    tracing::info!("{news}; the call continues");
                     Ok(None)
                 }
             },
@@ -130,9 +130,9 @@ impl Line {
                 Ok((len, from)) => Ok(Some(Got { len, recovered: false, from: Target::Udp(from) })),
                 Err(e) => match e.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
-                    // It was stopped (Ctrl-Z), and goes on.
+                    // The process was stopped (Ctrl-Z) and has continued.
                     io::ErrorKind::Interrupted => Ok(None),
-                    // An ICMP error of an earlier packet.
+                    // An ICMP error caused by an earlier packet.
                     io::ErrorKind::ConnectionRefused => Ok(None),
                     _ => Err(LineError::Udp(e)),
                 },
@@ -140,7 +140,7 @@ impl Line {
         }
     }
 
-    /// How long [`Line::recv`] waits; zero is not at all.
+    /// Sets the timeout of [`Line::recv`]; zero makes it non-blocking.
     pub fn set_patience(&self, patience: Duration) -> Result<(), LineError> {
         let wait = Some(patience).filter(|p| !p.is_zero());
         match self {

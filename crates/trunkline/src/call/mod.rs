@@ -1,4 +1,4 @@
-//! `trunkline call`: a WAV file as a voice call, by hand.
+//! `trunkline call`: plays a WAV file as a voice call, or receives one.
 
 mod answers;
 pub mod line;
@@ -35,41 +35,41 @@ enum Command {
     Recv(recv::Args),
 }
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file.
+    /// A file could not be read or written.
     #[error("{path}: {why}")]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// The socket.
+    /// The call's socket failed.
     #[error(transparent)]
     Line(#[from] LineError),
-    /// The node in this process.
+    /// The node in this process failed.
     #[error(transparent)]
     Node(#[from] node::Error),
-    /// Options that do not go together.
+    /// Options that cannot be combined.
     #[error("{0}")]
     Usage(&'static str),
-    /// The call's packets did not get there, or not to its end.
+    /// The call's packets did not arrive, or the call was cut short.
     #[error("{0}")]
     Broken(String),
-    /// Something else of the system's.
+    /// Another system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// 2 where the user's input is to blame.
+    /// Exit status: 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
@@ -78,7 +78,7 @@ impl Error {
     }
 }
 
-/// Runs `trunkline call`.
+/// Runs `trunkline call`: sends or receives one call.
 pub fn run(args: &Args) -> Result<(), Error> {
     match &args.command {
         Command::Send(args) => send::run(args),
@@ -86,34 +86,33 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
 }
 
-/// How the call is carried
+/// Carrier of the call
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Carrier {
-    /// Over the overlay, through the node at this Unix socket, or on another
-    /// host at tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the
-    /// file with this application's own
+    /// Use the overlay, through the node at this Unix socket, or on another host at
+    /// tcp://HOST:PORT?node=PUBKEY&key=FILE: the node's public key, and the file with this
+    /// application's secret key
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Over the overlay, with a node of this configuration in this process
+    /// Use the overlay, with a node of this configuration in this process
     #[arg(long, value_name = "FILE")]
     node: Option<PathBuf>,
-    /// Over plain UDP, past all nodes
+    /// Use plain UDP, without any node
     #[arg(long)]
     udp: bool,
 }
 
-/// An open line, and the node behind it where that runs in this process.
+/// An open line, and its node if that runs in this process.
 struct Open {
     line: Line,
-    /// Says where the line is bound, for people.
+    /// Local address of the line, for display.
     local: String,
     _node: Option<node::Running>,
 }
 
 impl Carrier {
-    /// Opens a line at `port`: a virtual one on the overlay, else a UDP one;
-    /// 0 is any.
+    /// Opens a line at `port`: a virtual port of the overlay, or else a UDP port; 0 is any.
     fn open(&self, udp: SocketAddr, port: u16) -> Result<Open, Error> {
         if self.udp {
             let socket = UdpSocket::bind(udp).map_err(LineError::Udp)?;
@@ -127,7 +126,7 @@ impl Carrier {
     }
 }
 
-/// The node at `socket`, or one that is started here from the file `node`.
+/// Attachment to the node at `socket`, or to a node started here from the file `node`.
 pub fn attachment(
     socket: Option<&Path>,
     node: Option<&Path>,
@@ -171,12 +170,12 @@ impl fmt::Display for Target {
     }
 }
 
-/// G.711's two laws, as an option.
+/// G.711's two companding laws, as an option.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum LawName {
-    /// µ-law (PCMU)
+    /// µ-law, RTP's PCMU encoding
     Mu,
-    /// A-law (PCMA)
+    /// A-law, RTP's PCMA encoding
     A,
 }
 
@@ -189,7 +188,7 @@ impl From<LawName> for Law {
     }
 }
 
-/// The samples of the WAV file at `path`: 8 kHz, one channel.
+/// Reads the samples of the WAV file at `path`: 8 kHz, one channel.
 pub fn read_wav(path: &Path) -> Result<Vec<i16>, Error> {
     let file = |why: String| Error::File { path: path.to_owned(), why };
     let opened = std::fs::File::open(path).map_err(|e| file(e.to_string()))?;
@@ -203,18 +202,18 @@ pub fn write_wav(path: &Path, pcm: &[i16]) -> Result<(), Error> {
     audio::write_wav(io::BufWriter::new(created), pcm).map_err(|e| file(e.to_string()))
 }
 
-/// Waits until the monotonic clock says `at`.
+/// Sleeps until the monotonic clock reaches `at`.
 pub fn sleep_until(at: trunkline_base::Time) {
     use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
     let at = crate::clock::to_timespec(at);
     let flags = ClockNanosleepFlags::TIMER_ABSTIME;
-    // An interrupted sleep goes on; anything else would be a wrong argument.
+    // An interrupted sleep is resumed; any other error would be a wrong argument.
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &at) == Err(nix::errno::Errno::EINTR) {}
 }
 
-/// How often the end of a call is said, and how long after its last packet: each
-/// may be lost, or the answer to it; with all of them, the listener believes that the
-/// call broke off, or the caller that nobody has heard its end.
+/// Times after a call's last packet at which its goodbye is sent. Each goodbye, or its answer, may
+/// be lost. If all are lost, the listener takes the call for broken, or the caller learns of no
+/// confirmation.
 const GOODBYES: [Duration; 5] = [
     Duration::ZERO,
     Duration::from_millis(50),
@@ -223,11 +222,11 @@ const GOODBYES: [Duration; 5] = [
     Duration::from_millis(300),
 ];
 
-/// How long the listener stays after it has heard the first of them: longer than
-/// they come, lest the node tell the caller that nobody is there.
+/// Time that the listener stays after the first goodbye. It exceeds the span of all goodbyes, so
+/// that the node does not report a missing listener to the caller.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The samples of one packet: 20 ms at 8 kHz (Amir et al. 2005, II-A).
+/// Samples of one packet: 20 ms at 8 kHz (Amir et al. 2005, II-A).
 pub const SAMPLES: usize = 160;
 
 fn seconds(span: Span) -> f64 {

@@ -16,48 +16,47 @@ use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
 use trunkline_media::quality::pesq::{self, summarize};
 use trunkline_media::{rtcp, rtp};
 
-/// Answer a call: play it out, conceal what is missing, write what was heard
-/// and count
+/// Answer a call: play it out, conceal missing packets, record and measure it
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   trunkline call recv --socket /run/trunkline/f.sock --port 5004 --out heard.wav
   trunkline call recv --udp --port 5004 --json
 
-The caller says at the beginning, now and then, and at the end, how many packets it
-has sent (RTCP, to the same port), and is told that this was heard. A call that ends
-in silence instead broke off: exit status 1. The same for one that is shorter than
---expect, which a caller without RTCP needs; and for a longer one that had sent RTCP.
+The caller reports at the start, at intervals and at the end how many packets it
+has sent (RTCP, to the same port), and the listener confirms that. A call that ends
+in silence has broken off: exit status 1. So has one that is shorter than
+--expect (required for a caller without RTCP), or a longer one that had sent RTCP.
 
-A listener takes one call. Others who call meanwhile are told that it hung up, as the
-caller is when the listener is stopped.
+A listener accepts one call. It sends other callers a goodbye, and also its own
+caller when the listener is stopped.
 
 Without a common clock, a packet's delay is counted from the fastest packet of
-the call; `late` means that it came more than the deadline after that.")]
+the call; a packet is `late` if it exceeds that by more than the deadline.")]
 pub struct Args {
     #[command(flatten)]
     carrier: Carrier,
-    /// The virtual port, or with --udp the UDP port; 0 is any
+    /// Virtual port, or UDP port with --udp; 0 is any
     #[arg(long, default_value_t = 5004)]
     port: u16,
-    /// The address to listen on, with --udp
+    /// Address to listen on, with --udp
     #[arg(long, default_value = "0.0.0.0")]
     listen: std::net::IpAddr,
-    /// Write what was heard to this WAV file
+    /// Record the call to this WAV file
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Play a packet this long after the fastest one's delay
+    /// Play each packet this long after the delay of the fastest one
     #[arg(long, default_value = "100ms")]
     deadline: Span,
-    /// Believe that the call broke off after this much silence
+    /// Treat the call as broken off after this much silence
     #[arg(long, default_value = "2 s")]
     idle: Span,
-    /// How long the call is: packets that are missing up to there count as lost,
-    /// and a shorter call is a failure
+    /// Expected length of the call: packets missing up to it count as lost, and a shorter call is a
+    /// failure
     #[arg(long, value_name = "TIME")]
     expect: Option<Span>,
-    /// Score what was heard against what was said, this WAV file: PESQ. The
-    /// call must begin with its beginning, and may repeat it
+    /// Compute the PESQ score of the recording against this WAV file, the original. The call must
+    /// begin at the start of the file, and may repeat it
     #[arg(long, value_name = "REF.wav")]
     score: Option<PathBuf>,
     /// Print the counts as JSON
@@ -65,38 +64,38 @@ pub struct Args {
     json: bool,
 }
 
-/// What a call was like.
+/// Result of a call.
 #[derive(serde::Serialize)]
 struct Report {
     packets: usize,
-    /// As the caller said when it hung up.
+    /// Number of packets sent, as the caller reported at its goodbye.
     sent: Option<u32>,
     ended: Ending,
-    /// Up to where it was heard of.
+    /// Length of the call up to the last packet known, in seconds.
     heard_s: f64,
     played: usize,
     recovered: usize,
     late: usize,
     lost: usize,
-    // Of no packets there is nothing to say.
+    // Undefined for a call without packets.
     missed_percent: Option<f64>,
     delay_above_fastest_ms: Quantiles,
     r: Option<f64>,
     mos: Option<f64>,
-    /// Only where it was asked for; none if nobody speaks.
+    /// Present only if requested; the inner option is `None` if the recording has no speech.
     #[serde(skip_serializing_if = "Option::is_none")]
     pesq: Option<Option<Pesq>>,
 }
 
-/// How a call ended.
+/// End of a call, by cause.
 #[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 enum Ending {
     /// The caller hung up.
     Bye,
-    /// In silence.
+    /// The caller fell silent without a goodbye.
     BrokeOff,
-    /// This end hung up, by a signal or because it was too long.
+    /// This end hung up, on a signal or because the call was too long.
     Stopped,
 }
 
@@ -107,7 +106,7 @@ struct Quantiles {
     max: Option<f64>,
 }
 
-/// One RTP packet, as it came.
+/// One RTP packet, as received.
 struct Packet {
     sequence: u16,
     timestamp: u32,
@@ -116,19 +115,20 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// How long it waits for a packet before it looks whether the call is over.
+/// Time that the listener blocks for a packet before it checks whether the call has ended.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A sender heard this recently is still in the call: longer than any burst of losses.
+/// Silence after which a sender no longer counts as being in the call. It exceeds any burst of
+/// losses.
 const SPEAKING: Duration = Duration::from_secs(1);
 
-/// Longer calls are cut here: four hours, as the audio files are.
+/// Length at which a call is cut: four hours, like the audio files.
 const MAX_PACKETS: usize = 4 * 3600 * 50;
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let stop = Signals::block()
         .map_err(|source| Error::Io { what: "take over SIGTERM and SIGINT", source })?;
-    // An unwritable file is better known before the call.
+    // Find out before the call whether the file can be written.
     if let Some(path) = &args.out {
         write_wav(path, &[])?;
     }
@@ -147,39 +147,39 @@ pub fn run(args: &Args) -> Result<(), Error> {
     verdict(args, &call, extent)
 }
 
-/// What came of a call.
+/// Everything received of a call.
 struct Call {
     law: Law,
     packets: Vec<Packet>,
-    /// The caller's last report.
+    /// Last report of the caller.
     report: Option<rtcp::SenderInfo>,
     ending: Ending,
 }
 
-/// Which packets there were, as far as is known.
+/// Range of the packets that the call had, as far as is known.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// Number of the first.
+    /// Sequence number of the first packet.
     first: u16,
     count: usize,
 }
 
 impl Call {
-    /// Reports may overtake each other.
+    /// Keeps the newest report; reports may be reordered.
     fn reported(&mut self, report: rtcp::SenderInfo) {
         if self.report.is_none_or(|old| report.packets >= old.packets) {
             self.report = Some(report);
         }
     }
 
-    /// From the first to the last packet that came, and those around them that the
-    /// caller says it has sent.
+    /// Range from the first to the last packet that arrived, extended by those that the caller
+    /// reports as sent before or after.
     fn extent(&self) -> Extent {
         let Some(first) = self.packets.first() else { return Extent { first: 0, count: 0 } };
         let (mut highest, mut last) = (i64::from(first.sequence), first.timestamp);
         let mut lowest = highest;
         for p in &self.packets {
-            // As far from the highest as 16 bits can say (RFC 3550, A.1).
+            // The distance from the highest must fit in 16 bits (RFC 3550, A.1).
             let number = highest + i64::from(p.sequence.wrapping_sub(highest as u16) as i16);
             lowest = lowest.min(number);
             if number > highest {
@@ -189,7 +189,7 @@ impl Call {
         let heard = usize::try_from(highest - lowest).unwrap_or(0) + 1;
         let sent = self.report.map_or(0, |r| r.packets as usize).min(MAX_PACKETS);
         let missing = sent.saturating_sub(heard);
-        // A report has the time of the packet that would come next.
+        // A report carries the timestamp of the next packet.
         let ahead = self.report.map_or(0, |r| r.timestamp.wrapping_sub(last) as i32);
         let behind = usize::try_from(ahead / SAMPLES as i32 - 1).unwrap_or(0).min(missing);
         let before = missing - behind;
@@ -197,16 +197,16 @@ impl Call {
     }
 }
 
-/// Packets at a call's end that may be lost without its having broken off, where the
-/// caller never says that this was all: the loss of a last packet is noticed by
-/// nobody, since nothing comes after it.
+/// Packets at the end of a call that may be lost without making the call incomplete, if the caller
+/// never reported its total: without a later packet, the loss of the last ones goes unnoticed.
 const TAIL: usize = 5;
 
-/// Whether the call was as long as it should be.
+/// Whether the call reached its expected length.
 fn is_whole(args: &Args, call: &Call, extent: Extent) -> bool {
     let silent = call.ending == Ending::BrokeOff;
     match args.expect.map(packets_in) {
-        // Without RTCP its silence may be its end, but one that tells has not told it.
+        // Without RTCP, silence may be the end of the call. A caller that sends reports would have
+        // sent a goodbye.
         Some(expected) if silent && call.report.is_some() => extent.count == expected,
         Some(expected) if silent => extent.count + TAIL >= expected,
         Some(expected) => extent.count >= expected,
@@ -219,7 +219,7 @@ fn verdict(args: &Args, call: &Call, extent: Extent) -> Result<(), Error> {
         return Ok(());
     }
     if call.packets.is_empty() {
-        return Err(Error::Broken("no call came".into()));
+        return Err(Error::Broken("no call arrived".into()));
     }
     let (ending, after) = (call.ending, length(extent.count));
     let of = match args.expect.map(packets_in).filter(|n| *n > extent.count) {
@@ -237,7 +237,7 @@ fn verdict(args: &Args, call: &Call, extent: Extent) -> Result<(), Error> {
     }))
 }
 
-/// Seconds of so many packets.
+/// Duration of this many packets, in seconds.
 fn length(packets: usize) -> f64 {
     packets as f64 / 50.0
 }
@@ -246,15 +246,15 @@ fn packets_in(span: Span) -> usize {
     ((seconds(span) * 50.0).ceil() as usize).min(MAX_PACKETS)
 }
 
-/// Who is heard.
+/// The accepted caller of this listener.
 struct Caller {
     ssrc: u32,
     law: Law,
-    /// Where it is; it may move.
+    /// Its current address, which may change.
     at: Target,
 }
 
-/// Takes packets of the first caller until it has hung up or falls silent.
+/// Receives the packets of the first caller until it hangs up or falls silent.
 fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error> {
     let mut call =
         Call { law: Law::Mu, packets: Vec::new(), report: None, ending: Ending::Stopped };
@@ -264,11 +264,11 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
     let (mut last, mut bye, mut others) = (clock::now(), None, false);
     let mut looked = last;
     while call.packets.len() < MAX_PACKETS && !stop.wait(Duration::ZERO) {
-        // Silence is what was listened to: not the time in which this process was stopped.
+        // Only time spent listening counts as silence, not the time that this process was stopped.
         let now = clock::now();
         last += now.since(looked).saturating_sub(2 * PATIENCE);
         looked = now;
-        // Strangers' packets do not keep a call alive.
+        // Packets from other sources do not keep a call alive.
         if let Some(ending) = ended(args, caller.is_some(), last, bye) {
             call.ending = ending;
             break;
@@ -280,7 +280,8 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
             match &caller {
                 Some(caller) if caller.ssrc == control.ssrc => last = arrival,
                 Some(_) => continue,
-                // It may have overtaken the first packet, which tells.
+                // A report may overtake the first packet and is kept, since it gives the packet
+                // count.
                 None => {
                     call.report = control.report.filter(|_| !control.bye);
                     continue;
@@ -299,13 +300,13 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         let first = || Caller { ssrc: view.ssrc, law, at: got.from };
         let caller = caller.get_or_insert_with(first);
         if (caller.ssrc, caller.law) != (view.ssrc, law) {
-            // What comes from where the caller speaks is not somebody else who calls, or
-            // only says so: to hang up there would end the call.
+            // A packet from the caller's own address is not from another caller, or is forged: a
+            // rejection sent there would end the call.
             if got.from != caller.at || arrival.since(last) > SPEAKING {
                 answers.turn_away(&got.from);
             }
             if !std::mem::replace(&mut others, true) {
-                errln!("somebody else calls as well and is not heard: a listener takes one call");
+                errln!("rejecting another caller: a listener accepts one call at a time");
             }
             continue;
         }
@@ -321,7 +322,7 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
         });
     }
     match (bye, caller) {
-        // A signal in the moment after the end changes nothing.
+        // A signal that arrives after the end changes nothing.
         (Some(_), _) => call.ending = Ending::Bye,
         (None, Some(caller)) => answers.hang_up(&caller.at),
         (None, None) => {}
@@ -329,7 +330,7 @@ fn listen(args: &Args, line: &super::Line, stop: &Signals) -> Result<Call, Error
     Ok(call)
 }
 
-/// A packet of voice, by its encoding.
+/// Parses a voice packet, and returns its companding law.
 fn voice(bytes: &[u8]) -> Option<(rtp::RtpView<'_>, Law)> {
     let view = rtp::parse(bytes).ok().filter(|view| view.payload.len() <= SAMPLES)?;
     let law = match view.payload_type {
@@ -340,11 +341,11 @@ fn voice(bytes: &[u8]) -> Option<(rtp::RtpView<'_>, Law)> {
     Some((view, law))
 }
 
-/// Whether a call that has begun, of which something was heard `last`, is over.
+/// Checks whether a call that has begun, and was last heard at `last`, has ended.
 fn ended(args: &Args, begun: bool, last: Time, bye: Option<Time>) -> Option<Ending> {
     let now = clock::now();
     match bye {
-        // What is still under way may come.
+        // Packets may still be in flight.
         Some(bye) => (now.since(bye) > LINGER).then_some(Ending::Bye),
         None => (begun && now.since(last) > args.idle.0).then_some(Ending::BrokeOff),
     }
@@ -354,7 +355,7 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
     let Call { law, packets, report, ending } = call;
     let any = !packets.is_empty();
     let mut clock = RelativeDelay::new(8_000);
-    // Twice: the fastest packet may not be the first.
+    // Observe all packets before the second pass: the fastest may not be the first.
     for p in packets {
         clock.observe(p.timestamp, p.arrival);
     }
@@ -366,10 +367,10 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
     for p in packets {
         let delay = clock.observe(p.timestamp, p.arrival);
         delays.push(delay.as_secs_f64() * 1e3);
-        // A packet that no playout can place is counted as lost.
+        // A packet that playout rejects counts as lost.
         let _ = playout.receive(p.sequence, delay, p.recovered, &p.payload);
     }
-    // What would still have come counts only of a call that was not hung up.
+    // The expected rest of a call counts as lost only if the caller did not hang up.
     let expected = args.expect.filter(|_| any && *ending != Ending::Bye).map_or(0, packets_in);
     let sent = Some(extent.count.max(expected));
     let played = playout.finish(sent, &mut Concealing::new(*law));
@@ -392,7 +393,7 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
         lost: played.count(Fate::Lost),
         missed_percent: any.then_some(share * 100.0),
         delay_above_fastest_ms: Quantiles { p50: at(0.5), p99: at(0.99), max: at(1.0) },
-        // Below 0 the scale has no meaning left.
+        // The scale is undefined below 0.
         r: any.then_some(rating.r.max(0.0)),
         mos: any.then_some(rating.mos()),
         pesq: None,
@@ -400,8 +401,8 @@ fn play(args: &Args, call: &Call, extent: Extent) -> (Report, Vec<i16>) {
     (report, played.pcm)
 }
 
-/// Scores a call that says `said`, once or again and again, in whole packets as
-/// `call send` does.
+/// Scores a recording of a call that played `said`, once or repeatedly, in whole packets as `call
+/// send` does.
 fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
     let silence = said.len().next_multiple_of(SAMPLES) - said.len();
     let packets = said.iter().copied().chain(std::iter::repeat_n(0, silence));
@@ -417,7 +418,7 @@ fn compare(said: &[i16], heard: &[i16]) -> Option<Pesq> {
 
 fn print(args: &Args, r: &Report, whole: bool) {
     if args.json {
-        // Numbers and fixed names: this cannot fail.
+        // Numbers and fixed names always serialise.
         outln!("{}", serde_json::to_string(r).unwrap_or_default());
         return;
     }
@@ -425,10 +426,10 @@ fn print(args: &Args, r: &Report, whole: bool) {
     let (Some(missed), Some(rating), Some(mos), Some(p50), Some(p99), Some(max)) =
         (r.missed_percent, r.r, r.mos, d.p50, d.p99, d.max)
     else {
-        outln!("nothing came");
+        outln!("no packets arrived");
         return;
     };
-    // Beside the numbers, which are those of the part that was heard of.
+    // The numbers cover only the part of the call up to here.
     let until = match (r.ended, whole) {
         (Ending::BrokeOff, false) => ", then it broke off",
         (Ending::Bye, false) => ", then the caller hung up too early",

@@ -20,34 +20,34 @@ use trunkline_media::rtp::{self, Packetizer, Stream};
 Examples:
   trunkline call send --socket /run/trunkline/a.sock --to 6:5004 speech.wav
   trunkline call send --node a.toml --to 6:5004 speech.wav     # node included
-  trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # past the overlay
+  trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # without the overlay
 
 Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
-listener knows how many packets there were. Exit status 1 if the node says that
-packets don't get there (no route, or nobody listens), if the listener hangs up (it
+listener knows the number of packets. Exit status 1 if the node reports that
+packets do not arrive (no route, or no listener), if the listener hangs up (it
 was stopped, or is in another call), if it answers reports as `call recv` does, but
-not the goodbye, or if the goodbye could not leave. SIGINT hangs up.")]
+not the goodbye, or if the goodbye could not be sent. SIGINT hangs up.")]
 pub struct Args {
     #[command(flatten)]
     carrier: Carrier,
-    /// Who is called: NODE:PORT on the overlay, IP:PORT over UDP
+    /// Callee: NODE:PORT on the overlay, IP:PORT over UDP
     #[arg(long)]
     to: Target,
-    /// Any WAV file; it is brought to 8 kHz and one channel
+    /// Any WAV file; it is converted to 8 kHz and one channel
     file: PathBuf,
-    /// The encoding
+    /// Encoding of the samples: µ-law or A-law
     #[arg(long, value_enum, default_value = "mu")]
     law: LawName,
-    /// Send once, without recovery
+    /// Send each packet once, without recovery
     #[arg(long)]
     best_effort: bool,
-    /// How old a packet may become and still be played, 1 to 255 ms
+    /// Age up to which a packet can be played, 1 to 255 ms
     #[arg(long, default_value = "100ms")]
     deadline: Span,
-    /// Stop after this much, repeating the file if it is shorter
+    /// Stop after this time, repeating the file if it is shorter
     #[arg(long)]
     duration: Option<Span>,
-    /// Print what was sent as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -83,69 +83,69 @@ pub fn run(args: &Args) -> Result<(), Error> {
     call.conclude()
 }
 
-/// A call to be made.
+/// An outgoing call in progress.
 struct Call<'a> {
     args: &'a Args,
     line: &'a super::Line,
     ssrc: u32,
     packetizer: Packetizer,
     octets: u32,
-    /// Packets that could not leave.
+    /// Packets that could not be sent.
     unsent: u32,
-    /// Packets that left while the other end could not be reached.
+    /// Packets that were sent while the other end was unreachable.
     unreachable: u32,
     reach: Reach,
     listener: Listener,
-    /// Whether a goodbye could leave.
+    /// Whether any goodbye could be sent.
     farewell: bool,
 }
 
-/// What the other end says.
+/// State of the listener, from its RTCP answers.
 #[derive(Default)]
 struct Listener {
-    /// Whether it answers reports at once, as `call recv` does.
+    /// Whether the listener answers reports at once, as `call recv` does.
     answers: bool,
-    /// The stamps of the goodbyes that it was sent.
+    /// NTP stamps of the goodbyes that were sent.
     goodbyes: Vec<u32>,
-    /// Whether it has heard one of them.
+    /// Whether the listener has confirmed a goodbye.
     confirmed: bool,
-    /// When it hung up.
+    /// Time that the listener hung up.
     hung_up: Option<Time>,
 }
 
 impl Listener {
-    /// It has sent `bytes` to the caller `ssrc`.
+    /// Handles `bytes` that the listener sent to the caller `ssrc`.
     fn says(&mut self, ssrc: u32, bytes: &[u8]) {
         let Some(control) = rtcp::parse(bytes).ok().filter(|_| rtcp::is_rtcp(bytes)) else {
             return;
         };
-        // After the caller's goodbye it may well say its own.
+        // After the caller's goodbye, a goodbye from the listener is expected.
         if control.bye && self.goodbyes.is_empty() {
             self.hung_up.get_or_insert(clock::now());
         }
         if let Some(heard) = control.reception.filter(|r| r.source == ssrc && r.report != 0) {
             match self.goodbyes.contains(&heard.report) {
                 true => self.confirmed = true,
-                // Others say it in their own time, and may say nothing in the end.
+                // Other listeners report in their own time, and may never confirm the end.
                 false => self.answers |= heard.since == 0,
             }
         }
     }
 
-    /// Whether it should have heard the end, and has not said so.
+    /// Whether the listener is expected to confirm the end but has not done so.
     fn has_missed_the_end(&self) -> bool {
         self.answers && !self.goodbyes.is_empty() && !self.confirmed
     }
 }
 
-/// What the node says of the other end.
+/// Reachability of the other end, from the node's statuses.
 struct Reach {
     start: Time,
-    /// Since when it can't be reached, and why.
+    /// Start of the current outage and its reason.
     lost: Option<(Time, Status)>,
-    /// When the node said so last.
+    /// Time of the node's last status.
     told: Time,
-    /// For how long it could not be reached before.
+    /// Total time of earlier outages.
     before: Duration,
 }
 
@@ -167,17 +167,17 @@ impl Reach {
         }
     }
 
-    /// When it could not be reached any more, if it can't be.
+    /// Start of the current outage since the beginning of the call, and its reason.
     fn lost_after(&self) -> Option<(Duration, Status)> {
         let (since, mut status) = self.lost?;
         if let Status::Unreachable { why: Unreachable::Since(ago), .. } = &mut status {
-            // As it is now, not as it was when the node said so.
+            // Count the age of the status up to now.
             *ago += clock::now().since(self.told);
         }
         Some((since.since(self.start), status))
     }
 
-    /// Whether the call has not come about.
+    /// Whether the call could not be established.
     fn is_hopeless(&self) -> bool {
         let Some((since, Status::Unreachable { why, .. })) = self.lost else { return false };
         let lasting = match why {
@@ -189,21 +189,21 @@ impl Reach {
     }
 }
 
-/// A call is given up if it turns out so early that no route is known, or nobody
-/// listens. A way that was lost, and all that comes later, may heal.
+/// Time within which a missing route or listener ends the call. A route that is lost, and any
+/// failure that comes later, may recover.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// How long a caller waits for somebody to listen; a listener says that it is there.
+/// Time that a caller waits for a listener, which answers the first packets.
 const RINGING: Duration = Duration::from_secs(2);
 
-/// Packets between two sender reports: 5 s (RFC 3550, 6.2), at first half of it.
+/// Packets between two sender reports: 5 s (RFC 3550, 6.2). The first report comes after half of
+/// that.
 const REPORT_EVERY: u32 = 250;
 
-/// How long a caller waits for the answer to its goodbyes: longer than any way there
-/// and back.
+/// Time that a caller waits for an answer to its goodbyes. It exceeds any round-trip time.
 const CONFIRMING: Duration = Duration::from_secs(2);
 
-/// How often it looks for it.
+/// Interval at which the caller checks for the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Call<'_> {
@@ -231,7 +231,7 @@ impl Call<'_> {
         Ok(left)
     }
 
-    /// Takes what the node and the other end have said.
+    /// Handles queued statuses of the node and answers of the listener.
     fn listen(&mut self) {
         let Call { args, line, ssrc, reach, listener, .. } = self;
         line.listen(|news| match news {
@@ -241,12 +241,12 @@ impl Call<'_> {
         });
     }
 
-    /// Whether there is nobody to talk to.
+    /// Whether the call cannot continue: the listener hung up or was never reached.
     fn is_over(&self) -> bool {
         self.reach.is_hopeless() || self.listener.hung_up.is_some()
     }
 
-    /// Sends `count` packets, unless it is stopped or over.
+    /// Sends `count` packets, unless the call is stopped or ends early.
     fn talk(&mut self, codes: &[u8], count: usize, stop: &Signals) -> Result<(), Error> {
         let bar = progress(count);
         let start = clock::now();
@@ -265,7 +265,7 @@ impl Call<'_> {
                 true => self.unreachable += u32::from(self.reach.lost.is_some()),
                 false => self.unsent += 1,
             }
-            // From the first packet on the listener knows that it will hear the end.
+            // A report after the first packet announces to the listener that a goodbye will follow.
             let packets = self.packetizer.packets();
             if packets == 1 || packets % REPORT_EVERY == REPORT_EVERY / 2 {
                 self.report(false)?;
@@ -276,8 +276,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Says how many packets there were: also those that could not leave, since
-    /// the listener misses them like the others.
+    /// Sends a report with the number of packets so far. It includes those that could not be sent,
+    /// since the listener misses them too.
     fn report(&mut self, bye: bool) -> Result<bool, Error> {
         let report = rtcp::SenderInfo {
             ssrc: self.ssrc,
@@ -294,7 +294,7 @@ impl Call<'_> {
         self.send(&packet[..n])
     }
 
-    /// Says that this was all, and waits until somebody has heard it.
+    /// Sends the goodbyes, and waits until one is confirmed.
     fn hang_up(&mut self) -> Result<(), Error> {
         let end = clock::now();
         for after in GOODBYES {
@@ -308,12 +308,12 @@ impl Call<'_> {
         loop {
             self.listen();
             let waited = clock::now().since(said);
-            // Where it can't be reached, or nothing was said, nothing more need be known.
+            // If the listener is unreachable or no goodbye was sent, there is nothing to wait for.
             let said = self.farewell && self.reach.lost.is_none();
             let missed = said && self.listener.has_missed_the_end();
             let wait = if missed { CONFIRMING } else { Duration::ZERO };
-            // At least this, for a node in this process: the last packets may be asked
-            // for again.
+            // Wait at least this long, for a node in this process: retransmissions of the last
+            // packets may still be requested.
             if waited >= wait.max(self.args.deadline.0) {
                 return Ok(());
             }
@@ -321,11 +321,11 @@ impl Call<'_> {
         }
     }
 
-    /// Says what the call was like.
+    /// Prints the result of the call.
     fn conclude(&self) -> Result<(), Error> {
         let packets = self.packetizer.packets();
-        // Of a call that didn't come about the first ones are lost as well, which left
-        // before the node said so.
+        // A call that was never established also lost the packets that left before the node
+        // reported it.
         let unreachable = match self.reach.is_hopeless() {
             true => packets - self.unsent,
             false => self.unreachable,
@@ -355,7 +355,7 @@ impl Call<'_> {
             line += if packets == 1 { "packet" } else { "packets" };
             if self.unsent > 0 {
                 let n = self.unsent;
-                let _ = write!(line, "; {n} could not leave because {}", self.why_unsent());
+                let _ = write!(line, "; {n} could not be sent because {}", self.why_unsent());
             }
             if !unreachable_for.is_zero() && !self.reach.is_hopeless() {
                 let s = unreachable_for.as_secs_f64();
@@ -366,15 +366,15 @@ impl Call<'_> {
         failure.map_or(Ok(()), |failure| Err(Error::Broken(failure.complaint)))
     }
 
-    /// What keeps packets from leaving.
+    /// Reason why packets could not be sent, for a message.
     fn why_unsent(&self) -> &'static str {
         match self.line {
             super::Line::Overlay(_) => "the node was away or busy",
-            super::Line::Udp(_) => "this host would not send there",
+            super::Line::Udp(_) => "this host refused to send there",
         }
     }
 
-    /// Why the call was not whole, as far as is known.
+    /// Reason why the call was incomplete, if known.
     fn failure(&self) -> Option<Failure> {
         let listener = &self.listener;
         if let Some(at) = listener.hung_up {
@@ -388,11 +388,11 @@ impl Call<'_> {
                 after_s: Some(after),
             });
         }
-        // What is said of the other end later, by whomever, changes nothing.
+        // After the listener's confirmation, later statuses are irrelevant.
         if let Some((after, status)) = self.reach.lost_after().filter(|_| !listener.confirmed) {
             let after = after.as_secs_f64();
             let what = match self.reach.is_hopeless() {
-                true => "the call did not come about".to_owned(),
+                true => "the call was not established".to_owned(),
                 false => format!("the call broke off after {after:.1} s"),
             };
             return Some(Failure {
@@ -402,13 +402,13 @@ impl Call<'_> {
             });
         }
         if !listener.goodbyes.is_empty() && !self.farewell {
-            let why = "the end of the call could not be told".to_owned();
+            let why = "the end of the call could not be announced".to_owned();
             let complaint =
-                format!("{why}: {}; who listens must believe that it broke off", self.why_unsent());
+                format!("{why}: {}; the listener will report a broken call", self.why_unsent());
             return Some(Failure { complaint, why, after_s: None });
         }
         listener.has_missed_the_end().then(|| {
-            let why = "nobody confirmed the end of the call".to_owned();
+            let why = "the end of the call was not confirmed".to_owned();
             Failure {
                 complaint: format!(
                     "{why}: the listener answered before, but not the {} goodbyes; the last \
@@ -422,12 +422,12 @@ impl Call<'_> {
     }
 }
 
-/// Why a call was not whole.
+/// Reason why a call was incomplete.
 struct Failure {
-    /// For people, with what to do about it.
+    /// Message for the user, with a remedy.
     complaint: String,
     why: String,
-    /// How long it was then, where that is known.
+    /// Time into the call, in seconds, if known.
     after_s: Option<f64>,
 }
 
@@ -440,16 +440,16 @@ fn advice(status: &Status) -> &'static str {
     }
 }
 
-/// The time as RTCP writes it.
+/// Current time in RTCP's NTP format.
 fn ntp() -> u64 {
-    /// From 1900 to 1970, in seconds (RFC 868).
+    /// Seconds from 1900 to 1970 (RFC 868).
     const TO_UNIX: u64 = 2_208_988_800;
     let now = Duration::from_nanos(clock::since_epoch());
     let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
     now.as_secs().wrapping_add(TO_UNIX) << 32 | fraction
 }
 
-/// A bar that shows itself only to people, and only if it takes long enough.
+/// A progress bar for terminals, hidden if the call is too short.
 pub fn progress(packets: usize) -> indicatif::ProgressBar {
     if packets < 100 || !std::io::stderr().is_terminal() {
         return indicatif::ProgressBar::hidden();

@@ -1,5 +1,5 @@
-//! The processes of a demo: nodes in three rows, and one that impairs their
-//! links. None of them knows that it is watched.
+//! The processes of a demo: nodes in three rows, and one that impairs their links. No process is
+//! modified for the demo.
 
 use super::keys::Operator;
 use super::{Error, cannot};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trunkline_overlay::identity::PublicKey;
 
-/// What the chain is like.
+/// Parameters of the chain of nodes.
 pub struct Setup {
     pub hops: u32,
     pub delay: Duration,
@@ -22,21 +22,21 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// Rows of nodes that differ in one respect each from the first.
+/// Rows of nodes that each differ from the first in one respect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
-    /// With every default: nodes A, B, …
+    /// All settings at their defaults: nodes A, B, …
     Default,
     /// Recovery as in Amir et al. 2005, IV-A: nodes a, b, …
     Paper,
-    /// A trunk between the two ends, each way: nodes tA, tB, …
+    /// A trunk between the two ends, in each direction: nodes tA, tB, …
     Trunk,
 }
 
 impl Row {
     pub const ALL: [Row; 3] = [Row::Default, Row::Paper, Row::Trunk];
 
-    /// The name of its node at `index`.
+    /// Name of the row's node at `index`.
     pub fn name(self, index: u32) -> String {
         match self {
             Row::Default => letter(index).to_string(),
@@ -46,12 +46,12 @@ impl Row {
     }
 }
 
-/// Nodes are named A, B, …
+/// Letter that names the node at `index`: A, B, …
 pub fn letter(index: u32) -> char {
     char::from(b'A' + index as u8)
 }
 
-/// The node named `letter`, of those between the ends.
+/// Index of the node named `name`; a usage error if the chain has no such node.
 pub fn index_of(name: char, hops: u32) -> Result<u32, Error> {
     (0..=hops).find(|&i| letter(i) == name.to_ascii_uppercase()).ok_or_else(|| {
         Error::Usage(format!("--restart {name}: the nodes are A to {}", letter(hops)))
@@ -65,7 +65,7 @@ struct Node {
     process: Process,
 }
 
-/// A child that ends with this process, however that ends: its standard input
+/// A child process that exits when this process ends, however that happens: its standard input
 /// closes.
 struct Process {
     child: Child,
@@ -79,22 +79,22 @@ impl Drop for Process {
     }
 }
 
-/// The running rows.
+/// The rows of running nodes, and the impairment between them.
 pub struct Chain {
     rows: [Vec<Node>; Row::ALL.len()],
     impair: Process,
-    /// Where the UDP path begins, and the socket at its end.
+    /// Address at which the UDP path begins, and the socket at its end.
     pub udp_entry: SocketAddr,
     pub udp_exit: Option<UdpSocket>,
     _dir: TempDir,
 }
 
-/// The link that loses packets: the middle one, of two middle ones the first.
+/// Index of the link that loses packets: the middle one, or the first of two middle ones.
 pub fn lossy_link(hops: u32) -> u32 {
     (hops - 1) / 2
 }
 
-/// Where a row's nodes listen, and the ends of its links that impair has.
+/// Listening addresses of a row's nodes, and the ends of its links at `impair`.
 struct Addresses {
     listen: Vec<SocketAddr>,
     ends: Vec<(SocketAddr, SocketAddr)>,
@@ -108,7 +108,7 @@ impl Addresses {
     }
 }
 
-/// Sockets that hold what has been found, lest it be found again.
+/// Sockets that reserve the ports found so far, so that none is found twice.
 #[derive(Default)]
 struct FreePorts(Vec<UdpSocket>);
 
@@ -122,13 +122,13 @@ impl FreePorts {
     }
 }
 
-/// The name of the row's link at `index`.
+/// Name of the row's link at `index`.
 pub fn link_name(row: Row, index: u32) -> String {
     format!("{}-{}", row.name(index), row.name(index + 1))
 }
 
-/// An address of the loopback interface that no other demo uses at the same
-/// time: free ports are found by looking, and two that look find the same.
+/// A loopback address that no other demo uses at the same time. Free ports are found by probing,
+/// and two demos at one address could find the same.
 pub fn home() -> Ipv4Addr {
     let [.., high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, high, low, 1)
@@ -140,7 +140,7 @@ fn free_tcp() -> Result<SocketAddr, Error> {
 }
 
 impl Chain {
-    /// Starts everything and waits until every link is up.
+    /// Starts all processes and waits until every link is up.
     pub fn start(setup: &Setup) -> Result<Chain, Error> {
         let dir = tempfile::Builder::new()
             .prefix("trunkline-demo-")
@@ -158,7 +158,7 @@ impl Chain {
         let config = dir.path().join("impair.toml");
         let text = impair_config(setup, &rows, udp, exit);
         std::fs::write(&config, text).map_err(cannot("write a configuration"))?;
-        // Punctual as far as that is permitted: what it is late is added to every delay.
+        // Run punctually if permitted: lateness adds to every delay.
         let arguments = ["--punctual", "--until-stdin-closes"];
         let mut impair = spawn(&[&["impair", &config.to_string_lossy()], &arguments[..]].concat())?;
         wait_for_line(&mut impair, "ready")?;
@@ -183,8 +183,8 @@ impl Chain {
                     let text = node_config(row, i, setup, addresses, &files, http, dials_next);
                     std::fs::write(&config, text).map_err(cannot("write a configuration"))
                 };
-                // The next node is not there yet: what is sent to it now would
-                // be missing in the ledger. Started again, a node need not wait.
+                // The next node is not running yet, and packets sent to it now would be missing in
+                // the ledger. A node that restarts need not wait.
                 write(false)?;
                 let process = start_node(&config)?;
                 write(true)?;
@@ -210,7 +210,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Waits until the nodes have read what impair has sent.
+    /// Waits until the nodes have read everything that `impair` has sent.
     fn wait_until_read(&self) -> Result<(), Error> {
         let mut last = -1.0;
         for _ in 0..50 {
@@ -228,14 +228,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Where applications of a row's first and last node attach, and the last
-    /// node's id.
+    /// Sockets at which applications attach to a row's first and last node, and the last node's ID.
     pub fn ends(&self, row: Row) -> (&PathBuf, &PathBuf, u32) {
         let nodes = &self.rows[row as usize];
         (&nodes[0].socket, &nodes[nodes.len() - 1].socket, nodes.len() as u32)
     }
 
-    /// Kills node `index` of each row as a crash would.
+    /// Kills node `index` of each row, as a crash would.
     pub fn kill(&mut self, index: u32) -> Result<(), Error> {
         for nodes in &mut self.rows {
             let process = &mut nodes[index as usize].process;
@@ -245,7 +244,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Starts node `index` of each row again.
+    /// Restarts node `index` of each row.
     pub fn revive(&mut self, index: u32) -> Result<(), Error> {
         for nodes in &mut self.rows {
             let node = &mut nodes[index as usize];
@@ -254,8 +253,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Stops the impairment, so that every count is final, then looks at every
-    /// node and stops it.
+    /// Stops the impairment, so that every count is final, then reads each node's metrics and stops
+    /// it.
     pub fn finish(mut self) -> Result<Ledger, Error> {
         self.impair.stdin.take();
         let mut text = String::new();
@@ -272,19 +271,19 @@ impl Chain {
     }
 }
 
-/// What impair and the nodes counted.
+/// Counts of `impair` and of the nodes.
 pub struct Ledger {
-    /// impair's JSON.
+    /// JSON output of `impair`.
     pub impair: serde_json::Value,
     /// Each node's metrics, by row.
     pub rows: Vec<Vec<Metrics>>,
 }
 
-/// A node's metrics by name and labels, as in "name{a="b"}".
+/// Metrics of a node by name and labels, as in `name{a="b"}`.
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
-    /// Those of trunkline in a text as Prometheus reads it.
+    /// Parses trunkline's metrics from Prometheus text.
     pub fn parse(text: &str) -> Metrics {
         let series = text.lines().filter(|l| l.starts_with("trunkline_"));
         let parsed = series.filter_map(|l| {
@@ -294,8 +293,7 @@ impl Metrics {
         Metrics(parsed.collect())
     }
 
-    /// The sum over every series of metric `name` whose labels contain all of
-    /// `parts`.
+    /// Sums all series of metric `name` that have every one of `parts` in their labels.
     pub fn sum_where(&self, name: &str, parts: &[&str]) -> f64 {
         let of_name = |series: &str| series.split('{').next() == Some(name);
         let fits = |series: &str| of_name(series) && parts.iter().all(|p| series.contains(p));
@@ -344,8 +342,8 @@ fn start_node(config: &std::path::Path) -> Result<Process, Error> {
     Ok(node)
 }
 
-/// Reads the process's standard error up to the line that has `word` in it,
-/// and goes on passing warnings to ours.
+/// Reads the process's standard error up to the line that contains `word`, then forwards warnings
+/// to our standard error.
 fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
     let Some(stderr) = process.child.stderr.take() else { return Ok(()) };
     let mut lines = BufReader::new(stderr).lines();
@@ -361,7 +359,7 @@ fn wait_for_line(process: &mut Process, word: &str) -> Result<(), Error> {
             });
             return Ok(());
         }
-        // A mistake in a file takes a few lines.
+        // The error for a mistake in a file spans a few lines.
         if said.len() + line.len() < 4_096 {
             said = [said, line].join("\n");
         }
@@ -378,7 +376,7 @@ fn impair_config(
     let mut text = format!("seed = {}\n", setup.seed);
     let middle = lossy_link(setup.hops);
     let nanos = setup.delay.as_nanos();
-    // The lossy links and the UDP path meet the same loss process: one stream.
+    // The lossy links and the UDP path see the same loss process: one stream.
     let loss = format!("loss = {}\nburst = {}\nstream = 0\n", setup.loss, setup.burst);
     for (row, Addresses { listen, ends }) in Row::ALL.into_iter().zip(rows) {
         for (&(a, b), i) in ends.iter().zip(0..) {
@@ -403,7 +401,7 @@ fn impair_config(
     text
 }
 
-/// What a node's configuration names.
+/// Files that a node's configuration names.
 struct Files<'a> {
     key: PathBuf,
     cert: PathBuf,

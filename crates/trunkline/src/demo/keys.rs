@@ -1,4 +1,4 @@
-//! The demo's own overlay: keys that last as long as its temporary folder.
+//! Keys of the demo's overlay, which last as long as its temporary folder.
 
 use super::Error;
 use crate::keys::{KeyFileError, write_new};
@@ -7,7 +7,7 @@ use trunkline_overlay::identity::{Certificate, Identity, PublicKey};
 use trunkline_overlay::wire::NodeId;
 use zeroize::Zeroizing;
 
-/// Whoever certifies the nodes.
+/// The authority that certifies the nodes.
 pub struct Operator(Identity);
 
 fn new_identity() -> Result<Identity, Error> {
@@ -21,12 +21,12 @@ impl Operator {
         new_identity().map(Operator)
     }
 
-    /// What `[overlay] keys` is to hold.
+    /// Public key for `[overlay] keys`.
     pub fn public(&self) -> PublicKey {
         self.0.public()
     }
 
-    /// Makes a node's files, as `keygen` and `certify` do.
+    /// Creates a node's key and certificate files, as `keygen` and `certify` do.
     pub fn admit(&self, node: u32, name: &str, key: &Path, cert: &Path) -> Result<(), Error> {
         let identity = new_identity()?;
         let certificate = Certificate::issue(&self.0, NodeId(node), name, identity.public(), 0);

@@ -1,5 +1,5 @@
-//! `trunkline demo`: real calls through real daemons over impaired links, next
-//! to the same calls without them.
+//! `trunkline demo`: real calls through real daemons over impaired links, compared with the same
+//! calls without the overlay.
 
 mod chain;
 mod keys;
@@ -21,15 +21,15 @@ use traffic::Plan;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Starts six `trunkline node` processes A to F on the loopback interface, chained
-by five links, six more that recover as the paper does, six more whose ends have
-a [[trunk]] to each other, and a `trunkline impair` process that gives each link
+by five links, six more that recover as the paper does, six more with
+a [[trunk]] between their ends, and a `trunkline impair` process that gives each link
 its delay and the middle ones their loss, in both directions. Then plays recorded
-speech from A to F in five ways at once: plain UDP over one path of the summed
-delay with the same loss process, best effort, real time that asks for each lost
+speech from A to F over five services at once: plain UDP over one path of the total
+delay with the same loss process, best effort, real time that requests each lost
 packet once (the paper), real time, and real time through the trunk, where packets
-of several calls leave together. What is missing is concealed (G.711 Appendix I)
+of several calls share a datagram. Missing packets are concealed (G.711 Appendix I)
 and the sound scored by PESQ, in segments of 12 s against the recordings, on the
-raw scale of -0.5 to 4.5. What the trunk saves is in the last two columns: packets
+raw scale of -0.5 to 4.5. The last two columns show the trunk's savings: packets
 per second on the first link, and their bytes for each packet of a call.
 
 Examples:
@@ -38,82 +38,80 @@ Examples:
   trunkline demo --voices languages
   trunkline demo --restart C --json")]
 pub struct Args {
-    /// Packets lost on the middle link, each way
+    /// Packets lost on the middle link, in each direction
     #[arg(long, default_value = "5%")]
     loss: Fraction,
-    /// How likely a loss follows a loss
+    /// Probability that a loss follows a loss
     #[arg(long, default_value = "25%")]
     burst: Fraction,
-    /// One way, of each link
+    /// One-way delay of each link
     #[arg(long, default_value = "10ms")]
     delay: Span,
-    /// Links in the chain, 1 to 25
+    /// Number of links in the chain, 1 to 25
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=25))]
     hops: u32,
-    /// Calls at the same time, 1 to 100
+    /// Number of simultaneous calls, 1 to 100
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     calls: u32,
-    /// How long each call is, 1 to 1200
+    /// Length of each call in seconds, 1 to 1200
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1200))]
     seconds: u32,
-    /// Whose recordings are played, through a telephone's filter
+    /// Recordings to play, filtered as by a telephone
     #[arg(long, default_value = "librispeech")]
     voices: voices::Set,
-    /// A WAV file or a folder of them, as they are, instead of those
+    /// A WAV file or a folder of them to play unfiltered instead
     #[arg(long, value_name = "FILE|DIR", conflicts_with = "voices")]
     speech: Option<PathBuf>,
-    /// Seed of the losses
+    /// Seed of the loss process
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print the result as JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Where index.html (a report with sound), result.json and what the
-    /// listeners heard go
+    /// Folder for index.html (a report with sound), result.json and the recordings of the listeners
     #[arg(long, default_value = "demo-out")]
     out: PathBuf,
-    /// Kill this node (by its letter) in the middle of the calls, without
-    /// warning, and start it again
+    /// Kill this node (by its letter) in the middle of the calls, without warning, and restart it
     #[arg(long, value_name = "NODE")]
     restart: Option<char>,
 }
 
-/// Network delay after which a packet is of no use (Amir et al. 2005, IV-A).
+/// Network delay after which a packet is useless (Amir et al. 2005, IV-A).
 const DEADLINE: Duration = Duration::from_millis(100);
 
-/// The page to look at, in the folder of results.
+/// Name of the HTML report in the folder of results.
 const REPORT: &str = "index.html";
 
-/// Why a demo failed.
+/// Reason why a demo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The user's options.
+    /// The user's options are invalid.
     #[error("{0}")]
     Usage(String),
-    /// Speech or result files.
+    /// Speech or result files could not be read or written.
     #[error(transparent)]
     Call(#[from] call::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The nodes' keys.
+    /// The nodes' keys could not be made.
     #[error("cannot make the nodes' keys: {0}")]
     Key(#[from] crate::keys::KeyFileError),
-    /// The user's wish.
-    #[error("stopped before the calls were over")]
+    /// The user interrupted the demo.
+    #[error("stopped before the calls had ended")]
     Interrupted,
-    /// One of the started processes.
+    /// One of the started processes failed.
     #[error("{0}")]
     Process(String),
 }
 
 impl Error {
-    /// 2 where the user's input is to blame.
+    /// Exit status: 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Error::Usage(_)) { 2 } else { 1 }
     }
@@ -124,13 +122,13 @@ pub(crate) fn cannot(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> 
     move |source| Error::Io { what, source }
 }
 
-/// Runs `trunkline demo`.
+/// Runs `trunkline demo` and writes its results.
 pub fn run(args: &Args) -> Result<(), Error> {
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let restart = args.restart.map(|letter| chain::index_of(letter, args.hops)).transpose()?;
     std::fs::create_dir_all(&args.out)
         .map_err(cannot(format!("make the folder {}", args.out.display())))?;
-    // Known now, an unwritable folder costs a second instead of a minute.
+    // Checked now, an unwritable folder costs a second instead of a minute.
     write_result(&args.out, "{}")?;
     let plan = Plan::new(&voices::voices(args)?, args.calls as usize, args.seconds as usize);
 

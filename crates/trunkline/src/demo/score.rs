@@ -1,4 +1,4 @@
-//! What a demo's packets amount to.
+//! Evaluation of a demo's packets.
 
 use super::DEADLINE;
 use super::chain::{Ledger, Metrics, Row, link_name, lossy_link};
@@ -12,11 +12,11 @@ use trunkline_media::playout::{self, Fate, Playout};
 use trunkline_media::quality::emodel::{Codec, Parameters, burst_ratio, rate};
 use trunkline_media::quality::pesq::{Score, summarize};
 
-/// `result.json`.
+/// The contents of `result.json`.
 #[derive(Serialize)]
 pub struct Result {
     pub seed: u64,
-    /// Who speaks, in the order of the calls.
+    /// Names of the speakers, in the order of the calls.
     pub speakers: Vec<String>,
     pub runs: Vec<Run>,
     pub ledger: Check,
@@ -24,7 +24,7 @@ pub struct Result {
     pub restart: Option<Restart>,
 }
 
-/// One service.
+/// Result of one service.
 #[derive(Serialize)]
 pub struct Run {
     pub service: &'static str,
@@ -37,26 +37,26 @@ pub struct Run {
     pub delay_ms: Delay,
     pub r: f64,
     pub mos: f64,
-    /// Against the speech before coding, in segments of 12 s; none if nobody
-    /// speaks, or only for an instant.
+    /// PESQ against the speech before coding, in segments of 12 s; `None` if there is no speech, or
+    /// too little.
     pub pesq: Option<Pesq>,
-    /// Bytes on all links and both ways, hellos and probes among them, over those
-    /// of the packets alone with neither loss nor recovery.
+    /// Bytes on all links in both directions, including hellos and probes, relative to those of the
+    /// packets alone without loss or recovery.
     pub overhead_percent: Option<f64>,
-    /// The same on the lossy link alone. Both are unknown where a node was
-    /// killed and took its counts with it.
+    /// The same overhead on the lossy link alone. Both are unknown if a node was killed, since its
+    /// counts are lost.
     pub overhead_lossy_link_percent: Option<f64>,
-    /// What left the first node, or the caller over UDP; unknown where the overhead is.
+    /// Packets that left the first node, or the caller over UDP; unknown where the overhead is.
     pub wire: Option<Wire>,
 }
 
-/// What carries the voice on the first link, which repeats nothing unless it is the lossy
-/// one: neither repetitions nor hellos count.
+/// Voice traffic on the first link, without retransmissions and hellos. There are retransmissions
+/// only if it is the lossy link.
 #[derive(Serialize)]
 pub struct Wire {
-    /// From the first voice packet to the last.
+    /// Rate from the first voice packet to the last.
     pub packets_per_second: f64,
-    /// With all headers, those of IP and UDP among them.
+    /// Bytes including all headers, also those of IP and UDP.
     pub bytes_per_voice_packet: f64,
 }
 
@@ -67,19 +67,19 @@ pub struct Delay {
     pub max: f64,
 }
 
-/// What happened to the calls when a node was killed.
+/// Effect on the calls of killing a node.
 #[derive(Serialize)]
 pub struct Restart {
-    /// From its death until it was ready again.
+    /// Time from the kill until the node was ready again.
     pub down_ms: f64,
-    /// The longest time that no packet sent by a service arrived, by service.
+    /// The longest time in which no packet sent over a service arrived, by service.
     pub gap_ms: Vec<(&'static str, f64)>,
 }
 
-/// Whether everybody's counts agree.
+/// Whether all counts agree.
 #[derive(Serialize)]
 pub struct Check {
-    /// What disagrees; empty if nothing does.
+    /// Discrepancies between the counts; empty if all agree.
     pub problems: Vec<String>,
     pub offered: u64,
     pub delivered: u64,
@@ -88,8 +88,8 @@ pub struct Check {
     pub links: serde_json::Value,
 }
 
-/// Impair's p99.9 lateness, in microseconds, above which a run tells more about
-/// the machine than about the services.
+/// The p99.9 lateness of `impair`, in microseconds, above which a run measures the machine rather
+/// than the services.
 const BUSY_US: f64 = 1_000.0;
 
 impl fmt::Display for Check {
@@ -112,7 +112,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Reckons everything.
+/// Computes the result of all services.
 pub fn score(
     seed: u64,
     plan: &Plan,
@@ -151,7 +151,7 @@ fn is_missed(p: &Packet) -> bool {
     p.arrival.is_none() || is_late(p)
 }
 
-/// Those that were sent, of every call of one service.
+/// The sent packets of all calls over one service.
 pub fn packets<'a>(
     kind: Kind,
     plan: &Plan,
@@ -197,7 +197,7 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
         missed_percent: missed * 100.0,
         missed_interval: [low * 100.0, high * 100.0],
         delay_ms: delays(all()),
-        // Below 0 the scale has no meaning left.
+        // The scale is undefined below 0.
         r: rating.r.max(0.0),
         mos: rating.mos(),
         pesq: None,
@@ -228,7 +228,7 @@ fn delays<'a>(packets: impl Iterator<Item = &'a Packet>) -> Delay {
 /// Bytes of IP and UDP headers on the loopback interface.
 const IP_UDP: f64 = 28.0;
 
-/// The class of a row's packets that carry the voice of `kind`.
+/// Class of the packets in a row that carry the voice of `kind`.
 fn class(kind: Kind) -> &'static str {
     match kind {
         Kind::Udp | Kind::BestEffort => "best_effort",
@@ -236,7 +236,7 @@ fn class(kind: Kind) -> &'static str {
     }
 }
 
-/// Packets that carry voice into the first link, and their bytes with IP and UDP headers.
+/// Packets that carry voice into the first link, and their bytes, including IP and UDP headers.
 fn entered(kind: Kind, ledger: &Ledger) -> (f64, f64) {
     let Some(row) = kind.row() else {
         let udp = find(ledger, "udp");
@@ -250,17 +250,17 @@ fn entered(kind: Kind, ledger: &Ledger) -> (f64, f64) {
     (packets, bytes + IP_UDP * packets)
 }
 
-/// The link of this name in impair's ledger.
+/// Finds the link of this name in the ledger of `impair`.
 fn find(ledger: &Ledger, name: &str) -> serde_json::Value {
     let mut links = ledger.impair["links"].as_array().into_iter().flatten();
     links.find(|l| l["name"] == name).cloned().unwrap_or_default()
 }
 
-/// On one link or on all.
+/// Overhead on one link, or on all.
 fn overhead_percent(kind: Kind, ledger: &Ledger, hops: u32, link: Option<u32>) -> f64 {
     let Some(row) = kind.row() else { return 0.0 };
-    // Hellos are there for whatever a row carries: two services share the default
-    // one, and each is charged with all, as though it were there alone.
+    // Hellos are sent whatever a row carries. Two services share the default row, and each is
+    // charged with all of its hellos, as if it were alone.
     let classes: &[&str] = match kind {
         Kind::Udp | Kind::BestEffort => &[class(kind), "hello", "routing"],
         Kind::Once | Kind::RealTime | Kind::Trunk => {
@@ -286,7 +286,7 @@ fn overhead_percent(kind: Kind, ledger: &Ledger, hops: u32, link: Option<u32>) -
         total("trunkline_link_sent_bytes_total", classes)
             + IP_UDP * total("trunkline_link_sent_envelopes_total", classes)
     };
-    // What enters the first link crosses all, if nothing is lost.
+    // Without loss, the packets that enter the first link cross all links.
     let undisturbed = entered(kind, ledger).1 * link.map_or(f64::from(hops), |_| 1.0);
     if undisturbed == 0.0 {
         return 0.0;
@@ -301,7 +301,7 @@ fn longest_gap(kind: Kind, plan: &Plan, traffic: &Traffic) -> f64 {
     sent.windows(2).map(|w| ms(w[1].since(w[0]))).fold(0.0, f64::max)
 }
 
-/// Compares what impair counted with itself, with the nodes and with the
+/// Checks the counts of `impair` for consistency, and against those of the nodes and the
 /// applications.
 fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Check {
     let links = &ledger.impair["links"];
@@ -335,11 +335,11 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
             problems.push(format!("UDP: {what} {seen}, in the ledger {counted}"));
         }
     }
-    // A node that was killed took its counts with it.
+    // The counts of a killed node are lost.
     let all = |row: Row| (0..ledger.rows[row as usize].len()).map(move |node| (row, node));
     for (row, node) in Row::ALL.into_iter().flat_map(all).filter(|_| !restarted) {
         let m = &ledger.rows[row as usize][node];
-        // Messages of the handshake belong to no link before they are read.
+        // Handshake messages belong to no link until they are read.
         let seen = m.sum_where("trunkline_link_received_envelopes_total", &[])
             + m.sum_where("trunkline_handshake_messages_total", &[]);
         let delivered = |link: Option<usize>, way| {
@@ -359,25 +359,25 @@ fn check(plan: &Plan, traffic: &Traffic, ledger: &Ledger, restarted: bool) -> Ch
     Check { problems, offered, delivered, lost, lateness_us, links: links.clone() }
 }
 
-/// What one listener heard.
+/// Audio that one listener received.
 pub struct Heard {
     pub kind: Kind,
     pub call: usize,
     pub pcm: Vec<i16>,
-    /// What became of each packet.
+    /// The fate of each packet.
     pub fates: Vec<Fate>,
-    /// PESQ of each segment in turn; none where nobody speaks.
+    /// PESQ of each segment in turn; `None` where there is no speech.
     pub scores: Vec<Option<Score>>,
 }
 
 impl Heard {
-    /// The file that it goes to.
+    /// Name of the recording's file.
     pub fn file_name(&self) -> String {
         format!("{}-{:02}.wav", self.kind.name(), self.call + 1)
     }
 }
 
-/// What each listener heard, by kind and call, and its scores.
+/// Decodes the audio of each listener, by kind and call, and scores it.
 pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
     let mut out = Vec::new();
     for kind in Kind::ALL {
@@ -391,7 +391,7 @@ pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
             for (k, packet) in traffic.call(kind, call).iter().enumerate() {
                 let (Some(sent), Some(a)) = (packet.sent, packet.arrival) else { continue };
                 let delay = a.at.since(sent);
-                // In order and within bounds: playout takes them all.
+                // The packets are in order and within bounds, so that playout accepts them all.
                 let _ = playout.receive(k as u16, delay, a.recovered, plan.frame(call, k));
             }
             let played = playout.finish(Some(plan.packets), &mut Concealing::new(Law::Mu));
@@ -403,12 +403,12 @@ pub fn heard(plan: &Plan, traffic: &Traffic) -> Vec<Heard> {
     out
 }
 
-/// Scores by segment. As in Amir et al. 2005, §II-C, the reference is the
-/// recording itself, so that what the codec costs is in it.
+/// Scores each segment. As in Amir et al. 2005, §II-C, the reference is the original recording, so
+/// that the codec's impairment is included.
 fn listen(plan: &Plan, heard: &mut [Heard]) {
     let pairs: Vec<(&[i16], &[i16])> =
         heard.iter().map(|h| (&plan.speech[h.call][..], &h.pcm[..])).collect();
-    // Both are as long as the call, and no call is too short.
+    // Both have the length of the call, and no call is too short.
     let scores = score::all(&pairs).unwrap_or_default();
     for (listener, scores) in heard.iter_mut().zip(scores) {
         listener.scores = scores;
@@ -419,8 +419,8 @@ fn listen(plan: &Plan, heard: &mut [Heard]) {
 mod tests {
     use super::*;
 
-    /// One link, 100 packets of 216 bytes, and besides 10 hellos of 46 by
-    /// themselves and as many bytes of others that rode along.
+    /// One link with 100 packets of 216 bytes, 10 separate hellos of 46 bytes, and as many bytes of
+    /// hellos that share a datagram.
     #[test]
     fn all_bytes_on_links_count() {
         let node = |class: &str, envelopes: u64, bytes: u64| {

@@ -1,11 +1,11 @@
-//! The table that people see.
+//! The table printed on standard output.
 
 use super::Args;
 use super::chain::{letter, lossy_link};
 use super::score::{Result, Run, Wire};
 use crate::score::Pesq;
 
-/// Prints `result`.
+/// Prints `result` as a table.
 pub fn print(args: &Args, result: &Result) {
     let (p, middle) = (args.loss.0, lossy_link(args.hops));
     outln!(

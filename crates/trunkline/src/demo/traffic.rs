@@ -23,10 +23,10 @@ use trunkline_media::rtp::{self, Packetizer, Stream};
 pub enum Kind {
     Udp,
     BestEffort,
-    /// Real time as in the paper, in a row of nodes of its own.
+    /// Real time as in the paper, through a row of nodes of its own.
     Once,
     RealTime,
-    /// Real time in a row of nodes whose ends have a trunk to each other.
+    /// Real time through a row with a trunk between its two end nodes.
     Trunk,
 }
 
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    /// The row of nodes that it crosses; none with plain UDP.
+    /// Row of nodes that the service crosses; `None` for plain UDP.
     pub fn row(self) -> Option<Row> {
         match self {
             Kind::Udp => None,
@@ -55,35 +55,35 @@ impl Kind {
     }
 }
 
-/// What is said, by whom, and when.
+/// Speech of all calls, with speakers and timing.
 pub struct Plan {
-    /// What is said in each call, a whole number of packets.
+    /// Samples of each call, a whole number of packets.
     pub speech: Vec<Vec<i16>>,
-    /// Who speaks in each call, by name.
+    /// Name of the speaker in each call.
     pub speakers: Vec<String>,
-    /// Its µ-law codes.
+    /// µ-law codes of the speech.
     codes: Vec<Vec<u8>>,
     pub calls: usize,
-    /// Packets of each call.
+    /// Number of packets in each call.
     pub packets: usize,
 }
 
-/// Between two packets of a call.
+/// Interval between two packets of a call.
 pub const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Between the beginnings of two calls.
+/// Interval between the starts of two calls.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// After the last packet, for those under way.
+/// Time after the last packet in which packets in flight may arrive.
 const DRAIN: Duration = Duration::from_millis(700);
 
 impl Plan {
-    /// `calls` calls of `seconds` each, over the voices in turn.
+    /// Plans `calls` calls of `seconds` each, assigning the voices in turn.
     pub fn new(voices: &[Voice], calls: usize, seconds: usize) -> Plan {
         let packets = seconds * 50;
         let speech = |call: usize| {
             let voice = &voices[call % voices.len()].pcm;
-            // Two calls of one voice do not say the same at the same time.
+            // Two calls with the same voice are offset in time.
             let skip = call / voices.len() * 7 * 8_000;
             voice.iter().copied().cycle().skip(skip).take(packets * SAMPLES).collect()
         };
@@ -93,8 +93,8 @@ impl Plan {
         Plan { codes: speech.iter().map(code).collect(), speakers, speech, calls, packets }
     }
 
-    /// When packet `k` of call `call` is due, after the start. Calls share the
-    /// 20 ms evenly, as independent callers would on average.
+    /// Time after the start at which packet `k` of call `call` is due. The calls are spread evenly
+    /// over 20 ms, as independent callers would be on average.
     fn due(&self, call: usize, k: usize) -> Duration {
         STAGGER * call as u32 + INTERVAL * call as u32 / self.calls as u32 + INTERVAL * k as u32
     }
@@ -104,29 +104,29 @@ impl Plan {
     }
 }
 
-/// When a packet came, and how.
+/// Arrival time of a packet, and whether it was recovered.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     pub at: Time,
     pub recovered: bool,
 }
 
-/// One packet's fate.
+/// Times of one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
-    /// When it was sent; `None` if the application could not send it.
+    /// Time that it was sent; `None` if the application could not send it.
     pub sent: Option<Time>,
     pub arrival: Option<Arrival>,
 }
 
-/// Everything that happened, by kind, call and packet.
+/// Fates of all packets, by kind, call and packet.
 pub struct Traffic {
     packets: Vec<Packet>,
     per_kind: usize,
     per_call: usize,
-    /// Packets that arrived twice.
+    /// Number of packets that arrived twice.
     pub duplicates: u64,
-    /// When a node was killed and started again.
+    /// Times at which a node was killed and restarted.
     pub outage: Option<(Time, Time)>,
 }
 
@@ -155,14 +155,13 @@ impl Traffic {
     }
 }
 
-/// A line and where its packets go, of one kind and call.
+/// The line of a call over one service, and its destination.
 struct Caller {
     line: Line,
     to: Target,
 }
 
-/// Plays the plan through the chain; `restart` is the node that is killed in
-/// the middle.
+/// Plays the plan through the chain. `restart` is the node that is killed half-way.
 pub fn run(
     plan: &Plan,
     chain: &mut Chain,
@@ -175,7 +174,7 @@ pub fn run(
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(plan, &callers, start, &done));
         let receiver = scope.spawn(|| receive(plan, &listeners, &done));
-        // Either ends before its time only if it failed.
+        // Either thread ends early only if it failed.
         let failed = || receiver.is_finished() || sender.is_finished();
         let outage = watch(plan, chain, restart, (start, stop), &failed);
         if outage.is_err() {
@@ -194,7 +193,7 @@ pub fn run(
     })
 }
 
-/// Shows progress until the calls are over, and has a node crash half-way.
+/// Shows progress until the calls end, and kills a node half-way.
 fn watch(
     plan: &Plan,
     chain: &mut Chain,
@@ -205,7 +204,7 @@ fn watch(
     let bar = ProgressBar::new(plan.duration().as_secs());
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} s, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.set_message(format!("{} calls, {} ways each", plan.calls, Kind::ALL.len()));
+    bar.set_message(format!("{} calls over {} services each", plan.calls, Kind::ALL.len()));
     let (end, middle) = (start + plan.duration(), start + plan.duration() / 2);
     let mut outage = None;
     while clock::now() < end && !failed() {
@@ -228,7 +227,7 @@ fn watch(
     Ok(outage)
 }
 
-/// The callers by kind and call, and the listeners.
+/// Opens the callers, by kind and call, and the listeners.
 fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Error> {
     let overlay = |e: trunkline_client::Error| Error::Process(e.to_string());
     let mut callers = Vec::new();
@@ -251,7 +250,7 @@ fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Erro
             listeners.push(Line::Overlay(listener));
         }
     }
-    // The UDP calls share one pair of sockets, since their path knows one peer.
+    // The UDP calls share one pair of sockets, since their path supports one peer.
     let socket = UdpSocket::bind((chain::home(), 0)).map_err(cannot("bind a caller"))?;
     callers.push(Caller { line: Line::Udp(socket), to: Target::Udp(chain.udp_entry) });
     listeners.extend(chain.udp_exit.take().map(Line::Udp));
@@ -261,12 +260,12 @@ fn open(plan: &Plan, chain: &mut Chain) -> Result<(Vec<Caller>, Vec<Line>), Erro
     Ok((callers, listeners))
 }
 
-/// Which call of which kind a packet belongs to, as its RTP source.
+/// RTP source that identifies the kind and the call of a packet.
 fn ssrc(kind: Kind, call: usize) -> u32 {
     (kind as u32) << 16 | call as u32
 }
 
-/// Sends every packet when it is due; when each was sent.
+/// Sends every packet when it is due, and returns the times of sending.
 fn send(
     plan: &Plan,
     callers: &[Caller],
@@ -292,7 +291,7 @@ fn send(
         }
         let frame = &plan.codes[call][k * SAMPLES..(k + 1) * SAMPLES];
         for kind in Kind::ALL {
-            // UDP's one caller stands behind those of the others.
+            // The only UDP caller comes after all the others.
             let caller = match kind {
                 Kind::Udp => &callers[callers.len() - 1],
                 _ => &callers[(kind as usize - 1) * plan.calls + call],
@@ -301,7 +300,7 @@ fn send(
             // 172 bytes hold the header and a frame.
             let n = packetizer.write(frame, &mut packet).unwrap_or(0);
             let now = clock::now();
-            // A report says what is lost, and when.
+            // Statuses are ignored: the report shows the losses and their times.
             let left = caller.line.send(&packet[..n], &caller.to, &mut |_| {});
             if left.map_err(|e| Error::Process(format!("a caller: {e}")))? {
                 sent[(kind as usize * plan.calls + call) * plan.packets + k] = Some(now);
@@ -312,7 +311,7 @@ fn send(
     Ok(sent)
 }
 
-/// Notes every packet that comes, until `done`.
+/// Records every arriving packet until `done`.
 fn receive(plan: &Plan, listeners: &[Line], done: &AtomicBool) -> Result<Traffic, Error> {
     let poll = |e: nix::Error| Error::Io { what: "wait for packets".into(), source: e.into() };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(poll)?;
@@ -347,7 +346,7 @@ fn receive(plan: &Plan, listeners: &[Line], done: &AtomicBool) -> Result<Traffic
     Ok(traffic)
 }
 
-/// The payload of packet `k` of call `call`.
+/// Payload of packet `k` of call `call`.
 impl Plan {
     pub fn frame(&self, call: usize, k: usize) -> &[u8] {
         &self.codes[call][k * SAMPLES..(k + 1) * SAMPLES]

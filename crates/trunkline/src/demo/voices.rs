@@ -1,4 +1,4 @@
-//! Who speaks in a demo: recordings that are built in, or the user's.
+//! Voices of a demo: built-in recordings, or the user's.
 
 use super::{Args, Error, cannot};
 use crate::call;
@@ -7,27 +7,26 @@ use std::path::PathBuf;
 use trunkline_media::audio::read_wav;
 use trunkline_media::telephone;
 
-/// The recordings that are built in, as a telephone sends them; speech/README.md
-/// says whose they are.
+/// The built-in recordings, filtered as by a telephone; speech/README.md lists their sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Set {
-    /// Ten readers of LibriSpeech, who are also heard in the lab's figures
+    /// Ten readers of LibriSpeech, who also appear in the lab's figures
     Librispeech,
-    /// English, Spanish, French, Italian and Russian
+    /// English, Spanish, French, Italian and Russian speakers
     Languages,
 }
 
-/// One recording and whose it is.
+/// A recording and the name of its speaker.
 pub struct Voice {
     pub name: String,
     pub pcm: Vec<i16>,
 }
 
-/// One that is built in: a WAV file, and who speaks there.
+/// A built-in recording: a WAV file, and the speaker.
 type BuiltIn = (&'static [u8], &'static str);
 
-/// The first ten of the lab's 22, one for each call of a demo as it is by
-/// default: all of them would make the program another 3 MB larger.
+/// The first ten of the lab's 22 recordings, one for each call of a default demo. All of them would
+/// add another 3 MB to the program.
 const LIBRISPEECH: [BuiltIn; 10] = [
     (include_bytes!("../../../../speech/librispeech/87-121553-0000.wav"), "Rosalind Wills"),
     (include_bytes!("../../../../speech/librispeech/3374-298025-0000.wav"), "Craig Campbell"),
@@ -50,7 +49,7 @@ const LANGUAGES: [BuiltIn; 5] = [
 ];
 
 impl Set {
-    /// As the command line calls it.
+    /// Name of the set on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Set::Librispeech => "librispeech",
@@ -58,7 +57,7 @@ impl Set {
         }
     }
 
-    /// What their licences ask to be said.
+    /// Attribution that the licences require.
     pub fn credit(self) -> &'static str {
         match self {
             Set::Librispeech => {
@@ -93,7 +92,7 @@ impl Set {
     }
 }
 
-/// The recordings to play: each one a voice. The user's are played as they are.
+/// The recordings to play, one per voice. The user's are played unfiltered.
 pub fn voices(args: &Args) -> Result<Vec<Voice>, Error> {
     let Some(path) = &args.speech else { return Ok(args.voices.voices()) };
     let mut files = vec![path.clone()];
@@ -121,7 +120,7 @@ mod tests {
     use std::path::Path;
     use trunkline_media::level;
 
-    /// The table of speech/README.md, whose third column is the reader.
+    /// The third column of the table in speech/README.md is the reader.
     #[test]
     fn the_readers_are_the_first_ten_of_the_table() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech");
@@ -141,8 +140,8 @@ mod tests {
         for set in [Set::Librispeech, Set::Languages] {
             for voice in set.voices() {
                 let level = level::of(&voice.pcm).expect("speech").active;
-                // P.56 interpolates between fixed thresholds: scaled speech lies
-                // elsewhere between them.
+                // P.56 interpolates between fixed thresholds, and scaled speech lies elsewhere
+                // between them.
                 assert!((level - telephone::LEVEL).abs() < 0.1, "{}: {level}", voice.name);
                 assert!(voice.pcm.len() >= 12 * 8_000, "{}: no whole segment", voice.name);
             }

@@ -1,5 +1,5 @@
-//! Work that may take long, on threads of its own. They are scheduled as this process was when it
-//! started, not as the thread that has packets to send in time.
+//! Long-running work on separate threads. They are scheduled like this process at its start, not
+//! like the thread that has packets to send on time.
 
 use std::thread::{self, JoinHandle};
 
@@ -8,15 +8,15 @@ use nix::unistd::Pid;
 
 use crate::sys::run_ordinary;
 
-/// Starts threads with the scheduling that this process had to begin with; see the module.
+/// Starts threads with the scheduling that this process had at first; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
-    /// The processors that threads may use; `None` if the system does not tell.
+    /// Processors that threads may use; `None` if the system does not report them.
     processors: Option<CpuSet>,
 }
 
 impl Background {
-    /// As this thread is scheduled now, but never with real-time priority.
+    /// Captures the current scheduling of this thread, but never real-time priority.
     pub fn new() -> Background {
         Background { processors: sched_getaffinity(Pid::from_raw(0)).ok() }
     }
@@ -28,7 +28,7 @@ impl Background {
     ) -> JoinHandle<T> {
         thread::spawn(move || {
             run_ordinary();
-            // A processor may have been taken away since. Then any will do.
+            // A processor may have been taken away since; any processor will do then.
             let _ = self.processors.map(|all| sched_setaffinity(Pid::from_raw(0), &all));
             work()
         })

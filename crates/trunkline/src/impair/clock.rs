@@ -1,12 +1,11 @@
-//! The relay's time: CLOCK_MONOTONIC, from the start of the run, since that is
-//! where the loss processes begin.
+//! The relay's clock: CLOCK_MONOTONIC since the start of the run, where the loss processes begin.
 
 use crate::clock::{self, Stamps};
 use nix::sys::time::TimeSpec;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// The time since the start of the run; see the module.
+/// A clock that starts with the run; see the module.
 #[derive(Debug)]
 pub struct Clock {
     start: Time,
@@ -14,32 +13,32 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock at zero.
     pub fn start() -> Clock {
         Clock { start: clock::now(), stamps: Stamps::sample() }
     }
 
-    /// To be called once per wake-up, before [`Clock::place`].
+    /// Samples the clock offset. Call it once per wake-up, before [`Clock::place`].
     pub fn sample(&mut self) {
         self.stamps = Stamps::sample();
     }
 
-    /// The present time, counted from the start of the run.
+    /// Time since the start of the run.
     pub fn now(&self) -> Time {
         Time::ZERO + clock::now().since(self.start)
     }
 
-    /// When the datagram that the kernel stamped `stamp` (CLOCK_REALTIME)
-    /// arrived; not after now.
+    /// Arrival time of a datagram that the kernel stamped `stamp` (CLOCK_REALTIME); never in the
+    /// future.
     pub fn place(&self, stamp: TimeSpec) -> Time {
-        // After a step of the clock a datagram would seem to have waited for longer.
+        // After a step of the clock, a datagram would seem to have waited longer.
         const OLDEST: Duration = Duration::from_millis(200);
         let now = clock::now();
         let at = self.stamps.place(Duration::from(stamp), now - OLDEST, now);
         Time::ZERO + at.since(self.start)
     }
 
-    /// `time` as CLOCK_MONOTONIC, for an absolute timer.
+    /// Converts `time` to CLOCK_MONOTONIC, for an absolute timer.
     pub fn to_monotonic(&self, time: Time) -> TimeSpec {
         clock::to_timespec(self.start + time.since(Time::ZERO))
     }

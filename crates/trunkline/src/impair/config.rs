@@ -1,4 +1,4 @@
-//! What the user writes, and the links it means.
+//! The configuration file, and the links that it describes.
 
 mod model;
 mod traces;
@@ -23,7 +23,7 @@ use traces::MAX_TRACES;
 pub use traces::Traces;
 pub use values::{ChainKind, Limit, PerDirection, RedText};
 
-/// A configuration that cannot be run; each says what to change.
+/// Error in a configuration, with a message that states what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file could not be read.
@@ -31,7 +31,7 @@ pub enum ConfigError {
     Read {
         /// The file that could not be read.
         path: PathBuf,
-        /// The reason that the system gives.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The file is not TOML, or has an unknown key or a value that is out of range.
@@ -43,27 +43,27 @@ pub enum ConfigError {
         line: usize,
         /// The column of the mistake, from 1.
         column: usize,
-        /// What is wrong there.
+        /// Description of the mistake.
         message: String,
     },
     /// There is neither a file nor a pair of ends.
     #[error("no link: give a configuration file, or --a and --b")]
     NoLinks,
-    /// A link's values do not go together.
+    /// The values of a link contradict each other.
     #[error("link {link}: {problem}")]
     Link {
         /// The name of the link.
         link: String,
-        /// What is wrong with it.
+        /// Description of the mistake.
         problem: Problem,
     },
-    /// The file describes other links than those that run.
+    /// The file describes different links from those that are running.
     #[error(
         "{what} differs from what runs: change only what links do (delay, jitter, rate, queue, red, \
          loss, burst, chain, spacing, trace), or start impair again"
     )]
     OtherLinks {
-        /// seed, buffer, the number of links, or a link and its key.
+        /// The first difference: `seed`, `buffer`, the number of links, or a link and its key.
         what: String,
     },
 }
@@ -82,22 +82,22 @@ impl ConfigError {
     }
 }
 
-/// What is wrong with a link.
+/// Mistake in the values of a link.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Two links have one name, and would be one entry in the ledger.
+    /// Two links have the same name, and would share an entry in the ledger.
     #[error("the name is taken by an earlier link; choose another")]
     DuplicateName,
-    /// Neither end has a peer, so that nobody could begin.
+    /// Neither end has a peer, so that neither node could send first.
     #[error("neither a nor b has a peer; give at least one, the other can be learned")]
     NoPeer,
-    /// There is a burstiness, but no loss that it could apply to.
+    /// A burstiness is given without a loss that it could apply to.
     #[error("{direction}: burst needs loss; add loss, or remove burst")]
     BurstAlone {
         /// The direction, forward or reverse.
         direction: &'static str,
     },
-    /// A key of the chain is given, but there is no bursty loss to use it.
+    /// A key of the chain is given without a bursty loss that uses it.
     #[error("{direction}: {key} needs burst; add burst, or remove {key}")]
     ChainAlone {
         /// The direction, forward or reverse.
@@ -105,8 +105,8 @@ pub enum Problem {
         /// The key, chain or spacing.
         key: &'static str,
     },
-    /// Both trace and loss say which packets are lost.
-    #[error("{direction}: trace and loss both say what is lost; remove one of them")]
+    /// Both a trace and a loss are given.
+    #[error("{direction}: trace and loss both define the losses; remove one of them")]
     TraceAndLoss {
         /// The direction, forward or reverse.
         direction: &'static str,
@@ -121,10 +121,10 @@ pub enum Problem {
         /// The reason why it cannot be read.
         source: TraceError,
     },
-    /// There is a red without a rate: nothing would wait in its queue.
+    /// RED is given without a rate: no packet would wait in its queue.
     #[error("{}", red_alone(direction))]
     RedAlone {
-        /// The direction, if red is given for forward and reverse by name.
+        /// The direction, if RED is given for forward and reverse by name.
         direction: Option<&'static str>,
     },
     /// The thresholds cannot be compared with the queue.
@@ -146,7 +146,7 @@ pub enum Problem {
     },
 }
 
-/// What to do about a red without a rate.
+/// Advice for RED without a rate.
 fn red_alone(direction: &Option<&'static str>) -> String {
     match direction {
         None => "red needs rate; add rate, or remove red".into(),
@@ -157,7 +157,7 @@ fn red_alone(direction: &Option<&'static str>) -> String {
     }
 }
 
-/// Why a loss trace cannot be read.
+/// Reason why a loss trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file could not be read.
@@ -166,7 +166,7 @@ pub enum TraceError {
     /// The text of the file is not a trace.
     #[error(transparent)]
     Content(#[from] BadTrace),
-    /// With this one, all traces of the configuration are too long together.
+    /// With this trace, the configuration's traces exceed their total limit.
     #[error("with it the traces have more than {MAX_TRACES} packets together: shorten one")]
     TooManyTogether,
 }
@@ -174,22 +174,22 @@ pub enum TraceError {
 /// A configuration that can be run.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Feeds every link's randomness.
+    /// Seed of all links' randomness.
     pub seed: u64,
-    /// The most memory for packets under way over all links, in bytes.
+    /// Maximum memory for packets in flight over all links, in bytes.
     pub buffer: u64,
     /// The links in the order of the file.
     pub links: Vec<Link>,
 }
 
-/// One link: two ends, two directions.
+/// A link with two ends and two directions.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// The name in the ledger.
+    /// Name of the link in the ledger.
     pub name: String,
     /// The two ends, a then b.
     pub ends: [End; 2],
-    /// From a to b, then from b to a.
+    /// The direction from a to b, then from b to a.
     pub directions: [Direction; 2],
 }
 
@@ -197,10 +197,10 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The address to listen on, and to send to the node from.
+    /// Address on which the end listens, and from which it sends to the node.
     #[serde(deserialize_with = "address_text")]
     pub listen: SocketAddr,
-    /// The node's own address; without one, the first sender is the node.
+    /// Address of the node; if `None`, the first sender is the node.
     #[serde(default, deserialize_with = "some_address_text")]
     pub peer: Option<SocketAddr>,
 }
@@ -208,15 +208,15 @@ pub struct End {
 /// One direction of a link.
 #[derive(Debug, Clone)]
 pub struct Direction {
-    /// What happens to its packets.
+    /// Treatment of the direction's packets.
     pub model: LinkModel,
-    /// The stream of its random numbers.
+    /// Number of its random stream.
     pub stream: u64,
 }
 
-/// The ends of a link and their names in messages and in the ledger.
+/// Names of a link's ends in messages and in the ledger.
 pub const SIDES: [&str; 2] = ["a", "b"];
-/// The directions of a link and their names in messages and in the ledger.
+/// Names of a link's directions in messages and in the ledger.
 pub const DIRECTIONS: [&str; 2] = ["forward", "reverse"];
 /// The default of `buffer`: room for 32,768 packets.
 pub const DEFAULT_BUFFER: Size = Size(64 << 20);
@@ -232,7 +232,7 @@ struct File {
 }
 
 modelled! {
-    /// A link as it is written.
+    /// A link as written in the file.
     pub struct LinkText {
         pub name: Option<Spanned<String>>,
         pub stream: Option<u64>,
@@ -242,11 +242,11 @@ modelled! {
 }
 
 impl Config {
-    /// Reads a file. Relative paths in it start from its folder.
+    /// Reads a file. Relative paths in it are resolved against its folder.
     ///
     /// # Errors
     ///
-    /// The first mistake in the file, with its place.
+    /// The first mistake in the file, with its position.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let (text, mut file): (String, File) = read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -258,11 +258,11 @@ impl Config {
             .map_err(|(at, what)| ConfigError::at(path, &text, at, what.to_string()))
     }
 
-    /// Checks links as they are written.
+    /// Checks links as written in a file.
     ///
     /// # Errors
     ///
-    /// The first link whose values do not go together, with the place of one of them.
+    /// The first link with values that contradict each other, and the position of one of them.
     pub fn new(
         seed: u64,
         buffer: Option<Size>,
@@ -338,7 +338,7 @@ impl LinkText {
     }
 }
 
-/// The name of a link, and its place: the given one, or its number from 1 and its start.
+/// Name and position of a link: the given ones, or its number from 1 and its start.
 pub fn name(given: Option<&Spanned<String>>, (start, index): (usize, u64)) -> (String, usize) {
     match given {
         Some(name) => (name.get_ref().clone(), name.span().start),
@@ -346,13 +346,13 @@ pub fn name(given: Option<&Spanned<String>>, (start, index): (usize, u64)) -> (S
     }
 }
 
-/// The stream of a link's forward direction. The directions of one link must not lose in step;
-/// links with the same stream must.
+/// Stream of a link's forward direction. The directions of one link must lose independently; links
+/// with the same stream must lose the same packets.
 pub fn stream(given: Option<u64>, index: u64) -> u64 {
     given.unwrap_or(index).wrapping_mul(2)
 }
 
-/// Reads a file as TOML; its text, and what it says.
+/// Reads a TOML file, and returns its text and the parsed value.
 ///
 /// # Errors
 ///
@@ -364,7 +364,7 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
         Ok(file) => Ok((text, file)),
         Err(error) => {
             let at = error.span().map_or(0, |s| s.start);
-            // Some messages of the parser have several lines; ours have one.
+            // The parser's messages may have several lines; ours have one.
             let what = plain(&error.message().replace('\n', ", "));
             let hint = suggestion(&what).map(|name| format!("; did you mean `{name}`?"));
             Err(ConfigError::at(path, &text, at, what + &hint.unwrap_or_default()))
@@ -372,7 +372,7 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
     }
 }
 
-/// Reads a file of at most `limit` bytes; `None` if it has more.
+/// Reads a file of at most `limit` bytes; `None` if it is longer.
 fn read_file(file: std::fs::File, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
@@ -390,7 +390,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 impl FromStr for End {
     type Err = String;
 
-    /// Reads `LISTEN=PEER`, or `LISTEN` alone.
+    /// Parses `LISTEN=PEER`, or `LISTEN` alone.
     fn from_str(text: &str) -> Result<End, String> {
         match text.split_once('=') {
             Some((listen, peer)) => {

@@ -1,9 +1,8 @@
 //! `trunkline impair`: real UDP traffic through modelled links, in real time.
 //!
-//! Each link is a pair of sockets. What a node sends to its socket passes an edge
-//! of a [`Network`](trunkline_net::Network) and leaves by the other socket for the
-//! other node. The network is the simulator's, with its models, seeds and streams,
-//! so both lose the same packets.
+//! Each link is a pair of sockets. A datagram that a node sends to its socket crosses an edge of a
+//! [`Network`](trunkline_net::Network) and leaves by the other socket for the other node. The
+//! network is the simulator's, with its models, seeds and streams, so both lose the same packets.
 
 mod background;
 mod clock;
@@ -61,7 +60,7 @@ Examples:
   (of packets, at which burst holds on a continuous chain; \"20ms\"), and stream:
   links with one stream share one loss process.
 
-  Instead of loss, trace = \"FILE\" (beside the configuration): a 0 for each
+  Instead of loss, trace = \"FILE\" (relative to the configuration): a 0 for each
   packet that is received and a 1 for each that is lost, in order, from the
   front again at the end. White space, and lines that begin with #, don't count.
 
@@ -73,10 +72,10 @@ Examples:
   them. If queue is a size, so are min and max. Of one direction alone, or of each:
     red = { forward = { ecn = true }, reverse = { max_p = \"10%\" } }
 
-DSCP and ECN of a datagram stay as they are, but for those marks.
+DSCP and ECN of a datagram are kept, except for those marks.
 
-SIGHUP has the file read again: what links do may change while they run, as in a
-link that is cut (loss = \"100%\") and mended; what is under way still arrives.
+SIGHUP makes it read the file again: the model of links may change while they run, as in a
+link that is cut (loss = \"100%\") and restored; packets in flight still arrive.
 
 Hosts, for programs over the kernel's own TCP: each is a network namespace with one
 device; needs root, or user namespaces, and iproute2.
@@ -124,12 +123,12 @@ priority (--punctual), or it will be late.";
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// The links, in TOML; without it --a and --b describe one
+    /// File with the links, in TOML; without it --a and --b describe one
     config: Option<PathBuf>,
-    /// Instead of links between sockets, hosts, routers, edges and cells between them, in TOML
+    /// File with hosts, routers, edges and cells, in TOML, instead of links between sockets
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "OneLink"])]
     hosts: Option<PathBuf>,
-    /// With --hosts, write what a host sends and receives to a file for Wireshark
+    /// With --hosts, capture a host's traffic in a file for Wireshark
     #[arg(long, value_name = "HOST=FILE", requires = "hosts")]
     pcap: Vec<hosts::Wanted>,
     #[command(flatten)]
@@ -140,64 +139,64 @@ pub struct Args {
     /// Also stop when standard input, a pipe, is closed
     #[arg(long)]
     until_stdin_closes: bool,
-    /// Send packets less late: real-time priority on one processor, if that is
-    /// permitted, and no sleep within 100 µs of the next
+    /// Reduce the lateness of packets: real-time priority on one processor, if permitted, and no
+    /// sleep within 100 µs of the next packet
     #[arg(long)]
     punctual: bool,
 }
 
-/// One link by hand, with the same keys as in a file.
+/// A link given on the command line, with the same keys as in a file.
 #[derive(clap::Args, Debug)]
 #[group(conflicts_with = "config", multiple = true)]
 struct OneLink {
-    /// Where to listen for node a, and node a's own address
+    /// Address to listen on for node a, and node a's own address
     #[arg(long, value_name = "LISTEN[=PEER]", requires = "b")]
     a: Option<End>,
-    /// Where to listen for node b, and node b's own address
+    /// Address to listen on for node b, and node b's own address
     #[arg(long, value_name = "LISTEN[=PEER]", requires = "a")]
     b: Option<End>,
-    /// One-way delay: "10ms"
+    /// One-way delay of the link: "10ms"
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
     /// Extra delay of up to this much; never reorders
     #[arg(long, value_name = "TIME")]
     jitter: Option<Span>,
-    /// Rate of the link, IP and UDP headers included: "10 Mbit/s"
+    /// Rate of the link, including IP and UDP headers: "10 Mbit/s"
     #[arg(long)]
     rate: Option<Rate>,
-    /// Most that waits for the rate: "100 packets" (the default) or "64 kB"
+    /// Limit of the queue in front of the link: "100 packets" (the default) or "64 kB"
     #[arg(long, value_name = "LIMIT")]
     queue: Option<Limit>,
     /// Share of packets lost: "5%"
     #[arg(long, value_name = "SHARE")]
     loss: Option<Fraction>,
-    /// Probability that a packet is lost if the one before it was: "25%"
+    /// Probability that a loss follows a loss: "25%"
     #[arg(long, value_name = "SHARE", requires = "loss")]
     burst: Option<Fraction>,
-    /// What ends a burst
+    /// Trigger of a state change in the loss chain
     #[arg(long, requires = "burst")]
     chain: Option<ChainKind>,
     /// Packet spacing at which --burst holds on a continuous chain [default: 20ms]
     #[arg(long, value_name = "TIME", requires = "burst")]
     spacing: Option<Span>,
-    /// Instead of --loss, a file of 0 (received) and 1 (lost), one per packet
+    /// File of 0 (received) and 1 (lost), one per packet, instead of --loss
     #[arg(long, value_name = "FILE", conflicts_with = "loss")]
     trace: Option<PathBuf>,
     /// Seed of all randomness [default: 0]
     #[arg(long)]
     seed: Option<u64>,
-    /// Which of the seed's random streams [default: 0]
+    /// Number of the seed's random stream [default: 0]
     #[arg(long)]
     stream: Option<u64>,
-    /// Memory for packets under way [default: 64 MiB]
+    /// Memory for packets in flight [default: 64 MiB]
     #[arg(long, value_name = "SIZE")]
     buffer: Option<Size>,
 }
 
-/// Why `impair` could not start, or stopped.
+/// Reason why `impair` could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The configuration cannot be run.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An address cannot be bound.
@@ -209,18 +208,18 @@ pub enum Error {
         side: &'static str,
         /// The address that cannot be bound.
         addr: SocketAddr,
-        /// The reason that the system gives.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Hosts cannot be made here.
+    /// Hosts cannot be created.
     #[error(transparent)]
     Namespace(#[from] hosts::NamespaceError),
-    /// A capture is asked for, but there is no such host.
+    /// A capture was requested for a host that does not exist.
     #[error("--pcap: {}", no_host(host, *is_router))]
     NoHost {
-        /// The name that no host has.
+        /// Name of the missing host.
         host: String,
-        /// Whether a router has it.
+        /// Whether a router has this name.
         is_router: bool,
     },
     /// A capture cannot be written.
@@ -228,15 +227,15 @@ pub enum Error {
     Capture {
         /// The file of the capture.
         path: PathBuf,
-        /// The reason that the system gives.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     Os {
-        /// What the call was for.
+        /// Purpose of the call.
         what: &'static str,
-        /// The reason that the system gives.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The ledger file cannot be written.
@@ -244,13 +243,13 @@ pub enum Error {
     Ledger {
         /// The file of the ledger.
         path: PathBuf,
-        /// The reason that the system gives.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// The exit code: 2 for a configuration to correct, 1 for the rest.
+    /// Exit status: 2 for a mistake in the configuration, 1 for any other error.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Config(_) | Error::Namespace(_) | Error::NoHost { .. } => 2,
@@ -268,7 +267,7 @@ impl Error {
 
 fn no_host(name: &str, is_router: bool) -> String {
     match is_router {
-        true => format!("\"{name}\" is a router: name a [[host]] beside it"),
+        true => format!("\"{name}\" is a router: name a [[host]] attached to it"),
         false => format!("no [[host]] is \"{name}\": name one of those in the file"),
     }
 }
@@ -282,16 +281,15 @@ fn advice(bind: &io::Error) -> &'static str {
     }
 }
 
-/// Relays until told to stop, then prints the ledger.
+/// Relays until stopped, then prints the ledger.
 ///
-/// Says `impair: ready, N links` on standard error once every socket is bound.
-/// Blocks SIGTERM, SIGINT and, with a file, SIGHUP in this thread: call it
-/// before starting others.
+/// Prints `impair: ready, N links` on standard error once every socket is bound. Blocks SIGTERM,
+/// SIGINT and, with a file, SIGHUP in this thread: call it before starting other threads.
 ///
 /// # Errors
 ///
-/// A configuration that cannot be run, an address that cannot be bound, a
-/// ledger that cannot be written, or a system call that failed.
+/// A configuration that is invalid, an address that cannot be bound, a ledger that cannot be
+/// written, or a system call that failed.
 pub fn run(args: Args) -> Result<(), Error> {
     match args.hosts.clone() {
         Some(path) => run_hosts(&path, &args),
@@ -301,7 +299,7 @@ pub fn run(args: Args) -> Result<(), Error> {
 
 fn run_links(args: Args) -> Result<(), Error> {
     let background = Background::new();
-    // Before anything else: an early SIGHUP would end the process.
+    // This comes first, since an early SIGHUP would end the process.
     let reread = args.config.clone().map(|file| Reread::new(file, background)).transpose()?;
     let config = match &args.config {
         Some(path) => Config::read(path)?,
@@ -333,14 +331,14 @@ fn run_hosts(path: &Path, args: &Args) -> Result<(), Error> {
     write(&emulator.report(), ledger)
 }
 
-/// A file that the ledger goes to.
+/// File for the ledger.
 struct Ledger {
     path: PathBuf,
     file: File,
 }
 
 impl Ledger {
-    /// Creates the file now: a mistake should not show only after an hour of measuring.
+    /// Creates the file at the start, so that a mistake shows before the measurement.
     fn create(path: PathBuf) -> Result<Ledger, Error> {
         match File::create(&path) {
             Ok(file) => Ok(Ledger { path, file }),
@@ -349,7 +347,7 @@ impl Ledger {
     }
 }
 
-/// Writes a report to standard output, and to the ledger if there is one.
+/// Writes a report to standard output, and to the ledger file if there is one.
 fn write(report: &impl Serialize, ledger: Option<Ledger>) -> Result<(), Error> {
     let json = serde_json::to_string(report)
         .map_err(|error| Error::Os { what: "write the ledger", source: error.into() })?;
@@ -359,23 +357,24 @@ fn write(report: &impl Serialize, ledger: Option<Ledger>) -> Result<(), Error> {
     writeln!(io::stdout(), "{json}").map_err(Error::os("write the ledger to standard output"))
 }
 
-/// Gives this thread real-time priority and a processor of its own, as far as that is permitted.
+/// Gives this thread real-time priority and a processor of its own, as far as permitted.
 fn hurry(background: Background) {
     if let Err(why) = run_fifo(PRIORITY) {
         let _ = writeln!(io::stderr(), "impair: no real-time priority ({why}): others delay it");
         return;
     }
-    // Other threads leave a processor that a real-time thread is bound to. They would not for an
-    // ordinary thread, which is better off where there is room.
+    // Other threads leave a processor that a real-time thread is bound to. They would not leave it
+    // for an ordinary thread, which does better unbound.
     if let Some(last) = background.last_of_several() {
         let _ = sched_setaffinity(Pid::from_raw(0), &last);
     }
 }
 
-/// Above what programs ask for by default, below the kernel's own threads.
+/// Real-time priority above the usual default of programs, below the kernel's own threads.
 const PRIORITY: u8 = 50;
 
-/// Says that the links are ready. That nobody reads standard error is no reason to fail.
+/// Announces that the links are ready. Writing may fail without a reader of standard error, which
+/// is harmless.
 fn announce(asked: &[End], relay: &Relay) {
     let mut stderr = io::stderr();
     for ((link, side, addr), end) in relay.addresses().zip(asked) {
@@ -406,7 +405,7 @@ impl OneLink {
             trace: PerDirection::both(self.trace),
             red: PerDirection::default(),
         };
-        // There is no file that a mistake could have a place in.
+        // Without a file, a mistake has no position.
         let links = vec![Spanned::new(0..0, link)];
         Config::new(self.seed.unwrap_or(0), self.buffer, links).map_err(|(_, what)| what)
     }

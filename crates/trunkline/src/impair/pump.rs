@@ -1,5 +1,5 @@
-//! One thread that takes packets in, asks the network what happens to them, and hands each out when
-//! it is due.
+//! A single thread that receives packets, offers them to the network, and delivers each when it is
+//! due.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -20,42 +20,41 @@ use super::say::say;
 use super::setup::{Change, Setup};
 use super::stop::{Reread, Stop};
 
-/// How many packets are taken in per port and turn. It is limited so that a flood does not hold up
-/// packets that are due.
+/// Maximum number of packets received per port and turn, so that a flood does not delay packets
+/// that are due.
 pub const BATCH: usize = 64;
 
-/// Why the models of a link cannot be refused here.
+/// Reason why the models of a link cannot be rejected here.
 pub const VALID: &str = "a configuration has valid models";
 
-/// How long before a packet is due a punctual pump stops sleeping: a timer wakes it
-/// some 50 to 100 µs late.
+/// Time before a packet is due at which a punctual pump stops sleeping: a timer fires some 50 to
+/// 100 µs late.
 const AWAKE: Duration = Duration::from_micros(100);
 
-/// In each such interval a punctual pump stays awake for at most half of the time. From a real-time
-/// thread that never sleeps the kernel takes the processor for 50 ms in one piece, once a second.
+/// Interval in which a punctual pump stays awake for at most half of the time. From a real-time
+/// thread that never sleeps, the kernel takes the processor for 50 ms at once, every second.
 const VIGIL: Duration = Duration::from_millis(10);
 
-/// Tokens of the descriptors that are not ports.
+/// Epoll tokens of the descriptors that are not ports.
 const TIMER: u64 = u64::MAX;
 const SIGNAL: u64 = u64::MAX - 1;
 const STDIN: u64 = u64::MAX - 2;
 const REREAD: u64 = u64::MAX - 3;
 const CHANGE: u64 = u64::MAX - 4;
 
-/// Where packets come from and go to.
+/// Sources and destinations of packets.
 pub trait Ports {
     /// An observer of the network.
     type Tap: Observer;
 
-    /// Takes up to [`BATCH`] packets that have come at `port` and sends them into the
-    /// network.
+    /// Receives up to [`BATCH`] packets at `port` and sends them into the network.
     fn receive(&mut self, port: usize, clock: &Clock, net: &mut Network<Self::Tap>);
 
-    /// Hands out a packet that has arrived.
+    /// Delivers a packet that has crossed the network.
     fn deliver(&mut self, header: &Header, packet: &mut [u8]);
 }
 
-/// Passes packets between ports and a network; see the module.
+/// Moves packets between ports and a network; see the module.
 pub struct Pump<P: Ports, S> {
     pub ports: P,
     pub net: Network<P::Tap>,
@@ -65,17 +64,17 @@ pub struct Pump<P: Ports, S> {
     stop: Stop,
     reread: Option<Reread<S>>,
     timer: TimerFd,
-    /// The time that the timer is set to.
+    /// Time that the timer is set to.
     pub armed: Option<Time>,
-    /// How long it has waited awake, if it does that at all.
+    /// Time spent awake, if the pump is punctual.
     vigil: Option<Vigil>,
     lateness: Histogram<u64>,
     events: Vec<EpollEvent>,
 }
 
 impl<P: Ports, S: Setup> Pump<P, S> {
-    /// `stop` says when [`Pump::run`] ends, and `reread` when the links are to change. Watch the
-    /// ports afterwards.
+    /// Creates a pump. `stop` signals the end of [`Pump::run`], and `reread` a change of the links.
+    /// Call [`Pump::watch`] for the ports afterwards.
     ///
     /// # Errors
     ///
@@ -88,8 +87,8 @@ impl<P: Ports, S: Setup> Pump<P, S> {
     ) -> Result<Self, Error> {
         let epoll =
             Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(Error::os("create an epoll"))?;
-        // Not an epoll timeout: those count milliseconds, and the kernel may
-        // add 50 µs of slack to them.
+        // An epoll timeout would not do: it counts milliseconds, and the kernel may add 50 µs of
+        // slack.
         let timer = TimerFd::new(
             ClockId::CLOCK_MONOTONIC,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
@@ -98,7 +97,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         watch(&epoll, &timer, TIMER)?;
         watch(&epoll, stop.signals(), SIGNAL)?;
         if let Some(stdin) = stop.stdin() {
-            // epoll refuses files and /dev/null: they have no end to wait for.
+            // Epoll rejects files and /dev/null, which have no end to wait for.
             epoll
                 .add(stdin, EpollEvent::new(EpollFlags::EPOLLIN, STDIN))
                 .map_err(Error::os("wait for the end of standard input, which must be a pipe"))?;
@@ -118,23 +117,23 @@ impl<P: Ports, S: Setup> Pump<P, S> {
             timer,
             armed: None,
             vigil: is_punctual.then(Vigil::default),
-            // 1 ns to 10 minutes, two digits: 60 kB.
+            // Range 1 ns to 10 minutes, two digits: 60 kB.
             lateness: Histogram::new_with_bounds(1, 600_000_000_000, 2)
                 .expect("constant bounds are valid"),
             events: vec![EpollEvent::empty(); 64],
         })
     }
 
-    /// Has [`Ports::receive`] called when `fd`, the descriptor of `port`, becomes readable.
+    /// Makes the pump call [`Ports::receive`] when `fd`, the descriptor of `port`, is readable.
     ///
     /// # Errors
     ///
-    /// The descriptor cannot be waited for.
+    /// The descriptor cannot be polled.
     pub fn watch(&self, fd: impl AsFd, port: usize) -> Result<(), Error> {
         watch(&self.epoll, fd, port as u64)
     }
 
-    /// Passes packets on until told to stop. Those that are under way then are not sent.
+    /// Forwards packets until stopped. Packets then in flight are not sent.
     ///
     /// # Errors
     ///
@@ -149,15 +148,15 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                 Err(error) => return Err(Error::os("wait for packets")(error)),
             };
             match ready {
-                // It stays awake until the next packet is due. If two such threads share a
-                // processor, neither would ever let the other run without this.
+                // Stays awake until the next packet is due. If two such threads share a processor,
+                // neither would let the other run without the yield.
                 0 => thread::yield_now(),
                 _ => self.clock.sample(),
             }
             for k in 0..ready {
                 match self.events[k].data() {
                     TIMER => {
-                        // Reading resets the timer. If that fails, nothing is due.
+                        // Reading resets the timer. If that fails, no packet is due.
                         let _ = self.timer.wait();
                         self.armed = None;
                     }
@@ -176,13 +175,13 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Takes in packets that have come at `port`.
+    /// Receives the packets that wait at `port`.
     pub fn receive(&mut self, port: usize) {
         self.ports.receive(port, &self.clock, &mut self.net);
     }
 
-    /// Applies a file that has been read again. If something is wrong with it, that is said, and
-    /// all stays as it is.
+    /// Applies a file that has been read again. A mistake in it is reported, and everything stays
+    /// unchanged.
     fn change(&mut self) {
         let Some(change) = self.reread.as_mut().and_then(Reread::change) else { return };
         match change.map(|change| self.apply(change)) {
@@ -199,9 +198,8 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Changes the directions that differ; how many they are, and the former setup. The loss
-    /// processes of the others go on where they are, and packets under way keep their time of
-    /// arrival.
+    /// Changes the directions that differ, and returns their number and the former setup. The loss
+    /// processes of the others continue, and packets in flight keep their arrival times.
     pub fn apply(&mut self, Change { setup, directions }: Change<S>) -> (usize, S) {
         let models: Vec<_> = setup.models().collect();
         for &k in &directions {
@@ -210,7 +208,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         (directions.len(), std::mem::replace(&mut self.setup, setup))
     }
 
-    /// Hands out what is due.
+    /// Delivers the packets that are due.
     pub fn send_due(&mut self) {
         loop {
             let now = self.clock.now();
@@ -223,7 +221,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         }
     }
 
-    /// Sets the timer for the next packet; how long to wait for other events.
+    /// Sets the timer for the next packet, and returns the timeout for other events.
     pub fn arm(&mut self) -> Result<EpollTimeout, Error> {
         let next = Some(self.net.next_timeout()).filter(|next| *next < Time::NEVER);
         let next = match (next, &mut self.vigil) {
@@ -234,7 +232,7 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                     return Ok(EpollTimeout::ZERO);
                 }
                 vigil.last = None;
-                // A time cannot be subtracted from directly, so this counts from zero.
+                // A duration cannot be subtracted from a time, so this counts from zero.
                 let early = if is_soon { Duration::ZERO } else { AWAKE };
                 Some(Time::ZERO + (due.since(Time::ZERO) - early))
             }
@@ -255,29 +253,29 @@ impl<P: Ports, S: Setup> Pump<P, S> {
         Ok(EpollTimeout::NONE)
     }
 
-    /// How late packets were handed out.
+    /// Lateness of delivered packets.
     pub fn lateness(&self) -> Lateness {
         Lateness::new(&self.lateness)
     }
 
-    /// How long it has run, in seconds.
+    /// Length of the run so far, in seconds.
     pub fn seconds(&self) -> f64 {
         self.clock.now().since(Time::ZERO).as_secs_f64()
     }
 }
 
-/// How long a thread has waited awake.
+/// Time that a thread has stayed awake.
 #[derive(Default)]
 struct Vigil {
-    /// The start of the present interval of [`VIGIL`].
+    /// Start of the current [`VIGIL`] interval.
     begun: Time,
     awake: Duration,
-    /// When it was last awake, unless it has slept since.
+    /// Time at which the thread was last awake, if it has not slept since.
     last: Option<Time>,
 }
 
 impl Vigil {
-    /// Whether it may stay awake at `now`.
+    /// Whether the thread may stay awake at `now`.
     fn goes_on(&mut self, now: Time) -> bool {
         if now.since(self.begun) >= VIGIL {
             (self.begun, self.awake, self.last) = (now, Duration::ZERO, None);
@@ -289,7 +287,7 @@ impl Vigil {
     }
 }
 
-/// The processor time of this process, in seconds.
+/// Processor time of this process, in seconds.
 pub fn cpu_seconds() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
         let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6;

@@ -14,9 +14,9 @@ use super::report::{DirectionReport, LinkReport, Report};
 use super::socket::{Datagram, RxBuffer, SLOT, Socket};
 use super::stop::{Reread, Stop};
 
-/// All links. Side `s` of link `k` is port `2k + s`; what arrives there leaves
-/// by port `2k + 1 - s`. In the network, a port is a host, and the direction of an
-/// edge that begins there, of the same number.
+/// All links. Port `2k + s` is side `s` of link `k`, and datagrams that arrive there leave by the
+/// other port of the link. Each port is a host of the network, and its number is also that of the
+/// direction that begins there.
 pub struct Relay {
     pump: Pump<Sockets, Config>,
 }
@@ -32,7 +32,7 @@ struct Sockets {
 struct Port {
     socket: Socket,
     peer: Option<SocketAddr>,
-    /// Bytes of IP and UDP header around each datagram.
+    /// Length of the IP and UDP headers of each datagram, in bytes.
     header: usize,
     sent: Count,
     send_errors: Count,
@@ -42,8 +42,8 @@ struct Port {
 }
 
 impl Relay {
-    /// Binds every socket. `stop` says when [`Relay::run`] ends, and `reread` when the links are to
-    /// change.
+    /// Binds every socket. `stop` signals the end of [`Relay::run`], and `reread` a change of the
+    /// links.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Relay {
         Ok(Relay { pump })
     }
 
-    /// The address of each side, which matters if the system chose the port.
+    /// Bound address of each side, needed if the system chose the port.
     pub fn addresses(&self) -> impl Iterator<Item = (&str, &'static str, SocketAddr)> {
         self.pump.ports.ports.iter().enumerate().filter_map(|(k, port)| {
             let addr = port.socket.local_addr().ok()?;
@@ -71,12 +71,12 @@ impl Relay {
         })
     }
 
-    /// Passes datagrams on until told to stop, like [`Pump::run`].
+    /// Forwards datagrams until stopped, like [`Pump::run`].
     pub fn run(&mut self) -> Result<(), Error> {
         self.pump.run()
     }
 
-    /// The ledger so far.
+    /// Ledger of the run so far.
     pub fn report(&self) -> Report {
         let pump = &self.pump;
         let direction = |k: usize| pump.ports.ports[k].report(&pump.net, DirectionId(k as u32));
@@ -125,7 +125,7 @@ impl Ports for Sockets {
 }
 
 impl Port {
-    /// Puts a datagram that arrived here under way, or counts why not.
+    /// Sends an arrived datagram into the network, or counts the reason why not.
     fn accept(&mut self, k: usize, arrived: Time, datagram: &Datagram<'_>, net: &mut Network) {
         let size = datagram.bytes.len() + self.header;
         let peer = *self.peer.get_or_insert(datagram.source);
@@ -171,7 +171,7 @@ impl Port {
     }
 }
 
-/// The modelled network, without a packet in it.
+/// Builds the modelled network, without packets in flight.
 fn network(config: &Config) -> Network {
     let mut net = Network::new(config.seed);
     let buffer = usize::try_from(config.buffer).unwrap_or(usize::MAX);
@@ -187,7 +187,7 @@ fn network(config: &Config) -> Network {
     net
 }
 
-/// One port per side of each link.
+/// Binds one port per side of each link.
 fn bind_ports(config: &Config) -> Result<Vec<Port>, Error> {
     let mut ports = Vec::new();
     for link in &config.links {
@@ -201,7 +201,7 @@ fn bind_ports(config: &Config) -> Result<Vec<Port>, Error> {
             ports.push(Port {
                 socket,
                 peer: end.peer,
-                // RFC 791, RFC 8200, RFC 768, without options.
+                // Header lengths without options (RFC 791, RFC 8200, RFC 768).
                 header: if end.listen.is_ipv4() { 20 + 8 } else { 40 + 8 },
                 sent: Count::default(),
                 send_errors: Count::default(),
@@ -214,7 +214,7 @@ fn bind_ports(config: &Config) -> Result<Vec<Port>, Error> {
     Ok(ports)
 }
 
-/// Whether two addresses are the same. An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
+/// Whether two addresses are equal. An IPv4 sender reaches a `[::]` socket as `::ffff:a.b.c.d`.
 fn same(a: SocketAddr, b: SocketAddr) -> bool {
     a == b || (a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical())
 }

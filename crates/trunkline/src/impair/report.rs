@@ -7,18 +7,18 @@ use trunkline_base::link_model::Count;
 /// The ledger of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The length of the run, in seconds.
+    /// Length of the run, in seconds.
     pub seconds: f64,
-    /// The processor time of the relay, in seconds.
+    /// Processor time of the relay, in seconds.
     pub cpu_seconds: f64,
-    /// How late packets left.
+    /// Lateness of the packets sent.
     pub lateness_us: Lateness,
     /// The links in the order of the configuration.
     pub links: Vec<LinkReport>,
 }
 
-/// The distribution of (time of sending − time due), in microseconds. A run
-/// whose p99.9 is over 1,000 measured the relay, not the model.
+/// Distribution of the time of sending less the time due, in microseconds. A run with a p99.9 above
+/// 1,000 measured the relay, not the model.
 #[derive(Debug, Serialize)]
 pub struct Lateness {
     samples: u64,
@@ -30,7 +30,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Takes the quantiles from a histogram of nanoseconds.
+    /// Reads the quantiles from a histogram of nanoseconds.
     pub fn new(nanos: &Histogram<u64>) -> Lateness {
         let at = |q| nanos.value_at_quantile(q) as f64 / 1e3;
         Lateness {
@@ -46,42 +46,42 @@ impl Lateness {
 /// The ledger of one link.
 #[derive(Debug, Serialize)]
 pub struct LinkReport {
-    /// The name as configured.
+    /// Name of the link, as configured.
     pub name: String,
-    /// From a to b.
+    /// Direction from a to b.
     pub forward: DirectionReport,
-    /// From b to a.
+    /// Direction from b to a.
     pub reverse: DirectionReport,
 }
 
-/// The ledger of one direction:
-/// offered = delivered + lost + queue_dropped + pool_dropped + send_errors + in_flight,
-/// in packets and in bytes, IP and UDP headers included.
+/// The ledger of one direction: offered = delivered + lost + queue_dropped + pool_dropped +
+/// send_errors + in_flight, in packets and in bytes, including IP and UDP headers.
 #[derive(Debug, Serialize)]
 pub struct DirectionReport {
     /// Received from the peer and handed to the model.
     pub offered: Tally,
     /// Sent on to the other node.
     pub delivered: Tally,
-    /// Lost by the model.
+    /// Dropped by the loss model.
     pub lost: Tally,
-    /// Turned away by the model's queue.
+    /// Rejected by the model's queue.
     pub queue_dropped: Tally,
-    /// Those of queue_dropped that random early detection chose by chance.
+    /// The part of queue_dropped that random early detection chose at random.
     pub early_dropped: Tally,
-    /// Marked by random early detection. They are then delivered, lost, or one of those below.
+    /// Marked by random early detection. These are also counted as delivered, lost, or one of the
+    /// categories below.
     pub marked: Tally,
-    /// No room in the relay's buffer.
+    /// Dropped because the relay's buffer was full.
     pub pool_dropped: Tally,
-    /// Could not be sent, or the far peer was not known yet.
+    /// Not sent, because sending failed or the far peer was not yet known.
     pub send_errors: Tally,
     /// Not yet due when the relay stopped.
     pub in_flight: Tally,
-    /// From a source that is not the peer. Not offered.
+    /// Received from a source that is not the peer, and not offered.
     pub foreign: Tally,
-    /// Longer than the relay takes. Not offered; bytes are those it kept.
+    /// Longer than the relay accepts, and not offered; bytes count only the part that was read.
     pub oversize: Tally,
-    /// Dropped by the kernel before the relay saw them, packets.
+    /// Number of packets that the kernel dropped before the relay read them.
     pub kernel_dropped: u64,
     /// Receive calls that failed.
     pub receive_errors: u64,

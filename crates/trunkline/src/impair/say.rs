@@ -1,26 +1,26 @@
-//! Messages while packets are passed on.
+//! Messages to the user while packets are forwarded.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// The longest line, in bytes with its end: a pipe that takes anything takes as much at once
-/// (PIPE_BUF, pipe(7)).
+/// Length of the longest line, in bytes with its end: a pipe with any room accepts this much
+/// atomically (PIPE_BUF, pipe(7)).
 const LONGEST: usize = 4_096;
 
-/// Writes a line to standard error, unless that would have to wait: it may be that nobody reads,
-/// and packets are due meanwhile.
+/// Writes a line to standard error, unless that would block: standard error may have no reader, and
+/// packets may be due.
 pub fn say(line: &str) {
     let stderr = io::stderr();
     let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
     if matches!(poll(&mut ready, PollTimeout::ZERO), Ok(1..)) {
-        // That nobody reads it is no reason to fail.
+        // Writing may fail without a reader, which is harmless.
         let _ = io::stderr().write_all(cut(line).as_bytes());
     }
 }
 
-/// A line and its end. What makes it too long is left out where it ends.
+/// Appends the line end, and cuts a line that is too long.
 fn cut(line: &str) -> String {
     const LEFT_OUT: &str = " …";
     if line.len() < LONGEST {
@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(cut("well"), "well\n");
         let longest = "x".repeat(LONGEST - 1);
         assert_eq!(cut(&longest), longest.clone() + "\n");
-        // Letters of one to three bytes, so that one is at each place where it is cut.
+        // Characters of one to three bytes, so that each possible cut falls within one.
         for letter in ["x", "é", "…"] {
             for shift in ["", "x", "xx"] {
                 let said = cut(&(shift.to_owned() + &letter.repeat(LONGEST)));

@@ -1,5 +1,5 @@
-//! One UDP socket of the relay: large buffers, receive timestamps, TOS bytes,
-//! and the kernel's own count of what it dropped.
+//! A UDP socket of the relay: large buffers, receive timestamps, TOS bytes, and the kernel's own
+//! count of its drops.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ use nix::sys::time::TimeSpec;
 /// The longest datagram that is relayed, in bytes: more than an Ethernet frame carries.
 pub const SLOT: usize = 2048;
 
-/// Bytes for a pause of a tenth of a second at 200,000 packets/s.
+/// Bytes that a pause of a tenth of a second takes at 200,000 packets/s.
 const KERNEL_BUFFER: usize = 4 << 20;
 
 /// Memory that one receive call fills.
@@ -36,22 +36,22 @@ impl RxBuffer {
 pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     pub source: SocketAddr,
-    /// It was longer than [`SLOT`], and its tail is gone.
+    /// Whether it was longer than [`SLOT`], so that its tail is lost.
     pub truncated: bool,
-    /// When it arrived, CLOCK_REALTIME.
+    /// Arrival time, as CLOCK_REALTIME.
     pub stamp: Option<TimeSpec>,
     /// The byte with DSCP and ECN.
     pub tos: u8,
 }
 
-/// A bound UDP socket that does not block.
+/// A bound, non-blocking UDP socket.
 #[derive(Debug)]
 pub struct Socket {
     udp: UdpSocket,
     /// The kernel's drop counter, which wraps.
     drops_seen: u32,
     drops: u64,
-    /// The TOS byte that the socket is set to for sending.
+    /// TOS byte that is currently set for sending.
     tos: u8,
 }
 
@@ -61,8 +61,8 @@ impl Socket {
         let udp = UdpSocket::bind(addr)?;
         udp.set_nonblocking(true)?;
         setsockopt(&udp, sockopt::ReceiveTimestampns, &true)?;
-        // Best effort: SO_RCVBUFFORCE needs CAP_NET_ADMIN, SO_RCVBUF is cut to
-        // net.core.rmem_max, and old kernels have no SO_RXQ_OVFL.
+        // These may fail: SO_RCVBUFFORCE needs CAP_NET_ADMIN, SO_RCVBUF is limited to
+        // net.core.rmem_max, and old kernels lack SO_RXQ_OVFL.
         if setsockopt(&udp, sockopt::RcvBufForce, &KERNEL_BUFFER).is_err() {
             let _ = setsockopt(&udp, sockopt::RcvBuf, &KERNEL_BUFFER);
         }
@@ -70,7 +70,7 @@ impl Socket {
             let _ = setsockopt(&udp, sockopt::SndBuf, &KERNEL_BUFFER);
         }
         let _ = setsockopt(&udp, sockopt::RxqOvfl, &1);
-        // IPv4 arrives at a `[::]` socket too.
+        // A `[::]` socket also receives IPv4.
         setsockopt(&udp, sockopt::IpRecvTos, &true)?;
         if addr.is_ipv6() {
             setsockopt(&udp, sockopt::Ipv6RecvTClass, &true)?;
@@ -78,7 +78,7 @@ impl Socket {
         Ok(Socket { udp, drops_seen: 0, drops: 0, tos: 0 })
     }
 
-    /// The address that it is bound to.
+    /// The address to which it is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.udp.local_addr()
     }
@@ -89,7 +89,7 @@ impl Socket {
         self.drops
     }
 
-    /// The next datagram; `None` when there is none now.
+    /// Receives the next datagram; `None` if none is waiting.
     pub fn recv<'a>(&mut self, buffer: &'a mut RxBuffer) -> io::Result<Option<Datagram<'a>>> {
         let (len, truncated, source, stamp, tos) = loop {
             let mut iov = [IoSliceMut::new(&mut buffer.bytes)];
@@ -128,10 +128,10 @@ impl Socket {
         Ok(Some(Datagram { bytes, source, truncated, stamp, tos }))
     }
 
-    /// Sends a datagram with this TOS byte to `to`, or fails at once.
+    /// Sends a datagram with this TOS byte to `to`, without blocking.
     pub fn send(&mut self, bytes: &[u8], tos: u8, to: SocketAddr) -> io::Result<usize> {
-        // An option of the socket rather than of the datagram: a link's
-        // packets are mostly alike, and nix allocates for control messages.
+        // This is set as a socket option, not per datagram: a link's packets mostly share one
+        // value, and nix allocates for control messages.
         if tos != self.tos {
             let value = i32::from(tos);
             match to.ip().to_canonical() {

@@ -1,5 +1,5 @@
-//! When to stop: SIGTERM, SIGINT, or the end of standard input; and when to
-//! read the links' file again: SIGHUP.
+//! Events that stop the program (SIGTERM, SIGINT or the end of standard input) or make it read the
+//! links' file again (SIGHUP).
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ use super::config::ConfigError;
 use super::setup::{Change, Setup};
 use crate::stop::{Hangup, Signals};
 
-/// The descriptors that become readable when it may be time to stop.
+/// Descriptors that become readable when it may be time to stop.
 #[derive(Debug)]
 pub struct Stop {
     signals: Signals,
@@ -23,33 +23,33 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Takes SIGTERM and SIGINT away from this thread. Call it before starting others.
+    /// Blocks SIGTERM and SIGINT in this thread, to read them from a descriptor. Call it before
+    /// starting other threads.
     pub fn new(stdin: bool) -> Result<Stop, Error> {
         let signals = Signals::block()
             .map_err(|source| Error::Os { what: "block SIGTERM and SIGINT", source })?;
         Ok(Stop { signals, stdin: stdin.then(io::stdin) })
     }
 
-    /// Readable when SIGTERM or SIGINT has come.
+    /// Readable when SIGTERM or SIGINT has arrived.
     pub fn signals(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
 
-    /// Readable when standard input has something, or has ended; `None` if
-    /// that does not matter.
+    /// Readable when standard input has data or has ended; `None` if standard input is not watched.
     pub fn stdin(&self) -> Option<BorrowedFd<'_>> {
         self.stdin.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether standard input, readable now, has ended. Anything that is typed is ignored.
+    /// Whether standard input, which is readable, has ended. Any data is ignored.
     pub fn stdin_ended(&self) -> bool {
         let mut ignored = [0; 4096];
         !matches!(self.stdin.as_ref().map(|s| s.lock().read(&mut ignored)), Some(Ok(1..)))
     }
 }
 
-/// The file that describes the links. At SIGHUP a thread of its own reads it again, since a trace
-/// may have 64 million packets, and meanwhile packets are due.
+/// The file that describes the links. At SIGHUP it is read again on a separate thread, since a
+/// trace may have 64 million packets and other packets are due in the meantime.
 #[derive(Debug)]
 pub struct Reread<S> {
     file: PathBuf,
@@ -58,13 +58,13 @@ pub struct Reread<S> {
     reader: Option<JoinHandle<Result<Change<S>, ConfigError>>>,
     /// Readable when the thread has read the file.
     done: Arc<EventFd>,
-    /// Whether another signal has come since the thread began.
+    /// Whether another signal has arrived since the thread started.
     again: bool,
 }
 
 impl<S: Setup> Reread<S> {
-    /// Takes SIGHUP away from this thread. Call it before starting others. A thread of `background`
-    /// will read the file.
+    /// Blocks SIGHUP in this thread, to read it from a descriptor. Call it before starting other
+    /// threads. A thread of `background` reads the file.
     pub fn new(file: PathBuf, background: Background) -> Result<Reread<S>, Error> {
         let hangup =
             Hangup::block().map_err(|source| Error::Os { what: "block SIGHUP", source })?;
@@ -73,7 +73,7 @@ impl<S: Setup> Reread<S> {
         Ok(Reread { file, hangup, background, reader: None, done: Arc::new(done), again: false })
     }
 
-    /// Readable when SIGHUP has come.
+    /// Readable when SIGHUP has arrived.
     pub fn hangup(&self) -> BorrowedFd<'_> {
         self.hangup.as_fd()
     }
@@ -83,7 +83,7 @@ impl<S: Setup> Reread<S> {
         self.done.as_fd()
     }
 
-    /// Starts reading if a signal has come since the last call.
+    /// Starts reading the file if a signal has arrived since the last call.
     pub fn on_hangup(&mut self, running: &S) {
         if self.hangup.came() {
             self.begin(running);
@@ -98,24 +98,24 @@ impl<S: Setup> Reread<S> {
         let (file, running, done) = (self.file.clone(), running.clone(), self.done.clone());
         self.reader = Some(self.background.spawn(move || {
             let change = S::read(&file).and_then(|new| running.change(new));
-            // The counter of an event can't overflow by one.
+            // An event's counter cannot overflow by one.
             let _ = done.write(1);
             change
         }));
     }
 
-    /// The result of reading, if there is one since the last call.
+    /// Result of reading the file, if there is one since the last call.
     pub fn change(&mut self) -> Option<Result<Change<S>, ConfigError>> {
         self.done.read().ok()?;
         Some(self.reader.take()?.join().expect("the reader does not panic"))
     }
 
-    /// Frees a former setup. For a long trace that takes milliseconds.
+    /// Frees a former setup on another thread. This takes milliseconds for a long trace.
     pub fn dispose(&self, old: S) {
         self.background.spawn(move || drop(old));
     }
 
-    /// Reads the file once more if a signal came while it was being read.
+    /// Reads the file once more if a signal arrived while it was being read.
     pub fn go_on(&mut self, running: &S) {
         if self.again {
             self.begin(running);

@@ -1,4 +1,4 @@
-//! The two ends of a proxy as people write them.
+//! The two ends of a proxy, as written by users.
 
 use crate::call::line::Target;
 use std::borrow::Cow;
@@ -9,11 +9,11 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trunkline_client::{Address, NodeId};
 
-/// Ports in one endpoint: a few calls' RTP and RTCP. Each port that is listened
-/// on is a socket or a session of the node.
+/// Maximum number of ports in an endpoint: RTP and RTCP of a few calls. Each port that the proxy
+/// listens on is a socket or a session of the node.
 const MAX_PORTS: usize = 64;
 
-/// One end: a host's UDP or TCP ports or a node's virtual ports, one or a range.
+/// One end of a proxy: UDP or TCP ports of a host, or virtual ports of a node; one, or a range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     pub place: EndpointHost,
@@ -21,7 +21,7 @@ pub struct Endpoint {
     last: u16,
 }
 
-/// Where an end is.
+/// Location of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EndpointHost {
     /// A host by name or IP address, reached by UDP.
@@ -33,15 +33,15 @@ pub enum EndpointHost {
 }
 
 impl Endpoint {
-    /// How many ports it has, at least 1.
+    /// Number of ports, at least 1.
     pub fn len(&self) -> usize {
         usize::from(self.last - self.first) + 1
     }
 
-    /// Its ports as addresses, in order; a name is looked up.
+    /// Returns its ports as addresses, in order; a name is looked up.
     ///
     /// # Errors
-    /// Those of the look-up.
+    /// The look-up failed.
     pub fn targets(&self) -> io::Result<Vec<Target>> {
         let ports = self.first..=self.last;
         match &self.place {
@@ -59,10 +59,11 @@ impl Endpoint {
         }
     }
 
-    /// All addresses of its host, with its first port; a name is looked up. None of a node.
+    /// Returns all addresses of its host, with its first port; a name is looked up. A node has
+    /// none.
     ///
     /// # Errors
-    /// Those of the look-up.
+    /// The look-up failed.
     pub fn hosts(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.place {
             EndpointHost::Node(_) => Ok(Vec::new()),
@@ -100,7 +101,7 @@ impl FromStr for Endpoint {
             let place = match host {
                 None => EndpointHost::Node(NodeId(name.parse().ok()?)),
                 Some(place) => {
-                    // Brackets keep an IPv6 address's colons from the port's.
+                    // Brackets separate the colons of an IPv6 address from the port's.
                     let bare = name.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
                     if name.is_empty() || (bare.is_none() && name.contains(':')) {
                         return None;

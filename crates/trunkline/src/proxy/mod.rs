@@ -1,10 +1,10 @@
 //! `trunkline proxy`: unmodified programs over the overlay, by UDP or TCP.
 //!
-//! One end is listened on, the other is sent to; one is UDP or TCP, the other a
-//! virtual port. Each TCP connection is a stream, and each stream a TCP connection:
-//! see [`tcp`]. The rest is about UDP: each sender at the end that is listened on gets a flow: a port
-//! of its own on the other side, so that answers find the way back. That is what
-//! a NAT does, and the terms here are those of RFC 4787.
+//! The proxy listens on one end and sends to the other; one is UDP or TCP, the other a virtual
+//! port. Each TCP connection becomes a stream, and each stream a TCP connection: see [`tcp`]. The
+//! rest concerns UDP: each sender at the listening end gets a flow, with a port of its own on the
+//! other side, so that answers find their way back. This is how a NAT works, and the terms here are
+//! those of RFC 4787.
 
 mod endpoint;
 mod opener;
@@ -47,26 +47,26 @@ Examples:
            ffmpeg -re -i speech.wav -c:a pcm_mulaw -f rtp 'rtp://127.0.0.1:5004?pkt_size=172'
 
 TCP: every connection at LISTEN is a stream of its own to SEND, as reliable as TCP itself.
-The end of one direction and resets pass through both ways. Where there are --max-flows,
-another is reset, and so is one that gets no stream or no server; the log says why. A
-connection that says nothing stays, unless --idle is given. The other end's proxy may be any
-program that listens for streams (`trunkline cat --listen`), and the other way round. If the
-node restarts, the connections of that moment are reset, and later ones go on by themselves.
-At the proxy's end what is open is reset.
+Ends of a direction and resets are passed on in both directions. Beyond --max-flows,
+a connection is reset, and so is one without a stream or a server; the log gives the reason. A
+silent connection stays, unless --idle is given. The other end's proxy may be any
+program that listens for streams (`trunkline cat --listen`), and vice versa. If the
+node restarts, its open connections are reset, and later ones succeed.
+When the proxy ends, open connections are reset.
 
 UDP: every sender at LISTEN gets a port of its own at SEND's side, and answers to that
-port go back to it. A sender is forgotten after --idle, or, where there are more
-than --max-flows, when it is the one silent longest.
+port are returned to it. A sender is forgotten after --idle; if there are more
+than --max-flows, the one silent longest is forgotten.
 
 Packets larger than the overlay carries (shown at start; 1,188 bytes unless a
-link's mtu says otherwise) are dropped. While the node is away packets are lost;
+link's mtu differs) are dropped. While the node is away packets are lost;
 the proxy waits for it to come back.
 
-It runs until SIGTERM or SIGINT, then prints what it counted.
+It runs until SIGTERM or SIGINT, then prints its counters.
 
-A call's media don't take the way of its SIP: for phones, see docs/gateway.md.
+A call's media do not follow the path of its SIP: for phones, see docs/gateway.md.
 
-Anybody who can send to LISTEN can reach SEND: for udp: and tcp: use 127.0.0.1 or a network
+Anyone who can send to LISTEN can reach SEND: for udp: and tcp: use 127.0.0.1 or a network
 that you trust; a virtual port can be reached from every node.";
 
 /// Let unmodified UDP and TCP programs talk over the overlay
@@ -75,26 +75,26 @@ that you trust; a virtual port can be reached from every node.";
 pub struct Args {
     #[command(flatten)]
     attach: Attach,
-    /// Where to listen: udp:HOST:PORT, tcp:HOST:PORT, or NODE:PORT with the node's own
-    /// number. A range of ports is FIRST-LAST
+    /// Where to listen: udp:HOST:PORT, tcp:HOST:PORT, or NODE:PORT with the local node's number. A
+    /// range of ports is FIRST-LAST
     #[arg(value_name = "LISTEN")]
     listen: Endpoint,
-    /// Where to send what comes there: NODE:PORT, or udp:HOST:PORT or tcp:HOST:PORT
+    /// Destination: NODE:PORT, or udp:HOST:PORT or tcp:HOST:PORT
     #[arg(value_name = "SEND")]
     send: Endpoint,
-    /// udp: how packets are carried over the overlay from here [default: real-time]
+    /// udp: service of the overlay for packets sent from here [default: real-time]
     #[arg(long, value_parser = names::parser::<Service>())]
     service: Option<Service>,
-    /// udp: how old a packet may become and still be of use, 1 to 255 ms: nodes
-    /// repeat a lost packet only in that time [default: 100ms]
+    /// udp: age up to which a packet is useful, 1 to 255 ms: nodes retransmit a lost packet only
+    /// within that time [default: 100ms]
     #[arg(long)]
     deadline: Option<Span>,
-    /// After this much silence both ways udp: forgets a sender (RFC 4787, REQ-5)
-    /// [default: 5 min], and tcp: resets a connection [default: never]
+    /// Silence in both directions after which udp: forgets a sender (RFC 4787, REQ-5) [default: 5
+    /// min], and tcp: resets a connection [default: never]
     #[arg(long)]
     idle: Option<Span>,
-    /// Senders at once, or connections; each costs three open files (tcp: eight), and a
-    /// virtual port where LISTEN is udp: or tcp:
+    /// Maximum number of simultaneous senders, or connections; each costs three open files (tcp:
+    /// eight), and a virtual port if LISTEN is udp: or tcp:
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     max_flows: u16,
@@ -103,13 +103,12 @@ pub struct Args {
     json: bool,
 }
 
-/// The node
+/// Connection to the node
 #[derive(clap::Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Attach {
-    /// The node at this Unix socket, or on another host at
-    /// tcp://HOST:PORT?node=PUBKEY&key=FILE: its public key, and the file with
-    /// this application's own
+    /// The node at this Unix socket, or on another host at tcp://HOST:PORT?node=PUBKEY&key=FILE:
+    /// the node's public key, and the file with this application's secret key
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// A node of this configuration, in this process
@@ -117,32 +116,32 @@ struct Attach {
     node: Option<PathBuf>,
 }
 
-/// Why a proxy could not start or go on.
+/// Reason why a proxy could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Ends that make no proxy.
+    /// The two ends cannot form a proxy.
     #[error("{0}")]
     Usage(String),
-    /// The node.
+    /// The node refused the session or is unreachable.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The node in this process.
+    /// The node in this process failed.
     #[error(transparent)]
     Node(#[from] call::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}{advice}")]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
-        /// What to do, after a semicolon; may be empty.
+        /// Advice for the user, after a semicolon; may be empty.
         advice: &'static str,
     },
 }
 
 impl Error {
-    /// 2 where the user's input is to blame.
+    /// Exit status: 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) | Error::Client(ClientError::InvalidOption { .. }) => 2,
@@ -157,7 +156,7 @@ fn cannot(what: impl Into<String>, advice: &'static str) -> impl FnOnce(io::Erro
     move |source| Error::Io { what, source, advice }
 }
 
-/// Why there is no listening at `place`.
+/// Error for `place` if listening there failed.
 fn cannot_listen(place: String) -> impl FnOnce(io::Error) -> Error {
     move |source| {
         let advice = match source.kind() {
@@ -169,7 +168,7 @@ fn cannot_listen(place: String) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// How virtual ports are taken.
+/// Parameters for binding virtual ports.
 #[derive(Clone)]
 struct Overlay {
     at: Attachment,
@@ -187,20 +186,20 @@ impl Overlay {
     }
 }
 
-/// What a proxy may use.
+/// Limits of a proxy.
 struct Limits {
     max_flows: usize,
     idle: Duration,
-    /// What the node said at first, in bytes.
+    /// Maximum payload that the node stated at first, in bytes.
     max_payload: usize,
-    /// Packets that leave by UDP are marked as the overlay marks them.
+    /// Terms for UDP ports. Packets sent by UDP are marked as the overlay marks them.
     terms: Terms,
 }
 
-/// A pair of ends.
+/// A listening end and its destination.
 struct Forward {
     listen: Port,
-    /// Where that is, by UDP.
+    /// Bound address, for UDP.
     listens_at: Option<std::net::SocketAddr>,
     to: Target,
 }
@@ -209,15 +208,15 @@ fn is_tcp(end: &Endpoint) -> bool {
     matches!(end.place, EndpointHost::Tcp(_))
 }
 
-/// As long as a codec waits for a packet (Amir et al. 2005, IV-B).
+/// Time that a codec waits for a packet (Amir et al. 2005, IV-B).
 const DEADLINE: Duration = Duration::from_millis(100);
-/// What RFC 4787 recommends for a NAT (REQ-5).
+/// Idle time that RFC 4787 recommends for a NAT (REQ-5).
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Expedited forwarding (RFC 3246).
+/// DSCP of expedited forwarding (RFC 3246).
 const EXPEDITED: u8 = 46;
 
-/// Runs `trunkline proxy`.
+/// Runs `trunkline proxy` until a signal arrives.
 pub fn run(args: &Args) -> Result<(), Error> {
     check(args)?;
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
@@ -230,7 +229,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         _ => Terms { dscp: 0, useful_for: None },
     };
     let overlay = Overlay { at, service, deadline };
-    // Also if virtual ports are wanted only later: now somebody is looking.
+    // Try this even if virtual ports are needed only later, so that the user sees an error at once.
     let probe = overlay.bind(0)?;
     let (own, max_payload) = (probe.local_addr().node, probe.max_payload());
     drop(probe);
@@ -254,7 +253,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     ended
 }
 
-/// Whether the two ends make a proxy.
+/// Checks that the two ends can form a proxy.
 fn check(args: &Args) -> Result<(), Error> {
     let (listen, send) = (&args.listen, &args.send);
     let outside = [listen, send].map(|end| !matches!(end.place, EndpointHost::Node(_)));
@@ -274,7 +273,7 @@ fn check(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens what is listened on; `own` is the node's number.
+/// Opens the listening end; `own` is the local node's number.
 fn listen(
     args: &Args,
     overlay: &Overlay,

@@ -1,6 +1,5 @@
-//! Takes virtual ports on a thread of its own: a node on another host takes a
-//! round trip to answer, a node that is away seconds, and the packets of other
-//! flows must not wait for that.
+//! Binds virtual ports on a separate thread. A node on another host takes a round trip to answer,
+//! and one that is away takes seconds; the packets of other flows must not wait for that.
 
 use super::Overlay;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -11,14 +10,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use trunkline_client::{DatagramSocket, Error};
 
-/// After an attempt that failed: a sender's packets ask for the next one, as
-/// often as they come.
+/// Pause after a failed attempt: each further packet of a sender triggers the next one.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A number that tells one request from all others.
+/// Number that identifies a request.
 pub type Ticket = u64;
 
-/// What came of a request.
+/// Result of a request for a port.
 pub type Opened = (Ticket, Result<DatagramSocket, Error>);
 
 pub struct Opener {
@@ -28,8 +26,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Starts the thread, which ends when the opener is dropped. At most `max`
-    /// requests wait.
+    /// Starts the thread, which ends when the opener is dropped. At most `max` requests are queued.
     pub fn start(overlay: Overlay, max: usize) -> io::Result<Opener> {
         let (requests, asked) = sync_channel::<Ticket>(max);
         let (reply, opened) = sync_channel(max);
@@ -50,19 +47,19 @@ impl Opener {
         Ok(Opener { requests, opened, ready })
     }
 
-    /// Asks for a virtual port; false if too many requests wait already.
+    /// Requests a virtual port. Returns false if too many requests are queued.
     pub fn ask(&self, ticket: Ticket) -> bool {
         self.requests.try_send(ticket).is_ok()
     }
 
-    /// The next answer, if one is there.
+    /// Returns the next result, if there is one.
     pub fn next(&self) -> Option<Opened> {
         self.opened.try_recv().ok()
     }
 
-    /// Makes the descriptor unreadable; then look for answers with `next`.
+    /// Makes the descriptor unreadable. Call `next` for the results afterwards.
     pub fn clear(&self) {
-        // Nothing to read is as good.
+        // It is fine if there is nothing to read.
         let _ = self.ready.read();
     }
 }

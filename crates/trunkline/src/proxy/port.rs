@@ -1,4 +1,4 @@
-//! One socket of a proxy, of either kind, in batches.
+//! A socket of a proxy, UDP or virtual, with batched input and output.
 
 use super::tally::{Reason, Tally};
 use crate::call::line::Target;
@@ -16,42 +16,41 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::{Address, DatagramSocket, Error, Status};
 
-/// The longest packet that any node carries, in bytes.
+/// Length of the longest packet that any node carries, in bytes.
 const PACKET: usize = 9_000;
 
-/// What may wait to be received: a tenth of a second of 80 Mbit/s.
+/// Receive buffer, in bytes: a tenth of a second at 80 Mbit/s.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// News of a node, one after the other, that may come before a packet goes.
+/// Maximum number of consecutive statuses that the node may report before a packet is sent.
 const NEWS: usize = 8;
 
-/// How packets pass a UDP port.
+/// Treatment of packets at a UDP port.
 #[derive(Clone, Copy)]
 pub struct Terms {
-    /// How what it sends is marked (DSCP).
+    /// DSCP of sent packets.
     pub dscp: u8,
-    /// How long a packet may have waited in the socket before it is of no use;
-    /// `None` for as long as it likes.
+    /// Time that a packet may wait in the socket before it is useless; `None` for no limit.
     pub useful_for: Option<Duration>,
 }
 
 /// A socket of a proxy.
 pub enum Port {
-    /// A virtual port.
+    /// A virtual port of the node.
     Overlay(Box<Virtual>),
-    /// A UDP port.
+    /// A UDP port of this host.
     Udp { socket: Socket, terms: Terms },
 }
 
-/// A virtual port, and what is known of where its packets go.
+/// A virtual port, and the known state of its destinations.
 pub struct Virtual {
     socket: DatagramSocket,
-    /// Where they don't get to; a node says that of 256.
+    /// Unreachable destinations; a node reports on up to 256.
     lost: RefCell<BTreeMap<Address, Reason>>,
 }
 
 impl Virtual {
-    /// Takes an error of the node; true if the call is worth repeating.
+    /// Handles an error of the node. Returns true if the call should be retried.
     fn take(&self, error: &Error, n: usize, tally: &mut Tally) -> bool {
         let mut lost = self.lost.borrow_mut();
         match error {
@@ -64,7 +63,7 @@ impl Virtual {
                 lost.insert(*to, reason);
                 tally.drop(reason, 1, format_args!("{status}: packets to there are lost"));
             }
-            // From now on it tells everything anew.
+            // The node reports every status again after a reconnection.
             Error::Reconnected => lost.clear(),
             _ => {}
         }
@@ -93,13 +92,13 @@ impl Virtual {
     }
 }
 
-/// A packet and who sent it.
+/// A packet and its sender.
 pub type Packet<'m> = (Target, &'m [u8]);
 
-/// What one receive brought.
+/// Packets of one receive call.
 pub type Packets<'m> = ArrayVec<Packet<'m>, BATCH>;
 
-/// Memory to receive into; one serves every port.
+/// Receive buffers, shared by all ports.
 pub struct Memory {
     udp: RxBatch,
     overlay: Box<[u8]>,
@@ -111,12 +110,11 @@ impl Memory {
     }
 }
 
-/// A UDP socket for `address`, nonblocking, that says when packets came.
+/// Creates a non-blocking UDP socket for `address`, with receive timestamps.
 fn udp(address: SocketAddr) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    // Best effort: one form needs CAP_NET_ADMIN, the other is cut to the
-    // system's maximum.
+    // These may fail: one form needs CAP_NET_ADMIN, the other is limited to the system's maximum.
     if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     }
@@ -137,7 +135,7 @@ impl From<DatagramSocket> for Port {
 }
 
 impl Port {
-    /// Listens on UDP.
+    /// Opens a listening UDP port.
     pub fn listen(address: SocketAddr, terms: Terms) -> io::Result<Port> {
         let socket = udp(address)?;
         if address.is_ipv6() {
@@ -147,8 +145,8 @@ impl Port {
         Ok(Port::Udp { socket, terms })
     }
 
-    /// Talks to one UDP address: others' datagrams don't come in, and ICMP
-    /// errors do.
+    /// Opens a UDP port connected to one address: it does not receive others' datagrams, but does
+    /// receive ICMP errors.
     pub fn towards(address: SocketAddr, terms: Terms) -> io::Result<Port> {
         let socket = udp(address)?;
         let any: SocketAddr = match address {
@@ -160,7 +158,7 @@ impl Port {
         Ok(Port::Udp { socket, terms })
     }
 
-    /// Receives what is there, at most [`BATCH`] packets.
+    /// Receives the waiting packets, at most [`BATCH`].
     pub fn recv<'m>(&self, memory: &'m mut Memory, tally: &mut Tally) -> Packets<'m> {
         let mut packets = Packets::new();
         match self {
@@ -173,7 +171,7 @@ impl Port {
                             packets.push((Target::Overlay(got.from), bytes));
                         }
                         Err(Error::WouldBlock) => break,
-                        // News: the descriptor stays readable if there is more.
+                        // A status: the descriptor stays readable if there is more.
                         Err(error) => {
                             port.take(&error, 0, tally);
                         }
@@ -191,7 +189,7 @@ impl Port {
                             false => packets.push((Target::Udp(meta.from), &*bytes)),
                         }
                     }
-                    let why = "what came while this program had no time to run is too old";
+                    let why = "packets that arrived while this program was not running are too old";
                     tally.drop(Reason::Stale, stale, why);
                 }
                 Err(error) => udp_error(&error, 0, tally),
@@ -200,7 +198,7 @@ impl Port {
         packets
     }
 
-    /// Sends packets to `to`; what can't go is counted.
+    /// Sends packets to `to`, and counts those that cannot be sent.
     pub fn send(&self, to: &Target, packets: &[Packet<'_>], tx: &mut TxBatch, tally: &mut Tally) {
         match (self, to) {
             (Port::Overlay(port), Target::Overlay(to)) => {
@@ -211,7 +209,7 @@ impl Port {
             (Port::Udp { socket, terms }, Target::Udp(to)) => {
                 send_udp(socket, terms.dscp, *to, packets, tx, tally);
             }
-            // Ends of one kind are never paired with ports of the other.
+            // Ports and targets of different kinds are never paired.
             _ => {}
         }
     }
@@ -232,7 +230,7 @@ fn send_udp(
         match tx.send(socket.as_fd(), items) {
             Ok(n) => rest = &rest[n.clamp(1, rest.len())..],
             Err(error) => {
-                // A refusal is about an earlier datagram, and said once.
+                // A refusal concerns an earlier datagram, and is reported once.
                 let earlier = error.kind() == io::ErrorKind::ConnectionRefused && !refused;
                 refused |= earlier;
                 udp_error(&error, 1, tally);
@@ -244,16 +242,16 @@ fn send_udp(
     }
 }
 
-/// Counts an error of UDP that cost `n` packets. None ends a socket.
+/// Counts a UDP error that cost `n` packets. No error ends a socket.
 fn udp_error(error: &io::Error, n: usize, tally: &mut Tally) {
     if error.kind() == io::ErrorKind::ConnectionRefused {
-        let why = "nobody listens at the UDP address that packets go to: is the program running?";
+        let why = "no program listens at the UDP address that packets are sent to: is it running?";
         tally.drop(Reason::UdpRefused, 1, why);
     } else {
         tally.drop(
             Reason::UdpUnsent,
             n,
-            format_args!("packets could not be sent by UDP: {error}; the proxy goes on"),
+            format_args!("packets could not be sent by UDP: {error}; the proxy continues"),
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The loop of a proxy: packets from where it listens to where it sends, and
-//! answers back to whom they are for.
+//! The main loop of a proxy: forwards packets from the listening end to the destination, and
+//! answers back to their senders.
 
 use super::opener::{Opener, Ticket};
 use super::port::{Memory, Packet, Port, Terms};
@@ -19,28 +19,27 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::Error;
 
-/// Packets of one flow that wait for its virtual port: a third of a second of a
-/// call, while a node on this machine answers in microseconds.
+/// Packets of a flow that are queued until its virtual port is bound: a third of a second of a
+/// call, while a local node answers in microseconds.
 const WAITING: usize = 16;
 
-/// How often idle flows are looked for.
+/// Interval between searches for idle flows.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Events in one wake-up.
+/// Maximum number of events per wake-up.
 const EVENTS: usize = 64;
 
-/// What the numbers of events mean: below [`FLOWS`] an end that is listened on,
-/// from there a flow's slot.
+/// Tokens of events: below [`FLOWS`], a listening end; from there on, the slot of a flow.
 const STOP: u64 = u64::MAX;
 const OPENED: u64 = u64::MAX - 1;
 const FLOWS: u64 = 1 << 32;
 
-/// Which end that is listened on, and who speaks there.
+/// Index of the listening end, and the sender there.
 type Key = (usize, Target);
 
-/// The far side of a flow.
+/// Destination side of a flow.
 enum Far {
-    /// Its virtual port is asked for.
+    /// The virtual port has been requested.
     Opening {
         ticket: Ticket,
         waiting: Vec<Box<[u8]>>,
@@ -48,7 +47,7 @@ enum Far {
     Open(Port),
 }
 
-/// See the module.
+/// The state of a running proxy for UDP.
 pub struct Relay {
     epoll: Epoll,
     forwards: Vec<Forward>,
@@ -84,7 +83,7 @@ impl Relay {
         })
     }
 
-    /// Relays until a signal comes.
+    /// Relays until a signal arrives.
     pub fn run(&mut self, stop: &Signals) -> io::Result<()> {
         self.epoll.add(stop.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
         let mut events = [EpollEvent::empty(); EVENTS];
@@ -101,7 +100,7 @@ impl Relay {
                 match event.data() {
                     STOP => return Ok(()),
                     OPENED => self.opened(),
-                    // A slot that is used anew meanwhile has nothing to receive.
+                    // A slot that has been reused in the meantime has nothing to receive.
                     slot @ FLOWS.. => self.answered((slot - FLOWS) as usize, now),
                     i => self.listened(i as usize, now),
                 }
@@ -121,7 +120,7 @@ impl Relay {
         &self.tally
     }
 
-    /// Forwards what came at an end that is listened on.
+    /// Forwards packets received at a listening end.
     fn listened(&mut self, i: usize, now: Time) {
         let Relay {
             epoll,
@@ -138,7 +137,7 @@ impl Relay {
         let Some(Forward { listen, to, .. }) = forwards.get(i) else { return };
         let packets = listen.recv(memory, tally);
         calls.look(&packets);
-        // A sender's packets come in runs; they leave in runs too.
+        // Packets of a sender arrive in runs, and are sent in runs too.
         for run in packets.chunk_by(|(a, _), (b, _)| a == b) {
             let key = (i, run[0].0);
             let slot = match flows.find(&key) {
@@ -173,14 +172,14 @@ impl Relay {
         }
     }
 
-    /// Returns what came back to a flow.
+    /// Returns answers received by a flow to its sender.
     fn answered(&mut self, slot: usize, now: Time) {
         let Relay { forwards, watch: calls, flows, memory, tx, tally, .. } = self;
         let Some(((i, peer), Far::Open(port))) = flows.at(slot) else { return };
         let Some(Forward { listen, to, .. }) = forwards.get(i) else { return };
         let mut packets = port.recv(memory, tally);
         calls.look(&packets);
-        // By UDP the kernel lets only the far end in.
+        // A connected UDP socket receives only from the far end.
         if let Target::Overlay(_) = to {
             let all = packets.len();
             packets.retain(|(from, _)| from == to);
@@ -192,16 +191,16 @@ impl Relay {
         }
         if !packets.is_empty() {
             listen.send(&peer, &packets, tx, tally);
-            // Answers keep a flow as its sender's packets do.
+            // Answers keep a flow alive, as its sender's packets do.
             flows.touch(slot, now);
         }
     }
 
-    /// Takes the virtual ports that are there by now.
+    /// Takes over the virtual ports that have been bound.
     fn opened(&mut self) {
         self.opener.clear();
         while let Some((ticket, result)) = self.opener.next() {
-            // Displaced or expired meanwhile: so is the port.
+            // The flow was displaced or expired meanwhile; the port is dropped too.
             let Some(slot) = self.slot_of(ticket) else { continue };
             match result {
                 Ok(socket) => self.begin(slot, socket.into()),
@@ -224,12 +223,12 @@ impl Relay {
         }
     }
 
-    /// A look at each: this happens once per flow.
+    /// Finds the flow of a ticket by a linear search, which happens once per flow.
     fn slot_of(&mut self, ticket: Ticket) -> Option<usize> {
         self.flows.position(|far| matches!(far, Far::Opening { ticket: t, .. } if *t == ticket))
     }
 
-    /// Sends what waited for `port`.
+    /// Assigns `port` to a flow, and sends the packets queued for it.
     fn begin(&mut self, slot: usize, port: Port) {
         let Relay { epoll, forwards, flows, tx, tally, .. } = self;
         let Some(((i, peer), far)) = flows.at(slot) else { return };
@@ -245,7 +244,7 @@ impl Relay {
 
 const MORE_FILES: &str = "; if it is for want of open files, raise the limit (ulimit -n)";
 
-/// The far side of a new flow.
+/// Opens the far side of a new flow.
 fn open(to: &Target, terms: Terms, opener: &Opener, next_ticket: &mut Ticket) -> io::Result<Far> {
     match to {
         Target::Udp(address) => Ok(Far::Open(Port::towards(*address, terms)?)),
@@ -261,7 +260,7 @@ fn open(to: &Target, terms: Terms, opener: &Opener, next_ticket: &mut Ticket) ->
     }
 }
 
-/// Counts what waited in a flow that is gone.
+/// Counts the packets queued in a flow that has been removed.
 fn give_up(far: &Far, tally: &mut Tally) {
     if let Far::Opening { waiting, .. } = far {
         let why = "a sender was forgotten before the node gave it a port";
@@ -277,7 +276,7 @@ fn watch(epoll: &Epoll, port: &Port, slot: usize, tally: &mut Tally) {
     }
 }
 
-/// Keeps packets until their flow has a port.
+/// Queues packets until their flow has a port.
 fn wait(waiting: &mut Vec<Box<[u8]>>, run: &[Packet<'_>], limits: &Limits, tally: &mut Tally) {
     for (_, bytes) in run {
         if bytes.len() > limits.max_payload {

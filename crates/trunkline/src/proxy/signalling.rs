@@ -1,5 +1,5 @@
-//! SIP through a proxy of datagrams: its calls' media take another way than it does,
-//! past the overlay, and nobody would notice.
+//! Detection of SIP through a datagram proxy. The media of its calls take a different path, outside
+//! the overlay, which would otherwise go unnoticed.
 
 use super::Forward;
 use super::port::Packet;
@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use trunkline_sip::Message;
 use trunkline_sip::sdp::{Host, Sdp};
 
-/// Looks for calls in what passes, until one is found.
+/// Inspects packets for SIP calls, until it finds one.
 pub struct CallDetector {
-    /// The UDP addresses that this proxy listens at or sends to.
+    /// UDP addresses at which this proxy listens or to which it sends.
     own: Vec<SocketAddr>,
     is_over: bool,
 }
@@ -24,7 +24,7 @@ impl CallDetector {
         CallDetector { own: forwards.iter().filter_map(ends).collect(), is_over: false }
     }
 
-    /// Warns of the first call whose media this proxy doesn't carry.
+    /// Warns of the first call with media that this proxy does not carry.
     pub fn look(&mut self, packets: &[Packet<'_>]) {
         if self.is_over {
             return;
@@ -41,9 +41,9 @@ impl CallDetector {
     }
 }
 
-/// Where a call's media are wanted that `datagram` sets up, if not at one of `own`.
+/// Media address in a call set-up `datagram`, unless it is one of `own`.
 fn media(datagram: &[u8], own: &[SocketAddr]) -> Option<SocketAddr> {
-    // RTP, most of what passes, doesn't begin so.
+    // RTP, which most packets are, does not begin like this.
     if !datagram.starts_with(b"INVITE ") && !datagram.starts_with(b"SIP/2.0 ") {
         return None;
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(media(text.replace("INVITE", "BYE").as_bytes(), &[]), None);
         let answer = text.replace("INVITE sip:b@192.0.2.2 SIP/2.0", "SIP/2.0 200 OK");
         assert_eq!(media(answer.as_bytes(), &[]), Some(at));
-        // A stream that nobody wants, and what is no SIP.
+        // A declined stream, and a message that is not SIP.
         assert_eq!(media(text.replace("audio 4000", "audio 0").as_bytes(), &[]), None);
         assert_eq!(media(b"INVITE nobody\r\n", &[]), None);
         assert_eq!(media(&[0x80; 172], &[]), None);

@@ -1,10 +1,10 @@
-//! Who talks to whom: a bounded table whose entries lapse, as a NAT's do.
+//! Table of flows: bounded, with entries that expire as a NAT's do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// Entries by key and by slot, a small number that is used again.
+/// Entries by key and by slot, a small number that is reused.
 #[derive(Debug)]
 pub struct Table<K, V> {
     by_key: BTreeMap<K, usize>,
@@ -21,45 +21,45 @@ struct Entry<K, V> {
 }
 
 impl<K: Ord + Copy, V> Table<K, V> {
-    /// An empty table for `max` entries; at least one.
+    /// Creates an empty table for `max` entries, at least one.
     pub fn new(max: usize) -> Table<K, V> {
         Table { by_key: BTreeMap::new(), slots: Vec::new(), free: Vec::new(), max: max.max(1) }
     }
 
-    /// How many there are.
+    /// Number of entries in the table.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// The slot of `key`.
+    /// Finds the slot of `key`.
     pub fn find(&self, key: &K) -> Option<usize> {
         self.by_key.get(key).copied()
     }
 
-    /// The entry in `slot`, which counts as used `now`.
+    /// Returns the entry in `slot`, and marks it as used at `now`.
     pub fn touch(&mut self, slot: usize, now: Time) -> Option<(K, &mut V)> {
         let entry = self.slots.get_mut(slot)?.as_mut()?;
         entry.last_used = now;
         Some((entry.key, &mut entry.value))
     }
 
-    /// The entry in `slot`, without using it.
+    /// Returns the entry in `slot`, without marking it as used.
     pub fn at(&mut self, slot: usize) -> Option<(K, &mut V)> {
         let entry = self.slots.get_mut(slot)?.as_mut()?;
         Some((entry.key, &mut entry.value))
     }
 
-    /// The first slot whose value is such.
+    /// Finds the first slot with a value that satisfies `such`.
     pub fn position(&self, such: impl Fn(&V) -> bool) -> Option<usize> {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|e| such(&e.value)))
     }
 
-    /// Adds an entry in place of one with the same key, or, if the table is
-    /// full, of the one that has not been used for longest, which is returned.
+    /// Adds an entry. It replaces one with the same key or, if the table is full, the least
+    /// recently used one, which is returned.
     pub fn insert(&mut self, key: K, value: V, now: Time) -> (usize, Option<V>) {
         let mut displaced = self.find(&key).and_then(|slot| self.remove(slot));
         if self.len() >= self.max {
-            // A look at each: this happens once per new flow, not per packet.
+            // A linear search, once per new flow and not per packet.
             let used = |slot: &usize| self.slots[*slot].as_ref().map(|e| e.last_used);
             let oldest = self.by_key.values().copied().min_by_key(used);
             displaced = oldest.and_then(|slot| self.remove(slot));
@@ -73,7 +73,7 @@ impl<K: Ord + Copy, V> Table<K, V> {
         (slot, displaced)
     }
 
-    /// Takes out the entry in `slot`.
+    /// Removes and returns the entry in `slot`.
     pub fn remove(&mut self, slot: usize) -> Option<V> {
         let entry = self.slots.get_mut(slot)?.take()?;
         self.by_key.remove(&entry.key);
@@ -81,7 +81,7 @@ impl<K: Ord + Copy, V> Table<K, V> {
         Some(entry.value)
     }
 
-    /// Takes out what has not been used for `idle` or longer.
+    /// Removes the entries that have not been used for at least `idle`.
     pub fn expire(&mut self, now: Time, idle: Duration, mut gone: impl FnMut(V)) {
         for slot in 0..self.slots.len() {
             let old = self.slots[slot].as_ref().is_some_and(|e| now.since(e.last_used) >= idle);

@@ -1,4 +1,4 @@
-//! What a proxy counts, and what it says of it.
+//! Counters of a proxy, and its log messages about them.
 
 use crate::clock;
 use std::fmt::Display;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_client::{Error, Status, Unreachable};
 
-/// The same thing is said again only after this.
+/// Minimum interval between log messages of the same kind.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Why a packet ended here, or is known to have ended.
+/// Reason why a packet was dropped here, or is known to have been dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// Larger than the node carries.
+    /// The packet exceeds the node's maximum.
     TooLarge,
-    /// The node is away.
+    /// The node is not connected.
     NodeAway,
-    /// The node does not keep up.
+    /// The node is too busy to accept it.
     NodeBusy,
-    /// The node knows no way to the other end's node, or has lost it.
+    /// The node has no route to the other end's node, or has lost it.
     NoRoute,
-    /// Nobody is bound to the virtual port.
+    /// The virtual port is not bound.
     NoPort,
-    /// Its flow waits for a virtual port, with as many packets as it may.
+    /// Its flow waits for a virtual port, and its queue is full.
     Waiting,
-    /// Its flow could not get a port or socket.
+    /// Its flow could not open a port or socket.
     Unopened,
-    /// A virtual port of a flow got it from somebody else than the far end.
+    /// A flow's virtual port received it from a source other than the far end.
     Stranger,
-    /// Nobody listens at the UDP address (ICMP port unreachable).
+    /// The UDP address has no listener (ICMP port unreachable).
     UdpRefused,
-    /// The system refused to send it by UDP.
+    /// The system call to send it by UDP failed.
     UdpUnsent,
-    /// It waited past its deadline, since the proxy had no time to run.
+    /// It exceeded its deadline in a queue, since the proxy was not scheduled in time.
     Stale,
 }
 
@@ -53,7 +53,7 @@ impl Reason {
 }
 
 impl Reason {
-    /// Why a destination can't be reached.
+    /// Maps the reason for which a destination is unreachable.
     pub fn of(why: Unreachable) -> Reason {
         match why {
             Unreachable::NoRoute | Unreachable::Since(_) => Reason::NoRoute,
@@ -62,7 +62,7 @@ impl Reason {
     }
 }
 
-/// Packets and bytes of one direction.
+/// Count of packets and bytes in one direction.
 #[derive(Clone, Copy, Default, Debug, serde::Serialize)]
 pub struct Count {
     pub packets: u64,
@@ -76,7 +76,7 @@ impl Count {
     }
 }
 
-/// What became of flows.
+/// Counters of flows, by outcome.
 #[derive(Clone, Copy, Default, Debug, serde::Serialize)]
 pub struct Flows {
     pub opened: u64,
@@ -84,7 +84,7 @@ pub struct Flows {
     pub displaced: u64,
 }
 
-/// All counters.
+/// All counters of a proxy.
 #[derive(Default, Debug)]
 pub struct Tally {
     pub to_overlay: Count,
@@ -96,7 +96,7 @@ pub struct Tally {
     told: LastLogged,
 }
 
-/// When things that are no drops were said.
+/// Times of the last messages that are not about drops.
 #[derive(Default, Debug)]
 struct LastLogged {
     back: Option<Time>,
@@ -105,7 +105,7 @@ struct LastLogged {
     other: Option<Time>,
 }
 
-/// Whether to say something last said at `last`, which is then now.
+/// Whether a message last logged at `last` is due again; if so, sets `last` to now.
 pub(super) fn due(last: &mut Option<Time>) -> bool {
     let now = clock::now();
     let due = last.is_none_or(|last| now.since(last) >= QUIET);
@@ -116,7 +116,7 @@ pub(super) fn due(last: &mut Option<Time>) -> bool {
 }
 
 impl Tally {
-    /// Counts `n` packets that ended for `reason`, and says why now and then.
+    /// Counts `n` packets dropped for `reason`, and logs `why` at a limited rate.
     pub fn drop(&mut self, reason: Reason, n: usize, why: impl Display) {
         self.dropped[reason as usize] += n as u64;
         if n > 0 && due(&mut self.said[reason as usize]) {
@@ -124,14 +124,14 @@ impl Tally {
         }
     }
 
-    /// Counts a packet that ended for `reason`, of which has been told before.
+    /// Counts a packet dropped for a `reason` that has been logged before.
     pub fn count(&mut self, reason: Reason) {
         self.dropped[reason as usize] += 1;
     }
 
-    /// Says that what was told of a destination is over.
+    /// Logs that a destination is reachable again.
     pub fn reachable(&mut self, status: &Status) {
-        // It may happen again.
+        // The same failure is logged at once if it recurs.
         self.said[Reason::NoRoute as usize] = None;
         self.said[Reason::NoPort as usize] = None;
         if due(&mut self.told.reachable) {
@@ -139,7 +139,7 @@ impl Tally {
         }
     }
 
-    /// The table was full.
+    /// Counts a flow displaced by a new one because the table was full.
     pub fn displaced(&mut self, max: usize) {
         self.flows.displaced += 1;
         if due(&mut self.told.full) {
@@ -150,8 +150,8 @@ impl Tally {
         }
     }
 
-    /// Takes an error of the overlay. True if it is news of something earlier,
-    /// so that the call is worth repeating; else the `n` packets at hand are lost.
+    /// Handles an error of the overlay. Returns true if the error concerns something earlier, so
+    /// that the call should be retried; otherwise the `n` packets at hand are lost.
     pub fn overlay(&mut self, error: &Error, n: usize) -> bool {
         match error {
             Error::TooLarge { len, max } => {
@@ -168,26 +168,26 @@ impl Tally {
                 let why = "the node does not keep up: packets are dropped";
                 self.drop(Reason::NodeBusy, n, why);
             }
-            // Whoever sent has counted what is lost for it.
+            // The sender has already counted the packets lost for this reason.
             Error::Status(_) => {}
             Error::Reconnected => {
                 self.reconnects += 1;
-                // What was said while it was away can be said again.
+                // Messages logged while the node was away may be logged again.
                 self.said[Reason::NodeAway as usize] = None;
                 if due(&mut self.told.back) {
-                    tracing::info!("{error}; the proxy goes on");
+                    tracing::info!("{error}; the proxy continues");
                 }
             }
             _ => {
                 if due(&mut self.told.other) {
-                    tracing::warn!("{error}; the proxy goes on");
+                    tracing::warn!("{error}; the proxy continues");
                 }
             }
         }
         !matches!(error, Error::TooLarge { .. } | Error::Disconnected | Error::WouldBlock)
     }
 
-    /// A summary: one line for people.
+    /// All counters in one line, for people.
     pub fn line(&self) -> String {
         let (to, from, flows) = (&self.to_overlay, &self.from_overlay, &self.flows);
         let mut line = format!(
@@ -213,7 +213,7 @@ impl Tally {
         line
     }
 
-    /// The same for programs.
+    /// All counters as JSON, for programs.
     pub fn json(&self) -> serde_json::Value {
         let dropped: serde_json::Map<String, serde_json::Value> = Reason::ALL
             .iter()

@@ -1,4 +1,4 @@
-//! Applications at real nodes: many of them, wrong ones, fast and lazy ones.
+//! Applications at real nodes: many of them, misbehaving ones, fast and slow ones.
 
 use crate::common::on_time::on_time;
 use crate::common::{
@@ -18,7 +18,7 @@ use trunkline_client::{
 };
 use trunkline_overlay::session::wire::{MAX_MESSAGE, SESSION_VERSION, ToClient, ToNode};
 
-/// A session without the client library, to say what that never would.
+/// A session without the client library, to send messages that the library never would.
 struct Raw(Socket);
 
 impl Raw {
@@ -41,7 +41,7 @@ impl Raw {
         self.say(&bytes[..n]);
     }
 
-    /// The node's answer, which must be a refusal.
+    /// Reads the node's answer, which must be a refusal.
     #[track_caller]
     fn refusal(&mut self) -> RefusalReason {
         let mut buf = [0; 100];
@@ -70,7 +70,7 @@ fn send(to: Address) -> ToNode<'static> {
     ToNode::Send { service, deadline_ms: 100, to: to.node, port: to.port, payload: &[] }
 }
 
-/// Returns every packet until dropped.
+/// Echoes every packet until stopped.
 fn echo(socket: &DatagramSocket, stop: &AtomicBool) {
     socket.set_option(SocketOption::ReadTimeout(Some(ms(100)))).expect("in range");
     while !stop.load(Ordering::Relaxed) {
@@ -111,7 +111,7 @@ fn a_thousand_clients_and_the_one_too_many() {
             for (i, client) in clients.iter().enumerate() {
                 client.send_to(&numbered(round), peers[i % 10].local_addr()).expect("sent");
                 if i % 20 == 0 {
-                    // A thousand calls don't speak in the same millisecond.
+                    // A thousand calls are spread over time.
                     thread::sleep(ms(2));
                 }
             }
@@ -126,7 +126,7 @@ fn a_thousand_clients_and_the_one_too_many() {
         assert!(total >= 2_970, "{total} of 3000 answers");
     });
 
-    // The limit, filled up with bare connections, which cost one descriptor.
+    // Fill up the limit with bare connections, which cost one descriptor each.
     let mut more: Vec<_> = (CLIENTS..LIMIT).map(|_| Raw::connect(&near.socket)).collect();
     wait_for("every session", || {
         (near.metrics().sum("sessions", "") == LIMIT as u64).then_some(())
@@ -139,7 +139,7 @@ fn a_thousand_clients_and_the_one_too_many() {
     assert!(asked.elapsed() < Duration::from_secs(2), "at once, not after a timeout");
     let listener = far.bind(5_000);
     assert_eq!(stream(&clients[CLIENTS - 1], &listener, 0..5, ms(2)).len(), 5, "others live");
-    // A place that is given up is given to the next.
+    // A freed slot is given to the next session.
     more.pop();
     wait_for("a free place", || DatagramSocket::bind(near.socket.as_path(), 0).ok());
 }
@@ -155,7 +155,7 @@ fn one_server_talks_to_hundreds_of_clients() {
     let server = chain.nodes[1].bind(4_000);
     let clients: Vec<_> = (0..CLIENTS).map(|_| chain.nodes[0].bind(0)).collect();
     for client in &clients {
-        // They are read one after the other.
+        // Packets are read one listener after the other, so they may be late.
         client.set_option(SocketOption::Late(true)).expect("in range");
     }
     for round in 0..4 {
@@ -182,7 +182,7 @@ fn a_port_that_is_bound_again_is_heard_at_once() {
         let caller = wait_for("the port", || {
             DatagramSocket::bind(chain.nodes[0].socket.as_path(), 5_000).ok()
         });
-        // New numbers from a known port may cost a packet to be believed.
+        // New sequence numbers from a known port may cost a packet before they are accepted.
         let heard = stream(&caller, &listener, 0..20, ms(2)).len();
         assert!(heard >= 18, "{heard} of 20 of call {call}");
     }
@@ -213,7 +213,7 @@ fn every_mistake_has_its_error() {
     let absent = DatagramSocket::bind(chain.dir.path().join("no.sock"), 0).expect_err("absent");
     assert!(matches!(absent, Error::NotRunning { .. }), "{absent:?}");
 
-    // The largest packet arrives; the far node's missing port is its own to count.
+    // The largest packet arrives. The missing port at the far node is counted there.
     let listener = far.bind(4_000);
     socket.send_to(&vec![7; max], listener.local_addr()).expect("sent");
     let mut buf = vec![0; max];
@@ -269,7 +269,7 @@ fn garbage_on_a_session_harms_only_that_session() {
         session.say(message);
         assert_eq!(session.refusal(), RefusalReason::Malformed, "{message:?}");
     }
-    // A session that is bound and then breaks keeps no other from working.
+    // A session that is bound and then misbehaves does not disturb the others.
     let mut bound = raw();
     bound.bind(0);
     for _ in 0..100 {
@@ -291,7 +291,7 @@ fn garbage_on_a_session_harms_only_that_session() {
 
 #[apply(on_time)]
 fn a_flood_is_held_back_or_counted() {
-    // Without offload the kernel counts datagrams, not runs of them.
+    // Without offload, the kernel counts datagrams instead of runs.
     let sections = "[runtime]\noffload = false\n";
     let mut chain = Chain::start(&Setup { sections, ..Setup::default() });
     let (flooder, sink) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
@@ -321,8 +321,7 @@ fn a_flood_is_held_back_or_counted() {
     for node in &mut chain.nodes {
         node.assert_healthy();
     }
-    // Every packet that was taken is somewhere; the kernel may also have
-    // dropped some hellos.
+    // Every accepted packet is accounted for; the kernel may also have dropped some hellos.
     let mut seen = (0, 0);
     let counted = (0..200).any(|_| {
         thread::sleep(ms(20));
@@ -341,7 +340,7 @@ fn a_flood_is_held_back_or_counted() {
     assert!(grown < 32 << 10, "the node grew by {grown} KiB");
 }
 
-/// Receives and forgets until told to stop.
+/// Receives and discards packets until stopped.
 fn swallow(socket: &DatagramSocket, stop: &AtomicBool) {
     socket.set_option(SocketOption::ReadTimeout(Some(ms(100)))).expect("in range");
     while !stop.load(Ordering::Relaxed) {
@@ -349,7 +348,7 @@ fn swallow(socket: &DatagramSocket, stop: &AtomicBool) {
     }
 }
 
-/// Lets threads end also when an assertion fails beside them.
+/// Stops the other threads also when an assertion fails.
 struct Stopper<'a>(&'a AtomicBool);
 
 impl Drop for Stopper<'_> {
@@ -360,7 +359,7 @@ impl Drop for Stopper<'_> {
 
 #[apply(on_time)]
 fn a_client_that_never_reads_loses_only_its_own() {
-    // Its buffer is at most 2 MiB, in which each of these takes 2 KiB or more.
+    // The socket's buffer is at most 2 MiB, and each packet takes 2 KiB or more of it.
     const MOST: u64 = 20_000;
     let mut chain = Chain::of(2);
     let (near, far) = (&chain.nodes[0], &chain.nodes[1]);
@@ -388,14 +387,14 @@ fn a_client_that_never_reads_loses_only_its_own() {
     });
     println!("{dropped} of {sent} dropped");
     assert!(dropped > 0, "{sent} packets fit the buffer of a client that reads none");
-    // The first ones wait for it, and then it hears the present again.
+    // The first packets are old ones from the queue, and then current ones follow.
     lazy.set_option(SocketOption::Late(true)).expect("in range");
     let mut buf = vec![0; lazy.max_payload()];
     for n in 0..sent - dropped {
         lazy.recv_from(&mut buf).expect("a packet");
         assert_eq!(buf[..8], n.to_be_bytes());
     }
-    // Its window of numbers was left behind, which may cost a packet.
+    // The sequence numbers have left its window, which may cost a packet.
     assert!(stream(&talker, &lazy, 0..20, ms(2)).len() >= 18);
     chain.last().assert_healthy();
 }

@@ -1,4 +1,4 @@
-//! Applications that don't keep up, and nodes that don't: each bears it alone.
+//! Applications that do not keep up, and nodes that do not: each harms only itself.
 
 use crate::common::on_time::on_time;
 use crate::common::raw::{Raw, bytes};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use trunkline_client::{Address, DatagramSocket, Error, SocketOption};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 
-/// How an application attaches.
+/// Transport by which an application attaches.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
     Unix,
@@ -24,10 +24,10 @@ enum By {
     Udp,
 }
 
-/// An application that reads when it is told to.
+/// An application that reads only on request.
 enum Lazy {
     Library(DatagramSocket),
-    /// Without the library, which would prefer UDP.
+    /// A TCP session without the library, which would prefer UDP.
     Tcp(Box<Raw>),
 }
 
@@ -49,7 +49,7 @@ impl Lazy {
         }
     }
 
-    /// Reads until `last` has come; how many packets did before.
+    /// Reads until `last` arrives, and returns the number of packets before it.
     fn read_until(&mut self, last: &[u8]) -> u64 {
         let mut buf = vec![0; 9_000];
         for n in 0.. {
@@ -71,7 +71,7 @@ impl Lazy {
     }
 }
 
-/// Two nodes with control sockets, to which applications can attach as `by` says.
+/// Two nodes with control sockets, to which applications can attach as in `by`.
 fn chain(by: By) -> Chain {
     let setup = common::Setup { sealed: by != By::Unix, ..common::Setup::default() };
     let mut chain = Chain::prepare(&setup);
@@ -86,7 +86,7 @@ fn chain(by: By) -> Chain {
     chain
 }
 
-/// What the operator is shown of the flow to `port` at `node`.
+/// The flow to `port` at `node`, as shown to the operator.
 fn flow_to(node: &Node, port: u16) -> Value {
     let control = node.socket.with_extension("ctl");
     let ended = run(trunkline(["flows", "--json", "--control"]).arg(control));
@@ -96,14 +96,14 @@ fn flow_to(node: &Node, port: u16) -> Value {
 }
 
 const READERS: usize = 200;
-/// Packets for each reader in a round, 50 a second.
+/// Packets per reader and round, at 50 per second.
 const PACKETS: u32 = 75;
 
-/// What readers have had of one round.
+/// Packets that the readers received in one round.
 #[derive(Default)]
 struct Heard {
     packets: u64,
-    /// How late each was, in order.
+    /// Delay of each packet, in ascending order.
     delays: Vec<Duration>,
 }
 
@@ -119,7 +119,7 @@ impl Heard {
     }
 }
 
-/// Sends, when the sender's node has had a turn on a machine that is busy.
+/// Sends a packet, retrying until a busy machine has scheduled the sender's node.
 fn send(from: &DatagramSocket, packet: &[u8], to: Address) {
     while let Err(error) = from.send_to(packet, to) {
         assert!(matches!(error, Error::WouldBlock), "{error}");
@@ -127,15 +127,15 @@ fn send(from: &DatagramSocket, packet: &[u8], to: Address) {
     }
 }
 
-/// Fifty packets a second to each of `readers`, and ten times as many large ones to
-/// `lazy`, if there is one; what the readers hear, and how many went to `lazy`.
+/// Sends fifty packets per second to each of `readers`, and ten times as many large ones to `lazy`,
+/// if it is given. Returns the packets that the readers received, and the number sent to `lazy`.
 fn round(from: &DatagramSocket, readers: &[DatagramSocket], lazy: Option<Address>) -> (Heard, u64) {
     let start = Instant::now();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let hears = scope.spawn(|| read_all(readers, start, &stop));
         let mut sent = 0;
-        // Not all talk in the same moment: a tenth of them every 2 ms.
+        // The readers are not served at the same moment: a tenth of them every 2 ms.
         for k in 0..PACKETS * 10 {
             let due = start + ms(2) * k;
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -192,7 +192,7 @@ fn one_never_reads_beside_200_that_do(by: By) {
         lazy.set_option(SocketOption::Late(true)).expect("in range");
     }
     let to = far.address(LAZY);
-    // Each flow has had its packet, and memory what it takes.
+    // After one packet per flow, memory use is stable.
     round(&from, &readers, Some(to));
     let grown = |chain: &mut Chain, since: u64| chain.last().resident().saturating_sub(since);
     let resident = chain.last().resident();
@@ -223,7 +223,7 @@ fn one_never_reads_beside_200_that_do(by: By) {
     assert!(beside.quantile(0.99) <= 2 * without.quantile(0.99) + ms(20));
     assert!(grown <= 1_024, "the node grew by {grown} KiB");
     if by != By::Udp {
-        // Over UDP it is the client's kernel that drops, and the node can't know.
+        // Over UDP the client's kernel drops them, which the node cannot see.
         assert!(full > 0, "{sent} packets fit what is kept for one who reads nothing");
         let flow = flow_to(far, LAZY);
         assert_eq!(flow["refused"], full, "all of them are its own: {flow}");
@@ -232,7 +232,7 @@ fn one_never_reads_beside_200_that_do(by: By) {
     chain.last().assert_healthy();
 }
 
-/// It reads what waits and hears the present again, more than once.
+/// Checks that it reads the queue and then receives current packets again, repeatedly.
 fn it_comes_back(from: &DatagramSocket, lazy: &mut Lazy, to: Address) {
     for time in 1..=3u8 {
         let done = AtomicBool::new(false);
@@ -249,7 +249,7 @@ fn it_comes_back(from: &DatagramSocket, lazy: &mut Lazy, to: Address) {
             done.store(true, Ordering::Relaxed);
             said.join().expect("it ends");
         });
-        // It falls behind again.
+        // The application falls behind again.
         for _ in 0..200 {
             send(from, &vec![0; from.max_payload()], to);
             thread::sleep(ms(2));

@@ -1,5 +1,5 @@
-//! The C interface: programs in C and Python between two real nodes, under
-//! valgrind and AddressSanitizer too, and what the shared library exports.
+//! The C interface: programs in C and Python between two real nodes, also under valgrind and
+//! AddressSanitizer, and the symbols that the shared library exports.
 
 use crate::common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
 use crate::common::{Chain, Ended, Process, free_port, run, temp_dir, wait_for};
@@ -44,8 +44,8 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(ended.stdout).expect("text")
 }
 
-/// Whether `program` is installed; if not, says what is skipped. CI, where
-/// nothing may be skipped, installs it.
+/// Whether `program` is installed; if not, prints that the test is skipped. CI, where no test may
+/// be skipped, installs it.
 fn installed(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
@@ -93,7 +93,7 @@ fn valgrind(program: &Path) -> Command {
     ]);
     let known = root().join("crates/trunkline/tests/c_api/valgrind.supp");
     command.arg(format!("--suppressions={}", known.display()));
-    // One thread runs at a time: let each have its turn.
+    // Valgrind runs one thread at a time; fair scheduling gives each its turn.
     command.args(["--errors-for-leak-kinds=definite", "--fair-sched=try"]).arg(program);
     command
 }
@@ -112,7 +112,7 @@ fn go_through_the_errors(mut program: Command) {
     go_through(chain, program);
 }
 
-/// Runs a program to a good end, and stops and starts the first node as it asks.
+/// Runs a program to a successful end, stopping and starting the first node on its request.
 fn go_through(mut chain: Chain, mut program: Command) {
     let mut process = Process::start(&mut program);
     for word in ["stop", "start"] {
@@ -149,7 +149,7 @@ fn no_error_touches_memory_that_it_should_not() {
     }
 }
 
-/// The program of streams.c plays the node itself.
+/// The program of streams.c plays the node too.
 #[test]
 fn streams_have_their_errors_too() {
     let dir = temp_dir();
@@ -178,14 +178,13 @@ fn the_address_sanitizer_finds_nothing_either() {
         return;
     }
     let mut command = Command::new(&program);
-    // Its search for leaks needs ptrace, which containers forbid; valgrind does
-    // that.
+    // The leak checker needs ptrace, which containers forbid; valgrind covers that.
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     go_through_the_errors(command);
 }
 
-/// Compiles a program with the AddressSanitizer and the static library; false if the
-/// compiler has none.
+/// Compiles a program with AddressSanitizer and the static library. Returns false if the compiler
+/// lacks AddressSanitizer.
 fn sanitized(source: &str, program: &Path) -> bool {
     let source = root().join(source);
     let archive = library().join("libtrunkline.a");
@@ -322,7 +321,7 @@ fn the_examples_in_c_and_python_talk_over_two_nodes() {
     assert_eq!(echo.rest().1, "");
 }
 
-/// The examples of streams, in C and where that is installed in Python.
+/// The stream examples, in C and, if installed, in Python.
 fn stream_examples(dir: &Path) -> Vec<Box<dyn Fn() -> Command>> {
     let program = dir.join("stream");
     compile("examples/c/stream.c", &program);
@@ -355,7 +354,7 @@ fn the_examples_of_streams_say_why_not() {
     }
 }
 
-/// Each example as a server, and each as a client of it, over two nodes.
+/// Runs each example as a server, and each as its client, over two nodes.
 #[test]
 fn the_examples_of_streams_talk_over_two_nodes() {
     let chain = Chain::of(2);
@@ -389,13 +388,13 @@ fn the_examples_of_streams_talk_over_two_nodes() {
     }
 }
 
-/// What `make install` leaves, below `dest` as if that were the root.
+/// Installs as `make install` does, with `dest` in place of the root.
 fn install(dir: &Path, dest: &Path) -> PathBuf {
     let built = dir.join("built");
     std::fs::create_dir(&built).expect("a folder");
     symlink(library(), built.join("c-library")).expect("a link");
     symlink(env!("CARGO_BIN_EXE_trunkline"), built.join("trunkline")).expect("a link");
-    // That of another package, which may not be built; it is only copied.
+    // The binary of another package may not be built; it is only copied.
     std::fs::write(built.join("trunkline-lab"), "#!").expect("written");
     let paths = ["/opt/t", "/opt/t/lib64", "/opt/t/man"];
     output(Command::new(root().join("scripts/install.sh")).arg(&built).args(paths).arg(dest));
@@ -434,7 +433,7 @@ fn what_is_installed_is_enough_to_build_with() {
     assert_eq!(usage.code, Some(2), "{}", usage.stderr);
 }
 
-/// docs/c-api.md, done as it says, but for the ports, which may be taken.
+/// Follows docs/c-api.md literally, except for the ports, which may be taken.
 #[test]
 fn the_examples_do_what_the_page_shows() {
     if !installed("pkg-config") || !installed("python3") {
@@ -466,7 +465,7 @@ fn the_examples_do_what_the_page_shows() {
     }
 }
 
-/// The functions that the header declares.
+/// Names of the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(root().join("include/trunkline.h")).expect("the header");
     let declarations = header.lines().filter(|l| l.ends_with(");") && !l.starts_with([' ', '/']));
@@ -490,7 +489,7 @@ fn the_shared_library_exports_what_the_header_declares_and_no_more() {
         .collect();
     let versioned: BTreeSet<_> =
         declared().into_iter().map(|name| format!("{name}@@TRUNKLINE_0")).collect();
-    // A few of each say enough: there are thousands that could be too many.
+    // Show only a few of each: thousands may be extra.
     let extra: Vec<_> = exported.difference(&versioned).take(5).collect();
     let missing: Vec<_> = versioned.difference(&exported).take(5).collect();
     assert!(extra.is_empty() && missing.is_empty(), "too many: {extra:?}; missing: {missing:?}");

@@ -1,4 +1,4 @@
-//! `trunkline call`: what is heard is what was said.
+//! `trunkline call`: the recording equals the original.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Node, Process, Setup, free_port, run, temp_dir, trunkline};
@@ -14,14 +14,13 @@ use trunkline_media::codec::g711::Law;
 use trunkline_media::rtcp;
 use trunkline_media::rtp::{HEADER_LEN, Packetizer, Stream};
 
-/// Packets of the call: 0.8 s.
+/// Number of packets in the call, which lasts 0.8 s.
 const PACKETS: usize = 40;
 
-/// How often a caller says how many packets there were: behind the first, and five
-/// times that this was all.
+/// Number of reports from a caller: one after the first packet, and five with its goodbye.
 const REPORTS: u64 = 1 + 5;
 
-/// A tone that grows, so that no two packets are alike.
+/// A tone of increasing volume, so that all packets differ.
 fn speech(dir: &Path) -> (PathBuf, Vec<i16>) {
     let pcm: Vec<i16> = (0..PACKETS * 160)
         .map(|n| (f64::from(n as u32 * 3) * (f64::from(n as u32) * 0.35).sin()) as i16)
@@ -37,7 +36,7 @@ fn coded(pcm: &[i16], law: Law) -> Vec<i16> {
     codes.iter().map(|code| law.decode(*code)).collect()
 }
 
-/// Makes a call with these carriers and returns what was heard.
+/// Makes a call with these carriers and returns the recording.
 fn call(dir: &Path, recv: &[&str], send: &[&str], said: &Path) -> Vec<i16> {
     let out = dir.join("heard.wav");
     let mut listener = Process::start(
@@ -86,13 +85,13 @@ fn a_lost_packet_is_concealed() {
     let mut listener = Process::start(
         trunkline(["call", "recv", "--udp", "--listen", "127.0.0.1", "--idle", "500ms", "--port"])
             .arg(at.port().to_string())
-            // All packets leave at once, so the first seem to be late.
+            // All packets leave at once, so that the first seem late.
             .args(["--deadline", "1 s", "--expect", "400ms", "--out"])
             .arg(&out),
     );
     listener.wait_for_word("listening on");
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    // Whole periods in a packet.
+    // The period divides the length of a packet.
     let tone = |n: u32| (8_000.0 * (f64::from(n) * std::f64::consts::TAU / 40.0).sin()) as i16;
     let pcm: Vec<i16> = (0..20 * 160).map(tone).collect();
     let mut packetizer = Packetizer::new(Stream::g711(Law::A, 7));
@@ -110,7 +109,7 @@ fn a_lost_packet_is_concealed() {
     assert!(stdout.contains("1 lost"), "{stdout}");
     let heard = read_wav(BufReader::new(File::open(&out).expect("written"))).expect("a WAV file");
     assert_eq!(heard.len(), pcm.len());
-    // The tone goes on, four fifths as loud in the end, where it was said.
+    // Concealment continues the tone in phase, at four fifths of its volume in the end.
     for (n, (heard, said)) in heard.iter().zip(&pcm).enumerate() {
         let off = (f64::from(*heard) - f64::from(*said)).abs();
         let allowed = if (1_600..1_840).contains(&n) { 1_700.0 } else { 200.0 };
@@ -140,7 +139,7 @@ fn over_nodes() {
 fn with_nodes_inside() {
     let mut chain = Chain::prepare(&common::Setup::default());
     let (said, pcm) = speech(chain.dir.path());
-    // The caller's node in its process, the listener's at first outside.
+    // The caller's node runs in its process; the listener's is a separate process at first.
     chain.nodes[1].start();
     let recv = ["--socket", text(&chain.nodes[1].socket)];
     let config = chain.nodes[0].config.clone();
@@ -179,7 +178,7 @@ fn a_node_that_crashes_under_a_call_costs_a_gap() {
     assert_eq!(report["packets"], 150, "the end was heard: {report}");
 }
 
-/// A caller on UDP that sends the packets of `numbers`.
+/// A caller over UDP that sends the packets of `numbers`.
 struct Caller {
     socket: UdpSocket,
     to: SocketAddr,
@@ -197,7 +196,7 @@ impl Caller {
         }
     }
 
-    /// Says that so many packets were sent.
+    /// Sends a report of this many packets.
     fn report(&self, packets: u32, bye: bool) {
         let timestamp = packets * 160;
         let report =
@@ -208,8 +207,8 @@ impl Caller {
     }
 }
 
-/// What `call recv` with these options says of what the caller does: exit code,
-/// report and complaint.
+/// Runs `call recv` with these options against a caller, and returns its exit code, report and
+/// complaint.
 fn heard(options: &[&str], call: impl FnOnce(&Caller)) -> (Option<i32>, Value, String) {
     let to = free_port(Ipv4Addr::LOCALHOST.into());
     let mut listener = Process::start(
@@ -228,7 +227,7 @@ fn heard(options: &[&str], call: impl FnOnce(&Caller)) -> (Option<i32>, Value, S
 
 #[apply(on_time)]
 fn what_was_lost_at_either_end_of_a_call_counts() {
-    // The last second of three, and the first fifth of one.
+    // The last second of three is lost, and the first fifth of one.
     for (came, before) in [(0..100, 0), (10..150, 10), (10..100, 10)] {
         let (code, report, said) = heard(&[], |caller| {
             caller.talk(came.clone());
@@ -250,7 +249,7 @@ fn a_call_that_ends_in_silence_broke_off() {
     assert!(said.contains("the call broke off after 3.0 s: neither packets nor"), "{said}");
     assert_eq!((&report["lost"], &report["sent"]), (&json!(0), &Value::Null), "{report}");
 
-    // The caller's last report is of later.
+    // The caller's last report has a later timestamp.
     let (code, report, said) = heard(&[], |caller| {
         caller.talk(0..150);
         caller.report(200, false);
@@ -264,8 +263,8 @@ fn a_call_that_ends_in_silence_broke_off() {
     assert!(said.contains("broke off after 3.0 s of 8.0 s: "), "{said}");
     assert!(report["mos"].as_f64() < Some(2.0), "{report}");
 
-    // Longer than it should have been, so that there was more to come: with RTCP its
-    // silence is no end, also of a call that was as long as expected when it came.
+    // A call longer than expected had more to come: with RTCP, its silence is not its end. One of
+    // exactly the expected length is complete.
     let two = ["--expect", "2 s"];
     let (code, report, said) = heard(&two, |caller| {
         caller.talk(0..150);
@@ -279,10 +278,10 @@ fn a_call_that_ends_in_silence_broke_off() {
     });
     assert_eq!(code, Some(0), "all of it has come");
 
-    // A caller that speaks no RTCP, and one that hangs up before its time.
+    // A caller without RTCP, and one that hangs up early.
     let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..150));
     assert_eq!((code, &report["lost"]), (Some(0), &json!(0)), "{said}");
-    // Its last packets may be lost, which counts, but is not its end.
+    // The last packets may be lost. They are counted as lost, but do not make the call incomplete.
     for (came, whole) in [(145, true), (144, false)] {
         let (code, report, said) = heard(&["--expect", "3 s"], |caller| caller.talk(0..came));
         assert_eq!(
@@ -299,7 +298,7 @@ fn a_call_that_ends_in_silence_broke_off() {
     assert!(said.contains("the caller hung up after 3.0 s of 8.0 s"), "{said}");
 }
 
-/// The first line that `call recv` without --json says of what the caller does.
+/// Runs `call recv` without --json against a caller, and returns the first line of its output.
 fn told_in_words(call: impl FnOnce(&Caller, &mut Process)) -> String {
     let to = free_port(Ipv4Addr::LOCALHOST.into());
     let mut listener = Process::start(
@@ -380,13 +379,13 @@ fn a_path_that_dies_under_a_call_is_told_at_both_ends() {
     let sent: Value = serde_json::from_str(&sent).expect("JSON");
     assert!(told.contains("s: node 2 has been unreachable for "), "{told}");
     assert_eq!((&sent["packets"], &sent["unsent"]), (&json!(250), &json!(0)), "{sent}");
-    // What the node could not pass on, from when it knew, is not called sent.
+    // Packets that the node could not forward do not count as sent, once it has noticed.
     let of = |key: &str| sent[key].as_u64().expect("a count");
     assert!((100..225).contains(&of("sent")), "{sent}");
     assert_eq!(of("sent") + of("unreachable"), 250, "{sent}");
     let after = sent["broke_off_after_s"].as_f64().expect("a number");
     assert!((2.0..4.5).contains(&after), "{sent}");
-    // As long as it was when the call ended, not when the node found out.
+    // The duration counts up to the end of the call, not to the node's report.
     let why = sent["why"].as_str().expect("a reason");
     let unreachable = why.strip_prefix("node 2 has been unreachable for ").expect(why);
     let unreachable: f64 = unreachable.trim_end_matches(" s").parse().expect(why);
@@ -423,7 +422,7 @@ fn who_calls_nobody_is_told_so_at_once() {
         let args = ["call", "send", "--json", "--duration", "20 s", "--to", to];
         let ended = run(trunkline(args).args(carrier).arg(&said));
         assert_eq!(ended.code, Some(1), "{to}: {}", ended.stdout);
-        let told = format!("trunkline: the call did not come about: {why}; ");
+        let told = format!("trunkline: the call was not established: {why}; ");
         assert!(ended.stderr.contains(&told), "{}", ended.stderr);
         let sent: Value = serde_json::from_str(&ended.stdout).expect("JSON");
         assert_eq!(sent["why"], why, "{sent}");

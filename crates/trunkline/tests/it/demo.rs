@@ -1,4 +1,4 @@
-//! `trunkline demo`: the first thing that a user tries.
+//! `trunkline demo`: the first command that a user tries.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Process, ms, run, temp_dir, trunkline};
@@ -11,10 +11,11 @@ use std::process::Command;
 use std::thread;
 use trunkline_media::audio::read_wav;
 
-/// Calls of a demo: packets of two of them come at the same time, so that a trunk gathers them.
+/// Number of calls in a demo. Two of them send packets at the same time, so that a trunk combines
+/// these.
 const CALLS: u32 = 6;
 
-/// A demo whose files are all below `dir`.
+/// A demo with all its files below `dir`.
 fn demo(dir: &Path, seconds: u32, more: &[&str]) -> Command {
     let mut command = trunkline(["demo", "--hops", "2", "--json", "--seconds"]);
     command.arg(seconds.to_string()).arg("--calls").arg(CALLS.to_string());
@@ -22,7 +23,7 @@ fn demo(dir: &Path, seconds: u32, more: &[&str]) -> Command {
     command
 }
 
-/// The processes whose command line names `dir`: id and command line.
+/// The processes with `dir` in their command line: ID and command line.
 fn processes(dir: &Path) -> Vec<(i32, String)> {
     let dir = dir.to_str().expect("text");
     let all = std::fs::read_dir("/proc").expect("Linux").filter_map(Result::ok);
@@ -69,7 +70,7 @@ fn check(result: &Value, sent: f64) {
         let delay = &run["delay_ms"];
         let quantiles = ["p50", "p99", "max"].map(|q| number(delay, q));
         assert!(quantiles.is_sorted() && quantiles[0] >= 20.0, "two links of 10 ms: {delay}");
-        // The E-model has no floor: a call with a long gap is below it.
+        // The E-model has no lower bound: a call with a long gap is below it.
         assert!(number(run, "r") <= 100.0, "{run}");
         assert!((1.0..=4.5).contains(&number(run, "mos")), "{run}");
         let pesq = &run["pesq"];
@@ -90,20 +91,20 @@ fn a_short_demo_is_complete() {
     let result: Value = serde_json::from_str(&ended.stdout).expect("JSON");
     check(&result, 900.0);
     let runs = &result["runs"];
-    // 90 of 900 are expected to be lost on the way there.
+    // The expected loss is 90 of 900 packets.
     let lost = [0, 1, 2, 3, 4].map(|i| number(&runs[i], "lost"));
     assert!(lost[0] > 20.0 && lost[1] > 20.0, "{lost:?}");
     for i in [2, 3, 4] {
         assert!(lost[i] < lost[1] && number(&runs[i], "recovered") > 20.0, "{runs}");
     }
-    // One request each leaves 17 of 900, the rest are tried again.
+    // A single request each leaves 17 of 900 missing; the rest are requested again.
     assert!(lost[3] <= lost[2], "{lost:?}");
     // The rating without concealment is about 24.
     assert!(number(&runs[0], "r") > 30.0, "{runs}");
     let pesq = [0, 1, 2, 3].map(|i| number(&runs[i]["pesq"], "mean"));
     assert!(pesq[3] > 3.5 && pesq[3] > pesq[0] + 0.3 && pesq[3] > pesq[1] + 0.3, "{pesq:?}");
     let overhead = [0, 1, 2, 3, 4].map(|i| number(&runs[i], "overhead_percent"));
-    // Losses are on the second of two links or the first: some packets cross one.
+    // Losses are on one of two links, so some packets cross only the other.
     assert!(overhead[0] == 0.0 && overhead[1].abs() < 10.0, "{overhead:?}");
     assert!((1.0..50.0).contains(&overhead[2]), "{overhead:?}");
     assert!((1.0..50.0).contains(&overhead[3]), "{overhead:?}");
@@ -114,7 +115,7 @@ fn a_short_demo_is_complete() {
     assert_eq!(bytes[..4], [200.0, 244.0, 244.0, 244.0], "{runs}");
     assert!((172.0..244.0).contains(&bytes[4]), "{runs}");
     let rate = [0, 3, 4].map(|i| wire(i, "packets_per_second"));
-    // 900 in the 4.27 s from the first to the last.
+    // The 900 packets span 4.27 s.
     assert!((rate[0] - 211.0).abs() < 3.0 && (rate[1] - rate[0]).abs() < 3.0, "{rate:?}");
     assert!(rate[2] < 0.75 * rate[1], "pairs leave together: {rate:?}");
     let out = dir.path().join("out");
@@ -148,7 +149,7 @@ fn a_crash_in_the_middle_costs_a_gap() {
     assert!(gap(0) < 300.0, "UDP does not pass node B: {restart}");
     assert!((1..5).all(|i| gap(i) >= 250.0), "nodes do: {restart}");
     assert!((1..5).all(|i| gap(i) < 3_000.0), "and come back: {restart}");
-    // The dead node's counts are gone, so there is nothing to reckon it from.
+    // The killed node's counts are lost, so the overhead is unknown.
     assert!(result["runs"][3]["overhead_percent"].is_null(), "{result}");
     assert_tidy(dir.path());
 }

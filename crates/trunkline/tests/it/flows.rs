@@ -1,5 +1,5 @@
-//! `trunkline flows` against real daemons: beside what the listener of a call
-//! reports, and with more flows than a node keeps.
+//! `trunkline flows` against real daemons: compared with the report of a call's listener, and with
+//! more flows than a node keeps.
 
 use crate::common::keys::CLIENT;
 use crate::common::on_time::on_time;
@@ -20,8 +20,8 @@ fn control(node: &Node) -> PathBuf {
     node.socket.with_extension("ctl")
 }
 
-/// Gives every node of the chain a control socket, then starts them. A route
-/// via node 2 is said to be as long as `impair` makes it.
+/// Gives every node of the chain a control socket, then starts them. With `impair`, the route via
+/// node 2 is configured with its delay.
 fn start(setup: &Setup<'_>) -> Chain {
     let onward = if setup.impair.is_empty() { "via = 2\n" } else { "via = 2\nonward = \"8ms\"\n" };
     let mut chain = Chain::prepare(setup);
@@ -53,8 +53,8 @@ fn near(got: &Value, want: &Value, within: f64) {
     assert!((number(got) - number(want)).abs() <= within, "{got} is not {want} ± {within}");
 }
 
-/// One call over two lossy links, as its listener has heard it and as the
-/// listener's node has counted it.
+/// Makes one call over two lossy links, and returns the listener's report and the count of the
+/// listener's node.
 fn call_over_loss(chain: &Chain, service: &[&str]) -> (Value, Value) {
     let (first, last) = (&chain.nodes[0], &chain.nodes[2]);
     let said = chain.dir.path().join("said.wav");
@@ -73,12 +73,12 @@ fn call_over_loss(chain: &Chain, service: &[&str]) -> (Value, Value) {
             .arg(&said),
     );
     sender.wait_for_word("calling");
-    // While it lasts, both ends know whose it is.
+    // During the call, both ends know the process that owns the flow.
     let pid = |process: &Process| json!(process.id());
     wait_for("the flow at both ends", || {
         let out = |f: &Value| f["ended"] == false && f["direction"] == "out";
         let sent = flows(first, &["3"]).into_iter().find(out)?;
-        // Of the call before, the listener's port has a holder again.
+        // The listener's port also has an owner again for the flow of the previous call.
         let its = |f: &Value| f["direction"] == "in" && f["peer_port"] == sent["port"];
         let came = flows(last, &["1"]).into_iter().find(its)?;
         assert_eq!((&came["pid"], &came["application"]), (&pid(&listener), &json!("trunkline")));
@@ -90,7 +90,7 @@ fn call_over_loss(chain: &Chain, service: &[&str]) -> (Value, Value) {
     assert_eq!(sender.wait().code(), Some(0), "{}", sender.stderr());
     assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
     let report = serde_json::from_str(&listener.rest().0).expect("JSON");
-    // The application is gone; the flow has ended, and is still there.
+    // The application has exited; the flow has ended but is still listed.
     let came = wait_for("the end of the flow", || {
         let mut came = flows(last, &["--worst", "1"]);
         came.retain(|f| f["ended"] == true && f["direction"] == "in");
@@ -108,16 +108,16 @@ fn a_call_is_counted_as_its_listener_hears_it() {
         let of = |key: &str| report[key].as_u64().expect("a count");
         let (call, about) = (&flow["call"], format!("{report} {flow}"));
         assert_eq!(flow["application"], Value::Null, "{about}");
-        // Three sender reports on the way, and five with the goodbye, are packets of
-        // the flow too.
+        // Three sender reports during the call, and five with the goodbye, are packets of the flow
+        // too.
         let reports = call["expected"].as_u64().map(|n| n.wrapping_sub(of("packets")));
         assert!(reports.is_some_and(|n| (4..=8).contains(&n)), "{about}");
         let heard = flow["packets"].as_u64().map(|n| n.wrapping_sub(of("packets") - of("lost")));
         assert!(heard.is_some_and(|n| (1..=8).contains(&n)), "{about}");
-        // The listener's deadline counts from the fastest packet on.
+        // The listener's deadline counts from the fastest packet.
         let missed = |v: &Value| v["lost"].as_u64().zip(v["late"].as_u64()).map(|(a, b)| a + b);
-        // A node counts from the first packet it heard of; the caller's reports tell
-        // the listener of those before it.
+        // A node counts from the first packet that it knows of; the caller's reports also tell the
+        // listener of earlier ones.
         let more_lost = call["lost"].as_i64().map(|n| n - of("lost") as i64);
         assert!(more_lost.is_some_and(|n| (-3..=6).contains(&n)), "{about}");
         let late = missed(call).expect("counts").abs_diff(missed(&report).expect("counts"));
@@ -156,7 +156,7 @@ fn a_remote_application_has_its_name() {
     assert!(text.contains(&format!("name = {name:?}")), "{sent}, client {CLIENT}: {text}");
     let came = &flows(&chain.nodes[1], &[])[0];
     assert_eq!((&came["pid"], &came["packets"]), (&json!(std::process::id()), &json!(1)));
-    // Without another packet nobody knows how even it is; a call of one is whole.
+    // A single packet has no jitter, and a call of one packet is whole.
     assert_eq!((&came["call"]["jitter_ms"], &came["call"]["lost"]), (&Value::Null, &json!(0)));
     let m = chain.nodes[1].metrics();
     assert_eq!(m.sum("flows", "direction=\"in\""), 1);
@@ -166,8 +166,8 @@ fn a_remote_application_has_its_name() {
     assert_eq!(m.sum("flow_mos_bucket", "le=\"+Inf\""), 1);
 }
 
-/// What a member of the overlay can make up: a packet from any port of its
-/// neighbour, with any number.
+/// A packet that any member of the overlay can forge: from any port of its neighbour, with any
+/// number.
 fn forged(n: u32) -> Vec<u8> {
     let header = DataHeader {
         flow: FlowHeader {
@@ -197,7 +197,7 @@ fn forged(n: u32) -> Vec<u8> {
 
 #[apply(on_time)]
 fn twenty_thousand_flows_of_one_member_harm_no_other() {
-    // Node 1 is played here; node 3 is real, and has a call with node 2.
+    // The test plays node 1; node 3 is real, and has a call with node 2.
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
     chain.nodes[0].crash();
     let victim = chain.nodes[1].bind(5_000);
@@ -217,14 +217,15 @@ fn twenty_thousand_flows_of_one_member_harm_no_other() {
             if n % 50 == 0 {
                 thread::sleep(ms(2));
             }
-            // So that the application keeps up, or not: both must do.
+            // The victim reads only now and then, so that its packets are both delivered and
+            // dropped: the node must handle both.
             if n % 10 == 0 {
                 let _ = victim.recv_from(&mut [0; 100]);
             }
         }
         victim
     });
-    // A call that outlasts it: once silent, it would make room, too.
+    // This call outlasts the attack: once silent, it would be evicted too.
     let mut sent = 0;
     while !attack.is_finished() || sent == 0 {
         let got = common::stream(&from, &to, sent..sent + 50, ms(20));
@@ -241,7 +242,7 @@ fn twenty_thousand_flows_of_one_member_harm_no_other() {
     assert_eq!(flows(&chain.nodes[1], &["3"]).len(), 1);
     let m = chain.nodes[1].metrics();
     assert!(m.sum("flows_displaced_total", "") > 3_000);
-    // 1.2 kB each, and what answering takes.
+    // Each flow takes 1.2 kB, plus the memory for answering.
     let grown = chain.nodes[1].resident() - memory;
     assert!(grown < 60 << 10, "{grown} KiB more");
     chain.nodes[1].assert_healthy();

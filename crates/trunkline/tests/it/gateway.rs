@@ -1,5 +1,4 @@
-//! A gateway as its operator has it: what its orders do to calls, and what is left of
-//! these.
+//! A gateway as its operator sees it: the effect of commands on calls, and the state that remains.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Node, free_port, ms, run, temp_dir, trunkline, wait_for};
@@ -8,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// A phone, and the gateway that it speaks to.
+/// A phone and its gateway.
 struct Phone {
     socket: UdpSocket,
     gateway: SocketAddr,
@@ -35,8 +34,8 @@ impl Phone {
         self.socket.send_to(message.as_bytes(), self.gateway).expect("sent");
     }
 
-    /// The next message of a call, but what says that others follow: messages that
-    /// nobody acknowledges come again.
+    /// Reads the next message of a call, except provisional ones: messages without an
+    /// acknowledgement are retransmitted.
     fn read(&self, call: &str) -> String {
         let mut buffer = [0; 4_096];
         loop {
@@ -49,7 +48,7 @@ impl Phone {
         }
     }
 
-    /// Answers an INVITE.
+    /// Answers an INVITE with a response.
     fn answer(&self, invite: &str, said: &str) {
         let kept = ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"];
         let kept = invite.lines().filter(|line| kept.iter().any(|name| line.starts_with(name)));
@@ -68,7 +67,8 @@ fn operate(node: &Node, args: &[&str]) -> common::Ended {
     run(trunkline(args).arg("--control").arg(control))
 }
 
-/// Who waits for its end doesn't end it once somebody else has taken it back.
+/// A command that waits for the drain to end fails, without stopping the node, once another command
+/// has undone the drain.
 fn who_waits_hears_of_it_when_it_is_taken_back(node: &Node, a: &Phone, gateway: SocketAddr) {
     let said = std::thread::scope(|scope| {
         let args = ["drain", "--stop", "--quiet", "1 s", "--timeout", "1 min"];
@@ -89,7 +89,7 @@ fn who_waits_hears_of_it_when_it_is_taken_back(node: &Node, a: &Phone, gateway: 
     assert!(said.stderr.contains("is not draining any more"), "{}", said.stderr);
 }
 
-/// Nothing passes, but there is a call; and none begins.
+/// No media flow, but a call exists, and no call starts.
 fn a_call_keeps_it_from_being_empty(node: &mut Node, a: &Phone, b: &Phone, gateway: SocketAddr) {
     let said = operate(node, &["drain", "--quiet", "100ms", "--timeout", "1 s"]);
     assert_eq!(said.code, Some(1), "{}", said.stdout);
@@ -143,7 +143,7 @@ fn its_operators_orders_and_its_calls() {
     assert!(a.read("busy").starts_with("SIP/2.0 486"));
     b.read("busy");
 
-    // Networks are changed while calls are up.
+    // Networks are changed during calls.
     write(&node, &sip("allow = [\"192.0.2.0/24\"]\n"));
     let said = operate(&node, &["reload"]);
     assert!(said.stdout.contains("applied: [sip] allow"), "{} {}", said.stdout, said.stderr);
@@ -158,7 +158,7 @@ fn its_operators_orders_and_its_calls() {
 
     a_call_keeps_it_from_being_empty(&mut node, &a, &b, gateway);
 
-    // Who has heard that it stops may start another.
+    // Once the command reports the stop, another node may be started.
     let said = operate(&node, &["drain", "--now", "--stop"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     UdpSocket::bind(gateway).expect("nobody has the gateway's port any more");

@@ -1,12 +1,12 @@
-//! docs/guide.md, done as it says: three machines are three network namespaces,
-//! each with a shell that runs the guide's commands, and what the guide shows
-//! must come out, with other numbers only where `VARIES` says which.
+//! Executes docs/guide.md literally: three machines are three network namespaces, each with a shell
+//! that runs the guide's commands. Their output must be as shown, with different numbers only where
+//! `VARIES` allows it.
 //!
-//! In the guide, a block of kind `sh` whose first line is `# on A` is typed on
-//! machine A, and one of kind `toml` whose first line is `# FILE, on A` is saved
-//! there. A block of kind `text A` shows what comes out on A, from the last
-//! command on: each line must, with anything where it has an ellipsis. Blocks without a machine are not for the test. For
-//! `scp` there is a stand-in, which copies from folder to folder.
+//! In the guide, a block of kind `sh` that begins with `# on A` is typed on machine A, and one of
+//! kind `toml` that begins with `# FILE, on A` is saved there. A block of kind `text A` shows the
+//! output on A since the last command: each line must appear, with anything in place of an
+//! ellipsis. Blocks without a machine are not tested. `scp` is replaced by a stand-in that copies
+//! between folders.
 
 use crate::common::on_time::on_time;
 use crate::common::{PATIENCE, Process, ms, run, temp_dir, wait_for};
@@ -21,24 +21,24 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Names and addresses of machines.
+/// Names and addresses of the machines.
 type Machines = [(&'static str, &'static str)];
 
-/// The machines of the guide.
+/// Machines of the guide.
 const MACHINES: &Machines = &[("A", "192.0.2.1"), ("B", "192.0.2.2"), ("M", "192.0.2.3")];
 
-/// Those of docs/gateway.md: two gateways and a phone for each.
+/// Machines of docs/gateway.md: two gateways and a phone for each.
 const SITES: &Machines =
     &[("A", "192.0.2.1"), ("B", "192.0.2.2"), ("P", "192.0.2.11"), ("Q", "192.0.2.12")];
 
-/// Longer than any command of the guide takes.
+/// Timeout beyond any command of the guide.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A block of the guide.
 struct Block {
     kind: Kind,
     machine: String,
-    /// Where it is in the guide.
+    /// Line number of the block in the guide.
     line: usize,
     text: String,
 }
@@ -54,7 +54,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/trunkline")
 }
 
-/// The guide's blocks that name a machine.
+/// Blocks of the guide that name a machine.
 fn blocks(guide: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut lines = guide.lines().zip(1..);
@@ -72,7 +72,7 @@ fn blocks(guide: &str) -> Vec<Block> {
                 .map(|(file, machine)| (Kind::Save(file.to_owned()), machine)),
             _ => None,
         };
-        // Behind the letter there may be a remark for the reader.
+        // A remark for the reader may follow the letter.
         let machine = |text: &str| text.split([' ', ',', ':']).next().map(str::to_owned);
         if let Some((kind, rest)) = place
             && let Some(machine) = machine(rest).filter(|m| !m.is_empty())
@@ -83,25 +83,25 @@ fn blocks(guide: &str) -> Vec<Block> {
     blocks
 }
 
-/// How a number may differ from what the guide shows.
+/// Permitted deviation of a number from the guide.
 #[derive(Clone, Copy)]
 enum May {
-    /// It may lie between these.
+    /// Any value between these two.
     Be(f64, f64),
-    /// It may lie so far away; nothing stays nothing.
+    /// Any value at most this far away, but zero stays zero.
     Differ(f64),
-    /// Up to so many times more or less; nothing stays nothing.
+    /// Up to this many times more or less, but zero stays zero.
     Scale(f64),
-    /// The same, and so many beside.
+    /// A factor as in `Scale`, and this difference in addition.
     Roughly(f64, f64),
 }
 use May::{Be, Differ, Roughly, Scale};
 
-/// The numbers that are another machine's, moment's or loss's: of lines with these
-/// words, the n-th number. All others are as shown. What is played and lost must
-/// also add up: see [`adds_up`].
+/// Numbers that depend on the machine, the moment or the losses: the n-th number of lines with
+/// these words. All others are exactly as shown. Packets played and lost must also add up: see
+/// [`adds_up`].
 const VARIES: &[(&str, &[(usize, May)])] = &[
-    // Made at the end of a second.
+    // The certificate may be made at the end of a second.
     ("for another", &[(0, Be(364.0, 365.0))]),
     ("is node 1, up", &[(2, Be(1.0, 60.0))]),
     ("is node 3, up", &[(1, Be(1.0, 60.0))]),
@@ -113,14 +113,13 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
         "middle 192.",
         &[(4, Be(0.0, 120.0)), (5, Scale(3.0)), (6, Be(0.0, 30.0)), (7, Be(0.0, 30.0))],
     ),
-    // An end without a port of its own.
+    // The end has no fixed port.
     ("calling ", &[(3, Be(1.0, 65_535.0))]),
-    // Of 600 packets three standard deviations of the loss; on a busy machine some
-    // come late.
+    // Three standard deviations of the loss in 600 packets; on a busy machine some are late.
     (
         " lost: ",
         &[
-            // The first and the last of a call may be lost, and nobody knows.
+            // The loss of the first and the last packet of a call may go unnoticed.
             (0, Differ(5.0)),
             (1, Differ(30.0)),
             (2, Roughly(6.0, 4.0)),
@@ -134,7 +133,7 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
     ("E-model", &[(1, Differ(10.0)), (2, Differ(0.4))]),
     ("PESQ mean", &[(1, Differ(0.8))]),
     ("– up ", &[(2, Scale(3.0)), (3, Scale(3.0))]),
-    // Of the few packets that answer a trace, one may be lost, too.
+    // One of the few packets that answer a trace may be lost, too.
     ("_total{neighbour=\"2\"", &[(1, Be(0.0, 4.0))]),
     ("realtime_missing", &[(1, Scale(5.0))]),
     ("realtime_filled", &[(1, Scale(5.0))]),
@@ -151,8 +150,8 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
             (8, Be(0.0, 5.0)),
         ],
     ),
-    // ffmpeg's reports, and what it tries before it makes packets smaller; receiver
-    // reports of 40 bytes, a goodbye of 48 and denials of ports may be lost.
+    // ffmpeg's reports, and its attempts before it reduces its packet size; receiver reports of 40
+    // bytes, a goodbye of 48 and port-unreachable messages may be lost.
     (
         "to the overlay, 4",
         &[
@@ -197,14 +196,14 @@ const VARIES: &[(&str, &[(usize, May)])] = &[
     ),
 ];
 
-/// A piece of what the guide shows.
+/// A piece of a line in the guide.
 enum Piece {
     Char(char),
     Number(f64, f64),
     Anything,
 }
 
-/// The number that `text` begins with, and its length.
+/// Parses the number at the start of `text`, and returns its length too.
 fn number(text: &str) -> Option<(f64, usize)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(text);
@@ -213,18 +212,18 @@ fn number(text: &str) -> Option<(f64, usize)> {
     (whole > 0).then(|| Some((text[..len].parse().ok()?, len)))?
 }
 
-/// Lines about a call, which a machine that is late makes worse.
+/// Lines about a call, with values that a late machine makes worse.
 const OF_A_CALL: [&str; 3] = [" lost: ", "E-model", "PESQ mean"];
 
-/// Whether `said` shows that this machine had no time: more than 1 % of a call's
-/// packets were so late as no delay or loss of the guide makes them.
+/// Whether `said` shows that this machine was too busy: more than 1 % of a call's packets were
+/// later than any delay or loss of the guide explains.
 fn is_late(said: &str) -> bool {
     let calls = said.lines().filter(|line| line.starts_with("delay above the fastest"));
     let p99 = |line: &str| number(line.split_once("p99 ")?.1).map(|(ms, _)| ms);
     calls.filter_map(p99).any(|ms| ms > 60.0)
 }
 
-/// `late`: as [`is_late`].
+/// Splits a line of the guide; `late` is the result of [`is_late`].
 fn pieces(shown: &str, late: bool) -> Vec<Piece> {
     let anything = late && OF_A_CALL.iter().any(|words| shown.contains(words));
     let rules: Vec<_> =
@@ -264,7 +263,7 @@ fn fits(line: &str, pieces: &[Piece]) -> bool {
     }
 }
 
-/// Of a call's line: every packet is played, late or lost, and the share is theirs.
+/// Whether a call's line adds up: every packet is played, late or lost, and the percentage matches.
 fn adds_up(line: &str) -> bool {
     let mut numbers = Vec::new();
     let mut rest = line;
@@ -283,7 +282,7 @@ fn adds_up(line: &str) -> bool {
     }
 }
 
-/// Whether `line` is what the guide shows as `shown`; `late`: as [`is_late`].
+/// Whether `line` matches `shown` of the guide; `late` is the result of [`is_late`].
 fn is_like(line: &str, shown: &str, late: bool) -> bool {
     // A column is as wide as its widest entry.
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -356,7 +355,7 @@ fn a_call_on_a_machine_that_is_late_must_still_add_up() {
     assert!(!is_like(&line.replace("538", "539"), shown, true));
 }
 
-/// What the guide shows must itself add up.
+/// The numbers in the guide must add up themselves.
 #[test]
 fn the_numbers_of_the_guide_add_up() {
     let guide = std::fs::read_to_string(root().join("docs/guide.md")).expect("the guide");
@@ -372,16 +371,16 @@ fn the_numbers_of_the_guide_add_up() {
     }
 }
 
-/// A machine: a shell in a network of its own. All that runs there ends with it.
+/// A machine: a shell in a network namespace of its own. All its processes end with it.
 struct Machine {
     shell: Process,
     dir: PathBuf,
-    /// Characters of the shell's output before the last command.
+    /// Number of characters that the shell had printed before the last command.
     seen: usize,
 }
 
 impl Machine {
-    /// `dir` has beside it the folder of [`stand_in_for_scp`].
+    /// Starts a machine in `dir`, next to the folder of [`stand_in_for_scp`].
     fn start(dir: &Path) -> Machine {
         std::fs::create_dir(dir).expect("a folder");
         symlink(root().join("speech"), dir.join("speech")).expect("a link");
@@ -401,14 +400,13 @@ impl Machine {
         machine
     }
 
-    /// The process whose network it is.
+    /// ID of the process that owns the network namespace.
     fn pid(&self) -> String {
         let children = format!("/proc/{0}/task/{0}/children", self.shell.id());
         std::fs::read_to_string(children).expect("Linux").trim().to_owned()
     }
 
-    /// Runs `commands` as typed; they must succeed, unless the guide shows an
-    /// error.
+    /// Runs `commands` as if typed. They must succeed, unless the guide shows an error.
     fn type_in(&mut self, commands: &str, number: usize) {
         self.seen = self.shell.stdout().len();
         std::fs::write(self.dir.join(".typed"), commands).expect("written");
@@ -426,8 +424,8 @@ impl Machine {
     }
 }
 
-/// Puts into `dir` a `bin/scp` that knows the folder `trunkline` of each
-/// machine. The real one would need a server and keys of its own.
+/// Writes a `bin/scp` to `dir` that knows the folder `trunkline` of each machine. The real one
+/// would need a server and keys.
 fn stand_in_for_scp(dir: &Path, machines: &Machines) {
     let folders: String = machines
         .iter()
@@ -444,7 +442,7 @@ fn stand_in_for_scp(dir: &Path, machines: &Machines) {
     std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("done");
 }
 
-/// One Ethernet for all machines, as a LAN is.
+/// Connects all machines to one Ethernet, like a LAN.
 fn connect(addresses: &Machines, machines: &BTreeMap<&str, Machine>) -> bool {
     let ip = |args: String| run(Command::new("ip").args(args.split(' '))).code == Some(0);
     let hub = machines[addresses[addresses.len() - 1].0].pid();
@@ -485,7 +483,7 @@ fn the_gateways_guide_does_what_it_says() {
     follow("docs/gateway.md", SITES, &tools);
 }
 
-/// Does what the document at `path` says.
+/// Executes the document at `path`.
 fn follow(path: &str, addresses: &Machines, tools: &[&str]) {
     let probe =
         Command::new("unshare").args(["--net", "--pid", "--fork", "--mount-proc", "true"]).output();
@@ -520,7 +518,7 @@ fn follow(path: &str, addresses: &Machines, tools: &[&str]) {
             println!("--- line {}, {}\n{}", block.line, block.machine, machine.said());
         }
     }
-    // What a shell began ends with it, whatever the guide forgets to stop.
+    // Processes that a shell started end with it, even if the guide does not stop them.
     for machine in machines.values_mut() {
         let pid = Pid::from_raw(machine.shell.id().cast_signed());
         kill(pid, Signal::SIGKILL).expect("it runs");
@@ -528,7 +526,7 @@ fn follow(path: &str, addresses: &Machines, tools: &[&str]) {
     }
 }
 
-/// Waits until everything that the guide shows has come out.
+/// Waits until everything that the guide shows has been printed.
 fn expect(path: &str, machine: &Machine, block: &Block) {
     let shown: Vec<&str> =
         block.text.lines().map(str::trim).filter(|l| !matches!(*l, "" | "…")).collect();
@@ -537,7 +535,7 @@ fn expect(path: &str, machine: &Machine, block: &Block) {
         let said = machine.said();
         let late = is_late(&said);
         let mut lines: Vec<&str> = said.lines().map(str::trim).collect();
-        // Each line stands for one: two hops of a trace are two lines.
+        // Each line matches only one: two hops of a trace are two lines.
         let missing = shown.iter().find(|shown| {
             let found = lines.iter().position(|line| is_like(line, shown, late));
             found.map(|at| lines.remove(at)).is_none()

@@ -1,5 +1,5 @@
-//! `trunkline call`: what its two ends tell each other, so that neither takes a call
-//! that broke for a whole one.
+//! `trunkline call`: messages between its two ends, by which neither takes a broken call for a
+//! whole one.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Process, Setup, free_port, ms, temp_dir, trunkline};
@@ -16,10 +16,10 @@ use trunkline_media::codec::g711::Law;
 use trunkline_media::rtp::{HEADER_LEN, Packetizer, Stream};
 use trunkline_media::{rtcp, rtp};
 
-/// How often a caller says that this was all.
+/// Number of goodbyes that a caller sends.
 const GOODBYES: usize = 5;
 
-/// A second of something to say.
+/// Writes a second of speech to a file.
 fn speech(dir: &Path) -> PathBuf {
     let path = dir.join("said.wav");
     let pcm: Vec<i16> =
@@ -28,7 +28,7 @@ fn speech(dir: &Path) -> PathBuf {
     path
 }
 
-/// Exit code, report and complaint of `process`, which ends.
+/// Waits for the end of `process`, and returns its exit code, report and complaint.
 fn ended(mut process: Process) -> (Option<i32>, Value, String) {
     let code = process.wait().code();
     let (stdout, stderr) = process.rest();
@@ -57,15 +57,15 @@ fn listen_on_udp(options: &[&str]) -> (Process, SocketAddr) {
     (listener, at)
 }
 
-/// What RFC 3550 (6.4.2) has a receiver say of the report sent at `ntp` by `source`,
-/// `delay` units of 1/65,536 s after it came.
+/// Reception report (RFC 3550, 6.4.2) on the report sent at `ntp` by `source`, `delay` units of
+/// 1/65,536 s after its arrival.
 fn reception(source: u32, ntp: u64, delay: u32) -> Vec<u8> {
     let words = [0x81c9_0007, 9, source, 0, 0, 0, (ntp >> 16) as u32, delay];
     words.iter().flat_map(|w: &u32| w.to_be_bytes()).collect()
 }
 
-/// `call send` to somebody who says `answer` to each of its reports: how it ends,
-/// and the packets that came.
+/// Runs `call send` against a listener that answers each of its reports with `answer`. Returns the
+/// result and the packets received.
 fn call(
     duration: &str,
     answer: impl Fn(&rtcp::Control, u64) -> Option<Vec<u8>>,
@@ -124,17 +124,17 @@ fn a_path_that_dies_early_ends_no_call_that_was_to_be_longer() {
 
 #[apply(on_time)]
 fn a_caller_wants_its_end_confirmed_by_who_answers() {
-    // It has answered, at once, but not the goodbyes.
+    // It answers reports at once, but not the goodbyes.
     let deaf = |c: &rtcp::Control, ntp| (!c.bye).then(|| reception(c.ssrc, ntp, 0));
     let ((code, sent, told), packets) = call("400ms", deaf);
     assert_eq!(code, Some(1), "{sent} {told}");
-    assert!(told.contains("trunkline: nobody confirmed the end of the call: "), "{told}");
+    assert!(told.contains("trunkline: the end of the call was not confirmed: "), "{told}");
     assert_eq!((&sent["packets"], &sent["sent"]), (&json!(20), &json!(20)), "{sent}");
-    assert!(sent["why"].as_str().is_some_and(|why| why.starts_with("nobody confirmed")), "{sent}");
+    assert!(sent["why"].as_str().is_some_and(|why| why.ends_with("was not confirmed")), "{sent}");
     assert_eq!(packets.len(), 20 + 1 + GOODBYES);
 
-    // Of five, one is enough, however late; and nothing is known of one that says
-    // nothing, or something in its own time, or to somebody else.
+    // One answer to the five goodbyes is enough, however late. A listener that sends nothing,
+    // answers in its own time or answers another caller leaves the result open.
     let late = |c: &rtcp::Control, ntp| Some(reception(c.ssrc, ntp, if c.bye { 9_000 } else { 0 }));
     let silent = |_: &rtcp::Control, _| None;
     let older = |_: &rtcp::Control, _| Some(vec![0x80, 201, 0, 1, 0, 0, 0, 0]);
@@ -179,7 +179,7 @@ fn a_path_that_dies_in_the_last_moment_is_told_to_the_caller() {
 fn the_first_report_may_overtake_the_first_packet() {
     for ssrc in [7, 8] {
         let (listener, at) = listen_on_udp(&["--idle", "500ms", "--expect", "1 s"]);
-        // Of an earlier call's end it may be, or of this one's beginning.
+        // The report may belong to the end of an earlier call, or to the start of this one.
         Caller::new(ssrc, at).report(1, 0, ssrc != 7);
         Caller::new(7, at).talk(60);
         let (code, report, told) = ended(listener);
@@ -210,13 +210,13 @@ fn a_call_whose_end_was_heard_is_whole_whatever_the_node_says_later() {
             break;
         }
     }
-    // The other goodbyes find nobody.
+    // The other goodbyes find no listener.
     drop(listener);
     let (code, sent, told) = ended(sender);
     assert_eq!((code, &sent["why"]), (Some(0), &Value::Null), "{sent} {told}");
 }
 
-/// A caller on UDP with a number of its own.
+/// A caller over UDP with its own SSRC.
 struct Caller {
     ssrc: u32,
     socket: UdpSocket,
@@ -247,7 +247,7 @@ impl Caller {
         self.socket.send_to(&packet[..n], self.to).expect("sent");
     }
 
-    /// All that comes, until nothing has for `patience`.
+    /// Receives packets until there are none for `patience`.
     fn hears(&self, patience: Duration) -> Vec<Vec<u8>> {
         self.socket.set_read_timeout(Some(patience)).expect("in range");
         let mut buf = [0; 300];
@@ -268,14 +268,14 @@ fn a_listener_answers_every_report_and_every_goodbye() {
     }
     let heard = caller.hears(ms(300));
     assert_eq!(ended(listener).0, Some(0));
-    // Three to say that it is there; then one for each.
+    // Three to show that it is there, then one for each goodbye.
     let blocks: Vec<_> = heard.iter().filter(|p| p[..2] == [0x81, 201]).collect();
     assert_eq!((heard.len(), blocks.len()), (3 + 5, 5), "{heard:?}");
     let word = |p: &[u8], at: usize| u32::from_be_bytes(p[at..at + 4].try_into().expect("four"));
     let of: Vec<u32> = blocks.iter().map(|p| word(p, 24)).collect();
     assert_eq!(of, [0x2222_3333, 1 << 16, 2 << 16, 3 << 16, 4 << 16]);
     for packet in blocks {
-        // Of whom, at once; number of the last, none lost up to it.
+        // SSRC of the caller, no delay; number of the last packet, none lost up to it.
         assert_eq!((word(packet, 8), word(packet, 28)), (7, 0), "{packet:?}");
         assert_eq!((word(packet, 16), word(packet, 12)), (49, 0), "{packet:?}");
     }
@@ -297,7 +297,7 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
     assert!(told.contains("it may be in another call"), "{told}");
     assert!(sent["why"].as_str().is_some_and(|why| why.contains("hung up")), "{sent}");
 
-    // A stranger is told once a second, and not all the strangers there may be.
+    // A rejected caller is notified once a second, and not all of many are.
     let unknown_peers: Vec<Caller> = (100..150).map(|ssrc| Caller::new(ssrc, at)).collect();
     // As many packets as a socket's buffer holds.
     unknown_peers.iter().for_each(|s| s.talk(5));
@@ -312,14 +312,14 @@ fn who_calls_somebody_who_is_in_a_call_is_told_so() {
         unknown_peers[0].hears(ms(300)).pop().expect("told again")
     });
     assert!(bye.is_ok_and(|c| c.bye), "{bye:?}");
-    // The call that there is has suffered nothing.
+    // The ongoing call has not suffered.
     first.report(20, 1, true);
     let (code, report, _) = ended(listener);
     assert_eq!((code, &report["packets"], &report["lost"]), (Some(0), &json!(20), &json!(0)));
     assert!(first.hears(ms(1)).iter().all(|p| rtcp::parse(p).is_ok_and(|c| !c.bye)));
 }
 
-/// Whoever can put the caller's address on a packet, or a caller whose stream changes.
+/// Covers an attacker that forges the caller's address, and a caller that changes its stream.
 #[apply(on_time)]
 fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
     let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
@@ -333,7 +333,7 @@ fn another_stream_from_where_the_caller_is_does_not_end_the_call() {
     let (code, report, _) = ended(listener);
     assert_eq!((code, &report["packets"], &report["lost"]), (Some(0), &json!(20), &json!(0)));
 
-    // Where the caller has fallen silent, whoever calls from there is told.
+    // Once the caller is silent, others at its address are rejected.
     let (listener, at) = listen_on_udp(&["--idle", "3 s"]);
     let caller = Caller { to: at, ..caller };
     caller.talk(20);
@@ -371,7 +371,7 @@ fn a_listener_that_stops_hangs_up() {
         let begun = Instant::now();
         let (code, report, _) = ended(listener);
         assert_eq!((code, &report["ended"]), (Some(0), &json!("stopped")), "{report}");
-        // That it was stopped is not how many there were.
+        // Being stopped does not reveal the number of packets.
         assert_eq!(report["sent"], Value::Null, "{report}");
         let (code, sent, told) = ended(sender);
         assert!(begun.elapsed() < ms(3_000), "{:?}", begun.elapsed());
@@ -395,7 +395,7 @@ fn what_was_sent_is_known_only_of_a_call_whose_end_was_heard() {
     assert_eq!((&broken["sent"], &broken["packets"]), (&Value::Null, &json!(60)), "{broken}");
     assert_eq!((&whole["sent"], &whole["packets"]), (&json!(60), &json!(60)), "{whole}");
 
-    // Who heard nobody says as much about it.
+    // A listener without a caller reports that.
     let (listener, _) = listen_on_udp(&[]);
     listener.signal(Signal::SIGTERM);
     let (code, nothing, _) = ended(listener);
@@ -428,10 +428,10 @@ fn packets_to_nowhere_are_not_called_sent() {
 
 #[apply(on_time)]
 fn a_goodbye_that_cannot_leave_ends_no_call_well() {
-    let told = "the end of the call could not be told";
+    let told = "the end of the call could not be announced";
     let mut chain = Chain::of(2);
     let said = speech(chain.dir.path());
-    // No socket may send to everybody without having asked for it.
+    // A socket may not send to the broadcast address unless that option is set.
     let everybody = send_over_udp(&said, (Ipv4Addr::BROADCAST, 9).into(), "200ms");
     let (code, sent, complaint) = ended(everybody);
     assert_eq!((code, &sent["why"], &sent["unsent"]), (Some(1), &json!(told), &json!(10)));

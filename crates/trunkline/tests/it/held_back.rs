@@ -1,5 +1,4 @@
-//! Applications that would rather wait than lose packets (`SocketOption::Wait`), at
-//! real nodes, on a link that is slow.
+//! Flow-controlled applications (`SocketOption::Wait`) at real nodes, on a slow link.
 
 use crate::common::on_time::on_time;
 use crate::common::raw::{self, bytes};
@@ -17,12 +16,12 @@ use trunkline_client::{Address, DatagramSocket, Error, NodeId, Service, SocketOp
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToNode};
 
 const SIZE: usize = 1_000;
-/// Of one that no node carries.
+/// Length of a packet that no node carries.
 const TOO_LARGE: usize = 2_000;
-/// Four seconds' worth of the link.
+/// Number of packets that take the link four seconds.
 const PACKETS: u32 = 450;
 
-/// Two nodes with a link of 1 Mbit/s.
+/// Starts two nodes with a link of 1 Mbit/s.
 fn slow_chain() -> Chain {
     Chain::start(&Setup { link: "rate = \"1 Mbit/s\"\n", sealed: true, ..Setup::default() })
 }
@@ -40,7 +39,7 @@ fn packet(n: u32) -> [u8; SIZE] {
     packet
 }
 
-/// The numbers that come, until none has for a second.
+/// Receives numbers until there are none for a second.
 fn numbers(socket: &DatagramSocket) -> Vec<u32> {
     socket.set_option(SocketOption::ReadTimeout(Some(ms(1_000)))).expect("in range");
     let mut buf = [0; 2_048];
@@ -54,13 +53,13 @@ fn numbers(socket: &DatagramSocket) -> Vec<u32> {
     }
 }
 
-/// What came of all packets, written as fast as they are taken, and how long that
-/// took; beside a call whose packets are all heard in time.
+/// Writes all packets as fast as they are accepted, during a call that must receive all its packets
+/// on time. Returns the numbers received and the time taken.
 fn write_all(chain: &Chain, mut send: impl FnMut(&[u8], Address) + Send) -> (Vec<u32>, Duration) {
     let (near, far) = (&chain.nodes[0], &chain.nodes[1]);
     let listener = far.bind(4_000);
     let (voice, ear) = (near.bind(0), far.bind(4_001));
-    // Heard also if it is this test that has no time to listen.
+    // Count packets also if this test was too slow to receive them on time.
     ear.set_option(SocketOption::Late(true)).expect("in range");
     thread::scope(|scope| {
         let came = scope.spawn(|| numbers(&listener));
@@ -78,7 +77,7 @@ fn write_all(chain: &Chain, mut send: impl FnMut(&[u8], Address) + Send) -> (Vec
     })
 }
 
-/// All came, in order, and the node held most of them back.
+/// Checks that all arrived in order, and that the node delayed most of them.
 #[track_caller]
 fn nothing_lost(chain: &Chain, (came, took): (Vec<u32>, Duration)) {
     let m = chain.nodes[0].metrics();
@@ -89,7 +88,7 @@ fn nothing_lost(chain: &Chain, (came, took): (Vec<u32>, Duration)) {
     let missing: Vec<u32> = (0..PACKETS).filter(|n| !came.contains(n)).collect();
     assert!(missing.is_empty(), "{missing:?} are missing");
     assert!(came.iter().copied().eq(0..PACKETS), "in order, and once");
-    // Sent at once they come in milliseconds, and the link takes 8 for each.
+    // Sent at once they would take milliseconds, while the link takes 8 ms for each.
     assert!(waited > u64::from(PACKETS) / 2, "nobody waited");
     assert_eq!((m.drops("queue_full"), m.drops("queue_delay")), (0, 0));
 }
@@ -117,7 +116,7 @@ fn who_does_not_wait_loses_much() {
     let chain = slow_chain();
     let socket = writer(chain.nodes[0].bind(0), false);
     let (came, took) = write_all(&chain, |packet, to| {
-        // At twice what the link takes, lest the node's queue be what is tested.
+        // Sends at twice the link's rate, to keep the node's queue from being the bottleneck.
         thread::sleep(ms(4));
         socket.send_to(packet, to).expect("never waits");
     });
@@ -152,7 +151,8 @@ fn who_does_not_block_is_told_when_there_is_room() {
     }
 }
 
-/// What it asks over TCP is behind what waits; the node says by itself that it lives.
+/// Requests over TCP queue behind flow-controlled packets; the node reports on its own that it is
+/// alive.
 #[apply(on_time)]
 fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
     let chain =
@@ -161,7 +161,7 @@ fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
     let listener = chain.nodes[1].bind(4_000);
     thread::scope(|scope| {
         let came = scope.spawn(|| numbers(&listener));
-        // 134 ms each.
+        // Each takes 134 ms.
         (0..75).for_each(|n| socket.send_to(&packet(n), listener.local_addr()).expect("sent"));
         socket.set_option(SocketOption::ReadTimeout(Some(ms(9_000)))).expect("in range");
         let news = socket.recv_from(&mut [0; 9]);
@@ -171,7 +171,7 @@ fn one_on_another_host_that_is_held_back_for_long_keeps_its_session() {
     assert_eq!(socket.status().reconnects, 0);
 }
 
-/// A datagram can't be held back: it is counted.
+/// A datagram cannot be flow-controlled; it is counted.
 #[apply(on_time)]
 fn datagrams_of_one_that_is_held_back_are_counted() {
     let chain =
@@ -194,7 +194,7 @@ fn datagrams_of_one_that_is_held_back_are_counted() {
     });
 }
 
-/// A session of this host without the client library.
+/// Opens a local session without the client library.
 fn bare(path: &Path) -> Socket {
     bare_at(path, 0)
 }
@@ -210,8 +210,8 @@ fn bare_at(path: &Path, port: u16) -> Socket {
     socket
 }
 
-/// Sends packets of `size` bytes to `to` until the socket has taken no more for as long
-/// as `patience`; how many it took.
+/// Sends packets of `size` bytes to `to` until the socket has accepted none for `patience`, and
+/// returns the number accepted.
 fn fill(mut socket: &Socket, (to, size): (Address, usize), patience: Duration) -> u32 {
     let (node, service) = (to.node, Service::BestEffort);
     let send = ToNode::Send { service, deadline_ms: 255, to: node, port: to.port, payload: &[] };
@@ -234,12 +234,12 @@ fn hostile_ones_fill_their_sockets_and_read_nothing() {
     let listener = far.bind(4_000);
     let (voice, ear) = (near.bind(0), near.bind(4_001));
     let path = near.socket.clone();
-    // They wait, on a link that takes eight of their packets in a second …
+    // These wait, on a link that carries eight of their packets per second …
     let waiting: Vec<_> = (0..20).map(|_| bare(&path)).collect();
     for mut socket in &waiting {
         socket.write_all(&bytes(|w| ToNode::Blocking(true).emit_head(w))).expect("sent");
     }
-    // … or have the node tell them of each packet that it is too large.
+    // … and these make the node report that each of their packets is too large.
     let told: Vec<_> = (0..5).map(|_| bare(&path)).collect();
     let resident = chain.first().resident();
     let to = listener.local_addr();
@@ -258,7 +258,7 @@ fn hostile_ones_fill_their_sockets_and_read_nothing() {
     let node = chain.first();
     let grown = node.resident().saturating_sub(resident);
     let cpu = node.cpu_time();
-    // Those who are held back go, or stay: the node has nothing to do for them.
+    // Some flow-controlled sessions leave and some stay: the node has no work for them.
     drop(waiting.into_iter().take(10).collect::<Vec<_>>());
     thread::sleep(ms(2_000));
     let busy = node.cpu_time() - cpu;
@@ -292,8 +292,7 @@ fn what_was_taken_goes_out_when_its_sender_has_gone() {
     });
 }
 
-/// One that waits at port `port` of `path`, has filled its socket with packets to
-/// `to`, and goes.
+/// Binds port `port` of the node at `path`, fills its socket with packets to `to`, and leaves.
 fn fill_and_go(path: &Path, port: u16, to: Address) {
     let socket = bare_at(path, port);
     (&socket).write_all(&bytes(|w| ToNode::Blocking(true).emit_head(w))).expect("sent");
@@ -301,7 +300,7 @@ fn fill_and_go(path: &Path, port: u16, to: Address) {
     assert!(taken > 20, "{taken} packets wait nowhere");
 }
 
-/// A link that takes eight packets in a second, and nodes that let five attach.
+/// A link that carries eight packets per second, and nodes with a limit of five sessions.
 fn crowded() -> Chain {
     let link = "rate = \"64 kbit/s\"\n";
     let mut chain = Chain::prepare(&Setup { link, sealed: true, ..Setup::default() });
@@ -363,7 +362,8 @@ fn who_has_gone_on_another_host_is_forgotten_soon() {
     let (to, port, service) = (NodeId(2), 4_000, Service::BestEffort);
     let send = ToNode::Send { service, deadline_ms: 255, to, port, payload: &[] };
     let message = [bytes(|w| send.emit_head(w)), vec![0; SIZE]].concat();
-    // As much as TCP takes, so that its end is behind what will not be read for minutes.
+    // Fills TCP's buffers, so that the end of the connection is behind data that will not be read
+    // for minutes.
     raw.tcp.set_write_timeout(Some(ms(200))).expect("an option");
     let start = Instant::now();
     let mut n = 0;
@@ -378,7 +378,7 @@ fn who_has_gone_on_another_host_is_forgotten_soon() {
     assert!(start.elapsed() < ms(5_000), "{:?}", start.elapsed());
 }
 
-/// More of them than the link serves in the time after which a client gives a node up.
+/// More clients than the link can serve within the time after which a client gives up its node.
 #[apply(on_time)]
 fn many_on_another_host_that_wait_for_their_turn_keep_their_sessions() {
     const MANY: u32 = 72;

@@ -1,4 +1,4 @@
-//! Strangers' datagrams at a node's UDP port while a call goes on.
+//! Datagrams from unknown sources at a node's UDP port during a call.
 
 use crate::common::on_time::on_time;
 use crate::common::{Chain, ms, stream, wait_for};
@@ -12,8 +12,8 @@ use trunkline_overlay::wire::{
     Null, ReceiverIndex, Seal,
 };
 
-/// An envelope to the link of node 2 from node 1, of a start later than any,
-/// with the frames that `write` writes.
+/// An envelope from node 1 to the link of node 2, with an incarnation later than any, and the
+/// frames that `write` writes.
 fn forged(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let index = ReceiverIndex::derived(NodeId(1), NodeId(2), "");
     forged_for(index, write)
@@ -57,7 +57,7 @@ fn data(w: &mut Writer<'_>) {
     header.emit(160, w).and_then(|()| w.bytes(&[0; 160])).expect("room");
 }
 
-/// What to send, and how often each reason for dropping it must be counted.
+/// Datagrams of the attack, and the expected count for each drop reason.
 fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
     const ROUNDS: u64 = 40;
     let mut datagrams = Vec::new();
@@ -73,7 +73,7 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
     let unknown_peer =
         ReceiverIndex::new(ReceiverIndex::derived(NodeId(1), NodeId(2), "").get() ^ 1);
     for round in 0..ROUNDS as usize {
-        // Malformed: too short, of no known type, far too long.
+        // Malformed envelopes: too short, of an unknown type, far too long.
         let whole = forged(hello);
         datagrams.push(whole[..1 + round % (ENVELOPE_OVERHEAD - 1)].to_vec());
         for len in [24, 200, 1_472, 9_000] {
@@ -86,9 +86,9 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
             huge[0] = 0xff;
             datagrams.push(huge);
         }
-        // For a link that does not exist.
+        // An envelope for a link that does not exist.
         datagrams.push(forged_for(unknown_peer, hello));
-        // As the neighbour would write them, but from elsewhere.
+        // Envelopes as the neighbour would send them, but from another address.
         datagrams.extend([forged(hello), forged(nack), forged(data), forged(|_| ())]);
     }
     let counts = [
@@ -103,7 +103,7 @@ fn attack() -> (Vec<Vec<u8>>, [(&'static str, u64); 3]) {
 fn strangers_are_counted_and_harm_nobody() {
     let mut chain = Chain::of(2);
     let (from, to) = (chain.nodes[0].bind(0), chain.nodes[1].bind(4_000));
-    // Everything that is allocated for a flow is.
+    // All allocations for a flow have been made by now.
     assert_eq!(stream(&from, &to, 0..50, ms(2)).len(), 50);
     let target = chain.nodes[1].udp;
     let resident = chain.last().resident();
@@ -129,7 +129,7 @@ fn strangers_are_counted_and_harm_nobody() {
     }
     assert_eq!(m.sum("link_restarts_total", ""), 0, "a forged start of the neighbour was believed");
     assert_eq!(m.drops("stale"), 0);
-    // Asking costs as much as it did before, and packets nothing.
+    // Fetching the metrics allocates as much as before, and packets nothing.
     let asked = 1 + counts.len() as u64 * 20;
     let grown = allocations() - second;
     assert!(grown <= asked * (second - first), "{grown} allocations under attack");

@@ -1,4 +1,4 @@
-//! `trunkline impair --hosts`: kernels' own packets over a modelled network.
+//! `trunkline impair --hosts`: the kernels' real packets over a modelled network.
 
 use crate::common::emulator::{
     Emulator, PROGRAM, TEXT, THREE, assert_documented, counted, inhabitants, is_root, packets,
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sends bytes by TCP for so many seconds; how many bytes arrived per second.
+/// Sends bytes over TCP for `seconds`, and returns the bytes received per second.
 fn transfer(emulator: &Emulator, to: SocketAddr, seconds: f64) -> f64 {
     let (listening, listens) = std::sync::mpsc::channel();
     let listener = emulator.within(1, move || {
@@ -49,7 +49,8 @@ fn a_kernels_tcp_fills_a_modelled_link() {
     let pcap = format!("a={}", capture.display());
     let Some(emulator) = Emulator::start(dir.path(), TEXT, &["--pcap", &pcap]) else { return };
     for to in emulator.at(1, 5_000) {
-        // Of 1,400 bytes 1,348 or 1,328 are payload. Some are in flight at either end.
+        // Each packet of 1,400 bytes has 1,348 or 1,328 bytes of payload. Some are in flight at
+        // either end.
         let share = if to.is_ipv4() { 1_348.0 } else { 1_328.0 } / 1_400.0;
         let goodput = transfer(&emulator, to, 3.0) * 8.0;
         let most = 10e6 * share;
@@ -59,8 +60,8 @@ fn a_kernels_tcp_fills_a_modelled_link() {
     assert_documented(&report);
     let [a, b] = [0, 1].map(|n| &report["hosts"][n]);
     assert_eq!(a["tcp"]["net.ipv4.tcp_congestion_control"], "reno");
-    // Its first segments were too long for the last edge, and it was told so; over IPv6 a SYN is
-    // told already.
+    // The first segments were too long for the last edge, and the sender was notified; over IPv6
+    // even a SYN triggers that.
     assert!(packets(&a["sent"]) > 1_000 && packets(&b["received"]) > 1_000, "{report}");
     for edge in report["edges"].as_array().expect("edges") {
         for way in ["forward", "reverse"] {
@@ -105,7 +106,8 @@ fn delay_is_the_models_and_what_links_do_may_change() {
             let times: Vec<_> = (0..20).map(|_| round_trip(100, patience)).collect();
             tell.send(times).expect("heard");
         }
-        // Larger than the last edge allows: a router says so, and the kernel remembers.
+        // The packet exceeds the last edge's MTU: a router reports that, and the kernel remembers
+        // it.
         let both = [(); 2].map(|()| round_trip(1_420, ms(1_000)));
         socket.send_to(&[0], to).expect("sent");
         both
@@ -114,8 +116,8 @@ fn delay_is_the_models_and_what_links_do_may_change() {
         says.send(ms(patience)).expect("heard");
         told.recv_timeout(20 * ms(patience) + PATIENCE).expect("an answer")
     };
-    // 5 ms and 0.12 ms at 10 Mbit/s, each way: no packet is faster. The kernels take more time,
-    // and a busy machine much more, but not always.
+    // The delay is 5 ms plus 0.12 ms at 10 Mbit/s in each direction: no packet is faster. The
+    // kernels take more time, and a busy machine much more, but not always.
     wait_for("half of the packets without delays of the machine", || {
         let times = ask(20_000).into_iter().map(|time| time.expect("an echo"));
         let mut times: Vec<f64> = times.map(|time| time.as_secs_f64() * 1e3).collect();
@@ -139,8 +141,8 @@ fn delay_is_the_models_and_what_links_do_may_change() {
     assert!(packets(&report["edges"][1]["forward"]["lost"]) >= 20, "{report}");
 }
 
-/// Sends datagrams of this length with this DSCP to `to` at so many a second for two seconds;
-/// how many it sent.
+/// Sends datagrams of this length and DSCP to `to` for two seconds at this rate per second, and
+/// returns their number.
 fn marked(
     emulator: &Emulator,
     to: SocketAddr,
@@ -152,7 +154,7 @@ fn marked(
         let (start, mut sent) = (Instant::now(), 0_u32);
         while start.elapsed() < ms(2_000) {
             while f64::from(sent) < start.elapsed().as_secs_f64() * f64::from(rate) {
-                // Nobody need listen there.
+                // The destination needs no listener.
                 let _ = socket.send_to(&vec![0; len], to);
                 sent += 1;
             }
@@ -162,7 +164,7 @@ fn marked(
     })
 }
 
-/// To one station go 60 Mbit/s marked CS1, more than a cell carries, and to the other a call's
+/// One station is sent 60 Mbit/s marked CS1, more than a cell carries, and the other a call's
 /// packets, marked EF.
 #[apply(on_time)]
 fn in_a_cell_a_call_has_a_queue_of_its_own() {
@@ -172,7 +174,7 @@ fn in_a_cell_a_call_has_a_queue_of_its_own() {
     let Some(emulator) = Emulator::start(dir.path(), CELL, &["--punctual"]) else { return };
     let to =
         [1, 2].map(|n| emulator.at(n, 5_000).into_iter().find(SocketAddr::is_ipv4).expect("IPv4"));
-    // With IP's and UDP's headers 200 and 1,500 bytes.
+    // The lengths are 200 and 1,500 bytes with IP and UDP headers.
     let call = marked(&emulator, to[0], (46, 172, 50));
     let flood = marked(&emulator, to[1], (8, 1_472, 5_000));
     let [call, flood] = [call, flood].map(|sends| sends.join().expect("it sends"));
@@ -186,11 +188,11 @@ fn in_a_cell_a_call_has_a_queue_of_its_own() {
     };
     let ([offered, arrived, dropped], [flooded, passed, overflowed]) = (counts(to_a), counts(to_b));
     assert_eq!((arrived, dropped), (offered, 0), "{report}");
-    // What isn't read in time the kernel drops.
+    // The kernel drops packets that are not read in time.
     let missed = report["hosts"][0]["kernel_dropped"].as_u64().expect("a count");
     assert!(offered + missed >= call && flooded + missed >= flood, "{call}, {flood}: {report}");
     assert_eq!(passed + overflowed, flooded, "{report}");
-    // 24 Mbit/s of IP packets is what a cell carries of this length; the machine may be slow.
+    // A cell carries 24 Mbit/s of IP packets of this length; the machine may be slow.
     let mbit_s = passed as f64 * 12_000.0 / 2e6;
     assert!(overflowed > 0 && mbit_s < 27.0, "{mbit_s} Mbit/s, {report}");
 }
@@ -221,8 +223,8 @@ fn routers_say_what_they_do_not_pass_on() {
             let wait = |name: &'static str, n: u64| {
                 wait_for(name, || (counted(name) >= n).then_some(()));
             };
-            // There are two routers, and the edge behind the second allows 1,400 bytes. What is too
-            // long is sent in fragments once the kernel knows.
+            // There are two routers, and the edge behind the second has an MTU of 1,400 bytes.
+            // Longer packets are fragmented once the kernel knows that.
             send(100, 1);
             wait(expired, 1);
             send(100, 2);
@@ -239,7 +241,7 @@ fn routers_say_what_they_do_not_pass_on() {
             (n, buffer[0])
         };
         assert_eq!([came(), came()], [(100, 3), (1_420, 65)], "{to}");
-        // What would have been said of these was said before they came.
+        // Errors for these would have been sent before they arrived.
         let told = emulator.within(0, move || [expired, too_big].map(counted));
         assert_eq!(told.join().expect("it counts"), [2, 1], "{to}");
     }
@@ -248,16 +250,16 @@ fn routers_say_what_they_do_not_pass_on() {
     assert_eq!((packets(&a["expired"]), packets(&a["too_big"])), (4, 2), "{report}");
 }
 
-/// Runs a file that has a mistake; the line that is said.
+/// Runs a file with a mistake, and returns the error line.
 fn refusal(file: &Path, text: &str) -> String {
     refusal_of(file, text, &[])
 }
 
-/// The same with further options.
+/// Runs a file with a mistake and further options, and returns the error line.
 fn refusal_of(file: &Path, text: &str, options: &[&str]) -> String {
     fs::write(file, text).expect("written");
     let mut run = Command::new(PROGRAM);
-    // A file without a mistake would end it at once, too.
+    // With standard input closed, a valid file would end it at once, too.
     run.args(["impair", "--until-stdin-closes", "--hosts"]).arg(file).args(options);
     let run = run.stdin(Stdio::piped()).output().expect("it ends");
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -270,7 +272,7 @@ fn mistakes_end_it_with_2_and_are_named() {
     let dir = temp_dir();
     let file = dir.path().join("net.toml");
     let said = |text: &str| refusal(&file, text);
-    // What to replace, by what; then the line, and the advice.
+    // Text to replace and its replacement; then the line and advice of the error.
     for (from, to, line, says) in [
         ("[\"s\", \"b\"]", "[\"s\", \"bb\"]", 7, "is \"bb\"; did you mean \"b\"?"),
         ("[\"s\", \"b\"]", "[\"s\", \"s\"]", 7, "\"s\" is at both ends"),
@@ -339,7 +341,7 @@ fn settings_that_cannot_be_had_are_named_with_their_line_and_what_can() {
         (sysctl("net.core.rmem_max", "1"), vec![":3:34: ", "it is one of the whole machine"]),
     ];
     for (tcp, says) in cases {
-        // On more than one line.
+        // The mistake spans more than one line.
         let text = TEXT.replacen(
             "host = [{ name = \"a\", tcp = \"reno\" }",
             &format!("host = [{{ name = \"a\", tcp = \"{tcp}\"\n}}"),
@@ -353,13 +355,13 @@ fn settings_that_cannot_be_had_are_named_with_their_line_and_what_can() {
     }
 }
 
-/// A command for a user without privileges. It has a /dev/net/tun of this kind, in a mount
-/// namespace of its own: `node`, a device that everybody may use; `secret`, one that this user may
-/// not use; `null`, /dev/null; `none`. It runs `before` first.
+/// A command for an unprivileged user. It has a /dev/net/tun of this kind, in a mount namespace of
+/// its own: `node`, a device that all users may open; `secret`, one that this user may not; `null`,
+/// /dev/null; `none`. It runs `before` first.
 fn nobody(dir: &Path, tun: &str, before: &str) -> Command {
     fs::set_permissions(dir, Permissions::from_mode(0o755)).expect("set");
     let program = dir.join("trunkline");
-    // Other users may not be able to read the folder that it was built in.
+    // Other users may not be able to read the build folder.
     if !program.exists() {
         fs::hard_link(PROGRAM, &program)
             .or_else(|_| fs::copy(PROGRAM, &program).map(drop))
@@ -382,8 +384,8 @@ fn nobody(dir: &Path, tun: &str, before: &str) -> Command {
     command
 }
 
-/// Starts an emulator of three hosts in this folder as a user without privileges. `None` where
-/// that is not possible, which is printed.
+/// Starts an emulator of three hosts in this folder as an unprivileged user. Returns `None` where
+/// that is not possible, and prints that.
 fn start_as_nobody(dir: &Path) -> Option<Emulator> {
     if !is_root() {
         return None;
@@ -399,7 +401,7 @@ fn who_is_not_root_has_hosts_in_a_user_namespace() {
     let number = fs::read_link(&emulator.hosts[0].net).expect("a namespace");
     reach(&emulator, 0, 1);
     reach(&emulator, 1, 2);
-    // With the command line that was announced, as the same user.
+    // Run the announced command line as the same user.
     let to = emulator.at(1, 5_000)[0];
     let listener = emulator.within(1, move || TcpListener::bind(to).expect("bound"));
     let listener = listener.join().expect("it listens");
@@ -425,7 +427,7 @@ fn what_is_missing_is_named_with_a_way_out() {
     let dir = temp_dir();
     let Some(able) = start_as_nobody(dir.path()) else { return };
     drop(able);
-    // A user namespace may allow fewer of them than the system outside.
+    // A user namespace may allow fewer namespaces than the system outside.
     let none = "exec unshare --user --map-user=65534 --map-group=65534 --keep-caps sh -c '
         echo 0 >/proc/sys/user/max_user_namespaces
         exec setpriv --ambient-caps=-all --inh-caps=-all $0/trunkline impair --hosts $0/net.toml

@@ -1,4 +1,4 @@
-//! `trunkline impair --hosts`, where hosts or what is around them misbehave.
+//! `trunkline impair --hosts` with misbehaving hosts and surroundings.
 
 use crate::common::emulator::{
     Emulator, TEXT, THREE, counted, inhabitants, is_reached, packets, reach,
@@ -25,7 +25,7 @@ fn a_host_that_loses_its_device_is_named_and_the_others_go_on() {
         emulator.ip(0, command);
         reach(&emulator, 1, 2);
     }
-    // Its kernel has forgotten its routes, but receives.
+    // The kernel has lost its routes but still receives.
     reach(&emulator, 1, 0);
     emulator.ip(0, "link del tl0");
     let said = emulator.line();
@@ -53,7 +53,7 @@ fn a_run_that_is_killed_leaves_nothing() {
     assert_eq!(inhabitants(&number), 0, "it is held by its descriptor alone");
     let own = fs::read_link("/proc/self/ns/net").expect("a namespace");
     assert!(own != number && inhabitants(&own) > 0);
-    // A program there inherits no descriptor of other hosts' devices.
+    // A program there inherits no descriptors of other hosts' devices.
     let seen = emulator.enter(0).args(["ls", "-l", "/proc/self/fd"]).output();
     let seen = String::from_utf8_lossy(&seen.expect("it ends").stdout).into_owned();
     assert!(seen.contains("0 ->") && !seen.contains("tun") && !seen.contains("net:"), "{seen}");
@@ -66,7 +66,7 @@ fn a_run_that_is_killed_leaves_nothing() {
 fn whoever_says_what_nobody_reads_passes_packets_on() {
     let dir = temp_dir();
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
-    // More than a pipe holds. What the line quotes is longer than a pipe surely takes at once.
+    // Longer than a pipe's buffer. The quoted text exceeds the size that a pipe accepts atomically.
     let delay = "x".repeat(5_000);
     let long = THREE.replacen("between", &format!("delay = \"{delay}\", between"), 1);
     fs::write(dir.path().join("net.toml"), long).expect("written");
@@ -75,7 +75,7 @@ fn whoever_says_what_nobody_reads_passes_packets_on() {
         thread::sleep(ms(1));
     }
     reach(&emulator, 0, 1);
-    // It can be stopped, too.
+    // It can still be stopped.
     emulator.stop();
 }
 
@@ -85,9 +85,10 @@ fn whoever_provokes_errors_gets_few_of_them() {
     let Some(emulator) = Emulator::start(dir.path(), THREE, &[]) else { return };
     let all = emulator.at(1, 9);
     let start = Instant::now();
-    // What the host may have been told by now: 50 at once, and one in each millisecond.
+    // Maximum number of errors sent to the host so far: 50 at once, and one per millisecond.
     let most = || 50 + start.elapsed().as_millis() as u64;
-    // Until the emulator has had far more to refuse, however little of the processor it gets.
+    // Continue until the emulator has had far more to reject, even if it gets little processor
+    // time.
     wait_for("a flood", || {
         let provoke = emulator.within(0, move || {
             let sockets = ["0.0.0.0:0", "[::]:0"].map(|any| UdpSocket::bind(any).expect("bound"));
@@ -103,7 +104,7 @@ fn whoever_provokes_errors_gets_few_of_them() {
         provoke.join().expect("it ends");
         (emulator.read_from(0) > 3 * most()).then_some(())
     });
-    // Then all before it have been answered, too.
+    // All earlier packets have been answered by now.
     reach(&emulator, 0, 1);
     let told = emulator.within(0, || ["Icmp: InTimeExcds", "Icmp6InTimeExcds"].map(counted));
     let told = told.join().expect("it counts");
@@ -120,7 +121,7 @@ fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
     let (from, to) = (emulator.at(0, 0)[0].ip(), emulator.at(1, 9)[0].ip());
     let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else { panic!("{from} {to}") };
     let flood = emulator.within(0, move || {
-        // The kernel fills in the length and the checksum, and nothing else.
+        // The kernel fills in only the length and the checksum.
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255)));
         let (socket, to_any) = (socket.expect("root"), SocketAddr::from((to, 0)).into());
         let mut rng = Pcg64Mcg::new(5);
@@ -128,7 +129,7 @@ fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
             let right = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
             let mut packet = [&right[..], &from.octets(), &to.octets()].concat();
             packet.extend((0..n % 60).map(|_| rng.random::<u8>()));
-            // Nothing, one byte, or all of the header is wrong.
+            // Nothing, one byte, or the whole header is wrong.
             let wrong = match n % 3 {
                 0 => 0..0,
                 1 => (n / 3 % 20)..(n / 3 % 20 + 1),
@@ -139,7 +140,7 @@ fn what_is_no_packet_goes_nowhere_and_a_flood_is_soon_over() {
         }
     });
     flood.join().expect("it ends");
-    // It recovers, and with little work, however long that takes on a busy machine.
+    // It recovers with little work, however long that takes on a busy machine.
     let before = emulator.cpu_seconds();
     reach(&emulator, 0, 1);
     let took = emulator.cpu_seconds() - before;

@@ -1,4 +1,4 @@
-//! `trunkline impair` as a process: what its model predicts is what arrives.
+//! `trunkline impair` as a process: the packets that arrive are those that its model predicts.
 
 use crate::common::emulator::assert_documented;
 use crate::common::on_time::on_time;
@@ -23,16 +23,16 @@ fn impair() -> Command {
     command
 }
 
-/// A running relay. Killed if the test fails.
+/// A running relay, killed if the test fails.
 struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// The sockets of the links, in order: a, b, a, b…
+    /// Addresses of the links' sockets, in order: a, b, a, b…
     listens: Vec<SocketAddr>,
 }
 
 impl Running {
-    /// Starts it and waits for `ready`.
+    /// Starts the relay and waits for `ready`.
     fn start(command: &mut Command) -> Running {
         let mut child = command.spawn().expect("the binary starts");
         let stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -77,7 +77,7 @@ fn signal(child: &Child, signal: Signal) {
     nix::sys::signal::kill(pid, signal).expect("it runs");
 }
 
-/// For datagrams that must not come, and for the end of many that come soon one after another.
+/// Timeout for datagrams that must not arrive, and for the end of a rapid sequence.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// A node: a socket on a port of its own.
@@ -88,7 +88,7 @@ fn node() -> (UdpSocket, SocketAddr) {
     (socket, addr)
 }
 
-/// The bytes that wait in the IPv4 UDP socket at this port until somebody reads them.
+/// Number of unread bytes in the IPv4 UDP socket at this port.
 fn unread(socket: SocketAddr) -> u64 {
     let sockets = std::fs::read_to_string("/proc/net/udp").expect("read");
     let port = format!(":{:04X}", socket.port());
@@ -117,8 +117,8 @@ const N: u32 = 2_000;
 const SIZE: usize = 172;
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Sends N numbered datagrams, one per half millisecond; returns the number
-/// and the delay of those that arrive.
+/// Sends N numbered datagrams, one per half millisecond, and returns the number and delay of those
+/// that arrive.
 fn exchange(from: &UdpSocket, via: SocketAddr, to: &UdpSocket) -> Vec<(u32, Duration)> {
     let start = Instant::now();
     let due = |k: u32| start + Duration::from_micros(500) * k;
@@ -164,7 +164,7 @@ fn exactly_the_predicted_packets_are_lost() {
     );
     let (a_side, b_side) = (relay.listens[0], relay.listens[1]);
 
-    // A stranger's datagram is not offered, so it does not move the chain.
+    // A datagram from an unknown source is not offered, so it does not advance the chain.
     node().0.send_to(b"unknown_peer", a_side).expect("sent");
     let arrived = exchange(&a, a_side, &b);
     let back = exchange(&b, b_side, &a);
@@ -194,7 +194,7 @@ fn exactly_the_predicted_packets_are_lost() {
         delays.sort();
         let median = delays[delays.len() / 2];
         assert!(delays[0] >= DELAY, "{name}: {:?} is early", delays[0]);
-        // Well above what it takes, because test machines are busy.
+        // Well above the typical value, since test machines are busy.
         assert!(median < Duration::from_millis(30), "{name}: median {median:?}");
     }
     assert!(ledger["lateness_us"]["p50"].as_f64().expect("a number") < 10_000.0, "{ledger}");
@@ -216,7 +216,8 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     let relay = Running::start(impair().arg(&config).arg("--ledger").arg(&saved));
     let (a_side, b_side) = (relay.listens[0], relay.listens[1]);
 
-    // 72 + 28 bytes at 8 kbit/s: 100 ms each. One is sent, two wait, three are dropped.
+    // A packet of 72 + 28 bytes takes 100 ms at 8 kbit/s. One is sent, two are queued, three are
+    // dropped.
     for _ in 0..6 {
         a.send_to(&[1; 72], a_side).expect("sent");
     }
@@ -225,7 +226,7 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
         let (n, from) = b.recv_from(&mut bytes).expect("arrives");
         assert_eq!((n, from), (72, b_side));
     }
-    // Too long for the relay; and one that is under way when it stops.
+    // One datagram is too long for the relay, and one is in flight when it stops.
     a.send_to(&[1; 3000], a_side).expect("sent");
     b.send_to(b"back", b_side).expect("sent");
     for side in [a_side, b_side] {
@@ -248,7 +249,7 @@ fn a_file_a_learned_peer_and_packets_that_cannot_go() {
     std::fs::remove_dir_all(&dir).expect("removed");
 }
 
-/// A link between two nodes that does nothing, as a file has it.
+/// A link between two nodes without impairments, as written in a file.
 fn link_between(a: SocketAddr, b: SocketAddr) -> String {
     format!(
         "[[link]]\na = {{ listen = \"127.0.0.1:0\", peer = \"{a}\" }}\n\
@@ -256,7 +257,7 @@ fn link_between(a: SocketAddr, b: SocketAddr) -> String {
     )
 }
 
-/// A folder with a configuration, and the relay that runs it.
+/// Writes a configuration to a new folder, and starts a relay with it.
 fn start_from(text: &str) -> (tempfile::TempDir, Running) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let config = dir.path().join("links.toml");
@@ -265,7 +266,7 @@ fn start_from(text: &str) -> (tempfile::TempDir, Running) {
     (dir, relay)
 }
 
-/// Reads the file again, and returns what it says to that.
+/// Changes the file, makes the relay read it again, and returns the logged result.
 fn reread(running: &mut Running, file: &std::path::Path, text: &str) -> String {
     std::fs::write(file, text).expect("written");
     signal(&running.child, Signal::SIGHUP);
@@ -281,7 +282,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     let (dir, mut relay) = start_from(&text);
     let file = dir.path().join("links.toml");
     let sides = [relay.listens[0], relay.listens[1]];
-    // Whether datagrams pass as they are expected to, forward and reverse.
+    // Checks whether datagrams pass as expected, forward and reverse.
     let passes = |relay: &Running, expected: [bool; 2]| {
         assert_eq!(relay.listens, sides);
         let one = |from: &UdpSocket, via, to: &UdpSocket, expected| {
@@ -301,7 +302,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_eq!(reread(&mut relay, &file, &half), "impair: 1 directions changed\n");
     passes(&relay, [false, true]);
 
-    // What it cannot do changes nothing.
+    // A change that it cannot apply has no effect.
     mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).expect("made");
     let elsewhere = text.replacen("127.0.0.1:0", "127.0.0.1:9", 1);
     for (bad, says) in [
@@ -320,7 +321,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     passes(&relay, [true, true]);
     let ledger = relay.stop(sigterm);
     let link = &ledger["links"][0];
-    // Counts go on; of nine times both ways, one time nothing passed.
+    // The counters continue. Of nine datagrams in each direction, one was lost in reverse.
     assert_eq!((packets(&link["forward"], "delivered"), packets(&link["forward"], "lost")), (2, 7));
     assert_eq!((packets(&link["reverse"], "delivered"), packets(&link["reverse"], "lost")), (8, 1));
     assert_adds_up(&link["forward"]);
@@ -333,11 +334,11 @@ fn a_hangup_before_it_is_ready_is_not_its_end() {
     let file = dir.path().join("links.toml");
     mkfifo(&file, Mode::S_IRWXU).expect("made");
     let mut child = impair().arg(&file).spawn().expect("the binary starts");
-    // Opening waits until it reads: it has begun, and has no link yet.
+    // Opening the pipe blocks until the relay reads it: the relay has started, and has no link yet.
     let mut config = std::fs::File::create(&file).expect("it reads");
     signal(&child, Signal::SIGHUP);
     config.write_all(link_between(a, b).as_bytes()).expect("written");
-    // It is read again at once, from a file that says the same.
+    // The file is read again at once, with the same contents.
     std::fs::remove_file(&file).expect("removed");
     std::fs::write(&file, link_between(a, b)).expect("written");
     drop(config);
@@ -352,7 +353,7 @@ fn a_hangup_before_it_is_ready_is_not_its_end() {
     assert!(child.wait().expect("it ends").success());
 }
 
-/// A trace of minutes is read while the links go on.
+/// A trace that takes minutes is read while the links keep working.
 #[apply(on_time)]
 fn links_go_on_while_a_long_file_is_read() {
     let ((a, a_addr), (b, b_addr)) = (node(), node());
@@ -361,8 +362,8 @@ fn links_go_on_while_a_long_file_is_read() {
     std::fs::write(dir.path().join("long"), vec![b'0'; 20_000_000]).expect("written");
     let via = relay.listens[0];
     let file = dir.path().join("links.toml");
-    // If links stood still meanwhile, one or two packets would come. On a machine that is busy one
-    // may take as long as reading the file, but not always.
+    // If the links stalled meanwhile, only one or two packets would arrive. On a busy machine one
+    // packet may take as long as reading the file, but not always.
     let mut counts = Vec::new();
     while counts.last().is_none_or(|n| *n <= 100) && counts.len() < 20 {
         counts.push(thread::scope(|scope| {
@@ -413,13 +414,12 @@ fn a_trace_says_packet_by_packet() {
     assert_eq!(packets(&ledger["links"][0]["forward"], "lost"), 5);
 }
 
-/// EF (RFC 3246), and that the sender minds marks (RFC 3168).
+/// The DSCP EF (RFC 3246), and the ECT(0) codepoint of an ECN-capable sender (RFC 3168).
 const EF: u8 = 46 << 2;
 const ECT0: u8 = 2;
 
-/// Sends from one `node` address to another, with these TOS bytes, through a
-/// narrow link with a queue that marks; the TOS bytes that arrive, and the
-/// ledger.
+/// Sends from one `node` address to another, with these TOS bytes, through a narrow link with a
+/// queue that marks packets. Returns the TOS bytes that arrive, and the ledger.
 fn through_red(node: &str, listen: &str, toses: &[u8]) -> (Vec<u8>, Value) {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
     use std::io::IoSliceMut;
@@ -438,7 +438,7 @@ fn through_red(node: &str, listen: &str, toses: &[u8]) -> (Vec<u8>, Value) {
     } else {
         setsockopt(&b, sockopt::IpRecvTos, &true).expect("a socket option");
     }
-    // 100 bytes take 1 ms; the average is the queue itself.
+    // A packet of 100 bytes takes 1 ms; the average equals the queue itself.
     let size = if listen.starts_with('[') { 52 } else { 72 };
     let (_dir, relay) = start_from(&format!(
         "[[link]]\na = {{ listen = \"{listen}\" }}\n\
@@ -476,7 +476,7 @@ fn through_red(node: &str, listen: &str, toses: &[u8]) -> (Vec<u8>, Value) {
 
 #[apply(on_time)]
 fn red_marks_what_can_be_marked_and_drops_the_rest() {
-    // All at once, so that the queue grows to some 80 packets.
+    // All are sent at once, so that the queue grows to some 80 packets.
     let cases = [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:0", "[::]:0")];
     for (node, listen) in cases {
         if UdpSocket::bind(listen).is_err() {
@@ -497,13 +497,13 @@ fn red_marks_what_can_be_marked_and_drops_the_rest() {
         assert_eq!(early, packets(&ledger, "queue_dropped"));
         assert!(early > 5, "{listen}: {early} of 80 dropped");
 
-        // Each datagram keeps its own.
+        // Each datagram keeps its own TOS byte.
         let mixed: Vec<u8> = (0..6).map(|k| k << 4).collect();
         assert_eq!(through_red(node, listen, &mixed).0, mixed);
     }
 }
 
-/// Runs it to its end, which must be a failure told in one line.
+/// Runs a command to its end, which must be a failure with a one-line message.
 fn failure(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().expect("the binary starts");
     let text = String::from_utf8(stderr).expect("text");

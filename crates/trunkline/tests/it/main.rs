@@ -1,4 +1,4 @@
-//! The integration tests, in one program: one file a subject.
+//! The integration tests, in one program: one file per subject.
 
 mod applications;
 mod backpressure;

@@ -1,4 +1,4 @@
-//! Chains of real nodes: packets cross them, and they outlive crashes.
+//! Chains of real nodes: packets cross them, and they survive crashes.
 
 use crate::common::on_time::on_time;
 use crate::common::{
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{DatagramSocket, Error, Service, SocketOption};
 
-/// Both services, both ways, with everything that a receiver is told.
+/// Sends with both services in both directions, and checks all metadata of the received packets.
 fn exchange(chain: &Chain) {
     let (first, last) = (&chain.nodes[0], &chain.nodes[chain.nodes.len() - 1]);
     let (here, there) = (first.bind(4_000), last.bind(0));
@@ -80,7 +80,7 @@ fn a_lossy_link_is_repaired_for_real_time_only() {
     };
     let (lost_plain, none) = lost(Service::BestEffort, 5_000);
     let (lost_repaired, recovered) = lost(Service::RealTime, 5_001);
-    // 50 are expected, with a standard deviation of 7; then about 2p² of them.
+    // The expected number is 50, with a standard deviation of 7; then about 2p² of them.
     assert!((20..100).contains(&lost_plain) && none == 0, "{lost_plain} lost, {none} recovered");
     assert!(recovered > 15, "{recovered} recovered");
     assert!(lost_repaired * 2 < lost_plain, "{lost_repaired} of real time, {lost_plain} without");
@@ -88,10 +88,10 @@ fn a_lossy_link_is_repaired_for_real_time_only() {
 
 #[apply(on_time)]
 fn on_a_slow_link_voice_goes_before_the_rest() {
-    // A call of 200 packets a second takes 371 kbit/s of it, IP and UDP included.
+    // A call of 200 packets per second takes 371 kbit/s of the link, including IP and UDP.
     let chain = Chain::start(&Setup {
         link: "rate = \"1 Mbit/s\"\n",
-        // Both bounds are met: it fills in 0.1 s, and drains in 0.4 s.
+        // Both limits are reached: the queue fills in 0.1 s, and drains in 0.4 s.
         sections: "[best_effort]\nmemory = \"32 kB\"\nmax_wait = \"200 ms\"\n",
         ..Setup::default()
     });
@@ -113,17 +113,17 @@ fn on_a_slow_link_voice_goes_before_the_rest() {
     let (dropped, arrived) = wait_for("the queue to drain", || {
         let (a, b) = (chain.nodes[0].metrics(), chain.nodes[1].metrics());
         let dropped = ["queue_full", "queue_delay"].map(|why| a.drops(why));
-        // Nobody reads them, so that soon they are not handed over any more.
+        // The listener does not read, so that delivery soon stops.
         let arrived = b.sum("to_sessions_total", "") + b.drops("session_full") - 300;
         (dropped[0] + dropped[1] + arrived == sent).then_some((dropped, arrived))
     });
     println!("of {sent} bulk packets {dropped:?} found the queue full or waited too long");
     assert!(dropped[0] > 0 && dropped[1] > 0, "{dropped:?}");
-    // About 1.5 s at 630 kbit/s, or 110 packets, and what waited in the end.
+    // About 1.5 s at 630 kbit/s, or 110 packets, and those queued at the end.
     assert!((50..300).contains(&arrived), "{arrived} of {sent} bulk packets passed");
 }
 
-/// Sends numbered packets until told to stop; how many.
+/// Sends numbered packets until stopped, and counts them.
 fn chatter(socket: &DatagramSocket, to: &DatagramSocket, stop: &AtomicBool, sent: &AtomicU32) {
     let to = to.local_addr();
     while !stop.load(Ordering::Relaxed) {
@@ -141,7 +141,7 @@ fn ends_do_not_notice_that_the_node_between_them_crashed() {
     let (from, to) = (chain.nodes[0].bind(0), chain.nodes[2].bind(6_000));
     let (stop, sent) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
-        // Also ends the sender if an assertion below fails.
+        // This also ends the sender if an assertion below fails.
         let _stopper = Stopper(&stop);
         scope.spawn(|| chatter(&from, &to, &stop, &sent));
         for _ in 0..50 {
@@ -152,7 +152,7 @@ fn ends_do_not_notice_that_the_node_between_them_crashed() {
         thread::sleep(ms(300));
         let during = sent.load(Ordering::Relaxed);
         chain.nodes[1].start();
-        // Of those sent during the crash none arrives; then they go on.
+        // No packet sent during the crash arrives; then they continue.
         let (first, _) = wait_for("packets after the crash", || {
             Some(recv_number(&to)).filter(|(n, _)| *n > crashed + 1)
         });
@@ -179,7 +179,7 @@ impl Drop for Stopper<'_> {
 #[apply(on_time)]
 fn a_client_follows_its_node_through_a_crash() {
     let mut chain = Chain::of(2);
-    // So that the client's port is not the one that a new node gives first.
+    // This keeps the client from having the first port that a new node assigns.
     let other = chain.nodes[0].bind(0);
     let (client, peer) = (chain.nodes[0].bind(0), chain.nodes[1].bind(6_000));
     let port = client.local_addr();
@@ -199,7 +199,7 @@ fn a_client_follows_its_node_through_a_crash() {
     assert_eq!((client.status().connected, client.status().reconnects), (true, 1));
 
     chain.wait_until_up();
-    // The peer may need a packet to believe that numbers start anew.
+    // The peer may need a packet before it accepts restarted sequence numbers.
     assert!(stream(&client, &peer, 0..20, ms(2)).len() >= 18);
     assert_eq!(stream(&peer, &client, 0..20, ms(2)).len(), 20, "no second Reconnected");
     assert_eq!((client.status().reconnects, peer.status().reconnects), (1, 0));
@@ -207,7 +207,7 @@ fn a_client_follows_its_node_through_a_crash() {
 
 #[apply(on_time)]
 fn an_idle_link_costs_less_than_a_hundred_bytes_a_second() {
-    // The paper's rate (Amir et al. 2005, IV-B).
+    // The paper's hello interval (Amir et al. 2005, IV-B).
     let sections = "[hello]\ninterval = \"1 s\"\ndead_after = \"10 s\"\n";
     let chain = Chain::start(&Setup { sections, ..Setup::default() });
     let node = &chain.nodes[0];
@@ -215,7 +215,7 @@ fn an_idle_link_costs_less_than_a_hundred_bytes_a_second() {
         let m = node.metrics();
         (m.sum("link_sent_bytes_total", ""), m.sum("link_received_bytes_total", ""))
     };
-    // They tell each other of their links once.
+    // Each node advertises its links once.
     thread::sleep(Duration::from_secs(3));
     let (start, before) = (Instant::now(), bytes());
     thread::sleep(Duration::from_secs(5));

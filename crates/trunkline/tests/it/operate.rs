@@ -1,5 +1,5 @@
-//! An operator's commands against real daemons: what they print, in tables and
-//! as JSON, what they change, and how they fail.
+//! Operator commands against real daemons: their output as tables and as JSON, their effects, and
+//! their failures.
 
 mod ways;
 
@@ -24,7 +24,7 @@ fn control(node: &Node) -> PathBuf {
     node.socket.with_extension("ctl")
 }
 
-/// Gives every node of the chain a control socket, then starts them.
+/// Gives every node of the chain a control socket, then starts the nodes.
 fn start(setup: &Setup<'_>) -> Chain {
     let mut chain = Chain::prepare(setup);
     for node in &chain.nodes {
@@ -37,12 +37,12 @@ fn start(setup: &Setup<'_>) -> Chain {
     chain
 }
 
-/// A chain whose links take 5 ms.
+/// A chain of links with a delay of 5 ms.
 fn slow(nodes: u32) -> Chain {
     start(&Setup { nodes, impair: "delay = \"5ms\"", ..Setup::default() })
 }
 
-/// Runs `trunkline ARGS --control …`.
+/// Runs `trunkline ARGS --control …` for a node.
 fn operate(node: &Node, args: &[&str]) -> Ended {
     run(trunkline(args).arg("--control").arg(control(node)))
 }
@@ -118,7 +118,7 @@ fn status_links_and_routes_say_what_is() {
     let text = ok(&chain.nodes[0], &["routes"]);
     assert!(text.starts_with("to  next hop  link  state"), "{text}");
 
-    // A drop shows, a link that dies shows.
+    // Drops and dead links are shown.
     let here = chain.nodes[1].bind(4_000);
     here.send_to(b"nowhere", chain.nodes[2].address(9)).expect("sent");
     wait_for("the drop", || {
@@ -167,7 +167,7 @@ fn ping_and_trace_measure_the_way() {
     assert_eq!(text.lines().count(), 3, "{text}");
     assert!(text.starts_with(" 1  node 2 "), "{text}");
 
-    // What cannot be.
+    // Commands that must fail.
     let ended = operate(first, &["ping", "99"]);
     assert!(ended.one_line(1).contains("no route to node 99"), "{}", ended.stderr);
     for (wrong, range) in [("--size=5", "10..=1400"), ("--timeout=1h", "give 1 ms to 10 s")] {
@@ -183,8 +183,8 @@ fn ping_and_trace_measure_the_way() {
     assert!(ended.stderr.contains("node 3 is the last that answers"), "{}", ended.stderr);
 }
 
-/// Runs `act` while a call goes from the first to the last node; what is lost
-/// of the call.
+/// Runs `act` during a call from the first to the last node, and returns the number of lost
+/// packets.
 fn during_a_call(chain: &Chain, act: impl FnOnce(&Chain)) -> usize {
     let last = chain.nodes.last().expect("a chain");
     let (here, there) = (chain.nodes[0].bind(4_100), last.bind(4_100));
@@ -221,7 +221,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
     assert_eq!(lost, 0);
     let node = &chain.nodes[1];
     let ended = operate(node, &["reload"]);
-    // The section stands twice in the file of a node with two links.
+    // The section appears twice in the file of a node with two links.
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains("keeps the configuration that it has"), "{}", ended.stderr);
     assert!(ended.stderr.contains(&format!("{}:", node.config.display())), "{}", ended.stderr);
@@ -239,7 +239,7 @@ fn a_reload_changes_what_it_can_and_names_the_rest() {
     assert!(ended.stderr.contains("intervall = \"100ms\""), "the line: {}", ended.stderr);
     edit(node, "intervall", "interval");
 
-    // By signal; what came of it is in the log.
+    // Reload by signal; the log shows the result.
     edit(node, "20 Mbit/s", "5 Mbit/s");
     let process = chain.nodes[0].process();
     process.signal(Signal::SIGHUP);
@@ -320,12 +320,12 @@ fn a_recording_with_operations_replays() {
     assert!(ended.stdout.contains(": identical: "), "{}", ended.stdout);
 }
 
-/// Says `bytes` to a control socket; all that it answers until it hangs up, or
+/// Sends `bytes` to a control socket, and returns its answer until it hangs up or has been silent
 /// for half a second.
 fn say(node: &Node, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(control(node)).expect("it listens");
     stream.set_read_timeout(Some(ms(500))).expect("in range");
-    // It may hang up before it has all.
+    // It may hang up before it has received everything.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let mut some = [0; 4_096];
@@ -359,20 +359,20 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     assert!(say(node, deep.as_bytes()).contains("can't parse the request"));
     let endless = say(node, &vec![b'x'; 100_000]);
     assert!(endless.is_empty() || endless.contains("at most 4096 bytes"), "{endless}");
-    // Two questions in one packet, and one in pieces.
+    // Two requests in one packet, and one in pieces.
     let twice = say(node, b"{\"do\":\"status\"}\n{\"do\":\"links\"}\n{\"do\":");
     assert_eq!(twice.lines().count(), 2, "{twice}");
     assert!(twice.lines().all(|l| l.starts_with("{\"ok\":")), "{twice}");
 
-    // Seventeen at once: the last is told to wait, the others are served.
+    // Seventeen connections at once: the last is rejected, the others are served.
     let status = |mut stream: &UnixStream| {
-        // It may have been turned away already.
+        // It may have been rejected already.
         let _ = stream.write_all(b"{\"do\":\"status\"}\n");
         let mut line = String::new();
         let _ = BufReader::new(stream).read_line(&mut line);
         line.starts_with("{\"ok\":")
     };
-    // Who has hung up keeps a place for a moment.
+    // A closed connection keeps its slot for a moment.
     let connect = || {
         let stream = UnixStream::connect(control(node)).expect("it listens");
         status(&stream).then_some(stream)
@@ -385,7 +385,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     drop(held);
     wait_for("a place", || (operate(node, &["status"]).code == Some(0)).then_some(()));
 
-    // Questions without pause cost little time and no memory.
+    // Continuous requests cost little time and no memory.
     let rss = chain.first().resident();
     let mut stream = UnixStream::connect(control(&chain.nodes[0])).expect("room");
     let mut answers = BufReader::new(stream.try_clone().expect("a copy"));
@@ -415,7 +415,7 @@ fn where_no_node_is_the_message_says_what_to_do() {
         assert!(line.contains("no node answers at ") && line.contains("absent.ctl"), "{line}");
         assert!(line.contains("is it running, with `control` in [node]?"), "{line}");
     }
-    // The environment names the node; a dead one's socket says so.
+    // The environment variable names the node; for a dead node's socket, the error states that.
     let dead = dir.path().join("dead.ctl");
     drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
     let ended = run(trunkline(["status"]).env("TRUNKLINE_CONTROL", &dead));
@@ -424,7 +424,7 @@ fn where_no_node_is_the_message_says_what_to_do() {
     fs::write(&file, "").expect("written");
     let ended = run(trunkline(["status", "--control"]).arg(&file));
     assert!(ended.one_line(1).contains("that is not a socket: give the path"), "{}", ended.stderr);
-    // And is taken over, while that of a living one is not.
+    // A dead node's socket is also replaced, while that of a running one is not.
     let mut chain = start(&Setup::default());
     let ended = run(trunkline(["status", "--control"]).arg(&chain.nodes[0].socket));
     assert!(ended.one_line(1).contains("that is the applications' socket"), "{}", ended.stderr);
@@ -483,10 +483,10 @@ fn top_needs_a_terminal_and_gives_it_back() {
     }
 }
 
-/// What a program says to leave its own screen (xterm).
+/// Escape sequence with which a program leaves the alternate screen (xterm).
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// `trunkline` in a terminal that script(1) makes.
+/// A `trunkline` process in a terminal that script(1) creates.
 struct Terminal {
     child: std::process::Child,
     screen: Arc<Mutex<Vec<u8>>>,
@@ -553,7 +553,7 @@ fn a_log_that_nobody_reads_holds_up_nothing() {
     ok(node, &["reload"]);
     ok(node, &["status"]);
 
-    // Who reads again finds it all.
+    // A reader that resumes finds everything.
     log.set_read_timeout(Some(common::PATIENCE)).expect("a socket");
     let mut text = Vec::new();
     while !String::from_utf8_lossy(&text).contains("configuration read again") {
@@ -573,7 +573,7 @@ fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
     for node in &chain.nodes {
         wait_for("a round trip", || ok_json(node, &["links"])[0]["rtt_ms"].as_f64());
     }
-    // Long enough for its neighbour to ask every 20 ms where it is.
+    // Long enough for its neighbour to probe for it every 20 ms.
     let process = chain.last().process();
     process.signal(Signal::SIGSTOP);
     std::thread::sleep(ms(2_000));
@@ -585,7 +585,7 @@ fn a_node_that_had_no_time_to_run_does_not_take_that_for_the_way() {
             assert!(rtt < 60.0, "a round trip of {rtt} ms at node {}", node.id);
         }
     }
-    // As its neighbour saw it: what waited for it is not a link that comes and goes.
+    // Counted by its neighbour: data queued for it do not look like a flapping link.
     for node in &chain.nodes {
         let links = ok_json(node, &["links"]);
         assert!(links[0]["downs"].as_u64() <= Some(1), "at node {}: {links}", node.id);

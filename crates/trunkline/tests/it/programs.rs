@@ -1,5 +1,4 @@
-//! Programs that know nothing of the overlay, through `trunkline proxy`: iperf3
-//! and ffmpeg.
+//! Programs unaware of the overlay, through `trunkline proxy`: iperf3 and ffmpeg.
 
 use crate::common::on_time::on_time;
 use crate::common::proxy::{end, pair, proxy, range, socket};
@@ -11,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// Whether `program` is installed; if not, says what is skipped.
+/// Whether `program` is installed; if not, prints that the test is skipped.
 fn installed(program: &str, version: &str) -> bool {
     let there = Command::new(program).arg(version).output().is_ok_and(|o| o.status.success());
     if !there {
@@ -21,12 +20,12 @@ fn installed(program: &str, version: &str) -> bool {
     there
 }
 
-/// Lets TCP connections to `at` through to `to`, as `ssh -L` does.
+/// Forwards TCP connections from `at` to `to`, like `ssh -L`.
 fn forward(at: SocketAddr, to: SocketAddr) {
     let listener = TcpListener::bind(at).expect("free");
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // As long as the server is not there the client is turned away.
+            // Until the server is up, the client is refused.
             let Ok(server) = TcpStream::connect(to) else { continue };
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let (mut from, mut to) =
@@ -40,8 +39,7 @@ fn forward(at: SocketAddr, to: SocketAddr) {
     });
 }
 
-/// iperf3 wants TCP and UDP at the same port: its control connection goes past
-/// the overlay.
+/// iperf3 needs TCP and UDP at the same port: its control connection bypasses the overlay.
 #[apply(on_time)]
 fn iperf3_measures_the_overlay() {
     if !installed("iperf3", "--version") {
@@ -49,7 +47,7 @@ fn iperf3_measures_the_overlay() {
     }
     let impair = "delay = \"5ms\"\nloss = \"5%\"";
     let chain = Chain::start(&Setup { impair, ..Setup::default() });
-    // The server has an address of its own, so that it can have the same port.
+    // The server has a separate address, so that it can use the same port.
     let beside =
         |near: &SocketAddr| SocketAddr::new(Ipv4Addr::new(127, 0, 0, 2).into(), near.port());
     let near = std::iter::repeat_with(|| free_port(Ipv4Addr::LOCALHOST.into()))
@@ -63,15 +61,15 @@ fn iperf3_measures_the_overlay() {
     let mut server = Command::new("iperf3");
     let _server = Process::start(server.args(["-s", "-B", "127.0.0.2", "-p", &port]));
     for direction in [&[][..], &["-R"]] {
-        // It begins with one packet each way, whose loss nobody notices, as
-        // nothing follows, and would wait for half a minute.
+        // It starts with one packet in each direction. If that is lost, no later packet reveals it,
+        // and iperf3 would wait for half a minute.
         let mut said = Vec::new();
         let report = (0..10).find_map(|_| {
             let mut client = Command::new("timeout");
             client.args(["8", "iperf3", "-c", "127.0.0.1", "-p", &port, "-J", "-u", "-t", "3"]);
             let ended = run(client.args(["-b", "400K", "-l", "172"]).args(direction));
             let json = serde_json::from_str::<Value>(&ended.stdout).ok();
-            // One that ended early reports nothing, and may call that a success.
+            // A run that ended early has no report, and may still exit with success.
             let whole = |json: &Value| json["end"]["sum"]["packets"].is_u64();
             json.filter(|json| ended.code == Some(0) && whole(json)).or_else(|| {
                 said.push((ended.code, ended.stdout, ended.stderr));
@@ -85,7 +83,7 @@ fn iperf3_measures_the_overlay() {
         let packets = sum["packets"].as_u64().expect("a number");
         assert!(packets > 500, "{report}");
         let lost = sum["lost_percent"].as_f64().expect("a number");
-        // 5 % on the link; with recovery half a per cent are left.
+        // The link loses 5 %; with recovery half a per cent remains.
         assert!(lost < 2.5, "{lost} % of {packets} lost");
     }
     let near = end(near_proxy).0;
@@ -94,7 +92,7 @@ fn iperf3_measures_the_overlay() {
     assert!(far["to_overlay"]["packets"].as_u64() > Some(500), "{far}");
 }
 
-/// Three seconds of a tone.
+/// Writes a tone of three seconds.
 fn tone(path: &Path) {
     let sample = |n: i32| (8_000.0 * (f64::from(n) * 0.35).sin()) as i16;
     let pcm: Vec<i16> = (0..24_000).map(sample).collect();
@@ -102,12 +100,12 @@ fn tone(path: &Path) {
     trunkline_media::audio::write_wav(std::io::BufWriter::new(file), &pcm).expect("written");
 }
 
-/// ffmpeg that sends the WAV file at `said` as RTP to `at`, µ-law in packets of
-/// 20 ms.
+/// A command by which ffmpeg sends the WAV file at `said` as RTP to `at`, µ-law in packets of 20
+/// ms.
 fn stream(said: &Path, at: SocketAddr) -> Command {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-loglevel", "error", "-i"]).arg(said);
-    // `-re` would send what the WAV file's reader takes at once, 256 ms.
+    // `-re` would send in blocks of 256 ms, the size of the WAV reader's.
     ffmpeg.args(["-af", "asetnsamples=160,arealtime"]);
     ffmpeg.args(["-c:a", "pcm_mulaw", "-ar", "8000", "-ac", "1", "-f", "rtp"]);
     ffmpeg.arg(format!("rtp://{at}?pkt_size=172"));
@@ -127,7 +125,7 @@ fn ffmpeg_calls_a_listener_of_ours() {
     let mut listener = Process::start(
         trunkline(["call", "recv", "--port", "5004", "--idle", "1 s", "--json", "--socket"])
             .arg(&chain.nodes[1].socket)
-            // ffmpeg's RTCP goes to the next port.
+            // ffmpeg sends its RTCP to the next port.
             .args(["--expect", "3 s"]),
     );
     listener.wait_for_word("listening on");
@@ -161,7 +159,7 @@ fn ffmpeg_calls_ffmpeg() {
     let mut receiver = Command::new("ffmpeg");
     receiver.args(["-nostdin", "-loglevel", "error", "-protocol_whitelist", "file,udp,rtp", "-i"]);
     let mut receiver = Process::start(receiver.arg(&sdp).args(["-t", "1"]).arg(&heard));
-    // It listens some time after it began, and says nothing of it.
+    // It starts listening after a while, without reporting it.
     let port = format!(":{:04X} ", server.port());
     let listens = || std::fs::read_to_string("/proc/net/udp").expect("Linux").contains(&port);
     wait_for("ffmpeg to listen", || listens().then_some(()));

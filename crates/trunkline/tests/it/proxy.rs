@@ -1,4 +1,4 @@
-//! `trunkline proxy`: programs that know only UDP, over two real nodes.
+//! `trunkline proxy`: programs that support only UDP, over two real nodes.
 
 use crate::common::on_time::on_time;
 use crate::common::proxy::{LOCALHOST, end, pair, proxy, range, socket};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program that answers each datagram with the same, to whoever sent it.
+/// A program that returns each datagram to its sender.
 struct Echo {
     peers: thread::JoinHandle<BTreeSet<SocketAddr>>,
     over: Arc<AtomicBool>,
@@ -29,7 +29,7 @@ impl Echo {
             while !ended.load(Ordering::Relaxed) {
                 let Ok((n, from)) = socket.recv_from(&mut buf) else { continue };
                 peers.insert(from);
-                // Whoever asked may be gone.
+                // The sender may have gone.
                 let _ = socket.send_to(&buf[..n], from);
             }
             peers
@@ -37,14 +37,14 @@ impl Echo {
         Echo { peers, over }
     }
 
-    /// Ends it; how many addresses it heard from.
+    /// Stops the program, and returns the number of addresses that sent to it.
     fn end(self) -> usize {
         self.over.store(true, Ordering::Relaxed);
         self.peers.join().expect("it ends").len()
     }
 }
 
-/// A program's socket that talks to `to`.
+/// A program's socket, connected to `to`.
 fn program(to: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((LOCALHOST, 0)).expect("a port");
     socket.connect(to).expect("connected");
@@ -52,7 +52,7 @@ fn program(to: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Whether `question` comes back within a read timeout; nothing else may.
+/// Whether `question` is returned within a read timeout; no other datagram may arrive.
 fn asks(socket: &UdpSocket, question: &[u8]) -> bool {
     let mut buf = [0; 2_048];
     socket.send(question).expect("sent");
@@ -65,7 +65,7 @@ fn asks(socket: &UdpSocket, question: &[u8]) -> bool {
     }
 }
 
-/// Asks until it is answered.
+/// Repeats the question until it is answered.
 fn ask(socket: &UdpSocket, question: &[u8]) {
     let mut buf = [0; 2_048];
     wait_for("an answer", || {
@@ -75,8 +75,8 @@ fn ask(socket: &UdpSocket, question: &[u8]) {
     });
 }
 
-/// Two nodes and a proxy at each: `near` listens on UDP at `at`, `far` sends by
-/// UDP to `server`.
+/// Two nodes and a proxy at each: `near` listens on UDP at `at`, and `far` sends by UDP to
+/// `server`.
 struct Bridge {
     chain: Chain,
     near: Process,
@@ -94,8 +94,8 @@ impl Bridge {
     }
 }
 
-/// Questions of each of several programs at once over a link that loses 5 %
-/// each way; the share that is answered.
+/// Several programs at once send questions over a link that loses 5 % in each direction. Returns
+/// the share that is answered.
 fn share_answered(service: &str) -> f64 {
     const PROGRAMS: usize = 8;
     const QUESTIONS: usize = 100;
@@ -112,7 +112,7 @@ fn share_answered(service: &str) -> f64 {
                 let socket = program(at);
                 let asked = (0..QUESTIONS).map(|n| format!("question {n} of program {k}"));
                 let answered = asked.filter(|q| {
-                    // A late answer to the last question is none to this one.
+                    // A late answer to the previous question does not count.
                     let start = Instant::now();
                     socket.send(q.as_bytes()).expect("sent");
                     let mut buf = [0; 200];
@@ -143,7 +143,7 @@ fn share_answered(service: &str) -> f64 {
 
 #[apply(on_time)]
 fn several_programs_ask_and_each_gets_its_own_answers() {
-    // Without recovery 0.95² are answered, with it about 0.995².
+    // Without recovery the share is 0.95², with it about 0.995².
     let with = share_answered("real-time");
     assert!(with > 0.97, "{with}");
     let without = share_answered("best-effort");
@@ -159,7 +159,7 @@ fn nodes_and_proxies_restart() {
     for i in [0, 1] {
         bridge.chain.nodes[i].crash();
         assert!(!asks(&handle, b"meanwhile"), "node {} is away", i + 1);
-        // A program that begins while the node is away gets its answers later.
+        // A program that starts while the node is away gets its answers later.
         let unconfigured_peer = program(bridge.at);
         assert!(!asks(&unconfigured_peer, b"too early"));
         bridge.chain.nodes[i].start();
@@ -169,20 +169,20 @@ fn nodes_and_proxies_restart() {
     let Bridge { chain, near, far, at, server } = bridge;
     let (near, said) = end(near);
     assert!(said.contains("the node is away: packets are dropped"), "{said}");
-    assert!(said.contains("was lost and is back; the proxy goes on"), "{said}");
+    assert!(said.contains("was lost and is back; the proxy continues"), "{said}");
     assert!(near["reconnects"].as_u64() >= Some(1), "{near}");
     assert!(near["dropped"]["node_away"].as_u64() >= Some(1), "{near}");
     let (far, said) = end(far);
-    assert!(said.contains("was lost and is back; the proxy goes on"), "{said}");
+    assert!(said.contains("was lost and is back; the proxy continues"), "{said}");
     assert_eq!(far["reconnects"], 1, "{far}");
-    // New proxies, the same programs.
+    // The proxies are new, the programs the same.
     let _near = proxy(socket(&chain, 0), &format!("udp:{at}"), "2:4000", &[]);
     let _far = proxy(socket(&chain, 1), "2:4000", &format!("udp:{server}"), &[]);
     ask(&handle, b"the end");
     assert!(echo.end() >= 3);
 }
 
-/// What a proxy finds in its socket after it stood still has no time left.
+/// Packets that a proxy finds in its socket after it was stopped have passed their deadline.
 #[apply(on_time)]
 fn what_waited_for_a_proxy_past_its_deadline_is_dropped() {
     for (service, stale) in [("real-time", 10), ("best-effort", 0)] {
@@ -234,7 +234,7 @@ fn what_does_not_get_there_is_counted_and_said_once() {
     say(10);
     told("no application is bound to 2:4000: packets to there are lost");
     say(20);
-    // Somebody is, and says something.
+    // Bind the port and send something.
     let server = chain.nodes[1].bind(4_000);
     say(1);
     let mut buf = [0; 100];
@@ -243,7 +243,7 @@ fn what_does_not_get_there_is_counted_and_said_once() {
     told("2:4000 can be reached again");
     drop(server);
     chain.nodes[1].crash();
-    // A node finds out after a second.
+    // A node notices after a second.
     say(75);
     told("node 2 has been unreachable for ");
     let (tally, said) = end(near);
@@ -265,7 +265,7 @@ fn what_is_too_large_is_dropped_and_said_once() {
     );
     let echo = Echo::start(bridge.server);
     let handle = program(bridge.at);
-    // The first packet of a flow takes another way: it waits for its port.
+    // The first packet of a flow takes a different path: it waits for the flow's port.
     handle.send(&[7; 1_189]).expect("sent");
     for size in [1_188, 1_189, 0, 9_001, 1, 65_507, 1_188] {
         let question: Vec<u8> = (0..size).map(|n| (n * 7) as u8).collect();
@@ -315,13 +315,13 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     for handle in &askers[..MAX] {
         ask(handle, b"there is room");
     }
-    // The first one speaks again, so the second is the one to go.
+    // The first sender is active again, so the second is evicted.
     ask(&askers[0], b"still here");
     ask(&askers[MAX], b"one too many");
     assert_eq!(askers[1].recv(&mut [0; 9]).ok(), None);
-    // It comes back as a new sender, in place of the third.
+    // It returns as a new sender, in place of the third.
     ask(&askers[1], b"back");
-    // All fall silent for longer than --idle; the next is a new flow, too.
+    // All are silent for longer than --idle, so the next one is a new flow, too.
     thread::sleep(ms(3_500));
     ask(&askers[0], b"again");
     let (near, said) = end(bridge.near);
@@ -343,7 +343,7 @@ fn a_program_that_is_not_there_yet_ends_nothing() {
     }
     let echo = Echo::start(bridge.server);
     ask(&handle, b"now there is");
-    // And one that goes away.
+    // A server that goes away.
     drop(handle);
     let gone = program(bridge.at);
     gone.send(b"I will not wait").expect("sent");
@@ -351,7 +351,7 @@ fn a_program_that_is_not_there_yet_ends_nothing() {
     ask(&program(bridge.at), b"somebody else");
     let (far, said) = end(bridge.far);
     assert_eq!(far["dropped"]["udp_refused"], 5, "{far}");
-    assert!(said.contains("nobody listens at the UDP address"), "{said}");
+    assert!(said.contains("no program listens at the UDP address"), "{said}");
     assert_eq!(said.matches("nobody listens").count(), 1, "{said}");
     assert_eq!(end(bridge.near).0["dropped"]["udp_unsent"], 0);
     echo.end();
@@ -361,7 +361,7 @@ fn a_program_that_is_not_there_yet_ends_nothing() {
 fn pairs_of_ports_and_nodes_of_other_kinds() {
     let mut chain = Chain::prepare(&Setup { sealed: true, ..Setup::default() });
     chain.nodes[1].start();
-    // The near node inside the proxy, the far one on another host.
+    // The near node runs inside the proxy, the far one on another host.
     let (at, server) = (pair(), pair());
     let remote = chain.nodes[1].attachment();
     let far = proxy(&remote, "2:5004-5005", &range(server), &[]);
@@ -419,7 +419,7 @@ fn mistakes_are_told_at_once() {
     assert!(ended.one_line(1).contains("is it running"), "{}", ended.stderr);
 }
 
-/// Datagrams of every kind, faster than anything can take them.
+/// Datagrams of every kind, at a rate that no receiver can handle.
 #[apply(on_time)]
 fn a_flood_of_garbage_passes_or_is_counted() {
     let bridge = Bridge::over(Chain::of(2), &["--max-flows", "8"], &["--max-flows", "8"]);

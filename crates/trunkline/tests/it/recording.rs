@@ -1,4 +1,4 @@
-//! `node --record` and `replay`.
+//! Recording a node with `node --record`, and replaying with `replay`.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Ended, Setup, ms, run, stream, trunkline};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use trunkline_client::{Address, NodeId, Service, SocketOption};
 
-/// The first bytes of a recording.
+/// Length of the signature at the start of a recording.
 const MAGIC: usize = 8;
 /// Kinds of record; see the daemon's `record` module.
 const MESSAGE: u8 = 4;
 const DELIVERED: u8 = 8;
 const SENT: u8 = 9;
 
-/// Records node 1 through everything that a node does.
+/// Records node 1 while it does everything that a node does.
 fn record() -> (Chain, PathBuf) {
     let impair = "delay = \"3ms\"\nloss = \"10%\"";
     let mut chain = Chain::prepare(&Setup { impair, sealed: true, ..Setup::default() });
@@ -40,7 +40,7 @@ fn record() -> (Chain, PathBuf) {
     (chain, file)
 }
 
-/// Where each record of `bytes` begins, its kind, and its body.
+/// Splits `bytes` into records: start, kind and body.
 fn records(bytes: &[u8]) -> Vec<(usize, u8, &[u8])> {
     let mut records = Vec::new();
     let mut at = MAGIC;
@@ -74,7 +74,7 @@ fn a_recording_replays_and_damage_shows() {
     let whole = std::fs::read(&file).expect("there");
     let all = records(&whole);
     let damaged = chain.dir.path().join("damaged.rec");
-    // One byte of an output, or of an input on which an output depends.
+    // Change one byte of an output, or of an input that affects an output.
     for kind in [SENT, DELIVERED, MESSAGE] {
         let of_kind: Vec<_> = all.iter().filter(|r| r.1 == kind).collect();
         let (at, _, body) = of_kind[of_kind.len() / 2];
@@ -86,7 +86,7 @@ fn a_recording_replays_and_damage_shows() {
         assert!(line.contains("damaged.rec: differs at byte "), "kind {kind}: {line}");
     }
 
-    // As a crash of the node leaves it: ending anywhere.
+    // A crash of the node truncates the recording anywhere.
     let (middle, _, body) = all[all.len() / 2];
     for end in [middle + 3, middle + 5 + body.len() / 2, whole.len() - 1] {
         std::fs::write(&damaged, &whole[..end]).expect("written");
@@ -95,7 +95,7 @@ fn a_recording_replays_and_damage_shows() {
         assert!(ended.stdout.contains("the last record is cut off"), "{}", ended.stdout);
     }
 
-    // A kind of record that there is not.
+    // A record of an unknown kind.
     let mut bytes = whole.clone();
     bytes[middle] = 77;
     std::fs::write(&damaged, bytes).expect("written");
@@ -137,7 +137,7 @@ fn a_recording_is_for_its_owner_alone() {
     let arg = |file: &Path| file.to_str().expect("text").to_owned();
     let mode = |file: &Path| fs::metadata(file).expect("there").mode() & 0o777;
 
-    // New, and over an earlier recording.
+    // Once to a new file, and once over an earlier recording.
     for _ in 0..2 {
         node.start_with(&["--record", &arg(&new)]);
         assert_eq!(mode(&new), 0o600);
@@ -146,7 +146,7 @@ fn a_recording_is_for_its_owner_alone() {
         assert_eq!(replay(&new).code, Some(0));
     }
 
-    // Others may have it open, so making it private would be too late.
+    // Others may have the file open, so making it private would be too late.
     for bits in [0o644, 0o640, 0o602] {
         fs::write(&open, "mine").expect("written");
         fs::set_permissions(&open, fs::Permissions::from_mode(bits)).expect("set");
@@ -157,7 +157,7 @@ fn a_recording_is_for_its_owner_alone() {
         assert_eq!(fs::read_to_string(&open).expect("text"), "mine", "it is as it was");
     }
 
-    // What is at the other end is somebody else's choice.
+    // Another user may have chosen the target of the link.
     std::os::unix::fs::symlink(&new, &link).expect("a link");
     let before = fs::read(&new).expect("there");
     let ended = run(node.command().args(["--record", &arg(&link)]));
@@ -172,7 +172,7 @@ fn a_full_disk_is_told() {
     for waits in [false, true] {
         node.start_with(&["--record", "/dev/full"]);
         if waits {
-            // Nobody calls: what there is to write would be in memory for an hour.
+            // Without calls, the data to be written would stay in memory for an hour.
             let begun = Instant::now();
             node.process().wait_for_word("the recording stops here");
             assert!(begun.elapsed() < ms(4_000), "told after {:?}", begun.elapsed());

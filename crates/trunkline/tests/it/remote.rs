@@ -1,5 +1,4 @@
-//! Applications on other hosts: TCP and UDP to a node, networks that fail, and
-//! bytes that nobody should send.
+//! Applications on other hosts: TCP and UDP to a node, failing networks, and invalid bytes.
 
 use crate::common::keys::CLIENT;
 use crate::common::on_time::on_time;
@@ -32,26 +31,26 @@ fn sessions(node: &common::Node) -> u64 {
     node.metrics().sum("sessions", "")
 }
 
-/// Waits for the news that the connection is back; how long that took.
+/// Waits for the notice of a reconnection, and returns the time that it took.
 #[track_caller]
 fn until_reconnected(socket: &DatagramSocket) -> Duration {
     let start = Instant::now();
     socket.set_option(SocketOption::ReadTimeout(Some(ms(100)))).expect("in range");
     wait_for("the connection", || match try_recv_number(socket) {
         Err(Error::Reconnected) => Some(()),
-        // Packets of before.
+        // Packets from before the reconnection.
         Ok(_) | Err(Error::WouldBlock) => None,
         Err(error) => panic!("{error}"),
     });
     start.elapsed()
 }
 
-/// How an application attaches to the first node by way of `relay`.
+/// Attachment of an application to the first node through `relay`.
 fn through(chain: &Chain, relay: &Relay) -> String {
     chain.nodes[0].attachment_at(relay.address, CLIENT)
 }
 
-/// Established TCP connections to `at` on this machine.
+/// Number of established TCP connections to `at` on this machine.
 fn connections_to(at: SocketAddr) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
     let end = format!(":{:04X}", at.port());
@@ -81,7 +80,7 @@ fn packets_cross_on_both_services_and_at_every_size() {
     assert_eq!(m.sum("remote_sessions", "carrier=\"udp\""), 1);
     assert_eq!(m.sum("remote_drops_total", ""), 0);
     assert_eq!(m.drops("malformed") + m.drops("session_full"), 0);
-    // By name, and beside an application of the node's own host.
+    // Attach by host name, alongside a local application of the node.
     let (node, ip) = (&chain.nodes[0], chain.nodes[0].remote.ip().to_string());
     let name = node.attachment().replacen(&ip, "localhost", 1);
     let named = DatagramSocket::bind(name.as_str(), 0).expect("bound");
@@ -99,7 +98,7 @@ fn the_packet_thread_asks_for_no_memory_per_packet() {
     let before = count();
     assert_eq!(stream(&a, &b, 0..300, ms(1)).len(), 300);
     let grown = count() - before;
-    // A look at the metrics asks for some itself.
+    // Fetching the metrics allocates some memory itself.
     assert!(grown < 20, "{grown} requests for memory in 300 packets");
 }
 
@@ -154,7 +153,7 @@ fn a_full_node_says_so() {
 #[apply(on_time)]
 fn a_thousand_remote_clients() {
     const CLIENTS: usize = 1_000;
-    // Each has six descriptors.
+    // Each has six descriptors open.
     if !allow_files(8_000) {
         println!("skipped: the system does not allow 8,000 open files");
         return;
@@ -246,7 +245,7 @@ fn a_network_that_goes_away_is_noticed_and_comes_back() {
         let noticed = cut.elapsed();
         println!("noticed after {noticed:?}");
         assert!(noticed < ms(9_000), "{noticed:?}");
-        // Away for a while more: attempts fail, nothing piles up.
+        // During a longer outage, attempts fail and nothing accumulates.
         let away = Instant::now();
         while away.elapsed() < ms(6_000) {
             assert!(matches!(a.send_to(&numbered(0), b.local_addr()), Err(Error::Disconnected)));
@@ -290,11 +289,11 @@ fn without_udp_packets_take_tcp() {
     assert_eq!(stream(&b, &a, 0..100, ms(10)).len(), 100);
     assert_eq!(a.status().transport, Some(Transport::Tcp));
     assert_eq!(chain.nodes[0].metrics().sum("remote_sessions", "carrier=\"tcp\""), 1);
-    // It is tried again.
+    // UDP is tried again.
     relay.set(true, true);
     settle(&a, Transport::Udp);
     assert_eq!(stream(&a, &b, 100..120, ms(2)).len(), 20);
-    // And if it stops in the middle of a call, the call goes on.
+    // If UDP fails during a call, the call continues.
     relay.set(true, false);
     let cut = Instant::now();
     let got = stream(&a, &b, 0..400, ms(15));
@@ -320,7 +319,7 @@ fn a_nat_that_changes_its_mind_costs_nothing() {
     assert_eq!(drops(&chain.nodes[0], "bad_datagram"), 0);
 }
 
-/// Streams both ways while `hostile` runs; all must arrive.
+/// Streams packets in both directions while `hostile` runs; all must arrive.
 fn undisturbed(chain: &Chain, hostile: impl FnOnce()) {
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[1].bind_remote(0));
     thread::scope(|scope| {
@@ -356,7 +355,7 @@ fn garbage_on_tcp_ends_that_connection_only() {
             raw.say(ending);
             broken(&mut raw, ending);
         }
-        // Sent twice, and altered on the way.
+        // A datagram sent twice, and an altered one.
         let ping = bytes(|w| FromClient::Ping.emit(w));
         let mut raw = Raw::bound(node);
         let frame = raw.frame(&ping);
@@ -372,13 +371,13 @@ fn garbage_on_tcp_ends_that_connection_only() {
             let _ = raw.tcp.write_all(&[0; 300]);
             broken(&mut raw, &frame);
         }
-        // What breaks the session's rules, not the carrier's, has an answer.
+        // A violation of the session's rules, unlike one of the carrier's, is answered.
         let mut raw = Raw::connect(node);
         for message in [&[0x17][..], &[2, 2], &[1]] {
             raw.say(message);
             assert_eq!(raw.refusal(), Some(RefusalReason::Malformed), "{message:?}");
         }
-        // Two identities on one connection.
+        // Two identities on the same connection.
         raw.say(&bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w)));
         raw.say(&bytes(|w| FromClient::Hello { identity: 2, attempt: 1 }.emit(w)));
         assert!(raw.closed());
@@ -387,7 +386,7 @@ fn garbage_on_tcp_ends_that_connection_only() {
             let mut raw = if round % 3 == 0 { Raw::dial(node.remote) } else { Raw::connect(node) };
             let mut junk: Vec<u8> = (0..rng.random_range(1..200)).map(|_| rng.random()).collect();
             if round % 2 == 0 {
-                // Lengths that make sense, so that more is looked at.
+                // Use valid lengths, so that parsing gets further.
                 junk[0] = [1, 2, 0x41, 0x42, 0x43, 0x44][round / 2 % 6];
                 raw.say(&junk);
             } else {
@@ -404,13 +403,13 @@ fn the_later_connection_of_a_client_stays() {
     let chain = Chain::sealed(1);
     let node = &chain.nodes[0];
     let hello = |attempt| bytes(|w| FromClient::Hello { identity: 9, attempt }.emit(w));
-    // The count may wrap while a client waits for its node.
+    // The counter may wrap while a client waits for its node.
     for later in [7_u32, 2, 1_u32 << 31] {
         let (mut first, mut second) = (Raw::bound(node), Raw::bound(node));
         first.say(&hello(later));
         first.say(&bytes(|w| FromClient::Ping.emit(w)));
         assert!(first.read().is_some(), "an answer");
-        // Was under way for longer than the one that came after it.
+        // This message was in flight for longer than its successor.
         second.say(&hello(later.wrapping_sub(2)));
         assert!(second.closed(), "{later}");
         let mut third = Raw::bound(node);
@@ -430,11 +429,10 @@ fn who_does_not_bind_in_time_is_shown_out() {
     let node = &chain.nodes[0];
     undisturbed(&chain, || {
         let start = Instant::now();
-        // Some say nothing, some authenticate and say no more; neither has a
-        // session.
+        // Some are silent, and some authenticate and then are silent; none has a session.
         let silent = (0..10).map(|_| Raw::dial(node.remote));
         let mut idle: Vec<_> = silent.chain((0..10).map(|_| Raw::connect(node))).collect();
-        // One that drips, one that was bound and idles.
+        // One that sends byte by byte, and one that was bound and is idle.
         let mut drip = Raw::dial(node.remote);
         let mut bound = Raw::bound(node);
         assert_eq!(sessions(node), 2, "this one, and one of the good call");
@@ -465,7 +463,7 @@ fn strange_datagrams_are_counted_and_change_nothing() {
         assert!(good.pings(token, 6));
         assert_eq!((count("replayed_datagram"), count("bad_datagram")), (1, 1));
         let send = |datagram: &[u8]| thief.send_to(datagram, at).expect("sent");
-        // Sealed, but nothing for a datagram.
+        // A sealed message that is not valid in a datagram.
         let bind = bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 0 }.emit_head(w));
         let large = vec![2; MAX_DATAGRAM];
         let hello = bytes(|w| FromClient::Hello { identity: 1, attempt: 1 }.emit(w));
@@ -478,8 +476,8 @@ fn strange_datagrams_are_counted_and_change_nothing() {
             send(&datagram[..n]);
         }
         wait_for("their count", || (count("bad_datagram") == 1 + 7 + 16).then_some(()));
-        // Not sealed by the session's keys: cut off, in the clear, and with each
-        // byte but the token's altered.
+        // Not sealed with the session's keys: truncated, in the clear, and with each byte outside
+        // the token altered.
         let clear = [&datagram[..DATAGRAM_HEAD], &ping].concat();
         send(&clear);
         for n in DATAGRAM_HEAD..datagram.len() {
@@ -492,9 +490,9 @@ fn strange_datagrams_are_counted_and_change_nothing() {
         }
         let forged = 1 + (datagram.len() - DATAGRAM_HEAD) + (datagram.len() - 8);
         wait_for("their count", || (count("forged_datagram") == forged as u64).then_some(()));
-        // None of them was taken for the session's newest: it has its address.
+        // None of them was accepted as the session's newest, so its address is unchanged.
         assert!(good.pings(token, 7));
-        // A copy of a true one from elsewhere does not move it either.
+        // A copy of a genuine datagram from another address does not move it either.
         send(&datagram);
         wait_for("its count", || (count("replayed_datagram") == 2).then_some(()));
 
@@ -521,7 +519,7 @@ fn strange_datagrams_are_counted_and_change_nothing() {
 #[apply(on_time)]
 fn a_client_that_reads_nothing_loses_only_its_own() {
     let mut chain = Chain::sealed(2);
-    // Its packets take TCP, since it never speaks by UDP.
+    // Its packets use TCP, since it never sends by UDP.
     let mut lazy = Raw::connect(&chain.nodes[0]);
     lazy.say(&bytes(|w| ToNode::Bind { version: SESSION_VERSION, port: 7 }.emit_head(w)));
     let (a, b) = (chain.nodes[0].bind_remote(0), chain.nodes[0].bind_remote(0));
@@ -536,7 +534,7 @@ fn a_client_that_reads_nothing_loses_only_its_own() {
     });
     println!("{sent} dropped");
     assert_eq!(stream(&a, &b, 0..50, ms(2)).len(), 50);
-    // What it finds when it reads after all is whole messages.
+    // When it reads after all, it receives whole messages.
     let mut seen = 0;
     lazy.tcp.set_read_timeout(Some(ms(500))).expect("an option");
     while let Some(message) = lazy.read() {
@@ -551,7 +549,7 @@ fn a_client_that_reads_nothing_loses_only_its_own() {
     }
     println!("{seen} packets had waited for it");
     assert!(seen > 5);
-    // And it hears the present again.
+    // It also receives current packets again.
     b.send_to(&packet, to).expect("sent");
     assert!(lazy.read().is_some());
     chain.first().assert_healthy();

@@ -1,14 +1,13 @@
-//! What a remote application costs, beside a local one. Prints; judges only
-//! what is wrong by far. For numbers: `cargo test --release --test remote_cost
-//! -- --ignored --nocapture --test-threads 1`.
+//! Cost of a remote application, compared with a local one. Prints the results, and fails only for
+//! gross deviations. For numbers: `cargo test --release --test remote_cost -- --ignored --nocapture
+//! --test-threads 1`.
 
 use crate::common::{Chain, allow_files, ms, numbered, recv_number, settle, try_recv_number};
 use std::thread;
 use std::time::{Duration, Instant};
 use trunkline_client::{DatagramSocket, SocketOption, Transport};
 
-/// Round trips between two applications of one node: median and 99th
-/// percentile.
+/// Measures round trips between two applications of one node: the median and the 99th percentile.
 fn round_trips(a: &DatagramSocket, b: &DatagramSocket) -> (Duration, Duration) {
     const N: u32 = 4_000;
     let mut took = Vec::new();
@@ -42,7 +41,7 @@ fn latency() {
     assert!(udp.0 < ms(5));
 }
 
-/// What the node computes for each application that attaches.
+/// Measures the node's processor time for each application that attaches.
 #[test]
 #[ignore = "measures"]
 fn attaching() {
@@ -78,7 +77,7 @@ fn calls_per_processor() {
             false => DatagramSocket::bind(node.socket.as_path(), 0).expect("bound"),
             true => DatagramSocket::bind(node.attachment().as_str(), 0).expect("bound"),
         };
-        // One end of every call; the other end is the next socket.
+        // Each socket is one end of a call; the other end is the next socket.
         let sockets: Vec<_> = (0..CALLS).map(|_| bind()).collect();
         if remote {
             sockets.iter().for_each(|s| settle(s, Transport::Udp));

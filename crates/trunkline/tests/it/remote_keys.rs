@@ -1,4 +1,4 @@
-//! Who may attach from another host, and as whom; and what it costs to say no.
+//! Rights of remote applications to attach, and the cost of rejecting one.
 
 use crate::common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
 use crate::common::on_time::on_time;
@@ -85,7 +85,7 @@ fn a_client_may_do_what_its_section_says() {
     limited.send_to(&numbered(1), far.local_addr()).expect("sent");
     let told = try_recv_number(&limited).expect_err("refused");
     assert!(matches!(told, Error::Refused(RefusalReason::Forbidden)), "{told:?}");
-    // Another client has its own rights.
+    // Another client has rights of its own.
     assert_eq!(stream(&node.bind_remote(0), &far, 0..20, ms(2)).len(), 20);
 }
 
@@ -144,7 +144,7 @@ fn a_flood_of_handshakes_is_bounded_and_disturbs_nobody() {
             if kept.len() > 64 {
                 kept.pop_front();
             }
-            // More than the node allows, but not all of this machine.
+            // More than the node allows, but not the whole capacity of this machine.
             if n % 2 == 0 {
                 thread::sleep(ms(1));
             }

@@ -1,4 +1,4 @@
-//! `trunkline demo`'s page, in a real browser.
+//! The page of `trunkline demo`, in a real browser.
 
 use crate::browser::{self, Browser};
 use crate::common::on_time::on_time;
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-/// One demo at a time: each looks for free ports, then lets its nodes bind them.
+/// Serialises demos: each looks for free ports, then lets its nodes bind them.
 static DEMO: Mutex<()> = Mutex::new(());
 
-/// Helpers for the expressions below.
+/// JavaScript helpers for the expressions below.
 const HELPERS: &str = "
 globalThis.all = (selector, root = document) => [...root.querySelectorAll(selector)];
 globalThis.shown = () => all('.clip').filter((f) => !f.hidden);
@@ -20,7 +20,7 @@ globalThis.until = async (test) => {
   for (let i = 0; i < 1000 && !test(); i++) await new Promise((go) => setTimeout(go, 10));
   return test();
 };
-// How many columns of a canvas have a pixel of a colour of the page.
+// Number of columns of a canvas that have a pixel in one of the page's colours.
 globalThis.columns = (canvas, name) => {
   const probe = document.createElement('i');
   probe.style.color = `var(${name})`;
@@ -40,7 +40,7 @@ globalThis.columns = (canvas, name) => {
 };
 ";
 
-/// Runs a demo whose files are below `dir`.
+/// Runs a demo with its files below `dir`.
 fn start(command: &mut Command, dir: &Path) -> Ended {
     let _one = DEMO.lock();
     let ended = run(command.env("TMPDIR", dir).arg("--out").arg(dir.join("out")));
@@ -48,7 +48,7 @@ fn start(command: &mut Command, dir: &Path) -> Ended {
     ended
 }
 
-/// A demo of three calls over two links.
+/// Runs a demo of three calls over two links.
 fn demo(dir: &Path, more: &[&str]) -> Value {
     let mut command = trunkline(["demo", "--calls", "3", "--hops", "2", "--json"]);
     command.args(["--seconds", "3", "--loss", "15%", "--seed", "7"]).args(more);
@@ -61,7 +61,7 @@ fn open(browser: &mut Browser, dir: &Path) {
     browser.eval(HELPERS);
 }
 
-/// Every service's call can be heard, and switching services keeps the place.
+/// Checks that every service's call can be played, and that switching services keeps the position.
 fn check_players(browser: &mut Browser) {
     let played = browser.eval(
         "(async () => {
@@ -107,7 +107,7 @@ fn check_players(browser: &mut Browser) {
     assert!((1.4..2.9).contains(&at.as_f64().expect("seconds")), "switched at {at} s");
 }
 
-/// The waveforms show what data-fates says, packet by packet.
+/// Checks that the waveforms match data-fates, packet by packet.
 fn check_waveforms(browser: &mut Browser) {
     let drawn = browser.eval(
         "shown().map((figure) => {
@@ -132,7 +132,7 @@ fn check_waveforms(browser: &mut Browser) {
         assert_eq!(n("recovered") > 0.0, real_time, "{clip}");
         assert!(real_time || n("lost") > 5.0, "{clip}");
     }
-    // A single packet of 20 ms can be seen, and found by a click.
+    // A single packet of 20 ms is visible, and found by a click.
     let found = browser.eval(
         "(() => {
           const figure = shown()[3], audio = figure.querySelector('audio');
@@ -154,7 +154,7 @@ fn check_waveforms(browser: &mut Browser) {
     assert!((n("clicked") - 1.5).abs() < 0.05, "{found}");
 }
 
-/// What the table says is what result.json says.
+/// Checks that the table matches result.json.
 fn check_table(browser: &mut Browser, result: &Value) {
     let rows = browser.eval(
         "all('tbody tr').map((row) => Object.fromEntries(
@@ -184,7 +184,7 @@ fn check_table(browser: &mut Browser, result: &Value) {
     }
 }
 
-/// Nothing is wider than the screen, or too small to read; every plot shows
+/// Checks that nothing is wider than the screen or too small to read, and that every plot shows
 /// every service.
 fn check_layout(browser: &mut Browser, width: u32) {
     let wide = browser.eval("[document.scrollingElement.scrollWidth, innerWidth]");
@@ -194,7 +194,7 @@ fn check_layout(browser: &mut Browser, width: u32) {
         "all('.plot > div, .drawing > div, .scroll').filter((e) => !e.closest('details') && e.scrollWidth > e.clientWidth)
           .map((e) => [e.outerHTML.slice(0, 200), e.scrollWidth, e.clientWidth])",
     );
-    // A long chain may be scrolled sideways in its box.
+    // A long chain may scroll horizontally in its box.
     let long = |e: &Value| e[0].as_str().is_some_and(|html| html.contains("chain of nodes A to M"));
     assert!(hidden.as_array().into_iter().flatten().all(long), "beyond the right edge: {hidden}");
     let small = browser.eval(
@@ -248,8 +248,8 @@ fn the_page_works_in_a_browser() {
     assert_eq!(browser.requests(), [&page, &page], "the page fetches nothing");
 }
 
-/// What the user names is text on the page, whatever it looks like; and a
-/// chain may be long, lossless and broken.
+/// Names given by the user appear as plain text, whatever they contain; and a chain may be long,
+/// lossless and broken.
 #[apply(on_time)]
 fn a_hostile_name_is_only_text() {
     if !browser::installed() {

@@ -1,4 +1,4 @@
-//! Who connects without end keeps nobody else waiting.
+//! A flood of connections does not delay other applications.
 
 use crate::common::on_time::on_time;
 use crate::common::{Chain, allow_files, ms, numbered, try_recv_number};
@@ -10,9 +10,8 @@ use std::thread;
 use std::time::Instant;
 use trunkline_client::{Error, SocketOption};
 
-/// Four thousand connections have gathered at the door for other hosts, the last of
-/// which says something that makes no sense. While the node takes them all, an
-/// application's packets go on.
+/// Four thousand connections are queued at the listener for other hosts, and the last one sends an
+/// invalid message. While the node accepts them all, an application's packets continue.
 #[apply(on_time)]
 fn a_rush_to_the_door_for_other_hosts_holds_up_no_packet() {
     const RUSH: usize = 4_000;
@@ -31,7 +30,7 @@ fn a_rush_to_the_door_for_other_hosts_holds_up_no_packet() {
     let begin = Instant::now();
     chain.first().process().signal(Signal::SIGCONT);
     let answered = thread::spawn(move || {
-        // The end of the connection, one way or the other.
+        // The connection ends, cleanly or by a reset.
         let _ = last.read(&mut [0; 64]);
         begin.elapsed()
     });

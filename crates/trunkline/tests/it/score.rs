@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use trunkline_media::audio::{read_wav, write_wav};
 
-/// The first `seconds` of the speech that ships.
+/// Returns the first `seconds` of the speech in the repository.
 fn speech(seconds: usize) -> Vec<i16> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../speech/ru-ivrvoice.wav");
     let mut pcm = read_wav(&std::fs::read(path).expect("it ships")[..]).expect("a WAV file");
@@ -88,14 +88,14 @@ fn a_call_is_scored() {
             .arg(&said),
     );
     listener.wait_for_word("listening on");
-    // Twice over, and a bit.
+    // Plays the file twice, and a bit more.
     let mut send = trunkline(["call", "send", "--udp", "--duration", "4.5s", "--to"]);
     let sent = run(send.arg(at.to_string()).arg(&said));
     assert_eq!(sent.code, Some(0), "{}", sent.stderr);
     assert_eq!(listener.wait().code(), Some(0), "{}", listener.stderr());
     let report = json(&listener.rest().0);
     let mean = report["pesq"]["mean"].as_f64();
-    // Only the codec is to blame: 4.3 on the whole recording.
+    // Only the codec degrades it: 4.3 on the whole recording.
     assert!(mean > Some(4.1) && mean < Some(4.5), "{report}");
     let absent =
         run(&mut trunkline(["call", "recv", "--udp", "--port", "0", "--score", "absent.wav"]));

@@ -1,5 +1,5 @@
-//! Nodes with keys and certificates, as an operator sets them up: they admit
-//! each other, keep strangers out, and take a reload and a drain under a call.
+//! Nodes with keys and certificates, as an operator configures them. They admit each other, reject
+//! unknown peers, and survive a reload and a drain during a call.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Ended, Node, ms, run, stream, temp_dir, trunkline, wait_for};
@@ -40,7 +40,7 @@ impl Operator {
         Operator { dir, public }
     }
 
-    /// A node with a key and a certificate; `rest` follows `[overlay]`.
+    /// Writes a node with a key and a certificate; `rest` follows `[overlay]`.
     fn node(&self, id: u32, rest: &str) -> Node {
         let dir = self.dir.path();
         let node = Node::new(dir, id, IP);
@@ -62,8 +62,7 @@ impl Operator {
         assert_eq!(done(run(certify.arg(dir.join(file)))), "");
     }
 
-    /// Writes a certificate of 1971 for node `id`: nothing but time makes one
-    /// that is over.
+    /// Writes a certificate of 1971 for node `id`: an expired certificate cannot be made otherwise.
     fn certify_long_ago(&self, id: u32, name: &str, file: &str) {
         let dir = self.dir.path();
         let [overlay, own] = ["overlay".to_owned(), id.to_string()].map(|name| {
@@ -108,7 +107,7 @@ fn json(node: &Node, args: &[&str]) -> Value {
     serde_json::from_str(&done(operate(node, &[args, &["--json"]].concat()))).expect("JSON")
 }
 
-/// More than a stream's first window, from end to end.
+/// Transfers more than a stream's first window, from end to end.
 fn bytes_pass(from: &Node, to: &Node) {
     const LEN: usize = 1_000_000;
     let listener = StreamListener::bind(to.socket.as_path(), 900).expect("bound");
@@ -119,13 +118,13 @@ fn bytes_pass(from: &Node, to: &Node) {
         scope.spawn(|| (&near).write_all(&[7; LEN]).and_then(|()| Ok(near.shutdown()?)));
         let mut got = Vec::new();
         let read = (&far).read_to_end(&mut got);
-        // A writer that still waits is released, however the copy ended.
+        // The reset releases a writer that is still blocked, however the copy ended.
         let _ = far.reset();
         assert_eq!((read.ok(), got.len()), (Some(LEN), LEN));
     });
 }
 
-/// The relay's links are those of newcomers.
+/// The relay's links are those of unconfigured peers.
 #[apply(on_time)]
 fn reliable_links_to_newcomers_carry_more_than_their_first_window() {
     let operator = Operator::new();
@@ -143,7 +142,7 @@ fn reliable_links_to_newcomers_carry_more_than_their_first_window() {
     }
 }
 
-/// Node 1 and 3 know only the relay, node 2, which knows nobody.
+/// Nodes 1 and 3 are configured only with the relay, node 2, which is configured with none.
 #[apply(on_time)]
 fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     let operator = Operator::new();
@@ -164,7 +163,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     let hops = traced["hops"].as_array().expect("hops").iter();
     assert_eq!(hops.map(|h| h["from"][0].as_u64()).collect::<Vec<_>>(), [Some(2), Some(3)]);
 
-    // Node 3's key is revoked at the relay: its link ends, node 1's goes on.
+    // Node 3's key is revoked at the relay: its link goes down, node 1's stays up.
     let key = done(run(trunkline(["pubkey"]).arg(operator.dir.path().join("3.key"))));
     edit(&relay, "[overlay]\n", &format!("[overlay]\nrevoked = [\"{key}\"]\n"));
     let echoes = || b.metrics().sum("echoes_answered_total", "");
@@ -176,7 +175,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
         (ping.join().expect("no panic"), reloaded)
     });
     assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] keys, revoked"]));
-    // A ping shows that there is no way any more, and goes on.
+    // A ping shows that there is no route any more, and continues.
     assert_eq!(pinged.code, Some(0), "{}", pinged.stderr);
     assert!(
         pinged.stdout.contains("\n8: this node has had no route to node 3 for "),
@@ -193,15 +192,15 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
     assert!(status["handshakes_refused"]["revoked"].as_u64() >= Some(1), "{status}");
     let lines = done(operate(&relay, &["status"]));
     assert!(lines.contains("refused   handshakes: revoked "), "{lines}");
-    // What flooding itself brings is counted, and no line for an operator.
+    // Refusals that are part of flooding are counted, but have no line for operators.
     assert!(status["updates_refused"].is_object(), "{status}");
     assert!(!lines.contains("refused   updates"), "{lines}");
     assert_eq!(from_b.sum("link_up", ""), 0);
     assert_eq!(stream(&here, &a.bind(0), 0..10, ms(1)).len(), 10);
 }
 
-/// The relay's certificate is renewed under a call; what would make another node
-/// of it is not taken.
+/// The relay's certificate is renewed during a call. Changes that would make it another node are
+/// rejected.
 #[apply(on_time)]
 fn a_certificate_is_renewed_by_reload() {
     let operator = Operator::new();
@@ -251,7 +250,7 @@ fn a_certificate_is_renewed_by_reload() {
     let line = ["89 d 23 h", "90 d 0 h"].map(|left| format!("\ncertified for another {left}\n"));
     assert!(line.iter().any(|line| status.contains(line)), "{status}");
 
-    // Of another node, of another key, over, and by another name.
+    // Certificates of another node, of another key, expired, and with another name.
     operator.certify((7, 2), "site-2", 90, "id.cert");
     operator.certify((2, 1), "site-2", 90, "key.cert");
     operator.certify_long_ago(2, "site-2", "over.cert");
@@ -304,7 +303,7 @@ fn key_files_that_are_of_no_use_are_named() {
     };
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
     wrong("can be read by others than its owner: chmod 600");
-    // Root's may be for its group: so systemd hands it to a service.
+    // Root's key may be readable by its group, as systemd passes it to a service.
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o440)).expect("done");
     if fs::metadata(file("1.key")).expect("there").uid() == 0 {
         done(run(trunkline(["check"]).arg(&node.config)));
@@ -329,7 +328,7 @@ fn key_files_that_are_of_no_use_are_named() {
     assert!(ended.stderr.contains("the node's certificate EXPIRED "), "{}", ended.stderr);
     fs::write(file("1.cert"), before).expect("written");
     drop(other);
-    // The public key where the secret one belongs, and the other way round.
+    // The public key in place of the secret one, and vice versa.
     let (secret, public) =
         (fs::read_to_string(file("1.key")), done(run(trunkline(["pubkey"]).arg(file("1.key")))));
     let secret = secret.expect("there");
@@ -343,7 +342,7 @@ fn key_files_that_are_of_no_use_are_named() {
     edit(&node, &named, &format!("{:?}", public.trim()));
     wrong("[node] key is a key itself: give the name of a file with the secret one");
     edit(&node, &format!("{:?}", public.trim()), &named);
-    // And this node's own where another's belongs.
+    // This node's own key in place of another's.
     let overlay_keys = format!("keys = [\"{}\"]", operator.public.trim());
     edit(&node, &overlay_keys, &format!("{overlay_keys}\nrevoked = [\"{}\"]", public.trim()));
     wrong("[overlay] revoked has this node's own key, so no node with that list trusts it");
@@ -351,7 +350,7 @@ fn key_files_that_are_of_no_use_are_named() {
     // A key is never overwritten.
     let again = run(trunkline(["keygen"]).arg(file("1.key")));
     assert!(again.one_line(1).contains("File exists (os error 17); no key"), "{}", again.stderr);
-    // Another file than a secret key is told so, whoever may read it.
+    // A file that is not a secret key is reported as such, whatever its permissions.
     edit(&node, "1.key", "1.cert");
     wrong("1.cert holds no secret key");
     edit(&node, "1.cert\"\ncertificate", "1.key\"\ncertificate");

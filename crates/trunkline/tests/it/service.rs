@@ -1,5 +1,5 @@
-//! The unit for systemd: that systemd understands it, how exposed it leaves the
-//! node, and that the node tells it when it is ready.
+//! The systemd unit: systemd accepts it, it limits the node's exposure, and the node notifies
+//! systemd when it is ready.
 
 use crate::common::on_time::on_time;
 use crate::common::{Chain, PATIENCE, Process, Setup, ms, run, temp_dir, wait_for};
@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Instant;
 use trunkline_client::{DatagramSocket, SocketOption};
 
-/// Of 10; what systemd calls "OK" begins below 5. A service without any
+/// Maximum exposure on systemd's scale of 10, where "OK" begins below 5. A service without any
 /// hardening has 9.6.
 const MAX_EXPOSURE: f64 = 2.0;
 
@@ -24,8 +24,8 @@ fn unit() -> String {
     fs::read_to_string(root.join("packaging/trunkline@.service")).expect("there")
 }
 
-/// `systemd-analyze ARGS UNIT`, with the unit as `text` has it; nothing if there
-/// is no such program.
+/// Runs `systemd-analyze ARGS UNIT` on a unit with contents `text`; `None` if the program is not
+/// installed.
 fn analyze(args: &[&str], text: &str) -> Option<(Option<i32>, String)> {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         println!("skipped: no systemd-analyze");
@@ -45,7 +45,7 @@ fn systemd_understands_the_unit() {
     let args = ["verify", "--man=no", "--recursive-errors=no"];
     let Some((code, said)) = analyze(&args, &unit()) else { return };
     assert!(code == Some(0) && !said.contains("trunkline@"), "{said}");
-    // It would say so.
+    // It would report a mistake.
     let wrong = unit().replace("ProtectSystem=strict", "ProtectSystem=stricter");
     let said = analyze(&args, &wrong).expect("as before").1;
     assert!(said.contains("Failed to parse protect system value"), "{said}");
@@ -87,8 +87,7 @@ fn the_service_manager_is_told() {
     assert_eq!(process.wait().code(), Some(0));
 }
 
-/// What hangs here is the packet thread alone, in earnest: it writes a recording
-/// to a pipe that nobody empties.
+/// Only the packet thread really hangs here: it writes a recording to a pipe without a reader.
 #[apply(on_time)]
 fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     let dir = temp_dir();
@@ -101,7 +100,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
         Ok::<_, io::Error>(String::from_utf8_lossy(&bytes[..n]).trim().to_owned())
     };
     mkfifo(&pipe, Mode::from_bits_truncate(0o600)).expect("made");
-    // Open for both, it waits for nobody and never ends.
+    // Opened for both, the pipe never blocks and never ends.
     let mut drain = fs::File::options().read(true).write(true).open(&pipe).expect("open");
     let mut chain = Chain::prepare(&Setup::default());
     let node = chain.first();
@@ -109,7 +108,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
     let mut process = Process::start(command.args(["--record", pipe.to_str().expect("text")]));
     assert_eq!(told().expect("in time"), "READY=1");
-    // At least twice within the 2 s, while nothing happens that wakes the thread.
+    // Expect at least two within the 2 s, while no event wakes the thread.
     let begun = Instant::now();
     for _ in 0..4 {
         assert_eq!(told().expect("in time"), "WATCHDOG=1");
@@ -123,7 +122,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     };
     let socket = node.bind(4_000);
     socket.set_option(SocketOption::Nonblocking(true)).expect("in range");
-    // It hangs for as long as the queue to it stays full.
+    // It hangs for as long as its queue stays full.
     wait_for("a packet thread that hangs", || {
         full(&socket);
         std::thread::sleep(ms(1_000));
@@ -137,7 +136,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     assert_eq!(said.kind(), io::ErrorKind::WouldBlock);
     assert!(process.is_running(), "what hangs is one thread");
 
-    // When it turns again, so does the watchdog.
+    // When the thread resumes, so does the watchdog.
     std::thread::spawn(move || io::copy(&mut drain, &mut io::sink()));
     manager.set_nonblocking(false).expect("set");
     assert_eq!(told().expect("in time"), "WATCHDOG=1");
@@ -145,7 +144,7 @@ fn the_watchdog_hears_of_a_packet_thread_that_turns_and_of_no_other() {
     assert_eq!(process.wait().code(), Some(0));
 }
 
-/// It has asked to be told, and does not read.
+/// The service manager has requested notifications, but does not read them.
 #[apply(on_time)]
 fn a_service_manager_that_hangs_does_not_keep_a_node_from_stopping() {
     let dir = temp_dir();
@@ -156,11 +155,11 @@ fn a_service_manager_that_hangs_does_not_keep_a_node_from_stopping() {
     let mut command = node.command();
     let mut process =
         Process::start(command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000"));
-    // Until no more fits into its queue.
+    // Fill its queue completely.
     let other = UnixDatagram::unbound().expect("a socket");
     other.set_nonblocking(true).expect("set");
     wait_for("a full queue", || other.send_to(b"?", &path).is_err().then_some(()));
-    // It has something to tell meanwhile.
+    // There are notifications to send meanwhile.
     std::thread::sleep(ms(500));
     process.signal(Signal::SIGTERM);
     assert_eq!(process.wait().code(), Some(0));

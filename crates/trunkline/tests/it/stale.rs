@@ -1,5 +1,5 @@
-//! What waited for somebody who had no time to run: real time is dropped at its
-//! deadline, and little memory is held for who never reads.
+//! Packets that waited while their receiver was not running: real-time packets are dropped at their
+//! deadline, and little memory is used for a receiver that never reads.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, ms, numbered, try_recv_number};
@@ -13,8 +13,8 @@ use trunkline_base::wire::Writer;
 use trunkline_client::{DatagramSocket, Error, SocketOption};
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
 
-/// A packet each 20 ms of which no more than one link may make it late; gives the
-/// ages at which the others arrived that `reading` received, at the end of its time.
+/// Sends a packet every 20 ms, which at most one link may delay. Returns the ages at arrival of the
+/// packets that `reading` received by the end of its time.
 fn ages(
     from: &DatagramSocket,
     to: &DatagramSocket,
@@ -57,11 +57,11 @@ fn oldest(ages: &[Duration]) -> Duration {
 
 #[track_caller]
 fn assert_nothing_is_late(ages: &[Duration]) {
-    // A tenth of a second until the deadline, and what a busy machine adds.
+    // The deadline is a tenth of a second; the rest allows for a busy machine.
     assert!(oldest(ages) < ms(200), "{:?} old", oldest(ages));
 }
 
-/// A relay is stopped, as by a debugger or a hypervisor, for 2 s.
+/// A relay is stopped for 2 s, as by a debugger or a hypervisor.
 #[apply(on_time)]
 fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
     let mut chain = Chain::of(3);
@@ -73,7 +73,7 @@ fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
     };
     let ages = thread::scope(|scope| {
         scope.spawn(|| {
-            // Between two packets: what is in its hands then goes out when it goes on.
+            // Stop between two packets: one being processed would be sent on resumption.
             thread::sleep(ms(1_010));
             signal(Signal::SIGSTOP);
             thread::sleep(ms(2_000));
@@ -87,7 +87,7 @@ fn a_relay_that_was_stopped_passes_nothing_on_that_is_late() {
     assert!((10..110).contains(&late), "{late} were late at the relay");
 }
 
-/// What an application sent while its node was stopped is as old as it is.
+/// Packets sent while the node was stopped keep their real age.
 #[apply(on_time)]
 fn a_node_that_was_stopped_sends_nothing_that_is_late() {
     let mut chain = Chain::of(2);
@@ -95,7 +95,7 @@ fn a_node_that_was_stopped_sends_nothing_that_is_late() {
     let node = nix::unistd::Pid::from_raw(chain.nodes[0].process().id().cast_signed());
     let ages = thread::scope(|scope| {
         scope.spawn(|| {
-            // Between two packets: what is in its hands then goes out when it goes on.
+            // Stop between two packets: one being processed would be sent on resumption.
             thread::sleep(ms(510));
             nix::sys::signal::kill(node, Signal::SIGSTOP).expect("it runs");
             thread::sleep(ms(700));
@@ -107,7 +107,7 @@ fn a_node_that_was_stopped_sends_nothing_that_is_late() {
     assert!(ages.len() > 50, "{} of 100 arrived", ages.len());
 }
 
-/// An application that does not receive for 2 s.
+/// An application stops receiving for 2 s.
 #[apply(on_time)]
 fn an_application_that_comes_back_gets_what_is_fresh_unless_it_asks_for_more() {
     let chain = Chain::of(2);
@@ -128,7 +128,7 @@ fn an_application_that_comes_back_gets_what_is_fresh_unless_it_asks_for_more() {
     assert!((120..=190).contains(&dropped), "{dropped} were for one who did not read");
 }
 
-/// A session that takes its port and then reads nothing.
+/// A session that binds its port and then reads nothing.
 fn silent(node: &common::Node, port: u16) -> Socket {
     let mut socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a socket");
     socket.connect(&SockAddr::unix(&node.socket).expect("short")).expect("connected");
@@ -140,7 +140,7 @@ fn silent(node: &common::Node, port: u16) -> Socket {
     socket
 }
 
-/// Bytes and messages that wait in `socket`.
+/// Bytes and messages queued in `socket`.
 fn waiting(socket: &mut Socket) -> (usize, usize) {
     socket.set_nonblocking(true).expect("an option");
     let mut buf = [0; 2_000];
@@ -155,7 +155,7 @@ fn two_hundred_applications_that_never_read_hold_little_and_trouble_nobody() {
     let node = &chain.nodes[1];
     let near = chain.nodes[0].bind(0);
     let mut silent: Vec<_> = (0..SILENT).map(|i| silent(node, 5_000 + i)).collect();
-    // To each of them 25 packets a second, for 4 s.
+    // Each of them is sent 25 packets per second, for 4 s.
     let begin = Instant::now();
     for n in 0..100u32 {
         for i in 0..SILENT {
@@ -164,19 +164,19 @@ fn two_hundred_applications_that_never_read_hold_little_and_trouble_nobody() {
             near.send_to(&numbered(n), node.address(5_000 + i)).expect("sent");
         }
     }
-    // One who reads is served as ever.
+    // A session that reads is served as before.
     let far = node.bind(4_000);
     let got = common::stream(&near, &far, 0..50, ms(10));
     assert!(got.len() >= 49, "{} of 50", got.len());
     let held: Vec<_> = silent.iter_mut().map(waiting).collect();
     let (bytes, messages) = held.iter().fold((0, 0), |(b, m), h| (b + h.0, m + h.1));
     println!("{messages} messages of {bytes} bytes wait for {SILENT} applications");
-    // 0.3 s of each, and as much again for a machine that was busy.
+    // Keep 0.3 s of each, and as much again on a busy machine.
     assert!(held.iter().all(|h| h.1 <= 20), "{:?} for one", held.iter().max());
     assert!(messages >= 200 * 5, "as much as is of use is kept: {messages}");
     let dropped = node.metrics().drops("session_full");
     assert!(dropped > 200 * 70, "{dropped}");
-    // Who reads again is sent to again.
+    // A session that reads again receives packets again.
     near.send_to(&numbered(7), node.address(5_000)).expect("sent");
     thread::sleep(ms(100));
     near.send_to(&numbered(8), node.address(5_000)).expect("sent");

@@ -1,4 +1,4 @@
-//! What a user meets first: mistakes, busy places, help.
+//! First experiences of a user: mistakes, ports in use, help.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Node, Process, free_port, ms, run, temp_dir, trunkline, wait_for};
@@ -24,7 +24,7 @@ fn single() -> (TempDir, Node) {
     (dir, node)
 }
 
-/// The same with keys, so that remote applications can attach.
+/// A single node with keys, so that remote applications can attach.
 fn single_sealed() -> (TempDir, Node) {
     let dir = temp_dir();
     let node = Node { sealed: true, ..Node::new(dir.path(), 1, IP) };
@@ -32,8 +32,8 @@ fn single_sealed() -> (TempDir, Node) {
     (dir, node)
 }
 
-/// Takes a port that was found to be free. A process that another test begins holds
-/// what it was tried with until it has become another program.
+/// Binds a port that was found to be free. A process started by another test holds the probing
+/// socket until it has executed its program.
 fn hold<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
     wait_for("a port that is free", || bind().ok())
 }
@@ -123,7 +123,7 @@ fn a_node_that_stops_removes_its_own_sockets_and_nothing_else() {
         assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), Some("precious"));
         std::fs::remove_file(&path).expect("it is there");
     }
-    // Another node's, which may even have its inode's number.
+    // The file now belongs to another node, and may even have the same inode number.
     let successor = |path: &Path| {
         std::fs::remove_file(path).expect("it was there");
         std::os::unix::net::UnixListener::bind(path).expect("free");
@@ -187,7 +187,7 @@ fn files_that_cannot_be_used_are_named() {
     std::fs::write(&node.config, [0xff, 0xfe, 0]).expect("written");
     let ended = run(&mut trunkline(["check", &path(&node.config)]));
     assert!(ended.one_line(2).contains("cannot be read"), "{}", ended.stderr);
-    // A combination that only the whole shows to be wrong.
+    // A combination that is invalid only as a whole.
     node.write("[[link]]\nneighbour = 2\n[[link]]\nneighbour = 2\n");
     let ended = run(&mut trunkline(["check", &path(&node.config)]));
     assert_eq!(ended.code, Some(2));
@@ -221,7 +221,7 @@ fn a_script_learns_what_check_found() {
     let mistake = &said["mistake"];
     assert_eq!((&said["ok"], &mistake["line"]), (&false.into(), &8.into()), "{said}");
     assert_eq!(mistake["suggestion"], "neighbour", "{said}");
-    // What the file can't know: whether this machine has the folder.
+    // The file alone cannot show whether this machine has the folder.
     node.socket = dir.path().join("absent/1.sock");
     node.write("");
     let said = check(&node, 2);
@@ -254,7 +254,7 @@ fn a_node_without_descriptors_stays_calm() {
     let (busy, lines) = (node.cpu_time() - before, node.process().stderr().lines().count());
     assert!(lines < 200, "{lines} lines in 1.5 s");
     assert!(busy < ms(500), "busy for {busy:?} of 1.5 s");
-    // The one that was there first is served.
+    // The first node is still served.
     first.send_to(b"echo", first.local_addr()).expect("sent");
     assert_eq!(first.recv_from(&mut [0; 100]).expect("an echo").len, 4);
     drop(_crowd);
@@ -308,11 +308,11 @@ fn metrics_and_health_are_served_to_many() {
     node.assert_healthy();
     let (status, _) = common::get(node.http, "/nothing").expect("an answer");
     assert!(status.ends_with("404 Not Found"), "{status}");
-    // A port of its own, so that it is known to be free.
+    // The node has a separate port, which is known to be free.
     assert_ne!(node.http, free_port(IP));
 }
 
-/// By the rules of `promtool check metrics`, for who does not ask for OpenMetrics.
+/// Follows the rules of `promtool check metrics` unless OpenMetrics is requested.
 #[apply(on_time)]
 fn metrics_are_named_as_the_format_has_it_that_was_asked_for() {
     let (_dir, mut node) = single();
@@ -349,7 +349,7 @@ fn metrics_are_named_as_the_format_has_it_that_was_asked_for() {
     }
 }
 
-/// More than have a place, each sending a byte of a header now and then.
+/// More clients than there are slots, each sending a byte of a header now and then.
 #[apply(on_time)]
 fn those_who_dribble_keep_no_scraper_out() {
     let (_dir, mut node) = single();
@@ -393,7 +393,7 @@ fn without_descriptors_it_waits_for_some() {
         let done = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).status();
         done.is_ok_and(|status| status.success())
     };
-    // Fewer than it has: not even the one in reserve comes back.
+    // A limit below the current number: even the reserved descriptor does not come back.
     if !allow(5) {
         println!("skipped: no prlimit");
         return;

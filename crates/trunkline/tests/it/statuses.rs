@@ -1,5 +1,4 @@
-//! What a node tells its applications of where their packets go, by every
-//! carrier between them.
+//! Statuses that a node sends its applications about their destinations, over every carrier.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Setup, ms, numbered, try_recv_number, wait_for};
@@ -9,8 +8,7 @@ use trunkline_client::{
     Address, DatagramSocket, Error, NodeId, SocketOption, Status, Transport, Unreachable,
 };
 
-/// Sends a packet every 20 ms until the node says something of destinations, for
-/// at most `patience`.
+/// Sends a packet every 20 ms until the node reports a status, for at most `patience`.
 #[track_caller]
 fn told_while_sending(socket: &DatagramSocket, to: Address, patience: Duration) -> Option<Status> {
     socket.set_option(SocketOption::ReadTimeout(Some(ms(20)))).expect("in range");
@@ -29,7 +27,7 @@ fn told_while_sending(socket: &DatagramSocket, to: Address, patience: Duration) 
     None
 }
 
-/// What the node says of destinations though nothing is sent.
+/// Receives a status from the node while nothing is sent.
 #[track_caller]
 fn told(socket: &DatagramSocket) -> Status {
     socket.set_option(SocketOption::ReadTimeout(Some(common::PATIENCE))).expect("in range");
@@ -39,8 +37,8 @@ fn told(socket: &DatagramSocket) -> Status {
     }
 }
 
-/// A port that is not bound and then is, a node that goes and comes back, and one
-/// that there is not.
+/// Covers a port that is unbound and then bound, a node that goes away and comes back, and one that
+/// does not exist.
 fn everything_that_can_be_told(chain: &mut Chain, socket: &DatagramSocket) {
     let far = chain.nodes[1].address(4_000);
     let unreachable = |to, why| Some(Status::Unreachable { to, why });
@@ -53,11 +51,11 @@ fn everything_that_can_be_told(chain: &mut Chain, socket: &DatagramSocket) {
     let said = told_while_sending(socket, far, second);
     assert_eq!(said, unreachable(far, Unreachable::NoPort));
     assert_eq!(told_while_sending(socket, far, second * 3), None, "once");
-    // Somebody takes the port, and says nothing: nobody denies it any more.
+    // An application binds the port and is silent; the port is no longer reported as unreachable.
     let listener = chain.nodes[1].bind(4_000);
     let said = told_while_sending(socket, far, second * 10);
     assert_eq!(said, Some(Status::Reachable { to: far }));
-    // On a busy machine each may be too late.
+    // On a busy machine each packet may be late.
     listener.set_option(SocketOption::ReadTimeout(Some(ms(100)))).expect("in range");
     let got = wait_for("what is sent now", || {
         let _ = socket.send_to(&numbered(0), far);
@@ -69,10 +67,11 @@ fn everything_that_can_be_told(chain: &mut Chain, socket: &DatagramSocket) {
     chain.nodes[1].crash();
     let gone = Instant::now();
     let said = wait_for("news", || told_while_sending(socket, far, second));
-    // Nobody denies what nobody has heard, so the port was not told of again.
+    // No packet reached the node, so the port was not reported again.
     let Status::Unreachable { to, why: Unreachable::Since(ago) } = said else { panic!("{said:?}") };
     assert!(to == far && ago < gone.elapsed(), "{ago:?}");
-    // Another destination there: told since when, and of both that it is over.
+    // Another destination there: the status includes the time of the loss, and both are reported as
+    // reachable again.
     std::thread::sleep(ms(500));
     let other = chain.nodes[1].address(4_001);
     let said = told_while_sending(socket, other, second);
@@ -102,8 +101,8 @@ fn from_another_host() {
     assert_eq!(socket.status().reconnects, 0);
 }
 
-/// Two nodes between the ends, and links that don't lose anything: what a node
-/// denies it says once a second, whoever asks.
+/// Two nodes at the ends and one between them, on links without loss: a node reports an unbound
+/// port once per second, whatever the number of senders.
 #[apply(on_time)]
 fn a_port_that_nobody_has_costs_little() {
     let chain = Chain::start(&Setup { nodes: 3, ..Setup::default() });

@@ -1,5 +1,5 @@
-//! Streams between real daemons, by `trunkline cat` and the library; and what an operator
-//! sees of them.
+//! Streams between real daemons, with `trunkline cat` and the library, and their display for
+//! operators.
 
 use crate::common::on_time::on_time;
 use crate::common::streams::{self, Cat, cat, descriptors, noise, operate, sha256, streams};
@@ -23,8 +23,8 @@ fn connect(node: &Node, to: (u32, u16)) -> Result<StreamSocket, Error> {
     StreamSocket::connect(node.socket.as_path(), to)
 }
 
-/// Copies 16 MiB from node 1 to node 3 by `cat`, while node 2 between them is killed and
-/// started again.
+/// Copies 16 MiB from node 1 to node 3 with `cat`, while node 2 between them is killed and
+/// restarted.
 fn copy_over_a_restart(sealed: bool) {
     const LEN: usize = 16 << 20;
     let link = "rate = \"40 Mbit/s\"\n";
@@ -72,7 +72,7 @@ fn cat_goes_both_ways_and_each_ends_by_itself() {
     let long = noise(3 << 20);
     fs::write(&answer, &long).expect("written");
     fs::write(&question, b"what?\n").expect("written");
-    // The answer goes on long after the question has ended.
+    // The answer continues long after the question has ended.
     let from = |path: &Path| Stdio::from(File::open(path).expect("written"));
     let mut far = Cat::answer(&chain.nodes[1], "900", from(&answer), &asked);
     let command = &mut cat(&chain.nodes[0], &["2:900"]);
@@ -81,7 +81,7 @@ fn cat_goes_both_ways_and_each_ends_by_itself() {
     assert_eq!(fs::read(&asked).expect("written"), b"what?\n");
     assert_eq!(sha256(&answer), sha256(&answered));
 
-    // One direction is open for as long as its program likes, though the other has ended.
+    // One direction stays open as long as its program wants, although the other has ended.
     let mut far = Cat::listen(&chain.nodes[1], "901", &asked);
     let command = &mut cat(&chain.nodes[0], &["2:901"]);
     let mut near = Cat::start(command, Stdio::piped(), &answered);
@@ -98,8 +98,8 @@ fn cat_goes_both_ways_and_each_ends_by_itself() {
     assert_eq!(fs::read_to_string(&asked).expect("text").lines().count(), 5);
 }
 
-/// Standard output that is read slowly keeps the last bytes, which came long before, and
-/// nothing is forgotten meanwhile.
+/// A slow reader of standard output receives the last bytes, which arrived long before, and no
+/// state expires meanwhile.
 #[apply(on_time)]
 fn one_that_reads_slowly_gets_the_last_bytes() {
     const LEN: usize = 1_500_000;
@@ -141,12 +141,12 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     for args in [&["2"][..], &["2:0"], &["2:900", "--listen", "1"], &[], &["--listen", "0"]] {
         assert_eq!(run(trunkline(["cat"]).args(args)).code, Some(2), "{args:?}");
     }
-    // Its own node goes away under it.
+    // The local node goes away during the copy.
     let to = chain.dir.path().join("copy");
     let mut far = Cat::listen(&chain.nodes[1], "900", &to);
     let command = &mut cat(&chain.nodes[0], &["2:900"]);
     let mut near = Cat::start(command, Stdio::piped(), &chain.dir.path().join("nothing"));
-    // What has come shows that the stream was taken.
+    // Data that have arrived show that the stream was accepted.
     let mut stdin = near.stdin();
     stdin.write_all(b"x").expect("written");
     wait_for("the stream", || fs::read(&to).is_ok_and(|came| came == b"x").then_some(()));
@@ -156,7 +156,7 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     assert!(far.said().contains("broke off: the trunkline node here has gone"), "{}", far.said());
 }
 
-/// A node that was killed and restarted knows nothing of its streams, and says so.
+/// A node that was killed and restarted has no state of its streams, and resets them.
 #[apply(on_time)]
 fn an_end_node_that_is_killed_resets_the_other_end() {
     let mut chain = Chain::sealed(3);
@@ -166,8 +166,9 @@ fn an_end_node_that_is_killed_resets_the_other_end() {
     near.write(b"before").expect("open");
     let mut buf = [0; 9];
     assert_eq!(far.read(&mut buf).expect("open"), 6);
-    // Until the last link knows that all has come: what it doesn't, it tells the next start of
-    // the node, the request for the stream included, which is refused then as a new one.
+    // Wait until the last link's packets are acknowledged: unacknowledged ones are sent again to
+    // the restarted node, including the request for the stream, which would be refused as a new
+    // one.
     thread::sleep(ms(500));
     chain.last().crash();
     assert!(matches!(far.read(&mut buf), Err(Error::Disconnected)));
@@ -176,7 +177,7 @@ fn an_end_node_that_is_killed_resets_the_other_end() {
     near.set_read_timeout(Some(common::PATIENCE)).expect("in range");
     let error = near.read(&mut buf).expect_err("no stream any more");
     assert!(matches!(error, Error::Reset(Reset::Unknown)), "{error}");
-    // A listener that waits reconnects by itself.
+    // A waiting listener reconnects automatically.
     let (again, far) = thread::scope(|scope| {
         let far = scope.spawn(|| listener.accept().expect("a stream").0);
         let again = wait_for("the listener", || connect(&chain.nodes[0], (3, 900)).ok());
@@ -236,7 +237,7 @@ fn a_stream_waits_while_there_is_no_session_to_accept_it_in() {
 fn streams_that_new_rules_forbid_break_off_at_once() {
     let mut chain = streams::start(&Setup::default());
     let listener = StreamListener::bind(chain.nodes[1].socket.as_path(), 900).expect("bound");
-    // Node 1 must not send to node 2, then node 2 not hear node 1.
+    // First node 1 may not send to node 2, then node 2 may not receive from node 1.
     for (node, rule) in [(0, "to = [3]"), (1, "from = [3]")] {
         let near = connect(&chain.nodes[0], (2, 900)).expect("allowed");
         near.write(b"before").expect("open");
@@ -257,8 +258,8 @@ fn streams_that_new_rules_forbid_break_off_at_once() {
     connect(&chain.nodes[0], (2, 900)).expect("allowed again");
 }
 
-/// Several at once open, say a word, and close, again and again; some are reset, some are
-/// refused. Nothing of them stays.
+/// Several threads repeatedly open streams, exchange a word and close them; some are reset, some
+/// are refused. No state remains.
 #[apply(on_time)]
 fn thousands_of_streams_leave_nothing_behind() {
     const THREADS: usize = 4;
@@ -277,12 +278,12 @@ fn thousands_of_streams_leave_nothing_behind() {
         let (listener, refused) = (&listener, &refused);
         listener.set_accept_timeout(Some(Duration::from_secs(5))).expect("in range");
         scope.spawn(move || {
-            // None comes any more, that is: one that is reset may never be heard of.
+            // No more streams arrive: one that is reset early may never be seen.
             let more = |next: &Result<_, _>| !matches!(next, Err(Error::WouldBlock));
             for stream in listener.incoming().take_while(more) {
                 let mut word = [0; 4];
                 let stream = stream.expect("a stream");
-                // One that is reset may be so before its word was read.
+                // A stream may be reset before its word is read.
                 if (&stream).read_exact(&mut word).is_ok() {
                     let _ = stream.write(&word);
                 }
@@ -321,7 +322,7 @@ fn thousands_of_streams_leave_nothing_behind() {
     });
     println!("{} refused for want of room", refused.into_inner());
     for node in &chain.nodes {
-        // Those that have ended are remembered for a minute.
+        // Streams that have ended are remembered for a minute.
         let ended = || streams(node).iter().all(|stream| stream["state"] == "over");
         wait_for("the last to end", || ended().then_some(()));
     }
@@ -343,7 +344,7 @@ fn an_operator_sees_each_stream() {
     assert_eq!((there.len(), &there[0]["state"]), (1, &"waiting".into()), "{there:?}");
     let (other, from) = listener.accept().expect("a stream");
     (&socket).write_all(&[7; 300_000]).expect("open");
-    // The library takes what it has room for, and the node keeps the rest.
+    // The library buffers as much as it has room for, and the node the rest.
     let unread = 300_000 - (256 << 10);
     wait_for("all of it", || (streams(far)[0]["unread"] == unread).then_some(()));
     let (here, there) = (streams(near), streams(far));
@@ -377,7 +378,7 @@ fn an_operator_sees_each_stream() {
     assert_eq!(far.metrics().sum("stream_received_bytes_total", ""), 300_000);
     assert_eq!(far.metrics().sum("streams_accepted_total", ""), 1);
 
-    // Its application goes, with nothing left to be read there, and the rest is delivered.
+    // Its application leaves with nothing left to read, and the remaining data are delivered.
     drop(socket);
     let mut got = Vec::new();
     (&other).read_to_end(&mut got).expect("whole");
@@ -389,7 +390,8 @@ fn an_operator_sees_each_stream() {
     });
 }
 
-/// Both are on other hosts than their nodes, and leave when the last byte has left them.
+/// Both applications are on other hosts than their nodes, and exit once they have sent the last
+/// byte.
 #[apply(on_time)]
 fn applications_of_other_hosts_lose_nothing_at_the_end() {
     const LEN: usize = 3 << 20;

@@ -1,4 +1,4 @@
-//! `trunkline proxy tcp:`: programs that know only TCP, over real nodes.
+//! `trunkline proxy tcp:`: programs that support only TCP, over real nodes.
 
 use crate::common::on_time::on_time;
 use crate::common::proxy::{LOCALHOST, end, proxy, socket};
@@ -14,18 +14,18 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whether `program` is installed; if not, says what is skipped.
+/// Whether `program` is installed; if not, prints that the test is skipped.
 fn installed(program: &str, version: &str) -> bool {
     let there = Command::new(program).arg(version).output().is_ok_and(|o| o.status.success());
     if !there {
-        // Not by a macro, whose output a test that passes keeps to itself.
+        // A macro's output would be hidden if the test passes.
         let _ = writeln!(std::io::stderr(), "skipped: {program} is not installed");
         assert!(std::env::var_os("CI").is_none(), "{program} must be installed in CI");
     }
     there
 }
 
-/// Two nodes and a proxy at each: `near` listens on TCP at `at`, `far` connects to `server`.
+/// Two nodes and a proxy at each: `near` listens on TCP at `at`, and `far` connects to `server`.
 struct Bridge {
     near: Process,
     far: Process,
@@ -44,7 +44,7 @@ impl Bridge {
         Bridge { near, far, at, server, chain }
     }
 
-    /// Both ends of a connection through it.
+    /// Opens a connection through it, and returns both ends.
     fn connect(&self, server: &TcpListener) -> (TcpStream, TcpStream) {
         let near = TcpStream::connect(self.at).expect("the proxy listens");
         let far = accept(server, common::PATIENCE).expect("a connection");
@@ -54,7 +54,7 @@ impl Bridge {
         (near, far)
     }
 
-    /// What each proxy counted at its end, and what they said.
+    /// Stops both proxies, and returns their counts and logs.
     fn end(self) -> [(Value, String); 2] {
         [end(self.near), end(self.far)]
     }
@@ -64,7 +64,7 @@ fn count(said: &Value, key: &str) -> u64 {
     said["connections"][key].as_u64().unwrap_or_else(|| panic!("{key} in {said}"))
 }
 
-/// The next connection to `server`, if one comes within that time.
+/// Accepts the next connection to `server`, if one arrives within that time.
 fn accept(server: &TcpListener, within: Duration) -> Option<TcpStream> {
     server.set_nonblocking(true).expect("an option");
     let until = Instant::now() + within;
@@ -80,7 +80,7 @@ fn accept(server: &TcpListener, within: Duration) -> Option<TcpStream> {
     }
 }
 
-/// Whether the other end has reset the connection.
+/// Checks that the other end has reset the connection.
 #[track_caller]
 fn is_reset(mut tcp: &TcpStream) {
     let error = loop {
@@ -116,13 +116,13 @@ fn each_direction_ends_by_itself_and_a_reset_is_one() {
         let (near, far) = bridge.connect(&server);
         let (mut first, mut second) = if near_first { (near, far) } else { (far, near) };
         first.write_all(b"some").expect("open");
-        // One that is reset before the proxy knows of it has never been.
+        // A connection that is reset before the proxy accepts it is not counted.
         second.read_exact(&mut [0; 4]).expect("the same");
         let _ = socket2::SockRef::from(&first).set_linger(Some(Duration::ZERO));
         drop(first);
         is_reset(&second);
     }
-    // One that is reset before its stream is there was none that ended.
+    // A connection that is reset before its stream is open does not count as ended.
     let near = TcpStream::connect(bridge.at).expect("the proxy listens");
     let _ = socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO));
     drop(near);
@@ -130,14 +130,14 @@ fn each_direction_ends_by_itself_and_a_reset_is_one() {
     if let Some(far) = &seen {
         is_reset(far);
     }
-    // Also where one direction has ended.
+    // A reset also works if one direction has ended.
     let (near, far) = bridge.connect(&server);
     far.shutdown(Shutdown::Write).expect("open");
     assert_eq!((&near).read(&mut [0; 9]).expect("its end"), 0);
     let _ = socket2::SockRef::from(&far).set_linger(Some(Duration::ZERO));
     drop(far);
     wait_for("the reset", || (&near).write(b"x").is_err().then_some(()));
-    // A stream that is reset while the far proxy accepts it has never been there.
+    // A stream that is reset while the far proxy accepts it is not counted there.
     let far = if seen.is_some() { [6, 2, 4] } else { [5, 2, 3] };
     for ((said, log), expected) in bridge.end().into_iter().zip([[6, 2, 4], far]) {
         let counts = ["opened", "ended", "broken"].map(|key| count(&said, key));
@@ -149,7 +149,7 @@ fn each_direction_ends_by_itself_and_a_reset_is_one() {
 #[apply(on_time)]
 fn who_is_refused_is_reset_and_the_log_says_why() {
     let bridge = Bridge::over(Chain::of(2), &["--max-flows", "3"], &[]);
-    // No server yet.
+    // The server is not running yet.
     is_reset(&TcpStream::connect(bridge.at).expect("the proxy listens"));
     let server = TcpListener::bind(bridge.server).expect("free");
     let open: Vec<_> = (0..3).map(|_| bridge.connect(&server)).collect();
@@ -157,7 +157,7 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
         is_reset(&TcpStream::connect(bridge.at).expect("the proxy listens"));
     }
     drop(open);
-    // Another has their place.
+    // Their slot is free for another connection.
     wait_for("a place", || {
         let mut near = TcpStream::connect(bridge.at).ok()?;
         near.write_all(b"x").ok()?;
@@ -173,7 +173,7 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
     assert_eq!(far.0["refused"]["no_tcp"], 1, "{}", far.0);
     assert!(far.1.contains("no TCP connection to"), "{}", far.1);
 
-    // Nobody listens at the other node.
+    // The port at the other node has no listener.
     let chain = Chain::of(2);
     let at = free_port(LOCALHOST);
     let near = proxy(socket(&chain, 0), &format!("tcp:{at}"), "2:901", &[]);
@@ -183,7 +183,7 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
     assert!(log.contains("no application listens for streams"), "{log}");
 }
 
-/// Each node is killed and started again while a connection is open; a later one goes through.
+/// Each node is killed and restarted while a connection is open; a later connection succeeds.
 #[apply(on_time)]
 fn a_restart_of_a_node_breaks_only_what_is_open() {
     let mut bridge = Bridge::over(Chain::of(2), &[], &[]);
@@ -198,7 +198,7 @@ fn a_restart_of_a_node_breaks_only_what_is_open() {
     for i in [1, 0, 1] {
         let (near, far) = wait_for("a connection", || works(&bridge));
         bridge.chain.nodes[i].crash();
-        // Its own proxy knows at once, the other one when the node has restarted.
+        // Its own proxy notices at once, the other one when the node has restarted.
         is_reset(if i == 0 { &near } else { &far });
         bridge.chain.nodes[i].start();
         near.set_read_timeout(Some(common::PATIENCE)).expect("an option");
@@ -212,7 +212,7 @@ fn a_restart_of_a_node_breaks_only_what_is_open() {
     assert!(bridge.near.is_running() && bridge.far.is_running());
 }
 
-/// Many at once, each with its own bytes, and no descriptor stays.
+/// Many connections at once, each with data of its own, leave no descriptor open.
 #[apply(on_time)]
 fn many_connections_at_once_are_whole() {
     const AT_ONCE: usize = 50;
@@ -258,7 +258,7 @@ fn many_connections_at_once_are_whole() {
     }
 }
 
-/// `cat` to a TCP server, and a TCP client to `cat`.
+/// Connects `cat` to a TCP server, and a TCP client to `cat`.
 #[apply(on_time)]
 fn cat_is_the_other_end_of_a_proxy() {
     let chain = Chain::of(2);
@@ -289,7 +289,7 @@ fn cat_is_the_other_end_of_a_proxy() {
     assert_eq!(listener.end().0, 0, "{}", listener.said());
     assert_eq!(fs::read(&to).expect("written"), b"by TCP");
 
-    // One that says nothing for as long as --idle allows is broken off at both ends.
+    // A connection without data for the time of --idle is reset at both ends.
     let mut listener = Cat::answer(&chain.nodes[1], "901", Stdio::piped(), &to);
     let _stdin = listener.stdin();
     let client = TcpStream::connect(at).expect("the proxy listens");
@@ -369,7 +369,7 @@ fn git_clones_over_streams() {
     }
     git(&dir, &["add", "."]);
     git(&dir, &["commit", "-q", "-m", "files"]);
-    // Not by way of `git`, which would leave it running.
+    // Started through `git`, it would keep running.
     let programs = git(&dir, &["--exec-path"]);
     let mut daemon = Command::new(format!("{}/git-daemon", programs.trim_end()));
     daemon.args(["--reuseaddr", "--export-all", "--listen=127.0.0.1"]);

@@ -1,4 +1,4 @@
-//! Packets of several applications that leave a node together.
+//! Packets of several applications that a node sends together.
 
 use crate::common::on_time::on_time;
 use crate::common::{self, Chain, Node, Setup, ms, numbered, recv_number, trunkline, wait_for};
@@ -10,7 +10,7 @@ use trunkline_client::{DatagramSocket, SocketOption};
 const CALLS: u16 = 10;
 const PACKETS: u32 = 100;
 
-/// Sends on all sockets at once every 20 ms; whether each has heard each number once.
+/// Sends on all sockets at once every 20 ms, and checks that each receives each number once.
 fn talk(pairs: &[(DatagramSocket, DatagramSocket)], from: u32) {
     thread::scope(|scope| {
         let heard: Vec<_> = pairs

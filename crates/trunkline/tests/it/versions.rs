@@ -1,6 +1,6 @@
-//! Nodes of this build with nodes of a build whose protocol versions are one or two
-//! higher, which this build's nodes claim to be when a test tells them to; and what an
-//! operator sees of versions.
+//! Nodes of this build with nodes of later builds, which have protocol versions that are one or two
+//! higher (a test setting makes nodes of this build claim them), and the display of versions for
+//! operators.
 
 use crate::common::keys::{identity, of_neighbour};
 use crate::common::{Chain, Ended, Node, Process, Setup};
@@ -15,20 +15,19 @@ use std::thread;
 use trunkline_client::{DatagramSocket, Error, Service, SocketOption};
 use trunkline_overlay::wire::version::CURRENT;
 
-/// The newest version of the next build, which speaks today's as well.
+/// Newest version of the next build, which also supports today's.
 const NEXT: u8 = CURRENT + 1;
-/// That of the build after it, which does not.
+/// Newest version of the build after that, which does not support today's.
 const AFTER_NEXT: u8 = CURRENT + 2;
 
 fn control(node: &Node) -> PathBuf {
     node.socket.with_extension("ctl")
 }
 
-/// What begins a line of a route that does not count yet.
+/// Marks the lines of a route that is not in effect yet.
 const LATER: &str = "#later ";
 
-/// The files of a sealed chain that has control sockets and is routed by link
-/// state.
+/// Writes the files of a sealed chain with control sockets and link-state routing.
 fn prepare(nodes: u32, impair: &str) -> Chain {
     let sections: String = (1..=nodes)
         .map(|id| {
@@ -52,8 +51,8 @@ fn prepare(nodes: u32, impair: &str) -> Chain {
     chain
 }
 
-/// Has the nodes forward by the routes in their files from now on: computed ones
-/// would wait for links that come and go, as those in a test do, to be steady.
+/// Makes the nodes use the static routes in their files from now on. Computed routes would wait for
+/// links to become steady, which flap in a test.
 fn fix_routes(chain: &Chain) {
     for node in &chain.nodes {
         let text = fs::read_to_string(&node.config).expect("written before");
@@ -73,12 +72,12 @@ fn ask(node: &Node, args: &[&str]) -> Value {
     serde_json::from_str(&ended.stdout).expect("JSON")
 }
 
-/// A field of each link of `node`.
+/// Values of one field for each link of `node`.
 fn each_link(node: &Node, key: &str) -> Vec<Value> {
     ask(node, &["links"]).as_array().expect("a list").iter().map(|l| l[key].clone()).collect()
 }
 
-/// Waits until all links of `node` are up, and says what they speak.
+/// Waits until all links of `node` are up, and returns their versions.
 fn versions(node: &Node) -> Vec<Value> {
     wait_for("links to come up", || {
         each_link(node, "up").iter().all(|up| up == true).then_some(())
@@ -86,7 +85,7 @@ fn versions(node: &Node) -> Vec<Value> {
     each_link(node, "version")
 }
 
-/// Has a node make its link to `neighbour` anew, with other keys.
+/// Makes a node set up its link to `neighbour` again, with new keys.
 fn renew(node: &Node, neighbour: u32) {
     let agreed = node.metrics().sum("handshakes_total", "");
     let text = fs::read_to_string(&node.config).expect("written before");
@@ -96,7 +95,7 @@ fn renew(node: &Node, neighbour: u32) {
     wait_for("new keys", || (node.metrics().sum("handshakes_total", "") > agreed).then_some(()));
 }
 
-/// Waits until the ends have computed ways to each other.
+/// Waits until the ends have computed routes to each other.
 fn wait_for_route(chain: &Chain) {
     let (first, last) = (&chain.nodes[0], chain.nodes.last().expect("a chain"));
     for (from, to) in [(first, last), (last, first)] {
@@ -108,8 +107,8 @@ fn wait_for_route(chain: &Chain) {
     }
 }
 
-/// Calls each way between the ends until one comes through links that lose 5 %:
-/// a machine that is busy may take longer than a packet is of use.
+/// Makes calls in both directions between the ends, until one gets through links that lose 5 %: on
+/// a busy machine, packets may exceed their deadline.
 fn call(chain: &Chain) {
     wait_for("98 % of a call", || (share_of_call(chain) >= 0.98).then_some(()));
 }
@@ -127,27 +126,27 @@ fn share_of_call(chain: &Chain) -> f64 {
     came as f64 / 400.0
 }
 
-/// How often a link of `node` went down, and by word of its neighbour.
+/// Number of times that a link of `node` went down, in total and as announced by its neighbour.
 fn downs(node: &Node, link: usize) -> (u64, u64) {
     let links = ask(node, &["links"]);
     let count = |key: &str| links[link][key].as_u64().unwrap_or_default();
     (count("downs"), count("goodbyes"))
 }
 
-/// Has a node stop as its service manager would, and waits for its end.
+/// Stops a node as its service manager would, and waits for its end.
 fn stop(node: &mut Node) {
     let mut process = node.process.take().expect("it runs");
     process.signal(Signal::SIGTERM);
     assert_eq!(process.wait().code(), Some(0), "{}", process.stderr());
 }
 
-/// Nothing that it received was beyond it.
+/// Checks that the node understood everything that it received.
 fn understood_all(node: &Node) {
     let drops = &ask(node, &["status"])["drops"];
     assert!(drops["malformed"].is_null() && drops["forged"].is_null(), "{drops}");
 }
 
-/// 3 and 4 are of the next build.
+/// Nodes 3 and 4 are of the next build.
 #[test]
 fn two_builds_are_one_overlay() {
     let mut chain = prepare(4, "delay = \"5ms\"\nloss = \"5%\"");
@@ -173,7 +172,7 @@ fn two_builds_are_one_overlay() {
     let [current, next] = [CURRENT, NEXT].map(|version| version.to_string());
     assert_eq!(links.lines().map(last).collect::<Vec<_>>(), ["version", &current, &next]);
 
-    // Packets, what is asked for again, and echoes pass through.
+    // Packets, retransmissions and echoes get through.
     fix_routes(&chain);
     call(&chain);
     for asked in [two, three, four] {
@@ -192,7 +191,7 @@ fn two_builds_are_one_overlay() {
     }
     call(&chain);
 
-    // One that stops says so to both. It comes back as one of the next build …
+    // A node that stops announces it to both neighbours. It comes back as one of the next build …
     let before = [downs(one, 0), downs(three, 0)];
     stop(&mut chain.nodes[1]);
     let after = [&chain.nodes[0], &chain.nodes[2]].map(|node| downs(node, 0).1);
@@ -200,7 +199,7 @@ fn two_builds_are_one_overlay() {
     chain.nodes[1].newest_version = Some(NEXT);
     chain.nodes[1].start();
     assert_eq!(versions(&chain.nodes[1]), [CURRENT, NEXT]);
-    // … and another as one of this: what was agreed on before does not bind.
+    // … and another comes back as one of this build: an earlier agreement does not bind.
     stop(&mut chain.nodes[2]);
     chain.nodes[2].newest_version = None;
     chain.nodes[2].start();
@@ -225,14 +224,14 @@ fn link(chain: &Chain, ends: (usize, usize)) {
     }
 }
 
-/// Runs `act` while a call goes each way between the ends of the chain; how many packets
-/// were sent, and how many of them lost.
+/// Runs `act` during calls in both directions between the ends of the chain. Returns the number of
+/// packets sent, and of those lost.
 fn during_a_call(chain: &mut Chain, act: impl FnOnce(&mut Chain)) -> (usize, usize) {
     let ends = [chain.nodes.first(), chain.nodes.last()].map(|node| {
         let end = node.expect("a chain").bind(0);
         end.set_option(SocketOption::Service(Service::RealTime)).expect("in range");
         end.set_option(SocketOption::ReadTimeout(Some(ms(500)))).expect("in range");
-        // A machine that is busy is not to decide.
+        // A busy machine must not decide the result.
         end.set_option(SocketOption::Deadline(ms(255))).expect("in range");
         end.set_option(SocketOption::Late(true)).expect("in range");
         end
@@ -269,7 +268,7 @@ fn during_a_call(chain: &mut Chain, act: impl FnOnce(&mut Chain)) -> (usize, usi
     })
 }
 
-/// Empties a relay, stops it, and starts it again as one of the next build.
+/// Drains a relay, stops it, and restarts it as one of the next build.
 fn upgrade_relay(chain: &mut Chain, relay: usize) {
     let drained = operate(&chain.nodes[relay], &["drain", "--quiet", "300ms", "--stop"]);
     assert_eq!(drained.code, Some(0), "{}", drained.stderr);
@@ -280,7 +279,7 @@ fn upgrade_relay(chain: &mut Chain, relay: usize) {
     versions(&chain.nodes[relay]);
 }
 
-/// Of the chain 1, 2, 3, 4 each relay has a way around it.
+/// In the chain 1, 2, 3, 4, each relay can be bypassed.
 #[test]
 fn an_overlay_is_upgraded_one_by_one_under_a_call() {
     let mut chain = prepare(4, "");
@@ -294,7 +293,7 @@ fn an_overlay_is_upgraded_one_by_one_under_a_call() {
         upgrade_relay(chain, 1);
         assert_eq!(versions(&chain.nodes[1]), [CURRENT; 3]);
         upgrade_relay(chain, 2);
-        // The two upgraded ones speak the newer version with each other.
+        // The two upgraded relays use the newer version with each other.
         let relays = [1, 2].map(|relay| versions(&chain.nodes[relay]));
         let neighbours = [1, 2].map(|relay| each_link(&chain.nodes[relay], "neighbour"));
         assert_eq!(neighbours, [[1, 3, 4], [2, 4, 1]]);
@@ -310,7 +309,7 @@ fn an_overlay_is_upgraded_one_by_one_under_a_call() {
         chain.nodes.iter().map(drops).collect::<Vec<_>>()
     );
 
-    // The ends, whose applications go with them.
+    // Upgrade the ends, together with their applications.
     for end in [0, 3] {
         stop(&mut chain.nodes[end]);
         chain.nodes[end].newest_version = Some(NEXT);
@@ -325,7 +324,7 @@ fn an_overlay_is_upgraded_one_by_one_under_a_call() {
     chain.nodes.iter().for_each(understood_all);
 }
 
-/// 2 is of the build after the next, which this one is too old for.
+/// Node 2 is of the build after the next, for which this build is too old.
 #[test]
 fn without_a_common_version_no_link_comes_up() {
     let mut chain = prepare(2, "");
@@ -339,7 +338,7 @@ fn without_a_common_version_no_link_comes_up() {
         assert_eq!(each_link(node, "up"), [false]);
         assert_eq!(each_link(node, "version"), [Value::Null]);
     }
-    // The older one is upgraded.
+    // The older node is upgraded.
     stop(&mut chain.nodes[0]);
     chain.nodes[0].newest_version = Some(NEXT);
     chain.nodes[0].start();

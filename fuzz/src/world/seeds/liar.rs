@@ -1,4 +1,4 @@
-//! What an honest or a lying neighbour says of streams.
+//! Scripts of stream segments from an honest or a lying neighbour.
 
 use super::script;
 use crate::world::Step as S;
@@ -93,7 +93,7 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A stream that the node opens, and credit without end.
+/// A stream that the node opens, with unlimited credit.
 fn from_here() -> Vec<S> {
     let ms = |n| S::Sleep { unit: 1, n };
     vec![

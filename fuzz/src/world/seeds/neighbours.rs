@@ -1,4 +1,4 @@
-//! What a node, its neighbours and its applications do.
+//! Scripts for a node, its neighbours and its applications.
 
 use super::script;
 use crate::seeds::{data_frame, echoes, hello_frame, nack_frame, written};
@@ -12,7 +12,7 @@ use trunkline_overlay::wire::{
 
 const REAL_TIME: u8 = 0;
 const BEST_EFFORT: u8 = 1;
-/// Indices of `destination`.
+/// Indices into `destination`, by role.
 const SELF: u8 = 0;
 const FIRST: u8 = 1;
 const BEHIND_FIRST: u8 = 4;
@@ -34,14 +34,14 @@ fn ms(n: u8) -> N {
     N::Sleep { unit: 1, n }
 }
 
-/// Hellos both ways, twice, so that all links are up and measured.
+/// Hellos in both directions, twice, so that all links are up and measured.
 fn greetings() -> Vec<N> {
     let quarter = N::Sleep { unit: 2, n: 12 };
     let round = [quarter, N::PeersHear {}, ALL, SETTLE, ms(5), N::PeersHear {}, ALL, SETTLE];
     [round.clone(), round].concat()
 }
 
-/// An application of the node on port 5.
+/// An application of the node, bound to port 5.
 fn application() -> Vec<N> {
     vec![N::Open {}, N::Bind { session: 0, port: 5 }]
 }
@@ -142,7 +142,7 @@ fn forged() -> Vec<N> {
     let forge = |seq, to, flow_seq| packet(REAL_TIME, seq, to, flow_seq);
     let request = nack_frame(&[NackRange { first: 0, count: 256 }]);
     vec![
-        // Numbers about to wrap, out of order.
+        // Sequence numbers around the wrap, out of order.
         packet(BEST_EFFORT, 0, SELF, 1),
         packet(BEST_EFFORT, 0, SELF, 65_534),
         packet(BEST_EFFORT, 0, SELF, 2),
@@ -166,8 +166,8 @@ fn forged() -> Vec<N> {
     ]
 }
 
-/// Every kind of echo, to the node and to where its hop limit runs out, then
-/// more than are answered; and a packet after frames that are refused.
+/// Every kind of echo, to the node and to where its hop limit expires, then more echoes than are
+/// answered, and a packet after frames that are rejected.
 fn forged_echoes() -> Vec<N> {
     let echo = |(n, (_, payload)): (u16, (&str, Vec<u8>)), to, hop_limit| {
         let header = DataHeader {
@@ -198,7 +198,7 @@ fn forged_echoes() -> Vec<N> {
     steps
 }
 
-/// A stream within the node, and what a session says that is not open.
+/// A stream within the node, and messages of a session that is not open.
 fn streams() -> Vec<N> {
     let say = |session, request: Request<'_>| {
         let message = ToNode::Stream(request);
@@ -224,7 +224,7 @@ fn streams() -> Vec<N> {
     ]
 }
 
-/// A reliable packet to a neighbour that is not there yet.
+/// A reliable packet to a neighbour that is not up yet.
 fn reliable() -> Vec<N> {
     let (to, port, payload) = (NodeId(2), 5, &[7; 100]);
     let message = ToNode::Send { service: Service::Reliable, deadline_ms: 200, to, port, payload };

@@ -1,4 +1,4 @@
-//! What two nodes and their applications do.
+//! Scripts for two nodes and their applications.
 
 use crate::world::Step as T;
 

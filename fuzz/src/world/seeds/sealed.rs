@@ -1,4 +1,4 @@
-//! What happens to a sealed node.
+//! Scripts for a sealed node.
 
 use super::script;
 use crate::world::Step as S;
@@ -84,7 +84,7 @@ fn lies() -> Vec<S> {
     ]
 }
 
-/// The liar says goodbye, comes back, starts anew; and what it said is said again.
+/// The liar sends a goodbye, comes back and restarts, and its datagrams are replayed.
 fn goodbyes() -> Vec<S> {
     vec![
         goodbye(),

@@ -1,25 +1,25 @@
-//! The chain, drawn.
+//! Drawing of the chain, as SVG.
 
 use super::super::Args;
 use super::super::chain::{index_of, letter, lossy_link};
 use super::{percent, span};
 use std::fmt::Write as _;
 
-/// Heights above the lower edge: the UDP path, the chain.
+/// Heights of the UDP path and of the chain above the lower edge.
 const UDP: f64 = 52.0;
 const CHAIN: f64 = 128.0;
 const HEIGHT: f64 = 196.0;
-/// Of the boxes at the ends, where the applications are.
+/// Width of the boxes at the ends, which stand for the applications.
 const BOX: f64 = 26.0;
-/// Between them and the first and last node, in parts of what is between nodes.
+/// Distance between a box and the first or last node, relative to the distance between nodes.
 const EDGE: f64 = 0.45;
-/// Between the middles of two nodes, at least.
+/// Minimum distance between the centres of two nodes.
 const CLOSEST: f64 = 44.0;
-/// What a letter takes, at most, of the text on links.
+/// Maximum width of a letter in the labels of links.
 const LETTER: f64 = 8.0;
 
-/// Callers, nodes, listeners and what lies between them, in `width` CSS pixels
-/// or more if the nodes need it.
+/// Draws the callers, nodes and listeners and the links between them, `width` CSS pixels wide, or
+/// wider if the nodes need it.
 pub fn chain(args: &Args, width: f64) -> String {
     let hops = f64::from(args.hops);
     let room = (width - 2.0 * BOX - 2.0) / (hops + 2.0 * EDGE);
@@ -93,7 +93,7 @@ fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> String {
     format!("<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1}\" x2=\"{x2:.1}\" y2=\"{y2}\"/>")
 }
 
-/// `text` is a number, a unit or words of ours: nothing to escape.
+/// A text label. `text` is a number, a unit or fixed words: nothing needs escaping.
 fn label(class: &str, x: f64, y: f64, text: &str) -> String {
     let mut out = String::new();
     let _ = write!(

@@ -1,5 +1,4 @@
-//! `index.html`: what a demo showed, in one file to look at and listen to,
-//! with nothing to fetch.
+//! `index.html`: the results of a demo in one self-contained file, with plots and sound.
 
 mod drawing;
 mod plots;
@@ -28,26 +27,26 @@ struct Page<'a> {
     loss: String,
     burst: String,
     deadline_ms: u128,
-    /// The chain, for wide screens and for narrow ones; so are the plots.
+    /// The chain for wide and for narrow screens; the plots likewise.
     chain: [String; 2],
     delays: [String; 2],
     pesq: [String; 2],
     rows: Vec<Row>,
     segments: usize,
-    /// Seconds of a segment.
+    /// Length of a segment, in seconds.
     piece: u64,
     headline: String,
     result: &'a Result,
     json: &'a str,
     calls: Vec<usize>,
     clips: Vec<sound::Clip>,
-    /// Who is heard in the recordings, each once, and what their licences ask for.
+    /// The speakers of the recordings, each once, and the attribution that their licences require.
     speakers: String,
     credit: Option<&'static str>,
     excerpt: Option<u32>,
 }
 
-/// A line of the table.
+/// A row of the table.
 struct Row {
     service: &'static str,
     cells: Vec<Cell>,
@@ -58,11 +57,11 @@ struct Cell {
     text: String,
 }
 
-/// Widths of the drawings, in CSS pixels: text in an SVG that is scaled to a
-/// telephone's screen would be too small to read.
+/// Widths of the drawings, in CSS pixels. Text in an SVG scaled down to a phone's screen would be
+/// too small to read.
 const WIDTHS: [f64; 2] = [860.0, 326.0];
 
-/// The page. `json` is `result` as it is in result.json.
+/// Renders the page. `json` is `result` as in result.json.
 pub fn page(
     args: &Args,
     plan: &Plan,
@@ -103,7 +102,7 @@ pub fn page(
     page.render().map_err(|e| Error::Process(format!("the report could not be written: {e}")))
 }
 
-/// A service's name, in a sentence.
+/// Name of a service, for use in a sentence.
 pub fn title(kind: Kind) -> &'static str {
     match kind {
         Kind::Udp => "plain UDP",
@@ -114,12 +113,12 @@ pub fn title(kind: Kind) -> &'static str {
     }
 }
 
-/// A share as a number before "%": no more digits than it has.
+/// A share as the number before "%", with only its significant digits.
 fn percent(share: f64) -> String {
     format!("{}", (share * 1e8).round() / 1e6)
 }
 
-/// A count with its thousands apart.
+/// A count with a separator between thousands.
 fn count(n: u64) -> String {
     let digits = n.to_string();
     let start = digits.len() % 3;
@@ -128,14 +127,14 @@ fn count(n: u64) -> String {
     first.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
 
-/// A time with its unit apart.
+/// A time with a space before its unit.
 fn span(time: Duration) -> String {
     let text = format!("{time:?}");
     let unit = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
     format!("{} {}", &text[..unit], &text[unit..])
 }
 
-/// What to type for a demo like this one.
+/// The command line that reproduces this demo.
 fn command(args: &Args) -> String {
     let mut text = format!(
         "trunkline demo --loss {}% --burst {}% --delay {} --hops {} --calls {} --seconds {} --seed {}",
@@ -159,7 +158,7 @@ fn command(args: &Args) -> String {
     text
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
@@ -169,7 +168,7 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// "a in call 1, b in calls 2 and 4".
+/// Formats the speakers of calls: "a in call 1, b in calls 2 and 4".
 fn speakers(of_calls: &[String]) -> String {
     let mut once: Vec<&String> = Vec::new();
     for name in of_calls {
@@ -189,7 +188,7 @@ fn speakers(of_calls: &[String]) -> String {
     once.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// The result in a sentence or two.
+/// Summary of the result in a sentence or two.
 fn headline(runs: &[Run]) -> String {
     let [udp, best_effort, once, real_time, trunk] = runs else { return String::new() };
     let mut text = format!(

@@ -1,5 +1,5 @@
-//! Plots, as SVG. Colours are the page's, so that they follow its dark mode;
-//! dashes and shapes tell the services apart in grey.
+//! Plots as SVG. Colours come from the page, so that they follow its dark mode; dashes and shapes
+//! distinguish the services in grey.
 
 use super::super::score::{Heard, Run, ms};
 use super::super::traffic::{Kind, Packet};
@@ -11,8 +11,7 @@ use kuva::prelude::{
 };
 use std::sync::Arc;
 
-/// How long each packet of a service took that arrived, in milliseconds and in
-/// order, and how many were sent.
+/// Delays of a service's arrived packets in ascending order, in milliseconds, and the number sent.
 pub struct Delays {
     sorted: Vec<f64>,
     sent: usize,
@@ -27,7 +26,7 @@ impl Delays {
         Delays { sorted, sent: took.len() }
     }
 
-    /// Percent of the packets that have not arrived after `ms`.
+    /// Percentage of the packets that have not arrived within `ms`.
     fn missing(&self, ms: f64) -> f64 {
         let arrived = self.sorted.partition_point(|took| *took <= ms);
         (self.sent - arrived) as f64 / self.sent.max(1) as f64 * 100.0
@@ -60,11 +59,11 @@ fn layout(plots: &[Plot], width: f64, height: f64) -> Layout {
         .with_body_size(13)
 }
 
-/// Steps of the delay axis, in milliseconds.
+/// Step of the delay axis, in milliseconds.
 const STEP: f64 = 0.1;
 
-/// How many packets are still missing, against time. What is lost for good
-/// stays above the axis, and what recovery brings is where the curve falls.
+/// Plots the share of packets still missing against time. Packets lost for good stay above the
+/// axis; the curve falls where recovery delivers.
 pub fn delays(services: &[Delays; Kind::ALL.len()], runs: &[Run], width: f64) -> String {
     let deadline = ms(DEADLINE);
     let quickest =
@@ -82,7 +81,7 @@ pub fn delays(services: &[Delays; Kind::ALL.len()], runs: &[Run], width: f64) ->
             let mut points: Vec<(f64, f64)> = Vec::new();
             for x in (0..=steps).map(|k| from + k as f64 * STEP) {
                 let y = services[i].missing(x).max(floor);
-                // Where nothing changes, the two ends of a line will do.
+                // A flat stretch needs only its two ends.
                 if let [.., (_, a), (_, b)] = points[..]
                     && a == b
                     && b == y
@@ -129,7 +128,7 @@ pub fn delays(services: &[Delays; Kind::ALL.len()], runs: &[Run], width: f64) ->
     render_to_svg(plots, layout)
 }
 
-/// Every segment's score, by service.
+/// Plots the score of every segment, by service.
 pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
     let mut plots: Vec<Plot> = Vec::new();
     let shapes = [
@@ -140,11 +139,11 @@ pub fn pesq(heard: &[Heard], runs: &[Run], width: f64) -> String {
         MarkerShape::Diamond,
     ];
     for (i, kind) in Kind::ALL.into_iter().enumerate() {
-        // The last on top.
+        // The last row is at the top.
         let row = i as f64 + 1.0;
         let of_kind = heard.iter().filter(|h| h.kind == kind);
         let scores = of_kind.flat_map(|h| h.scores.iter().flatten().map(|s| s.raw));
-        // Spread over the row, so that equal scores do not hide each other.
+        // Spread the points over the row, so that equal scores do not hide each other.
         let spread = |(n, raw): (usize, f64)| (raw, row + ((n * 5 % 13) as f64 / 12.0 - 0.5) * 0.5);
         let points = ScatterPlot::new()
             .with_data(scores.enumerate().map(spread).collect::<Vec<_>>())

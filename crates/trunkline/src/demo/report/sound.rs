@@ -1,4 +1,4 @@
-//! What the page lets its reader hear.
+//! Recordings embedded in the page.
 
 use super::super::score::Heard;
 use super::super::traffic::Kind;
@@ -8,29 +8,29 @@ use base64::engine::general_purpose::STANDARD;
 use trunkline_media::audio::{RATE, write_wav};
 use trunkline_media::playout::Fate;
 
-/// Seconds of one call that are embedded.
+/// Seconds of a call that are embedded, at most.
 pub const LONGEST: u32 = 60;
 
-/// Seconds of one service that are embedded: two calls of a minute. All five
-/// services then take 12.9 MB, which a telephone still opens.
+/// Seconds of a service that are embedded, at most: two calls of a minute. All five services then
+/// take 12.9 MB, which a phone can still open.
 const TOTAL: u32 = 120;
 
-/// One call over one service.
+/// Recording of one call over one service.
 pub struct Clip {
-    /// Which call, from 1.
+    /// Number of the call, from 1.
     pub call: usize,
     pub speaker: String,
     pub service: &'static str,
     pub name: &'static str,
-    /// What happened to it.
+    /// Description of the call's losses.
     pub caption: String,
-    /// A WAV file, in base64.
+    /// The WAV file, in base64.
     pub wav: String,
-    /// A letter for each packet's fate; report.js has them, too.
+    /// One letter for each packet's fate; report.js uses the same letters.
     pub fates: String,
 }
 
-/// The calls that are embedded, by number, and their clips, by service.
+/// Selects the calls to embed, by number, and renders their clips, by service.
 pub fn clips(heard: &[Heard], speakers: &[String]) -> (Vec<usize>, Vec<Clip>) {
     let samples = heard.iter().map(|h| h.pcm.len()).max().unwrap_or(0);
     let seconds = samples.div_ceil(RATE as usize).clamp(1, LONGEST as usize);
@@ -38,7 +38,7 @@ pub fn clips(heard: &[Heard], speakers: &[String]) -> (Vec<usize>, Vec<Clip>) {
     let calls: Vec<usize> = (1..=calls.min(TOTAL as usize / seconds)).collect();
     let last = calls.len();
     let of = |kind| heard.iter().filter(move |h| h.kind == kind && h.call < last);
-    // The one that the overlay is for comes first.
+    // The overlay's real-time service comes first.
     let order = [Kind::RealTime, Kind::Trunk, Kind::Once, Kind::BestEffort, Kind::Udp];
     let clips = order.into_iter().flat_map(of).map(|h| clip(h, &speakers[h.call])).collect();
     (calls, clips)
@@ -49,7 +49,7 @@ fn clip(heard: &Heard, speaker: &str) -> Clip {
     let pcm = &heard.pcm[..heard.pcm.len().min(seconds * RATE as usize)];
     let fates = &heard.fates[..heard.fates.len().min(seconds * 50)];
     let mut wav = std::io::Cursor::new(Vec::new());
-    // Memory takes whatever is shorter than four hours.
+    // Writing to memory fails only for four hours or more.
     let _ = write_wav(&mut wav, pcm);
     Clip {
         call: heard.call + 1,

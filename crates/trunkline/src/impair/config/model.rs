@@ -1,4 +1,4 @@
-//! What happens to the packets of a link, as it is written.
+//! Keys of a link's model, as written in the file.
 
 use super::values::{self, ChainKind, DifferentUnits, Limit, PerDirection, RedText};
 use super::{DIRECTIONS, Direction, Problem, Traces};
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, InvalidModel, LinkModel, Loss};
 
-/// The usual distance between voice packets.
+/// The usual interval between voice packets.
 const DEFAULT_SPACING: Duration = Duration::from_millis(20);
 
-/// The keys that say what happens to the packets of a link, in both directions.
+/// Keys that describe the treatment of a link's packets, in both directions.
 #[derive(Default)]
 pub struct ModelText {
     pub delay: PerDirection<Span>,
@@ -21,13 +21,13 @@ pub struct ModelText {
     pub burst: PerDirection<Fraction>,
     pub chain: PerDirection<ChainKind>,
     pub spacing: PerDirection<Span>,
-    /// Files for [`trunkline_base::link_model::parse_trace`], in place of loss.
+    /// Files for [`trunkline_base::link_model::parse_trace`], instead of loss.
     pub trace: PerDirection<PathBuf>,
     pub red: PerDirection<RedText>,
 }
 
-/// A section of a file: its own keys and those of a [`ModelText`], which serde can't put
-/// together without losing track of unknown keys.
+/// A section of a file: its own keys and those of a [`ModelText`]. Serde cannot combine them
+/// without losing track of unknown keys.
 macro_rules! modelled {
     ($(#[$doc:meta])* pub struct $name:ident { $($(#[$of:meta])* pub $key:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -58,14 +58,14 @@ macro_rules! modelled {
         }
 
         impl $name {
-            /// Keeps only the keys about packets.
+            /// Keeps only the keys of the model.
             pub fn into_model(self) -> ModelText {
                 let $name { delay, jitter, rate, queue, loss, burst, chain, spacing, trace, red, .. } =
                     self;
                 ModelText { delay, jitter, rate, queue, loss, burst, chain, spacing, trace, red }
             }
 
-            /// Makes relative paths start from `folder`.
+            /// Resolves relative paths against `folder`.
             pub fn find_traces(&mut self, folder: &std::path::Path) {
                 for trace in self.trace.of.iter_mut().flatten() {
                     *trace = folder.join(&trace);
@@ -77,17 +77,17 @@ macro_rules! modelled {
 pub(in super::super) use modelled;
 
 impl ModelText {
-    /// The models of both directions. Forward has stream `stream`, reverse the next one.
+    /// Builds the models of both directions. Forward has stream `stream`, reverse the next one.
     ///
     /// # Errors
     ///
-    /// Values that do not go together, with the place of one of them.
+    /// Values that contradict each other, with the position of one of them.
     pub fn directions(
         &self,
         stream: u64,
         traces: &mut Traces,
     ) -> Result<[Direction; 2], (usize, Problem)> {
-        // One value for both is for those that have a queue.
+        // A single value for both directions applies to those that have a queue.
         let (red, rate) = (&self.red, &self.rate);
         let is_unused = |d: usize| red.of[d].is_some() && rate.of[d].is_none();
         if let Some(d) = (0..2).find(|&d| is_unused(d))
@@ -102,7 +102,7 @@ impl ModelText {
         ])
     }
 
-    /// The model of direction `d`.
+    /// Builds the model of direction `d`.
     fn model(&self, d: usize, traces: &mut Traces) -> Result<LinkModel, (usize, Problem)> {
         let direction = DIRECTIONS[d];
         let loss = match &self.trace.of[d] {
@@ -133,7 +133,7 @@ impl ModelText {
         }
     }
 
-    /// Where the value is written that makes the model of direction `d` invalid.
+    /// Position of the value that makes the model of direction `d` invalid.
     fn place(&self, why: &InvalidModel, d: usize) -> usize {
         match why {
             InvalidModel::Loss(_) | InvalidModel::LossTooHigh { .. } => self.loss.at[d],
@@ -148,7 +148,7 @@ impl ModelText {
         }
     }
 
-    /// The loss process of direction `d`, if it is not a trace.
+    /// Builds the loss process of direction `d`, unless it is a trace.
     fn loss(&self, d: usize) -> Result<Loss, (usize, Problem)> {
         let direction = DIRECTIONS[d];
         let (chain, spacing) = (self.chain.of[d], self.spacing.of[d]);

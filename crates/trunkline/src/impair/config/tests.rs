@@ -62,7 +62,7 @@ fn every_mistake_is_named() {
             "trace = \"/nowhere/trace\"",
             "forward: cannot read the loss trace /nowhere/trace: No such",
         ),
-        ("trace = \"x\"\nloss = 0.1", "forward: trace and loss both say what is lost"),
+        ("trace = \"x\"\nloss = 0.1", "forward: trace and loss both define the losses"),
         ("red = {}", "link C-D: red needs rate"),
         ("rate = \"1 Mbit/s\"\nred = { mini = 1 }", "unknown field `mini`"),
         (

@@ -1,4 +1,4 @@
-//! Loss traces, each read once.
+//! Loss traces of a configuration, each read once.
 
 use super::{TraceError, read_file};
 use crate::files;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trunkline_base::link_model::{BadTrace, MAX_TRACE, parse_trace};
 
-/// The most packets that all traces of a configuration may have: four times the longest.
+/// Maximum number of packets in all traces of a configuration: four times the longest.
 pub const MAX_TRACES: usize = 4 * MAX_TRACE;
 
 /// The traces of one configuration, by the paths of their files.
 #[derive(Debug)]
 pub struct Traces {
     read: BTreeMap<PathBuf, Arc<[bool]>>,
-    /// How many packets further traces may have.
+    /// Number of packets that further traces may have.
     room: usize,
 }
 
@@ -25,16 +25,17 @@ impl Default for Traces {
 }
 
 impl Traces {
-    /// The trace in a file, which is read only once.
+    /// Returns the trace in a file, which is read only once.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is not a regular file or not a trace, or there is no room for it.
+    /// The file cannot be read, is not a regular file or not a trace, or exceeds the remaining
+    /// room.
     pub fn get(&mut self, path: &Path) -> Result<Arc<[bool]>, TraceError> {
         if let Some(trace) = self.read.get(path) {
             return Ok(trace.clone());
         }
-        // The longest trace, with as much white space again.
+        // Bytes of the longest trace, with as much white space again.
         let limit = 2 * MAX_TRACE as u64;
         let text = read_file(files::open(path)?, limit)?.ok_or(BadTrace::TooLong)?;
         let trace = parse_trace(&text)?;

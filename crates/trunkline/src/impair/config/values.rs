@@ -1,4 +1,4 @@
-//! The values of a link, as they are written.
+//! Values of a link, as written in the file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use trunkline_base::link_model::{Queue, Red, Unit};
 
 use crate::units::{Fraction, Size};
 
-/// A value for both directions, or `{ forward = …, reverse = … }`, of which
-/// either may be left out. Forward is from a to b.
+/// A value for both directions, or `{ forward = …, reverse = … }`, where either may be omitted.
+/// Forward is from a to b.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PerDirection<T> {
     /// The value for each direction, if it has one.
     pub of: [Option<T>; 2],
-    /// Where each value is written: so many bytes into the file.
+    /// Position of each value, in bytes from the start of the file.
     pub at: [usize; 2],
-    /// Whether the directions are named, rather than one value given for both.
+    /// Whether the directions are named, instead of one value for both.
     pub is_named: bool,
 }
 
@@ -37,7 +37,7 @@ impl<T: Clone> PerDirection<T> {
 }
 
 impl<T> PerDirection<T> {
-    /// A value for each direction that has one, beginning at byte `start`.
+    /// A value for each direction that has one, in a table that begins at byte `start`.
     fn named(start: usize, values: [Option<Spanned<T>>; 2]) -> Self {
         let at = values.each_ref().map(|v| v.as_ref().map_or(start, |v| v.span().start));
         PerDirection { of: values.map(|v| v.map(Spanned::into_inner)), at, is_named: true }
@@ -57,7 +57,7 @@ impl<'de, T: Deserialize<'de> + Clone> Deserialize<'de> for PerDirection<T> {
     }
 }
 
-/// What may be written for a [`PerDirection`].
+/// Syntax of a [`PerDirection`] in the file.
 enum Either<T> {
     Same(T),
     Named(Pair<T>),
@@ -148,17 +148,17 @@ impl TryFrom<String> for Limit {
 #[error("\"{0}\" is not a queue limit: write \"100 packets\" or a size, as in \"64 kB\"")]
 pub struct LimitError(String);
 
-/// What moves the chain of bursty loss.
+/// Trigger of a state change in the chain of bursty loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainKind {
-    /// One step per packet
+    /// Each packet is one step
     PerPacket,
-    /// Time: outages that do not depend on the packets
+    /// Time passes: outages are independent of the packets
     Continuous,
 }
 
-/// Random early detection in the queue of a link. A key that is left out has its value in
+/// Random early detection in the queue of a link. Keys that are omitted take their values from
 /// [`Red::default`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RedText {
@@ -171,8 +171,8 @@ pub struct RedText {
     ecn: bool,
 }
 
-/// The table as it is written, for one direction or for both. `PerDirection` can't read it, since
-/// its value is a table itself: here the keys tell which it is.
+/// The table as written, for one direction or for both. `PerDirection` cannot read it, since its
+/// value is a table itself; here the keys distinguish the two.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RedKeys {
@@ -193,7 +193,7 @@ impl RedKeys {
         self.forward.is_none() && self.reverse.is_none()
     }
 
-    /// Whether there is nothing but tables of directions.
+    /// Whether only the directions' tables are present.
     fn is_pair(&self) -> bool {
         let &RedKeys { min, max, max_p, weight, packet, gentle, ecn, .. } = self;
         (min, max, gentle, ecn) == (None, None, None, None)
@@ -229,11 +229,11 @@ impl<'de> Deserialize<'de> for PerDirection<RedText> {
     }
 }
 
-/// The limit of a queue and its thresholds count different things.
+/// The limit of a queue and its thresholds have different units.
 #[derive(Debug)]
 pub struct DifferentUnits;
 
-/// The queue that `limit` and `red` describe.
+/// Builds the queue that `limit` and `red` describe.
 pub fn queue(limit: Option<Limit>, red: Option<&RedText>) -> Result<Queue, DifferentUnits> {
     let Some(red) = red else { return Ok(limit.map_or(Queue::default(), Limit::drop_tail)) };
     let default = Red::default();

@@ -1,5 +1,5 @@
-//! What hosts send and receive, in files for Wireshark. A thread of its own writes each file: a
-//! disk may be slow, and packets must leave in time.
+//! Captures of the hosts' traffic, in files for Wireshark. Each file is written by a separate
+//! thread: a disk may be slow, and packets must leave on time.
 
 use super::super::Error;
 use crate::clock;
@@ -20,10 +20,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// The most packets that wait to be written; further ones are left out.
+/// Maximum number of packets queued for writing; more are omitted.
 const WAITING: usize = 16_384;
 
-/// A capture that the user asks for: `HOST=FILE`.
+/// A capture requested by the user: `HOST=FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The name of the host.
@@ -45,7 +45,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// A capture that is being written.
+/// A capture in progress.
 #[derive(Debug)]
 struct Capture {
     host: usize,
@@ -59,12 +59,12 @@ struct Capture {
 #[derive(Debug, Default)]
 pub struct Captures {
     all: Vec<Capture>,
-    /// The time between 1970 and the start of the pump's clock.
+    /// Time from 1970 to the start of the pump's clock.
     start: Duration,
 }
 
 impl Captures {
-    /// Starts a capture for each of these hosts, which are given by number.
+    /// Starts a capture for each of these hosts, given by number.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl Captures {
         Ok(Captures { all, start: Duration::ZERO })
     }
 
-    /// Notes that the pump's clock starts now.
+    /// Records that the pump's clock starts now.
     pub fn start(&mut self) {
         self.start = Duration::from_nanos(clock::since_epoch());
     }
@@ -111,7 +111,7 @@ impl Captures {
         }
     }
 
-    /// Records a packet that host `n` has received just now.
+    /// Records a packet that host `n` receives at this moment.
     pub fn now(&mut self, n: usize, packet: &[u8]) {
         if !self.all.is_empty() {
             let since = Duration::from_nanos(clock::since_epoch()).saturating_sub(self.start);
@@ -119,7 +119,7 @@ impl Captures {
         }
     }
 
-    /// Writes what waits, and ends all files.
+    /// Writes the queued packets and closes all files.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Cells of 802.11e between hosts.
+//! Cells of IEEE 802.11e between hosts.
 
 use super::config::{EdgeEnd, Spots, Wrong, find};
 use serde::Deserialize;
@@ -8,23 +8,23 @@ use toml::Spanned;
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, DRAFT, STATION_2005};
 use trunkline_net::wifi::{self, Config, InvalidCell};
 
-/// The largest IP packet in a cell, in bytes.
+/// Largest IP packet in a cell, in bytes.
 pub const MTU: u16 = 1_500;
 
 /// An access point and its stations, which share one radio channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// The name in the ledger, before that of the station.
+    /// Name of the cell in the ledger, where it precedes the station's.
     pub name: String,
     /// The host or router that is the access point.
     pub access_point: EdgeEnd,
     /// The hosts or routers that are stations, and their names, in the order of the file.
     pub stations: Vec<(EdgeEnd, String)>,
-    /// How everybody gets at the channel, and what else the cell is.
+    /// Channel access and other parameters of the cell.
     pub config: Config,
 }
 
-/// A cell as it is written.
+/// A cell as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellText {
@@ -38,14 +38,14 @@ pub struct CellText {
     bit_error_rate: Option<Spanned<f64>>,
 }
 
-/// The parameters by which queues contend.
+/// Contention parameters of the queues.
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(rename_all = "kebab-case")]
 enum Parameters {
     /// The defaults of IEEE 802.11e-2005.
     #[default]
     Standard,
-    /// Those of the standard's drafts.
+    /// The defaults of the standard's drafts.
     Draft,
 }
 
@@ -54,7 +54,7 @@ fn value<T: Copy>(key: Option<&Spanned<T>>, default: T) -> T {
 }
 
 impl Cell {
-    /// Checks what the file says of a cell that begins at this place in it.
+    /// Checks the text of a cell, which begins at position `at` of the file.
     pub fn new(text: CellText, (name, at): (String, usize), spots: &Spots) -> Result<Cell, Wrong> {
         let access_point = find(spots, &text.access_point)?;
         let mut seen = BTreeSet::from([access_point]);
@@ -99,7 +99,7 @@ impl Cell {
         }
     }
 
-    /// The host or router at either end of each station's edge, and its name.
+    /// Ends of each station's edge, and the edge's name.
     pub fn edges(&self) -> impl Iterator<Item = ([EdgeEnd; 2], String)> {
         let edge = |(spot, name): &(EdgeEnd, String)| {
             ([self.access_point, *spot], format!("{} {name}", self.name))

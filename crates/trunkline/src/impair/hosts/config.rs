@@ -1,4 +1,4 @@
-//! What `--hosts` is given: hosts, routers, and the edges between them.
+//! The file of `--hosts`: hosts, routers, and the edges between them.
 
 use super::super::config::{
     self, ChainKind, ConfigError, Direction, Limit, ModelText, PerDirection, RedText, Traces,
@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use trunkline_base::link_model::LinkModel;
 
-/// The most hosts. Each is a network namespace with a device in it.
+/// Maximum number of hosts. Each is a network namespace with a device in it.
 pub const MAX_HOSTS: usize = 256;
-/// The most ends of edges at hosts. Each of them may have addresses.
+/// Maximum number of edge ends at hosts. Each may have addresses.
 pub const MAX_INTERFACES: usize = 4_096;
 
 /// The minimum MTU of an IPv6 link, in bytes (RFC 8200, section 5).
 const MIN_MTU: u16 = 1_280;
-/// The default of `mtu`: that of Ethernet, in bytes.
+/// Default of `mtu`: the MTU of Ethernet, in bytes.
 const MTU: u16 = 1_500;
 
 /// A network of hosts that can be run.
 #[derive(Debug, Clone)]
 pub struct Hosts {
-    /// The seed of the randomness of all edges.
+    /// Seed of the randomness of all edges.
     pub seed: u64,
-    /// The most memory for packets under way, in bytes.
+    /// Maximum memory for packets in flight, in bytes.
     pub buffer: u64,
     /// The hosts in the order of the file.
     pub hosts: Vec<Host>,
@@ -43,9 +43,9 @@ pub struct Hosts {
 /// A network namespace with one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// The name in the ledger.
+    /// Name of the host in the ledger.
     pub name: String,
-    /// Settings of its kernel below `/proc/sys`, written with dots: `net.ipv4.tcp_sack`.
+    /// Kernel settings of the host below `/proc/sys`, written with dots: `net.ipv4.tcp_sack`.
     pub sysctl: BTreeMap<String, Spanned<String>>,
 }
 
@@ -61,15 +61,15 @@ pub enum EdgeEnd {
 /// A modelled link between two hosts or routers.
 #[derive(Debug, Clone)]
 pub struct Edge {
-    /// The name in the ledger.
+    /// Name of the edge in the ledger.
     pub name: String,
     /// The host or router at either end.
     pub ends: [EdgeEnd; 2],
-    /// Whether its ends at hosts have addresses of their own.
+    /// Whether its ends at hosts have separate addresses.
     pub is_private: bool,
-    /// The largest IP packet, in bytes.
+    /// Size of the largest IP packet, in bytes.
     pub mtu: u16,
-    /// From the first end to the second, and the other way.
+    /// The direction from the first end to the second, then the opposite one.
     pub directions: [Direction; 2],
 }
 
@@ -93,7 +93,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct HostText {
     name: Spanned<String>,
-    /// The congestion control of its TCP connections: `reno`, `cubic`, `bbr`.
+    /// Congestion control of its TCP connections: `reno`, `cubic` or `bbr`.
     tcp: Option<Spanned<String>>,
     #[serde(default)]
     sysctl: BTreeMap<Spanned<String>, Spanned<String>>,
@@ -106,7 +106,7 @@ struct RouterText {
 }
 
 modelled! {
-    /// An edge as it is written.
+    /// An edge as written in the file.
     pub struct EdgeText {
         pub name: Option<Spanned<String>>,
         pub stream: Option<u64>,
@@ -117,7 +117,7 @@ modelled! {
     }
 }
 
-/// A mistake: how many bytes into the file, and what it is.
+/// A mistake: its position in bytes from the start of the file, and its description.
 pub type Wrong = (usize, String);
 
 /// Hosts and routers by name.
@@ -151,11 +151,11 @@ impl Setup for Hosts {
 }
 
 impl Hosts {
-    /// As [`Setup::read`], and the text of the file.
+    /// Reads a file like [`Setup::read`], and also returns its text.
     ///
     /// # Errors
     ///
-    /// The same as of [`Setup::read`].
+    /// Those of [`Setup::read`].
     pub fn read_with_text(path: &Path) -> Result<(Hosts, String), ConfigError> {
         let (text, mut file): (String, File) = config::read_toml(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -222,15 +222,15 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The ends of each edge of the network and the largest packet on it, in bytes: of those in the
-    /// file, then of those in its cells, station by station.
+    /// Ends and MTU (in bytes) of each edge of the network: first the edges of the file, then those
+    /// of its cells, station by station.
     pub fn all_edges(&self) -> impl Iterator<Item = ([EdgeEnd; 2], u16)> {
         let of_cells = self.cells.iter().flat_map(Cell::edges).map(|(ends, _)| (ends, cell::MTU));
         self.edges.iter().map(|edge| (edge.ends, edge.mtu)).chain(of_cells)
     }
 
-    /// Checks that each host, of which these are the places in the file, has an edge or is in a
-    /// cell. Hosts need not all reach each other: a file may have several networks.
+    /// Checks that each host has an edge or belongs to a cell; `places` are the hosts' positions in
+    /// the file. Hosts need not all reach each other: a file may describe several networks.
     fn check_joined(&self, places: &[usize]) -> Result<(), Wrong> {
         let ends = self.all_edges().flat_map(|(ends, _)| ends);
         if ends.filter(|end| matches!(end, EdgeEnd::Host(_))).count() > MAX_INTERFACES {
@@ -263,8 +263,7 @@ impl HostText {
                 return Err((key.span().start, what));
             }
             if self.tcp.is_some() && key.get_ref() == CONGESTION_CONTROL {
-                let what =
-                    format!("{CONGESTION_CONTROL} is what tcp says, too: remove one of them");
+                let what = format!("{CONGESTION_CONTROL} is also set by tcp: remove one of them");
                 return Err((key.span().start, what));
             }
             sysctl.insert(key.into_inner(), value);
@@ -306,7 +305,7 @@ impl Edge {
     }
 }
 
-/// Checks that no edge has the name of a cell at an end.
+/// Checks that no end of an edge names a cell.
 fn no_cell_at_an_end(file: &File, spots: &Spots) -> Result<(), Wrong> {
     let cells = file.cell.iter().filter_map(|cell| cell.get_ref().name.as_ref());
     let cells: BTreeSet<&String> = cells.map(Spanned::get_ref).collect();

@@ -1,4 +1,4 @@
-//! The hosts' devices: what their kernels send into the network and receive from it.
+//! The hosts' devices, through which their kernels send and receive packets.
 
 use super::super::clock::Clock;
 use super::super::pump::{BATCH, Ports};
@@ -13,11 +13,11 @@ use trunkline_base::Time;
 use trunkline_base::link_model::Count;
 use trunkline_net::{Class, Endpoint, Header, Network, Packet, VertexId};
 
-/// The longest IP packet that a device gives or takes.
+/// Length of the longest IP packet that a device sends or receives.
 const MAX_PACKET: usize = 65_535;
 
-/// Routers limit how many errors they send (RFC 1812, 4.3.2.8; RFC 4443, 2.4). Here each host gets
-/// as many per second as Linux sends in all by default, and as many at once.
+/// Routers limit the rate of their errors (RFC 1812, 4.3.2.8; RFC 4443, 2.4). Here each host is
+/// sent as many per second, and as many at once, as Linux sends in total by default.
 const ERROR_EVERY: Duration = Duration::from_millis(1);
 const ERRORS_AT_ONCE: u32 = 50;
 
@@ -29,19 +29,19 @@ pub struct Device {
     pub namespace: Namespace,
     /// Sent by the host into the network.
     pub sent: Count,
-    /// Handed to the host.
+    /// Delivered to the host.
     pub received: Count,
-    /// Sent from an address that the host does not have. Not offered to the network.
+    /// Sent from an address that the host does not have, and not offered to the network.
     pub foreign: Count,
-    /// To multicast, an address that no host has, or a host that cannot be reached.
+    /// Sent to a multicast address, an address that no host has, or an unreachable host.
     pub unroutable: Count,
-    /// Larger than an edge on the way allows.
+    /// Larger than an edge on the route allows.
     pub too_big: Count,
-    /// At the end of its hop limit before it would have arrived.
+    /// Expired by the hop limit before reaching the destination.
     pub expired: Count,
     /// Not an IP packet.
     pub malformed: Count,
-    /// The time until which the errors that the host was sent use up its allowance.
+    /// Time until which the errors sent to the host use up its allowance.
     told_until: Time,
     /// Not accepted by the host's kernel: the device is down or gone.
     pub refused: Count,
@@ -83,7 +83,7 @@ impl Device {
         may
     }
 
-    /// Hands a packet to the host.
+    /// Delivers a packet to the host.
     fn hand_over(&mut self, packet: &[u8]) -> bool {
         let tun = self.namespace.tun.as_mut();
         let taken = tun.is_some_and(|tun| tun.write(packet).is_ok());
@@ -92,8 +92,8 @@ impl Device {
         taken
     }
 
-    /// Reads the next packet that the host sends; its length, or `None` if there is none. A device
-    /// that is gone would be readable for ever: it is given up.
+    /// Reads the next packet from the host, and returns its length, or `None` if there is none. A
+    /// device that has been deleted is dropped, since it would stay readable forever.
     fn take(&mut self, packet: &mut [u8]) -> Option<usize> {
         match self.namespace.tun.as_mut()?.read(packet) {
             Ok(length) => Some(length),
@@ -118,7 +118,7 @@ impl Devices {
         Devices { devices, captures, layout, rx: vec![0; MAX_PACKET] }
     }
 
-    /// Decides what happens to a packet that host `n` sends.
+    /// Decides the fate of a packet that host `n` sends.
     fn accept(&mut self, n: usize, length: usize, clock: &Clock, net: &mut Network) {
         let device = &mut self.devices[n];
         let packet = &self.rx[..length];

@@ -1,6 +1,5 @@
-//! IP packets as a router sees them: what a header says (RFC 791, RFC 8200), what a
-//! router changes in it, and how it says that it can't pass a packet on (RFC 792,
-//! RFC 4443).
+//! IP packets from a router's view: parsing headers (RFC 791, RFC 8200), updating them, and
+//! reporting undeliverable packets (RFC 792, RFC 4443).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use trunkline_net::Protocol;
@@ -9,36 +8,37 @@ const V4: usize = 20;
 const V6: usize = 40;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
-/// The extension headers of IPv6 that a packet may have (RFC 8200, 4).
+/// IPv6 extension headers that a packet may have (RFC 8200, 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
-/// The most that an error quotes of a packet, so that it fits any link.
+/// Maximum quote of a packet in an ICMPv6 error, in bytes, so that the error fits any link.
 const QUOTE: usize = 1_280 - V6 - 8;
-/// The most that an ICMP error quotes of an IPv4 packet, which is enough (RFC 1812, 4.3.2.3).
+/// Maximum quote of an IPv4 packet in an ICMP error, in bytes, which is sufficient (RFC 1812,
+/// 4.3.2.3).
 const QUOTE_V4: usize = 576 - V4 - 8;
-/// The hop limit of packets that a router itself sends.
+/// Hop limit of packets that a router originates.
 const HOPS: u8 = 64;
 
-/// The fields of a header that matter here.
+/// The header fields that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     pub from: IpAddr,
     pub to: IpAddr,
-    /// The protocol of IPv4, or the first next header of IPv6.
+    /// The protocol field of IPv4, or the first next header of IPv6.
     pub protocol: Protocol,
     /// The byte with DSCP and ECN.
     pub tos: u8,
-    /// The hop limit: one more than the routers that may pass it on.
+    /// The hop limit: one more than the number of routers that may forward the packet.
     pub hops: u8,
     /// The ports of TCP and UDP in a first fragment; otherwise 0.
     pub ports: (u16, u16),
 }
 
 impl Head {
-    /// Reads a header; `None` if this is not an IP packet of exactly the length that it says.
+    /// Parses a header; `None` unless this is an IP packet of exactly the stated length.
     pub fn parse(packet: &[u8]) -> Option<Head> {
         let word = |at: usize| Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?));
         let (mut head, payload, is_first) = match packet.first()? >> 4 {
@@ -86,8 +86,8 @@ impl Head {
     }
 }
 
-/// Changes a packet that [`Head::parse`] has read as `routers` routers and a queue do: they lower
-/// the hop limit, and the queue may have marked it.
+/// Updates a packet that [`Head::parse`] has accepted as `routers` routers and a queue would:
+/// lowers the hop limit, and copies the queue's ECN mark.
 pub fn pass_on(packet: &mut [u8], tos: u8, routers: u8) {
     if packet[0] >> 4 == 6 {
         packet[0] = 0x60 | (tos >> 4);
@@ -103,17 +103,17 @@ pub fn pass_on(packet: &mut [u8], tos: u8, routers: u8) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Why a router doesn't pass a packet on.
+/// Reason why a router does not forward a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectedPacket {
-    /// It has been passed on too often.
+    /// The hop limit has been reached.
     Expired,
-    /// The next edge takes packets of so many bytes.
+    /// The packet exceeds the next edge's MTU, in bytes.
     TooBig(u16),
 }
 
-/// What the router at these addresses says to who has sent `packet`; `None` to who is to
-/// be told nothing: of an error, or of what went to many (RFC 1122, 3.2.2).
+/// Builds the error that the router at these addresses sends to the source of `packet`. `None` if
+/// no error may be sent: for an ICMP error or a packet to several hosts (RFC 1122, 3.2.2).
 pub fn refusal(
     (v4, v6): (Ipv4Addr, Ipv6Addr),
     packet: &[u8],
@@ -123,7 +123,7 @@ pub fn refusal(
     match (head.from, head.to) {
         (IpAddr::V4(to), IpAddr::V4(_)) => {
             let first = usize::from(packet[0] & 15) * 4;
-            // Only of requests and replies, and of first fragments, anything is said.
+            // Errors are sent only for requests and replies, and for first fragments.
             let is_error = head.protocol == Protocol(ICMP)
                 && !matches!(packet.get(first), Some(0 | 8 | 13 | 14));
             let is_later = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
@@ -171,8 +171,8 @@ pub fn refusal(
     }
 }
 
-/// Whether an IPv6 packet may be an error, behind any extension headers (RFC 8200, 4): of
-/// what is cut off, or the end of a packet in parts, nobody can say.
+/// Whether an IPv6 packet may be an ICMP error, behind any extension headers (RFC 8200, 4). A
+/// truncated packet or a later fragment cannot be ruled out.
 fn is_v6_error(packet: &[u8]) -> bool {
     let (mut kind, mut at) = (packet[6], V6);
     loop {
@@ -185,7 +185,7 @@ fn is_v6_error(packet: &[u8]) -> bool {
             AUTHENTICATION => 8 + 4 * usize::from(length),
             FRAGMENT if u16::from_be_bytes([high, low]) >= 8 => return next == ICMPV6,
             FRAGMENT => 8,
-            // The first byte is the kind of message.
+            // The first byte is the message type.
             ICMPV6 => return next < 128,
             _ => return false,
         };
@@ -193,7 +193,7 @@ fn is_v6_error(packet: &[u8]) -> bool {
     }
 }
 
-/// An ICMP message: kind, code and four bytes, then what it quotes.
+/// Builds an ICMP message: type, code and four bytes, then the quoted packet.
 fn message((kind, code, rest): (u8, u8, u32), quote: &[u8], around: u32) -> Vec<u8> {
     let mut out = vec![kind, code, 0, 0];
     out.extend(rest.to_be_bytes());
@@ -203,7 +203,7 @@ fn message((kind, code, rest): (u8, u8, u32), quote: &[u8], around: u32) -> Vec<
     out
 }
 
-/// The Internet checksum (RFC 1071), of what is summed already and these bytes.
+/// The Internet checksum (RFC 1071) over these bytes and the sum so far.
 fn checksum(already: u32, bytes: &[u8]) -> u16 {
     let mut sum = add(already, bytes);
     while sum > 0xffff {
@@ -301,10 +301,10 @@ mod tests {
             let header = [&[ICMPV6, length][..], &[0; 14]].concat();
             assert!(!packet(kind, &[&header[..], &error].concat()), "{kind}");
             assert!(packet(kind, &[&header[..], &request].concat()), "{kind}");
-            // Cut off within the header.
+            // Truncated within the header.
             assert!(!packet(kind, &header[..8]), "{kind}");
         }
-        // The first part of a packet, and the second.
+        // The first fragment of a packet, and the second.
         let part = |of: u8, at: u8| [of, 0, 0, at, 0, 0, 0, 9, 1, 0, 0, 0];
         assert!(!packet(FRAGMENT, &part(ICMPV6, 1)) && packet(FRAGMENT, &part(17, 1)));
         assert!(!packet(FRAGMENT, &part(ICMPV6, 8)) && packet(FRAGMENT, &part(17, 8)));

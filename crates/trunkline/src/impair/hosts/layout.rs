@@ -1,8 +1,8 @@
-//! Which addresses hosts have, and which way packets take.
+//! Addresses of the hosts, and routes of the packets.
 //!
-//! A host has addresses of its own, such as `10.64.0.1` and `fd74:6c::1`, and further ones for each
-//! private edge, like a machine with several network interfaces: packets to such an address take
-//! that edge. All addresses of a host are on one device.
+//! A host has addresses such as `10.64.0.1` and `fd74:6c::1`, and further ones for each private
+//! edge, like a machine with several network interfaces: packets to such an address take that edge.
+//! All addresses of a host are on one device.
 
 use super::super::pump::VALID;
 use super::super::socket::SLOT;
@@ -14,42 +14,42 @@ use std::time::Duration;
 use trunkline_net::wifi::Cell;
 use trunkline_net::{DirectionId, Network, VertexId};
 
-/// The first two bytes of the addresses of hosts, and of routers.
+/// First two bytes of the hosts' IPv4 addresses, and of the routers'.
 const HOSTS_V4: [u8; 2] = [10, 64];
 const ROUTERS_V4: [u8; 2] = [10, 65];
-/// The third group of the IPv6 addresses of hosts, and of routers; all are unique local (RFC 4193).
+/// Third group of the hosts' IPv6 addresses, and of the routers'; all are unique local (RFC 4193).
 const HOSTS_V6: u16 = 0;
 const ROUTERS_V6: u16 = 1;
 
-/// The prefixes that the addresses of all hosts have.
+/// Prefixes of the addresses of all hosts.
 pub const PREFIXES: [&str; 2] = ["10.64.0.0/16", "fd74:6c::/64"];
 
-/// The way from one interface to another.
+/// Route from one interface to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPath {
-    /// The number of routers on the way.
+    /// Number of routers on the route.
     pub routers: u8,
-    /// The largest packet that all edges allow, in bytes.
+    /// Path MTU: the largest packet that all edges allow, in bytes.
     pub mtu: u16,
-    /// A router at the first edge on the path whose MTU is the path MTU, or else the first router.
+    /// The router at the first edge that has the path MTU, or else the first router.
     pub narrow: u32,
     delay: Duration,
 }
 
-/// Addresses and ways of a network. Interface `n` is vertex `n` of the network.
+/// Addresses and routes of a network. Interface `n` is vertex `n` of the network.
 #[derive(Debug)]
 pub struct Layout {
-    /// The interfaces of each host.
+    /// Interfaces of each host.
     pub of_host: Vec<Range<usize>>,
-    /// The host of each interface.
+    /// Host of each interface.
     pub host_of: Vec<usize>,
     ways: BTreeMap<(u32, u32), HostPath>,
 }
 
-/// Builds the network that a file describes, without a packet in it.
+/// Builds the network that a file describes, without packets in flight.
 pub fn build(hosts: &Hosts) -> (Network, Layout) {
     let mut net = Network::new(hosts.seed);
-    // A place may have to hold the longest packet of all.
+    // A slot may have to hold the longest packet of any edge.
     let place = hosts.all_edges().map(|(_, mtu)| usize::from(mtu)).fold(SLOT, usize::max);
     net.set_limit((usize::try_from(hosts.buffer).unwrap_or(usize::MAX) / place).max(1));
     net.set_payload_memory(place);
@@ -84,7 +84,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
         net.connect_streams(vertices[0], vertices[1], forward, reverse, stream).expect(VALID);
     }
     for (cell, n) in hosts.cells.iter().zip(0..) {
-        // Edges count theirs upwards.
+        // Streams of edges count upwards.
         let stream = u64::MAX - n;
         let medium = net.medium(Cell::new(cell.config, hosts.seed, stream).expect(VALID));
         for (station, (ends, _)) in (0..).zip(cell.edges()) {
@@ -99,7 +99,7 @@ pub fn build(hosts: &Hosts) -> (Network, Layout) {
     (net, Layout { of_host, host_of, ways })
 }
 
-/// The ways between any two interfaces of different hosts, where there are any.
+/// Computes the routes between the interfaces of different hosts, where they exist.
 fn ways(
     hosts: &Hosts,
     net: &Network,
@@ -138,12 +138,12 @@ fn ways(
 }
 
 impl Layout {
-    /// The way from one interface to another, if there is one.
+    /// Returns the route from one interface to another, if there is one.
     pub fn way(&self, from: usize, to: usize) -> Option<HostPath> {
         self.ways.get(&(from as u32, to as u32)).copied()
     }
 
-    /// The interface that has this address, if there is one.
+    /// Finds the interface with this address, if there is one.
     pub fn find(&self, address: IpAddr) -> Option<usize> {
         let number = match address {
             IpAddr::V4(v4) => match v4.octets() {
@@ -159,8 +159,8 @@ impl Layout {
         (interface < self.host_of.len()).then_some(interface)
     }
 
-    /// For each interface of another host that `host` can reach: that interface, and the one of its
-    /// own from which the delay is least.
+    /// For each interface of another host that `host` can reach: that interface, and the local
+    /// interface with the least delay to it.
     pub fn nearest(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
         let own = self.of_host[host].clone();
         let others = (0..self.host_of.len()).filter(move |n| self.host_of[*n] != host);
@@ -182,7 +182,7 @@ pub fn router_addresses(n: usize) -> (Ipv4Addr, Ipv6Addr) {
 }
 
 fn numbered([a, b]: [u8; 2], group: u16, n: usize) -> (Ipv4Addr, Ipv6Addr) {
-    // The most interfaces are far fewer.
+    // The number of interfaces is limited well below this.
     let number = n as u16 + 1;
     let [high, low] = number.to_be_bytes();
     (Ipv4Addr::new(a, b, high, low), Ipv6Addr::new(0xfd74, 0x6c, group, 0, 0, 0, 0, number))
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn ways_know_their_routers_and_the_narrowest_edge() {
         let (_, layout) = build(&parse(TEXT).expect("valid"));
-        // The private edge is shorter, but has other addresses.
+        // The private edge is shorter but has other addresses.
         let far = layout.way(0, 2).expect("a way");
         assert_eq!((far.routers, far.mtu, far.narrow), (2, 1_400, 0));
         let near = layout.way(1, 3).expect("a way");

@@ -1,9 +1,9 @@
-//! `trunkline impair --hosts`: programs in network namespaces, with the kernel's own packets over a
-//! modelled network of hosts and routers.
+//! `trunkline impair --hosts`: programs in network namespaces, with the kernel's real packets over
+//! a modelled network of hosts and routers.
 //!
-//! Each host is a namespace with one TUN device. This process has the other ends of all devices,
-//! and between them the same [`Network`](trunkline_net::Network) as the simulator. So any program
-//! can run there, over the kernel's own TCP.
+//! Each host is a namespace with one TUN device. This process holds the other ends of all devices,
+//! and between them the same [`Network`](trunkline_net::Network) as the simulator. Any program can
+//! therefore run there, over the kernel's own TCP.
 
 mod capture;
 mod cell;
@@ -35,22 +35,23 @@ pub struct Emulator {
     pump: Pump<Devices, Hosts>,
 }
 
-/// What to run, and how.
+/// Parameters of a run.
 pub struct Run<'a> {
     /// The file that describes hosts, routers and edges.
     pub path: &'a Path,
-    /// The captures that are asked for.
+    /// The captures that were requested.
     pub captures: &'a [Wanted],
-    /// Whether to stay awake just before a packet is due.
+    /// Whether to stay awake shortly before a packet is due.
     pub is_punctual: bool,
 }
 
 impl Emulator {
-    /// Makes the hosts. Call it before starting threads, and make `stop` and `reread` before it.
+    /// Creates the hosts. Call it before starting threads, and create `stop` and `reread` before
+    /// it.
     ///
     /// # Errors
     ///
-    /// The file cannot be run, or this machine does not permit it.
+    /// The file is invalid, or this machine does not permit hosts.
     pub fn new(
         Run { path, captures, is_punctual }: &Run<'_>,
         stop: Stop,
@@ -59,7 +60,7 @@ impl Emulator {
         let (hosts, text) = Hosts::read_with_text(path)?;
         let wanted = captures.iter().map(|wanted| find(&hosts, wanted));
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-        // Each host takes two descriptors, and the soft limit may be a thousand.
+        // Each host takes two descriptors, and the soft limit may be as low as a thousand.
         let _ = getrlimit(Resource::RLIMIT_NOFILE)
             .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
         let is_own_user = namespace::become_root()?;
@@ -84,10 +85,10 @@ impl Emulator {
         Ok(Emulator { pump })
     }
 
-    /// Passes packets on until told to stop, like [`Pump::run`], then ends the captures.
+    /// Forwards packets until stopped, like [`Pump::run`], then ends the captures.
     pub fn run(&mut self) -> Result<(), Error> {
         let (hosts, edges) = (&self.pump.setup.hosts, self.pump.setup.all_edges().count());
-        // That nobody reads standard error is no reason to fail.
+        // Writing may fail without a reader of standard error, which is harmless.
         let of = |n: usize, what| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let ready = [of(hosts.len(), "host"), of(edges, "edge")].join(", ");
         let _ = writeln!(io::stderr(), "impair: ready, {ready}");
@@ -96,13 +97,13 @@ impl Emulator {
         self.pump.ports.captures.end()
     }
 
-    /// The ledger so far.
+    /// Ledger of the run so far.
     pub fn report(&self) -> Report {
         Report::new(&self.pump)
     }
 }
 
-/// The number of the host that a capture is of, and the file.
+/// Host number and file of a capture.
 fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
     let n = hosts.hosts.iter().position(|host| host.name == wanted.host);
     let n = n.ok_or_else(|| Error::NoHost {
@@ -112,7 +113,7 @@ fn find(hosts: &Hosts, wanted: &Wanted) -> Result<(usize, PathBuf), Error> {
     Ok((n, wanted.path.clone()))
 }
 
-/// Says how to enter each host, and which addresses it has.
+/// Prints the command that enters each host, and the host's addresses.
 fn announce(hosts: &Hosts, devices: &[Device], layout: &layout::Layout, is_own_user: bool) {
     let pid = std::process::id();
     let user = match is_own_user {

@@ -1,7 +1,7 @@
-//! A host: a network namespace without a name, and the one device in it.
+//! A host: an unnamed network namespace, and the one device in it.
 //!
-//! It lives as long as a process has its descriptor open or runs in it. If this process is killed,
-//! nothing is left behind.
+//! It exists as long as a process has its descriptor open or runs in it. If this process is killed,
+//! nothing remains.
 
 use super::config::{CONGESTION_CONTROL, Host, Hosts};
 use super::layout::{Layout, PREFIXES, addresses};
@@ -17,25 +17,25 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// The device's name, in each host.
+/// Name of the device in each host.
 pub const DEVICE: &str = "tl0";
 
-/// The settings of each host's TCP that are reported.
+/// TCP settings of each host that are reported.
 const TOLD: [&str; 3] = [CONGESTION_CONTROL, "net.ipv4.tcp_sack", "net.ipv4.tcp_timestamps"];
 
 /// A network namespace with its device; see the module.
 #[derive(Debug)]
 pub struct Namespace {
-    /// A descriptor of the namespace, which keeps it alive.
+    /// Descriptor of the namespace, which keeps it alive.
     pub handle: File,
     /// The other end of its device, for whole IP packets. `None` once the device has been deleted
     /// in the host.
     pub tun: Option<File>,
-    /// The settings of its TCP that are reported, with their values.
+    /// Values of the reported TCP settings.
     pub tcp: BTreeMap<&'static str, String>,
 }
 
-/// Why hosts cannot be made here.
+/// Reason why hosts cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// The user is not root, and may not become root in a user namespace.
@@ -46,10 +46,10 @@ pub enum NamespaceError {
          which of them there are; in a container, --privileged)"
     )]
     User(io::Error),
-    /// A network namespace cannot be made.
+    /// A network namespace cannot be created.
     #[error("cannot make a network namespace: {}; {}", .0, network_advice(.0))]
     Network(io::Error),
-    /// The device of a host cannot be made.
+    /// The device of a host cannot be created.
     #[error("cannot make a device in a namespace: {}; {}", .0, device_advice(.0))]
     Device(io::Error),
     /// `ip`, of iproute2, is missing or failed.
@@ -57,28 +57,28 @@ pub enum NamespaceError {
     Routes {
         /// The name of the host.
         host: String,
-        /// The reason, in the words of `ip`.
+        /// Output of `ip` that gives the reason.
         why: String,
     },
-    /// The kernel refuses a setting.
+    /// The kernel rejects a setting.
     #[error("host {host}: the kernel refuses {key} = \"{value}\": {source}; {advice}")]
     Setting {
         /// The name of the host.
         host: String,
         /// The key of the setting.
         key: String,
-        /// The value that it was to have.
+        /// The value that was rejected.
         value: String,
-        /// The reason that the kernel gives.
+        /// The operating system's error.
         source: io::Error,
-        /// What to do about it.
+        /// Advice for the user.
         advice: String,
-        /// Where the value is written: so many bytes into the file.
+        /// Position of the value, in bytes from the start of the file.
         at: usize,
     },
 }
 
-/// What to do if a network namespace cannot be made.
+/// Advice for a network namespace that cannot be created.
 fn network_advice(why: &io::Error) -> &'static str {
     match why.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -92,7 +92,7 @@ fn network_advice(why: &io::Error) -> &'static str {
     }
 }
 
-/// What to do if a TUN device cannot be made.
+/// Advice for a TUN device that cannot be created.
 fn device_advice(why: &io::Error) -> &'static str {
     let number = why.raw_os_error().map(Errno::from_raw);
     match number {
@@ -110,8 +110,8 @@ fn device_advice(why: &io::Error) -> &'static str {
     }
 }
 
-/// Becomes root in a user namespace of its own, unless this process is root already; whether it had
-/// to. Call it before starting threads.
+/// Becomes root in a new user namespace, unless this process is already root, and returns whether
+/// it had to. Call it before starting threads.
 pub fn become_root() -> Result<bool, NamespaceError> {
     let (user, group) = (geteuid(), getegid());
     if user.is_root() {
@@ -127,11 +127,11 @@ pub fn become_root() -> Result<bool, NamespaceError> {
     Ok(true)
 }
 
-/// Makes a host in a namespace of its own.
+/// Creates a host in a new namespace.
 pub fn make(hosts: &Hosts, n: usize, layout: &Layout) -> Result<Namespace, NamespaceError> {
     let host = &hosts.hosts[n];
     let lines = lines(hosts, n, layout);
-    // On a thread that ends afterwards, so that this one stays in its namespace.
+    // A temporary thread enters the namespace, so that this one stays in its own.
     let made = || {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|e| NamespaceError::Network(e.into()))?;
         let tun = Some(open_tun(DEVICE).map_err(NamespaceError::Device)?);
@@ -146,7 +146,7 @@ pub fn make(hosts: &Hosts, n: usize, layout: &Layout) -> Result<Namespace, Names
 }
 
 impl Namespace {
-    /// Packets that the kernel dropped because they were not read in time.
+    /// Number of packets that the kernel dropped because they were not read in time.
     pub fn kernel_dropped(&self) -> u64 {
         let look = || {
             setns(&self.handle, CloneFlags::CLONE_NEWNET)?;
@@ -155,13 +155,13 @@ impl Namespace {
         let text = thread::scope(|scope| scope.spawn(look).join().expect("reading doesn't panic"));
         let text = text.unwrap_or_default();
         let counts = text.lines().find_map(|line| line.trim().strip_prefix("tl0:"));
-        // Sending, seen from the host: eight counts of what was received come before bytes,
-        // packets, errors and drops.
+        // Transmit counters, from the host's view: they follow the eight receive counters, and
+        // begin with bytes, packets, errors and drops.
         counts.and_then(|c| c.split_whitespace().nth(11)?.parse().ok()).unwrap_or(0)
     }
 }
 
-/// The commands for `ip` that set up the device of a host.
+/// Commands for `ip` that set up the device of a host.
 fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     let own = layout.of_host[n].clone();
     let own_edges =
@@ -195,7 +195,7 @@ fn lines(hosts: &Hosts, n: usize, layout: &Layout) -> String {
     text
 }
 
-/// Runs commands of `ip` in this thread's namespace.
+/// Runs `ip` commands in this thread's namespace.
 fn batch(lines: &str) -> Result<(), String> {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])
@@ -205,7 +205,7 @@ fn batch(lines: &str) -> Result<(), String> {
         .spawn()
         .map_err(|why| format!("cannot run ip: {why}; install iproute2"))?;
     let mut stdin = ip.stdin.take().expect("a pipe");
-    // If it does not read them, its status below says so.
+    // If `ip` does not read them, its exit status below shows the failure.
     let _ = stdin.write_all(lines.as_bytes());
     drop(stdin);
     let done = ip.wait_with_output().map_err(|why| format!("cannot wait for ip: {why}"))?;
@@ -215,7 +215,7 @@ fn batch(lines: &str) -> Result<(), String> {
     }
 }
 
-/// The file of a setting. Those of a namespace are this thread's.
+/// File of a setting. Network settings are those of this thread's namespace.
 fn path(key: &str) -> String {
     format!("/proc/sys/{}", key.replace('.', "/"))
 }
@@ -238,10 +238,10 @@ fn set(host: &Host) -> Result<(), NamespaceError> {
     Ok(())
 }
 
-/// What to do about a congestion control that cannot be had.
+/// Advice for a congestion control that is not available.
 ///
-/// A namespace can have by default what the whole machine allows to everybody. What else there is
-/// can be allowed only from outside of namespaces.
+/// A namespace inherits those that the machine allows to all users. Others can be allowed only from
+/// outside of namespaces.
 fn tcp_advice(name: &str, why: &io::Error) -> String {
     const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
     let allowed = fs::read_to_string(path(ALLOWED)).unwrap_or_default();
@@ -259,7 +259,7 @@ fn tcp_advice(name: &str, why: &io::Error) -> String {
     }
 }
 
-/// What to do about another setting that is refused.
+/// Advice for any other setting that is rejected.
 fn setting_advice(key: &str, why: &io::Error) -> String {
     let is_there = Path::new(&path(key)).exists();
     match why.kind() {
@@ -278,7 +278,7 @@ fn setting_advice(key: &str, why: &io::Error) -> String {
     }
 }
 
-/// Another setting that the user may mean.
+/// An existing setting that the user may have meant.
 fn likely(key: &str) -> Option<String> {
     let (folder, name) = key.rsplit_once('.')?;
     let names = fs::read_dir(path(folder)).ok()?.flatten();

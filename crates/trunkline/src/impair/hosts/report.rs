@@ -11,13 +11,13 @@ use trunkline_net::{DirectionId, Network};
 /// The ledger of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The length of the run, in seconds.
+    /// Length of the run, in seconds.
     seconds: f64,
-    /// The processor time of the emulator, in seconds.
+    /// Processor time of the emulator, in seconds.
     cpu_seconds: f64,
-    /// How late packets were handed to hosts.
+    /// Lateness of packets delivered to hosts.
     lateness_us: Lateness,
-    /// The release of the kernel that runs the hosts.
+    /// Release of the kernel that runs the hosts.
     kernel: String,
     /// The hosts in the order of the file.
     hosts: Vec<HostReport>,
@@ -25,11 +25,11 @@ pub struct Report {
     edges: Vec<EdgeReport>,
 }
 
-/// What passed the device of a host, and what it sent that never entered the network.
+/// Traffic of a host's device, and packets of the host that never entered the network.
 #[derive(Debug, Serialize)]
 struct HostReport {
     name: String,
-    /// The settings of its TCP, by key.
+    /// Reported TCP settings, by key.
     tcp: BTreeMap<&'static str, String>,
     sent: Tally,
     received: Tally,
@@ -39,19 +39,19 @@ struct HostReport {
     expired: Tally,
     malformed: Tally,
     refused: Tally,
-    /// Packets that its kernel dropped because they were not read in time.
+    /// Number of packets that the kernel dropped because they were not read in time.
     kernel_dropped: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct EdgeReport {
     name: String,
-    /// From the first end that was named to the second.
+    /// The direction from the first named end to the second.
     forward: DirectionReport,
     reverse: DirectionReport,
 }
 
-/// The packets of one direction, with the bytes of their IP packets: offered = arrived + lost +
+/// Packets of one direction, with the bytes of their IP packets: offered = arrived + lost +
 /// queue_dropped + pool_dropped + in_flight.
 #[derive(Debug, Serialize)]
 struct DirectionReport {
@@ -59,7 +59,7 @@ struct DirectionReport {
     arrived: Tally,
     lost: Tally,
     queue_dropped: Tally,
-    /// Those of queue_dropped that random early detection chose.
+    /// The part of queue_dropped that random early detection chose.
     early_dropped: Tally,
     marked: Tally,
     pool_dropped: Tally,

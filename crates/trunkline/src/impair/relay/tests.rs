@@ -9,8 +9,8 @@ use trunkline_net::{Done, Frame, Medium};
 
 const SLOT_TIME: Duration = Duration::from_millis(20);
 
-/// A channel that both directions share. It sends one packet in each slot of time: the smallest of
-/// those that have come by the end of the slot. It loses packets of one byte.
+/// A channel shared by both directions. It sends one packet per time slot: the smallest of those
+/// that have arrived by the end of the slot. It loses packets of one byte.
 #[derive(Default)]
 struct Channel {
     waiting: VecDeque<Frame>,
@@ -40,7 +40,7 @@ impl Medium for Channel {
     }
 }
 
-/// The length of the IPv4 and UDP headers.
+/// Length of the IPv4 and UDP headers.
 const HEADER: u32 = 28;
 
 /// One link between two nodes.
@@ -62,16 +62,16 @@ fn a_medium_sends_in_its_own_time() {
     net.connect_over(a, b, channel, [0, 1], SLOT_TIME);
     relay.pump.net = net;
     let ports: Vec<SocketAddr> = relay.addresses().map(|(.., addr)| addr).collect();
-    // Four of the six from one end fit into the queue; then there is no room for the other end's.
+    // Four of the six from one end fit into the queue, which then has no room for the other end's.
     for size in [30, 1, 20, 10, 40, 50] {
         nodes[0].send_to(&vec![size; usize::from(size)], ports[0]).unwrap();
     }
     nodes[1].send_to(b"back", ports[1]).unwrap();
-    // On the loopback interface they have arrived by now.
+    // Loopback delivers at once, so all have arrived.
     (0..2).for_each(|port| relay.pump.receive(port));
     relay.pump.arm().unwrap();
     let mut turns = 0;
-    // This is what run() does, which sleeps until the timer.
+    // This does the work of run(), which sleeps until the timer fires.
     while let Some(due) = relay.pump.armed.take() {
         std::thread::sleep(due.since(relay.pump.clock.now()));
         relay.pump.send_due();

@@ -22,10 +22,10 @@ use trunkline_client::{
     Address, AsyncListener, AsyncStream, Attachment, Error as ClientError, NodeId, StreamListener,
 };
 
-/// How long a TCP server may take to answer.
+/// Time that a TCP server may take to accept a connection.
 const TCP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait before accepting again when the process has no descriptors left.
+/// Delay before accepting again after the process ran out of descriptors.
 const NO_FILES: Duration = Duration::from_millis(100);
 
 /// The state that all connections of the proxy share.
@@ -37,13 +37,13 @@ struct Proxy {
     tally: Tally,
 }
 
-/// Where connections or streams come in, and where they go.
+/// Listener for connections or streams, and their destination.
 enum Inlet {
     Tcp(TcpListener, Address),
     Overlay(Box<AsyncListener>, Arc<[SocketAddr]>),
 }
 
-/// Runs the proxy until a signal comes; `own` is the node's number.
+/// Runs the proxy until a signal arrives; `own` is the local node's number.
 pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(), Error> {
     check(args)?;
     let max = usize::from(args.max_flows);
@@ -54,7 +54,7 @@ pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(
     let ended = runtime.block_on(async {
         let inlets = listen(args, &proxy, own).await?;
         errln!("listening on {}, sending to {}", args.listen, args.send);
-        // They end with the runtime.
+        // The tasks end with the runtime.
         let serve = |inlet| match inlet {
             Inlet::Tcp(listener, to) => tokio::spawn(from_tcp(proxy.clone(), listener, to)),
             Inlet::Overlay(listener, to) => {
@@ -62,14 +62,14 @@ pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(
             }
         };
         let _tasks: Vec<_> = inlets.into_iter().map(serve).collect();
-        // Deprecated, since another type's descriptor might be closed under it. This one outlives
-        // it, and what replaces this is unsafe to call.
+        // This is deprecated, since another type's descriptor might be closed while in use. This
+        // one outlives it, and the replacement is unsafe to call.
         #[allow(deprecated)]
         let signals = AsyncFd::with_interest(stop.as_fd().as_raw_fd(), Interest::READABLE);
         let signals = signals.map_err(cannot("wait for signals", ""))?;
         signals.readable().await.map(drop).map_err(cannot("wait for signals", ""))
     });
-    // Whatever is open is reset.
+    // Dropping the runtime resets all open connections.
     drop(runtime);
     if ended.is_ok() {
         match args.json {
@@ -109,7 +109,7 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, E
                 )));
             }
             (EndpointHost::Node(_), _) => {
-                // As many may come at once as may be open.
+                // The backlog equals the maximum number of open streams.
                 let listener =
                     StreamListener::with_backlog(proxy.at.clone(), port, args.max_flows)?;
                 let listener = AsyncListener::new(listener)?;
@@ -128,7 +128,7 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, E
 }
 
 impl Proxy {
-    /// A permit for one more connection, if fewer are open than are allowed.
+    /// A permit for one more connection, if fewer are open than allowed.
     fn place(&self) -> Option<OwnedSemaphorePermit> {
         let place = self.places.clone().try_acquire_owned().ok();
         if place.is_none() {
@@ -144,7 +144,7 @@ impl Proxy {
     }
 }
 
-/// Accepts TCP connections for ever, and opens a stream for each.
+/// Accepts TCP connections forever, and opens a stream for each.
 async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
     loop {
         let tcp = match listener.accept().await {
@@ -159,8 +159,8 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
         let proxy = proxy.clone();
         tokio::spawn(async move {
             let _place = place;
-            // Also for a program that gives up meanwhile: an end that is only half there would
-            // be closed, and not reset.
+            // The program may give up meanwhile: if only one end existed, it would be closed and
+            // not reset.
             match AsyncStream::connect(proxy.at.clone(), to).await {
                 Ok(stream) => join(&proxy, tcp, Stream::new(stream)).await,
                 Err(error) => {
@@ -179,7 +179,7 @@ async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
     }
 }
 
-/// Accepts streams for ever, and opens a TCP connection for each.
+/// Accepts streams forever, and opens a TCP connection for each.
 async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[SocketAddr]>) {
     loop {
         let (stream, from) = match listener.accept().await {
@@ -218,7 +218,7 @@ async fn within<T>(
     tokio::time::timeout(time, done).await.unwrap_or_else(|over| Err(late(over)))
 }
 
-/// Copies in both directions until both have ended, or one side has broken off; and counts that.
+/// Copies in both directions until both have ended or one side is reset, and counts the result.
 async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
     proxy.tally.opened();
     let ended = Pair::new(tcp, stream, &proxy.tally).run(proxy.idle).await;
@@ -231,6 +231,6 @@ async fn join(proxy: &Proxy, tcp: Tcp, stream: Stream) {
 
 /// Sets whether closing the socket resets the connection instead of ending it properly.
 fn reset_on_close(tcp: &TcpStream, on: bool) {
-    // It fails only on what is no socket.
+    // This fails only for descriptors that are not sockets.
     let _ = SockRef::from(tcp).set_linger(on.then_some(Duration::ZERO));
 }

@@ -13,12 +13,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use trunkline_client::{AsyncStream, Error, Reset};
 
-/// How many bytes are copied at once: those of a few TCP segments, or of a few messages of a node.
+/// Bytes copied at a time: a few TCP segments, or a few messages of a node.
 const CHUNK: usize = 16 << 10;
 
-/// How many unsent bytes may wait in the system for a program that reads slowly. As long as they
-/// wait nothing is taken from the stream, whose nodes take a program that reads nothing for
-/// minutes for one that has stopped.
+/// Maximum of unsent bytes in the system's buffer for a slow reader. While they are queued, nothing
+/// is read from the stream, and the nodes treat a program that reads nothing for minutes as
+/// stalled.
 const UNSENT: u32 = 64 << 10;
 
 /// A TCP connection that is reset unless it has [ended well](Tcp::end).
@@ -27,15 +27,15 @@ pub struct Tcp(TcpStream);
 impl Tcp {
     pub fn new(tcp: TcpStream) -> Tcp {
         reset_on_close(&tcp, true);
-        // What a program writes at once has waited for company already, or should not.
+        // Data that a program writes have already been combined, or should not be.
         let _ = tcp.set_nodelay(true);
-        // One whose host has gone would stay for ever.
+        // Without keepalive, a connection would stay forever after its host has gone.
         let _ = SockRef::from(&tcp).set_keepalive(true);
         let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
         Tcp(tcp)
     }
 
-    /// Resolves when the connection has broken off.
+    /// Resolves when the connection has been reset.
     pub async fn lost(&self) -> io::Error {
         match self.0.ready(Interest::ERROR).await {
             Ok(_) => {
@@ -68,7 +68,7 @@ impl Tcp {
     }
 
     /// Makes closing the connection end it properly instead of resetting it: the system still
-    /// delivers what was written.
+    /// delivers the data written so far.
     fn end(&self) {
         reset_on_close(&self.0, false);
     }
@@ -93,13 +93,13 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.ended {
-            // Broken off by the other end already, or by its node's end.
+            // This fails if the other end or its node has already reset the stream.
             let _ = self.stream.get_ref().reset();
         }
     }
 }
 
-/// Why a connection broke off.
+/// Reason why a connection was reset.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("TCP: {0}")]
@@ -113,7 +113,7 @@ pub enum Lost {
 }
 
 impl Lost {
-    /// Whether that is more than what the programs at the two ends do to each other.
+    /// Whether this is worth logging: not an ordinary reset by the programs at the two ends.
     pub fn is_news(&self) -> bool {
         match self {
             Lost::Tcp(_) => false,
@@ -131,12 +131,12 @@ fn is_news(error: &Error) -> bool {
     !matches!(error, Error::Reset(Reset::Aborted | Reset::Closed))
 }
 
-/// A TCP connection and a stream that belong together.
+/// A TCP connection and its stream.
 pub struct Pair<'a> {
     tcp: Tcp,
     stream: Stream,
     tally: &'a Tally,
-    /// When something passed last, in nanoseconds of the clock.
+    /// Time of the last copied data, in nanoseconds of the clock.
     passed: AtomicU64,
     is_whole: bool,
 }
@@ -147,19 +147,20 @@ impl Pair<'_> {
         Pair { tcp, stream, tally, passed, is_whole: false }
     }
 
-    /// Copies in both directions until both have ended and each side has everything. If one side
-    /// breaks off, or nothing passes for `idle`, both are reset and the error says why.
+    /// Copies in both directions until both have ended and each side has received everything. If
+    /// one side is reset, or nothing is copied for `idle`, both are reset and the error states the
+    /// reason.
     pub async fn run(mut self, idle: Option<Duration>) -> Result<(), Lost> {
         let both = async {
             tokio::try_join!(self.up(), self.down())?;
             self.stream.stream.finish().await.map_err(Lost::Stream)
         };
         tokio::select! {
-            // What both sides have said before one of them broke off comes first.
+            // Data that both sides sent before a reset are copied first.
             biased;
             ended = both => ended?,
             error = self.tcp.lost() => return Err(Lost::Tcp(error)),
-            // Whose end was read says nothing more to a reader.
+            // Nothing more is reported to the reader of a stream after its end.
             Err(error) = self.stream.stream.finish() => return Err(Lost::Stream(error)),
             () = self.idle(idle) => return Err(Lost::Idle),
         }
@@ -203,7 +204,8 @@ impl Pair<'_> {
         self.passed.store(clock::now().as_nanos(), Ordering::Relaxed);
     }
 
-    /// Resolves when nothing has passed in either direction for `limit`; never without one.
+    /// Resolves when nothing has been copied in either direction for `limit`; never, if that is
+    /// `None`.
     async fn idle(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return pending().await };
         loop {

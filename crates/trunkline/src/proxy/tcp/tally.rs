@@ -5,16 +5,16 @@ use std::fmt::{Arguments, Display};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trunkline_base::Time;
 
-/// Why a connection or a stream was refused.
+/// Reason why a connection or a stream was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusedConnection {
-    /// As many as `--max-flows` allows are open.
+    /// The limit of `--max-flows` has been reached.
     TooMany,
     /// There is no connection to the node.
     NodeAway,
     /// The stream could not be opened.
     NoStream,
-    /// The TCP server could not be connected to.
+    /// The connection to the TCP server failed.
     NoTcp,
     /// This process has no descriptors left.
     NoFiles,
@@ -48,7 +48,7 @@ struct Counts {
 
 impl Tally {
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        // Nothing panics in between two halves of a change.
+        // No code panics halfway through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,13 +62,13 @@ impl Tally {
         self.lock().from_overlay += bytes as u64;
     }
 
-    /// Counts a connection that was joined with a stream.
+    /// Counts a connection that was joined to a stream.
     pub fn opened(&self) {
         self.lock().opened += 1;
     }
 
-    /// Counts a connection that has ended: `is_whole` if both sides got everything, or else it
-    /// broke off.
+    /// Counts a connection that has ended. `is_whole` is true if both sides received everything,
+    /// and false if it was reset.
     pub fn ended(&self, is_whole: bool) {
         let mut counts = self.lock();
         *(if is_whole { &mut counts.ended } else { &mut counts.broken }) += 1;

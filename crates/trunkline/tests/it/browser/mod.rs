@@ -1,5 +1,5 @@
-//! A headless Chromium, told what to do over a pair of pipes: the Chrome
-//! DevTools Protocol, one JSON object and a zero byte per message.
+//! A headless Chromium, controlled over a pair of pipes by the Chrome DevTools Protocol: one JSON
+//! object and a zero byte per message.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = "chromium";
 
-/// Longer than any answer takes, even on a machine that is busy.
+/// Timeout beyond any answer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether the browser is there; if not, says what is skipped. CI, where
-/// nothing may be skipped, installs it.
+/// Whether the browser is installed; if not, prints that the test is skipped. CI, where no test may
+/// be skipped, installs it.
 pub fn installed() -> bool {
     let there = Command::new(PROGRAM).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
@@ -27,14 +27,14 @@ pub fn installed() -> bool {
     there
 }
 
-/// A browser with one page, gone when dropped.
+/// A browser with one page, killed when dropped.
 pub struct Browser {
     child: Child,
     commands: ChildStdin,
     messages: Receiver<Value>,
     session: Option<Value>,
     last_id: u64,
-    /// What happened, in order: DevTools events.
+    /// Received DevTools events, in order.
     pub events: Vec<Value>,
     _profile: TempDir,
 }
@@ -49,11 +49,11 @@ impl Drop for Browser {
 impl Browser {
     pub fn start() -> Browser {
         let profile = tempfile::tempdir().expect("a folder for the browser");
-        // Chromium reads commands from descriptor 3 and answers on 4.
+        // Chromium reads commands from descriptor 3 and answers on descriptor 4.
         let mut child = Command::new("sh")
             .args(["-c", "exec 3<&0 4>&1 </dev/null >/dev/null; exec \"$@\"", "sh", PROGRAM])
             .args(["--headless", "--remote-debugging-pipe", "--no-first-run", "--mute-audio"])
-            // As root, and in containers, the sandbox can't be set up.
+            // The sandbox cannot be set up as root or in containers.
             .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--disable-background-networking", "--disable-component-update"])
             .arg("--autoplay-policy=no-user-gesture-required")
@@ -120,7 +120,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file and waits until it is loaded.
+    /// Opens a file and waits until it has loaded.
     pub fn open(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         self.call("Page.navigate", json!({ "url": url }));
@@ -130,7 +130,7 @@ impl Browser {
         );
     }
 
-    /// The value of a JavaScript expression, or what its promise comes to.
+    /// Evaluates a JavaScript expression, awaiting a promise.
     #[track_caller]
     pub fn eval(&mut self, expression: &str) -> Value {
         let params =
@@ -140,7 +140,7 @@ impl Browser {
         result["result"]["value"].take()
     }
 
-    /// A window or screen of this size, in CSS pixels.
+    /// Emulates a window or screen of this size, in CSS pixels.
     pub fn screen(&mut self, width: u32, height: u32, phone: bool) {
         let scale = if phone { 2 } else { 1 };
         let params = json!({
@@ -149,7 +149,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", params);
     }
 
-    /// The whole page as PNG.
+    /// Saves the whole page as PNG.
     pub fn screenshot(&mut self, file: &Path) {
         let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let png = shot["data"].as_str().expect("base64");
@@ -157,7 +157,7 @@ impl Browser {
         std::fs::write(file, png).expect("written");
     }
 
-    /// Errors and warnings on the console, and exceptions that nobody caught.
+    /// Errors and warnings on the console, and uncaught exceptions.
     pub fn complaints(&self) -> Vec<&Value> {
         let bad = |e: &&Value| {
             let p = &e["params"];
@@ -169,7 +169,7 @@ impl Browser {
         self.events.iter().filter(bad).collect()
     }
 
-    /// What the page asked for, except for what it carries with it.
+    /// Resources that the page requested, except embedded ones.
     pub fn requests(&self) -> Vec<&str> {
         let sent = self.events.iter().filter(|e| e["method"] == "Network.requestWillBeSent");
         let urls = sent.filter_map(|e| e["params"]["request"]["url"].as_str());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
-/// An emulator that runs. It is killed if the test fails.
+/// A running emulator, which is killed if the test fails.
 pub struct Emulator {
     pub child: Child,
     pub stderr: BufReader<ChildStderr>,
@@ -21,7 +21,7 @@ pub struct Emulator {
 
 /// A host, as the emulator announces it.
 pub struct Host {
-    /// The file of its namespace.
+    /// The file of its network namespace.
     pub net: PathBuf,
     /// The options for `nsenter`.
     pub enter: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Host {
 /// The path of the program that is tested.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_trunkline");
 
-/// Whether this is root. If not, prints that the test is skipped.
+/// Whether the user is root. If not, prints that the test is skipped.
 pub fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
@@ -40,7 +40,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Prints that a test is skipped and why. In CI that is a failure.
+/// Prints that a test is skipped and why. In CI this is a failure.
 pub fn skip(why: &str) {
     assert!(["namespace", "iproute2"].iter().any(|word| why.contains(word)), "{why}");
     assert!(std::env::var_os("CI").is_none(), "in CI nothing may be missing: {why}");
@@ -48,7 +48,8 @@ pub fn skip(why: &str) {
 }
 
 impl Emulator {
-    /// Starts one from a file with this text. `None` where hosts can't be made, which is printed.
+    /// Starts an emulator from a file with this text. Returns `None` where hosts cannot be created,
+    /// and prints that.
     pub fn start(dir: &Path, text: &str, more: &[&str]) -> Option<Emulator> {
         if !is_root() {
             return None;
@@ -61,7 +62,7 @@ impl Emulator {
         started.map_err(|why| skip(&why)).ok()
     }
 
-    /// Runs a command until it is ready. Fails with what it says if hosts can't be made.
+    /// Runs a command until it is ready. Fails with its output if hosts cannot be created.
     pub fn run(command: &mut Command) -> Result<Emulator, String> {
         let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().expect("it starts");
@@ -83,7 +84,7 @@ impl Emulator {
         }
     }
 
-    /// Runs `work` on a thread in a host.
+    /// Runs `work` on a thread inside a host.
     pub fn within<T: Send + 'static>(
         &self,
         host: usize,
@@ -96,50 +97,50 @@ impl Emulator {
         })
     }
 
-    /// A command that runs in a host, entered by the options that were announced.
+    /// Command that runs inside a host, entered with the announced options.
     pub fn enter(&self, host: usize) -> Command {
         let mut command = Command::new("nsenter");
         command.args(&self.hosts[host].enter);
         command
     }
 
-    /// Runs `ip` in a host.
+    /// Runs `ip` inside a host.
     pub fn ip(&self, host: usize, arguments: &str) {
         let done = self.enter(host).arg("ip").args(arguments.split(' ')).status();
         assert!(done.expect("it runs").success(), "{arguments}");
     }
 
-    /// The next line of its standard error.
+    /// Reads the next line of its standard error.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).expect("text");
         line
     }
 
-    /// The packets of this host that it has read from the host's device so far.
+    /// Number of packets that it has read from this host's device so far.
     pub fn read_from(&self, host: usize) -> u64 {
         let count = || {
             let text = fs::read_to_string("/proc/thread-self/net/dev").expect("read");
             let counts = text.lines().find_map(|line| line.trim().strip_prefix("tl0:"));
-            // Eight counts of what the host received come before bytes and packets.
+            // The eight receive counters of the host precede its transmitted bytes and packets.
             let sent = counts.and_then(|c| c.split_whitespace().nth(9)?.parse().ok());
             sent.expect("a count")
         };
         self.within(host, count).join().expect("it ends")
     }
 
-    /// Has the file read again; fails unless so many directions change.
+    /// Makes it read its file again; fails unless `directions` directions change.
     pub fn reread(&mut self, directions: usize) {
         self.signal(Signal::SIGHUP);
         assert_eq!(self.line(), format!("impair: {directions} directions changed\n"));
     }
 
-    /// The processor time that it has taken so far.
+    /// Processor time that it has used so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
         let after_name = stat.rsplit(") ").next().expect("a state");
         let ticks = after_name.split(' ').skip(11).take(2);
-        // Linux counts hundredths of a second everywhere.
+        // Linux counts in hundredths of a second on all platforms.
         ticks.map(|n| n.parse::<f64>().expect("a number") / 100.0).sum()
     }
 
@@ -152,7 +153,7 @@ impl Emulator {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
     }
 
-    /// Stops it; the ledger.
+    /// Stops the emulator and returns its ledger.
     pub fn stop(mut self) -> Value {
         self.signal(Signal::SIGTERM);
         let mut out = String::new();
@@ -181,12 +182,12 @@ edge = [
 ]
 ";
 
-/// Fails unless docs/impair.md has a row or a word for each key of a ledger.
+/// Fails unless docs/impair.md documents each key of a ledger.
 pub fn assert_documented(ledger: &Value) {
     const DOCS: &str = include_str!("../../../../../docs/impair.md");
     match ledger {
         Value::Object(keys) => keys.iter().for_each(|(key, value)| {
-            // Settings are keys of the kernel.
+            // Settings are named by the kernel.
             assert!(key.starts_with("net.") || DOCS.contains(&format!("`{key}`")), "{key}");
             assert_documented(value);
         }),
@@ -200,20 +201,20 @@ pub fn packets(value: &Value) -> u64 {
     value["packets"].as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// Three hosts at one router.
+/// A network of three hosts at one router.
 pub const THREE: &str = "\
 host = [{ name = \"a\" }, { name = \"b\" }, { name = \"c\" }]
 router = [{ name = \"r\" }]
 edge = [{ between = [\"a\", \"r\"] }, { between = [\"b\", \"r\"] }, { between = [\"c\", \"r\"] }]
 ";
 
-/// Sends datagrams from `from` until one arrives at `to`, or fails.
+/// Sends datagrams from `from` until one arrives at `to`; fails after a timeout.
 pub fn reach(emulator: &Emulator, from: usize, to: usize) {
     wait_for("a datagram", || is_reached(emulator, from, to).then_some(()));
 }
 
-/// Whether a single datagram from `from` arrives at `to` soon: for those that must not. On a
-/// machine that is busy others may be late, see [`reach`].
+/// Whether a single datagram from `from` arrives at `to` soon, for datagrams that must not arrive.
+/// On a busy machine others may be late, see [`reach`].
 pub fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
     let at = emulator.at(to, 5_000)[0];
     let socket = emulator.within(to, move || {
@@ -227,13 +228,14 @@ pub fn is_reached(emulator: &Emulator, from: usize, to: usize) -> bool {
     emulator.within(from, send).join().expect("it ends").is_ok() && socket.recv(&mut [0; 9]).is_ok()
 }
 
-/// How many processes are in this network namespace.
+/// Number of processes in this network namespace.
 pub fn inhabitants(namespace: &Path) -> usize {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter(|p| fs::read_link(p.path().join("ns/net")).is_ok_and(|net| net == namespace)).count()
 }
 
-/// The counter `name` of this thread's namespace, as netstat(8) calls it: `Icmp: InTimeExcds`.
+/// Value of the counter `name` in this thread's namespace, named as in netstat(8): `Icmp:
+/// InTimeExcds`.
 pub fn counted(name: &str) -> u64 {
     let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).expect("read");
     let Some((protocol, key)) = name.split_once(' ') else {

@@ -7,19 +7,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use trunkline_overlay::identity::Identity;
 
-/// The client that every sealed node knows, with all rights …
+/// Secret of the client that every sealed node knows and that has all rights.
 pub const CLIENT: u8 = 100;
-/// … one that may bind 4000 to 4001 and send to node 1 …
+/// Secret of a client that may bind 4000 to 4001 and send to node 1.
 pub const LIMITED: u8 = 101;
-/// … and one that nobody knows.
+/// Secret of a client that no node knows.
 pub const STRANGER: u8 = 102;
 
-/// Whose secret is `n`: a node by its id, or a client.
+/// Identity of a node, by its ID, or of a client, with secret `n`.
 pub fn identity(n: u8) -> Identity {
     Identity::from_secret(&[n; 32])
 }
 
-/// The file of that secret in `dir`.
+/// Writes the secret `n` to a file in `dir`.
 pub fn key_file(dir: &Path, n: u8) -> PathBuf {
     let path = dir.join(format!("{n}.key"));
     if !path.exists() {
@@ -29,7 +29,7 @@ pub fn key_file(dir: &Path, n: u8) -> PathBuf {
     path
 }
 
-/// The key of a link to `neighbour`, as a line.
+/// The configuration line with the key of a link to `neighbour`.
 pub fn of_neighbour(neighbour: usize, sealed: bool) -> String {
     let key = identity(neighbour as u8).public();
     if sealed { format!("key = \"{key}\"\n") } else { String::new() }
@@ -40,8 +40,8 @@ impl Node {
         self.config.parent().expect("a folder")
     }
 
-    /// What `[node]` says of keys, and where there are some, of remote applications;
-    /// and sections.
+    /// Lines of `[node]` about keys and, with keys, about remote applications; and further
+    /// sections.
     pub(super) fn protection(&self) -> (String, String) {
         if !self.sealed {
             return ("unsealed_for_measurements = true\n".into(), String::new());
@@ -57,12 +57,12 @@ impl Node {
         (format!("key = {file:?}\nremote = [\"{}\"]\n", self.remote), clients)
     }
 
-    /// How an application of another host attaches to a sealed node.
+    /// Attachment of an application on another host to a sealed node.
     pub fn attachment(&self) -> String {
         self.attachment_at(self.remote, CLIENT)
     }
 
-    /// The same by way of `address`, as `client`.
+    /// Attachment through `address`, as `client`.
     pub fn attachment_at(&self, address: SocketAddr, client: u8) -> String {
         let file = key_file(self.dir(), client);
         let node = identity(self.id as u8).public();

@@ -1,5 +1,5 @@
-//! Runs the real binary as a user would: configuration files, processes,
-//! signals, HTTP. Whatever a test starts ends with it.
+//! Runs the real binary as a user would: configuration files, processes, signals, HTTP. Everything
+//! that a test starts ends with it.
 
 pub mod emulator;
 pub mod keys;
@@ -27,7 +27,7 @@ use trunkline_client::{
     Address, Attachment, DatagramSocket, Error, NodeId, Received, SocketOption, Transport,
 };
 
-/// Longer than anything here takes, even on a machine that is busy.
+/// Timeout beyond any operation here, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn ms(n: u64) -> Duration {
@@ -38,8 +38,8 @@ pub fn temp_dir() -> TempDir {
     tempfile::Builder::new().prefix("trunkline-test-").tempdir().expect("a temporary folder")
 }
 
-/// A port that is free for UDP and TCP on `ip`, from below the range that the
-/// kernel gives to sockets without one.
+/// A port that is free for UDP and TCP on `ip`, below the range from which the kernel assigns
+/// ports.
 pub fn free_port(ip: IpAddr) -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let base = std::process::id() % 200 * 100;
@@ -52,7 +52,7 @@ pub fn free_port(ip: IpAddr) -> SocketAddr {
     }
 }
 
-/// Waits until `done` gives something, or fails saying what for.
+/// Waits until `done` returns a value; fails with `what` after a timeout.
 pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -64,24 +64,24 @@ pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Has a node say that it speaks another build's versions of the protocols.
+/// Makes a node support the protocol versions of another build.
 const NEWEST_VERSION: &str = "TRUNKLINE_TEST_NEWEST_VERSION";
 
-/// The binary, with arguments.
+/// Command that runs the binary with these arguments.
 pub fn trunkline<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
     command.args(args).env_remove("TRUNKLINE_LOG").env_remove(NEWEST_VERSION).stdin(Stdio::null());
     command
 }
 
-/// How a command that has ended did.
+/// Result of a finished command.
 pub struct Ended {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
 pub fn run(command: &mut Command) -> Ended {
     let mut process = Process::start(command);
     let code = process.wait().code();
@@ -90,7 +90,7 @@ pub fn run(command: &mut Command) -> Ended {
 }
 
 impl Ended {
-    /// The command must have failed with `code` and one line.
+    /// Checks that the command failed with `code` and a one-line message, which is returned.
     #[track_caller]
     pub fn one_line(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
@@ -102,8 +102,8 @@ impl Ended {
     }
 }
 
-/// A child process, killed when dropped. Its standard input is a pipe of ours,
-/// so with `--until-stdin-closes` it does not outlive us however we end.
+/// A child process, killed when dropped. Its standard input is our pipe, so that with
+/// `--until-stdin-closes` it never outlives us.
 pub struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -138,7 +138,7 @@ impl Process {
         });
     }
 
-    /// What it has said so far on its standard error.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.stderr.lock().expect("text").clone()
     }
@@ -151,7 +151,7 @@ impl Process {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
     }
 
-    /// What it has said so far on its standard output.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.stdout.lock().expect("text").clone()
     }
@@ -170,7 +170,7 @@ impl Process {
         self.child.try_wait().expect("a child").is_none()
     }
 
-    /// Ends it as `kill -9` does.
+    /// Kills it like `kill -9`.
     pub fn crash(&mut self) {
         self.child.kill().expect("it runs");
         self.wait();
@@ -180,7 +180,7 @@ impl Process {
         wait_for("a process to end", || self.child.try_wait().expect("a child"))
     }
 
-    /// All it said, once it has ended: standard output and standard error.
+    /// Its complete standard output and standard error, once it has ended.
     pub fn rest(&mut self) -> (String, String) {
         for reader in self.readers.drain(..) {
             reader.join().expect("text");
@@ -211,7 +211,7 @@ impl Drop for Process {
     }
 }
 
-/// One HTTP GET; status line and body.
+/// Performs an HTTP GET, and returns the status line and the body.
 pub fn get(http: SocketAddr, path: &str) -> std::io::Result<(String, String)> {
     let mut stream = TcpStream::connect_timeout(&http, ms(2_000))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -222,7 +222,7 @@ pub fn get(http: SocketAddr, path: &str) -> std::io::Result<(String, String)> {
     Ok((head.lines().next().unwrap_or_default().to_owned(), body.to_owned()))
 }
 
-/// A node's metrics.
+/// Metrics of a node, by series.
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
@@ -236,8 +236,8 @@ impl Metrics {
         )
     }
 
-    /// The sum of every series of `trunkline_NAME` whose labels contain `label`
-    /// (as in `reason="malformed"`); it fails if there is no such metric.
+    /// Sums all series of `trunkline_NAME` that have `label` among their labels (as in
+    /// `reason="malformed"`); fails if there is no such metric.
     #[track_caller]
     pub fn sum(&self, name: &str, label: &str) -> u64 {
         let name = format!("trunkline_{name}");
@@ -247,14 +247,14 @@ impl Metrics {
         self.0.iter().filter(|(s, _)| fits(s)).map(|(_, v)| *v as u64).sum()
     }
 
-    /// What node and links dropped for `reason`.
+    /// Drops of the node and its links for `reason`.
     #[track_caller]
     pub fn drops(&self, reason: &str) -> u64 {
         let label = format!("reason=\"{reason}\"");
         self.sum("node_drops_total", &label) + self.sum("link_drops_total", &label)
     }
 
-    /// Whether every link has been heard and measured.
+    /// Whether every link is up and measured.
     fn links_ready(&self) -> bool {
         let count = |prefix: &str, up: bool| {
             self.0.iter().filter(|(s, v)| s.starts_with(prefix) && (!up || **v == 1.0)).count()
@@ -265,7 +265,7 @@ impl Metrics {
     }
 }
 
-/// A node: its files, and its process if it runs.
+/// A node: its files, and its process while it runs.
 pub struct Node {
     pub id: u32,
     pub udp: SocketAddr,
@@ -273,15 +273,15 @@ pub struct Node {
     pub remote: SocketAddr,
     pub socket: PathBuf,
     pub config: PathBuf,
-    /// Whether links are sealed; only then remote applications can attach.
+    /// Whether links are sealed, which remote applications require.
     pub sealed: bool,
-    /// The newest protocol version that it is to speak, if not that of the binary.
+    /// The newest protocol version that it supports, if not that of the binary.
     pub newest_version: Option<u8>,
     pub process: Option<Process>,
 }
 
 impl Node {
-    /// A node without links whose files are in `dir`; see [`Node::write`].
+    /// A node without links, with its files in `dir`; see [`Node::write`].
     pub fn new(dir: &Path, id: u32, ip: IpAddr) -> Node {
         Node {
             id,
@@ -296,7 +296,7 @@ impl Node {
         }
     }
 
-    /// Writes the configuration: `[node]`, then `rest`.
+    /// Writes the configuration file: `[node]`, then `rest`.
     pub fn write(&self, rest: &str) {
         let (protection, clients) = self.protection();
         let text = format!(
@@ -319,7 +319,7 @@ impl Node {
         command
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the node and waits until it is ready.
     pub fn start(&mut self) {
         self.start_with(&[]);
     }
@@ -330,7 +330,7 @@ impl Node {
         self.process = Some(process);
     }
 
-    /// Kills it as a crash would.
+    /// Kills the node, as a crash would.
     pub fn crash(&mut self) {
         drop(self.process.take());
     }
@@ -346,7 +346,7 @@ impl Node {
         Metrics::parse(&body)
     }
 
-    /// It lives and answers.
+    /// Checks that the node runs and answers.
     #[track_caller]
     pub fn assert_healthy(&mut self) {
         assert!(self.process().is_running());
@@ -354,7 +354,7 @@ impl Node {
         assert!(status.ends_with("200 OK") && body == "ok\n", "{status} {body}");
     }
 
-    /// An application's socket there, that waits for as long as a test does.
+    /// Binds a socket of a local application, with the timeout of a test.
     #[track_caller]
     pub fn bind(&self, port: u16) -> DatagramSocket {
         let socket = DatagramSocket::bind(self.socket.as_path(), port).expect("bound");
@@ -362,7 +362,7 @@ impl Node {
         socket
     }
 
-    /// The same from another host, to a sealed node.
+    /// Binds a socket from another host, to a sealed node.
     #[track_caller]
     pub fn bind_remote(&self, port: u16) -> DatagramSocket {
         attach(self.attachment().as_str(), port)
@@ -372,18 +372,18 @@ impl Node {
         Address { node: NodeId(self.id), port }
     }
 
-    /// Processor time that it has used.
+    /// Processor time used so far.
     pub fn cpu_time(&mut self) -> Duration {
         let path = format!("/proc/{}/stat", self.process().id());
         let text = std::fs::read_to_string(path).expect("Linux");
-        // Behind the name, which may hold anything: utime and stime are the
-        // 12th and 13th, in hundredths of a second (proc(5)).
+        // The fields follow the name, which may contain anything: utime and stime are the 12th and
+        // 13th, in hundredths of a second (proc(5)).
         let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
         let ticks: u64 = fields.skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
         ms(10 * ticks)
     }
 
-    /// Resident memory, in KiB.
+    /// Resident memory of the process, in KiB.
     pub fn resident(&mut self) -> u64 {
         let path = format!("/proc/{}/status", self.process().id());
         let text = std::fs::read_to_string(path).expect("Linux");
@@ -392,7 +392,7 @@ impl Node {
     }
 }
 
-/// A socket of a remote application, whose packets already take UDP.
+/// Binds a socket of a remote application, and waits until its packets use UDP.
 #[track_caller]
 pub fn attach(at: impl Into<Attachment>, port: u16) -> DatagramSocket {
     let socket = DatagramSocket::bind(at, port).expect("bound");
@@ -414,7 +414,7 @@ pub fn settle(socket: &DatagramSocket, transport: Transport) {
     });
 }
 
-/// What a chain is like.
+/// Parameters of a chain of nodes.
 pub struct Setup<'a> {
     pub nodes: u32,
     pub ip: IpAddr,
@@ -422,9 +422,9 @@ pub struct Setup<'a> {
     pub sections: &'a str,
     /// Keys of every link, as lines.
     pub link: &'a str,
-    /// Keys of every link of `trunkline impair`; without any, no impair.
+    /// Keys of every link of `trunkline impair`; if empty, it is not used.
     pub impair: &'a str,
-    /// Whether links are sealed; only then remote applications can attach.
+    /// Whether links are sealed, which remote applications require.
     pub sealed: bool,
 }
 
@@ -441,7 +441,7 @@ impl Default for Setup<'_> {
     }
 }
 
-/// Nodes 1, 2, …, each with its neighbours, links up.
+/// Nodes 1, 2, …, linked to their neighbours, with all links up.
 pub struct Chain {
     pub nodes: Vec<Node>,
     pub impair: Option<Process>,
@@ -453,7 +453,7 @@ impl Chain {
         Chain::start(&Setup { nodes, ..Setup::default() })
     }
 
-    /// The same, where links are sealed and remote applications can attach.
+    /// Starts a chain with sealed links, which accepts remote applications.
     pub fn sealed(nodes: u32) -> Chain {
         Chain::start(&Setup { nodes, sealed: true, ..Setup::default() })
     }
@@ -465,12 +465,12 @@ impl Chain {
         chain
     }
 
-    /// Writes the files and starts only impair.
+    /// Writes the files and starts only `impair`.
     pub fn prepare(setup: &Setup<'_>) -> Chain {
         let dir = temp_dir();
         let node = |id| Node { sealed: setup.sealed, ..Node::new(dir.path(), id, setup.ip) };
         let nodes: Vec<Node> = (1..=setup.nodes).map(node).collect();
-        // Where the nodes of each link send: to each other, or to impair.
+        // Addresses to which the nodes of each link send: each other's, or those of `impair`.
         let mut ends = Vec::new();
         let mut text = "seed = 1\n".to_owned();
         for pair in nodes.windows(2) {
@@ -513,7 +513,7 @@ impl Chain {
     }
 }
 
-/// The links and routes of the node at `i`.
+/// Configures the links and routes of the node at `i`.
 fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], setup: &Setup<'_>) -> String {
     let mut text = String::new();
     let mut link = |neighbour: usize, address: SocketAddr, reaches: Vec<usize>| {
@@ -530,7 +530,7 @@ fn links(i: usize, ends: &[(SocketAddr, SocketAddr)], setup: &Setup<'_>) -> Stri
     text + setup.sections
 }
 
-/// Receives one packet as its number, which is all it carries.
+/// Receives a packet and returns the number that it carries.
 #[track_caller]
 pub fn recv_number(socket: &DatagramSocket) -> (u32, Received) {
     match try_recv_number(socket) {
@@ -546,15 +546,15 @@ pub fn try_recv_number(socket: &DatagramSocket) -> Result<(u32, Received), Error
     Ok((u32::from_be_bytes(buf[..4].try_into().expect("four bytes")), got))
 }
 
-/// A packet of a call's size that carries `n`.
+/// A packet of a call's size that carries the number `n`.
 pub fn numbered(n: u32) -> [u8; 160] {
     let mut packet = [0x5a; 160];
     packet[..4].copy_from_slice(&n.to_be_bytes());
     packet
 }
 
-/// Sends packets `numbers`, one per `gap`, and returns the numbers that
-/// arrived. Ends when all have, or after a second of silence.
+/// Sends packets `numbers`, one per `gap`, and returns the numbers that arrived. Ends when all have
+/// arrived, or after a second of silence.
 pub fn stream(
     from: &DatagramSocket,
     to: &DatagramSocket,
@@ -585,8 +585,8 @@ pub fn stream(
     })
 }
 
-/// Lets this process and its children have `n` open files; false if the
-/// system refuses.
+/// Raises the limit of open files of this process and its children to `n`; false if the system
+/// refuses.
 pub fn allow_files(n: u64) -> bool {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("Linux");
     soft >= n || (hard >= n && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok())

@@ -1,4 +1,4 @@
-//! Proxies as a user runs them.
+//! Proxies run as a user would.
 
 use crate::common::{Chain, Process, free_port, trunkline};
 use nix::sys::signal::Signal;
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 pub const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Starts a proxy that listens.
+/// Starts a proxy and waits until it listens.
 pub fn proxy(at: &str, listen: &str, send: &str, more: &[&str]) -> Process {
     let args = ["proxy", "--json", "--socket", at, listen, send];
     let mut process = Process::start(trunkline(args).args(more));
@@ -15,7 +15,7 @@ pub fn proxy(at: &str, listen: &str, send: &str, more: &[&str]) -> Process {
     process
 }
 
-/// Ends a proxy as an administrator would; what it counted and what it said.
+/// Stops a proxy as an administrator would, and returns its counts and its log.
 pub fn end(mut proxy: Process) -> (Value, String) {
     proxy.signal(Signal::SIGTERM);
     assert_eq!(proxy.wait().code(), Some(0), "{}", proxy.stderr());
@@ -23,12 +23,12 @@ pub fn end(mut proxy: Process) -> (Value, String) {
     (serde_json::from_str(&stdout).expect("JSON"), stderr)
 }
 
-/// Where applications of the chain's node at `i` attach.
+/// Socket at which applications attach to the chain's node at `i`.
 pub fn socket(chain: &Chain, i: usize) -> &str {
     chain.nodes[i].socket.to_str().expect("text")
 }
 
-/// An even port and the odd one above it, as RTP and RTCP like them.
+/// An even port and the odd one above it, as usual for RTP and RTCP.
 pub fn pair() -> SocketAddr {
     loop {
         let first = free_port(LOCALHOST);

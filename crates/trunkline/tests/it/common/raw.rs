@@ -1,4 +1,4 @@
-//! A connection without the client library, to say what that never would.
+//! A connection without the client library, to send messages that the library never would.
 
 use crate::common::keys::{CLIENT, identity};
 use crate::common::{Node, PATIENCE, ms};
@@ -16,7 +16,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// A connection on which nothing has been said.
+    /// Opens a connection without sending anything.
     pub fn dial(at: SocketAddr) -> Raw {
         let tcp = TcpStream::connect(at).expect("connected");
         tcp.set_read_timeout(Some(PATIENCE)).expect("an option");
@@ -26,7 +26,7 @@ impl Raw {
         Raw { tcp, udp, token: Token(0), keys: None }
     }
 
-    /// One that is past the handshake.
+    /// Opens a connection and completes the handshake.
     pub fn connect(node: &Node) -> Raw {
         let mut raw = Raw::dial(node.remote);
         let (opening, first) = begin(node, CLIENT);
@@ -45,7 +45,7 @@ impl Raw {
         raw
     }
 
-    /// What `message` is on TCP.
+    /// Encodes `message` for TCP.
     pub fn frame(&mut self, message: &[u8]) -> Vec<u8> {
         let mut frame = Vec::new();
         match &mut self.keys {
@@ -72,7 +72,7 @@ impl Raw {
         Some(message)
     }
 
-    /// Why the node refuses what was said.
+    /// Reads the reason for which the node refuses the session.
     pub fn refusal(&mut self) -> Option<RefusalReason> {
         match ToClient::parse(&self.read()?) {
             Ok(ToClient::Error { refusal, .. }) => Some(refusal),
@@ -87,7 +87,7 @@ impl Raw {
         }
     }
 
-    /// A datagram of this session.
+    /// Encodes a datagram of this session.
     pub fn datagram(&self, token: Token, counter: u64, message: &[u8]) -> Vec<u8> {
         let head = Datagram { token, counter, message: &[] }.head();
         let mut message = message.to_vec();
@@ -96,7 +96,7 @@ impl Raw {
         [&head[..], &message, &tag].concat()
     }
 
-    /// Whether a datagram is answered.
+    /// Whether the node answers a datagram.
     pub fn pings(&self, token: Token, counter: u64) -> bool {
         let ping = bytes(|w| FromClient::Ping.emit(w));
         self.udp.send(&self.datagram(token, counter, &ping)).expect("sent");
@@ -104,7 +104,7 @@ impl Raw {
     }
 }
 
-/// What `client` says first to `node`.
+/// Starts a handshake from `client` to `node`, and returns its first message.
 pub fn begin(node: &Node, client: u8) -> (Opening, Vec<u8>) {
     let key = identity(node.id as u8).public();
     let entropy = getrandom::u64().expect("entropy").to_be_bytes().repeat(4);

@@ -1,5 +1,5 @@
-//! A network between remote applications and a node, for TCP and UDP, that can
-//! go away, come back, and change the address that the node sees.
+//! A network between remote applications and a node, for TCP and UDP. It can fail, recover, and
+//! change the address that the node sees.
 
 use crate::common::{PATIENCE, free_port, ms};
 use std::collections::BTreeMap;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-/// What passes; shared with the relay's threads.
+/// Switches for the traffic, shared with the relay's threads.
 pub struct Valves {
     pub tcp: AtomicBool,
     pub udp: AtomicBool,
-    /// Changes when a NAT gives every client another UDP port.
+    /// Incremented to simulate a NAT that gives every client a new UDP port.
     pub mapping: AtomicU32,
     over: AtomicBool,
 }
 
-/// See the module.
+/// A relay in front of one node.
 pub struct Relay {
     pub address: SocketAddr,
     pub valves: Arc<Valves>,
 }
 
 impl Relay {
-    /// A network to `node` where everything passes.
+    /// Starts a network in front of `node` that passes everything.
     pub fn to(node: SocketAddr) -> Relay {
         let address = free_port(Ipv4Addr::LOCALHOST.into());
         let listener = TcpListener::bind(address).expect("free");
@@ -42,13 +42,13 @@ impl Relay {
         Relay { address, valves }
     }
 
-    /// Lets TCP and UDP through, or not.
+    /// Switches TCP and UDP on or off.
     pub fn set(&self, tcp: bool, udp: bool) {
         self.valves.tcp.store(tcp, Ordering::Relaxed);
         self.valves.udp.store(udp, Ordering::Relaxed);
     }
 
-    /// The node sees other UDP ports from now on.
+    /// Makes the node see other UDP ports from now on.
     pub fn remap(&self) {
         self.valves.mapping.fetch_add(1, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.valves.over.store(true, Ordering::Relaxed);
-        // Wakes the one that accepts.
+        // This wakes the thread that accepts.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -67,7 +67,7 @@ impl Valves {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Waits while TCP does not pass.
+    /// Blocks while TCP is switched off.
     fn wait(&self) {
         while !self.tcp.load(Ordering::Relaxed) && !self.over() {
             thread::sleep(ms(5));
@@ -92,7 +92,7 @@ fn accept(listener: &TcpListener, node: SocketAddr, valves: &Arc<Valves>) {
     }
 }
 
-/// Both ways end when one does.
+/// Copies in one direction; when it ends, the opposite one ends too.
 fn copy(mut from: TcpStream, mut to: TcpStream, valves: &Valves) {
     let _ = (from.set_nodelay(true), to.set_nodelay(true));
     let _ = from.set_read_timeout(Some(PATIENCE));
@@ -142,7 +142,7 @@ fn answers(from: &UdpSocket, to: &UdpSocket, client: SocketAddr, mapping: u32, v
     let mut buf = [0; 2_048];
     while !valves.over() {
         let Ok(n) = from.recv(&mut buf) else { continue };
-        // A mapping that is gone lets nothing in.
+        // An expired mapping admits nothing.
         let current = valves.mapping.load(Ordering::Relaxed) == mapping;
         if current && valves.udp.load(Ordering::Relaxed) {
             let _ = to.send_to(&buf[..n], client);

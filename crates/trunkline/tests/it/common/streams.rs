@@ -1,4 +1,4 @@
-//! Chains whose nodes have control sockets, and commands that use streams there.
+//! Chains of nodes with control sockets, and commands that use streams there.
 
 use crate::common::{Chain, Node, Process, Setup, run, trunkline, wait_for};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub fn control(node: &Node) -> PathBuf {
     node.socket.with_extension("ctl")
 }
 
-/// Starts a chain whose nodes have control sockets.
+/// Starts a chain of nodes with control sockets.
 pub fn start(setup: &Setup<'_>) -> Chain {
     let mut chain = Chain::prepare(setup);
     chain.nodes.iter().for_each(add_control);
@@ -25,7 +25,7 @@ pub fn add_control(node: &Node) {
     fs::write(&node.config, text.replacen("[node]", &line, 1)).expect("written");
 }
 
-/// The streams of a node, as `trunkline streams` has them.
+/// Streams of a node, as listed by `trunkline streams`.
 #[track_caller]
 pub fn streams(node: &Node) -> Vec<Value> {
     serde_json::from_str(&operate(node, &["streams", "--json"])).expect("a list")
@@ -44,14 +44,14 @@ pub fn cat(node: &Node, args: &[&str]) -> Command {
     command
 }
 
-/// A running `trunkline cat`.
+/// A running `trunkline cat` process.
 pub struct Cat {
     child: Child,
     said: PathBuf,
 }
 
 impl Cat {
-    /// Starts one whose standard output is the file at `to`.
+    /// Starts a process with its standard output in the file at `to`.
     pub fn start(command: &mut Command, from: Stdio, to: &Path) -> Cat {
         let said = to.with_extension("said");
         let create = |path: &Path| File::create(path).expect("created");
@@ -59,12 +59,12 @@ impl Cat {
         Cat { child: command.spawn().expect("it starts"), said }
     }
 
-    /// One that takes a stream at `port`, and sends nothing.
+    /// Starts a process that accepts a stream at `port` and sends nothing.
     pub fn listen(node: &Node, port: &str, to: &Path) -> Cat {
         Cat::answer(node, port, Stdio::null(), to)
     }
 
-    /// One that takes a stream at `port`, and sends `from`.
+    /// Starts a process that accepts a stream at `port` and sends `from`.
     pub fn answer(node: &Node, port: &str, from: Stdio, to: &Path) -> Cat {
         let cat = Cat::start(&mut cat(node, &["--stats", "--listen", port]), from, to);
         wait_for("a listener", || cat.said().contains("listening at").then_some(()));
@@ -79,7 +79,7 @@ impl Cat {
         self.child.stdin.take().expect("piped")
     }
 
-    /// Its exit code, and what it said of its stream, once it has ended.
+    /// Waits for the end, and returns the exit code and the stream's statistics.
     #[track_caller]
     pub fn end(&mut self) -> (i32, Value) {
         let status = wait_for("cat to end", || self.child.try_wait().expect("a child"));
@@ -97,7 +97,7 @@ impl Drop for Cat {
     }
 }
 
-/// `len` pseudorandom bytes.
+/// Returns `len` pseudorandom bytes.
 pub fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
@@ -112,14 +112,14 @@ pub fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The SHA-256 of a file, by a program that knows nothing of ours.
+/// SHA-256 of a file, computed by an independent program.
 pub fn sha256(path: &Path) -> String {
     let ended = run(Command::new("sha256sum").arg(path));
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     ended.stdout.split(' ').next().expect("a sum").to_owned()
 }
 
-/// Open descriptors of a process.
+/// Number of open descriptors of a process.
 pub fn descriptors(process: &Process) -> usize {
     fs::read_dir(format!("/proc/{}/fd", process.id())).expect("Linux").count()
 }

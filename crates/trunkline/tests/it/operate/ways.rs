@@ -1,4 +1,4 @@
-//! What an operator learns of ways that fail, that are dear, and that are not there.
+//! Information for operators about routes that fail, are costly or do not exist.
 
 use super::*;
 
@@ -26,8 +26,8 @@ fn a_way_that_is_lost_is_said_at_once() {
     assert!(ended.one_line(1).contains("no route to node 99"), "{}", ended.stderr);
 }
 
-/// Two outages within a minute, and the link costs more: seen in the table, in
-/// the JSON, in the metrics and in the log; until the operator wants none of it.
+/// Two outages within a minute make the link cost more. The table, the JSON, the metrics and the
+/// log show that, until the operator disables it.
 #[apply(on_time)]
 fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
     let mut chain = start(&Setup { nodes: 3, ..Setup::default() });
@@ -38,7 +38,7 @@ fn a_link_that_keeps_failing_is_damped_and_stays_the_way() {
         wait_for("the link to go down", || (downs(&chain) >= Some(n)).then_some(()));
         chain.nodes[1].process().signal(Signal::SIGCONT);
         wait_for("the link to be up", || up(&chain).then_some(()));
-        // Whatever was held against it: it is the only way, and taken at once.
+        // Despite its penalty, it is the only route, and is used at once.
         let route = || ok_json(&chain.nodes[0], &["routes"]).as_array().map(Vec::len);
         wait_for("the way to node 3", || route().filter(|n| *n == 2));
     }
@@ -100,7 +100,7 @@ fn a_penalty_that_is_reloaded_is_part_of_the_cost() {
     chain.first().assert_healthy();
 }
 
-/// Both know the relay's key, and nobody has told them each other's.
+/// Both nodes know the relay's key, but not each other's.
 #[apply(on_time)]
 fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     let mut chain = Chain::prepare(&Setup { nodes: 3, sealed: true, ..Setup::default() });
@@ -129,12 +129,12 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     let missing = &routes[1];
     assert_eq!((&missing["destination"], &missing["next_hop"]), (&json!(3), &Value::Null));
     assert_eq!(missing["reason"], "unknown_key");
-    // The relay knows both.
+    // The relay knows both nodes.
     assert_eq!(ok_json(&chain.nodes[1], &["status"])["unknown_nodes"], json!([]));
 }
 
-/// A node whose deadline alone differs is named by all others and names them, in `status`,
-/// the log and the metrics, until it has the same one. Nodes that agree are not spoken of.
+/// A node that differs only in its deadline is named by all others and names them, in `status`, the
+/// log and the metrics, until the deadlines match. Nodes that agree are not mentioned.
 #[apply(on_time)]
 fn nodes_with_another_deadline_are_named() {
     let mut chain = Chain::prepare(&Setup { nodes: 3, ..Setup::default() });
@@ -165,7 +165,7 @@ fn nodes_with_another_deadline_are_named() {
     let there = "nodes 1, 2 differ from this node in [routing]";
     wait_for("a line", || chain.nodes[2].process().stderr().contains(there).then_some(()));
 
-    // Another deadline needs a restart; then no node differs, and the log says so.
+    // Changing the deadline needs a restart. Then no node differs, and the log states that.
     edit(&chain.nodes[2], "120 ms", "100 ms");
     assert_eq!(ok_json(&chain.nodes[2], &["reload"])["restart"], json!(["[routing]"]));
     chain.nodes[2].crash();

@@ -61,7 +61,7 @@ fn every_mistake_has_a_place_and_a_way_out() {
         ("delay = \"1ms\"", "trace = \"/\"", "cannot read the loss trace /: it is no regular file"),
         ("net.ipv4", "kernel.x", "is no setting of a namespace"),
         ("net.ipv4.tcp_sack", "net./../x", "is no setting of a namespace"),
-        ("net.ipv4.tcp_sack", CONGESTION_CONTROL, "is what tcp says, too: remove one of them"),
+        ("net.ipv4.tcp_sack", CONGESTION_CONTROL, "is also set by tcp: remove one of them"),
         ("delay", "dely", "unknown field `dely`"),
     ] {
         assert!(TEXT.contains(from), "{from}");
@@ -106,7 +106,7 @@ fn cells_are_read() {
     assert_eq!(names, ["wifi a", "wifi b"]);
     let draft = parse(&CELL.replace("queue", "parameters = \"draft\"\nqueue")).expect("valid");
     assert_eq!([draft.cells[0].config.station, draft.cells[0].config.access_point], [DRAFT; 2]);
-    // Nothing of a cell may change while it runs.
+    // A cell cannot change while it runs.
     let other = parse(&CELL.replace("= 20", "= 21")).expect("valid");
     assert!(matches!(hosts.change(other), Err(ConfigError::OtherLinks { .. })));
 }
@@ -135,7 +135,7 @@ fn a_cell_that_cannot_be_is_named() {
         let text = CELL.replacen(from, to, 1);
         let why = parse(&text).expect_err(to);
         assert!(why.contains(says), "{to}: {why}");
-        // What is out of range is pointed at.
+        // The error points to the value that is out of range.
         if says.starts_with("cell wifi") || says.starts_with("expected a") {
             let end = text.find(to).expect("it was put there") + to.len();
             let value = to.rsplit(' ').next().expect("one word or more");
@@ -169,7 +169,7 @@ fn only_what_edges_do_may_change() {
     };
     assert_eq!(changed("1ms", "2ms").expect("may change"), [0, 1]);
     assert_eq!(changed("1 Mbit/s", "2 Mbit/s").expect("may change"), [2, 3]);
-    // A comment changes nothing, though everything has another place.
+    // A comment moves every position but changes nothing.
     assert_eq!(changed("[[host]]", "# hosts\n[[host]]").expect("may change"), [0; 0]);
     for (from, to) in [("1400", "1500"), ("\"reno\"", "\"cubic\""), ("narrow", "wide")] {
         assert!(matches!(changed(from, to), Err(ConfigError::OtherLinks { .. })), "{to}");
