@@ -24,9 +24,9 @@ pub struct Problem {
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the difference.
     pub what: String,
-    /// What to do.
+    /// Command or edit that resolves the difference.
     pub cure: &'static str,
 }
 
@@ -126,7 +126,7 @@ fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
     found
 }
 
-/// What is wrong with the run that a result is of.
+/// Describes how the run of a stored result differs from the code's experiment, if it does.
 fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Option<String> {
     let (stored, code) = (result.revision, experiment.revision);
     if stored != code {
@@ -139,7 +139,7 @@ fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Opti
     Some(format!("{name}: the table has no column {unknown}"))
 }
 
-/// What is wrong with a stored claim: the key that is, what, and the cure.
+/// The first difference between a stored claim and the code: the key, a description, and the cure.
 fn wrong(
     name: &str,
     claim: &Claim,

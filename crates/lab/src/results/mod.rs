@@ -39,7 +39,7 @@ const MAX_ROWS: usize = 20;
 /// A column with more values is not listed among a figure's parameters.
 const MAX_VALUES: usize = 16;
 
-/// What was measured, by figure: `voip-overlay/fig4`.
+/// Stored results by figure id, such as `voip-overlay/fig4`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
@@ -48,11 +48,11 @@ pub struct Results {
     pub figures: BTreeMap<String, FigureResult>,
 }
 
-/// What was measured for one figure.
+/// Stored result of one figure.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct FigureResult {
-    /// `full` or `quick`.
+    /// Size of the run: `full` or `quick`.
     pub size: String,
     /// The seed of the run.
     pub seed: u64,
@@ -61,9 +61,9 @@ pub struct FigureResult {
     /// The recordings and their digest, where they matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speech: Option<String>,
-    /// What each claim came to, by the claim's name.
+    /// Result of each claim, by the claim's id.
     pub claims: BTreeMap<String, ClaimResult>,
-    /// How many rows the figure's table has.
+    /// Number of rows of the figure's table.
     pub rows: usize,
     /// The figure's parameters and their values.
     pub parameters: Vec<Parameter>,
@@ -86,7 +86,7 @@ pub struct Parameter {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct SmallTable {
-    /// The columns' names.
+    /// Names of the columns, from left to right.
     pub columns: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Row>,
@@ -113,11 +113,11 @@ impl From<SmallTable> for Vec<String> {
     }
 }
 
-/// What a claim came to.
+/// Measured value and verdict of a claim.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimResult {
-    /// What the paper says; nothing for a claim of this project.
+    /// The paper's statement; `None` for a claim of this project.
     pub published: Option<String>,
     /// The values that the claim allows.
     pub bound: String,
@@ -125,11 +125,11 @@ pub struct ClaimResult {
     pub unit: String,
     /// The measured value, at the claim's precision.
     pub measured: String,
-    /// Its 95 % interval.
+    /// 95 % confidence interval of the measured value.
     pub interval: [String; 2],
-    /// What follows from bound and interval.
+    /// Verdict that follows from the bound and the interval.
     pub verdict: Verdict,
-    /// What else the data say; may be empty.
+    /// Further findings in the data; may be empty.
     pub note: String,
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn figures(papers: &Papers) -> Vec<(&Experiment, &Figure, bool)> {
     simulated.chain(testbeds).collect()
 }
 
-/// `voip-overlay/fig4`.
+/// Id of a figure in [`Results`], such as `voip-overlay/fig4`.
 pub(crate) fn id(experiment: &Experiment, figure: &Figure) -> String {
     format!("{}/{}", experiment.paper, figure.name)
 }
@@ -195,10 +195,10 @@ impl Results {
     }
 }
 
-/// What became of the figures in an output folder.
+/// Outcome of [`take`] for the figures in an output folder.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// How many figures were taken over.
+    /// Number of figures that were taken over.
     pub figures: usize,
     /// Figures that were left as they were, and why.
     pub left: Vec<String>,

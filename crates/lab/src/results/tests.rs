@@ -63,7 +63,7 @@ fn with(claims: Vec<Claim>, revision: u32) -> Papers {
     }])
 }
 
-/// What `run` writes of it.
+/// Writes the experiment's results as `run` does.
 fn run(out: &Path, papers: &Papers, size: Size, missed: [f64; 3]) {
     let experiment = &papers.0[0];
     Store::open(out, experiment, &Manifest::new(experiment, size, 1, None)).unwrap();
@@ -261,7 +261,7 @@ fn what_is_no_result_is_not_taken_over() {
     assert_eq!(results, Results::empty());
 }
 
-/// What this source tree publishes is what its lab stored and expects.
+/// The results published in this source tree agree with the lab's stored results and claims.
 #[test]
 #[ignore = "not every figure has been stored yet: `trunkline-lab report --check` names them"]
 fn published_results_agree_with_the_code() {

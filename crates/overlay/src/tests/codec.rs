@@ -48,7 +48,7 @@ pub fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object[key].as_array().unwrap_or_else(|| panic!("{key} is no array in {object}"))
 }
 
-/// What `emit` writes.
+/// The bytes that `emit` writes.
 pub fn written(emit: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
     let mut out = [0; 2_048];
     let mut w = Writer::new(&mut out);

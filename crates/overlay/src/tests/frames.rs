@@ -1,4 +1,4 @@
-//! Envelopes and frames.
+//! Test vectors of envelopes and frames.
 
 use super::Kind;
 use super::codec::{array, bytes, flag, hex, list, message, message_of, number, optional, written};

@@ -53,7 +53,7 @@ impl Control {
         self.window.pace(bytes, self.rtt.smoothed().unwrap_or_default())
     }
 
-    /// The round-trip estimate.
+    /// The round-trip estimate that paces and times the sender.
     pub fn rtt(&self) -> &RoundTrip {
         &self.rtt
     }
