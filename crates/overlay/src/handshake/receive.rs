@@ -347,7 +347,7 @@ impl Handshakes {
         let public = certificate.key();
         let until = now + PENDING_FOR;
         self.pending.push(Pending { id, key, certificate, handshake, payload, from, len, until });
-        self.push(Event::Newcomer { id, node, name, path, key: public, address: from });
+        self.push(Event::UnconfiguredPeer { id, node, name, path, key: public, address: from });
         Ok(())
     }
 
