@@ -63,7 +63,7 @@ impl Default for RoutingSection {
         RoutingSection {
             enabled: true,
             metric: Metric::ExpectedLatency,
-            formula: FormulaName::Daemon,
+            formula: FormulaName::Measured,
             deadline: Span(cost.deadline),
             detection: Span(cost.detection),
             max_nodes: Limits::default().max_nodes,
@@ -75,7 +75,7 @@ impl Default for RoutingSection {
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 enum FormulaName {
-    Daemon,
+    Measured,
     Paper,
 }
 
@@ -90,7 +90,7 @@ impl RoutingSection {
             return Err("[routing] max_nodes is out of range (2 to 10000)");
         }
         let formula = match self.formula {
-            FormulaName::Daemon => Formula::Measured,
+            FormulaName::Measured => Formula::Measured,
             FormulaName::Paper => Formula::Paper,
         };
         let (deadline, detection) = (self.deadline.0, self.detection.0);
