@@ -253,7 +253,7 @@ fn udp_error(error: &io::Error, n: usize, tally: &mut Tally) {
         tally.drop(
             Reason::UdpUnsent,
             n,
-            format_args!("packets could not be sent by UDP: {error}; the proxy goes on"),
+            format_args!("packets could not be sent by UDP: {error}; the proxy continues"),
         );
     }
 }

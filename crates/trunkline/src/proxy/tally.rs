@@ -27,7 +27,7 @@ pub enum Reason {
     /// Its flow could not get a port or socket.
     Unopened,
     /// A virtual port of a flow got it from somebody else than the far end.
-    Stranger,
+    UnknownPeer,
     /// Nobody listens at the UDP address (ICMP port unreachable).
     UdpRefused,
     /// The system refused to send it by UDP.
@@ -45,7 +45,7 @@ impl Reason {
         (Reason::NoPort, "no_port"),
         (Reason::Waiting, "waiting"),
         (Reason::Unopened, "unopened"),
-        (Reason::Stranger, "unknown_peer"),
+        (Reason::UnknownPeer, "unknown_peer"),
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
         (Reason::Stale, "stale"),
@@ -175,12 +175,12 @@ impl Tally {
                 // What was said while it was away can be said again.
                 self.said[Reason::NodeAway as usize] = None;
                 if due(&mut self.told.back) {
-                    tracing::info!("{error}; the proxy goes on");
+                    tracing::info!("{error}; the proxy continues");
                 }
             }
             _ => {
                 if due(&mut self.told.other) {
-                    tracing::warn!("{error}; the proxy goes on");
+                    tracing::warn!("{error}; the proxy continues");
                 }
             }
         }

@@ -169,11 +169,11 @@ fn nodes_and_proxies_restart() {
     let Bridge { chain, near, far, at, server } = bridge;
     let (near, said) = end(near);
     assert!(said.contains("the node is away: packets are dropped"), "{said}");
-    assert!(said.contains("was lost and is back; the proxy goes on"), "{said}");
+    assert!(said.contains("was lost and is back; the proxy continues"), "{said}");
     assert!(near["reconnects"].as_u64() >= Some(1), "{near}");
     assert!(near["dropped"]["node_away"].as_u64() >= Some(1), "{near}");
     let (far, said) = end(far);
-    assert!(said.contains("was lost and is back; the proxy goes on"), "{said}");
+    assert!(said.contains("was lost and is back; the proxy continues"), "{said}");
     assert_eq!(far["reconnects"], 1, "{far}");
     // New proxies, the same programs.
     let _near = proxy(socket(&chain, 0), &format!("udp:{at}"), "2:4000", &[]);

@@ -158,7 +158,7 @@ fn newcomers_are_admitted_if_certified() {
         let bytes = node.wake(ms(0)).remove(0).1;
         b.hear(ms(500), address(n), &bytes);
     }
-    assert_eq!(b.refused(RefusedHandshake::NewcomersFull), 1);
+    assert_eq!(b.refused(RefusedHandshake::UnconfiguredPeersFull), 1);
     b.wake(ms(6_000));
     assert_eq!(b.machine.next_timeout(), Time::NEVER, "they are forgotten");
 }

@@ -16,7 +16,7 @@ use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Default number of links with certified nodes that have no `[[link]]` section: an overlay of the
 /// paper's size, and a bound on the memory of their queues.
-const NEWCOMERS: u16 = 32;
+const UNCONFIGURED_PEERS: u16 = 32;
 
 /// The `[overlay]` section: trusted keys, revocations and unconfigured peers.
 #[derive(Deserialize, Default)]
@@ -154,7 +154,7 @@ impl OverlaySection {
     pub fn believed(&self, known: &[Spanned<KnownSection>]) -> Believed {
         let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
-        let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
+        let most = if self.keys.is_empty() { 0 } else { UNCONFIGURED_PEERS };
         Believed {
             unconfigured_peers: self.unconfigured_peers.unwrap_or(most),
             known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),
