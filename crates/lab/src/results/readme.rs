@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// A row of the table on what trunkline gains.
 struct Gain {
     what: &'static str,
-    /// What stands in place of trunkline.
+    /// Value of the alternative to trunkline.
     without: Cell,
     with: Cell,
     /// Where the row's figure is.
@@ -19,7 +19,7 @@ struct Gain {
 /// The measured value of a claim, if any, and words behind it.
 #[derive(Clone, Copy)]
 struct Cell {
-    /// Figure and claim.
+    /// Ids of a figure and its claim.
     claim: Option<(&'static str, &'static str)>,
     words: &'static str,
 }
@@ -53,7 +53,7 @@ const GAINS: [Gain; 5] = [
     },
     Gain {
         what: "Packets on a link for 500 calls, in a trunk",
-        without: words("each by itself"),
+        without: words("one datagram each"),
         with: measured("beyond/trunk-live", "fewer-packets", ""),
         figure: "beyond/trunk-live",
     },

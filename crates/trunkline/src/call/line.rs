@@ -122,7 +122,7 @@ impl Line {
                 Err(Error::WouldBlock) => Ok(None),
                 // None of them ends the socket.
                 Err(news) => {
-                    tracing::info!("{news}; the call goes on");
+                    tracing::info!("{news}; the call continues");
                     Ok(None)
                 }
             },

@@ -408,7 +408,7 @@ impl Call<'_> {
             return Some(Failure { complaint, why, after_s: None });
         }
         listener.has_missed_the_end().then(|| {
-            let why = "nobody confirmed the end of the call".to_owned();
+            let why = "the end of the call was not confirmed".to_owned();
             Failure {
                 complaint: format!(
                     "{why}: the listener answered before, but not the {} goodbyes; the last \
