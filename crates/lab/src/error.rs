@@ -4,7 +4,7 @@ use crate::experiment::PointError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a command of the lab failed; one line that says what to do.
+/// Reason why a command of the lab failed, displayed as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A run with telephones failed.

@@ -1,4 +1,4 @@
-//! The published results: one file with what was measured for every claim,
+//! The published results: one file with the measured value of every claim,
 //! `docs/results/verdicts.json`, and the Markdown that is generated from it.
 //!
 //! [`take`] judges the data that `run` wrote and puts the outcome into the file, [`write`]
@@ -33,10 +33,11 @@ pub const FILE: &str = "docs/results/verdicts.json";
 /// Raised when the file's fields change their meaning.
 const SCHEMA: u32 = 1;
 
-/// A table with more rows is not on the page; the page says how to get it.
+/// Maximum number of rows of a table that the page shows; otherwise it names the file with the
+/// data.
 const MAX_ROWS: usize = 20;
 
-/// A column with more values is not listed among a figure's parameters.
+/// Maximum number of values of a column that is listed among a figure's parameters.
 const MAX_VALUES: usize = 16;
 
 /// Stored results by figure id, such as `voip-overlay/fig4`.
@@ -44,7 +45,7 @@ const MAX_VALUES: usize = 16;
 #[serde(deny_unknown_fields)]
 pub struct Results {
     schema: u32,
-    /// In the order of their names, so that the same results are the same bytes.
+    /// Results in the order of their ids, so that the same results are the same bytes.
     pub figures: BTreeMap<String, FigureResult>,
 }
 
@@ -160,7 +161,7 @@ impl Results {
         Results { schema: SCHEMA, figures: BTreeMap::new() }
     }
 
-    /// The results that are stored in the source tree `root`; none, if there is no file.
+    /// The results that are stored in the source tree `root`; without a file, no results.
     ///
     /// # Errors
     ///
@@ -175,8 +176,8 @@ impl Results {
         Ok(results)
     }
 
-    /// Drops what the code no longer has, and takes over the words of the papers as the code
-    /// has them now.
+    /// Drops figures and claims that the code no longer has, and updates the papers' words from
+    /// the code.
     pub fn follow(&mut self, papers: &Papers) {
         let known = figures(papers);
         self.figures.retain(|name, stored| {
@@ -300,8 +301,9 @@ fn is_small(table: &Table) -> bool {
     (1..=MAX_ROWS).contains(&table.rows.len())
 }
 
-/// The columns that describe what was measured. Experiments name them first: they are the first
-/// columns, up to one whose values hardly recur. Of a table that is shown, those with one value.
+/// The columns that describe the measured points. Experiments name them first: they are the first
+/// columns, up to one whose values rarely recur. If the table is shown, only the columns with a
+/// single value are parameters.
 fn parameters(table: &Table) -> Vec<Parameter> {
     let rows = table.rows.len();
     let all = table.columns.iter().enumerate().map(|(n, column)| (column, values(table, n)));
@@ -329,7 +331,7 @@ fn small(table: &Table) -> Option<SmallTable> {
 }
 
 /// Writes the stored results, every page and the generated parts of README.md to the source
-/// tree `root`; the files that changed.
+/// tree `root`. Returns the files that changed.
 ///
 /// # Errors
 ///
@@ -352,7 +354,7 @@ pub fn write(papers: &Papers, root: &Path, results: &Results) -> Result<Vec<Path
     Ok(changed)
 }
 
-/// Every generated file of the source tree `root`, and what it should be.
+/// Every generated file of the source tree `root`, and its expected text.
 fn generated(
     papers: &Papers,
     root: &Path,

@@ -12,11 +12,11 @@ struct Gain {
     /// Value of the alternative to trunkline.
     without: Cell,
     with: Cell,
-    /// Where the row's figure is.
+    /// Id of the row's figure.
     figure: &'static str,
 }
 
-/// The measured value of a claim, if any, and words behind it.
+/// The measured value of a claim, if any, followed by words.
 #[derive(Clone, Copy)]
 struct Cell {
     /// Ids of a figure and its claim.
@@ -65,7 +65,7 @@ const GAINS: [Gain; 5] = [
     },
 ];
 
-/// The text of README.md with its generated parts as the results have them.
+/// The text of README.md with its generated parts updated from the results.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub(super) fn fill(text: &str, papers: &Papers, results: &Results) -> Result<Str
     between(&text, "papers", &rows(papers, results))
 }
 
-/// Replaces what stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`.
+/// Replaces the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->`.
 fn between(text: &str, name: &str, part: &str) -> Result<String, Error> {
     let [begin, end] = ["generated", "end"].map(|word| format!("<!-- {word}: {name} -->\n"));
     let missing = |marker: &str| Error::Marker(marker.trim_end().to_owned());

@@ -130,7 +130,7 @@ fn pages_have_claims_numbers_and_the_command() {
         PAPERS[0].short
     );
     assert!(readme.contains(&row) && readme.ends_with("\nLast.\n"), "{readme}");
-    // The same again is the same bytes.
+    // Writing the same results again yields the same bytes.
     let results = Results::load(tree.path()).unwrap();
     assert_eq!(write(&papers, tree.path(), &results).unwrap(), Vec::<PathBuf>::new());
 }
@@ -232,7 +232,7 @@ fn a_smaller_run_does_not_replace_a_larger_one() {
     run(&tiny, &papers, Size::Tiny, [0.7, 0.5, 0.9]);
     let taken = take(&papers, &tiny, &mut Results::empty()).unwrap();
     assert_eq!((taken.figures, taken.left.len()), (0, 1));
-    // Alone it is published as what it is, and what it leaves open is no contradiction.
+    // A quick run alone is published as such; its undecided claims contradict nothing.
     let mut results = Results::empty();
     take(&papers, &quick, &mut results).unwrap();
     write(&papers, tree.path(), &results).unwrap();
