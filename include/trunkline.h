@@ -75,7 +75,7 @@ struct tl_addr {
  *                 waited to be received. That happens if the node had no time to run, or if
  *                 this program did not receive for longer than any deadline, 255 ms.
  *                 0, the default, drops them.
- * TL_BLOCKING         not 0: best-effort and reliable packets wait for room if they come faster
+ * TL_BLOCKING     not 0: best-effort and reliable packets wait for room if they come faster
  *                 than the outgoing link of the node accepts them, and tl_sendto blocks, as
  *                 send does on TCP. 0, the default, drops them. At most as many packets
  *                 wait as fit into the socket to the node (some 90 packets of 1,200 bytes

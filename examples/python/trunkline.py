@@ -39,7 +39,8 @@ import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint16, c_uint32, c_void_p, sizeof
 from typing import NamedTuple, Optional, Tuple
 
-SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD, METRIC, LATE, WAIT, MESSAGES = range(1, 10)
+SERVICE, DEADLINE_MS, NONBLOCK, RCVTIMEO_MS, MAX_PAYLOAD = range(1, 6)
+METRIC, LATE, BLOCKING, MESSAGES = range(6, 10)
 BEST_EFFORT, REAL_TIME, RELIABLE = 1, 2, 3
 EXPECTED_LATENCY, LATENCY, LOSS, HOPS = range(1, 5)
 DONTWAIT = 0x40
@@ -158,7 +159,7 @@ class Socket(_Descriptor):
 
     def sendto(self, data, address, flags=0):
         """Sends a packet. Never waits, except for room for best-effort packets with
-        setsockopt(WAIT, 1)."""
+        setsockopt(BLOCKING, 1)."""
         return _sendto(self._fd, bytes(data), len(data), flags, byref(_Addr(*address)))
 
     def recvfrom(self, size=9000, flags=0):

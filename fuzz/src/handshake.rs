@@ -299,7 +299,7 @@ impl World {
                     end.indices.remove(&index.get());
                 }
                 Event::Closed { .. } => end.sealed().clear(),
-                Event::Newcomer { .. } => panic!("both have their links"),
+                Event::UnconfiguredPeer { .. } => panic!("both have their links"),
                 Event::Refused { .. } | Event::OtherKey { .. } | Event::ClockBehind { .. } => {}
             }
         }

@@ -172,7 +172,7 @@ pub enum DescriptionError {
     Unreadable,
     /// None of its streams can be relayed.
     #[error(transparent)]
-    Unfit(#[from] MediaRejected),
+    MediaRejected(#[from] MediaRejected),
     /// All media ports are in use.
     #[error("no media port is free")]
     NoPorts,

@@ -180,7 +180,7 @@ struct SpeechArgs {
     /// Folder of the project's recordings [default: where they were installed, or ./speech]
     #[arg(long, value_name = "DIR")]
     speech: Option<PathBuf>,
-    /// Voices to use
+    /// Voices of the speech that is played
     #[arg(long, default_value = "librispeech")]
     voices: Voices,
     /// Filter to apply to the recordings before they are coded

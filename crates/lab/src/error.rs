@@ -4,7 +4,7 @@ use crate::experiment::PointError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a command of the lab failed; one line that says what to do.
+/// Reason why a command of the lab failed, displayed as one line with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A run with telephones failed.
@@ -23,15 +23,15 @@ pub enum Error {
     File {
         /// The file or folder that can't be used.
         path: PathBuf,
-        /// The system's error.
+        /// Error that the system returned.
         why: io::Error,
     },
     /// A file does not have the format that the lab writes.
     #[error("{}: {why}: remove it to have it measured again", path.display())]
     Damaged {
-        /// The damaged file.
+        /// Path of the damaged file.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// Description of the damage.
         why: String,
     },
     /// A folder has the results of another run.
@@ -58,7 +58,7 @@ pub enum Error {
     Speech {
         /// The recording that can't be used.
         path: PathBuf,
-        /// What is wrong with the recording.
+        /// Reason why the recording can't be used.
         why: String,
     },
     /// There are no recordings in the folder.

@@ -9,7 +9,7 @@ use crate::testbed::Testbed;
 use trunkline_net::wifi;
 use trunkline_sim::WorldError;
 
-/// Amount of measurement.
+/// Number and length of the runs that an experiment measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Size {
     /// Small enough for a test: exercises the machinery, not the claims.

@@ -36,7 +36,7 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          <p>Measured by trunkline-lab {}, with the daemon's own nodes in a simulated network; \
          Figures 12 and 13 by closed form. Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
          the 95 % interval is within its bound, <em>fails</em> if none of it is, and is \
-         <em>undecided</em> otherwise. What a paper says and what this project says by itself are \
+         <em>undecided</em> otherwise. What a paper says and what this project adds are \
          counted apart.</p>\n",
         env!("CARGO_PKG_VERSION")
     );

@@ -38,7 +38,7 @@ pub trait Progress: Sync {
     fn done(&self, weight: f64);
 }
 
-/// Ignores all progress.
+/// Ignores progress, for runs without a display.
 impl Progress for () {
     fn done(&self, _weight: f64) {}
 }

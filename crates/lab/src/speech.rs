@@ -43,7 +43,7 @@ pub enum Filter {
     /// Modified IRS of ITU-T P.830, then -26 dBov by P.56, as a telephone sends it
     #[default]
     Irs,
-    /// No filter
+    /// Recordings as they are, without a filter
     None,
 }
 

@@ -149,9 +149,9 @@ impl Store {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Shard {
-    /// Which of the shards this is, from 1.
+    /// Number of this shard, from 1.
     pub index: usize,
-    /// How many shards the run was divided into.
+    /// Number of shards into which the run was divided.
     pub of: usize,
     /// The figures that were requested.
     pub figures: Vec<String>,

@@ -132,7 +132,7 @@ pub struct RoundStore {
 }
 
 impl RoundStore {
-    /// The shelf for this run of `experiment` in the output folder `out`.
+    /// Store of the rounds of this run of `experiment` in the output folder `out`.
     pub fn new(out: &Path, experiment: &Experiment, size: Size, seed: u64) -> RoundStore {
         let folder = out.join(experiment.paper).join(experiment.name).join("testbed");
         RoundStore { folder, run: Manifest::new(experiment, size, seed, None) }
@@ -202,12 +202,12 @@ impl RoundsOutcome {
 }
 
 impl Testbed {
-    /// Measures every round that is not on the shelf yet.
+    /// Measures every round that is not stored yet.
     ///
     /// # Errors
     ///
-    /// If a round fails, the shelf can't be read or written, or it holds another run's rounds.
-    /// Rounds that have been measured stay on the shelf.
+    /// If a round fails, the store can't be read or written, or it holds another run's rounds.
+    /// Rounds that have been measured stay stored.
     pub fn run(
         &self,
         (rounds_store, size): (&RoundStore, Size),

@@ -75,8 +75,8 @@ pub enum NetError {
     /// The link model is not valid.
     #[error("{0}")]
     Model(#[from] InvalidModel),
-    /// The direction has no model, because it is over a medium.
-    #[error("{0} is over a medium, which has no link model")]
+    /// The direction has no model, because it belongs to a medium.
+    #[error("{0} belongs to a medium, which has no link model")]
     NoModel(DirectionId),
     /// The direction of the route does not begin at this vertex.
     #[error("{1} does not begin at {0}, so it cannot be a route there")]

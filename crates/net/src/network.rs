@@ -265,13 +265,13 @@ impl<T: Observer> Network<T> {
         }
     }
 
-    /// The current model of a direction; `None` if it is over a medium.
+    /// The current model of a direction; `None` if it belongs to a medium.
     pub fn model(&self, direction: DirectionId) -> Option<&LinkModel> {
         self.fifo(direction).map(Impairment::model)
     }
 
     /// The decisions of a direction's model, which counts a packet as delivered once its arrival is
-    /// decided; `None` if the direction is over a medium.
+    /// decided; `None` if the direction belongs to a medium.
     pub fn decided(&self, direction: DirectionId) -> Option<Ledger> {
         self.fifo(direction).map(Impairment::ledger)
     }

@@ -32,7 +32,7 @@ pub trait Application: Any {
 
     /// Reports a change of flow control, for applications that enabled it with [`ToNode::Wait`].
     /// While `on`, a sent message waits for room, and later ones wait behind it.
-    fn is_flow_controlled(&mut self, _on: bool, _io: &mut Io<'_>) {}
+    fn on_flow_control(&mut self, _on: bool, _io: &mut Io<'_>) {}
 }
 
 /// The operations available to an application while it runs.

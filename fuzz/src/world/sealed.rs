@@ -43,7 +43,7 @@ const PORT: u16 = 5;
 /// Maximum number of datagrams that an attacker records.
 const RECORDED: usize = 256;
 const MAX_NODES: usize = 8;
-const NEWCOMERS: u16 = 2;
+const UNCONFIGURED_PEERS: u16 = 2;
 /// Maximum number of links that a script can add.
 const ADDED: usize = 3;
 
@@ -103,7 +103,7 @@ impl Driven {
         link.address = Some(address(other));
         config.links.push(link);
         let mut sealing = sealing(n);
-        sealing.unconfigured_peers = NEWCOMERS;
+        sealing.unconfigured_peers = UNCONFIGURED_PEERS;
         sealing.unconfigured_peer = link_to(0);
         config.sealing = Some(sealing);
         let limits = Limits { max_nodes: MAX_NODES, max_queue: 64, ..Limits::default() };
@@ -501,7 +501,7 @@ impl World {
     fn check(&self) {
         let node = &self.node.node;
         let links = node.links().count();
-        assert!(links <= 1 + usize::from(NEWCOMERS) + ADDED, "{links} links");
+        assert!(links <= 1 + usize::from(UNCONFIGURED_PEERS) + ADDED, "{links} links");
         for at in [node, &self.honest.node] {
             let router = at.router().expect("configured");
             assert!(router.nodes() <= MAX_NODES);

@@ -67,7 +67,7 @@ const MEANINGS: &[(Errno, &CStr)] = &[
     (Errno::EADDRNOTAVAIL, c"the node has no free virtual port: close some sockets"),
     (Errno::EAGAIN, c"nothing to receive yet, or the node does not keep up with sending"),
     (Errno::EBADF, c"the descriptor is not an open socket of this library"),
-    (Errno::EDQUOT, c"the trunk to the destination is over its share: try again later"),
+    (Errno::EDQUOT, c"the trunk to the destination exceeds its share: try again later"),
     (
         Errno::EBUSY,
         c"the node gets more handshakes than it allows, or the other end accepts no more \

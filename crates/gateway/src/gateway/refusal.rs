@@ -106,7 +106,9 @@ pub(super) fn unpassable(why: DescriptionError) -> RefusedRequest {
         DescriptionError::NoPorts => (503, "Service Unavailable"),
         DescriptionError::Sdp(_) => (400, "Bad Session Description"),
         DescriptionError::Unreadable => (415, "Unsupported Media Type"),
-        DescriptionError::Unfit(_) | DescriptionError::Encryption => (488, "Not Acceptable Here"),
+        DescriptionError::MediaRejected(_) | DescriptionError::Encryption => {
+            (488, "Not Acceptable Here")
+        }
     };
     let mut extra = warning(&why.to_string());
     if why == DescriptionError::Unreadable {

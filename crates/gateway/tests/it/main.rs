@@ -5,5 +5,5 @@ mod calls;
 mod common;
 mod hostile;
 mod offers;
-mod strangers;
+mod unexpected_source;
 mod ways;

@@ -47,7 +47,7 @@ enum Event {
     Cut,
     /// One direction of one of its wires drops everything.
     Blackhole,
-    /// Its relay crashes.
+    /// The relay of the shortest path crashes.
     Crash,
     /// One of its wires loses 30 % in both directions from now on.
     Degraded(Bursts),

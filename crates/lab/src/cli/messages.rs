@@ -17,7 +17,7 @@ pub struct Messages {
     begin_ns: u64,
     /// Interval between two messages, in nanoseconds
     spacing_ns: u64,
-    /// Number of messages
+    /// Number of messages to send or receive
     count: u64,
     /// Address of the receiving end; without it, this is the receiving end
     #[arg(long)]

@@ -27,7 +27,7 @@ pub struct Report {
     /// Compare what is published in the source tree with the claims in the code
     #[arg(long, conflicts_with_all = ["markdown", "out"])]
     check: bool,
-    /// The source tree
+    /// Root of the source tree to compare or write
     #[arg(long, value_name = "DIR", default_value = ".")]
     tree: PathBuf,
 }

@@ -31,7 +31,7 @@ pub enum Error {
     Io {
         /// The operation that failed.
         what: String,
-        /// The system's error.
+        /// Error that the system returned.
         source: std::io::Error,
     },
 }

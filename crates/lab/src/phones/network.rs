@@ -58,7 +58,7 @@ impl Drop for Network {
     }
 }
 
-/// What is missing on this machine to run phones; `None` if nothing is.
+/// Reason why phones can't run on this machine: no root, or missing programs. `None` if they can.
 pub fn missing(programs: &[&str]) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("network namespaces need root".into());
@@ -110,7 +110,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Connects two hosts.
+    /// Connects two hosts by a pair of virtual Ethernet devices of the given name.
     fn join(&self, ends: [(PhoneHost, &str); 2], name: &str) -> Result<(), Error> {
         let [(a, address_a), (b, address_b)] = ends;
         let (host_a, host_b) = (self.host(a), self.host(b));

@@ -32,7 +32,7 @@ pub struct Rtp {
     pub payload_type: u8,
     /// The stream's synchronization source.
     pub ssrc: u32,
-    /// The packet's payload.
+    /// Payload after the RTP header.
     pub payload: Vec<u8>,
 }
 

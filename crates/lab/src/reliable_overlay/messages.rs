@@ -25,7 +25,7 @@ pub struct Due {
     pub begin_ns: u64,
     /// Interval between two messages.
     pub spacing_ns: u64,
-    /// Number of messages.
+    /// Number of messages, all of one size.
     pub count: u64,
 }
 

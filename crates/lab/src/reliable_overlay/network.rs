@@ -40,7 +40,7 @@ const PORT: u16 = 5_000;
 pub struct Stream {
     /// Rate of the messages, in bits per second of their bytes without headers.
     pub rate: u64,
-    /// Number of messages.
+    /// Number of messages that are sent.
     pub messages: u32,
 }
 

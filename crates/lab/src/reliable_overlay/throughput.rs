@@ -273,7 +273,7 @@ impl Application for Writer {
 
     fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
 
-    fn is_flow_controlled(&mut self, on: bool, io: &mut Io<'_>) {
+    fn on_flow_control(&mut self, on: bool, io: &mut Io<'_>) {
         self.held = on;
         if !on {
             self.write(io);

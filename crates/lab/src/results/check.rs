@@ -1,4 +1,4 @@
-//! Whether what is published is what was measured, and what the code expects.
+//! Compares the published results with the stored measurements and with the claims in the code.
 
 use super::{FILE, FigureResult, Results, figures, generated, id};
 use crate::claim::{Claim, Verdict};
@@ -10,23 +10,24 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// For what the stored numbers can mend.
+/// Cure for differences that the stored numbers resolve.
 const GENERATE: &str = "`trunkline-lab report --markdown` generates it";
 
-/// For what needs new numbers.
+/// Cure for differences that need a new measurement.
 const MEASURE: &str = "measure the figure (`trunkline-lab run`), then take it over \
                        (`trunkline-lab report --markdown --out DIR`)";
 
-/// Something published that isn't as it should be. Displayed as file, line, what and cure.
+/// A published text that differs from the stored results or the code. Displayed as file, line,
+/// difference and cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, relative to the source tree.
+    /// Path of the file, relative to the source tree.
     pub path: PathBuf,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the difference.
     pub what: String,
-    /// What to do.
+    /// Command or edit that resolves the difference.
     pub cure: &'static str,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for Problem {
 }
 
 /// Compares the stored results in the source tree `root` with the claims in the code, and the
-/// generated pages with both; every difference.
+/// generated pages with both. Returns every difference.
 ///
 /// # Errors
 ///
@@ -55,7 +56,7 @@ pub fn check(papers: &Papers, root: &Path) -> Result<Vec<Problem>, Error> {
     Ok(found)
 }
 
-/// Where a generated file first differs from what it should be.
+/// The first difference between a generated file and its expected text.
 fn differs(path: PathBuf, there: &str, wanted: &str) -> Option<Problem> {
     if there == wanted {
         return None;
@@ -66,8 +67,8 @@ fn differs(path: PathBuf, there: &str, wanted: &str) -> Option<Problem> {
     Some(Problem { path, line: same + 1, what, cure: GENERATE })
 }
 
-/// The line of `keys`, each within the one before, in pretty-printed JSON; the last that is
-/// there.
+/// Number of the line of the last of `keys`, each nested in the one before, in pretty-printed
+/// JSON. If a key is missing, that of the key before it.
 fn line(text: &str, keys: &[&str]) -> usize {
     let mut at = 0;
     for key in keys {
@@ -82,7 +83,7 @@ fn line(text: &str, keys: &[&str]) -> usize {
     at + 1
 }
 
-/// The stored results, `text`, against the code.
+/// Compares the stored results, in the file with this `text`, with the code.
 fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
     let mut found = Vec::new();
     let problem = |keys: &[&str], what: String, cure| Problem {
@@ -126,7 +127,7 @@ fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
     found
 }
 
-/// What is wrong with the run that a result is of.
+/// Describes how the run of a stored result differs from the code's experiment, if it does.
 fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Option<String> {
     let (stored, code) = (result.revision, experiment.revision);
     if stored != code {
@@ -139,7 +140,7 @@ fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Opti
     Some(format!("{name}: the table has no column {unknown}"))
 }
 
-/// What is wrong with a stored claim: the key that is, what, and the cure.
+/// The first difference between a stored claim and the code: the key, a description, and the cure.
 fn wrong(
     name: &str,
     claim: &Claim,

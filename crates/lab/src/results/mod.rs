@@ -1,4 +1,4 @@
-//! The published results: one file with what was measured for every claim,
+//! The published results: one file with the measured value of every claim,
 //! `docs/results/verdicts.json`, and the Markdown that is generated from it.
 //!
 //! [`take`] judges the data that `run` wrote and puts the outcome into the file, [`write`]
@@ -33,26 +33,27 @@ pub const FILE: &str = "docs/results/verdicts.json";
 /// Raised when the file's fields change their meaning.
 const SCHEMA: u32 = 1;
 
-/// A table with more rows is not on the page; the page says how to get it.
+/// Maximum number of rows of a table that the page shows; otherwise it names the file with the
+/// data.
 const MAX_ROWS: usize = 20;
 
-/// A column with more values is not listed among a figure's parameters.
+/// Maximum number of values of a column that is listed among a figure's parameters.
 const MAX_VALUES: usize = 16;
 
-/// What was measured, by figure: `voip-overlay/fig4`.
+/// Stored results by figure id, such as `voip-overlay/fig4`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
     schema: u32,
-    /// In the order of their names, so that the same results are the same bytes.
+    /// Results in the order of their ids, so that the same results are the same bytes.
     pub figures: BTreeMap<String, FigureResult>,
 }
 
-/// What was measured for one figure.
+/// Stored result of one figure.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct FigureResult {
-    /// `full` or `quick`.
+    /// Size of the run: `full` or `quick`.
     pub size: String,
     /// The seed of the run.
     pub seed: u64,
@@ -61,9 +62,9 @@ pub struct FigureResult {
     /// The recordings and their digest, where they matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speech: Option<String>,
-    /// What each claim came to, by the claim's name.
+    /// Result of each claim, by the claim's id.
     pub claims: BTreeMap<String, ClaimResult>,
-    /// How many rows the figure's table has.
+    /// Number of rows of the figure's table.
     pub rows: usize,
     /// The figure's parameters and their values.
     pub parameters: Vec<Parameter>,
@@ -86,7 +87,7 @@ pub struct Parameter {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct SmallTable {
-    /// The columns' names.
+    /// Names of the columns, from left to right.
     pub columns: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Row>,
@@ -113,11 +114,11 @@ impl From<SmallTable> for Vec<String> {
     }
 }
 
-/// What a claim came to.
+/// Measured value and verdict of a claim.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimResult {
-    /// What the paper says; nothing for a claim of this project.
+    /// The paper's statement; `None` for a claim of this project.
     pub published: Option<String>,
     /// The values that the claim allows.
     pub bound: String,
@@ -125,11 +126,11 @@ pub struct ClaimResult {
     pub unit: String,
     /// The measured value, at the claim's precision.
     pub measured: String,
-    /// Its 95 % interval.
+    /// 95 % confidence interval of the measured value.
     pub interval: [String; 2],
-    /// What follows from bound and interval.
+    /// Verdict that follows from the bound and the interval.
     pub verdict: Verdict,
-    /// What else the data say; may be empty.
+    /// Further findings in the data; may be empty.
     pub note: String,
 }
 
@@ -149,7 +150,7 @@ pub(crate) fn figures(papers: &Papers) -> Vec<(&Experiment, &Figure, bool)> {
     simulated.chain(testbeds).collect()
 }
 
-/// `voip-overlay/fig4`.
+/// Id of a figure in [`Results`], such as `voip-overlay/fig4`.
 pub(crate) fn id(experiment: &Experiment, figure: &Figure) -> String {
     format!("{}/{}", experiment.paper, figure.name)
 }
@@ -160,7 +161,7 @@ impl Results {
         Results { schema: SCHEMA, figures: BTreeMap::new() }
     }
 
-    /// The results that are stored in the source tree `root`; none, if there is no file.
+    /// The results that are stored in the source tree `root`; without a file, no results.
     ///
     /// # Errors
     ///
@@ -175,8 +176,8 @@ impl Results {
         Ok(results)
     }
 
-    /// Drops what the code no longer has, and takes over the words of the papers as the code
-    /// has them now.
+    /// Drops figures and claims that the code no longer has, and updates the papers' words from
+    /// the code.
     pub fn follow(&mut self, papers: &Papers) {
         let known = figures(papers);
         self.figures.retain(|name, stored| {
@@ -195,10 +196,10 @@ impl Results {
     }
 }
 
-/// What became of the figures in an output folder.
+/// Outcome of [`take`] for the figures in an output folder.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// How many figures were taken over.
+    /// Number of figures that were taken over.
     pub figures: usize,
     /// Figures that were left as they were, and why.
     pub left: Vec<String>,
@@ -300,8 +301,9 @@ fn is_small(table: &Table) -> bool {
     (1..=MAX_ROWS).contains(&table.rows.len())
 }
 
-/// The columns that describe what was measured. Experiments name them first: they are the first
-/// columns, up to one whose values hardly recur. Of a table that is shown, those with one value.
+/// The columns that describe the measured points. Experiments name them first: they are the first
+/// columns, up to one whose values rarely recur. If the table is shown, only the columns with a
+/// single value are parameters.
 fn parameters(table: &Table) -> Vec<Parameter> {
     let rows = table.rows.len();
     let all = table.columns.iter().enumerate().map(|(n, column)| (column, values(table, n)));
@@ -329,7 +331,7 @@ fn small(table: &Table) -> Option<SmallTable> {
 }
 
 /// Writes the stored results, every page and the generated parts of README.md to the source
-/// tree `root`; the files that changed.
+/// tree `root`. Returns the files that changed.
 ///
 /// # Errors
 ///
@@ -352,7 +354,7 @@ pub fn write(papers: &Papers, root: &Path, results: &Results) -> Result<Vec<Path
     Ok(changed)
 }
 
-/// Every generated file of the source tree `root`, and what it should be.
+/// Every generated file of the source tree `root`, and its expected text.
 fn generated(
     papers: &Papers,
     root: &Path,

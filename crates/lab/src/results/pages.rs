@@ -1,4 +1,4 @@
-//! The pages: one for each paper and one for what no paper has.
+//! The pages: one for each paper, and one for the figures that are in no paper.
 
 use super::{ClaimResult, FOLDER, FigureResult, Parameter, Results, SmallTable, figures, id};
 use crate::claim::{Claim, Verdict};
@@ -8,7 +8,7 @@ use crate::papers::{PAPERS, Paper, Papers};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A table with more columns is not on the page.
+/// Maximum number of columns of a table that the page shows.
 const MAX_COLUMNS: usize = 12;
 
 /// Every page's path in the source tree, and its text.
@@ -20,8 +20,8 @@ pub(super) fn pages(papers: &Papers, results: &Results) -> Vec<(PathBuf, String)
     PAPERS.iter().map(of).collect()
 }
 
-/// How many of a paper's figures there are, how many of them are of a smaller run than a full
-/// one, and its claims by verdict: on the paper's sentences, and this project's own.
+/// Number of a paper's figures, number of those from a run smaller than a full one, and claims by
+/// verdict: the paper's claims, and this project's.
 pub(super) struct Summary {
     pub(super) figures: usize,
     pub(super) smaller: usize,
@@ -91,7 +91,7 @@ fn section(
 ) {
     let name = id(experiment, figure);
     let _ = write!(page, "\n<a id=\"{0}\"></a>\n\n## {0}: {1}\n\n", figure.name, figure.title);
-    // Where no section of a paper speaks of it.
+    // The figure is in no section of a paper.
     if !figure.section.starts_with("beyond") {
         let _ = write!(page, "§{}, in our words: ", figure.section);
     }

@@ -9,17 +9,17 @@ use std::fmt::Write as _;
 /// A row of the table on what trunkline gains.
 struct Gain {
     what: &'static str,
-    /// What stands in place of trunkline.
+    /// Value of the alternative to trunkline.
     without: Cell,
     with: Cell,
-    /// Where the row's figure is.
+    /// Id of the row's figure.
     figure: &'static str,
 }
 
-/// The measured value of a claim, if any, and words behind it.
+/// The measured value of a claim, if any, followed by words.
 #[derive(Clone, Copy)]
 struct Cell {
-    /// Figure and claim.
+    /// Ids of a figure and its claim.
     claim: Option<(&'static str, &'static str)>,
     words: &'static str,
 }
@@ -53,7 +53,7 @@ const GAINS: [Gain; 5] = [
     },
     Gain {
         what: "Packets on a link for 500 calls, in a trunk",
-        without: words("each by itself"),
+        without: words("one datagram each"),
         with: measured("beyond/trunk-live", "fewer-packets", ""),
         figure: "beyond/trunk-live",
     },
@@ -65,7 +65,7 @@ const GAINS: [Gain; 5] = [
     },
 ];
 
-/// The text of README.md with its generated parts as the results have them.
+/// The text of README.md with its generated parts updated from the results.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub(super) fn fill(text: &str, papers: &Papers, results: &Results) -> Result<Str
     between(&text, "papers", &rows(papers, results))
 }
 
-/// Replaces what stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`.
+/// Replaces the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->`.
 fn between(text: &str, name: &str, part: &str) -> Result<String, Error> {
     let [begin, end] = ["generated", "end"].map(|word| format!("<!-- {word}: {name} -->\n"));
     let missing = |marker: &str| Error::Marker(marker.trim_end().to_owned());

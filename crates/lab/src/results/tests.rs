@@ -63,7 +63,7 @@ fn with(claims: Vec<Claim>, revision: u32) -> Papers {
     }])
 }
 
-/// What `run` writes of it.
+/// Writes the experiment's results as `run` does.
 fn run(out: &Path, papers: &Papers, size: Size, missed: [f64; 3]) {
     let experiment = &papers.0[0];
     Store::open(out, experiment, &Manifest::new(experiment, size, 1, None)).unwrap();
@@ -130,7 +130,7 @@ fn pages_have_claims_numbers_and_the_command() {
         PAPERS[0].short
     );
     assert!(readme.contains(&row) && readme.ends_with("\nLast.\n"), "{readme}");
-    // The same again is the same bytes.
+    // Writing the same results again yields the same bytes.
     let results = Results::load(tree.path()).unwrap();
     assert_eq!(write(&papers, tree.path(), &results).unwrap(), Vec::<PathBuf>::new());
 }
@@ -232,7 +232,7 @@ fn a_smaller_run_does_not_replace_a_larger_one() {
     run(&tiny, &papers, Size::Tiny, [0.7, 0.5, 0.9]);
     let taken = take(&papers, &tiny, &mut Results::empty()).unwrap();
     assert_eq!((taken.figures, taken.left.len()), (0, 1));
-    // Alone it is published as what it is, and what it leaves open is no contradiction.
+    // A quick run alone is published as such; its undecided claims contradict nothing.
     let mut results = Results::empty();
     take(&papers, &quick, &mut results).unwrap();
     write(&papers, tree.path(), &results).unwrap();
@@ -261,7 +261,7 @@ fn what_is_no_result_is_not_taken_over() {
     assert_eq!(results, Results::empty());
 }
 
-/// What this source tree publishes is what its lab stored and expects.
+/// The results published in this source tree agree with the lab's stored results and claims.
 #[test]
 #[ignore = "not every figure has been stored yet: `trunkline-lab report --check` names them"]
 fn published_results_agree_with_the_code() {

@@ -166,7 +166,7 @@ fn guides(scenario: &Scenario, fault: &Fault) -> impl Iterator<Item = Guide> {
         FaultKind::Crash(n) => (format!("{} crashes", host(*n)), "restarted"),
         FaultKind::Stop(n) => (format!("{} stops", host(*n)), "restarted"),
         FaultKind::Restart(n) => (format!("{} restarts", host(*n)), ""),
-        FaultKind::Stall(n) => (format!("{} stalls", host(*n)), "goes on"),
+        FaultKind::Stall(n) => (format!("{} stalls", host(*n)), "continues"),
     };
     let begin = Guide { at: fault.at.as_secs_f64(), label: what };
     let end = fault.until.map(|at| Guide { at: at.as_secs_f64(), label: over.to_owned() });

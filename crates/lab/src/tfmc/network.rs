@@ -332,7 +332,7 @@ impl RunResult {
         mean(&self.lost)
     }
 
-    /// Share of reports after which the trunk was over its share.
+    /// Share of reports after which the trunk exceeded its share.
     pub fn over_share(&self) -> f64 {
         self.stats.over_share as f64 / self.stats.reports.max(1) as f64
     }

@@ -55,7 +55,7 @@ const BIN: Duration = Duration::from_secs(1);
 pub enum Scheme {
     /// G.711 and G.726, controlled as in the paper.
     Adaptive(vegas::Config),
-    /// A fixed codec.
+    /// A codec at a fixed rate, without control.
     Fixed(CodecRate),
     /// The 50 packets per second of G.711, as far as TFRC allows.
     Tfrc,

@@ -159,7 +159,7 @@ pub enum Event {
     },
     /// A certified node without a configured link wants to become a neighbour;
     /// [`Handshakes::admit`] accepts it, within 5 s.
-    Newcomer {
+    UnconfiguredPeer {
         /// Id to pass to [`Handshakes::admit`].
         id: UnconfiguredPeerId,
         /// Id of the node.

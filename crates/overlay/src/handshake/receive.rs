@@ -107,7 +107,7 @@ impl Handshakes {
         let waiting = self.pending.len();
         self.pending.retain(|p| p.id != unconfigured_peer);
         if self.pending.len() < waiting {
-            self.stats.refuse(RefusedHandshake::NewcomersFull);
+            self.stats.refuse(RefusedHandshake::UnconfiguredPeersFull);
         }
     }
 
@@ -338,7 +338,7 @@ impl Handshakes {
         let Opened { handshake, payload, len, .. } = opened;
         self.pending.retain(|p| (p.key != key || p.payload.path != path) && p.until > now);
         if self.pending.len() >= self.limits.unconfigured_peers {
-            return Err(RefusedHandshake::NewcomersFull);
+            return Err(RefusedHandshake::UnconfiguredPeersFull);
         }
         self.remember(key, path.clone(), latest.unwrap_or_else(|| Latest::new(key, &payload)));
         let id = UnconfiguredPeerId(self.next_unconfigured_peer);
@@ -347,7 +347,7 @@ impl Handshakes {
         let public = certificate.key();
         let until = now + PENDING_FOR;
         self.pending.push(Pending { id, key, certificate, handshake, payload, from, len, until });
-        self.push(Event::Newcomer { id, node, name, path, key: public, address: from });
+        self.push(Event::UnconfiguredPeer { id, node, name, path, key: public, address: from });
         Ok(())
     }
 

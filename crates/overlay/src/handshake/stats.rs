@@ -28,7 +28,7 @@ pub enum RefusedHandshake {
     /// The certificate's issuer is not trusted, or it is for another node or key.
     WrongCertificate,
     /// The sender is certified, but no (more) unconfigured peers are admitted.
-    NewcomersFull,
+    UnconfiguredPeersFull,
     /// The two ends have no protocol version in common.
     Version,
     /// Both began at the same time, and the other end has to answer.
@@ -51,7 +51,7 @@ impl RefusedHandshake {
         RefusedHandshake::Revoked,
         RefusedHandshake::Expired,
         RefusedHandshake::WrongCertificate,
-        RefusedHandshake::NewcomersFull,
+        RefusedHandshake::UnconfiguredPeersFull,
         RefusedHandshake::Version,
         RefusedHandshake::Simultaneous,
         RefusedHandshake::NoCertificate,
@@ -71,7 +71,7 @@ impl RefusedHandshake {
             RefusedHandshake::Revoked => "revoked",
             RefusedHandshake::Expired => "expired",
             RefusedHandshake::WrongCertificate => "wrong_certificate",
-            RefusedHandshake::NewcomersFull => "unconfigured_peers_full",
+            RefusedHandshake::UnconfiguredPeersFull => "unconfigured_peers_full",
             RefusedHandshake::Version => "version",
             RefusedHandshake::Simultaneous => "simultaneous",
             RefusedHandshake::NoCertificate => "no_certificate",

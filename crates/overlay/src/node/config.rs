@@ -147,7 +147,7 @@ impl Config {
             link.check().map_err(|what| ConfigError::OutOfRange(link.neighbour, what))?;
         }
         if let Some(sealing) = &self.sealing {
-            sealing.unconfigured_peer.check().map_err(ConfigError::NewcomerOutOfRange)?;
+            sealing.unconfigured_peer.check().map_err(ConfigError::UnconfiguredPeerOutOfRange)?;
         }
         self.check_keys()?;
         trunk::check(self.id, &self.trunks)?;
@@ -239,7 +239,7 @@ pub enum ConfigError {
     OutOfRange(NodeId, &'static str),
     /// A setting of the links to unconfigured peers is out of range.
     #[error("out of range for links without a [[link]] ({0})")]
-    NewcomerOutOfRange(&'static str),
+    UnconfiguredPeerOutOfRange(&'static str),
     /// A path label is longer than a handshake carries.
     #[error("the path \"{1}\" to neighbour {0} is too long: a path has at most {MAX_PATH} bytes")]
     LongPath(NodeId, String),
@@ -302,7 +302,7 @@ mod tests {
         let mut sealing = Sealing::new(crate::identity::Identity::from_secret(&[1; 32]));
         sealing.unconfigured_peer.liveness.interval = Duration::ZERO;
         alone.sealing = Some(sealing);
-        assert!(matches!(alone.validate(), Err(ConfigError::NewcomerOutOfRange(_))));
+        assert!(matches!(alone.validate(), Err(ConfigError::UnconfiguredPeerOutOfRange(_))));
         let key = |n| crate::identity::Identity::from_secret(&[n; 32]).public();
         let mut sealed = with(vec![link(2), link(3)]);
         sealed.sealing = Some(Sealing::new(crate::identity::Identity::from_secret(&[1; 32])));

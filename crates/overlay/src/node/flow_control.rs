@@ -89,7 +89,7 @@ impl Forwarder {
             return false;
         }
         self.held.join(hop.link, id, service);
-        self.stats.held_back += 1;
+        self.stats.flow_controlled += 1;
         true
     }
 
@@ -182,8 +182,11 @@ mod tests {
         assert_eq!(fill(&mut node, other, Service::BestEffort, FAR), 0, "one bound for all");
         let after = node.stats();
         // Nothing else has happened.
-        assert_eq!(after.held_back, before.held_back + 1);
-        assert_eq!(crate::node::ForwarderStats { held_back: before.held_back, ..after }, before);
+        assert_eq!(after.flow_controlled, before.flow_controlled + 1);
+        assert_eq!(
+            crate::node::ForwarderStats { flow_controlled: before.flow_controlled, ..after },
+            before
+        );
         assert_eq!(node.next_ready(), None);
         // Real-time packets don't wait, nor do packets without a route.
         assert_eq!(fill(&mut node, id, Service::RealTime, FAR), 5_000);

@@ -77,7 +77,7 @@ pub struct ForwarderStats {
     /// Sessions that are open now.
     pub sessions: u64,
     /// Times that a message of a blocking application was flow-controlled.
-    pub held_back: u64,
+    pub flow_controlled: u64,
     /// Counters of the streams that end here.
     pub streams: StreamStats,
     /// Flows that were displaced from the table of flows by others.

@@ -29,7 +29,7 @@ impl Formula {
     /// Name of the formula in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
-            Formula::Measured => "daemon",
+            Formula::Measured => "measured",
             Formula::Paper => "paper",
         }
     }

@@ -62,7 +62,7 @@ struct Link {
 }
 
 /// Maximum number of unknown origins reported to an operator.
-const MAX_STRANGERS: usize = 16;
+const MAX_UNKNOWN_PEERS: usize = 16;
 /// Time for which an unknown origin is reported after its last record.
 const STRANGE_FOR: Duration = Duration::from_secs(300);
 
@@ -431,7 +431,8 @@ impl Router {
     fn note_unknown_node(&mut self, now: Time, origin: NodeId) {
         // Anyone can name any origin, so the first to arrive get the slots.
         self.unknown_peers.retain(|_, at| now.since(*at) < STRANGE_FOR);
-        if self.unknown_peers.len() < MAX_STRANGERS || self.unknown_peers.contains_key(&origin) {
+        if self.unknown_peers.len() < MAX_UNKNOWN_PEERS || self.unknown_peers.contains_key(&origin)
+        {
             self.unknown_peers.insert(origin, now);
         }
     }

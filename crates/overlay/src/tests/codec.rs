@@ -1,4 +1,4 @@
-//! Bytes and numbers as the JSON of vectors has them.
+//! Conversion of bytes and numbers to and from the JSON of test vectors.
 
 use serde_json::{Value, json};
 use trunkline_base::wire::{Short, Writer};
@@ -17,7 +17,7 @@ pub fn bytes(object: &Value, key: &str) -> Vec<u8> {
     bytes.unwrap_or_else(|_| panic!("{key} is not hexadecimal: {digits}"))
 }
 
-/// The bytes of field `key`, of which there are `N`.
+/// The `N` bytes of field `key`.
 pub fn array<const N: usize>(object: &Value, key: &str) -> [u8; N] {
     bytes(object, key).try_into().unwrap_or_else(|_| panic!("{key} doesn't have {N} bytes"))
 }
@@ -48,7 +48,7 @@ pub fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object[key].as_array().unwrap_or_else(|| panic!("{key} is no array in {object}"))
 }
 
-/// What `emit` writes.
+/// The bytes that `emit` writes.
 pub fn written(emit: impl FnOnce(&mut Writer<'_>) -> Result<(), Short>) -> Vec<u8> {
     let mut out = [0; 2_048];
     let mut w = Writer::new(&mut out);
@@ -61,7 +61,7 @@ pub fn message(bytes: &[u8]) -> Value {
     json!({ "bytes": hex(bytes) })
 }
 
-/// The one message of outputs.
+/// The only message in the outputs.
 pub fn message_of(outputs: &Value) -> Vec<u8> {
     bytes(outputs, "bytes")
 }

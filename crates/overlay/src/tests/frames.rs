@@ -1,4 +1,4 @@
-//! Envelopes and frames.
+//! Test vectors of envelopes and frames.
 
 use super::Kind;
 use super::codec::{array, bytes, flag, hex, list, message, message_of, number, optional, written};
@@ -64,7 +64,7 @@ fn emit_sealed(fields: &Value) -> Value {
 
 fn parse_sealed(outputs: &Value, fields: &Value) -> Value {
     let mut envelope = message_of(outputs);
-    // A receiver knows the counter but for what came since.
+    // The counter of a receiver may lag by a few envelopes.
     let near = number::<u64>(fields, "counter").saturating_sub(3);
     let mut seal = Seal::Aead(Box::new(seal(fields, near)));
     let (opened, counter) = seal.open(&mut envelope).expect("an envelope");

@@ -15,7 +15,7 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// The seed that stands for a node, an application or an operator in all vectors.
+/// The seed of a node, an application or an operator in all vectors.
 pub fn seed(n: u8) -> Value {
     hex(&[n; 32])
 }

@@ -68,8 +68,8 @@ fn text() -> String {
     serde_json::to_string_pretty(&all).expect("JSON") + "\n"
 }
 
-/// Reads the file again by the parsers: each vector is what its bytes say, and its fields make the
-/// same bytes.
+/// Parses the file's bytes again: they yield each vector's fields, and the fields yield the same
+/// bytes.
 fn check(file: &str) {
     let file: Value = serde_json::from_str(file).expect("JSON");
     assert_eq!(file["version"], 1);

@@ -109,7 +109,7 @@ pub fn send() -> Value {
     })
 }
 
-/// A message from an application that asks for port 5000.
+/// A message from an application that requests port 5000.
 pub fn bind() -> Value {
     json!({ "message": "bind", "version": SESSION_VERSION, "port": 5_000 })
 }
@@ -292,7 +292,7 @@ pub fn bound() -> Value {
     json!({ "message": "bound", "node": 17, "port": 5_000, "largest": 1_188 })
 }
 
-/// A message from a node that hands over a packet.
+/// A message from a node that delivers a packet.
 pub fn received() -> Value {
     json!({
         "message": "received", "service": Service::RealTime as u8, "recovered": true,

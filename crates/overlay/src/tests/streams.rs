@@ -1,4 +1,4 @@
-//! Segments of streams.
+//! Test vectors of stream segments.
 
 use super::Kind;
 use super::codec::{bytes, flag, hex, list, message, message_of, number, optional, written};

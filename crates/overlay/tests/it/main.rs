@@ -1,7 +1,7 @@
 //! The integration tests, in one program: one file per subject.
 
 mod allocations;
-mod doors;
 mod outage;
+mod path_validation;
 mod roaming;
 mod routing;

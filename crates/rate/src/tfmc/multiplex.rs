@@ -65,7 +65,7 @@ impl Packing {
     ///
     /// Equation 4 states K = m₂ T₂ / S(m₂), so that m₂ = K h / (T₂ − K (12 + payload)), rounded up.
     /// If the packets without any header reach the share, there is no such number; then, or if it
-    /// is above `most`, `most` is returned and the trunk is over its share. A rate that is NaN or
+    /// is above `most`, `most` is returned and the trunk exceeds its share. A rate that is NaN or
     /// not positive sends nothing, and gives single packets.
     pub fn choose(&self, rate: f64, share: f64, most: usize) -> Choice {
         let most = most.max(1);
@@ -91,7 +91,7 @@ impl Packing {
     }
 }
 
-/// Rounds up to a number of packets, at most `most`: beyond that, the trunk is over its share.
+/// Rounds up to a number of packets, at most `most`: beyond that, the trunk exceeds its share.
 fn within(wanted: f64, most: usize) -> Choice {
     let wanted = libm::ceil(wanted);
     let over_share = wanted.is_nan() || wanted > most as f64;

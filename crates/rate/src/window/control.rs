@@ -26,7 +26,7 @@ pub struct Control {
     /// Number of the last transmission before the last reduction of the window.
     reduced: u64,
     timeouts: u32,
-    held_back: bool,
+    flow_controlled: bool,
 }
 
 impl Control {
@@ -39,7 +39,7 @@ impl Control {
             recovery: None,
             reduced: 0,
             timeouts: 0,
-            held_back: false,
+            flow_controlled: false,
         }
     }
 
@@ -53,7 +53,7 @@ impl Control {
         self.window.pace(bytes, self.rtt.smoothed().unwrap_or_default())
     }
 
-    /// The round-trip estimate.
+    /// The round-trip estimate that paces and times the sender.
     pub fn rtt(&self) -> &RoundTrip {
         &self.rtt
     }
@@ -73,7 +73,7 @@ impl Control {
 
     /// Records that the window or the pace delays data.
     pub fn hold_back(&mut self) {
-        self.held_back = true;
+        self.flow_controlled = true;
     }
 
     /// Adjusts the window after an acknowledgement: `acknowledged` of the `in_flight` bytes are
@@ -86,7 +86,7 @@ impl Control {
             acknowledged,
             in_flight,
             recovering: self.recovery.is_some(),
-            flow_controlled: core::mem::take(&mut self.held_back),
+            flow_controlled: core::mem::take(&mut self.flow_controlled),
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
         self.window.on_progress(now, &progress);

@@ -149,14 +149,13 @@ impl Window {
     /// it grows while the lost data is retransmitted (RFC 5681, section 3.1), or else a whole
     /// window would be retransmitted at one packet per round trip.
     fn on_progress(&mut self, now: Time, progress: &Progress) {
-        let Progress { acknowledged, in_flight, recovering, flow_controlled: held_back, rtt } =
-            *progress;
+        let Progress { acknowledged, in_flight, recovering, flow_controlled, rtt } = *progress;
         if recovering && !self.is_in_slow_start() {
             return;
         }
         let full = in_flight + self.config.segment as u64 > self.cwnd;
         let half_full = self.is_in_slow_start() && 2 * in_flight > self.cwnd;
-        self.on_ack(now, acknowledged, rtt, full || half_full || held_back);
+        self.on_ack(now, acknowledged, rtt, full || half_full || flow_controlled);
     }
 
     /// Grows the window for `bytes` acknowledged bytes, unless it was not used up (RFC 7661):

@@ -125,7 +125,7 @@ impl OverlayNode {
             self.apps.0[app].session = session;
             if !std::mem::take(&mut self.apps.0[app].held).is_empty() {
                 let app = app as u32;
-                self.apps.call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(false, io));
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.on_flow_control(false, io));
             }
             self.apps.call(app as u32, &mut self.outbox, io, |a, io| a.reattached(io));
         }
@@ -254,8 +254,7 @@ impl OverlayNode {
                     == SendOutcome::Backpressure
                 {
                     self.apps.0[app as usize].held.push_back(message.into());
-                    self.apps
-                        .call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(true, io));
+                    self.apps.call(app, &mut self.outbox, io, |a, io| a.on_flow_control(true, io));
                 }
             }
             self.spare.clear();
@@ -281,7 +280,7 @@ impl OverlayNode {
                 some = true;
             }
             if self.apps.0[app as usize].held.is_empty() {
-                self.apps.call(app, &mut self.outbox, io, |a, io| a.is_flow_controlled(false, io));
+                self.apps.call(app, &mut self.outbox, io, |a, io| a.on_flow_control(false, io));
             }
         }
         if named {
@@ -394,7 +393,7 @@ struct AppSlot {
     /// Counts wake-up requests; only the last one is valid.
     generation: u32,
     /// Messages that the node has not accepted: those sent before the application reacts to
-    /// [`Application::held_back`].
+    /// [`Application::on_flow_control`].
     held: VecDeque<Box<[u8]>>,
 }
 

@@ -68,7 +68,7 @@ impl Application for Writer {
         panic!("{message:?}");
     }
 
-    fn is_flow_controlled(&mut self, on: bool, io: &mut Io<'_>) {
+    fn on_flow_control(&mut self, on: bool, io: &mut Io<'_>) {
         assert_ne!(self.held, on, "each begins and ends");
         self.held = on;
         self.holds += u32::from(on);

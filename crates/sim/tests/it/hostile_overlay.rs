@@ -402,7 +402,7 @@ fn a_newcomer_leaves_room_for_others() {
     assert!((1..=8).contains(&taken), "{taken} of 16 places for one node");
     assert_eq!(world.node(VICTIM).links().count(), 2 + taken);
     let full = world.node(VICTIM).control().handshakes().unwrap();
-    assert!(full.refused(handshake::RefusedHandshake::NewcomersFull) >= 40 - taken as u64);
+    assert!(full.refused(handshake::RefusedHandshake::UnconfiguredPeersFull) >= 40 - taken as u64);
     assert!(Liar::new(NodeId(67), "", (VICTIM, NodeId(2))).greet(&mut world), "another node");
     // None of them has sent anything else, so their slots are free after five minutes.
     world.run_until(at(300_000));

@@ -47,8 +47,8 @@ fn nodes_that_differ_are_named_and_served() {
     }
 }
 
-/// What `router` computes for its route to `to`, and what `model` makes of the records along
-/// the same path.
+/// Costs of the route to `to`: as `router` computes it, and as `model` computes it from the
+/// records along the same path.
 fn costs(router: &Router, to: NodeId, model: &CostModel) -> (u64, u64) {
     let route = router.route(to, Metric::ExpectedLatency).unwrap();
     let hop = |ends: &[NodeId]| {

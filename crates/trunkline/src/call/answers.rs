@@ -18,7 +18,7 @@ const REJECT_EVERY: Duration = Duration::from_secs(1);
 
 /// Number of such callers that are rejected per interval, which limits the traffic that others can
 /// make a listener send.
-const STRANGERS: usize = 16;
+const UNKNOWN_PEERS: usize = 16;
 
 /// Answers of the listener to its callers.
 pub struct Answers<'a> {
@@ -119,7 +119,7 @@ impl Answers<'_> {
     pub fn turn_away(&mut self, unknown_peer: &Target) {
         let now = clock::now();
         self.unknown_peers.retain(|(_, told)| now.since(*told) < REJECT_EVERY);
-        if self.unknown_peers.len() < STRANGERS
+        if self.unknown_peers.len() < UNKNOWN_PEERS
             && !self.unknown_peers.iter().any(|(s, _)| s == unknown_peer)
         {
             self.unknown_peers.push((*unknown_peer, now));

@@ -314,10 +314,10 @@ struct RecordedSink<'a, S> {
 
 impl<S: Sink> Sink for RecordedSink<'_, S> {
     fn deliver(&mut self, to: SessionId, head: &[u8], payload: &[u8]) -> SendOutcome {
-        let handover = self.inner.deliver(to, head, payload);
-        let took = handover == SendOutcome::Accepted;
+        let outcome = self.inner.deliver(to, head, payload);
+        let took = outcome == SendOutcome::Accepted;
         self.recorder.write(Tag::Delivered, &delivered(to, head, payload, took));
-        handover
+        outcome
     }
 }
 

@@ -264,7 +264,7 @@ fn overhead_percent(kind: Kind, ledger: &Ledger, hops: u32, link: Option<u32>) -
     let classes: &[&str] = match kind {
         Kind::Udp | Kind::BestEffort => &[class(kind), "hello", "routing"],
         Kind::Once | Kind::RealTime | Kind::Trunk => {
-            &[class(kind), "repeat", "request", "hello", "routing"]
+            &[class(kind), "retransmission", "request", "hello", "routing"]
         }
     };
     // Node ids count from 1; a link's ends are its index and the next.

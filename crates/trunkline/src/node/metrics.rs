@@ -152,7 +152,7 @@ fn classes(s: &LinkStats) -> Vec<(&'static str, Option<Service>, Traffic)> {
         all.push((service.label(), Some(service), of.originals));
         if of.receiver.is_some() {
             all.push(("request", Some(service), of.requests));
-            all.push(("repeat", Some(service), of.retransmissions));
+            all.push(("retransmission", Some(service), of.retransmissions));
         }
     }
     all
@@ -252,7 +252,7 @@ impl Node {
         f.counters(
             "flow_controlled_packets",
             "Times that a packet of a blocking application was flow-controlled",
-            single(self.0.node.held_back),
+            single(self.0.node.flow_controlled),
         )?;
         f.counters(
             "flows_displaced",

@@ -184,7 +184,7 @@ impl Relay {
             let all = packets.len();
             packets.retain(|(from, _)| from == to);
             tally.drop(
-                Reason::Stranger,
+                Reason::UnknownPeer,
                 all - packets.len(),
                 format_args!("packets from elsewhere than {to} were dropped"),
             );

@@ -27,7 +27,7 @@ pub enum Reason {
     /// Its flow could not open a port or socket.
     Unopened,
     /// A flow's virtual port received it from a source other than the far end.
-    Stranger,
+    UnknownPeer,
     /// The UDP address has no listener (ICMP port unreachable).
     UdpRefused,
     /// The system call to send it by UDP failed.
@@ -45,7 +45,7 @@ impl Reason {
         (Reason::NoPort, "no_port"),
         (Reason::Waiting, "waiting"),
         (Reason::Unopened, "unopened"),
-        (Reason::Stranger, "unknown_peer"),
+        (Reason::UnknownPeer, "unknown_peer"),
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
         (Reason::Stale, "stale"),

@@ -194,7 +194,7 @@ impl Driver {
             Input::Named(name, found) => {
                 self.gateway.named(now, &name, found, &mut self.board);
             }
-            Input::Sight(snapshot) => {
+            Input::Media(snapshot) => {
                 // A stopped gateway accepts no more calls, regardless of the node.
                 self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
                 self.media = snapshot.stats;

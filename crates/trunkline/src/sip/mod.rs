@@ -44,7 +44,7 @@ enum Input {
     /// An answer of the name service.
     Named(String, trunkline_gateway::Found),
     /// The packet thread's view of the media.
-    Sight(Box<crate::datapath::media::MediaSnapshot>),
+    Media(Box<crate::datapath::media::MediaSnapshot>),
     /// The routes reported by the packet thread.
     Ways(crate::datapath::media::RouteView),
     /// A leg has ended, with its final counts.

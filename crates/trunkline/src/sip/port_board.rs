@@ -24,7 +24,7 @@ impl PortBoard {
     /// Requests the packet thread's view of the media.
     pub fn poll(&self) {
         let told = self.tx.clone();
-        let tell = move |snapshot| drop(told.try_send(Input::Sight(Box::new(snapshot))));
+        let tell = move |snapshot| drop(told.try_send(Input::Media(Box::new(snapshot))));
         self.packets.send(Command::Look(Box::new(tell)));
     }
 

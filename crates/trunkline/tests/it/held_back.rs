@@ -189,7 +189,7 @@ fn datagrams_of_one_that_is_held_back_are_counted() {
     }
     wait_for("all of them", || {
         let m = near.metrics();
-        let lost = m.sum("remote_drops_total", "reason=\"held_back\"");
+        let lost = m.sum("remote_drops_total", "reason=\"flow_controlled\"");
         (lost > 10 && lost + m.sum("from_sessions_total", "") == 20).then_some(())
     });
 }

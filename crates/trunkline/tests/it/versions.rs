@@ -176,7 +176,7 @@ fn two_builds_are_one_overlay() {
     fix_routes(&chain);
     call(&chain);
     for asked in [two, three, four] {
-        let repeats = asked.metrics().sum("link_sent_envelopes_total", "class=\"repeat\"");
+        let repeats = asked.metrics().sum("link_sent_envelopes_total", "class=\"retransmission\"");
         assert!(repeats > 0, "node {} had to repeat packets", asked.id);
     }
     for (from, to) in [(one, "4"), (four, "1"), (three, "1")] {

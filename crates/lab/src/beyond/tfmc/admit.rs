@@ -285,7 +285,7 @@ fn at(path: &'static str, admit: &'static str, offered: u32) -> impl Fn(&Record<
 }
 
 /// Reason why the link is left without headroom.
-const FULL: &str = "A trunk learns that it is over its share from losses, and has few before the \
+const FULL: &str = "A trunk learns that it exceeds its share from losses, and has few before the \
                     link is full, while the TCP gives way: some 165 calls are admitted, and \
                     without a TCP the link carries 131 (tfmc-load). Calls that have been admitted \
                     stay.";

@@ -24,7 +24,7 @@ const INTERVAL: &str = "A service interval of 17 ms, of which a packet waits hal
 /// Cost of adaptation in quality, and the delay that it saves.
 const CODEC: &str = "The round trip of an idle cell is 0.12 ms, so that a frame of 0.4 ms ahead \
                      counts as congestion: the codec falls to 16 and 24 kbit/s, which cost 50 and \
-                     25 points, to save less than an inaudible 0.1 ms of delay.";
+                     25 points, to save less than 0.1 ms of delay, which is inaudible.";
 
 /// The claim that the mean or maximum delay of a transport stays below a bound everywhere.
 fn below(

@@ -120,7 +120,8 @@ fn newcomers_are_admitted_if_certified() {
     let mut a = End::new(1, certified(1), Some(peer(2, true, true)));
     let first = a.wake(ms(0)).remove(0).1;
     assert!(b.hear(ms(0), address(1), &first).is_empty());
-    let Some(Event::Newcomer { id, node, name, path, key, address: at }) = b.events.pop() else {
+    let Some(Event::UnconfiguredPeer { id, node, name, path, key, address: at }) = b.events.pop()
+    else {
         panic!("a unconfigured_peer");
     };
     assert_eq!((node, name.as_str(), path.as_str()), (NodeId(1), "node-1", "main"));
@@ -157,7 +158,7 @@ fn newcomers_are_admitted_if_certified() {
         let bytes = node.wake(ms(0)).remove(0).1;
         b.hear(ms(500), address(n), &bytes);
     }
-    assert_eq!(b.refused(RefusedHandshake::NewcomersFull), 1);
+    assert_eq!(b.refused(RefusedHandshake::UnconfiguredPeersFull), 1);
     b.wake(ms(6_000));
     assert_eq!(b.machine.next_timeout(), Time::NEVER, "they are forgotten");
 }

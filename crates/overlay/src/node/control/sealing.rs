@@ -246,7 +246,7 @@ impl SealedLinks {
                 Event::Retired { index, .. } => {
                     return Some(LinkAction::Command(Command::Release(index)));
                 }
-                Event::Newcomer { id, node, name, path, address, .. } => {
+                Event::UnconfiguredPeer { id, node, name, path, address, .. } => {
                     if !self.has_room(node) {
                         self.handshakes.turn_away(id);
                     } else {

@@ -52,7 +52,7 @@ pub struct RemoteStats {
     /// Datagrams to clients that the kernel did not accept.
     pub sends: u64,
     /// Datagrams lost because their session was flow-controlled.
-    pub held_back: u64,
+    pub flow_controlled: u64,
     /// Sessions replaced by a new connection of the same client.
     pub replaced: u64,
 }
@@ -71,7 +71,7 @@ impl RemoteStats {
             ("unknown_client", self.unknown_client),
             ("busy", self.busy),
             ("send_failed", self.sends),
-            ("held_back", self.held_back),
+            ("flow_controlled", self.flow_controlled),
         ]
         .into_iter()
     }

@@ -49,14 +49,15 @@ impl PacketThread {
                 Notice::ClockBehind { node, from, own: true } => {
                     let what = format!(
                         "node {node}, at {from}, has heard later starts of this node than this \
-                         one: check this node's clock; the handshake goes on"
+                         one: check this node's clock; the handshake continues"
                     );
                     self.limited_log.warn(clock::now(), &what);
                 }
                 Notice::ClockBehind { node, from, own: false } => {
                     let what = format!(
                         "node {node}, at {from}, had later starts than this one: check its clock, \
-                         and revoke its earlier key if it was given a new one; the handshake goes on"
+                         and revoke its earlier key if it was given a new one; the handshake \
+                         continues"
                     );
                     self.limited_log.warn(clock::now(), &what);
                 }

@@ -113,9 +113,9 @@ impl PacketThread {
                     if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
                         // A socket shared by all can't flow-control any of them. The client library
                         // sends flow-controlled packets by TCP.
-                        let handover = node.session_recv(at, id, message, carriers);
-                        carriers.remotes.stats.held_back +=
-                            u64::from(handover == SendOutcome::Backpressure);
+                        let outcome = node.session_recv(at, id, message, carriers);
+                        carriers.remotes.stats.flow_controlled +=
+                            u64::from(outcome == SendOutcome::Backpressure);
                     }
                 }
             });

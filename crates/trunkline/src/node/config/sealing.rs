@@ -16,7 +16,7 @@ use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Default number of links with certified nodes that have no `[[link]]` section: an overlay of the
 /// paper's size, and a bound on the memory of their queues.
-const NEWCOMERS: u16 = 32;
+const UNCONFIGURED_PEERS: u16 = 32;
 
 /// The `[overlay]` section: trusted keys, revocations and unconfigured peers.
 #[derive(Deserialize, Default)]
@@ -63,7 +63,7 @@ impl Default for RoutingSection {
         RoutingSection {
             enabled: true,
             metric: Metric::ExpectedLatency,
-            formula: FormulaName::Daemon,
+            formula: FormulaName::Measured,
             deadline: Span(cost.deadline),
             detection: Span(cost.detection),
             max_nodes: Limits::default().max_nodes,
@@ -75,7 +75,7 @@ impl Default for RoutingSection {
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 enum FormulaName {
-    Daemon,
+    Measured,
     Paper,
 }
 
@@ -90,7 +90,7 @@ impl RoutingSection {
             return Err("[routing] max_nodes is out of range (2 to 10000)");
         }
         let formula = match self.formula {
-            FormulaName::Daemon => Formula::Measured,
+            FormulaName::Measured => Formula::Measured,
             FormulaName::Paper => Formula::Paper,
         };
         let (deadline, detection) = (self.deadline.0, self.detection.0);
@@ -154,7 +154,7 @@ impl OverlaySection {
     pub fn believed(&self, known: &[Spanned<KnownSection>]) -> Believed {
         let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
-        let most = if self.keys.is_empty() { 0 } else { NEWCOMERS };
+        let most = if self.keys.is_empty() { 0 } else { UNCONFIGURED_PEERS };
         Believed {
             unconfigured_peers: self.unconfigured_peers.unwrap_or(most),
             known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),

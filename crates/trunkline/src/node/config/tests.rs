@@ -115,7 +115,7 @@ fn ways_are_computed_by_the_daemons_formula_or_the_papers() {
         let c = parse(Path::new("x.toml"), &with(text)).unwrap();
         c.overlay.routing.unwrap().cost.formula
     };
-    let texts = ["", "formula = \"daemon\"", "formula = \"paper\""];
+    let texts = ["", "formula = \"measured\"", "formula = \"paper\""];
     use Formula::{Measured, Paper};
     assert_eq!(texts.map(formula), [Measured, Measured, Paper]);
     let typo = mistake(&with("formula = \"papers\""));
@@ -230,15 +230,15 @@ fn a_gateway_has_keys() {
 }
 
 #[test]
-fn an_old_file_is_told_the_nearest_key() {
+fn an_unknown_key_is_told_the_nearest_key() {
     let old = GOOD.replace("unsealed_for_measurements", "unsealed");
     let said = mistake(&old);
     assert!(said.starts_with("x.toml:5:1: unknown field `unsealed`"), "{said}");
     assert!(said.contains("did you mean `unsealed_for_measurements`?"), "{said}");
     let said = mistake(
-        &GOOD.replace("[[link]]\nneighbour = 1", "remote_open = true\n[[link]]\nneighbour = 1"),
+        &GOOD.replace("[[link]]\nneighbour = 1", "remotes = true\n[[link]]\nneighbour = 1"),
     );
-    assert!(said.starts_with("x.toml:9:1: unknown field `remote_open`"), "{said}");
+    assert!(said.starts_with("x.toml:9:1: unknown field `remotes`"), "{said}");
     assert!(said.contains("did you mean `remote`?"), "{said}");
 }
 

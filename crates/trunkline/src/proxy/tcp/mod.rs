@@ -98,7 +98,7 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, E
     let what = format!("find the address of {end}");
     let hosts = end.hosts().map_err(cannot(what, "; is the name right?"))?;
     let with_port = |port| hosts.iter().map(move |host| SocketAddr::new(host.ip(), port));
-    let mut doors = Vec::new();
+    let mut inlets = Vec::new();
     for (port, to) in listen.ports().zip(send.ports()) {
         match (&listen.place, &send.place) {
             (EndpointHost::Node(node), _) if *node != own => {
@@ -113,18 +113,18 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, E
                 let listener =
                     StreamListener::with_backlog(proxy.at.clone(), port, args.max_flows)?;
                 let listener = AsyncListener::new(listener)?;
-                doors.push(Inlet::Overlay(Box::new(listener), with_port(to).collect()));
+                inlets.push(Inlet::Overlay(Box::new(listener), with_port(to).collect()));
             }
             (_, EndpointHost::Node(node)) => {
                 let Some(at) = with_port(port).next() else { continue };
                 let listener = TcpListener::bind(at).await;
                 let listener = listener.map_err(cannot_listen(format!("TCP {at}")))?;
-                doors.push(Inlet::Tcp(listener, Address { node: *node, port: to }));
+                inlets.push(Inlet::Tcp(listener, Address { node: *node, port: to }));
             }
             _ => {}
         }
     }
-    Ok(doors)
+    Ok(inlets)
 }
 
 impl Proxy {

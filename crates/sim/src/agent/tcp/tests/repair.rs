@@ -113,15 +113,15 @@ fn a_lost_retransmission_is_found_by_time_alone() {
         let (mut count, mut lost) = (0, 0);
         let mut pair = Pair::established(&profile);
         pair.client.write(&vec![1; again * full]);
-        let mut unlucky = None;
+        let mut target = None;
         let end = pair.now + ms(20_000);
         pair.run(end, &mut |to, segment| {
             let data = to == SERVER && !segment.data.is_empty();
             count += usize::from(data);
             if data && count == 60 {
-                unlucky = Some(segment.seq);
+                target = Some(segment.seq);
             }
-            let loses = data && unlucky == Some(segment.seq) && lost < 2;
+            let loses = data && target == Some(segment.seq) && lost < 2;
             lost += usize::from(loses);
             if loses { vec![] } else { vec![ms(10)] }
         });
