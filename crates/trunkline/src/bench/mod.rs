@@ -259,7 +259,7 @@ fn markdown(args: &Args, report: &Report) {
     .print();
 }
 
-/// What the run with many flows and loss came to.
+/// The result line of the run with many flows and loss.
 fn steady_line(s: &steady::Report) -> String {
     format!(
         "{} flows, {} % loss before and after the node, {:.1} s: {} packets in, {} repeats and \

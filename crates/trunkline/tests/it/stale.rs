@@ -173,7 +173,7 @@ fn two_hundred_applications_that_never_read_hold_little_and_trouble_nobody() {
     println!("{messages} messages of {bytes} bytes wait for {SILENT} applications");
     // Keep 0.3 s of each, and as much again on a busy machine.
     assert!(held.iter().all(|h| h.1 <= 20), "{:?} for one", held.iter().max());
-    assert!(messages >= 200 * 5, "as much as is of use is kept: {messages}");
+    assert!(messages >= 200 * 5, "useful messages are kept: {messages}");
     let dropped = node.metrics().drops("session_full");
     assert!(dropped > 200 * 70, "{dropped}");
     // A session that reads again receives packets again.

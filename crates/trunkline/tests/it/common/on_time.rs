@@ -83,7 +83,7 @@ impl Wakes {
     }
 }
 
-/// What `body` returns, and how late wake-ups were meanwhile.
+/// Runs `body`, and returns its value with the lateness of wake-ups during the run.
 fn measured<T>(body: impl FnOnce() -> T) -> (T, Wakes) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
