@@ -115,7 +115,7 @@ miri: ## Run under Miri what of the unsafe code it can
 
 .PHONY: doc
 doc: ## Build the documentation; a broken link is an error
-	@RUSTDOCFLAGS="-D warnings" $(STEP) "documentation" cargo doc $(CI_BUILD) --workspace --no-deps
+	@RUSTDOCFLAGS="-D warnings" $(STEP) "documentation" cargo doc $(CI_BUILD) --workspace --no-deps --document-private-items
 
 .PHONY: deny
 deny: ## Licences, bans and sources of every dependency

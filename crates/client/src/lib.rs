@@ -8,7 +8,7 @@
 //!
 //! - A packet has a [service](Service) and a deadline, both [options](SocketOption) of the socket.
 //! - [`send_to`](DatagramSocket::send_to) never blocks, except for packets that aren't real-time
-//!   with [`SocketOption::Wait`], which waits for room instead of dropping them.
+//!   with [`SocketOption::Blocking`], which waits for room instead of dropping them.
 //! - A node may restart under an open socket. The socket takes its port again automatically, and
 //!   reports that once with [`Error::Reconnected`].
 //! - When packets don't reach their destination, a later call reports it and the reason

@@ -212,7 +212,7 @@ pub enum SocketOption {
     /// application that doesn't read; not packets on links after the first. A packet without a
     /// route is dropped as usual. Default: no.
     Blocking(bool),
-    /// Whether [`DatagramSocket::recv_from`], and with [`Wait`](SocketOption::Wait) also
+    /// Whether [`DatagramSocket::recv_from`], and with [`Wait`](SocketOption::Blocking) also
     /// [`DatagramSocket::send_to`], returns [`WouldBlock`](Error::WouldBlock) instead of blocking.
     /// Default: they block.
     Nonblocking(bool),
@@ -363,12 +363,12 @@ impl DatagramSocket {
     }
 
     /// Sends one packet. Never blocks, except for non-real-time packets with
-    /// [`Wait`](SocketOption::Wait): real-time media are better dropped than delayed.
+    /// [`Wait`](SocketOption::Blocking): real-time media are better dropped than delayed.
     ///
     /// # Errors
     ///
     /// The packet was not sent: [`TooLarge`](Error::TooLarge); [`WouldBlock`](Error::WouldBlock) if
-    /// the node does not keep up (with [`Wait`](SocketOption::Wait), if the socket is nonblocking:
+    /// the node does not keep up (with [`Wait`](SocketOption::Blocking), if the socket is nonblocking:
     /// its descriptor becomes readable when another attempt is worthwhile);
     /// [`Disconnected`](Error::Disconnected) while the node is away. If a [`Status`](Error::Status)
     /// or an error about an earlier packet (see [`recv_from`](DatagramSocket::recv_from)) is the

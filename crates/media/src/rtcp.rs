@@ -53,7 +53,7 @@ pub struct Reception {
     pub highest: u32,
     /// Interarrival jitter (§6.4.1), in units of the payload's clock.
     pub jitter: u32,
-    /// [`Report::stamp`] of the last sender report received; 0 if there was none.
+    /// [`SenderInfo::stamp`] of the last sender report received; 0 if there was none.
     pub report: u32,
     /// Time since that report arrived, in 1/65,536 s.
     pub since: u32,
@@ -118,7 +118,7 @@ fn finish(
 }
 
 impl SenderInfo {
-    /// The identifier of this report in a receiver's report: the middle of [`Report::ntp`].
+    /// The identifier of this report in a receiver's report: the middle of [`SenderInfo::ntp`].
     pub fn stamp(&self) -> u32 {
         (self.ntp >> 16) as u32
     }

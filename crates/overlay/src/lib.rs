@@ -48,7 +48,7 @@
 //!         }
 //!     }
 //!     while let Some(_session) = node.next_ready() {
-//!         // … offer the message again that got `Full`; then transmit again.
+//!         // … offer the message again that got `Backpressure`; then transmit again.
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -56,16 +56,16 @@
 //!
 //! # Back-pressure
 //!
-//! Between a node and its applications either side can return [`Full`](node::SendOutcome). Neither
+//! Between a node and its applications either side can return [`Backpressure`](node::SendOutcome). Neither
 //! ever blocks on the other, and no third party waits for the two.
 //!
-//! - *To an application* ([`Sink::deliver`](node::Sink::deliver)): the driver returns `Full` for an
+//! - *To an application* ([`Sink::deliver`](node::Sink::deliver)): the driver returns `Backpressure` for an
 //!   application that does not read. The driver bounds the data it keeps for each application. The
 //!   packet is then dropped and counted, in total and for its flow: it is best effort or real time,
 //!   and neither may wait for a slow reader.
 //! - *From an application* ([`Node::session_recv`](node::Node::session_recv)): the node returns
-//!   `Full` for a best-effort packet that finds no room in its link, if the application has
-//!   requested blocking ([`ToNode::Wait`](session::wire::ToNode::Wait)). The driver keeps that one
+//!   `Backpressure` for a best-effort packet that finds no room in its link, if the application has
+//!   requested blocking ([`ToNode::Blocking`](session::wire::ToNode::Blocking)). The driver keeps that one
 //!   message and reads no more of that session until [`Node::next_ready`](node::Node::next_ready)
 //!   names it; the application's `send` blocks once its socket is full. Without blocking, packets
 //!   are dropped and counted. Real-time packets are never flow-controlled, nor are packets without

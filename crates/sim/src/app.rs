@@ -30,7 +30,7 @@ pub trait Application: Any {
         true
     }
 
-    /// Reports a change of flow control, for applications that enabled it with [`ToNode::Wait`].
+    /// Reports a change of flow control, for applications that enabled it with [`ToNode::Blocking`].
     /// While `on`, a sent message waits for room, and later ones wait behind it.
     fn on_flow_control(&mut self, _on: bool, _io: &mut Io<'_>) {}
 }

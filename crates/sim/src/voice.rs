@@ -231,7 +231,7 @@ fn heard(message: &ToClient<'_>, now: Time) -> Heard {
     }
 }
 
-/// The data that [`Outcome`] needs from a sink.
+/// The data that [`CallOutcome`] needs from a sink.
 pub trait Sinks: Application {
     /// First arrival of each packet in the flow from this node and port, by number.
     fn arrivals(&self, from: (NodeId, u16)) -> impl Fn(u64) -> Option<Arrival>;

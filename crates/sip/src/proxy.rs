@@ -6,7 +6,7 @@ use crate::message::{Fault, Message, Start};
 use crate::name::Name;
 use crate::value::{Address, Uri};
 
-/// Reasons for not forwarding a request; its response has this [`code`](Refusal::code).
+/// Reasons for not forwarding a request; its response has this [`code`](RouteError::code).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteError {
     /// The request is malformed.
@@ -74,7 +74,7 @@ pub struct Routed {
 ///
 /// # Errors
 ///
-/// Returns [`Refusal`] if the request is not to be forwarded.
+/// Returns [`RouteError`] if the request is not to be forwarded.
 pub fn route(request: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Result<Routed, RouteError> {
     if let Some(fault) = request.fault() {
         return Err(RouteError::Fault(fault));

@@ -129,7 +129,7 @@ impl StreamListener {
     /// nonblocking or the timeout has passed; [`PortInUse`](Error::PortInUse),
     /// [`Version`](Error::Version), [`NoFreePort`](Error::NoFreePort) or
     /// [`Refused`](Error::Refused) if it can't reconnect to the node, each once until the reason
-    /// changes; [`Refused`](Error::Refused) with [`Full`](Refusal::Full) while the node has no
+    /// changes; [`Refused`](Error::Refused) with [`Full`](RefusalReason::Full) while the node has no
     /// session left for the stream, which stays queued, so try again later;
     /// [`Protocol`](Error::Protocol) if the node broke the session protocol, after which the
     /// listener reconnects; [`Io`](Error::Io) if this process has no descriptors left.

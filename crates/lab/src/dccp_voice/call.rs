@@ -113,7 +113,7 @@ impl Call {
         self.due.iter().map(|due| due.since(Time::ZERO + START))
     }
 
-    /// Time at which packet `n` is ready to be sent, by the clock of [`Carried::sent`].
+    /// Time at which packet `n` is ready to be sent, by the clock of [`CallTrace::sent`].
     pub fn at(&self, n: usize) -> Time {
         self.due[n]
     }

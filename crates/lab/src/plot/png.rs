@@ -10,7 +10,7 @@ const SCALE: f32 = 2.0;
 ///
 /// # Panics
 ///
-/// If `svg` was not made by [`svg`](super::svg).
+/// If `svg` was not made by [`svg`](super::svg()).
 pub fn png(svg: &str) -> Vec<u8> {
     let mut options = usvg::Options { font_family: "DejaVu Sans".into(), ..Default::default() };
     Arc::make_mut(&mut options.fontdb).load_font_data(FONT.to_vec());

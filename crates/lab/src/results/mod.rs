@@ -1,7 +1,7 @@
 //! The published results: one file with the measured value of every claim,
 //! `docs/results/verdicts.json`, and the Markdown that is generated from it.
 //!
-//! [`take`] judges the data that `run` wrote and puts the outcome into the file, [`write`]
+//! [`take`] judges the data that `run` wrote and puts the outcome into the file, [`write()`]
 //! generates the pages and the marked parts of README.md, and [`check`](check::check) compares
 //! file, pages and README with the claims in the code. Wording comes from the code and numbers
 //! from the file, so that a sentence can change without a new run.
@@ -83,7 +83,7 @@ pub struct Parameter {
     pub values: String,
 }
 
-/// A table of at most [`MAX_ROWS`] rows; in the file a list of lines, as in `data.csv`.
+/// A table of at most `MAX_ROWS` rows; in the file a list of lines, as in `data.csv`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct SmallTable {

@@ -94,9 +94,9 @@ pub(super) struct Waiting {
 pub(super) struct Link {
     pub present: bool,
     pub bit_error_rate: f64,
-    /// Packets that wait for a poll, by [`Way`].
+    /// Packets that wait for a poll, by [`Direction`].
     pub queues: [VecDeque<Waiting>; 2],
-    /// Bit mask of the user priorities with a stream, by [`Way`].
+    /// Bit mask of the user priorities with a stream, by [`Direction`].
     pub streams: [u8; 2],
     /// Consecutive turns without a frame received from the station: neither an answer to a poll nor
     /// an acknowledgement.

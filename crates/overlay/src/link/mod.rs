@@ -269,7 +269,7 @@ impl Link {
         self.address
     }
 
-    /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::seek`]
+    /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::validate_path`]
     /// must be called afterwards.
     pub(crate) fn open(
         &mut self,

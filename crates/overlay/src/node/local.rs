@@ -25,7 +25,7 @@ pub enum SendOutcome {
 pub trait Sink {
     /// Hands over one message, `head` followed by `payload`; never blocks.
     ///
-    /// Returns `Full` if the application does not keep up: the memory for unread messages must be
+    /// Returns `Backpressure` if the application does not keep up: the memory for unread messages must be
     /// bounded for each session separately. The node keeps no packet for later: a packet is dropped
     /// and counted, in total ([`DropReason::SessionFull`]) and in its flow. Notifications about
     /// destinations ([`ToClient::Unreachable`] and [`ToClient::Reachable`]) are sent again later.

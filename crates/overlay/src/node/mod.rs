@@ -180,13 +180,13 @@ impl Node {
 
     /// Processes a message that session `id`'s application sent.
     ///
-    /// Returns `Full` only if the application has requested blocking mode ([`ToNode::Wait`]) and
+    /// Returns `Backpressure` only if the application has requested blocking mode ([`ToNode::Blocking`]) and
     /// this is a best-effort or reliable packet that finds no room in its link's queue. The message
     /// then has no effect: keep it, read no more from that application, and pass the message again
     /// when [`Node::next_ready`] returns the session. A driver that can't keep a message drops and
     /// counts it.
     ///
-    /// [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
+    /// [`ToNode::Blocking`]: crate::session::wire::ToNode::Blocking
     pub fn session_recv(
         &mut self,
         now: Time,
@@ -197,10 +197,10 @@ impl Node {
         self.forwarder.session_recv(now, id, message, sink)
     }
 
-    /// A session that got `Full`, if there is room for its message now. Call this after
+    /// A session that got `Backpressure`, if there is room for its message now. Call this after
     /// [`Node::transmit`], which makes room: pass the message again and call this again; once it
     /// returns `None`, transmit again if it had returned a session. Sessions are returned in the
-    /// order in which they got `Full`, each once.
+    /// order in which they got `Backpressure`, each once.
     pub fn next_ready(&mut self) -> Option<SessionId> {
         self.forwarder.next_ready()
     }

@@ -20,7 +20,7 @@ pub trait Keys: fmt::Debug + Send {
     /// Stores `origin`'s key if `certificate` is genuine, is for `origin`, has not expired at
     /// `wall_ns` (nanoseconds since 1970) and is not revoked, *and* that key signed `message`.
     /// Without the signature anyone could bring back an earlier certificate. Otherwise nothing
-    /// changes, and the error is [`Refusal::BadCertificate`] or [`Refusal::BadSignature`]. Costs
+    /// changes, and the error is [`RefusedRecord::BadCertificate`] or [`RefusedRecord::BadSignature`]. Costs
     /// two [`verify`](Keys::verify).
     fn introduce(
         &mut self,

@@ -75,7 +75,7 @@ impl RefusedRecord {
     }
 }
 
-/// Number of refusals for each [`Refusal`].
+/// Number of refusals for each [`RefusedRecord`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refusals([u64; RefusedRecord::ALL.len()]);
 

@@ -460,7 +460,7 @@ impl RecordedNode {
         }
     }
 
-    /// Time at which to call [`Tap::flush`].
+    /// Time at which to call [`RecordedNode::flush`].
     pub fn flush_at(&self) -> Time {
         self.recorder.as_ref().map_or(Time::NEVER, |recorder| recorder.flush_at)
     }

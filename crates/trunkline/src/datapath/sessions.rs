@@ -98,7 +98,7 @@ impl Listener {
         self.queue.accept()
     }
 
-    /// Whether the listener is stuck; see [`Door::is_stuck`].
+    /// Whether the listener is stuck; see [`AcceptQueue::is_stuck`].
     pub fn is_stuck(&self) -> bool {
         self.queue.is_stuck()
     }

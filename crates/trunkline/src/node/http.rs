@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// Maximum number of connections, so that they don't take the descriptors that applications need:
-/// enough for several scrapers and a manual look. See [`Door`] for one more.
+/// enough for several scrapers and a manual look. See [`LimitedListener`] for one more.
 const CONNECTIONS: usize = 32;
 
 /// Time limit for a whole connection, from its first byte to the last of the answer, so that a slow

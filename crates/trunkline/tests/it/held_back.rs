@@ -1,4 +1,4 @@
-//! Flow-controlled applications (`SocketOption::Wait`) at real nodes, on a slow link.
+//! Flow-controlled applications (`SocketOption::Blocking`) at real nodes, on a slow link.
 
 use crate::common::on_time::on_time;
 use crate::common::raw::{self, bytes};

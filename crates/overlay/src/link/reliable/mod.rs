@@ -14,11 +14,11 @@
 //! of the sender that they are about.
 //!
 //! Queues are bounded. Packets that wait for long are marked (`red`), which makes streams send less
-//! ([`crate::session::stream`]); applications that request blocking ([`ToNode::Wait`]) are
+//! ([`crate::session::stream`]); applications that request blocking ([`ToNode::Blocking`]) are
 //! flow-controlled. If a link is full nevertheless, its node drops new packets for it and counts
 //! them.
 //!
-//! [`ToNode::Wait`]: crate::session::wire::ToNode::Wait
+//! [`ToNode::Blocking`]: crate::session::wire::ToNode::Blocking
 
 mod receiver;
 mod red;

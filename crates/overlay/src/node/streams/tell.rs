@@ -103,7 +103,7 @@ impl Forwarder {
 }
 
 /// Delivers the data of an open stream to its application, and then its notifications: the end of
-/// the other direction, credit, and the end of the stream. `Full` if the application doesn't accept
+/// the other direction, credit, and the end of the stream. `Backpressure` if the application doesn't accept
 /// all of that now.
 fn hand_over(now: Time, session: SessionId, end: &mut End, sink: &mut impl Sink) -> SendOutcome {
     loop {

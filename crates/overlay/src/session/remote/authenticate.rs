@@ -120,7 +120,7 @@ impl Responder {
     ///
     /// # Errors
     ///
-    /// [`Refusal::WrongKey`] if it is for another node, [`Refusal::Busy`] if too many arrive from
+    /// [`RefusalReason::WrongKey`] if it is for another node, [`RefusalReason::Busy`] if too many arrive from
     /// that address.
     pub fn check(
         &mut self,
@@ -147,7 +147,7 @@ impl Responder {
     ///
     /// # Errors
     ///
-    /// [`Refusal::WrongKey`] if it is forged, [`Refusal::UnknownClient`] if the client is not in
+    /// [`RefusalReason::WrongKey`] if it is forged, [`RefusalReason::UnknownClient`] if the client is not in
     /// the list.
     pub fn answer(&mut self, initiation: &[u8], token: Token) -> Result<Answered, RefusalReason> {
         let forged = |_| RefusalReason::WrongKey;

@@ -25,7 +25,7 @@
 //! arrived: a recorded handshake that is sent again is useless.
 //!
 //! A first message other than an Initiation is refused, unsealed, as
-//! [`Unauthenticated`](super::wire::Refusal::Unauthenticated). Before its Response a node sends
+//! [`Unauthenticated`](super::wire::RefusalReason::Unauthenticated). Before its Response a node sends
 //! nothing but a refusal, and a client accepts nothing else.
 //!
 //! The node accepts a datagram from any address if it has the session's token and a counter not

@@ -93,7 +93,7 @@ impl Buffer {
         self.bytes = Box::default();
     }
 
-    /// Returns all memory but [`LEAST`] bytes to the budget; the contents are lost.
+    /// Returns all memory but [`MIN_MEMORY`] bytes to the budget; the contents are lost.
     pub fn shrink(&mut self, memory: &mut Memory<'_>) {
         if self.bytes.len() > MIN_MEMORY {
             self.release(memory);

@@ -15,7 +15,7 @@ use trunkline_base::wire::{Reader, Short, Writer};
 pub const SESSION_VERSION: u8 = 1;
 
 /// The versions that a node of this build supports for its clients; others are refused with
-/// [`Refusal::Version`].
+/// [`RefusalReason::Version`].
 pub const SESSION_VERSIONS: VersionRange = VersionRange { oldest: 1, newest: SESSION_VERSION };
 
 /// Maximum length of the head (everything in front of the payload) of any message.

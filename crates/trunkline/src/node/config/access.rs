@@ -127,7 +127,7 @@ impl<'de> Deserialize<'de> for Ports {
             Range(String),
         }
         let no_range = |text| {
-            de::Error::custom(format!("`{text}` isn't a range of ports: write it as \"6000-6099\""))
+            de::Error::custom(format!("`{text}` is not a range of ports: write it as \"6000-6099\""))
         };
         let range = |written| {
             let range = match written {
@@ -177,7 +177,7 @@ mod tests {
     fn mistakes_say_what_would_be_right() {
         let wrong = |text| read(text).unwrap_err();
         assert!(wrong("transit = \"some\"").contains("\"all\", \"none\" or a list of node ids"));
-        assert!(wrong("bind = [\"12-10\"]").contains("`12-10` is no range of ports"));
+        assert!(wrong("bind = [\"12-10\"]").contains("`12-10` is not a range of ports"));
         assert!(wrong("bind = [70000]").contains("a port (1 to 65535)"));
         for zero in ["bind = [0]", "bind = [5, \"0-0\"]"] {
             assert!(wrong(zero).contains("port 0 can't be bound: a request for it gets"), "{zero}");

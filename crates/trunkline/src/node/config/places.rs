@@ -186,7 +186,7 @@ key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
         let (there, absent) = (dir.path().join("a.sock"), dir.path().join("no/a.sock"));
         assert_eq!(check_folders(Some(&there), Some(Path::new("a.ctl"))), Ok(()));
         let error = check_folders(Some(&there), Some(&absent)).expect_err("no folder");
-        assert!(error.starts_with("[node] control is to be in a folder that is not"), "{error}");
-        assert!(error.contains("make it, or name another"), "{error}");
+        assert!(error.starts_with("[node] control is in a folder that does not exist"), "{error}");
+        assert!(error.contains("create it, or name another"), "{error}");
     }
 }

@@ -453,7 +453,7 @@ via = "udp:198.51.100.1:5060"
     fn a_mistake_has_a_line_and_a_way_out() {
         for (old, new, place, says) in [
             ("allow", "#allow", "7:11", "has no `allow`: name the networks"),
-            ("udp:192", "sctp:192", "7:11", "is no place for SIP: write udp:, tcp: or tls:"),
+            ("udp:192", "sctp:192", "7:11", "is not an address for SIP: write udp:, tcp: or tls:"),
             ("udp:192.0.2.1:5060", "udp:0.0.0.0:5060", "7:11", "phones need one: listen at"),
             ("udp:192.0.2.1:5060", "udp:192.0.2.1:0", "7:11", "give the port"),
             ("tcp:192.0.2.1:5060", "tls:192.0.2.1:5061", "7:33", "needs `certificate` and"),

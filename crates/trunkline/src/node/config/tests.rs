@@ -182,7 +182,7 @@ fn mistakes_have_a_line_and_a_way_out() {
     assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
     for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
         let address = mistake(&GOOD.replace("127.0.0.1:7001", nowhere));
-        assert!(address.starts_with("x.toml:11:11: this is no address"), "{address}");
+        assert!(address.starts_with("x.toml:11:11: not an address"), "{address}");
     }
     let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
     assert!(family.contains("no address of its family"), "{family}");

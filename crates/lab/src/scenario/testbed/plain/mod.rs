@@ -35,7 +35,7 @@ struct Flow {
     udp: bool,
     from: SocketAddrV6,
     to: SocketAddrV6,
-    /// Length of the payload in bytes, from [`packet::STAMP`] to [`packet::MOST`].
+    /// Length of the payload in bytes, from [`packet::STAMP`] to [`packet::MAX_PAYLOAD`].
     payload: usize,
     /// IPv6 traffic class (DSCP and ECN).
     class: u8,

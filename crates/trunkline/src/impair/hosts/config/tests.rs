@@ -123,7 +123,7 @@ fn a_cell_that_cannot_be_is_named() {
         ("\"a\", \"b\"", "\"a\", \"b\", \"r\"", "\"r\" is in the cell already"),
         ("\"a\", \"b\"", "", "one station or more"),
         ("\"a\", \"b\"", "\"a\"", "no [[edge]] or [[cell]] leads to host \"b\""),
-        ("queue = 20", "queue = 0", "cell wifi: queues of 0 packets"),
+        ("queue = 20", "queue = 0", "cell wifi: the queue length is 0 packets"),
         ("attempts = 3", "attempts = 0", "expected a number from 1 to 255"),
         ("attempts = 3", "attempts = 256", "expected a number from 1 to 255"),
         ("1e-5", "\"1%\"", "expected a number without quotes"),
