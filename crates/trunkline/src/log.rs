@@ -153,7 +153,10 @@ mod tests {
         write_out(&entries, &mut text, &AtomicU64::new(7));
         let text = String::from_utf8(text).expect("text");
         let lines: Vec<_> = text.lines().collect();
-        assert!(matches!(lines[..], ["one", lost, "two"] if lost.starts_with("7 log lines")), "{text}");
+        assert!(
+            matches!(lines[..], ["one", lost, "two"] if lost.starts_with("7 log lines")),
+            "{text}"
+        );
         assert_eq!(written.try_recv(), Ok(()));
     }
 }

@@ -250,7 +250,7 @@ fn what_is_no_result_is_not_taken_over() {
         take(papers, out, results).map(|_| ()).unwrap_err().to_string()
     };
     let nowhere = take(&papers, &tree.path().join("nowhere"), &mut results);
-    assert!(nowhere.contains("no figure has been measured"), "{nowhere}");
+    assert!(nowhere.contains("no results in"), "{nowhere}");
     let out = tree.path().join("lab-out");
     let other = take(&with(claims(), 2), &out, &mut results);
     assert!(other.contains("of revision 1, and the code's is 2"), "{other}");

@@ -197,7 +197,7 @@ fn the_report_shows_what_there_is() {
     assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figures\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     let smaller = "1 of 1 figures here are of a smaller run";
-    let held = "matches 2p² − 3p³<br><span class=\"small\">at 10 % loss what is left is";
+    let held = "matches 2p² − 3p³<br><span class=\"small\">at 10 % loss the residual loss is";
     for has in ["<svg", "2p² − 3p³", "Not measured yet: ", "seed 1", smaller, held] {
         assert!(page.contains(has), "{has}");
     }

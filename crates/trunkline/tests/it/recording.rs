@@ -112,7 +112,7 @@ fn what_is_no_recording_is_told_so() {
         std::fs::write(&file, text).expect("written");
         let ended = replay(&file);
         let line = ended.one_line(1);
-        assert!(line.contains("x.rec is no recording of this version"), "{line}");
+        assert!(line.contains("x.rec is not a recording of this version"), "{line}");
     }
     let ended = replay(&dir.path().join("absent.rec"));
     assert!(ended.one_line(1).contains("absent.rec: No such file"), "{}", ended.stderr);
@@ -152,7 +152,7 @@ fn a_recording_is_for_its_owner_alone() {
         fs::set_permissions(&open, fs::Permissions::from_mode(bits)).expect("set");
         let ended = run(node.command().args(["--record", &arg(&open)]));
         let line = ended.one_line(1);
-        assert!(line.contains("open.rec: others than this user may read or change"), "{line}");
+        assert!(line.contains("open.rec: other users may read or change"), "{line}");
         assert!(line.contains("remove it, or take another name"), "{line}");
         assert_eq!(fs::read_to_string(&open).expect("text"), "mine", "it is as it was");
     }

@@ -356,8 +356,7 @@ fn what_is_no_version_is_refused() {
             Process::start(node.command().env("TRUNKLINE_TEST_NEWEST_VERSION", wrong));
         assert_eq!(process.wait().code(), Some(2), "{wrong:?}");
         let said = process.stderr();
-        let line =
-            format!("TRUNKLINE_TEST_NEWEST_VERSION is {wrong:?}, which is no protocol version");
+        let line = format!("TRUNKLINE_TEST_NEWEST_VERSION is {wrong:?}, not a protocol version");
         assert!(said.contains(&line), "{said}");
     }
 }

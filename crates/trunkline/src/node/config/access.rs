@@ -127,7 +127,9 @@ impl<'de> Deserialize<'de> for Ports {
             Range(String),
         }
         let no_range = |text| {
-            de::Error::custom(format!("`{text}` is not a range of ports: write it as \"6000-6099\""))
+            de::Error::custom(format!(
+                "`{text}` is not a range of ports: write it as \"6000-6099\""
+            ))
         };
         let range = |written| {
             let range = match written {
