@@ -263,7 +263,6 @@ fn what_is_no_result_is_not_taken_over() {
 
 /// The results published in this source tree agree with the lab's stored results and claims.
 #[test]
-#[ignore = "not every figure has been stored yet: `trunkline-lab report --check` names them"]
 fn published_results_agree_with_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let problems = check(&papers(), &root).unwrap();
