@@ -16,11 +16,10 @@ arrows() {
     case "$1" in
         base) ;;
         overlay) echo base rate ;;
-        net | rate | media) echo base ;;
-        sip) echo base media ;;
+        net | rate | media | sip) echo base ;;
         gateway) echo base overlay sip ;;
         client) echo base overlay ;;
-        trunkline) echo base net overlay rate media sip gateway client ;;
+        trunkline) echo base net overlay media sip gateway client ;;
         sim) echo base net overlay rate media ;;
         lab) echo base net overlay rate sim media client ;;
         *) return 1 ;;
