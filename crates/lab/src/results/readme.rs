@@ -34,27 +34,27 @@ const fn measured(figure: &'static str, claim: &'static str, words: &'static str
 
 const GAINS: [Gain; 5] = [
     Gain {
-        what: "Packets missed, one link losing 5 % (burstiness up to 50 %)",
+        what: "Packets missed when a link loses 5 %, and up to 50 % directly after a loss",
         without: words("5 %"),
         with: measured("voip-overlay/fig4b", "up-to-50", ""),
         figure: "voip-overlay/fig4b",
     },
     Gain {
         what: "Mean speech quality (telephone network: 4.0)",
-        without: measured("voip-overlay/fig1", "one-percent", " at 1 % loss"),
-        with: measured("voip-overlay/fig9b", "above-four", " at 20 % loss"),
+        without: measured("voip-overlay/fig1", "one-percent", " at only 1 % loss"),
+        with: measured("voip-overlay/fig9b", "above-four", " even at 20 % loss"),
         figure: "voip-overlay/fig9b",
     },
     Gain {
         what: "Silence in a call after its path is cut or a relay crashes, at worst",
-        without: words("until the path is back"),
+        without: words("as long as the path is down"),
         with: measured("beyond/failover", "whole", ""),
         figure: "beyond/failover",
     },
     Gain {
-        what: "Packets on a link for 500 calls, in a trunk",
-        without: words("one datagram each"),
-        with: measured("beyond/trunk-live", "fewer-packets", ""),
+        what: "Datagrams that carry 500 calls over a link, in one trunk",
+        without: words("one per packet"),
+        with: measured("beyond/trunk-live", "fewer-packets", " a trunk"),
         figure: "beyond/trunk-live",
     },
     Gain {
