@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// A 16-bit header that claims `data` bytes of samples, without any.
+    /// The header of a WAV file that announces `data` bytes of 16-bit samples, without the samples.
     fn header(channels: u16, rate: u32, data: u32) -> Vec<u8> {
         let block = channels.wrapping_mul(2);
         let mut h = b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();

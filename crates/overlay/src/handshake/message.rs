@@ -160,7 +160,9 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Replaces the second message and requests proof that the initiation is no copy.
+/// The second message of a handshake, sent instead of a [`Response`] if the initiation may be a
+/// copy of an earlier one. The initiator proves that it is not by returning the nonce in a
+/// new initiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Challenge<'a> {
     /// Index of the initiator's handshake that this message ends.

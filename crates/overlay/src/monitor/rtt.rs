@@ -43,10 +43,12 @@ impl Least {
     }
 }
 
-/// A longer sample is an error or a forgery: no link takes a minute.
+/// Longest sample that is accepted. No link takes a minute, so a longer sample is an error or a
+/// forgery.
 const ABSURD: Duration = Duration::from_secs(60);
 
-/// A difference up to this is random.
+/// A sample counts as low only if it is below half of the average by more than this: smaller
+/// differences are random.
 const CHANCE: Duration = Duration::from_millis(1);
 
 impl Rtt {

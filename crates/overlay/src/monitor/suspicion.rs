@@ -12,8 +12,8 @@ const SHARE: f64 = 0.01;
 const MIN_EVIDENCE: f64 = 2.0;
 const BELIEVED: f64 = 16.0;
 
-/// Budget of extra hellos, requested because a link may have become worse: [`MAX_CREDIT`], and one for
-/// every hundred envelopes received.
+/// Budget of extra hellos, requested because a link may have become worse: [`MAX_CREDIT`], and one
+/// for every hundred envelopes received.
 ///
 /// The more is spent, the stronger the evidence must be. A link with steady loss often shows weak
 /// evidence, and soon spends no more than it earns; the evidence for one that is getting worse

@@ -298,9 +298,9 @@ const FLOWS_LAST: [&[usize]; 13] =
     [&[4], &[12], &[15], &[5], &[7], &[8], &[11], &[14], &[3], &[17, 18], &[9], &[13], &[10]];
 const CALLS_LAST: [&[usize]; 11] =
     [&[6], &[10], &[9], &[12], &[13], &[11], &[8], &[5], &[15], &[3], &[2]];
-/// Column of flows in which the worst value comes first.
+/// Column by which flows are sorted unless by name, the worst first: MOS over the last 10 s.
 const MOS: usize = 16;
-/// Column of calls in which the worst value comes first.
+/// Column by which calls are sorted unless by start, the worst first: the least R of the call.
 const SORT_COLUMN: usize = 14;
 
 /// Indices of the columns with these `widths` that are shown in `room`; related columns are omitted

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use trunkline_client::{Address, NodeId};
 
-/// Maximum number of ports in an endpoint: RTP and RTCP of a few calls. Each port that the proxy
+/// Maximum number of ports in an endpoint: RTP and RTCP of 32 calls. Each port that the proxy
 /// listens on is a socket or a session of the node.
 const MAX_PORTS: usize = 64;
 

@@ -114,7 +114,8 @@ fn counter_of(head: &[u8; DATAGRAM_HEAD]) -> Option<u64> {
     head.last_chunk().map(|counter| u64::from_be_bytes(*counter))
 }
 
-/// Four zeros and the count: no count is used twice with one key.
+/// The nonce for a counter: four zero bytes, then the counter. AES-GCM requires that no nonce is
+/// used twice with one key, so callers must not use a counter twice.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&counter.to_be_bytes());
