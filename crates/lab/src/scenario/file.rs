@@ -180,24 +180,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     if file.pesq && length.as_secs() < 12 {
         return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
-    for (what, n, most) in [
-        ("hosts", file.host.len(), MAX_ENTRIES),
-        ("routers", file.router.len(), MAX_ENTRIES),
-        ("links", file.link.len(), MAX_ENTRIES),
-        ("streams", file.stream.len(), MAX_STREAMS),
-        ("programs", file.program.len(), MAX_STREAMS),
-        ("faults", file.fault.len(), MAX_STREAMS),
-    ] {
-        if n > most {
-            return Err(text.mistake(
-                None,
-                format!(
-                    "there are {n} {what}, but at most {most} are \
-                                                   allowed"
-                ),
-            ));
-        }
-    }
+    check_sizes(&text, &file)?;
     let mut reader = Reader {
         text,
         length,
@@ -249,6 +232,25 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     };
     check_hosts(&scenario).map_err(|(n, what)| text.mistake(Some(file.host[n].span()), what))?;
     Ok(scenario)
+}
+
+/// Checks that the file has no more entries of a kind than are allowed.
+fn check_sizes(text: &Text<'_>, file: &Sections) -> Result<(), Mistake> {
+    let entries = [
+        ("hosts", file.host.len(), MAX_ENTRIES),
+        ("routers", file.router.len(), MAX_ENTRIES),
+        ("links", file.link.len(), MAX_ENTRIES),
+        ("streams", file.stream.len(), MAX_STREAMS),
+        ("programs", file.program.len(), MAX_STREAMS),
+        ("faults", file.fault.len(), MAX_STREAMS),
+    ];
+    match entries.into_iter().find(|(_, n, max)| n > max) {
+        None => Ok(()),
+        Some((what, n, max)) => {
+            let why = format!("there are {n} {what}, but at most {max} are allowed");
+            Err(text.mistake(None, why))
+        }
+    }
 }
 
 /// Checks that each host can run the links and calls that it has; otherwise returns the host and

@@ -54,7 +54,7 @@ impl Overlay {
         }
         let world = topology.build(seed).expect("a valid world");
         let story = vec![format!("seed {seed}, {nodes} nodes, sealed: {sealed}")];
-        Overlay { world, graph, rng: rng, sealed, removed: Vec::new(), story }
+        Overlay { world, graph, rng, sealed, removed: Vec::new(), story }
     }
 
     fn pick(&mut self, of: u32) -> u32 {
