@@ -3,18 +3,16 @@
 import json
 import os
 import random
-import re
 import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from phones import Address, Media, Message, Phone, connect, request, sdp, tag_of, token, uri_of
+from phones import Address, Message, Phone, sdp, token
 from session import Session
-from verdict import control
 
 TRUNKLINE = os.environ["TRUNKLINE"]
 GATEWAY_A, GATEWAY_B = ("10.77.0.1", 5060), ("10.77.0.2", 5060)
@@ -33,7 +31,7 @@ def held_by(node: str) -> Dict[str, int]:
     return {"memory_kib": memory, "files": len(os.listdir(f"/proc/{pid}/fd"))}
 
 
-def ask(command: str, node: str, *options: str) -> object:
+def ask(command: str, node: str, *options: str) -> Any:
     said = subprocess.run(
         [TRUNKLINE, command, "--control", f"{node}.ctl", "--json", *options], capture_output=True, text=True, check=True
     )
@@ -84,7 +82,6 @@ class Stream:
     def __init__(self, source: str, to: int, port: int) -> None:
         self.received = 0
         self.heard = time.monotonic()
-        self.data = b""
         self.receiver = subprocess.Popen(
             [TRUNKLINE, "cat", "--listen", str(port), "--socket", f"{to}.sock"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -97,6 +94,7 @@ class Stream:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        assert self.receiver.stdout
         while data := os.read(self.receiver.stdout.fileno(), 1 << 20):
             self.received += len(data)
             self.heard = time.monotonic()
@@ -104,11 +102,14 @@ class Stream:
     def write(self, size: int, interval: float) -> None:
         """Writes `size` bytes each `interval` seconds, in the background, until it breaks off."""
 
+        pipe = self.sender.stdin
+        assert pipe
+
         def run() -> None:
             try:
                 while True:
-                    self.sender.stdin.write(bytes(size))
-                    self.sender.stdin.flush()
+                    pipe.write(bytes(size))
+                    pipe.flush()
                     time.sleep(interval)
             except (OSError, ValueError):
                 pass
@@ -181,7 +182,7 @@ class Flood:
         time.sleep(3)
 
 
-def calls_beside(seconds: int = 6, port: int = 8600) -> Dict[str, object]:
+def calls_beside(seconds: int = 6, port: int = 8600) -> Dict[str, Any]:
     """Five calls from node 1 to node 4: what lib/flow.py reports."""
     flow = os.path.join(os.path.dirname(__file__), "flow.py")
     said = subprocess.run(

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by each case's run.sh: verdicts. The exit status of a case is 0 if all is right,
 # 1 if the fault is there, 2 if the case itself is broken, 78 if it was skipped.
 set -uo pipefail
@@ -54,8 +55,10 @@ by() {
     esac
 }
 
-below() { awk -v value="$1" -v bound="$2" 'BEGIN { exit !(value != "" && value + 0 < bound + 0) }'; }
-above() { awk -v value="$1" -v bound="$2" 'BEGIN { exit !(value != "" && value + 0 > bound + 0) }'; }
+# below VALUE BOUND, above VALUE BOUND: false if VALUE is not a number.
+below() { compared "$1" && awk -v value="$1" -v bound="$2" 'BEGIN { exit !(value < bound + 0) }'; }
+above() { compared "$1" && awk -v value="$1" -v bound="$2" 'BEGIN { exit !(value > bound + 0) }'; }
+compared() { [[ $1 =~ ^-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?$ ]]; }
 
 # field FILE EXPRESSION: of the JSON value `it` in FILE.
 field() { python3 -c 'import json, sys; it = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$@"; }

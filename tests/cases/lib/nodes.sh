@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by cases with nodes of their own: a star of network namespaces, and nodes in them.
 # Everything is in the current folder, the case's scratch folder. `ip netns` names are private
 # to the case (see ../run), and everything in them ends with it.

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import threading
 import time
-from typing import Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from verdict import control
 
@@ -32,7 +32,8 @@ def udp(address: str, port: int, namespace: Optional[str] = None) -> socket.sock
     """A bound UDP socket, in a namespace of `ip netns` if one is named."""
     if namespace:
         there = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-        control(f"namespace {namespace} exists", _libc.setns(there, 0) == 0)
+        if _libc.setns(there, 0):
+            raise OSError(ctypes.get_errno(), f"cannot enter namespace {namespace}")
         os.close(there)
     try:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -178,6 +179,7 @@ class Phone:
         message = self.receive(want, seconds)
         if message is None:
             control(f"{self.user} receives {want}", False)
+            raise AssertionError
         return message
 
     def _request(self, method: str, uri: str, number: int, body: str, headers: Iterable[Tuple[str, str]]) -> None:
@@ -366,7 +368,7 @@ def hang_up(caller: Phone, callee: Phone) -> None:
     caller.expect(200)
 
 
-def leg(call: str) -> Dict[str, object]:
+def leg(call: str) -> Dict[str, Any]:
     """What gateway a says of a live call's media from the caller."""
     said = subprocess.run(
         [os.environ["TRUNKLINE"], "calls", "--control", "a.ctl", "--json", "--live"], capture_output=True, text=True
@@ -374,7 +376,7 @@ def leg(call: str) -> Dict[str, object]:
     return next(item for item in json.loads(said) if item["call"] == call)["legs"][0]
 
 
-def records(call: str) -> List[Dict[str, object]]:
+def records(call: str) -> List[Dict[str, Any]]:
     """Gateway a's records of a call."""
     with open("a.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if call in line]

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by each case of this family.
 . "$CASES/lib/nodes.sh"
 

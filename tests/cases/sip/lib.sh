@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by each case of this family. Hosts, each a namespace, at one Ethernet:
 #   a 192.0.2.1, b 192.0.2.2   gateways of two sites, linked by the overlay
 #   p 192.0.2.11               a phone's host at a's site

@@ -2,8 +2,8 @@
 
 import socket
 
-from attack import GATEWAY_A, Answering, Phone, request, sdp, tag_of, token, try_call
-from phones import udp
+from attack import GATEWAY_A, try_call
+from phones import Answering, Phone, request, sdp, tag_of, token, udp
 from verdict import control, finish, right
 
 OUTSIDE, INSIDE_TCP, INSIDE_UDP = "10.78.0.9", ("10.77.1.40", 6379), ("10.77.1.39", 53)
@@ -13,7 +13,7 @@ callee = Answering(OUTSIDE)
 caller = Phone("10.77.1.1", "x", GATEWAY_A[0], 5066)
 answered = try_call(caller, f"q@{OUTSIDE}")
 control("an inside phone's call to the outside host is answered", answered and answered.code == 200)
-callee_tag = tag_of(answered.get("to"))
+callee_tag = tag_of(answered.get("to")) if answered else ""
 
 tcp = socket.socket()
 tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

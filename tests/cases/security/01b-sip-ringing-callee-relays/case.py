@@ -4,8 +4,8 @@ import multiprocessing
 import time
 from typing import Tuple
 
-from attack import GATEWAY_A, Answering, Phone, request, sdp
-from phones import udp
+from attack import GATEWAY_A
+from phones import Answering, Phone, request, sdp, udp
 from verdict import control, finish, right
 
 OUTSIDE = "10.78.0.9"
@@ -70,5 +70,5 @@ attack.start()
 time.sleep(0.5)
 count, longest = answered(25)
 attack.join()
-right(f"beside a flood of an unknown host it is answered {count} of 25 times, within {longest} ms", count >= 24)
+right(f"alongside a flood of an unknown host it is answered {count} of 25 times, within {longest} ms", count >= 24)
 finish()

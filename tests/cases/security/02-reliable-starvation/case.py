@@ -1,4 +1,4 @@
-"""Reliable datagrams of node 5 beside a stream and calls of node 1, on a link of 5 Mbit/s."""
+"""Reliable datagrams of node 5 alongside a stream and calls of node 1, on a link of 5 Mbit/s."""
 
 from statistics import mean
 
@@ -14,6 +14,6 @@ for bps in (10e6, 40e6):
     calls = calls_beside()
     flood.stop()
     # Two sources of traffic: a fair half, less what calls and headers take.
-    right(f"beside {bps / 1e6:.0f} Mbit/s of node 5 the stream keeps its half: {rates}", mean(rates[5:]) > 1.25)
+    right(f"alongside {bps / 1e6:.0f} Mbit/s of node 5 the stream keeps its half: {rates}", mean(rates[5:]) > 1.25)
     right(f"the calls miss nothing ({calls['missed_percent']} %)", calls["missed_percent"] < 1)
 finish()

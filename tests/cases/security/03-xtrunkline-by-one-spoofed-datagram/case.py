@@ -2,7 +2,8 @@
 
 import time
 
-from attack import GATEWAY_B, Answering, forge, request, sdp, token
+from attack import GATEWAY_B, forge
+from phones import Answering, request, sdp, token
 from session import Received, Session
 from verdict import finish, right
 

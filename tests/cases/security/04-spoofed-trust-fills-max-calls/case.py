@@ -2,7 +2,8 @@
 
 import time
 
-from attack import GATEWAY_A, Answering, Phone, forge, held_by, short_invite, try_call
+from attack import GATEWAY_A, forge, held_by, short_invite, try_call
+from phones import Answering, Phone
 from verdict import control, finish, right
 
 Answering("10.77.1.2")

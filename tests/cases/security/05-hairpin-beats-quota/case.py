@@ -3,8 +3,8 @@
 import time
 from typing import Dict
 
-from attack import GATEWAY_A, Answering, Phone, ask, request, sdp, try_call
-from phones import udp
+from attack import GATEWAY_A, ask, try_call
+from phones import Answering, Phone, request, sdp, udp
 from verdict import control, finish, right
 
 SOURCE = "10.77.1.16"

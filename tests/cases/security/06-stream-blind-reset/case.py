@@ -10,7 +10,7 @@ from verdict import control, finish, right
 BROKEN_OFF = 11
 member = Member()
 survived = 0
-for attempt in range(3):
+for _ in range(3):
     stream = Stream("1", 4, 980)
     stream.write(1000, 0.5)
     time.sleep(1)
@@ -29,7 +29,8 @@ for attempt in range(3):
                 break
     time.sleep(0.5)
     survived += stream.is_alive()
-    print(f"{count} resets in {time.monotonic() - start:.1f} s: the stream {'lives' if stream.is_alive() else 'is broken off'}", flush=True)
+    state = "lives" if stream.is_alive() else "is broken off"
+    print(f"{count} resets in {time.monotonic() - start:.1f} s: the stream {state}", flush=True)
     stream.close()
 right(f"{survived} of 3 streams survive", survived == 3)
 finish()

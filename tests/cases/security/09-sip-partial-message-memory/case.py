@@ -4,7 +4,8 @@ import socket
 import time
 from typing import Dict, List
 
-from attack import GATEWAY_A, held_by, request
+from attack import GATEWAY_A, held_by
+from phones import request
 from verdict import control, finish, right
 
 

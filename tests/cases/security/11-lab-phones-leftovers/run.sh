@@ -7,19 +7,22 @@ need baresip
 export TMPDIR=$WORK/tmp
 mkdir "$TMPDIR"
 
+runs() { pgrep "$@" >/dev/null; }
+
 for signal in INT TERM HUP; do
-    "$LAB" phones --seconds 8 --speech "$REPOSITORY/speech" >phones.out 2>&1 & lab=$!
+    # A job in the background ignores SIGINT otherwise.
+    env --default-signal=INT "$LAB" phones --seconds 8 --speech "$REPOSITORY/speech" >phones.out 2>&1 & lab=$!
     for _ in $(seq 100); do
-        pgrep baresip >/dev/null && break
+        runs baresip && break
         sleep 0.2
     done
-    control "SIG$signal: telephones run" pgrep baresip
+    control "SIG$signal: telephones run" runs baresip
     sleep 2
     kill -$signal $lab
     sleep 2
     head -2 phones.out
-    right "SIG$signal: no telephone is left" eval '! pgrep baresip'
-    right "SIG$signal: no node is left" eval '! pgrep -f "trunkline node"'
+    right "SIG$signal: no telephone is left" eval '! runs baresip'
+    right "SIG$signal: no node is left" eval '! runs -f "trunkline node"'
     left=$(ip netns list | tr '\n' ' ')
     right "SIG$signal: no namespace is left: ${left:-none}" [ -z "$left" ]
     left=$(ls "$TMPDIR")

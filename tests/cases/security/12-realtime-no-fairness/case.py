@@ -1,4 +1,4 @@
-"""Floods of node 5 beside calls of node 1, on a link of 5 Mbit/s."""
+"""Floods of node 5 alongside calls of node 1, on a link of 5 Mbit/s."""
 
 from attack import Flood, calls_beside
 from session import BEST_EFFORT, REAL_TIME
@@ -12,6 +12,6 @@ for name, service, bps in (("best effort", BEST_EFFORT, 10e6), ("real time", REA
     flood.stop()
     verdict = control if service == BEST_EFFORT else right
     verdict(
-        f"beside {bps / 1e6:.0f} Mbit/s of {name} the calls miss {calls['missed_percent']} %", calls["missed_percent"] < 1
+        f"alongside {bps / 1e6:.0f} Mbit/s of {name} the calls miss {calls['missed_percent']} %", calls["missed_percent"] < 1
     )
 finish()

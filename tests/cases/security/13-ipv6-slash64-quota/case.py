@@ -15,16 +15,16 @@ def calls(address: str, count: int) -> Dict[str, int]:
     phone = udp(address, 5070)
     phone.setblocking(False)
     codes: Dict[str, int] = {}
-    for _ in range(count):
-        phone.sendto(short_invite((address, 5070), "sip:x@[fd77::99]:9"), GATEWAY)
-        time.sleep(0.001)
-    time.sleep(0.5)
-    try:
-        while True:
-            code = phone.recv(9999).split()[1].decode()
-            codes[code] = codes.get(code, 0) + 1
-    except BlockingIOError:
-        pass
+    for number in range(count + 1):
+        if number < count:
+            phone.sendto(short_invite((address, 5070), "sip:x@[fd77::99]:9"), GATEWAY)
+        time.sleep(0.001 if number < count else 0.5)
+        try:
+            while True:
+                code = phone.recv(9999).split()[1].decode()
+                codes[code] = codes.get(code, 0) + 1
+        except BlockingIOError:
+            pass
     print(address, codes, flush=True)
     return codes
 

@@ -54,7 +54,7 @@ def measure(seconds: float, forged: int) -> Tuple[int, int, int]:
 quiet = measure(5, 0)
 control(f"quiet: (requests, replies, source ports) {quiet}", quiet[1] >= quiet[0] - 1 and quiet[2] == 1)
 attacked = measure(5, 300)
-right(f"the honest flow keeps its port beside the member's: {attacked}", attacked[2] == 1)
+right(f"the honest flow keeps its port alongside the member's: {attacked}", attacked[2] == 1)
 right("and its replies", attacked[1] >= attacked[0] * 0.95)
 proxy.kill()
 finish()

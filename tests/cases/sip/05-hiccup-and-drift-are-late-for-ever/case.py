@@ -1,7 +1,7 @@
 """One pause of 80 ms, and a sender whose clock is 1,000 ppm slow."""
 
 import time
-from typing import Dict
+from typing import Any, Dict
 
 from phones import A, B, P, Q, Media, Phone, connect, hang_up, leg, sdp
 from verdict import control, finish, right
@@ -10,7 +10,7 @@ p, q = Phone(P, "p", A, namespace="p"), Phone(Q, "q", B, namespace="q")
 media = Media(P, 4000, "p")
 
 
-def shown(when: str) -> Dict[str, object]:
+def shown(when: str) -> Dict[str, Any]:
     said = leg(p.call)
     print(when, {key: said[key] for key in ("packets", "lost", "late", "r_now", "mos")}, flush=True)
     return said
