@@ -13,7 +13,7 @@ for name, callee in (("pbx.example", q), ("srv.example", srv)):
     p.invite(f"q@{name}", sdp(P, 4000))
     invite = callee.receive("INVITE", 36)
     spent = time.monotonic() - start
-    refusal = p.receive(lambda message: message.code >= 300, 1) if not invite else None
+    refusal = None if invite else p.receive(lambda m: m.code >= 300 and m.get("call-id") == p.call, 1)
     text = f"after {spent:.0f} s" if invite else f"no; the caller is told {refusal.start if refusal else 'nothing'}"
     right(f"an INVITE to {name} arrives within 10 s: {text}", invite and spent < 10)
     if invite:
