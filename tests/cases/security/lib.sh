@@ -63,4 +63,4 @@ gateways() {
 }
 
 # judge: the verdicts of the case's case.py.
-judge() { by python3 "$(dirname "$0")/case.py" "$@"; }
+judge() { by python3 "$(dirname "$0")/case.py"; }

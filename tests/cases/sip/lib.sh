@@ -83,4 +83,4 @@ END
 }
 
 # judge: the verdicts of the case's case.py.
-judge() { by python3 "$(dirname "$0")/case.py" "$@"; }
+judge() { by python3 "$(dirname "$0")/case.py"; }
