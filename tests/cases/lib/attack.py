@@ -33,7 +33,10 @@ def held_by(node: str) -> Dict[str, int]:
 
 def ask(command: str, node: str, *options: str) -> Any:
     said = subprocess.run(
-        [TRUNKLINE, command, "--control", f"{node}.ctl", "--json", *options], capture_output=True, text=True, check=True
+        [TRUNKLINE, command, "--control", f"{node}.ctl", "--json", *options],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(said.stdout)
 
@@ -44,7 +47,16 @@ def forge(source: Address, to: Address, data: bytes) -> None:
         datagram = struct.pack(">HHHH", source[1], to[1], 8 + len(data), 0) + data
         addresses = socket.inet_aton(source[0]), socket.inet_aton(to[0])
         head = struct.pack(
-            ">BBHHHBBH4s4s", 0x45, 0, 20 + len(datagram), random.getrandbits(16), 0, 64, 17, 0, *addresses
+            ">BBHHHBBH4s4s",
+            0x45,
+            0,
+            20 + len(datagram),
+            random.getrandbits(16),
+            0,
+            64,
+            17,
+            0,
+            *addresses,
         )
         raw.sendto(head + datagram, (to[0], 0))
 
@@ -84,12 +96,16 @@ class Stream:
         self.heard = time.monotonic()
         self.receiver = subprocess.Popen(
             [TRUNKLINE, "cat", "--listen", str(port), "--socket", f"{to}.sock"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         time.sleep(0.3)
         self.sender = subprocess.Popen(
             [TRUNKLINE, "cat", f"{to}:{port}", "--socket", f"{source}.sock"],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -186,7 +202,20 @@ def calls_beside(seconds: int = 6, port: int = 8600) -> Dict[str, Any]:
     """Five calls from node 1 to node 4: what lib/flow.py reports."""
     flow = os.path.join(os.path.dirname(__file__), "flow.py")
     said = subprocess.run(
-        [sys.executable, flow, "1.sock", "4.sock", "4", str(seconds), "--calls", "5", "--port", str(port)],
-        capture_output=True, text=True, check=True,
+        [
+            sys.executable,
+            flow,
+            "1.sock",
+            "4.sock",
+            "4",
+            str(seconds),
+            "--calls",
+            "5",
+            "--port",
+            str(port),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(said.stdout)

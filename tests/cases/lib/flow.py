@@ -75,7 +75,9 @@ class Flows:
         missed = sent - sum(delay <= deadline for delay in every)
 
         def quantile(share: float) -> Optional[float]:
-            return round(1000 * every[min(len(every) - 1, int(share * len(every)))], 2) if every else None
+            return (
+                round(1000 * every[min(len(every) - 1, int(share * len(every)))], 2) if every else None
+            )
 
         return {
             "sent": sent,

@@ -31,7 +31,15 @@ OPEN, END, RESET, ACK, DATA = 0x01, 0x02, 0x04, 0x08, 0x40
 class Link:
     """A sealed link with a node, by one handshake; it lasts 180 s."""
 
-    def __init__(self, port: int, to: Tuple[str, int], identity: Identity, node: int, certificate: bytes, peer: bytes) -> None:
+    def __init__(
+        self,
+        port: int,
+        to: Tuple[str, int],
+        identity: Identity,
+        node: int,
+        certificate: bytes,
+        peer: bytes,
+    ) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", port))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
@@ -39,7 +47,10 @@ class Link:
         self._index = os.urandom(3)
         self._heard: Optional[float] = None
         self._echo: Optional[Tuple[int, float]] = None
-        control("the node takes the member's handshake", self._shake_hands(identity, node, certificate, x25519_of(peer)))
+        control(
+            "the node takes the member's handshake",
+            self._shake_hands(identity, node, certificate, x25519_of(peer)),
+        )
         self.socket.settimeout(0.005)
 
     def _shake_hands(self, identity: Identity, node: int, certificate: bytes, peer: bytes) -> bool:
@@ -58,7 +69,11 @@ class Link:
                         break
                     if answer[0] == RESPONSE and answer[17:20] == self._index:
                         said, seal, unseal = handshake.response(answer[20:])
-                        self._seal, self._open, self._peer_index = AESGCM(seal), AESGCM(unseal), said[2:5]
+                        self._seal, self._open, self._peer_index = (
+                            AESGCM(seal),
+                            AESGCM(unseal),
+                            said[2:5],
+                        )
                         return True
             except TimeoutError:
                 continue
@@ -66,7 +81,9 @@ class Link:
 
     def send(self, frames: bytes) -> None:
         head = b"\x12" + self._peer_index + struct.pack(">I", self._counter)
-        self.socket.sendto(head + self._seal.encrypt(struct.pack(">IQ", 0, self._counter), frames, head), self._to)
+        self.socket.sendto(
+            head + self._seal.encrypt(struct.pack(">IQ", 0, self._counter), frames, head), self._to
+        )
         self._counter += 1
 
     def receive(self) -> Optional[bytes]:
@@ -113,7 +130,9 @@ def introduction(identity: Identity, node: int, number: int, certificate: bytes)
 def links(identity: Identity, node: int, number: int, neighbours: List[int]) -> bytes:
     """The links of a node, by the empty path label, without delay or loss."""
     head = struct.pack(">BIQIB", 0, node, number, ROUTING_DIGEST, len(neighbours))
-    return signed(identity, head + b"".join(struct.pack(">IBHHB", peer, 0, 0, 0, 0) for peer in sorted(neighbours)))
+    return signed(
+        identity, head + b"".join(struct.pack(">IBHHB", peer, 0, 0, 0, 0) for peer in sorted(neighbours))
+    )
 
 
 def acknowledgement(records: bytes) -> bytes:
@@ -137,7 +156,14 @@ class Member:
         identity = Identity(read_base64(f"{node}.key"))
         certificate = read_base64(f"{node}.cert")
         self.node = node
-        self._link = Link(27000 + node, ("127.0.0.1", 27000 + to), identity, node, certificate, read_base64(f"{to}.pub"))
+        self._link = Link(
+            27000 + node,
+            ("127.0.0.1", 27000 + to),
+            identity,
+            node,
+            certificate,
+            read_base64(f"{to}.pub"),
+        )
         self._lock = threading.Lock()
         self._numbers: Dict[int, int] = {service: 0 for service in (BEST_EFFORT, REAL_TIME, RELIABLE)}
         self._acknowledged: Optional[int] = None
@@ -190,13 +216,24 @@ class Member:
             else:  # a goodbye, or unknown: nothing of interest follows
                 return
 
-    def data(self, service: int, source: Tuple[int, int], to: Tuple[int, int], flow: int, packet: bytes) -> None:
+    def data(
+        self, service: int, source: Tuple[int, int], to: Tuple[int, int], flow: int, packet: bytes
+    ) -> None:
         """A packet in the name of `source`, which may be another node; `flow` is its flow number."""
         number = self._numbers[service]
         self._numbers[service] += 1
         last = STREAM_SEGMENT if service == RELIABLE else 100
         head = struct.pack(
-            ">BHHIIHHHB", service << 6 | 31, len(packet), number & 0xFFFF, source[0], to[0], source[1], to[1], flow, last
+            ">BHHIIHHHB",
+            service << 6 | 31,
+            len(packet),
+            number & 0xFFFF,
+            source[0],
+            to[0],
+            source[1],
+            to[1],
+            flow,
+            last,
         )
         self.send(head + packet)
 

@@ -58,7 +58,9 @@ def sdp(address: str, port: int, further: str = "", version: int = 1) -> str:
     )
 
 
-def compose(start: str, headers: Iterable[Tuple[str, str]], body: str = "", kind: str = "application/sdp") -> bytes:
+def compose(
+    start: str, headers: Iterable[Tuple[str, str]], body: str = "", kind: str = "application/sdp"
+) -> bytes:
     lines = [start] + [f"{name}: {value}" for name, value in headers]
     if body:
         lines.append(f"Content-Type: {kind}")
@@ -76,25 +78,27 @@ def request(
     number: int = 1,
     body: str = "",
     headers: Iterable[Tuple[str, str]] = (),
-    **names: str,
+    sender: Optional[str] = None,
+    to: Optional[str] = None,
+    transport: str = "UDP",
+    kind: str = "application/sdp",
 ) -> bytes:
-    """A request from `via`. `names`: sender, to (URIs), transport, kind (of the body), branch."""
+    """A request from `via`, for attackers: `sender` and `to` (URIs) and the dialog may be false."""
     where = f"{via[0]}:{via[1]}"
-    to = f"<{names.get('to', uri)}>" + (f";tag={to_tag}" if to_tag else "")
     return compose(
         f"{method} {uri} SIP/2.0",
         [
-            ("Via", f"SIP/2.0/{names.get('transport', 'UDP')} {where};branch={names.get('branch', 'z9hG4bK' + token())};rport"),
+            ("Via", f"SIP/2.0/{transport} {where};branch=z9hG4bK{token()};rport"),
             ("Max-Forwards", "70"),
-            ("From", f"<{names.get('sender', 'sip:x@' + via[0])}>;tag={tag or token()}"),
-            ("To", to),
+            ("From", f"<{sender or 'sip:x@' + via[0]}>;tag={tag or token()}"),
+            ("To", f"<{to or uri}>" + (f";tag={to_tag}" if to_tag else "")),
             ("Call-ID", call or token()),
             ("CSeq", f"{number} {method}"),
             ("Contact", f"<sip:x@{where}>"),
             *headers,
         ],
         body,
-        names.get("kind", "application/sdp"),
+        kind,
     )
 
 
@@ -106,7 +110,9 @@ class Message:
         lines = head.decode("utf-8", "replace").split("\r\n")
         self.raw, self.source, self.start = raw, source, lines[0]
         self.body = body.decode("utf-8", "replace")
-        self.headers = [(n.strip().lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:])]
+        self.headers = [
+            (n.strip().lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines[1:])
+        ]
         words = self.start.split()
         self.code = int(words[1]) if words[0] == "SIP/2.0" else 0
         self.method = "" if self.code else words[0]
@@ -122,7 +128,9 @@ class Message:
         session, *streams = re.split(r"(?m)^(?=m=)", self.body)
         for stream in streams:
             port = re.match(r"m=\w+ (\d+)", stream)
-            address = re.search(r"(?m)^c=IN IP[46] (\S+)", stream) or re.search(r"(?m)^c=IN IP[46] (\S+)", session)
+            address = re.search(r"(?m)^c=IN IP[46] (\S+)", stream) or re.search(
+                r"(?m)^c=IN IP[46] (\S+)", session
+            )
             if port and address and int(port[1]):
                 return address[1], int(port[1])
         return "", 0
@@ -141,7 +149,9 @@ def uri_of(value: str) -> str:
 class Phone:
     """sip:USER@ADDRESS, whose proxy is the gateway at `gateway`, port 5060."""
 
-    def __init__(self, address: str, user: str, gateway: str, port: int = 5060, namespace: Optional[str] = None) -> None:
+    def __init__(
+        self, address: str, user: str, gateway: str, port: int = 5060, namespace: Optional[str] = None
+    ) -> None:
         self.address, self.user, self.port = address, user, port
         self.gateway = (gateway, 5060)
         self.socket = udp(address, port, namespace)
@@ -170,7 +180,9 @@ class Phone:
             if not raw.strip():
                 continue
             message = Message(raw, source)
-            if want is None or (want(message) if callable(want) else want in (message.code, message.method)):
+            if want is None or (
+                want(message) if callable(want) else want in (message.code, message.method)
+            ):
                 return message
         return None
 
@@ -182,7 +194,9 @@ class Phone:
             raise AssertionError
         return message
 
-    def _request(self, method: str, uri: str, number: int, body: str, headers: Iterable[Tuple[str, str]]) -> None:
+    def _request(
+        self, method: str, uri: str, number: int, body: str, headers: Iterable[Tuple[str, str]]
+    ) -> None:
         via = f"{self.address}:{self.port}"
         self.branch = "z9hG4bK" + token()
         to = f"<sip:{self.to}>" + (f";tag={self.remote_tag}" if self.remote_tag else "")
@@ -204,7 +218,9 @@ class Phone:
             )
         )
 
-    def invite(self, to: str, body: str, headers: Iterable[Tuple[str, str]] = (), again: bool = False) -> None:
+    def invite(
+        self, to: str, body: str, headers: Iterable[Tuple[str, str]] = (), again: bool = False
+    ) -> None:
         """Calls USER@HOST. `again`: the same call, such as after a challenge."""
         if again:
             self.number += 1
@@ -216,7 +232,9 @@ class Phone:
     def established(self, answer: Message) -> None:
         """Takes the dialog from a 200 to an INVITE, and acknowledges it."""
         self.remote_tag = tag_of(answer.get("to"))
-        self.route = [route.strip() for value in answer.all("record-route") for route in value.split(",")][::-1]
+        self.route = [
+            route.strip() for value in answer.all("record-route") for route in value.split(",")
+        ][::-1]
         self.target = uri_of(answer.get("contact")) or self.uri
         self.ack()
 
@@ -245,7 +263,9 @@ class Phone:
             self.gateway,
         )
 
-    def reply(self, to: Message, code: int, body: str = "", headers: Iterable[Tuple[str, str]] = ()) -> None:
+    def reply(
+        self, to: Message, code: int, body: str = "", headers: Iterable[Tuple[str, str]] = ()
+    ) -> None:
         target = to.get("to")
         if "tag=" not in target:
             target += f";tag={self.tag}"
@@ -295,7 +315,9 @@ class Answering(threading.Thread):
                 self.phone.reply(message, 200, sdp(self.media.address, self.media.port))
 
 
-def rtp(number: int, stamp: int, source: int, kind: int = 0, payload: bytes = SILENCE, marker: bool = False) -> bytes:
+def rtp(
+    number: int, stamp: int, source: int, kind: int = 0, payload: bytes = SILENCE, marker: bool = False
+) -> bytes:
     head = struct.pack("!BBHII", 0x80, marker << 7 | kind, number & 0xFFFF, stamp & 0xFFFFFFFF, source)
     return head + payload
 
@@ -371,7 +393,9 @@ def hang_up(caller: Phone, callee: Phone) -> None:
 def leg(call: str) -> Dict[str, Any]:
     """What gateway a says of a live call's media from the caller."""
     said = subprocess.run(
-        [os.environ["TRUNKLINE"], "calls", "--control", "a.ctl", "--json", "--live"], capture_output=True, text=True
+        [os.environ["TRUNKLINE"], "calls", "--control", "a.ctl", "--json", "--live"],
+        capture_output=True,
+        text=True,
     ).stdout
     return next(item for item in json.loads(said) if item["call"] == call)["legs"][0]
 

@@ -43,7 +43,9 @@ class Session:
     def fileno(self) -> int:
         return self.socket.fileno()
 
-    def send(self, to: Tuple[int, int], payload: bytes, service: int = REAL_TIME, deadline_ms: int = 100) -> bool:
+    def send(
+        self, to: Tuple[int, int], payload: bytes, service: int = REAL_TIME, deadline_ms: int = 100
+    ) -> bool:
         """Sends a packet; False if the node takes none at the moment."""
         try:
             self.socket.send(struct.pack(">BBBIH", SEND, service, deadline_ms, *to) + payload)

@@ -28,8 +28,18 @@ attacker = udp(OUTSIDE, 5099)
 def send(method: str, uri: str, number: int, route: str, body: str, call: str = caller.call) -> None:
     attacker.sendto(
         request(
-            method, uri, (OUTSIDE, 5099), call, callee_tag, caller.tag, number, body,
-            [("Route", f"<{route};lr>")], sender=f"sip:q@{OUTSIDE}", to="sip:x@10.77.1.1", kind="text/plain",
+            method,
+            uri,
+            (OUTSIDE, 5099),
+            call,
+            callee_tag,
+            caller.tag,
+            number,
+            body,
+            [("Route", f"<{route};lr>")],
+            sender=f"sip:q@{OUTSIDE}",
+            to="sip:x@10.77.1.1",
+            kind="text/plain",
         ),
         GATEWAY_A,
     )

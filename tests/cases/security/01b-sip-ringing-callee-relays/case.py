@@ -23,8 +23,16 @@ def relayed() -> int:
     for number in range(5):
         attacker.sendto(
             request(
-                "NOTIFY", "sip:z@10.77.1.39", (OUTSIDE, 5099), caller.call, "any", caller.tag, 10 + number,
-                headers=[("Route", "<sip:10.77.1.39:5353;lr>")], sender=f"sip:q@{OUTSIDE}", to="sip:x@10.77.1.1",
+                "NOTIFY",
+                "sip:z@10.77.1.39",
+                (OUTSIDE, 5099),
+                caller.call,
+                "any",
+                caller.tag,
+                10 + number,
+                headers=[("Route", "<sip:10.77.1.39:5353;lr>")],
+                sender=f"sip:q@{OUTSIDE}",
+                to="sip:x@10.77.1.1",
             ),
             GATEWAY_A,
         )
@@ -70,5 +78,8 @@ attack.start()
 time.sleep(0.5)
 count, longest = answered(25)
 attack.join()
-right(f"alongside a flood of an unknown host it is answered {count} of 25 times, within {longest} ms", count >= 24)
+right(
+    f"alongside a flood of an unknown host it is answered {count} of 25 times, within {longest} ms",
+    count >= 24,
+)
 finish()

@@ -14,6 +14,9 @@ for bps in (10e6, 40e6):
     calls = calls_beside()
     flood.stop()
     # Two sources of traffic: a fair half, less what calls and headers take.
-    right(f"alongside {bps / 1e6:.0f} Mbit/s of node 5 the stream keeps its half: {rates}", mean(rates[5:]) > 1.25)
+    right(
+        f"alongside {bps / 1e6:.0f} Mbit/s of node 5 the stream keeps its half: {rates}",
+        mean(rates[5:]) > 1.25,
+    )
     right(f"the calls miss nothing ({calls['missed_percent']} %)", calls["missed_percent"] < 1)
 finish()

@@ -12,6 +12,9 @@ flood = Flood("1", RELIABLE, 6e6)
 rates = stream_rates("1", 4, 10)
 calls = calls_beside()
 flood.stop()
-right(f"alongside 6 Mbit/s of another application the stream keeps its half: {rates}", mean(rates[3:]) > 1.25)
+right(
+    f"alongside 6 Mbit/s of another application the stream keeps its half: {rates}",
+    mean(rates[3:]) > 1.25,
+)
 right(f"the calls miss nothing ({calls['missed_percent']} %)", calls["missed_percent"] < 1)
 finish()

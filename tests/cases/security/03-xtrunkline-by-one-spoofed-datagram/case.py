@@ -16,7 +16,8 @@ for _ in range(5):
     call = token()
     body = sdp("10.77.0.1", 30000, ATTRIBUTE)
     forge(
-        ("10.77.0.1", 5060), GATEWAY_B,
+        ("10.77.0.1", 5060),
+        GATEWAY_B,
         request("INVITE", "sip:q@10.77.1.2:5064", ("10.77.0.1", 5060), call, body=body),
     )
     time.sleep(0.4)
@@ -26,6 +27,10 @@ for _ in range(5):
         continue
     callee.media.send(invites[0].media(), 10, payload=b"secret" * 20)
     time.sleep(0.3)
-    reached += any(isinstance(item, Received) and b"secret" in item.payload for item in application.receive())
-right(f"the callee's media reach an application at node 1 by {reached} of 5 forged datagrams", reached == 0)
+    reached += any(
+        isinstance(item, Received) and b"secret" in item.payload for item in application.receive()
+    )
+right(
+    f"the callee's media reach an application at node 1 by {reached} of 5 forged datagrams", reached == 0
+)
 finish()

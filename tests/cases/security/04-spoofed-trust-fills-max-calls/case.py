@@ -23,5 +23,8 @@ while time.monotonic() < start + 40:
         break
     time.sleep(4)
 spent = time.monotonic() - start
-right(f"an allowed phone's next call is answered (after {spent:.1f} s)", final and final.code == 200 and spent < 2)
+right(
+    f"an allowed phone's next call is answered (after {spent:.1f} s)",
+    final and final.code == 200 and spent < 2,
+)
 finish()

@@ -18,7 +18,13 @@ attacker.setblocking(False)
 codes: Dict[str, int] = {}
 for _ in range(300):
     attacker.sendto(
-        request("INVITE", "sip:q@10.78.0.9:9", (SOURCE, 5060), body=sdp(SOURCE, 21000), headers=[("Route", route)]),
+        request(
+            "INVITE",
+            "sip:q@10.78.0.9:9",
+            (SOURCE, 5060),
+            body=sdp(SOURCE, 21000),
+            headers=[("Route", route)],
+        ),
         GATEWAY_A,
     )
     time.sleep(0.01)

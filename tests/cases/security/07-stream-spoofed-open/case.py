@@ -14,7 +14,9 @@ member, believed = Member(), 0
 for attempt in range(6):
     receiver = subprocess.Popen(
         [TRUNKLINE, "cat", "--listen", "950", "--socket", "4.sock", "--json"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     time.sleep(0.25)
     source, tag = (1, 62100 + attempt), 0x4111 + attempt
@@ -31,5 +33,8 @@ for attempt in range(6):
         receiver.kill()
         said, _ = receiver.communicate()
     believed += said == LINE
-right(f"the application believes the data of {believed} of 6 streams that node 1 did not open", believed == 0)
+right(
+    f"the application believes the data of {believed} of 6 streams that node 1 did not open",
+    believed == 0,
+)
 finish()

@@ -25,7 +25,9 @@ def accept() -> None:
 
 def request_streams(first: int, count: int) -> None:
     for number in range(first, first + count):
-        member.segment((1000 + number, 30000 + number), (4, 960), 30000 + number & 0xFFFF, open_request())
+        member.segment(
+            (1000 + number, 30000 + number), (4, 960), 30000 + number & 0xFFFF, open_request()
+        )
         time.sleep(0.003)
 
 
@@ -33,12 +35,16 @@ def opens(port: int) -> bool:
     """Whether node 1 can open a stream to a listener at node 4."""
     listener = subprocess.Popen(
         [TRUNKLINE, "cat", "--listen", str(port), "--socket", "4.sock"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     )
     time.sleep(0.3)
     try:
         done = subprocess.run(
-            [TRUNKLINE, "cat", f"4:{port}", "--socket", "1.sock"], input=b"x", capture_output=True, timeout=40
+            [TRUNKLINE, "cat", f"4:{port}", "--socket", "1.sock"],
+            input=b"x",
+            capture_output=True,
+            timeout=40,
         )
     finally:
         listener.kill()
@@ -49,18 +55,26 @@ def opens(port: int) -> bool:
 threading.Thread(target=accept, daemon=True).start()
 proxy = subprocess.Popen(
     [TRUNKLINE, "proxy", "--socket", "4.sock", "4:960", "tcp:127.0.0.1:45998"],
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
 )
 time.sleep(0.5)
 control("before, node 1 opens a stream to node 4", opens(970))
 print("before:", held_by("4"))
 request_streams(0, 500)
 time.sleep(1)
-print(f"500 requests: {ask('status', '4')['streams']} streams, {len(connections)} TCP connections,", held_by("4"))
-right(f"no request of the member makes the proxy connect ({len(connections)} do)", len(connections) <= 10)
+print(
+    f"500 requests: {ask('status', '4')['streams']} streams, {len(connections)} TCP connections,",
+    held_by("4"),
+)
+right(
+    f"no request of the member makes the proxy connect ({len(connections)} do)", len(connections) <= 10
+)
 honest = subprocess.Popen(
     [TRUNKLINE, "cat", "4:960", "--socket", "1.sock"],
-    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
 )
 request_streams(2000, 900)
 right("node 1 opens a stream to another port of node 4", opens(971))

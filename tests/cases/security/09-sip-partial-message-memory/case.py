@@ -13,7 +13,12 @@ def options(address: str) -> bytes:
     return request("OPTIONS", "sip:x@10.77.0.1", (address, 5060), transport="TCP")
 
 
-PART = b"MESSAGE sip:x@10.77.0.1 SIP/2.0\r\nX: " + b"a" * 30000 + b"\r\nContent-Length: 35000\r\n\r\n" + b"b" * 34000
+PART = (
+    b"MESSAGE sip:x@10.77.0.1 SIP/2.0\r\nX: "
+    + b"a" * 30000
+    + b"\r\nContent-Length: 35000\r\n\r\n"
+    + b"b" * 34000
+)
 before = held_by("a")
 print("before:", before)
 connections: List[socket.socket] = []

@@ -28,7 +28,8 @@ def answer() -> None:
 threading.Thread(target=answer, daemon=True).start()
 proxy = subprocess.Popen(
     [TRUNKLINE, "proxy", "--socket", "4.sock", "4:991", "udp:127.0.0.1:45990"],
-    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
 )
 time.sleep(0.5)
 client = Session("1.sock")

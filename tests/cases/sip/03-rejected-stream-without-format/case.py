@@ -15,5 +15,7 @@ hang_up(p, q)
 
 p.invite(f"q@{Q}", sdp(P, 4000, "m=image 0 udptl\r\n"))
 refusal = p.receive(lambda message: message.code >= 300, 2)
-right(f"the same in an offer passes: {refusal.start if refusal else 'no refusal'}", q.receive("INVITE", 2))
+right(
+    f"the same in an offer passes: {refusal.start if refusal else 'no refusal'}", q.receive("INVITE", 2)
+)
 finish()

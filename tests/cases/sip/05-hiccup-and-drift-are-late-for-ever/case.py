@@ -17,10 +17,10 @@ def shown(when: str) -> Dict[str, Any]:
 
 
 # A busy machine may spoil a call before it has begun, which is the fault itself.
-for _ in range(5):
+for attempt in range(5):
     answered, _ = connect(p, q, sdp(P, 4000), sdp(Q, 4002))
     media.send(answered.media(), 150)
-    if (r_now := shown("3 s of good speech:")["r_now"]) > 80:
+    if (r_now := shown(f"call {attempt}, 3 s of good speech:")["r_now"]) > 80:
         break
     hang_up(p, q)
 control("3 s of good speech are good", r_now > 80)

@@ -30,18 +30,44 @@ def dtls_description(address: str, port: int, setup: str) -> str:
 
 def dtls(size: int) -> bool:
     """Whether both ends agree on keys; openssl's -mtu is the link's: 28 bytes more."""
-    answered, _ = connect(p, q, dtls_description(P, 4000, "actpass"), dtls_description(Q, 4002, "passive"))
+    answered, _ = connect(
+        p, q, dtls_description(P, 4000, "actpass"), dtls_description(Q, 4002, "passive")
+    )
     host, port = answered.media()
     options = f"-dtls1_2 -cert dtls.pem -key dtls.key -use_srtp SRTP_AES128_CM_SHA1_80 -mtu {size + 28}".split()
     server = subprocess.Popen(
-        ["ip", "netns", "exec", "q", "openssl", "s_server", "-accept", f"{Q}:4002", "-Verify", "1", *options],
+        [
+            "ip",
+            "netns",
+            "exec",
+            "q",
+            "openssl",
+            "s_server",
+            "-accept",
+            f"{Q}:4002",
+            "-Verify",
+            "1",
+            *options,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     time.sleep(0.5)
     client = subprocess.Popen(
-        ["ip", "netns", "exec", "p", "openssl", "s_client", "-bind", f"{P}:4000", "-connect", f"{host}:{port}", *options],
+        [
+            "ip",
+            "netns",
+            "exec",
+            "p",
+            "openssl",
+            "s_client",
+            "-bind",
+            f"{P}:4000",
+            "-connect",
+            f"{host}:{port}",
+            *options,
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

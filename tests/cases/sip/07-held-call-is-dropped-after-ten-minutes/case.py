@@ -30,5 +30,5 @@ if not any(told):
     hang_up(p, q)
 time.sleep(1.5)
 ends = [record["outcome"] for record in records(p.call)]
-right(f"the call has one record, which isn't \"idle\": {ends}", len(ends) == 1 and ends != ["idle"])
+right(f'the call has one record, which isn\'t "idle": {ends}', len(ends) == 1 and ends != ["idle"])
 finish()

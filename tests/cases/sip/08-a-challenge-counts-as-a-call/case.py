@@ -12,11 +12,24 @@ p, q = Phone(P, "p", A, namespace="p"), Phone(Q, "q", B, namespace="q")
 def total() -> int:
     """Calls that gateway a has counted."""
     page = subprocess.run(
-        ["ip", "netns", "exec", "a", "python3", "-c",
-         "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9101/metrics').read().decode())"],
-        capture_output=True, text=True, check=True,
+        [
+            "ip",
+            "netns",
+            "exec",
+            "a",
+            "python3",
+            "-c",
+            "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9101/metrics').read().decode())",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
-    return sum(int(float(line.split()[1])) for line in page.splitlines() if line.startswith("trunkline_calls_total"))
+    return sum(
+        int(float(line.split()[1]))
+        for line in page.splitlines()
+        if line.startswith("trunkline_calls_total")
+    )
 
 
 before = total()

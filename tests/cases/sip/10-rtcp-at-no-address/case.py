@@ -9,7 +9,9 @@ p, q = Phone(P, "p", A, namespace="p"), Phone(Q, "q", B, namespace="q")
 def passes(offer: str) -> str:
     """How the gateway refuses the call; empty if it passes."""
     p.invite(f"q@{Q}", offer)
-    invite = q.receive(lambda message: message.method == "INVITE" and message.get("call-id") == p.call, 1)
+    invite = q.receive(
+        lambda message: message.method == "INVITE" and message.get("call-id") == p.call, 1
+    )
     if invite:
         q.reply(invite, 486)
         return ""

@@ -14,7 +14,11 @@ for name, callee in (("pbx.example", q), ("srv.example", srv)):
     invite = callee.receive("INVITE", 36)
     spent = time.monotonic() - start
     refusal = None if invite else p.receive(lambda m: m.code >= 300 and m.get("call-id") == p.call, 1)
-    text = f"after {spent:.0f} s" if invite else f"no; the caller is told {refusal.start if refusal else 'nothing'}"
+    text = (
+        f"after {spent:.0f} s"
+        if invite
+        else f"no; the caller is told {refusal.start if refusal else 'nothing'}"
+    )
     right(f"an INVITE to {name} arrives within 10 s: {text}", invite and spent < 10)
     if invite:
         callee.reply(invite, 486)
