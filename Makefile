@@ -145,6 +145,10 @@ all-claims: build-lab ## Every claim of the papers as published, with three seed
 testbed: build-lab ## The simulator beside the daemons themselves; two minutes
 	@$(STEP) "daemons beside the simulator" scripts/testbed.sh
 
+.PHONY: cases
+cases: build-lab ## Faults that users of other projects reported (root): make cases ARGS=net/01-hung-uplink
+	@$(STEP) "cases" tests/cases/run $(ARGS)
+
 # Without libFuzzer: no C++ to compile, and the same inputs each time.
 .PHONY: fuzz-replay
 fuzz-replay: ## Run every fuzz target on its seeds and a fixed number of mutations of each

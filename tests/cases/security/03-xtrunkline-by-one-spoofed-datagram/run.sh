@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+. "$CASES/security/lib.sh"
+gateways
+judge

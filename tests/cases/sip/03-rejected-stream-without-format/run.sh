@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+. "$CASES/sip/lib.sh"
+gateways
+judge
