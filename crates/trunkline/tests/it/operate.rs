@@ -273,7 +273,7 @@ fn a_drained_node_is_emptied_and_stopped() {
         assert!(ended.stderr.contains("packets still pass after"), "{}", ended.stderr);
         assert_eq!(ok_json(node, &["status"])["draining"], true);
         let refused = DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
-        assert!(refused.to_string().contains("it is being drained"), "{refused}");
+        assert!(refused.to_string().contains("it is draining"), "{refused}");
         assert!(ok(node, &["drain", "--undo"]).contains("takes applications again"));
         drop(node.bind(0));
         ok(node, &["drain", "--now"]);
@@ -351,7 +351,7 @@ fn whatever_is_said_to_it_the_control_socket_stays_small() {
     ] {
         let answer = say(node, nonsense.as_bytes());
         assert!(
-            answer.starts_with("{\"error\":{\"message\":\"the node does not understand"),
+            answer.starts_with("{\"error\":{\"message\":\"the node can't parse the request"),
             "{nonsense}: {answer}"
         );
     }

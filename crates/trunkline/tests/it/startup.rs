@@ -226,7 +226,7 @@ fn a_script_learns_what_check_found() {
     node.write("");
     let said = check(&node, 2);
     let what = said["mistake"]["what"].as_str().expect("text");
-    assert!(what.contains("[node] socket is to be in a folder that is not there"), "{said}");
+    assert!(what.contains("[node] socket is in a folder that does not exist"), "{said}");
     let text = std::fs::read_to_string(&node.config).expect("written");
     let line = text.lines().position(|line| line.starts_with("socket")).expect("a line");
     assert_eq!(said["mistake"]["line"], line + 1, "{said}");
