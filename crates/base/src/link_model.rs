@@ -12,7 +12,7 @@
 //! ```
 //! use std::time::Duration;
 //! use trunkline_base::Time;
-//! use trunkline_base::link_model::{Impairment, LinkModel, Loss, Verdict};
+//! use trunkline_base::link_model::{Impairment, LinkModel, Loss, PacketFate};
 //!
 //! let model = LinkModel {
 //!     delay: Duration::from_millis(30),
@@ -21,8 +21,8 @@
 //! };
 //! let mut link = Impairment::new(model, 1, 0)?;
 //! match link.offer(Time::from_millis(20), 200) {
-//!     Verdict::Deliver(at) => assert_eq!(at, Time::from_millis(50)),
-//!     Verdict::DropReason(cause) => println!("dropped: {cause:?}"),
+//!     PacketFate::Deliver(at) => assert_eq!(at, Time::from_millis(50)),
+//!     PacketFate::Drop(cause) => println!("dropped: {cause:?}"),
 //! }
 //! # Ok::<(), trunkline_base::link_model::InvalidModel>(())
 //! ```

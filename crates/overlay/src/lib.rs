@@ -16,7 +16,7 @@
 //! struct Applications;
 //! impl Sink for Applications {
 //!     fn deliver(&mut self, _to: SessionId, _head: &[u8], _payload: &[u8]) -> SendOutcome {
-//!         SendOutcome::Taken
+//!         SendOutcome::Accepted
 //!     }
 //! }
 //!

@@ -27,7 +27,7 @@
 //! use trunkline_base::Time;
 //! use trunkline_base::link_model::{LinkModel, Loss};
 //! use trunkline_overlay::wire::{NodeId, Service};
-//! use trunkline_sim::voice::{Outcome, VoiceSink, VoiceSource};
+//! use trunkline_sim::voice::{CallOutcome, VoiceSink, VoiceSource};
 //! use trunkline_sim::{HostId, Topology};
 //!
 //! let ten = LinkModel { delay: Duration::from_millis(10), ..LinkModel::default() };
@@ -43,7 +43,7 @@
 //!     world.attach(last, 5004, VoiceSink::default())?,
 //! );
 //! world.run_until(Time::from_millis(12_000));
-//! let outcome = Outcome::of(&world, &[call], Duration::from_millis(100));
+//! let outcome = CallOutcome::of(&world, &[call], Duration::from_millis(100));
 //! assert_eq!(outcome.sent, 500);
 //! assert!(outcome.recovered > outcome.lost);
 //! assert_eq!(outcome.delay(0.5), Some(Duration::from_millis(20)));

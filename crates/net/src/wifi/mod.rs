@@ -33,10 +33,10 @@
 //!
 //! ```
 //! use trunkline_base::Time;
-//! use trunkline_net::wifi::{Cell, Config, Msdu, Way};
+//! use trunkline_net::wifi::{Cell, Config, Msdu, Direction};
 //!
 //! let mut cell = Cell::new(Config { stations: 2, ..Config::default() }, 1, 0)?;
-//! let voice = Msdu { station: 1, way: Way::Down, priority: 6, bytes: 200, handle: 42 };
+//! let voice = Msdu { station: 1, way: Direction::Down, priority: 6, bytes: 200, handle: 42 };
 //! cell.enqueue(Time::ZERO, &voice)?;
 //! let outcome = loop {
 //!     let now = cell.next_timeout();

@@ -35,13 +35,13 @@
 //! ```
 //! use std::time::Duration;
 //! use trunkline_base::Time;
-//! use trunkline_rate::vegas::{CodecRate, Config, Control, Report};
+//! use trunkline_rate::vegas::{CodecRate, Config, Control, ReceiverReport};
 //!
 //! let mut now = Time::ZERO;
 //! let mut control = Control::new(Config::default(), CodecRate::Kbps64, now);
 //! for millis in [20, 20, 30] {
 //!     now = now + Duration::from_millis(100);
-//!     control.report(now, &Report::of_rtt(Duration::from_millis(millis)))?;
+//!     control.report(now, &ReceiverReport::of_rtt(Duration::from_millis(millis)))?;
 //! }
 //! assert_eq!(control.rate(), CodecRate::Kbps40); // 30/20 is above 1.45
 //! # Ok::<(), trunkline_rate::vegas::ReportError>(())
