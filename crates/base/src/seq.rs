@@ -45,8 +45,8 @@ impl<S: AsRef<[u64]> + AsMut<[u64]>> SeqWindow<S> {
         w
     }
 
-    /// Number of positions below the highest at which a late arrival can still be told from a
-    /// duplicate.
+    /// Number of positions, the highest included, at which a late arrival can still be told from
+    /// a duplicate.
     pub fn size(&self) -> u64 {
         self.seen.as_ref().len() as u64 * 64
     }

@@ -38,7 +38,7 @@ pub struct Relay {
     pub onto: u16,
     /// The remote end of this leg.
     pub remote: Remote,
-    /// Number of times that the remote end has described itself; see [`crate::Latch::reopen`].
+    /// Number of session descriptions that the remote end has sent; see [`crate::Latch::reopen`].
     pub described: u32,
     /// Whether the virtual port of this number was offered to another gateway.
     pub told: bool,

@@ -34,7 +34,7 @@ const fn measured(figure: &'static str, claim: &'static str, words: &'static str
 
 const GAINS: [Gain; 5] = [
     Gain {
-        what: "Packets missed when a link loses 5 %, and up to 50 % directly after a loss",
+        what: "Packets missed when a link loses 5 % in bursts (of the packets after a lost one up to 50 %)",
         without: words("5 %"),
         with: measured("voip-overlay/fig4b", "up-to-50", ""),
         figure: "voip-overlay/fig4b",
@@ -46,15 +46,15 @@ const GAINS: [Gain; 5] = [
         figure: "voip-overlay/fig9b",
     },
     Gain {
-        what: "Silence in a call after its path is cut or a relay crashes, at worst",
+        what: "Silence in a call after its path is cut or a relay crashes, worst of all runs",
         without: words("as long as the path is down"),
         with: measured("beyond/failover", "whole", ""),
         figure: "beyond/failover",
     },
     Gain {
-        what: "Datagrams that carry 500 calls over a link, in one trunk",
-        without: words("one per packet"),
-        with: measured("beyond/trunk-live", "fewer-packets", " a trunk"),
+        what: "Datagrams that carry 500 calls over a link",
+        without: words("at least one per packet"),
+        with: measured("beyond/trunk-live", "fewer-packets", ", in a trunk"),
         figure: "beyond/trunk-live",
     },
     Gain {

@@ -21,7 +21,7 @@ const STEEP: f64 = 0.11;
 const KNEE_MS: f64 = 177.3;
 
 /// The loss parameters of a codec: Ie = γ1 + γ2 ln(1 + γ3 e), where e is the share of packets
-/// missed.
+/// missed (Balan et al., Table III, where γ is λ).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Codec {
     /// γ1, impairment without loss.

@@ -187,8 +187,11 @@ impl Router {
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
+            let gained = link.cost.is_none();
             link.cost = cost;
-            self.touch(now);
+            self.spf_soon(now);
+            // Nobody should route over a new link before this node does: packets would come back.
+            self.own.touch(if gained { self.spf_at.max(now) } else { now });
         }
     }
 

@@ -41,7 +41,9 @@ pub struct Graph {
 
 impl Graph {
     /// Rebuilds the graph from the links of all nodes: the present ones of `own`, and those in the
-    /// database of the others. A link counts only if both ends advertise it.
+    /// database of the others. A link between others counts only if both ends advertise it. A link
+    /// of `own` has been heard from in both directions, so it counts before the record of its other
+    /// end arrives.
     pub(super) fn rebuild(
         &mut self,
         own: NodeId,
@@ -69,7 +71,7 @@ impl Graph {
             }
             self.add(key.origin, &entry.links);
         }
-        self.connect(model);
+        self.connect(self.index(own), model);
     }
 
     /// A graph of `links` (the node and its advert): for tests and benchmarks.
@@ -82,7 +84,7 @@ impl Graph {
         for (from, link) in links {
             graph.add(*from, core::slice::from_ref(link));
         }
-        graph.connect(model);
+        graph.connect(None, model);
         graph
     }
 
@@ -98,7 +100,7 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, model: &CostModel) {
+    fn connect(&mut self, own: Option<u32>, model: &CostModel) {
         let ends = |e: &Edge| (e.from, e.to, e.path);
         self.all.sort_unstable();
         // A node that lists a link in two records gets the cheaper one.
@@ -106,7 +108,7 @@ impl Graph {
         self.edges.clear();
         for edge in &self.all {
             let back = (edge.to, edge.from, edge.path);
-            if self.all.binary_search_by_key(&back, ends).is_ok() {
+            if Some(edge.from) == own || self.all.binary_search_by_key(&back, ends).is_ok() {
                 self.edges.push(*edge);
             } else {
                 self.denied += 1;

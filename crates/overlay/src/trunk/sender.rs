@@ -295,7 +295,7 @@ impl Sender {
         }
     }
 
-    /// The question for the other end, if it is time for one.
+    /// The message that asks the other end to open or keep this trunk, if one is due.
     pub fn ask(&mut self, now: Time) -> Option<Message<'static>> {
         if self.config.multiplex == Multiplex::Off || now < self.ask_at {
             return None;

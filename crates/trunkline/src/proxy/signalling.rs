@@ -34,7 +34,7 @@ impl CallDetector {
         };
         self.is_over = true;
         tracing::warn!(
-            "a call is set up through this proxy, and its media go past the overlay: SIP wants \
+            "a call is set up through this proxy, and its media bypass the overlay: SIP wants \
              them at {at}, where this proxy neither listens nor sends. Give the node a [sip] \
              section, and the phone the node as its outbound proxy (docs/gateway.md)"
         );

@@ -57,6 +57,8 @@ const COLUMNS: &[Column] = &[
 
 /// Bytes of a packet: RTP header, and 20 ms of G.729.
 const PACKET: usize = 12 + 20;
+/// Bytes of a packet that no trunk carries, in the overlay's frame, with IPv6 and UDP.
+const ALONE_BYTES: f64 = 124.0;
 /// Number of packets that a call sends per second.
 const PER_SECOND: f64 = 50.0;
 /// Bytes of the IPv6 and UDP headers of a packet.

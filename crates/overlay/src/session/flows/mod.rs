@@ -245,11 +245,11 @@ impl Received {
 pub struct Flow {
     /// Local and remote end of the flow.
     pub ends: Ends,
-    /// Service that carried its last packet.
+    /// Service that carried the last packet of the flow.
     pub service: Service,
     /// Time at which its first packet was received or sent.
     pub since: Time,
-    /// Time at which its last packet was received or sent.
+    /// Time at which the last packet of the flow was received or sent.
     pub last: Time,
     /// Whether it has ended: its port here is unbound, or it has been silent for [`OVER_AFTER`].
     pub over: bool,

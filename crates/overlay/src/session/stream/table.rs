@@ -363,7 +363,7 @@ impl Streams {
         slot.held.map(|(outlet, _)| outlet)
     }
 
-    /// Records that stream `id` no longer waits for an outlet.
+    /// Records that stream `id` no longer waits for an outlet, the link that its packets leave by.
     pub fn unhold(&mut self, id: StreamId) {
         if let Some(Some(slot)) = self.slots.get_mut(id as usize)
             && let Some((outlet, turn)) = slot.held.take()

@@ -117,7 +117,7 @@ fn why_there_is_no_route_to_a_node_that_is_heard_of() {
     }
     chain.nodes.iter_mut().for_each(Node::start);
     chain.wait_until_up();
-    let why = "node 3: no route, known by records signed with a key that this node doesn't know: \
+    let why = "node 3: no route, records signed with a key that this node doesn't know: \
                add [[known]], or certificates and [overlay] keys";
     let first = &chain.nodes[0];
     wait_for("the reason", || ok(first, &["routes"]).contains(why).then_some(()));
