@@ -78,7 +78,7 @@ fmt-check:
 .PHONY: rules
 rules: ## Check crate arrows, file lengths, unsafe code, words, comments, dependencies, commit subjects
 	@$(STEP) "crate arrows" scripts/check-arrows.sh
-	@$(STEP) "words" scripts/check-words.sh
+	@$(STEP) "words" scripts/check-words.py
 	@$(STEP) "comments" scripts/check-comments.sh
 	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
 	@$(STEP) "commit subjects" scripts/check-commits.sh
