@@ -79,7 +79,7 @@ fmt-check:
 rules: ## Check crate arrows, file lengths, unsafe code, words, comments, dependencies, commit subjects
 	@$(STEP) "crate arrows" scripts/check-arrows.sh
 	@$(STEP) "words" scripts/check-words.py
-	@$(STEP) "comments" scripts/check-comments.sh
+	@$(STEP) "comments" scripts/check-comments.py
 	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
 	@$(STEP) "commit subjects" scripts/check-commits.sh
 	@$(STEP) "file lengths" scripts/check-lengths.sh
