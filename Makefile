@@ -83,7 +83,7 @@ rules: ## Check crate arrows, file lengths, unsafe code, words, comments, depend
 	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
 	@$(STEP) "commit subjects" scripts/check-commits.sh
 	@$(STEP) "file lengths" scripts/check-lengths.sh
-	@$(STEP) "unsafe code" scripts/check-unsafe.sh
+	@$(STEP) "unsafe code" scripts/check-unsafe.py
 
 .PHONY: lint
 lint: ## clippy, all targets, warnings are errors
