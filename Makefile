@@ -80,7 +80,7 @@ rules: ## Check crate arrows, file lengths, unsafe code, words, comments, depend
 	@$(STEP) "crate arrows" scripts/check-arrows.sh
 	@$(STEP) "words" scripts/check-words.py
 	@$(STEP) "comments" scripts/check-comments.py
-	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
+	@$(STEP) "dependencies' lines" scripts/check-dependencies.py
 	@$(STEP) "commit subjects" scripts/check-commits.sh
 	@$(STEP) "file lengths" scripts/check-lengths.sh
 	@$(STEP) "unsafe code" scripts/check-unsafe.py
