@@ -82,7 +82,7 @@ rules: ## Check crate arrows, file lengths, unsafe code, words, comments, depend
 	@$(STEP) "comments" scripts/check-comments.py
 	@$(STEP) "dependencies' lines" scripts/check-dependencies.py
 	@$(STEP) "commit subjects" scripts/check-commits.sh
-	@$(STEP) "file lengths" scripts/check-lengths.sh
+	@$(STEP) "file lengths" scripts/check-lengths.py
 	@$(STEP) "unsafe code" scripts/check-unsafe.py
 
 .PHONY: lint
