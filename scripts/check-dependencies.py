@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sources import fail, read
+from sources import fail, line_of, read
 
 used = {}
 for manifest in ("Cargo.toml", "fuzz/Cargo.toml"):
@@ -40,8 +40,8 @@ for row in re.findall(r"(?m)^\|.*\|$", table)[2:]:
 
 for name in sorted(used.keys() - listed.keys()):
     manifest, rename = used[name]
-    lines = [number for number, line in enumerate(read(manifest).splitlines(), 1) if (rename or name) in line]
-    where = f"{manifest}:{lines[0]}" if lines else manifest
+    text = read(manifest)
+    where = f"{manifest}:{line_of(text, text.find(name if name in text else rename or name))}"
     fail(where, f"`{name}` has no line in ARCHITECTURE.md's table of dependencies: add why it is there")
 for name in sorted(listed.keys() - used.keys()):
     fail("ARCHITECTURE.md", f"`{name}` is in the table of dependencies, but no Cargo.toml has it: delete it there")
