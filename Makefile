@@ -76,8 +76,9 @@ fmt-check:
 	@$(STEP) "format of fuzz/" cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: rules
-rules: ## Check crate arrows, file lengths, unsafe code, words, comments, dependencies, commit subjects
-	@$(STEP) "crate arrows" scripts/check-arrows.sh
+rules: ## Check arrows of crates and modules, file lengths, unsafe code, words, comments, dependencies, commit subjects
+	@$(STEP) "crate arrows" scripts/check-arrows.py
+	@$(STEP) "module arrows" scripts/check-modules.py
 	@$(STEP) "words" scripts/check-words.py
 	@$(STEP) "comments" scripts/check-comments.py
 	@$(STEP) "dependencies' lines" scripts/check-dependencies.py
