@@ -15,10 +15,12 @@ PROSE = files(
 )
 
 
-def rules(number: int, line: str) -> None:
+def add_row(line: str) -> None:
     where, word, instead = line.split("\t")
     if where not in rows:
         raise ValueError(f"{where} is neither code nor prose")
+    if where == "prose" and word != word.lower():
+        raise ValueError(f"{word} has a capital letter, and prose is searched in lower case")
     # A phrase may be broken over lines of a comment.
     pattern = word if where == "code" else word.replace(" ", r"[\s/!*#>]+")
     rows[where].append((re.compile(rf"\b(?:{pattern})\b", re.I if where == "prose" else 0), word, instead))
@@ -28,7 +30,7 @@ rows = {"code": [], "prose": []}
 for number, line in enumerate(read(WORDS).splitlines(), 1):
     if line and not line.startswith("#"):
         try:
-            rules(number, line)
+            add_row(line)
         except (ValueError, re.error) as error:
             fail(f"{WORDS}:{number}", f"{error}: write code or prose, a regular expression and a replacement, by tabs")
 
@@ -40,13 +42,15 @@ for name in {*CODE, *PROSE}:
         pass  # a recording
 for names, kind in ((CODE, "code"), (PROSE, "prose")):
     # One search for all words at once: most files have none of them.
-    every = re.compile("|".join(pattern.pattern for pattern, _, _ in rows[kind]), re.I if kind == "prose" else 0)
+    words = "|".join(pattern.pattern.removeprefix(r"\b").removesuffix(r"\b") for pattern, _, _ in rows[kind])
+    every = re.compile(rf"\b(?:{words})\b")
     for name in names:
         text = texts.get(name, "")
-        if kind == "prose" and every.search(text):
-            text = prose(name, text)
-        if not every.search(text):
+        # Faster than a search that ignores the case.
+        if not every.search(text if kind == "code" else text.lower()):
             continue
+        if kind == "prose":
+            text = prose(name, text)
         for pattern, word, instead in rows[kind]:
             for found in pattern.finditer(text):
                 fail(f"{name}:{line_of(text, found.start())}", f"'{word}': write {instead}")

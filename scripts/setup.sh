@@ -100,7 +100,7 @@ need valgrind valgrind "the tests of the C interface, the benchmark that counts 
 need pkg-config pkg-config "the tests of what make install leaves"
 need c++ g++ "the header is for C++ too"
 need tshark tshark "the tests that read the simulator's captures"
-need python3 python3 "the example in Python"
+need python3 python3 "make rules, the example in Python"
 need chromium chromium "the tests of the demo's report"
 need iperf3 iperf3 "the tests of trunkline proxy with programs of others"
 need srt-file-transmit srt-tools "trunkline-lab run reliable-overlay/transfer --testbed, which compares with it"
