@@ -36,8 +36,9 @@ def files(*patterns: str) -> List[str]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "-co", "--exclude-standard", "--", *patterns], capture_output=True, text=True
     )
-    if listed.returncode:
-        sys.exit(f"error: git can't list the files: run this in a clone of the repository: {listed.stderr.strip()}")
+    if listed.returncode or not listed.stdout:
+        said = listed.stderr.strip() or f"it knows none of {' '.join(patterns)}"
+        sys.exit(f"error: git can't list the files: run this in a clone of the repository: {said}")
     return [name for name in sorted(set(listed.stdout.split("\0"))) if name and os.path.isfile(name)]
 
 
