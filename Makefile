@@ -59,7 +59,7 @@ test: ## Format, lints, tests, docs, licences, Miri, MSRV, wasm, the papers' cla
 	@$(STEP) --summary
 
 .PHONY: check-all
-check-all: ## What takes longer: every claim able to fail, the simulator beside real daemons, fuzzing, instructions
+check-all: ## The slower checks: every claim able to fail, the simulator beside real daemons, fuzzing, instructions
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh all
 	@$(MAKE) --no-print-directory testbed all-claims fuzz instructions

@@ -1,14 +1,16 @@
 #!/usr/bin/env -S python3 -B
 """Every doc comment says something: none has three words or fewer, and no paragraph of a comment
-begins with a headless "who", "whose" or "what". Comments in tests and in macros count too."""
+begins with a headless "who", "whose" or "what". Comments in tests and in macros count too, and so do,
+for the second rule, those of scripts, of manifests and in Python."""
 
 import re
 import sys
 from typing import Iterator, Tuple
 
-from sources import fail, files, line_of, read, tokens
+from sources import fail, files, line_of, prose, read, tokens
 
 HEADLESS = re.compile(r"[*_\s]*(who|whom|whose|what)\b", re.I)
+BEGIN = 'comment begins with a headless clause: begin with the subject ("The caller", not "Who calls")'
 ATTRIBUTE = re.compile(r'(?<!\w)doc\s*=\s*$')
 
 
@@ -47,5 +49,16 @@ for name in files("*.rs", "*.c", "*.h"):
         if kind in ("///", "//!", "/**", "/*!", "#[doc]") and len(words) <= 3:
             fail(at, f"doc comment of {len(words)} words: say what the name does not (unit, range, meaning, source), or delete it")
         if any(HEADLESS.match(paragraph) for paragraph in re.split(r"\n\s*\n", said)):
-            fail(at, 'comment begins with a headless clause: begin with the subject ("The caller", not "Who calls")')
+            fail(at, BEGIN)
+
+for name in files("*.py", "*.sh", "*.toml", "Makefile", "tests/cases/run"):
+    text = read(name)
+    begins = True
+    for number, (line, said) in enumerate(zip(text.split("\n"), prose(name, text).split("\n")), 1):
+        body = said.strip().strip("#\"").strip()
+        # A comment that trails a line of code is one of its own.
+        trails = bool(line[: len(said) - len(said.lstrip())].strip())
+        if (begins or trails) and HEADLESS.match(body):
+            fail(f"{name}:{number}", BEGIN)
+        begins = trails or not body
 sys.exit(fail.status)

@@ -3,19 +3,19 @@
 # compiler; with `all` also what `make check-all` and `make bench` need. It leaves alone what
 # is there. SETUP=no installs nothing and names what is missing.
 #
-# What can't be installed is named on a "skipped:" line and, if CI is set, makes the script
-# fail.
+# A tool that can't be installed is named on a "skipped:" line and, if CI is set, makes the
+# script fail.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 missing=0
-skipped() { # WHAT WHY
+skipped() { # TOOL WHY
     echo "skipped: $1: $2"
     missing=1
 }
 
-# Whether WHAT is to be installed now.
-wanted() { # WHAT [WHY]
+# Whether TOOL is to be installed now.
+wanted() { # TOOL [WHY]
     if [ "${SETUP:-}" = no ]; then
         skipped "$1" "not installed${2:+ ($2)}; run make setup"
         return 1

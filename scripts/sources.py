@@ -1,4 +1,4 @@
-"""What the rule scripts share: the files of the repository, and the comments in them."""
+"""Shared by the rule scripts: the files of the repository, and the comments in them."""
 
 import os
 import re
