@@ -59,7 +59,7 @@ test: ## Format, lints, tests, docs, licences, Miri, wasm, the papers' claims; 2
 	@$(STEP) --summary
 
 .PHONY: check-all
-check-all: ## What takes longer: the oldest Rust, every claim able to fail, the simulator beside real daemons, fuzzing, instructions
+check-all: ## The slower checks: the oldest Rust, every claim able to fail, the simulator beside real daemons, fuzzing, instructions
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh all
 	@$(MAKE) --no-print-directory msrv testbed all-claims fuzz instructions
@@ -76,14 +76,15 @@ fmt-check:
 	@$(STEP) "format of fuzz/" cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: rules
-rules: ## Check crate arrows, file lengths, unsafe code, words, comments, dependencies, commit subjects
-	@$(STEP) "crate arrows" scripts/check-arrows.sh
-	@$(STEP) "words" scripts/check-words.sh
-	@$(STEP) "comments" scripts/check-comments.sh
-	@$(STEP) "dependencies' lines" scripts/check-dependencies.sh
+rules: ## Check arrows of crates and modules, file lengths, unsafe code, words, comments, dependencies, commit subjects
+	@$(STEP) "crate arrows" scripts/check-arrows.py
+	@$(STEP) "module arrows" scripts/check-modules.py
+	@$(STEP) "words" scripts/check-words.py
+	@$(STEP) "comments" scripts/check-comments.py
+	@$(STEP) "dependencies' lines" scripts/check-dependencies.py
 	@$(STEP) "commit subjects" scripts/check-commits.sh
-	@$(STEP) "file lengths" scripts/check-lengths.sh
-	@$(STEP) "unsafe code" scripts/check-unsafe.sh
+	@$(STEP) "file lengths" scripts/check-lengths.py
+	@$(STEP) "unsafe code" scripts/check-unsafe.py
 
 .PHONY: lint
 lint: ## clippy, all targets, warnings are errors

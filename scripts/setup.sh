@@ -3,19 +3,19 @@
 # compiler; with `all` also what `make check-all` and `make bench` need. It leaves alone what
 # is there. SETUP=no installs nothing and names what is missing.
 #
-# What can't be installed is named on a "skipped:" line and, if CI is set, makes the script
-# fail.
+# A tool that can't be installed is named on a "skipped:" line and, if CI is set, makes the
+# script fail.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 missing=0
-skipped() { # WHAT WHY
+skipped() { # TOOL WHY
     echo "skipped: $1: $2"
     missing=1
 }
 
-# Whether WHAT is to be installed now.
-wanted() { # WHAT [WHY]
+# Whether TOOL is to be installed now.
+wanted() { # TOOL [WHY]
     if [ "${SETUP:-}" = no ]; then
         skipped "$1" "not installed${2:+ ($2)}; run make setup"
         return 1
@@ -100,7 +100,7 @@ need valgrind valgrind "the tests of the C interface, the benchmark that counts 
 need pkg-config pkg-config "the tests of what make install leaves"
 need c++ g++ "the header is for C++ too"
 need tshark tshark "the tests that read the simulator's captures"
-need python3 python3 "the example in Python"
+need python3 python3 "make rules, the example in Python"
 need chromium chromium "the tests of the demo's report"
 need iperf3 iperf3 "the tests of trunkline proxy with programs of others"
 need srt-file-transmit srt-tools "trunkline-lab run reliable-overlay/transfer --testbed, which compares with it"

@@ -1,4 +1,4 @@
-"""What the cases of the family security share: processes, streams, calls, forged datagrams."""
+"""Shared by the cases of the family security: processes, streams, calls, forged datagrams."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def short_invite(source: Address, uri: str) -> bytes:
 
 def try_call(phone: Phone, to: str, media: int = 21000, seconds: float = 4) -> Optional[Message]:
     """Calls USER@HOST: the final response. A call that is answered is acknowledged."""
-    while phone.receive(None, 0.05):  # what is left of earlier calls
+    while phone.receive(None, 0.05):  # messages of earlier calls
         pass
     phone.invite(to, sdp(phone.address, media))
     final = phone.receive(lambda m: m.code >= 200 and m.get("call-id") == phone.call, seconds)

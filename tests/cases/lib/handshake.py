@@ -49,7 +49,7 @@ def with_mac(message: bytes, responder: bytes) -> bytes:
 
 
 def payload(index: bytes, node: int, incarnation: int, time_ns: int, certificate: bytes) -> bytes:
-    """What an initiation says of its sender: no capabilities, and the empty path label."""
+    """The payload of an initiation, which describes its sender: no capabilities, and the empty path label."""
     head = struct.pack(">BB3sIQQIHB", VERSION, VERSION, index, node, incarnation, time_ns, 0, MTU, 0)
     return head + struct.pack(">H", len(certificate)) + certificate
 

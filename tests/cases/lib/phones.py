@@ -344,7 +344,7 @@ class Media:
             time.sleep(max(0.0, start + (number + 1) * interval - time.monotonic()))
 
     def drain(self) -> List[bytes]:
-        """What has come since the last time."""
+        """The packets that have arrived since the previous drain()."""
         came = []
         while True:
             try:
@@ -391,7 +391,7 @@ def hang_up(caller: Phone, callee: Phone) -> None:
 
 
 def leg(call: str) -> Dict[str, Any]:
-    """What gateway a says of a live call's media from the caller."""
+    """Gateway a's report on a live call's media from the caller."""
     said = subprocess.run(
         [os.environ["TRUNKLINE"], "calls", "--control", "a.ctl", "--json", "--live"],
         capture_output=True,

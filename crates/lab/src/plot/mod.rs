@@ -153,13 +153,13 @@ pub enum Interval {
 pub enum Marker {
     /// No marker, for a curve.
     None,
-    /// A filled circle, ●.
+    /// A circle filled with the curve's colour, ●.
     Circle,
-    /// A filled square, ■.
+    /// A square filled with the curve's colour, ■.
     Square,
-    /// A filled triangle, ▲.
+    /// A triangle filled with the curve's colour, ▲.
     Triangle,
-    /// A filled diamond, ◆.
+    /// A diamond filled with the curve's colour, ◆.
     Diamond,
     /// An open circle, ○, for a series to compare with.
     Ring,

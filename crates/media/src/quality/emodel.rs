@@ -233,7 +233,7 @@ fn equipment(p: &Parameters) -> f64 {
     p.ie + (95.0 - p.ie) * p.ppl / (p.ppl / p.burst_r + p.bpl)
 }
 
-/// Computes (1 + x^n)^(1/n).
+/// Computes (1 + x^n)^(1/n), which most impairments contain.
 fn root_one_plus(x: f64, n: f64) -> f64 {
     pow(1.0 + pow(x, n), 1.0 / n)
 }

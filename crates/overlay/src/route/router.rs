@@ -190,7 +190,7 @@ impl Router {
             let gained = link.cost.is_none();
             link.cost = cost;
             self.spf_soon(now);
-            // Nobody should route over a new link before this node does: packets would come back.
+            // No other node should route over a new link before this one: packets would come back.
             self.own.touch(if gained { self.spf_at.max(now) } else { now });
         }
     }

@@ -1,4 +1,4 @@
-/* What the test programs have in common. */
+/* Definitions that the test programs share. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,6 +1,6 @@
 /*
- * errors NODE1 NODE2 DIR: every error of the interface, and that a socket is of
- * use after it. NODE1 and NODE2 are the sockets of two neighbouring nodes. Says
+ * errors NODE1 NODE2 DIR: every error of the interface, and that a socket works
+ * after it. NODE1 and NODE2 are the sockets of two neighbouring nodes. Says
  * "stop" and "start" when node 1 is to do that, and waits for a line after each.
  */
 #include "check.h"
@@ -178,7 +178,7 @@ static void binding(const char *node, const char *dir)
     FAILS(tl_bind(fd, 0), EPROTO);
     CHECK(pthread_join(thread, NULL) == 0);
     start = now();
-    FAILS(tl_bind(fd, 0), ETIMEDOUT); /* nobody accepts */
+    FAILS(tl_bind(fd, 0), ETIMEDOUT); /* the node does not answer */
     CHECK(now() - start > 1.9);
     CHECK(tl_close(fd) == 0);
     close(listener);
@@ -188,7 +188,7 @@ static void binding(const char *node, const char *dir)
     CHECK((other = tl_socket(node)) >= 0);
     FAILS(tl_bind(other, name(fd).port), EADDRINUSE);
     CHECK(name(other).port == 0 && !readable(other, 0));
-    CHECK(tl_bind(other, 0) == 0); /* it is of use after that */
+    CHECK(tl_bind(other, 0) == 0); /* it works after that */
     CHECK(name(other).port != name(fd).port);
     CHECK(tl_close(other) == 0);
     /* tl_close gives the port up, as soon as the node has seen it. */
@@ -296,7 +296,7 @@ static int news(int fd)
     return errno;
 }
 
-/* What becomes of packets, once for each change. */
+/* The fate of packets is reported once for each change. */
 static void statuses(const char *node1, const char *node2)
 {
     int fd = bound(node1, 0), far;
@@ -315,7 +315,7 @@ static void statuses(const char *node1, const char *node2)
     CHECK(tl_sendto(fd, "packet", 6, 0, &nowhere) == 6); /* told already */
     FAILS(tl_recvfrom(fd, buf, sizeof buf, TL_DONTWAIT, NULL), EAGAIN);
 
-    /* The far node says that nobody has the port. */
+    /* The far node reports that the port is free. */
     far = bound(node2, 0);
     to = name(far);
     CHECK(tl_close(far) == 0);

@@ -1,5 +1,5 @@
 /*
- * remote NODE1 NODE2 KEYLESS STRANGER WRONGNODE EXPOSED ABSENT MISTYPED LIMITED: two
+ * remote NODE1 NODE2 KEYLESS UNKNOWN WRONGNODE EXPOSED ABSENT MISTYPED LIMITED: two
  * sockets that attach from another host, to two neighbouring nodes; and what
  * each wrong attachment to NODE1 gives. Says "stop" and "start" when node 1 is to do that, and waits for a line
  * after each.

@@ -13,7 +13,7 @@
 
 #define LISTENERS_PORT 5
 
-/* What a node says: the messages of a session. */
+/* Messages of a session that a node sends. */
 static const unsigned char has_port[] = {0x81, 0, 0, 0, 1, 0x10, 0xe1, 4, 0xb0};
 static const unsigned char has_listeners_port[] = {0x81, 0, 0, 0, 1, 0, LISTENERS_PORT, 4, 0xb0};
 static const unsigned char connected[] = {0x88, 0, 0, 0, 1, 0x10, 0xe1, 0, 0,   0,
@@ -137,7 +137,7 @@ static void refusals(const char *path)
     FAILS(tl_connect(fd, &far), EPROTONOSUPPORT);
     CHECK(pthread_join(thread, NULL) == 0);
 
-    /* What is not open, and what is no socket for datagrams. */
+    /* A stream that is not open refuses these, and all calls for datagrams. */
     FAILS(tl_connect(fd, NULL), EFAULT);
     FAILS(tl_accept(fd, NULL), EINVAL);
     FAILS(tl_read(fd, buf, sizeof buf), EINVAL);

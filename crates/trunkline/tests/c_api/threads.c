@@ -66,7 +66,7 @@ static void *churn(void *unused)
     return NULL;
 }
 
-/* Asks about numbers that may be anybody's, or nobody's, at that moment. */
+/* Asks about numbers that another thread may hold, or none, at that moment. */
 static void *pester(void *unused)
 {
     struct tl_addr addr;

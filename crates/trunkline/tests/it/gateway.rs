@@ -164,7 +164,10 @@ fn its_operators_orders_and_its_calls() {
     UdpSocket::bind(gateway).expect("nobody has the gateway's port any more");
     assert_eq!(node.process().wait().code(), Some(0));
     let log = node.process().stderr();
-    assert!(log.contains("stopped while calls were ringing or up") && log.contains("calls=1"), "{log}");
+    assert!(
+        log.contains("stopped while calls were ringing or up") && log.contains("calls=1"),
+        "{log}"
+    );
     let records = fs::read_to_string(&records).expect("records");
     let records: Vec<Value> =
         records.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gateways a and b, with a lossy path of 100 ms between them, a trunk with `admit = "share"`
-# each, and so many calls in it that it is over its share.
+# each, and so many calls in it that it exceeds its share.
 . "$CASES/lib/nodes.sh"
 loss=2% calls=30
 
@@ -52,5 +52,5 @@ for number in $(seq $calls); do
 done
 sleep 6
 ask status a --json >status
-control "the trunk is over its share" [ "$(field status 'it["trunks"][0]["trunk_over_share"]')" = True ]
+control "the trunk exceeds its share" [ "$(field status 'it["trunks"][0]["trunk_over_share"]')" = True ]
 by python3 "$(dirname "$0")/case.py" beside

@@ -6,7 +6,7 @@ from phones import A, B, P, Q, Media, Phone, connect, hang_up, invite_again, sdp
 from verdict import control, finish, right
 
 p, q = Phone(P, "p", A, namespace="p"), Phone(Q, "q", B, namespace="q")
-# What p's NAT makes of its two sockets.
+# p's two sockets, as seen from outside its NAT.
 old, new = Media(P, 40000, "p"), Media(P, 50000, "p")
 other = Media(Q, 4002, "q")
 

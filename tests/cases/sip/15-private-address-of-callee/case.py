@@ -6,7 +6,7 @@ from verdict import control, finish, right
 PRIVATE = "10.0.0.8"
 p, q = Phone(P, "p", A, namespace="p"), Phone(Q, "q", B, namespace="q")
 p_media, q_media = Media(P, 4000, "p"), Media(Q, 4002, "q")
-# What a NAT makes of the private address and port.
+# The private addresses and ports, as seen from outside a NAT.
 p_outside, q_outside = Media(P, 41000, "p"), Media(Q, 41000, "q")
 
 answered, invite = connect(p, q, sdp(PRIVATE, 6000), sdp(Q, 4002))

@@ -46,8 +46,8 @@ pub fn run(name: &str, body: impl Fn()) {
 
 type Body<'a> = &'a dyn Fn() -> thread::Result<()>;
 
-/// Runs `body` until it succeeds; on a machine that kept up, as `measure` says, its panic goes
-/// on.
+/// Runs `body` until it succeeds; on a machine that kept up, as `measure` says, its panic
+/// continues.
 ///
 /// # Errors
 ///
