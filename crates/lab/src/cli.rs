@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use trunkline_lab::check::{Against, ClaimSite};
 use trunkline_lab::claim::{Claim, Verdict};
-use trunkline_lab::experiment::{Experiment, Figure, Size};
-use trunkline_lab::output::{self, Judged, Score};
+use trunkline_lab::experiment::{self, Experiment, Figure, Size};
+use trunkline_lab::output::{self, Judged, Score, counted};
 use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
 use trunkline_lab::scenario::testbed::{Cpu, find_default};
@@ -359,10 +359,10 @@ fn list(papers: &Papers, json: bool) {
     }
     for f in &listed {
         let how = if f.testbed { ", by run --testbed" } else { "" };
-        outln!("{}  {} (§{}{how})", f.figure, f.title, f.section);
+        outln!("{}  {} ({}{how})", f.figure, f.title, experiment::place(f.section));
         for c in &f.claims {
             let whose = if c.published.is_some() { "the paper's" } else { "our own" };
-            outln!("    {} ({whose}, {}): {}", c.id, c.expected.name(), c.claim);
+            outln!("    {} ({whose}, expected: {}): {}", c.id, c.expected.name(), c.claim);
         }
     }
 }
@@ -374,13 +374,14 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let settings = Settings { seed: how.seed, speech: speech.as_ref(), threads: how.threads() };
     let part = args.shard.map_or((1, 1), |Part(i, n)| (i, n));
     let (points, seconds) = plan.extent(part);
-    let bar = Bar::new(points, "points");
+    let bar = Bar::new(points, "point");
     let progress = Weighed(&bar, seconds);
     if let Some(Part(i, n)) = args.shard {
         plan.run_shard(part, &args.out, &settings, &progress)?;
         bar.finish();
         let (all, out) = (plan.extent((1, 1)).0, args.out.display());
-        outln!("shard {i}/{n}: {points} of {all} points are in {out}");
+        let points = counted(points, "point");
+        outln!("shard {i}/{n}: {points} of {all} in {out}");
         return Ok(true);
     }
     let drawn = plan.run(&args.out, &settings, &progress)?;
@@ -422,7 +423,7 @@ fn beside(papers: &Papers, args: &Run) -> Result<bool, Error> {
         let plan = Plan::new(&figures, how.size());
         let settings = Settings { seed: how.seed, speech: None, threads: how.threads() };
         let (points, seconds) = plan.extent((1, 1));
-        let bar = Bar::new(points, "points");
+        let bar = Bar::new(points, "point");
         let drawn = plan.run(&args.out, &settings, &Weighed(&bar, seconds))?;
         bar.clear();
         show(&drawn, &args.out);
@@ -442,7 +443,7 @@ fn live(
     let (size, figure) = (args.how.size(), &testbed.figure);
     let rounds_store = RoundStore::new(&args.out, experiment, size, args.how.seed);
     let seconds: usize = (testbed.rounds)(size).iter().map(|round| round.seconds).sum();
-    let bar = Bar::new(seconds, "seconds");
+    let bar = Bar::new(seconds, "second");
     let rounds = Rounds(Weighed(&bar, seconds as f64));
     let outcome = testbed.run((&rounds_store, size), trunkline, &rounds);
     bar.clear();
@@ -500,7 +501,7 @@ fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
         let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
         let batches = check::batches(places, how.size(), sabotaged);
         let (points, weight) = check::extent(&batches);
-        let bar = Bar::new(points, "points");
+        let bar = Bar::new(points, "point");
         let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
         bar.finish();
         judged
@@ -579,11 +580,9 @@ fn told(
 
 fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
     let shard = whole(&args.shards)?;
-    let size = Size::ALL.into_iter().find(|s| s.name() == shard.size);
-    let size = size.ok_or_else(|| Error::Shards(format!("there is no size \"{}\"", shard.size)))?;
     let figures: Vec<_> =
         shard.figures.iter().map(|id| papers.find(id)).collect::<Result<_, _>>()?;
-    let plan = Plan::new(&figures, size);
+    let plan = Plan::new(&figures, shard.size);
     let speech = args.speech.load(plan.needs_speech())?;
     let settings = Settings { seed: shard.seed, speech: speech.as_ref(), threads: 1 };
     plan.gather(&args.shards, &args.out, &settings)?;

@@ -11,11 +11,11 @@ pub enum Error {
     #[error(transparent)]
     Phones(#[from] crate::phones::Error),
     /// There is no figure of this name.
-    #[error("there is no figure \"{wanted}\"{suggestion}: `trunkline-lab list` lists them all")]
+    #[error("there is no figure \"{wanted}\": {suggestion}`trunkline-lab list` lists them all")]
     UnknownFigure {
         /// The name that was requested.
         wanted: String,
-        /// "; did you mean …?", or empty.
+        /// "did you mean …? ", or empty.
         suggestion: String,
     },
     /// A file or folder can't be read or written.
@@ -34,6 +34,26 @@ pub enum Error {
         /// Description of the damage.
         why: String,
     },
+    /// A file that `run` writes from its points is damaged, or does not fit them or the code.
+    #[error("{}: {why}: `trunkline-lab run` writes it again from the points that are there", path.display())]
+    NotFromPoints {
+        /// Path of the file.
+        path: PathBuf,
+        /// The fault.
+        why: String,
+    },
+    /// The stored results are not as `report --markdown` writes them.
+    #[error("{}: {why}: restore it (`git checkout -- {}`)", path.display(), crate::results::FILE)]
+    Stored {
+        /// Path of the file with the stored results.
+        path: PathBuf,
+        /// The fault.
+        why: String,
+    },
+    /// A folder is not the root of the source tree.
+    #[error("{}: this is not the source tree, for it has no README.md: give the tree's root with \
+             --tree", .0.display())]
+    NoTree(PathBuf),
     /// A folder has the results of another run.
     #[error("{}: has the results of another run ({there}; this one: {here}): use another --out, or \
              remove it", path.display())]
@@ -53,6 +73,12 @@ pub enum Error {
         "README.md: the marker {0} is missing: add it and the end marker where the generated table belongs"
     )]
     Marker(String),
+    /// README.md has a marker that no generated part has, or has it twice.
+    #[error(
+        "README.md: the marker {0} is there twice, or no generated part has it: remove it and the text that it \
+         encloses"
+    )]
+    ExtraMarker(String),
     /// A recording can't be used.
     #[error("{}: {why}", path.display())]
     Speech {

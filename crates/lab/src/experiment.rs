@@ -6,11 +6,13 @@ use crate::plot::Draw;
 use crate::speech::Speech;
 use crate::table::{Cell, Column};
 use crate::testbed::Testbed;
+use serde::{Deserialize, Serialize};
 use trunkline_net::wifi;
 use trunkline_sim::WorldError;
 
 /// Number and length of the runs that an experiment measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
 pub enum Size {
     /// Small enough for a test: exercises the machinery, not the claims.
     Tiny,
@@ -146,6 +148,17 @@ pub struct Figure {
     pub claims: Vec<Claim>,
 }
 
+/// The place of a figure's `section`, for readers: `§IV-A`, `Conclusion` or `beyond the paper`.
+pub fn place(section: &str) -> String {
+    let number = section.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    let is_number = number.chars().all(|c| c.is_ascii_digit() || matches!(c, 'I' | 'V' | 'X'));
+    match section {
+        "beyond" => "beyond the paper".to_owned(),
+        _ if is_number => format!("§{section}"),
+        _ => section.to_owned(),
+    }
+}
+
 /// Function that returns the points of one size, with one sabotage or none.
 pub type Points = Box<dyn Fn(Size, Sabotage) -> Vec<Point> + Send + Sync>;
 
@@ -179,6 +192,19 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_number_has_a_section_sign() {
+        for (section, wanted) in [
+            ("IV-A, beyond", "§IV-A, beyond"),
+            ("5.2", "§5.2"),
+            ("Conclusion", "Conclusion"),
+            ("beyond", "beyond the paper"),
+            ("beyond, after 5.3", "beyond, after 5.3"),
+        ] {
+            assert_eq!(place(section), wanted);
+        }
+    }
 
     /// Runs count upwards from a point's seed, by a million at most.
     #[test]

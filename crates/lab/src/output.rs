@@ -3,11 +3,12 @@
 
 use crate::claim::{Claim, Measured, Verdict};
 use crate::error::Error;
-use crate::experiment::{Experiment, Figure};
+use crate::experiment::{Experiment, Figure, Size};
 use crate::plot;
-use crate::store::{write_file, write_json};
+use crate::store::{Manifest, Store, write_file, write_json};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A judged claim, as in `claims.json`.
@@ -86,13 +87,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         true => claim.bound.judge(measured.interval),
         false => Verdict::Fails,
     };
-    let print = |n: f64| match n {
-        n if n.is_finite() && n.abs() >= LONG => format!("{n:.1e}"),
-        n if n.is_finite() => format!("{n:.*}", claim.decimals),
-        f64::INFINITY => "∞".into(),
-        f64::NEG_INFINITY => "−∞".into(),
-        _ => NOTHING.into(),
-    };
+    let print = |n: f64| printed(n, claim.decimals);
     let missing = "The points that it needs have not been measured.";
     let note = if there { measured.note.as_str() } else { missing };
     // Only if the claim does what it was published as doing.
@@ -114,6 +109,33 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         expected: claim.expected,
         note: note.join(" "),
     }
+}
+
+/// A number of a judgement in words.
+fn printed(n: f64, decimals: usize) -> String {
+    match n {
+        n if n.is_finite() && n.abs() >= LONG => format!("{n:.1e}"),
+        n if n.is_finite() => format!("{n:.decimals$}"),
+        f64::INFINITY => "∞".into(),
+        f64::NEG_INFINITY => "−∞".into(),
+        _ => NOTHING.into(),
+    }
+}
+
+/// The number that a judgement prints as `text` with this many decimals; `None` if it prints none
+/// so.
+pub(crate) fn number(text: &str, decimals: usize) -> Option<f64> {
+    let n = match text {
+        "∞" => f64::INFINITY,
+        "−∞" => f64::NEG_INFINITY,
+        text => text.parse().ok()?,
+    };
+    (!n.is_nan() && printed(n, decimals) == text).then_some(n)
+}
+
+/// A number of things, such as `1 figure` or `2 figures`.
+pub fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 impl Judged {
@@ -203,6 +225,42 @@ pub fn write(
     Ok(judged)
 }
 
+/// Reads what [`write()`] made of a figure's table, with the manifest of the run. `None` if the
+/// figure has not been measured.
+///
+/// # Errors
+///
+/// If a file can't be read, the table is damaged or no result of a run, or the run is of something
+/// else than the code's experiment.
+pub fn read(
+    out: &Path,
+    experiment: &Experiment,
+    figure: &Figure,
+) -> Result<Option<(Manifest, Table)>, Error> {
+    let path = out.join(experiment.paper).join(figure.name).join("data.csv");
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::file(&path)(e)),
+    };
+    let run = out.join(experiment.paper).join(experiment.name);
+    let other = |why| Error::Damaged { path: run.clone(), why };
+    let manifest = Store::manifest(out, experiment)?;
+    let manifest =
+        manifest.ok_or_else(|| other("no manifest.json says which run it is".to_owned()))?;
+    manifest.belongs_to(experiment).map_err(other)?;
+    let table = String::from_utf8(bytes)
+        .map_err(|_| "it is not UTF-8".to_owned())
+        .and_then(|text| Table::parse(experiment.columns, &text))
+        .and_then(|table| match table.rows.is_empty() && manifest.size() != Size::Tiny {
+            // A tiny run leaves out whole figures.
+            true => Err("it has no rows".to_owned()),
+            false => table.validate().map(|()| table),
+        })
+        .map_err(|why| Error::NotFromPoints { path, why })?;
+    Ok(Some((manifest, table)))
+}
+
 /// Writes a figure as `name`.svg and `name`.png, and returns the path of the former.
 ///
 /// # Errors
@@ -235,5 +293,18 @@ mod tests {
         let claim = Claim { measure, ..Claim::default() };
         let table = Table { columns: &[], rows: Vec::new() };
         assert_eq!(judge(&claim, &table).interval, ["0.01", "3.0e302"]);
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_is_printed() {
+        for (text, wanted) in
+            [("0.50", Some(0.5)), ("∞", Some(f64::INFINITY)), ("3.0e302", Some(3e302))]
+        {
+            assert_eq!(number(text, 2), wanted);
+        }
+        for other in ["0.5", "0.500", "great", "", "NaN", "inf", NOTHING, " 0.50", "+0.50"] {
+            assert_eq!(number(other, 2), None, "{other}");
+        }
+        assert_eq!([1, 2, 0].map(|n| counted(n, "figure")), ["1 figure", "2 figures", "0 figures"]);
     }
 }

@@ -73,9 +73,11 @@ impl Papers {
     pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
         let mut all: Vec<_> =
             self.0.iter().flat_map(|e| e.figures.iter().map(move |f| (e, f))).collect();
-        // fig9 comes before fig10, with fig9b between them.
+        // fig9 comes before fig10, with fig9b between them. What follows a hyphen is a variant, which
+        // comes after the figure without it.
         let number = |name: &str| -> u32 {
-            let digits = name.chars().filter(char::is_ascii_digit).collect::<String>();
+            let base = name.split('-').next().unwrap_or(name);
+            let digits = base.chars().filter(char::is_ascii_digit).collect::<String>();
             digits.parse().unwrap_or(u32::MAX)
         };
         let place = |paper| PAPERS.iter().position(|p| p.folder == paper);
@@ -104,7 +106,7 @@ impl Papers {
             .map(|(e, f)| id(e, f))
             .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
             .filter(|name| likeness(name) > 0.5);
-        let suggestion = nearest.map_or(String::new(), |n| format!("; did you mean \"{n}\"?"));
+        let suggestion = nearest.map_or(String::new(), |n| format!("did you mean \"{n}\"? "));
         Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
     }
 
@@ -118,5 +120,53 @@ impl Papers {
             "all" => Ok(self.figures().collect()),
             one => Ok(vec![self.find(one)?]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_follow_their_figure() {
+        let papers = papers();
+        let names: Vec<&str> = papers.figures().map(|(_, figure)| figure.name).collect();
+        let at = |name| names.iter().position(|n| *n == name).unwrap();
+        for pair in [
+            ["detection", "detection-10"],
+            ["failover", "failover-50ms"],
+            ["fig9b", "fig10"],
+            ["fig4b", "fig4b-alone"],
+            ["fig4b-alone", "fig4c"],
+        ] {
+            assert!(at(pair[0]) < at(pair[1]), "{pair:?}: {names:?}");
+        }
+    }
+
+    #[test]
+    fn every_figure_has_a_title_of_its_own() {
+        let papers = papers();
+        let beside = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure));
+        let mut titles: Vec<_> =
+            papers.figures().chain(beside).map(|(e, f)| (e.paper, f.title)).collect();
+        titles.sort_unstable();
+        let twin = titles.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twin, None);
+    }
+
+    #[test]
+    fn an_unknown_figure_has_a_remedy() {
+        let papers = papers();
+        let said = |name| papers.find(name).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(
+            said("tfmc/tabl"),
+            "there is no figure \"tfmc/tabl\": did you mean \"tfmc/table1\"? \
+             `trunkline-lab list` lists them all"
+        );
+        let nothing_similar = said("nonsense");
+        assert_eq!(
+            nothing_similar,
+            "there is no figure \"nonsense\": `trunkline-lab list` lists them all"
+        );
     }
 }

@@ -135,7 +135,7 @@ impl<'a> Plan<'a> {
             index,
             of,
             figures: self.parts.iter().flat_map(figures).collect(),
-            size: self.size.name().to_owned(),
+            size: self.size,
             seed,
         }
     }

@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use trunkline_lab::output::counted;
 use trunkline_lab::run::Progress;
 
 /// A progress bar with an estimate on a terminal; elsewhere an occasional line.
@@ -36,7 +37,7 @@ fn now() -> Instant {
 }
 
 impl Bar {
-    /// A bar for this many points, or other units named `unit`.
+    /// A bar for this many points, or other things of which one is named `unit`.
     pub fn new(points: usize, unit: &'static str) -> Bar {
         let plain = !std::io::stderr().is_terminal();
         let target =
@@ -61,7 +62,7 @@ impl Bar {
     pub fn finish(&self) {
         self.clear();
         let took = now().duration_since(self.begun);
-        errln!("{} {} in {:.1} s", self.points, self.unit, took.as_secs_f64());
+        errln!("{} in {:.1} s", counted(self.points, self.unit), took.as_secs_f64());
     }
 }
 
@@ -76,20 +77,16 @@ impl Progress for Weighed<'_> {
         state.weight += weight;
         let share = (state.weight / total).min(1.0);
         bar.bar.set_position((share * WHOLE as f64) as u64);
-        bar.bar.set_message(format!("{} of {} {}", state.points, bar.points, bar.unit));
+        let all = counted(bar.points, bar.unit);
+        bar.bar.set_message(format!("{} of {all}", state.points));
         let now = now();
         let running = now.duration_since(bar.begun);
         let quiet = if running < EVERY { SILENT_FOR } else { EVERY };
         if bar.plain && now.duration_since(state.spoken) >= quiet && state.points < bar.points {
             state.spoken = now;
             let left = running.as_secs_f64() * (1.0 / share - 1.0);
-            errln!(
-                "{} of {} {}, {:.0} %, about {left:.0} s left",
-                state.points,
-                bar.points,
-                bar.unit,
-                share * 100.0
-            );
+            let share = share * 100.0;
+            errln!("{} of {all}, {share:.0} %, about {left:.0} s left", state.points);
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use crate::claim::Verdict;
 use crate::error::Error;
-use crate::experiment::{Experiment, Figure, Size};
-use crate::output::{Judged, Score};
+use crate::experiment::{Experiment, Figure, Size, place};
+use crate::output::{self, Judged, Score};
 use crate::papers::{PAPERS, Paper, Papers};
-use crate::store::{Store, read_json, write_file};
+use crate::plot;
+use crate::store::{json, read_json, write_file};
+use serde_json::Value;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const STYLE: &str = "\
@@ -25,8 +26,8 @@ th,td{border:1px solid #ccc;padding:.3rem .5rem;text-align:left;vertical-align:t
 ///
 /// # Errors
 ///
-/// If there is no figure in `out`, a result is damaged, or the page can't be written. Figures that
-/// have not been measured are listed on the page.
+/// If there is no figure in `out`, a result is damaged, its claims don't follow from its table, or
+/// the page can't be written. Figures that have not been measured are listed on the page.
 pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -121,27 +122,29 @@ impl Part {
         figure: &Figure,
         id: &str,
     ) -> Result<bool, Error> {
-        let folder = out.join(experiment.paper).join(figure.name);
-        let Some(claims) = read_json::<Vec<Judged>>(&folder.join("claims.json"))? else {
+        let Some((manifest, table)) = output::read(out, experiment, figure)? else {
             return Ok(false);
         };
-        let svg = folder.join("figure.svg");
-        let svg = fs::read_to_string(&svg).map_err(Error::file(&svg))?;
-        let manifest = Store::manifest(out, experiment)?;
-        let full = manifest.as_ref().is_some_and(|m| m.size() == Size::Full.name());
-        self.smaller += usize::from(!full);
+        let claims: Vec<Judged> = figure.claims.iter().map(|c| output::judge(c, &table)).collect();
+        let folder = out.join(experiment.paper).join(figure.name);
+        compare(&folder.join("claims.json"), &claims)?;
+        let svg = plot::panels_svg(&(figure.chart)(&table));
+        self.smaller += usize::from(manifest.size() != Size::Full);
         self.all += 1;
-        let run = manifest.map_or(String::new(), |m| m.line());
+        let source = match figure.section.starts_with("beyond") {
+            true => place(figure.section),
+            false => format!("{}, in our words", place(figure.section)),
+        };
         let _ = write!(
             self.figures,
-            "<h3 id=\"{id}\">{id}: {}</h3>\n<blockquote><p>{}</p><p class=\"small\">§{}, in our \
-             words</p></blockquote>\n<figure>{svg}<figcaption class=\"small\">{}</figcaption></figure>\n\
+            "<h3 id=\"{id}\">{id}: {}</h3>\n<blockquote><p>{}</p><p class=\"small\">{}</p></blockquote>\n\
+             <figure>{svg}<figcaption class=\"small\">{}</figcaption></figure>\n\
              <table><tr><th>claim</th><th>published</th><th>bound</th><th>here</th><th></th>\
              <th>note</th></tr>\n",
             escape(figure.title),
             escape(figure.caption),
-            figure.section,
-            escape(&run),
+            escape(&source),
+            escape(&manifest.line()),
         );
         for c in &claims {
             self.score.add(c);
@@ -160,9 +163,10 @@ impl Part {
             Verdict::Undecided => "open",
         };
         let word = format!("<span class=\"{class}\">{}</span>", c.verdict.name());
-        let [low, high] = &c.interval;
+        let [low, high] = c.interval.each_ref().map(|text| escape(text));
         let sure = if low == high { String::new() } else { format!("<br>{low} to {high}") };
-        let here = format!("{}{sure}<br><span class=\"small\">{unit}</span>", c.measured);
+        let measured = escape(&c.measured);
+        let here = format!("{measured}{sure}<br><span class=\"small\">{unit}</span>");
         let published = c.published.as_deref().map(escape);
         let _ = writeln!(
             self.figures,
@@ -186,6 +190,92 @@ impl Part {
     }
 }
 
+/// Compares the claims that `run` judged, if they are there, with those that the figure's table
+/// gives.
+fn compare(path: &Path, claims: &[Judged]) -> Result<(), Error> {
+    let Some(stored) = read_json::<Value>(path)? else { return Ok(()) };
+    let stored = stored.as_array().map_or(&[][..], Vec::as_slice);
+    // Numbers are compared as they are read back.
+    let wanted: Vec<Value> = serde_json::from_str(&json(&claims)).expect("it was written as JSON");
+    let count = stored.len().max(claims.len());
+    let Some(n) = (0..count).find(|n| stored.get(*n) != wanted.get(*n)) else { return Ok(()) };
+    let id = match claims.get(n) {
+        Some(claim) => claim.id.as_str(),
+        None => stored[n]["id"].as_str().unwrap_or_default(),
+    };
+    let why =
+        format!("\"{}\" is not what data.csv and the claims in the code give", id.escape_debug());
+    Err(Error::NotFromPoints { path: path.to_owned(), why })
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Bound, Claim, Measured};
+    use crate::table::Table;
+    use std::fs;
+
+    fn judged(id: &'static str) -> Judged {
+        let claim = Claim {
+            measure: Box::new(|_| Measured::new(0.02, (0.01, 3e302))),
+            ..Claim::holding(id, "it holds", Some("<0.03"), Bound::at_most(0.03, ""), "")
+        };
+        output::judge(&claim, &Table { columns: &[], rows: Vec::new() })
+    }
+
+    #[test]
+    fn claims_that_the_data_does_not_give_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("claims.json");
+        let claims = [judged("first"), judged("second")];
+        compare(&path, &claims).unwrap();
+        let text = json(&claims);
+        fs::write(&path, &text).unwrap();
+        compare(&path, &claims).unwrap();
+        for (edit, id) in [
+            (["undecided", "holds"], "first"),
+            (["\"measured\": 0.02", "\"measured\": 0.01"], "first"),
+            (["<0.03", "<0.04"], "first"),
+            (["\"second\"", "\"first\""], "second"),
+            (["\"id\"", "\"name\""], "first"),
+        ] {
+            assert!(text.contains(edit[0]), "{text}");
+            fs::write(&path, text.replacen(edit[0], edit[1], 1)).unwrap();
+            let said = compare(&path, &claims).unwrap_err().to_string();
+            let wanted = format!(
+                "claims.json: \"{id}\" is not what data.csv and the claims in the code give: \
+                 `trunkline-lab run`"
+            );
+            assert!(said.contains(&wanted), "{edit:?}: {said}");
+        }
+        for (stored, id) in [
+            (vec![], "first"),
+            (vec![judged("first")], "second"),
+            (vec![judged("first"), judged("second"), judged("third")], "third"),
+        ] {
+            fs::write(&path, json(&stored)).unwrap();
+            let said = compare(&path, &claims).unwrap_err().to_string();
+            assert!(said.contains(&format!("\"{id}\" is not")), "{said}");
+        }
+    }
+
+    #[test]
+    fn no_text_is_markup() {
+        let mut part = Part::default();
+        let claim = Judged {
+            measured: "<script>".into(),
+            interval: ["<b>".into(), "<i>".into()],
+            ..judged("first")
+        };
+        part.claim(&claim, "voip-overlay/fig4");
+        for text in [part.figures, part.sentences] {
+            for has in ["&lt;script&gt;", "&lt;b&gt; to &lt;i&gt;", "&lt;0.03"] {
+                assert!(text.contains(has), "{has}: {text}");
+            }
+        }
+    }
 }

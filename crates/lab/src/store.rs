@@ -20,7 +20,7 @@ pub struct Manifest {
     version: String,
     experiment: String,
     revision: u32,
-    size: String,
+    size: Size,
     seed: u64,
     /// Names of the columns of a row.
     columns: Vec<String>,
@@ -42,7 +42,7 @@ impl Manifest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             experiment: experiment.id(),
             revision: experiment.revision,
-            size: size.name().to_owned(),
+            size,
             seed,
             columns: experiment.columns.iter().map(|c| c.name.to_owned()).collect(),
             speech: speech.map(|s| format!("{} {:016x}", s.which(), s.digest())),
@@ -54,14 +54,43 @@ impl Manifest {
         self.seed
     }
 
-    /// Name of the run's size.
-    pub(crate) fn size(&self) -> &str {
-        &self.size
+    /// The run's size.
+    pub(crate) fn size(&self) -> Size {
+        self.size
     }
 
     /// Revision of the experiment that was measured.
     pub(crate) fn revision(&self) -> u32 {
         self.revision
+    }
+
+    /// Describes how it differs from the manifest of a run of `experiment`, whatever the size, the
+    /// seed, the recordings and the lab's version.
+    ///
+    /// # Errors
+    ///
+    /// The first difference.
+    pub(crate) fn belongs_to(&self, experiment: &Experiment) -> Result<(), String> {
+        let code = Manifest::new(experiment, self.size, self.seed, None);
+        if self.schema != code.schema {
+            return Err(format!("it is of schema {}, and the code's is {SCHEMA}", self.schema));
+        }
+        if self.experiment != code.experiment {
+            return Err(format!("it is of the experiment {}", self.experiment.escape_debug()));
+        }
+        if self.revision != code.revision {
+            let [there, here] = [self.revision, code.revision];
+            return Err(format!("it is of revision {there}, and the code's is {here}"));
+        }
+        if self.columns != code.columns {
+            let there = self.columns.join(",");
+            return Err(format!("it is of a run with the columns {}", there.escape_debug()));
+        }
+        match (experiment.needs_speech, &self.speech) {
+            (true, None) => Err("it names no recordings".to_owned()),
+            (false, Some(_)) => Err("it names recordings, and none were played".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// The recordings and their digest, where they matter.
@@ -73,6 +102,7 @@ impl Manifest {
     pub(crate) fn line(&self) -> String {
         let Manifest { version, revision, size, seed, speech, schema, .. } = self;
         let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
+        let size = size.name();
         format!("{size}, seed {seed}, version {version}.{schema}.{revision}{speech}")
     }
 }
@@ -155,8 +185,8 @@ pub struct Shard {
     pub of: usize,
     /// The figures that were requested.
     pub figures: Vec<String>,
-    /// Size of the run: `quick` or `full`.
-    pub size: String,
+    /// Size of the run.
+    pub size: Size,
     /// Seed of all random numbers.
     pub seed: u64,
 }
@@ -192,14 +222,14 @@ impl Shard {
 }
 
 pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, Error> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::file(path)(e)),
     };
     let damaged =
         |e: serde_json::Error| Error::Damaged { path: path.to_owned(), why: e.to_string() };
-    serde_json::from_str(&text).map(Some).map_err(damaged)
+    serde_json::from_slice(&bytes).map(Some).map_err(damaged)
 }
 
 /// Writes a JSON file atomically, with a final line feed.
@@ -212,9 +242,18 @@ pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Optio
 ///
 /// If `value` can't be JSON: a map with keys other than strings.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    write_file(path, json(value).as_bytes())
+}
+
+/// The text of a JSON file, with a final line feed.
+///
+/// # Panics
+///
+/// If `value` can't be JSON: a map with keys other than strings.
+pub(crate) fn json(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("plain values are JSON");
     text.push('\n');
-    write_file(path, text.as_bytes())
+    text
 }
 
 /// Writes a file atomically.

@@ -1,6 +1,7 @@
 //! Tables of an experiment's results, at the precision that its columns state.
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct Column {
     pub name: &'static str,
     /// Format of the cells.
     pub kind: Kind,
+    /// Whether it describes what was measured, and not the outcome.
+    pub is_parameter: bool,
 }
 
 /// Format of the cells of a column.
@@ -20,15 +23,41 @@ pub enum Kind {
     Decimals(usize),
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Text => write!(f, "a word"),
+            Kind::Decimals(0) => write!(f, "a whole number"),
+            Kind::Decimals(1) => write!(f, "a number with one decimal"),
+            Kind::Decimals(d) => write!(f, "a number with {d} decimals"),
+        }
+    }
+}
+
 impl Column {
     /// Makes a column of words.
     pub const fn text(name: &'static str) -> Column {
-        Column { name, kind: Kind::Text }
+        Column { name, kind: Kind::Text, is_parameter: false }
     }
 
     /// Makes a column of numbers with `decimals` digits after the point.
     pub const fn number(name: &'static str, decimals: usize) -> Column {
-        Column { name, kind: Kind::Decimals(decimals) }
+        Column { name, kind: Kind::Decimals(decimals), is_parameter: false }
+    }
+
+    /// The same column, as one that describes what was measured: a setting, or the extent of the
+    /// measurement.
+    pub const fn parameter(self) -> Column {
+        Column { is_parameter: true, ..self }
+    }
+
+    /// Whether [`print`] can have formatted this cell.
+    pub fn accepts(&self, cell: &str) -> bool {
+        match self.kind {
+            Kind::Text => is_word(cell),
+            Kind::Decimals(_) if cell.is_empty() => true,
+            Kind::Decimals(d) => cell.parse().is_ok_and(|n| fixed(n, d) == cell),
+        }
     }
 }
 
@@ -86,19 +115,64 @@ pub fn print(columns: &[Column], cells: Vec<Cell>) -> Row {
     assert_eq!(columns.len(), cells.len(), "a row has as many cells as the table has columns");
     let one = |(column, cell): (&Column, Cell)| match (column.kind, cell) {
         (Kind::Text, Cell::Text(text)) => {
-            assert!(!text.contains([',', '"', '\n']), "{text:?} would need quotes in a CSV file");
+            assert!(is_word(&text), "{text:?} would need quotes in a CSV file");
             text
         }
-        (Kind::Decimals(_), Cell::Number(n)) if n.is_nan() => String::new(),
-        (Kind::Decimals(d), Cell::Number(n)) => {
-            let text = format!("{n:.d$}");
-            // A zero has no sign.
-            let zero = text.starts_with('-') && !text.contains(|c| matches!(c, '1'..='9'));
-            if zero { text[1..].to_owned() } else { text }
-        }
+        (Kind::Decimals(d), Cell::Number(n)) => fixed(n, d),
         (kind, cell) => panic!("column {} is {kind:?} and got {cell:?}", column.name),
     };
     columns.iter().zip(cells).map(one).collect()
+}
+
+/// Whether a text can be a cell of a CSV file without quotes.
+fn is_word(text: &str) -> bool {
+    !text.contains(|c: char| matches!(c, ',' | '"') || c.is_control())
+}
+
+/// A number with this many decimals; nothing for NaN.
+fn fixed(n: f64, decimals: usize) -> String {
+    if n.is_nan() {
+        return String::new();
+    }
+    let text = format!("{n:.decimals$}");
+    // A zero has no sign.
+    let zero = text.starts_with('-') && !text.contains(|c| matches!(c, '1'..='9'));
+    if zero { text[1..].to_owned() } else { text }
+}
+
+/// Positions of the columns that have the two ends of an interval, such as `delay_low_ms` and
+/// `delay_high_ms`.
+fn ends(names: &[&str]) -> Vec<(usize, usize)> {
+    let high = |name: &str| {
+        let parts = name.split('_').map(|part| if part == "low" { "high" } else { part });
+        parts.collect::<Vec<_>>().join("_")
+    };
+    let pair = |(low, name): (usize, &&str)| {
+        let high = high(name);
+        let other = names.iter().position(|other| *other == high)?;
+        (other != low).then_some((low, other))
+    };
+    names.iter().enumerate().filter_map(pair).collect()
+}
+
+/// Checks that no row is there twice, and that no interval ends before it begins.
+///
+/// # Errors
+///
+/// The first fault.
+pub(crate) fn plausible(names: &[&str], rows: &[Row]) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    if let Some(twin) = rows.iter().find(|row| !seen.insert(*row)) {
+        return Err(format!("the row {} is there twice", twin.join(",")));
+    }
+    let number = |row: &Row, n: usize| row[n].parse().unwrap_or(f64::NAN);
+    for (low, high) in ends(names) {
+        if let Some(row) = rows.iter().find(|row| number(row, low) > number(row, high)) {
+            let [a, b] = [names[low], names[high]];
+            return Err(format!("{a} {} is above {b} {}", row[low], row[high]));
+        }
+    }
+    Ok(())
 }
 
 /// Rows, and the columns that they have.
@@ -126,20 +200,49 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// If the text has other columns, or a row has another number of cells.
+    /// If [`Table::csv`] can't have written the text: it has other columns, a row has another
+    /// number of cells, a cell has another format, or the end is missing.
     pub fn parse(columns: &'static [Column], text: &str) -> Result<Table, String> {
-        let mut lines = text.lines();
+        if text.contains('\r') {
+            return Err("its lines end in CRLF".to_owned());
+        }
+        let Some(text) = text.strip_suffix('\n') else {
+            return Err("its end is missing: the last line has no line feed".to_owned());
+        };
+        let mut lines = text.split('\n');
         let names: Vec<&str> = columns.iter().map(|c| c.name).collect();
         let there = lines.next().unwrap_or_default();
         if there != names.join(",") {
             return Err(format!("its columns are {there}, and the code's {}", names.join(",")));
         }
-        let rows: Vec<Row> =
-            lines.map(|line| line.split(',').map(str::to_owned).collect()).collect();
-        match rows.iter().position(|row| row.len() != columns.len()) {
-            Some(n) => Err(format!("line {} should have {} cells", n + 2, columns.len())),
-            None => Ok(Table { columns, rows }),
-        }
+        let row = |(n, line): (usize, &str)| {
+            let row: Row = line.split(',').map(str::to_owned).collect();
+            if row.len() != columns.len() {
+                return Err(format!("line {} should have {} cells", n + 2, columns.len()));
+            }
+            match columns.iter().zip(&row).find(|(column, cell)| !column.accepts(cell)) {
+                Some((column, cell)) => Err(format!(
+                    "line {}: \"{}\" in {} is not {}",
+                    n + 2,
+                    cell.escape_debug(),
+                    column.name,
+                    column.kind
+                )),
+                None => Ok(row),
+            }
+        };
+        let rows = lines.enumerate().map(row).collect::<Result<_, _>>()?;
+        Ok(Table { columns, rows })
+    }
+
+    /// Checks that no row is there twice, and that no interval ends before it begins.
+    ///
+    /// # Errors
+    ///
+    /// The first fault.
+    pub fn validate(&self) -> Result<(), String> {
+        let names: Vec<&str> = self.columns.iter().map(|c| c.name).collect();
+        plausible(&names, &self.rows)
     }
 
     /// Whether any row was measured on a machine that did not keep up.
@@ -201,11 +304,48 @@ mod tests {
         let table = Table { columns: COLUMNS, rows: vec![row(0.25), row(-0.01), row(f64::NAN)] };
         assert_eq!(table.csv(), "burst,loss_pct,sent\n50,0.2,7\n50,0.0,7\n50,,7\n");
         assert_eq!(Table::parse(COLUMNS, &table.csv()), Ok(table.clone()));
-        for damaged in ["", "burst,loss,sent\n", "burst,loss_pct,sent\n50,7\n"] {
-            assert!(Table::parse(COLUMNS, damaged).is_err(), "{damaged:?}");
-        }
         let first = table.iter().next().unwrap();
         assert_eq!((first.text("burst"), first.number("loss_pct")), ("50", 0.2));
         assert!(table.iter().nth(2).unwrap().number("loss_pct").is_nan());
+    }
+
+    #[test]
+    fn only_what_was_written_is_read() {
+        for (damaged, why) in [
+            ("", "its end is missing"),
+            ("burst,loss,sent\n", "its columns are burst,loss,sent"),
+            ("burst,loss_pct,sent\n50,7\n", "line 2 should have 3 cells"),
+            ("burst,loss_pct,sent\n50,0.2,7\n\n", "line 3 should have 3 cells"),
+            ("burst,loss_pct,sent\n50,0.2,7", "its end is missing"),
+            ("burst,loss_pct,sent\r\n50,0.2,7\r\n", "CRLF"),
+            (
+                "burst,loss_pct,sent\n50,0.,7\n",
+                "line 2: \"0.\" in loss_pct is not a number with one",
+            ),
+            ("burst,loss_pct,sent\n50,0.25,7\n", "\"0.25\" in loss_pct"),
+            ("burst,loss_pct,sent\n50,-0.0,7\n", "\"-0.0\" in loss_pct"),
+            ("burst,loss_pct,sent\n50,NaN,7\n", "\"NaN\" in loss_pct"),
+            ("burst,loss_pct,sent\n50,0.2,many\n", "\"many\" in sent is not a whole number"),
+            ("burst,loss_pct,sent\n\u{7},0.2,7\n", "\"\\u{7}\" in burst is not a word"),
+        ] {
+            let said = Table::parse(COLUMNS, damaged).unwrap_err();
+            assert!(said.contains(why), "{damaged:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_no_run_gives_is_found() {
+        const INTERVAL: &[Column] =
+            &[Column::number("r", 0), Column::number("r_low", 0), Column::number("r_high", 0)];
+        let fault = |rows: &[[&str; 3]]| {
+            let rows = rows.iter().map(|row| row.map(str::to_owned).into()).collect();
+            Table { columns: INTERVAL, rows }.validate()
+        };
+        assert_eq!(fault(&[["2", "1", "3"], ["2", "2", "2"], ["", "", ""]]), Ok(()));
+        assert_eq!(fault(&[]), Ok(()));
+        let twice = fault(&[["2", "1", "3"], ["2", "1", "3"]]);
+        assert_eq!(twice, Err("the row 2,1,3 is there twice".into()));
+        assert_eq!(fault(&[["2", "3", "1"]]), Err("r_low 3 is above r_high 1".into()));
+        assert_eq!(ends(&["low", "x_low_ms", "x_high_ms", "high"]), [(0, 3), (1, 2)]);
     }
 }

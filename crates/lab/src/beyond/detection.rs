@@ -14,11 +14,11 @@ use trunkline_base::stats::{Mean, Ratio};
 use trunkline_overlay::monitor::Liveness;
 
 const COLUMNS: &[Column] = &[
-    Column::text("loss"),
-    Column::number("hello_ms", 0),
-    Column::text("probes"),
-    Column::number("dead_after_s", 1),
-    Column::number("link_days", 3),
+    Column::text("loss").parameter(),
+    Column::number("hello_ms", 0).parameter(),
+    Column::text("probes").parameter(),
+    Column::number("dead_after_s", 1).parameter(),
+    Column::number("link_days", 3).parameter(),
     Column::number("false_deaths", 0),
     Column::number("per_day", 2),
     Column::number("per_day_low", 2),

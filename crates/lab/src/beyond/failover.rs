@@ -16,11 +16,11 @@ use trunkline_base::{Rng, Time, rng};
 use trunkline_sim::{WireEnd, WorldError};
 
 const COLUMNS: &[Column] = &[
-    Column::text("settings"),
-    Column::text("event"),
-    Column::number("runs", 0),
-    Column::number("hours", 2),
-    Column::number("share_pct", 0),
+    Column::text("settings").parameter(),
+    Column::text("event").parameter(),
+    Column::number("runs", 0).parameter(),
+    Column::number("hours", 2).parameter(),
+    Column::number("share_pct", 0).parameter(),
     Column::number("whole_s", 3),
     Column::number("whole_low_s", 3),
     Column::number("whole_high_s", 3),

@@ -18,12 +18,12 @@ use trunkline_overlay::link::LinkId;
 use trunkline_sim::{HostId, WireEnd, WireId, WorldError};
 
 const COLUMNS: &[Column] = &[
-    Column::text("network"),
-    Column::text("failure"),
-    Column::number("outage_s", 1),
-    Column::number("pause_s", 1),
-    Column::number("nth", 0),
-    Column::number("runs", 0),
+    Column::text("network").parameter(),
+    Column::text("failure").parameter(),
+    Column::number("outage_s", 1).parameter(),
+    Column::number("pause_s", 1).parameter(),
+    Column::number("nth", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("gap_s", 3),
     Column::number("gap_most_s", 3),
     Column::number("changes_most", 0),

@@ -17,11 +17,11 @@ use trunkline_sim::random::{Graph, Waxman};
 use trunkline_sim::{HostId, WireEnd, WireId, World, WorldError};
 
 const COLUMNS: &[Column] = &[
-    Column::text("loss"),
-    Column::number("nodes", 0),
-    Column::number("links", 0),
-    Column::text("event"),
-    Column::number("runs", 0),
+    Column::text("loss").parameter(),
+    Column::number("nodes", 0).parameter(),
+    Column::number("links", 0).parameter(),
+    Column::text("event").parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("wires", 1),
     Column::number("converged_s", 3),
     Column::number("converged_low_s", 3),

@@ -1,6 +1,7 @@
 //! `trunkline-lab report`: a page of a run's results, and what is published in the source tree.
 
 use std::path::{Path, PathBuf};
+use trunkline_lab::output::counted;
 use trunkline_lab::results::{self, Results};
 use trunkline_lab::{Error, Papers, report};
 
@@ -39,7 +40,7 @@ pub fn run(papers: &Papers, args: &Report) -> Result<bool, Error> {
     } else if !args.check {
         let out = args.out.as_deref().unwrap_or(Path::new("lab-out"));
         let (path, figures) = report::write(papers, out)?;
-        outln!("{}: {figures} figures", path.display());
+        outln!("{}: {}", path.display(), counted(figures, "figure"));
         return Ok(true);
     }
     let problems = results::check::check(papers, &args.tree)?;
@@ -47,7 +48,7 @@ pub fn run(papers: &Papers, args: &Report) -> Result<bool, Error> {
         outln!("{problem}");
     }
     if problems.is_empty() {
-        outln!("what is published is what was measured, as the claims expect it");
+        outln!("no published result contradicts the claims in the code");
     }
     Ok(problems.is_empty())
 }
@@ -58,13 +59,17 @@ fn publish(papers: &Papers, args: &Report) -> Result<(), Error> {
     stored.follow(papers);
     if let Some(out) = &args.out {
         let taken = results::take(papers, out, &mut stored)?;
-        outln!("{}: {} figures taken over", out.display(), taken.figures);
+        outln!("{}: {} taken over", out.display(), counted(taken.figures, "figure"));
         for left in &taken.left {
             outln!("left as it was: {left}");
         }
     }
-    for path in results::write(papers, &args.tree, &stored)? {
-        outln!("{}", path.display());
+    let written = results::write(papers, &args.tree, &stored)?;
+    for path in &written {
+        outln!("wrote {}", path.display());
+    }
+    if written.is_empty() {
+        outln!("nothing to write: the pages in {} are up to date", results::FOLDER);
     }
     Ok(())
 }

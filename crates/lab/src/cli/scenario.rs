@@ -29,7 +29,7 @@ pub fn run(args: &Run) -> Result<bool, Error> {
     let mut effort = None;
     if let Some(testbed) = testbed {
         let once = || {
-            let bar = Bar::new(testbed.seconds(), "seconds");
+            let bar = Bar::new(testbed.seconds(), "second");
             let progress = Weighed(&bar, testbed.seconds() as f64);
             let run = testbed.run(speech, how.seed, &folder, &|| progress.done(1.0));
             bar.clear();

@@ -15,8 +15,8 @@ use trunkline_media::quality::reduced::{Rating, delay_impairment};
 use trunkline_sim::agent::tfrc::Sent;
 
 const COLUMNS: &[Column] = &[
-    Column::text("transport"),
-    Column::number("time_s", 1),
+    Column::text("transport").parameter(),
+    Column::number("time_s", 1).parameter(),
     Column::number("active", 0),
     Column::number("encoded_kbit_s", 1),
     Column::number("waiting_packets", 0),

@@ -16,12 +16,12 @@ use trunkline_media::playout::adaptive::Config;
 pub const FIXED: Duration = Duration::from_millis(38);
 
 pub const COLUMNS: &[Column] = &[
-    Column::text("codec"),
-    Column::text("transport"),
-    Column::text("loss_on"),
-    Column::number("delay_ms", 0),
-    Column::number("loss_pct", 2),
-    Column::number("runs", 0),
+    Column::text("codec").parameter(),
+    Column::text("transport").parameter(),
+    Column::text("loss_on").parameter(),
+    Column::number("delay_ms", 0).parameter(),
+    Column::number("loss_pct", 2).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("r", 2),
     Column::number("r_q1", 2),
     Column::number("r_q3", 2),

@@ -10,7 +10,7 @@ use trunkline_media::quality::reduced::Rating;
 use trunkline_media::talk::TABLE_I_HEADERS;
 
 const CODECS: &[Column] = &[
-    Column::text("codec"),
+    Column::text("codec").parameter(),
     Column::number("audio_kbit_s", 1),
     Column::number("frame_ms", 0),
     Column::number("frame_bytes", 0),
@@ -18,8 +18,11 @@ const CODECS: &[Column] = &[
     Column::number("data_kbit_s", 1),
     Column::number("published_kbit_s", 1),
 ];
-const QUALITY: &[Column] =
-    &[Column::number("r", 0), Column::number("mos", 3), Column::number("published_mos", 2)];
+const QUALITY: &[Column] = &[
+    Column::number("r", 0).parameter(),
+    Column::number("mos", 3),
+    Column::number("published_mos", 2),
+];
 
 /// R and MOS at the borders of Table II.
 const BORDERS: [(f64, f64); 6] =

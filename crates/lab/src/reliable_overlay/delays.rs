@@ -11,11 +11,11 @@ use std::time::Duration;
 use trunkline_sim::agent::tcp::Profile;
 
 pub const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("carried"),
-    Column::number("rate_kbit_s", 0),
-    Column::number("loss_pct", 1),
-    Column::number("messages", 0),
+    Column::text("where").parameter(),
+    Column::text("carried").parameter(),
+    Column::number("rate_kbit_s", 0).parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("messages", 0).parameter(),
     Column::number("unread", 0),
     Column::number("mean_ms", 3),
     Column::number("mean_low_ms", 3),

@@ -18,11 +18,11 @@ use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{HostId, RouterId, Topology, World};
 
 const COLUMNS: &[Column] = &[
-    Column::text("flows"),
-    Column::number("of_each", 0),
-    Column::number("delay_ms", 0),
-    Column::text("queue"),
-    Column::number("runs", 0),
+    Column::text("flows").parameter(),
+    Column::number("of_each", 0).parameter(),
+    Column::number("delay_ms", 0).parameter(),
+    Column::text("queue").parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("jain", 4),
     Column::number("jain_low", 4),
     Column::number("jain_high", 4),

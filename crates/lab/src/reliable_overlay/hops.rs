@@ -9,9 +9,9 @@ use crate::table::{Cell, Column, Table};
 use std::time::Duration;
 
 const COLUMNS: &[Column] = &[
-    Column::number("hops", 0),
-    Column::number("loss_pct", 1),
-    Column::number("runs", 0),
+    Column::number("hops", 0).parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("mean_ms", 3),
     Column::number("mean_low_ms", 3),
     Column::number("mean_high_ms", 3),

@@ -10,9 +10,9 @@ use std::time::Duration;
 use trunkline_base::link_model::Loss;
 
 const COLUMNS: &[Column] = &[
-    Column::text("relays"),
-    Column::number("loss_pct", 1),
-    Column::number("runs", 0),
+    Column::text("relays").parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("added_ms", 3),
     Column::number("added_low_ms", 3),
     Column::number("added_high_ms", 3),

@@ -18,10 +18,10 @@ use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{Application, HostId, Io, Topology, World};
 
 const COLUMNS: &[Column] = &[
-    Column::text("carried"),
-    Column::number("rate_mbit_s", 1),
-    Column::number("loss_pct", 1),
-    Column::number("runs", 0),
+    Column::text("carried").parameter(),
+    Column::number("rate_mbit_s", 1).parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("goodput_mbit_s", 4),
     Column::number("goodput_low_mbit_s", 4),
     Column::number("goodput_high_mbit_s", 4),

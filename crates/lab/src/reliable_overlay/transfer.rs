@@ -36,11 +36,11 @@ use trunkline_sim::voice::{CallOutcome, VoiceSink, VoiceSource};
 use trunkline_sim::{AppId, HostId, Topology, WireId, World};
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("carried"),
-    Column::text("network"),
-    Column::number("mib", 0),
-    Column::number("runs", 0),
+    Column::text("where").parameter(),
+    Column::text("carried").parameter(),
+    Column::text("network").parameter(),
+    Column::number("mib", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("mbit_s", 3),
     Column::number("mbit_s_low", 3),
     Column::number("mbit_s_high", 3),

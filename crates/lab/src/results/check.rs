@@ -1,21 +1,31 @@
 //! Compares the published results with the stored measurements and with the claims in the code.
 
-use super::{FILE, FigureResult, Results, figures, generated, id};
-use crate::claim::{Claim, Verdict};
+use super::judgement::wrong;
+use super::take::MAX_ROWS;
+use super::{FILE, FOLDER, FigureResult, Parameter, Results, SmallTable, figures, generated, id};
 use crate::error::Error;
 use crate::experiment::{Experiment, Size};
-use crate::output::NOTHING;
 use crate::papers::Papers;
+use crate::store::json;
+use crate::table::{Column, plausible};
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Cure for differences that the stored numbers resolve.
-const GENERATE: &str = "`trunkline-lab report --markdown` generates it";
+pub(super) const GENERATE: &str = "`trunkline-lab report --markdown` generates it";
+
+/// Cure for results of what the code no longer has.
+const DROP: &str = "`trunkline-lab report --markdown` drops it";
 
 /// Cure for differences that need a new measurement.
-const MEASURE: &str = "measure the figure (`trunkline-lab run`), then take it over \
-                       (`trunkline-lab report --markdown --out DIR`)";
+pub(super) const MEASURE: &str = "measure the figure (`trunkline-lab run`), then take it over (`trunkline-lab report --markdown \
+     --out DIR`)";
+
+/// Pages in the folder of the generated ones that are written by hand.
+const BY_HAND: [&str; 2] = ["notes.md", "daemon.md"];
 
 /// A published text that differs from the stored results or the code. Displayed as file, line,
 /// difference and cure.
@@ -43,28 +53,79 @@ impl fmt::Display for Problem {
 ///
 /// # Errors
 ///
-/// If the stored results or README.md can't be read, or README.md has no markers.
+/// If `root` is no source tree, the stored results or README.md can't be read, or README.md lacks a
+/// marker or has one too many.
 pub fn check(papers: &Papers, root: &Path) -> Result<Vec<Problem>, Error> {
+    let results = Results::load(root)?;
     let path = root.join(FILE);
     let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
-    let results = Results::load(root)?;
     let mut found = stored(papers, &results, &text);
-    for (path, wanted) in generated(papers, root, &results)? {
-        let there = fs::read_to_string(root.join(&path)).unwrap_or_default();
-        found.extend(differs(path, &there, &wanted));
+    found.extend(differs(FILE.into(), &text, &json(&results), "the lab writes it otherwise"));
+    let generated = generated(papers, root, &results)?;
+    found.extend(others(root, &generated)?);
+    for (path, wanted) in generated {
+        found.extend(page(root, path, &wanted));
     }
     Ok(found)
 }
 
-/// The first difference between a generated file and its expected text.
-fn differs(path: PathBuf, there: &str, wanted: &str) -> Option<Problem> {
+/// Compares a generated file with its expected text.
+fn page(root: &Path, path: PathBuf, wanted: &str) -> Option<Problem> {
+    let (what, cure) = match fs::read_to_string(root.join(&path)) {
+        Ok(there) => {
+            return differs(path, &there, wanted, &format!("it is not what {FILE} says"));
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => ("it is missing".to_owned(), GENERATE),
+        Err(e) if e.kind() == ErrorKind::InvalidData => ("it is not UTF-8".to_owned(), GENERATE),
+        Err(e) => (
+            format!("it can't be read ({e})"),
+            "remove it, and `trunkline-lab report --markdown` generates it",
+        ),
+    };
+    Some(Problem { path, line: 1, what, cure })
+}
+
+/// The files among the pages that neither the lab generates nor a person writes.
+fn others(root: &Path, generated: &[(PathBuf, String)]) -> Result<Vec<Problem>, Error> {
+    let folder = root.join(FOLDER);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(Error::file(&folder))? {
+        let name = entry.map_err(Error::file(&folder))?.file_name();
+        let path = Path::new(FOLDER).join(&name);
+        let is_known = path == Path::new(FILE)
+            || BY_HAND.iter().any(|page| name == *page)
+            || generated.iter().any(|(page, _)| *page == path);
+        if !is_known {
+            let what = "the lab does not generate this file".to_owned();
+            found.push(Problem { path, line: 1, what, cure: "remove it" });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// The first difference between a file and its expected text.
+fn differs(path: PathBuf, there: &str, wanted: &str, why: &str) -> Option<Problem> {
     if there == wanted {
         return None;
     }
-    let same = there.lines().zip(wanted.lines()).take_while(|(a, b)| a == b).count();
-    let [is, should] = [there, wanted].map(|text| text.lines().nth(same).unwrap_or("nothing"));
-    let what = format!("it is not what {FILE} says: \"{is}\" should be \"{should}\"");
-    Some(Problem { path, line: same + 1, what, cure: GENERATE })
+    let same = there.split('\n').zip(wanted.split('\n')).take_while(|(a, b)| a == b).count();
+    let shown = |line: &str| format!("\"{}\"", line.replace('\r', "\\r"));
+    let [is, should] = [there, wanted].map(|text| text.split('\n').nth(same));
+    let what = match (is, should) {
+        (None, Some("")) => "the final line feed is missing".to_owned(),
+        (None, Some(should)) => format!("{} is missing, with what follows it", shown(should)),
+        (Some(""), None) => "the last line is empty".to_owned(),
+        (Some(is), None) => format!("{} is too much", shown(is)),
+        (Some(is), Some(should)) if is.strip_suffix('\r') == Some(should) => {
+            "the line ends in CRLF".to_owned()
+        }
+        (is, should) => {
+            let [is, should] = [is, should].map(|line| shown(line.unwrap_or_default()));
+            format!("{is} should be {should}")
+        }
+    };
+    Some(Problem { path, line: same + 1, what: format!("{why}: {what}"), cure: GENERATE })
 }
 
 /// Number of the line of the last of `keys`, each nested in the one before, in pretty-printed
@@ -95,7 +156,7 @@ fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
     let all = figures(papers);
     for name in results.figures.keys() {
         if !all.iter().any(|(e, f, _)| id(e, f) == *name) {
-            found.push(problem(&[name], format!("the lab has no figure {name}"), GENERATE));
+            found.push(problem(&[name], format!("the lab has no figure {name}"), DROP));
         }
     }
     for (experiment, figure, is_expected) in all {
@@ -112,7 +173,7 @@ fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
         for id in result.claims.keys() {
             if !figure.claims.iter().any(|claim| claim.id == id) {
                 let what = format!("{name} has no claim {id}: it was renamed or removed");
-                found.push(problem(&[&name, "claims", id], what, GENERATE));
+                found.push(problem(&[&name, "claims", id], what, DROP));
             }
         }
         for claim in &figure.claims {
@@ -127,81 +188,74 @@ fn stored(papers: &Papers, results: &Results, text: &str) -> Vec<Problem> {
     found
 }
 
-/// Describes how the run of a stored result differs from the code's experiment, if it does.
+/// Describes how the run of a stored result differs from one of the code's experiment, if it does.
 fn other_run(name: &str, experiment: &Experiment, result: &FigureResult) -> Option<String> {
     let (stored, code) = (result.revision, experiment.revision);
-    if stored != code {
-        return Some(format!("{name}: revision {stored} was measured, and the code's is {code}"));
-    }
-    let known = result.parameters.iter().map(|p| &p.column);
-    let mut known = known.chain(result.table.iter().flat_map(|t| &t.columns));
-    let is_unknown = |column: &&String| experiment.columns.iter().all(|c| c.name != **column);
-    let unknown = known.find(is_unknown)?;
-    Some(format!("{name}: the table has no column {unknown}"))
+    let what = if stored != code {
+        format!("revision {stored} was measured, and the code's is {code}")
+    } else if result.size == Size::Tiny {
+        "a tiny run measures nothing".to_owned()
+    } else if result.speech.is_some() != experiment.needs_speech {
+        match experiment.needs_speech {
+            true => "the recordings are not named".to_owned(),
+            false => "recordings are named, and none were played".to_owned(),
+        }
+    } else {
+        columns(experiment, result).or_else(|| table(experiment, result.table.as_ref()?))?
+    };
+    Some(format!("{name}: {what}"))
 }
 
-/// The first difference between a stored claim and the code: the key, a description, and the cure.
-fn wrong(
-    name: &str,
-    claim: &Claim,
-    result: &FigureResult,
-) -> Option<(&'static str, String, &'static str)> {
-    let place = format!("{name} {}", claim.id);
-    let Some(stored) = result.claims.get(claim.id) else {
-        return Some(("", format!("no result of the claim {place} is stored"), MEASURE));
-    };
-    if stored.published.as_deref() != claim.published {
-        let [is, code] = [stored.published.as_deref(), claim.published];
-        let [is, code] = [is, code].map(|text| text.unwrap_or("nothing"));
-        let what = format!("{place}: \"{is}\" is stored as published, and the code has \"{code}\"");
-        return Some(("published", what, GENERATE));
-    }
-    let bound = claim.bound.text(claim.decimals);
-    if (stored.bound.as_str(), stored.unit.as_str()) != (&bound, claim.unit) {
-        let [is, code] = [(&stored.bound, stored.unit.as_str()), (&bound, claim.unit)]
-            .map(|(b, u)| format!("{b} {u}"));
-        let what =
-            format!("{place}: it was judged by \"{is}\", and the code's bound is \"{code}\"");
-        return Some(("bound", what, MEASURE));
-    }
-    let verdict = stored.verdict.name();
-    if stored.measured == NOTHING {
-        let what = format!("{place}: the points that it needs have not been measured");
-        return Some(("measured", what, MEASURE));
-    }
-    if !possible(claim, &stored.interval).contains(&stored.verdict) {
-        let [low, high] = &stored.interval;
-        let what = format!("{place}: \"{verdict}\" does not follow from {low} to {high}, {bound}");
-        return Some(("verdict", what, MEASURE));
-    }
-    let is_full = result.size == Size::Full.name();
-    let contradicts = match is_full {
-        true => stored.verdict != claim.expected,
-        // A smaller sample may leave open what a larger one decides.
-        false => {
-            let pair = [stored.verdict, claim.expected];
-            !pair.contains(&Verdict::Undecided) && stored.verdict != claim.expected
+/// Describes the first column that the experiment has not, has in another role, or has with other
+/// values.
+fn columns(experiment: &Experiment, result: &FigureResult) -> Option<String> {
+    let mut seen = HashSet::new();
+    let mut column = |name: &String| {
+        let Some(column) = experiment.columns.iter().find(|c| c.name == *name) else {
+            return Err(format!("the table has no column {name}"));
+        };
+        match seen.insert(column.name) {
+            true => Ok(column),
+            false => Err(format!("the column {name} is there twice")),
         }
     };
-    contradicts.then(|| {
-        let what = format!(
-            "{place}: \"{verdict}\" is stored, and the code expects \"{}\"",
-            claim.expected.name()
-        );
-        ("verdict", what, "find out why, then change the claim's `expected`, or mend what broke it")
-    })
+    let value = |column: &Column, values: &str| {
+        let wrong = values.split(", ").find(|value| !column.accepts(value))?;
+        Some(format!("\"{wrong}\" in {} is not {}", column.name, column.kind))
+    };
+    for (parameters, role, is_parameter) in
+        [(&result.parameters, "parameter", true), (&result.constants, "outcome", false)]
+    {
+        for Parameter { column: name, values } in parameters {
+            let column = match column(name) {
+                Ok(column) => column,
+                Err(why) => return Some(why),
+            };
+            if column.is_parameter != is_parameter {
+                return Some(format!("the column {name} is no {role}"));
+            }
+            if let Some(why) = value(column, values) {
+                return Some(why);
+            }
+        }
+    }
+    result.table.iter().flat_map(|t| &t.columns).find_map(|name| column(name).err())
 }
 
-/// The verdicts that an interval allows before it was rounded to the claim's precision.
-fn possible(claim: &Claim, interval: &[String; 2]) -> Vec<Verdict> {
-    let number = |text: &String| match text.as_str() {
-        "∞" => f64::INFINITY,
-        "−∞" => f64::NEG_INFINITY,
-        text => text.parse().unwrap_or(f64::NAN),
-    };
-    let (low, high) = (number(&interval[0]), number(&interval[1]));
-    let half = 0.5 * libm::pow(10.0, -(claim.decimals as f64));
-    let near = [-half, 0.0, half];
-    let all = near.iter().flat_map(|a| near.iter().map(move |b| (low + a, high + b)));
-    all.map(|interval| claim.bound.judge(interval)).collect()
+/// Describes what is wrong in a table whose columns are the experiment's.
+fn table(experiment: &Experiment, table: &SmallTable) -> Option<String> {
+    let rows = table.rows.len();
+    if !(1..=MAX_ROWS).contains(&rows) {
+        return Some(format!("the table has {rows} rows, and a shown one has 1 to {MAX_ROWS}"));
+    }
+    let column = |name: &String| experiment.columns.iter().find(|c| c.name == *name);
+    for row in &table.rows {
+        for (column, cell) in table.columns.iter().filter_map(column).zip(row) {
+            if !column.accepts(cell) {
+                return Some(format!("\"{cell}\" in {} is not {}", column.name, column.kind));
+            }
+        }
+    }
+    let names: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+    plausible(&names, &table.rows).err()
 }

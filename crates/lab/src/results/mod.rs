@@ -1,25 +1,31 @@
 //! The published results: one file with the measured value of every claim,
 //! `docs/results/verdicts.json`, and the Markdown that is generated from it.
 //!
-//! [`take`] judges the data that `run` wrote and puts the outcome into the file, [`write()`]
+//! [`take()`] judges the data that `run` wrote and puts the outcome into the file, [`write()`]
 //! generates the pages and the marked parts of README.md, and [`check`](check::check) compares
 //! file, pages and README with the claims in the code. Wording comes from the code and numbers
 //! from the file, so that a sentence can change without a new run.
 
 pub mod check;
+#[cfg(test)]
+mod damage;
+mod judgement;
 mod pages;
 mod readme;
+mod take;
 #[cfg(test)]
 mod tests;
+
+pub use take::{Taken, take};
 
 use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size};
-use crate::output::judge;
 use crate::papers::Papers;
-use crate::store::{Manifest, Store, read_json, write_file, write_json};
-use crate::table::{Column, Row, Table};
+use crate::store::{json, read_json, write_file};
+use crate::table::Row;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,13 +38,6 @@ pub const FILE: &str = "docs/results/verdicts.json";
 
 /// Raised when the file's fields change their meaning.
 const SCHEMA: u32 = 1;
-
-/// Maximum number of rows of a table that the page shows; otherwise it names the file with the
-/// data.
-const MAX_ROWS: usize = 20;
-
-/// Maximum number of values of a column that is listed among a figure's parameters.
-const MAX_VALUES: usize = 16;
 
 /// Stored results by figure id, such as `voip-overlay/fig4`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -53,8 +52,8 @@ pub struct Results {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct FigureResult {
-    /// Size of the run: `full` or `quick`.
-    pub size: String,
+    /// Size of the run.
+    pub size: Size,
     /// The seed of the run.
     pub seed: u64,
     /// The experiment's revision that was measured.
@@ -64,16 +63,17 @@ pub struct FigureResult {
     pub speech: Option<String>,
     /// Result of each claim, by the claim's id.
     pub claims: BTreeMap<String, ClaimResult>,
-    /// Number of rows of the figure's table.
-    pub rows: usize,
     /// The figure's parameters and their values.
     pub parameters: Vec<Parameter>,
+    /// Outcomes that are the same in every row of `table`, which leaves them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constants: Vec<Parameter>,
     /// The table without constant columns, if it is small enough for a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<SmallTable>,
 }
 
-/// A column that describes what was measured, and the values that it takes.
+/// A column of the table, and the values that it takes.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
@@ -85,7 +85,7 @@ pub struct Parameter {
 
 /// A table of at most `MAX_ROWS` rows; in the file a list of lines, as in `data.csv`.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
-#[serde(from = "Vec<String>", into = "Vec<String>")]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct SmallTable {
     /// Names of the columns, from left to right.
     pub columns: Vec<String>,
@@ -93,18 +93,21 @@ pub struct SmallTable {
     pub rows: Vec<Row>,
 }
 
-impl From<Vec<String>> for SmallTable {
-    fn from(lines: Vec<String>) -> SmallTable {
+impl TryFrom<Vec<String>> for SmallTable {
+    type Error = String;
+
+    fn try_from(lines: Vec<String>) -> Result<SmallTable, String> {
         let mut lines =
-            lines.iter().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+            lines.iter().map(|line| line.split(',').map(str::to_owned).collect::<Row>());
         let columns = lines.next().unwrap_or_default();
-        // A line that was cut short by hand has empty cells.
-        let fitted = |mut row: Row| {
-            row.resize(columns.len(), String::new());
-            row
-        };
-        let rows = lines.map(fitted).collect();
-        SmallTable { columns, rows }
+        let rows: Vec<Row> = lines.collect();
+        match rows.iter().find(|row| row.len() != columns.len()) {
+            Some(row) => {
+                let (cells, row) = (columns.len(), row.join(","));
+                Err(format!("the row \"{row}\" should have {cells} cells"))
+            }
+            None => Ok(SmallTable { columns, rows }),
+        }
     }
 }
 
@@ -143,6 +146,20 @@ impl ClaimResult {
     }
 }
 
+/// A text in `value` that has a control character.
+fn control(value: &Value) -> Option<&str> {
+    let has_one = |text: &&str| text.contains(char::is_control);
+    match value {
+        Value::String(text) => Some(text.as_str()).filter(has_one),
+        Value::Array(all) => all.iter().find_map(control),
+        Value::Object(all) => {
+            let keys = all.keys().map(String::as_str);
+            keys.into_iter().find(has_one).or_else(|| all.values().find_map(control))
+        }
+        _ => None,
+    }
+}
+
 /// Every figure, those with real daemons last, and whether a run on any machine measures it.
 pub(crate) fn figures(papers: &Papers) -> Vec<(&Experiment, &Figure, bool)> {
     let simulated = papers.figures().map(|(e, f)| (e, f, true));
@@ -165,15 +182,30 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// If the file can't be read, or is of another schema.
+    /// If `root` is no source tree, or the file can't be read, is of another schema, or has
+    /// characters that [`write()`] doesn't write.
     pub fn load(root: &Path) -> Result<Results, Error> {
-        let path = root.join(FILE);
-        let results: Results = read_json(&path)?.unwrap_or_else(Results::empty);
-        if results.schema != SCHEMA {
-            let why = format!("schema {} is not {SCHEMA}", results.schema);
-            return Err(Error::Damaged { path, why });
+        if !root.join("README.md").is_file() {
+            return Err(Error::NoTree(root.to_owned()));
         }
-        Ok(results)
+        let path = root.join(FILE);
+        let stored = |why| Error::Stored { path: path.clone(), why };
+        let results = read_json(&path).map_err(|error| match error {
+            Error::Damaged { why, .. } => stored(why),
+            other => other,
+        })?;
+        let results: Results = results.unwrap_or_else(Results::empty);
+        if results.schema != SCHEMA {
+            return Err(stored(format!("schema {} is not {SCHEMA}", results.schema)));
+        }
+        // A line break in a text would add lines of its own to a page.
+        let texts = serde_json::to_value(&results).expect("plain values are JSON");
+        match control(&texts) {
+            Some(text) => {
+                Err(stored(format!("\"{}\" has a control character", text.escape_debug())))
+            }
+            None => Ok(results),
+        }
     }
 
     /// Drops figures and claims that the code no longer has, and updates the papers' words from
@@ -196,140 +228,6 @@ impl Results {
     }
 }
 
-/// Outcome of [`take`] for the figures in an output folder.
-#[derive(Debug, Default)]
-pub struct Taken {
-    /// Number of figures that were taken over.
-    pub figures: usize,
-    /// Figures that were left as they were, and why.
-    pub left: Vec<String>,
-}
-
-/// Judges the figures that `run` wrote to `out`, and puts them into `results`. A smaller run
-/// doesn't replace a larger one, and a testbed's invalid run replaces nothing.
-///
-/// # Errors
-///
-/// If there is no figure in `out`, or a result there is damaged or of another revision.
-pub fn take(papers: &Papers, out: &Path, results: &mut Results) -> Result<Taken, Error> {
-    let mut taken = Taken::default();
-    for (experiment, figure, _) in figures(papers) {
-        let path = out.join(experiment.paper).join(figure.name).join("data.csv");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(Error::file(&path)(e)),
-        };
-        let damaged = |why: &str| Error::Damaged { path: path.clone(), why: why.to_owned() };
-        let Some(manifest) = Store::manifest(out, experiment)? else {
-            return Err(damaged("no manifest.json says of which run it is"));
-        };
-        if manifest.revision() != experiment.revision {
-            let (there, here) = (manifest.revision(), experiment.revision);
-            return Err(damaged(&format!("it is of revision {there}, and the code's is {here}")));
-        }
-        let table = Table::parse(experiment.columns, &text).map_err(|why| damaged(&why))?;
-        let name = id(experiment, figure);
-        if table.has_invalid() {
-            taken.left.push(format!("{name}: the machine was too late, its rows are not valid"));
-            continue;
-        }
-        if manifest.size() == Size::Tiny.name() {
-            taken.left.push(format!("{name}: a tiny run measures nothing"));
-            continue;
-        }
-        let rank = |size: &str| Size::ALL.iter().position(|s| s.name() == size);
-        match results.figures.get(&name) {
-            Some(stored) if rank(&stored.size) > rank(manifest.size()) => {
-                taken.left.push(format!("{name}: the stored run is larger ({})", stored.size));
-            }
-            _ => {
-                results.figures.insert(name, figure_result(figure, &manifest, &table));
-                taken.figures += 1;
-            }
-        }
-    }
-    if taken.figures == 0 && taken.left.is_empty() {
-        return Err(Error::NothingToReport(out.to_owned()));
-    }
-    Ok(taken)
-}
-
-fn figure_result(figure: &Figure, manifest: &Manifest, table: &Table) -> FigureResult {
-    let claim = |claim: &crate::claim::Claim| {
-        let judged = judge(claim, table);
-        let note = match judged.numbers.measured {
-            Some(_) => (claim.measure)(table).note,
-            None => judged.note,
-        };
-        let result = ClaimResult {
-            published: judged.published,
-            bound: judged.bound,
-            unit: judged.unit,
-            measured: judged.measured,
-            interval: judged.interval,
-            verdict: judged.verdict,
-            note,
-        };
-        (claim.id.to_owned(), result)
-    };
-    FigureResult {
-        size: manifest.size().to_owned(),
-        seed: manifest.seed(),
-        revision: manifest.revision(),
-        speech: manifest.speech().map(str::to_owned),
-        rows: table.rows.len(),
-        parameters: parameters(table),
-        table: small(table),
-        claims: figure.claims.iter().map(claim).collect(),
-    }
-}
-
-/// The values of a column, each once, in the order of the rows.
-fn values(table: &Table, column: usize) -> Vec<String> {
-    let mut values: Vec<String> = Vec::new();
-    for row in &table.rows {
-        if !values.contains(&row[column]) {
-            values.push(row[column].clone());
-        }
-    }
-    values
-}
-
-/// Whether the table is shown as it is.
-fn is_small(table: &Table) -> bool {
-    (1..=MAX_ROWS).contains(&table.rows.len())
-}
-
-/// The columns that describe the measured points. Experiments name them first: they are the first
-/// columns, up to one whose values rarely recur. If the table is shown, only the columns with a
-/// single value are parameters.
-fn parameters(table: &Table) -> Vec<Parameter> {
-    let rows = table.rows.len();
-    let all = table.columns.iter().enumerate().map(|(n, column)| (column, values(table, n)));
-    let kept: Vec<_> = match is_small(table) {
-        true => all.filter(|(_, v)| rows > 1 && v.len() == 1 && !v[0].is_empty()).collect(),
-        false => all.take_while(|(_, v)| v.len() <= MAX_VALUES && 2 * v.len() <= rows).collect(),
-    };
-    let parameter = |(column, values): (&Column, Vec<String>)| Parameter {
-        column: column.name.to_owned(),
-        values: values.join(", "),
-    };
-    kept.into_iter().map(parameter).collect()
-}
-
-fn small(table: &Table) -> Option<SmallTable> {
-    if !is_small(table) {
-        return None;
-    }
-    let shown: Vec<usize> = (0..table.columns.len())
-        .filter(|n| table.rows.len() == 1 || values(table, *n).len() > 1)
-        .collect();
-    let columns = shown.iter().map(|n| table.columns[*n].name.to_owned()).collect();
-    let rows = table.rows.iter().map(|row| shown.iter().map(|n| row[*n].clone()).collect());
-    Some(SmallTable { columns, rows: rows.collect() })
-}
-
 /// Writes the stored results, every page and the generated parts of README.md to the source
 /// tree `root`. Returns the files that changed.
 ///
@@ -337,16 +235,12 @@ fn small(table: &Table) -> Option<SmallTable> {
 ///
 /// If README.md has no markers for its generated parts, or a file can't be read or written.
 pub fn write(papers: &Papers, root: &Path, results: &Results) -> Result<Vec<PathBuf>, Error> {
-    let stored = root.join(FILE);
-    let before = fs::read_to_string(&stored).unwrap_or_default();
-    write_json(&stored, results)?;
+    let mut files = generated(papers, root, results)?;
+    files.insert(0, (FILE.into(), json(results)));
     let mut changed = Vec::new();
-    if fs::read_to_string(&stored).map_err(Error::file(&stored))? != before {
-        changed.push(stored);
-    }
-    for (path, text) in generated(papers, root, results)? {
+    for (path, text) in files {
         let path = root.join(path);
-        if fs::read_to_string(&path).unwrap_or_default() != text {
+        if fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
             write_file(&path, text.as_bytes())?;
             changed.push(path);
         }
@@ -354,15 +248,15 @@ pub fn write(papers: &Papers, root: &Path, results: &Results) -> Result<Vec<Path
     Ok(changed)
 }
 
-/// Every generated file of the source tree `root`, and its expected text.
+/// Every generated file of the source tree `root`, apart from [`FILE`], and its expected text.
 fn generated(
     papers: &Papers,
     root: &Path,
     results: &Results,
 ) -> Result<Vec<(PathBuf, String)>, Error> {
     let mut files = pages::pages(papers, results);
-    let path = Path::new("README.md");
-    let text = fs::read_to_string(root.join(path)).map_err(Error::file(path))?;
-    files.push((path.to_owned(), readme::fill(&text, papers, results)?));
+    let path = root.join("README.md");
+    let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+    files.push(("README.md".into(), readme::fill(&text, papers, results)?));
     Ok(files)
 }

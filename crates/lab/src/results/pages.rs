@@ -2,7 +2,7 @@
 
 use super::{ClaimResult, FOLDER, FigureResult, Parameter, Results, SmallTable, figures, id};
 use crate::claim::{Claim, Verdict};
-use crate::experiment::{Experiment, Figure, Size};
+use crate::experiment::{Experiment, Figure, Size, place};
 use crate::output::Count;
 use crate::papers::{PAPERS, Paper, Papers};
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ impl Summary {
                 continue;
             };
             sum.figures += 1;
-            sum.smaller += usize::from(result.size != Size::Full.name());
+            sum.smaller += usize::from(result.size != Size::Full);
             for claim in result.claims.values() {
                 let count = if claim.published.is_some() { &mut sum.paper } else { &mut sum.own };
                 count.add(claim.verdict);
@@ -93,7 +93,7 @@ fn section(
     let _ = write!(page, "\n<a id=\"{0}\"></a>\n\n## {0}: {1}\n\n", figure.name, figure.title);
     // The figure is in no section of a paper.
     if !figure.section.starts_with("beyond") {
-        let _ = write!(page, "§{}, in our words: ", figure.section);
+        let _ = write!(page, "{}, in our words: ", place(figure.section));
     }
     let _ = write!(page, "{}\n\n", figure.caption);
     let how = match experiment.figures.first() {
@@ -101,28 +101,45 @@ fn section(
         Some(first) if !is_simulated => format!("{} --testbed", id(experiment, first)),
         _ => name.clone(),
     };
-    let quick = if result.size == Size::Full.name() { "" } else { " --quick" };
-    let FigureResult { size, seed, revision, .. } = result;
+    let quick = if result.size == Size::Full { "" } else { " --quick" };
+    let FigureResult { seed, revision, .. } = result;
+    let size = result.size.name();
     let _ = write!(page, "```sh\ntrunkline-lab run {how}{quick} --seed {seed}\n```\n\n");
     let _ = write!(page, "Run: {size}, seed {seed}, revision {revision}");
     if let Some(speech) = &result.speech {
-        let _ = write!(page, ", speech {speech}");
+        let _ = write!(page, ", speech {}", escaped(speech));
     }
     page.push_str(".\n");
-    if !result.parameters.is_empty() {
-        let one = |p: &Parameter| format!("`{}` {}", p.column, p.values);
-        let all: Vec<String> = result.parameters.iter().map(one).collect();
-        let _ = writeln!(page, "\nParameters: {}.", all.join("; "));
-    }
+    listed(page, "Parameters", &result.parameters);
     claims(page, figure, result);
     let shown =
         result.table.as_ref().map(merged).filter(|table| table.columns.len() <= MAX_COLUMNS);
     match shown {
-        Some(table) => markdown(page, &table),
+        Some(table) => {
+            markdown(page, &table);
+            listed(page, "The same in every row", &together(&result.constants));
+        }
         None => {
-            let _ = writeln!(page, "\nNumbers: {} rows in `lab-out/{name}/data.csv`.", result.rows);
+            let _ = writeln!(page, "\nNumbers: `lab-out/{name}/data.csv`.");
         }
     }
+}
+
+fn listed(page: &mut String, what: &str, parameters: &[Parameter]) {
+    if !parameters.is_empty() {
+        let one = |p: &Parameter| format!("`{}` {}", p.column, escaped(&p.values));
+        let all: Vec<String> = parameters.iter().map(one).collect();
+        let _ = writeln!(page, "\n{what}: {}.", all.join("; "));
+    }
+}
+
+/// The constants with a value and both ends of its interval as one.
+fn together(constants: &[Parameter]) -> Vec<Parameter> {
+    let columns = constants.iter().map(|c| c.column.clone()).collect();
+    let row = constants.iter().map(|c| c.values.clone()).collect();
+    let SmallTable { columns, rows } = merged(&SmallTable { columns, rows: vec![row] });
+    let row = rows.into_iter().flatten();
+    columns.into_iter().zip(row).map(|(column, values)| Parameter { column, values }).collect()
 }
 
 fn claims(page: &mut String, figure: &Figure, result: &FigureResult) {
@@ -152,7 +169,8 @@ fn claims(page: &mut String, figure: &Figure, result: &FigureResult) {
     let note = |(claim, stored): &(&Claim, &ClaimResult)| {
         let why = if stored.verdict == claim.expected { claim.why } else { "" };
         let parts: Vec<&str> = [why, &stored.note].into_iter().filter(|n| !n.is_empty()).collect();
-        (!parts.is_empty()).then(|| format!("- `{}`: {}\n", claim.id, parts.join(" ")))
+        let text = escaped(&parts.join(" "));
+        (!parts.is_empty()).then(|| format!("- `{}`: {text}\n", claim.id))
     };
     let notes: String = judged.iter().filter_map(note).collect();
     if !notes.is_empty() {
@@ -161,9 +179,14 @@ fn claims(page: &mut String, figure: &Figure, result: &FigureResult) {
     }
 }
 
+/// The text outside of code: no part of it is HTML.
+fn escaped(text: &str) -> String {
+    text.replace('<', "&lt;")
+}
+
 /// The text within a cell of a table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
+pub(super) fn cell(text: &str) -> String {
+    escaped(text).replace('|', "\\|")
 }
 
 /// The table with a value and both ends of its interval (`x_pct`, `x_low_pct`, `x_high_pct`) in

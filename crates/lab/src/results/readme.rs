@@ -1,7 +1,7 @@
 //! The generated parts of README.md, between markers.
 
-use super::pages::Summary;
-use super::{ClaimResult, FOLDER, Results};
+use super::pages::{self, Summary};
+use super::{FOLDER, Results};
 use crate::error::Error;
 use crate::papers::{PAPERS, Papers};
 use std::fmt::Write as _;
@@ -69,10 +69,27 @@ const GAINS: [Gain; 5] = [
 ///
 /// # Errors
 ///
-/// If a marker is missing.
+/// If a marker is missing, is there twice, or belongs to no generated part.
 pub(super) fn fill(text: &str, papers: &Papers, results: &Results) -> Result<String, Error> {
+    only_known(text)?;
     let text = between(text, "gains", &gains(results))?;
     between(&text, "papers", &rows(papers, results))
+}
+
+/// Checks that no marker is there that [`fill`] would leave as it is.
+fn only_known(text: &str) -> Result<(), Error> {
+    let mut known: Vec<String> = ["gains", "papers"]
+        .iter()
+        .flat_map(|name| [format!("<!-- generated: {name} -->"), format!("<!-- end: {name} -->")])
+        .collect();
+    let is_marker = |line: &&str| line.contains("<!-- generated:") || line.contains("<!-- end:");
+    for line in text.lines().filter(is_marker) {
+        match known.iter().position(|marker| marker == line) {
+            Some(n) => drop(known.remove(n)),
+            None => return Err(Error::ExtraMarker(line.to_owned())),
+        }
+    }
+    Ok(())
 }
 
 /// Replaces the text between `<!-- generated: NAME -->` and `<!-- end: NAME -->`.
@@ -89,7 +106,7 @@ fn gains(results: &Results) -> String {
     let cell = |Cell { claim, words }: Cell| {
         let Some((figure, claim)) = claim else { return words.to_owned() };
         let stored = results.figures.get(figure).and_then(|f| f.claims.get(claim));
-        stored.map_or("not measured".to_owned(), ClaimResult::value) + words
+        stored.map_or("not measured".to_owned(), |stored| pages::cell(&stored.value())) + words
     };
     for Gain { what, without, with, figure } in GAINS {
         let [without, with] = [without, with].map(cell);
@@ -148,5 +165,18 @@ mod tests {
         assert_eq!(between(text, "x", "new\n").unwrap(), wanted);
         let error = between(text, "y", "new\n").unwrap_err().to_string();
         assert!(error.contains("<!-- generated: y -->"), "{error}");
+    }
+
+    #[test]
+    fn every_marker_is_there_once() {
+        let text = "<!-- generated: gains -->\n<!-- end: gains -->\n\
+                    <!-- generated: papers -->\n<!-- end: papers -->\n";
+        only_known(text).unwrap();
+        for extra in
+            ["<!-- generated: gains -->", "  <!-- end: papers -->", "<!-- generated: x -->"]
+        {
+            let error = only_known(&format!("{text}{extra}\n")).unwrap_err().to_string();
+            assert!(error.contains(extra), "{error}");
+        }
     }
 }

@@ -3,20 +3,21 @@ use super::*;
 use crate::claim::{Bound, Claim, Measured};
 use crate::experiment::Sabotage;
 use crate::papers::{PAPERS, papers};
-use crate::table::{Column, print};
+use crate::store::{Manifest, Store};
+use crate::table::{Column, Table, print};
 
 const COLUMNS: &[Column] = &[
-    Column::text("path"),
-    Column::number("loss_pct", 1),
+    Column::text("path").parameter(),
+    Column::number("loss_pct", 1).parameter(),
     Column::number("missed_pct", 2),
     Column::number("missed_low_pct", 2),
     Column::number("missed_high_pct", 2),
 ];
 
-const NAME: &str = "voip-overlay/fig4";
+pub(super) const NAME: &str = "voip-overlay/fig4";
 
 /// A claim of the paper, which holds, and one of our own, which fails.
-fn claims() -> Vec<Claim> {
+pub(super) fn claims() -> Vec<Claim> {
     let missed = |table: &Table| {
         let row = table.iter().last();
         let columns = ["missed_pct", "missed_low_pct", "missed_high_pct"];
@@ -42,7 +43,7 @@ fn claims() -> Vec<Claim> {
     vec![holds, fails]
 }
 
-fn with(claims: Vec<Claim>, revision: u32) -> Papers {
+pub(super) fn with(claims: Vec<Claim>, revision: u32) -> Papers {
     let figure = Figure {
         name: "fig4",
         title: "What is left",
@@ -64,7 +65,7 @@ fn with(claims: Vec<Claim>, revision: u32) -> Papers {
 }
 
 /// Writes the experiment's results as `run` does.
-fn run(out: &Path, papers: &Papers, size: Size, missed: [f64; 3]) {
+pub(super) fn run(out: &Path, papers: &Papers, size: Size, missed: [f64; 3]) {
     let experiment = &papers.0[0];
     Store::open(out, experiment, &Manifest::new(experiment, size, 1, None)).unwrap();
     let row = |loss: f64, missed: [f64; 3]| {
@@ -76,7 +77,7 @@ fn run(out: &Path, papers: &Papers, size: Size, missed: [f64; 3]) {
 }
 
 /// A source tree with results of a full run.
-fn tree() -> (tempfile::TempDir, Papers) {
+pub(super) fn tree() -> (tempfile::TempDir, Papers) {
     let tree = tempfile::tempdir().unwrap();
     let markers =
         ["gains", "papers"].map(|n| format!("<!-- generated: {n} -->\n<!-- end: {n} -->\n"));
@@ -91,12 +92,17 @@ fn tree() -> (tempfile::TempDir, Papers) {
     (tree, papers)
 }
 
-fn problems(papers: &Papers, tree: &tempfile::TempDir) -> Vec<Problem> {
+pub(super) fn problems(papers: &Papers, tree: &tempfile::TempDir) -> Vec<Problem> {
     check(papers, tree.path()).unwrap()
 }
 
 /// The problems after this edit of one of the tree's files, which is then undone.
-fn after(tree: &tempfile::TempDir, papers: &Papers, file: &str, edit: [&str; 2]) -> Vec<String> {
+pub(super) fn after(
+    tree: &tempfile::TempDir,
+    papers: &Papers,
+    file: &str,
+    edit: [&str; 2],
+) -> Vec<String> {
     let path = tree.path().join(file);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(edit[0]), "{file} has {}: {text}", edit[0]);

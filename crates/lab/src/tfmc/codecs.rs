@@ -7,10 +7,10 @@ use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Cell, Column, Record, Table};
 
 const COLUMNS: &[Column] = &[
-    Column::text("codec"),
-    Column::number("bit_rate_kbit_s", 1),
-    Column::number("packet_ms", 0),
-    Column::number("payload_bytes", 0),
+    Column::text("codec").parameter(),
+    Column::number("bit_rate_kbit_s", 1).parameter(),
+    Column::number("packet_ms", 0).parameter(),
+    Column::number("payload_bytes", 0).parameter(),
     Column::number("ip_kbit_s", 3),
     Column::number("bit_rate_and_headers_kbit_s", 3),
     Column::number("published_kbit_s", 2),

@@ -42,12 +42,12 @@ const WINDOWS: [Option<u64>; 2] = [Some(20), None];
 pub const DECLARED: (u32, Option<u64>) = (1, Some(20));
 
 pub const COLUMNS: &[Column] = &[
-    Column::text("row"),
-    Column::text("carried"),
-    Column::number("spread_ms", 0),
-    Column::text("window"),
-    Column::number("runs", 0),
-    Column::number("time_s", 1),
+    Column::text("row").parameter(),
+    Column::text("carried").parameter(),
+    Column::number("spread_ms", 0).parameter(),
+    Column::text("window").parameter(),
+    Column::number("runs", 0).parameter(),
+    Column::number("time_s", 1).parameter(),
     Column::number("tcp_mbit_s", 3),
     Column::number("voice_mbit_s", 3),
     Column::number("packets_per_datagram", 2),

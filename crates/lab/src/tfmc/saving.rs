@@ -15,8 +15,8 @@ use trunkline_sim::World;
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Trunk};
 
 const COLUMNS: &[Column] = &[
-    Column::number("payload_bytes", 0),
-    Column::number("packets", 0),
+    Column::number("payload_bytes", 0).parameter(),
+    Column::number("packets", 0).parameter(),
     Column::number("datagram_bytes", 0),
     Column::number("formula_pct", 3),
     Column::number("counted_pct", 3),

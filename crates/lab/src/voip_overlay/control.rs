@@ -15,9 +15,9 @@ use trunkline_base::stats::Mean;
 /// Columns of very different measurements: the quantity and the setting, the position on the
 /// figure's horizontal axis, and the number of values.
 const COLUMNS: &[Column] = &[
-    Column::text("what"),
-    Column::text("setting"),
-    Column::number("x", 0),
+    Column::text("what").parameter(),
+    Column::text("setting").parameter(),
+    Column::number("x", 0).parameter(),
     Column::number("value", 3),
     Column::number("low", 3),
     Column::number("high", 3),

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 /// A row has one loss rate and one burstiness.
 pub const COLUMNS: &[Column] = &[
-    Column::number("links", 0),
-    Column::text("policy"),
-    Column::number("calls", 0),
-    Column::text("chain"),
-    Column::text("burst_pct"),
-    Column::number("loss_pct", 2),
+    Column::number("links", 0).parameter(),
+    Column::text("policy").parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::text("chain").parameter(),
+    Column::text("burst_pct").parameter(),
+    Column::number("loss_pct", 2).parameter(),
     Column::number("sent", 0),
     Column::number("lost", 0),
     Column::number("late", 0),

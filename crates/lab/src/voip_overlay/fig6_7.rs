@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use trunkline_base::stats::Ratio;
 
 const COLUMNS: &[Column] = &[
-    Column::number("links", 0),
-    Column::text("burst_pct"),
-    Column::number("loss_pct", 2),
-    Column::number("delay_ms", 0),
+    Column::number("links", 0).parameter(),
+    Column::text("burst_pct").parameter(),
+    Column::number("loss_pct", 2).parameter(),
+    Column::number("delay_ms", 0).parameter(),
     Column::number("arrived_pct", 4),
     Column::number("arrived_low_pct", 4),
     Column::number("arrived_high_pct", 4),

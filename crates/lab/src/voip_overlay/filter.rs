@@ -9,7 +9,7 @@ use crate::table::{Column, Record, Table};
 use trunkline_media::telephone::{RESPONSE, SendFilter, response};
 
 const COLUMNS: &[Column] = &[
-    Column::number("hz", 0),
+    Column::number("hz", 0).parameter(),
     Column::number("p830_db", 2),
     Column::number("filter_db", 2),
     Column::number("off_db", 3),

@@ -17,12 +17,12 @@ use trunkline_media::quality::pesq::Score;
 
 /// A row has one path, one loss rate and one burstiness.
 pub const COLUMNS: &[Column] = &[
-    Column::text("path"),
-    Column::number("calls", 0),
-    Column::text("chain"),
-    Column::text("burst_pct"),
-    Column::number("loss_pct", 2),
-    Column::number("segments", 0),
+    Column::text("path").parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::text("chain").parameter(),
+    Column::text("burst_pct").parameter(),
+    Column::number("loss_pct", 2).parameter(),
+    Column::number("segments", 0).parameter(),
     Column::number("missed_pct", 4),
     Column::number("pesq_mean", 3),
     Column::number("pesq_mean_low", 3),

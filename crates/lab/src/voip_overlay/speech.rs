@@ -13,12 +13,12 @@ use crate::table::{Cell, Column, Record, Table};
 
 /// Voices and filter, then columns of [`quality::COLUMNS`].
 const COLUMNS: &[Column] = &[
-    Column::text("voices"),
-    Column::text("filter"),
-    Column::text("path"),
-    Column::text("burst_pct"),
-    Column::number("loss_pct", 2),
-    Column::number("segments", 0),
+    Column::text("voices").parameter(),
+    Column::text("filter").parameter(),
+    Column::text("path").parameter(),
+    Column::text("burst_pct").parameter(),
+    Column::number("loss_pct", 2).parameter(),
+    Column::number("segments", 0).parameter(),
     Column::number("missed_pct", 4),
     Column::number("pesq_mean", 3),
     Column::number("pesq_mean_low", 3),

@@ -12,11 +12,11 @@ use trunkline_rate::vegas::{self, CodecRate};
 /// One row for each cell, number of stations and transport. Each measure has its mean over the
 /// runs, and, if claims read it, the mean's 95 % interval.
 pub const COLUMNS: &[Column] = &[
-    Column::text("cell"),
-    Column::text("calls_over"),
-    Column::number("stations", 0),
-    Column::number("calls", 0),
-    Column::number("runs", 0),
+    Column::text("cell").parameter(),
+    Column::text("calls_over").parameter(),
+    Column::number("stations", 0).parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("mean_ms", 3),
     Column::number("mean_low_ms", 3),
     Column::number("mean_high_ms", 3),

@@ -17,9 +17,9 @@ use trunkline_media::quality::pesq::Score;
 use trunkline_rate::vegas::{self, CodecRate};
 
 const COLUMNS: &[Column] = &[
-    Column::text("calls_over"),
-    Column::number("stations", 0),
-    Column::number("runs", 0),
+    Column::text("calls_over").parameter(),
+    Column::number("stations", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("r", 1),
     Column::number("r_low", 1),
     Column::number("r_high", 1),

@@ -20,13 +20,13 @@ use trunkline_rate::vegas::{self, CodecRate};
 
 /// One row for each position on a figure's axis and each alternative that is compared there.
 const COLUMNS: &[Column] = &[
-    Column::text("calls_over"),
-    Column::number("calls", 0),
-    Column::number("report_ms", 0),
-    Column::number("errors_per_million_bits", 0),
-    Column::number("attempts", 0),
-    Column::number("background_kbit_s", 0),
-    Column::number("runs", 0),
+    Column::text("calls_over").parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::number("report_ms", 0).parameter(),
+    Column::number("errors_per_million_bits", 0).parameter(),
+    Column::number("attempts", 0).parameter(),
+    Column::number("background_kbit_s", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("mean_ms", 3),
     Column::number("mean_low_ms", 3),
     Column::number("mean_high_ms", 3),

@@ -10,8 +10,8 @@ use trunkline_media::codec::g711::Law;
 use trunkline_media::codec::g726::{Encoder, Packing, Rate};
 
 const COLUMNS: &[Column] = &[
-    Column::text("codec"),
-    Column::number("kbit_s", 0),
+    Column::text("codec").parameter(),
+    Column::number("kbit_s", 0).parameter(),
     Column::number("payload_bytes", 0),
     Column::number("packet_bytes", 0),
     Column::number("published_payload_bytes", 0),

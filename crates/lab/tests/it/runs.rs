@@ -194,7 +194,7 @@ fn the_report_shows_what_there_is() {
     assert!(ended.status.code() == Some(2) && !elsewhere.exists(), "{said}");
 
     good(&tiny("voip-overlay/fig4", dir.path(), Path::new("/nowhere")));
-    assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figures\n"));
+    assert!(good(&["report", "--out", out]).ends_with("report.html: 1 figure\n"));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     let smaller = "1 of 1 figures here are of a smaller run";
     let held = "matches 2p² − 3p³<br><span class=\"small\">at 10 % loss the residual loss is";

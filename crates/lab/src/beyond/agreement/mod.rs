@@ -16,11 +16,11 @@ use trunkline_base::stats::Mean;
 const FIGURE: &str = "agreement";
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("network"),
-    Column::text("quantity"),
-    Column::text("unit"),
-    Column::number("runs", 0),
+    Column::text("where").parameter(),
+    Column::text("network").parameter(),
+    Column::text("quantity").parameter(),
+    Column::text("unit").parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("mean", 4),
     Column::number("low", 4),
     Column::number("high", 4),

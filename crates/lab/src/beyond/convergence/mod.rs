@@ -24,10 +24,10 @@ use trunkline_base::stats::{quantile, quantile_interval};
 const FIGURE: &str = "convergence";
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("event"),
-    Column::number("runs", 0),
-    Column::number("share_pct", 0),
+    Column::text("where").parameter(),
+    Column::text("event").parameter(),
+    Column::number("runs", 0).parameter(),
+    Column::number("share_pct", 0).parameter(),
     Column::number("converged_s", 3),
     Column::number("converged_low_s", 3),
     Column::number("converged_high_s", 3),

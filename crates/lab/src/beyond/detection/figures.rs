@@ -8,8 +8,9 @@ use crate::table::{Record, Table};
 /// A figure: one impairment.
 struct FigureSpec {
     figure: &'static str,
+    title: &'static str,
     trouble: &'static str,
-    /// The impairment in words, for the title.
+    /// The impairment in words, for the chart.
     words: &'static str,
     says: &'static str,
     claims: fn() -> Vec<Claim>,
@@ -18,6 +19,7 @@ struct FigureSpec {
 const SHOWN: [FigureSpec; 6] = [
     FigureSpec {
         figure: "detection",
+        title: "False deaths of a link by the silence that counts as death, 5 % lost",
         trouble: "5/75",
         words: "5 % loss, burstiness 75 %",
         says: "The paper's hellos come every second and detect a failure in under 10 s; it says \
@@ -35,6 +37,7 @@ const SHOWN: [FigureSpec; 6] = [
     },
     FigureSpec {
         figure: "detection-10",
+        title: "False deaths of a link by the silence that counts as death, 10 % lost",
         trouble: "10/75",
         words: "10 % loss, burstiness 75 %",
         says: "The same with twice the loss.",
@@ -42,6 +45,7 @@ const SHOWN: [FigureSpec; 6] = [
     },
     FigureSpec {
         figure: "detection-20",
+        title: "False deaths of a link by the silence that counts as death, 20 % lost",
         trouble: "20/75",
         words: "20 % loss, burstiness 75 %",
         says: "The same with four times the loss.",
@@ -49,6 +53,8 @@ const SHOWN: [FigureSpec; 6] = [
     },
     FigureSpec {
         figure: "detection-in-time",
+        title: "False deaths of a link by the silence that counts as death, \
+                bursts that last for a time",
         trouble: "5/75 in time",
         words: "5 % loss, outages of 69 ms on average",
         says: "5 % loss whose bursts last for a time instead of a number of packets: 75 % \
@@ -58,6 +64,8 @@ const SHOWN: [FigureSpec; 6] = [
     },
     FigureSpec {
         figure: "detection-stalls",
+        title: "False deaths of a link by the silence that counts as death, \
+                one end stalls for up to 2 s",
         trouble: "stalls to 2 s",
         words: "the same, and one end stalls for 0.2 to 2 s a minute",
         says: "Planetlab's losses came in bursts of tens to hundreds of packets, because the \
@@ -77,6 +85,8 @@ const SHOWN: [FigureSpec; 6] = [
     },
     FigureSpec {
         figure: "detection-long-stalls",
+        title: "False deaths of a link by the silence that counts as death, \
+                one end stalls for up to 8 s",
         trouble: "stalls to 8 s",
         words: "the same, and one end stalls for 0.2 to 8 s a minute",
         says: "The paper saw a daemon wait for the processor for eight seconds (§V-A).",
@@ -106,7 +116,7 @@ pub fn showing(trouble: &str) -> Vec<&'static str> {
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static FigureSpec| Figure {
         name: shown.figure,
-        title: "False deaths of a link by the silence that counts as death",
+        title: shown.title,
         section: "III-A, beyond",
         caption: shown.says,
         chart: one_panel(|t| chart(shown, t)),

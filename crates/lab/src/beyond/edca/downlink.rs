@@ -21,11 +21,11 @@ use trunkline_net::wifi::{
 const FIGURES: [&str; 2] = ["edca", "edca-rates"];
 
 const COLUMNS: &[Column] = &[
-    Column::text("access"),
-    Column::number("stations", 0),
-    Column::number("offered_mbit_s", 1),
+    Column::text("access").parameter(),
+    Column::number("stations", 0).parameter(),
+    Column::number("offered_mbit_s", 1).parameter(),
     Column::number("room_mbit_s", 3),
-    Column::number("runs", 0),
+    Column::number("runs", 0).parameter(),
     Column::number("longest_ms", 3),
     Column::number("voice_ms", 3),
     Column::number("voice_ms_low", 3),

@@ -15,9 +15,9 @@ use trunkline_net::wifi::{AccessCategory, Config, Direction, Msdu, MsduOutcome};
 const FIGURE: &str = "edca-saturation";
 
 const COLUMNS: &[Column] = &[
-    Column::text("parameters"),
-    Column::number("stations", 0),
-    Column::number("runs", 0),
+    Column::text("parameters").parameter(),
+    Column::number("stations", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("model_mbit_s", 3),
     Column::number("model_collides_pct", 2),
     Column::number("mbit_s", 3),

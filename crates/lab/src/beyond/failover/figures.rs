@@ -9,6 +9,7 @@ use crate::table::{Record, Table};
 /// A figure: one choice of settings.
 struct FigureSpec {
     figure: &'static str,
+    title: &'static str,
     settings: &'static str,
     says: &'static str,
     claims: fn() -> Vec<Claim>,
@@ -17,6 +18,7 @@ struct FigureSpec {
 const SHOWN: [FigureSpec; 3] = [
     FigureSpec {
         figure: "failover",
+        title: "Time until a call has recovered after its path has failed",
         settings: "default",
         says: "One G.711 call in both directions over A–B–D (20 ms), which fails during the call; \
                A–C–D takes 24 ms and A–E–F–D 45. A wire of the shortest path is cut, or loses \
@@ -35,12 +37,14 @@ const SHOWN: [FigureSpec; 3] = [
     },
     FigureSpec {
         figure: "failover-50ms",
+        title: "Time until a call has recovered after its path has failed, hellos every 50 ms",
         settings: "50 ms",
         says: "The same with hellos every 50 ms, dead after 400 ms.",
         claims: || vec![whole("whole", "50 ms", "0.5 s", 0.5)],
     },
     FigureSpec {
         figure: "failover-paper",
+        title: "Time until a call has recovered after its path has failed, the paper's hellos",
         settings: "paper",
         says: "The same with the paper's hellos: every second, dead after nine, no probes.",
         claims: Vec::new,
@@ -56,7 +60,7 @@ pub fn showing(settings: &str) -> Vec<&'static str> {
 pub fn all() -> Vec<Figure> {
     let figure = |shown: &'static FigureSpec| Figure {
         name: shown.figure,
-        title: "Time until a call has recovered after its path has failed",
+        title: shown.title,
         section: "III-A, beyond",
         caption: shown.says,
         chart: one_panel(|t| chart(shown, t)),

@@ -19,12 +19,12 @@ use trunkline_sim::agent::tcp::Profile;
 const FIGURE: &str = "tcp-model";
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("tcp"),
-    Column::number("rate_mbit_s", 0),
-    Column::number("rtt_ms", 0),
-    Column::number("loss_pct", 1),
-    Column::number("runs", 0),
+    Column::text("where").parameter(),
+    Column::text("tcp").parameter(),
+    Column::number("rate_mbit_s", 0).parameter(),
+    Column::number("rtt_ms", 0).parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("goodput_mbit_s", 4),
     Column::number("goodput_low_mbit_s", 4),
     Column::number("goodput_high_mbit_s", 4),

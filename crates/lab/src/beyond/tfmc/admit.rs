@@ -23,10 +23,10 @@ use trunkline_sim::{AppId, Application, Io, Topology, WireId, World};
 const FIGURE: &str = "tfmc-admit";
 
 const COLUMNS: &[Column] = &[
-    Column::text("path"),
-    Column::text("admit"),
-    Column::number("offered", 0),
-    Column::number("runs", 0),
+    Column::text("path").parameter(),
+    Column::text("admit").parameter(),
+    Column::number("offered", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("refused_pct", 2),
     Column::number("refused_low_pct", 2),
     Column::number("refused_high_pct", 2),

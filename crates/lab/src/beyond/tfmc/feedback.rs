@@ -17,8 +17,8 @@ use trunkline_sim::agent::trunk::Mode;
 const FIGURE: &str = "tfmc-feedback";
 
 const COLUMNS: &[Column] = &[
-    Column::number("interval_ms", 0),
-    Column::number("runs", 0),
+    Column::number("interval_ms", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("reacts_ms", 2),
     Column::number("reacts_low_ms", 2),
     Column::number("reacts_high_ms", 2),

@@ -16,12 +16,12 @@ use trunkline_base::{Bitrate, rng};
 const FIGURE: &str = "tfmc-load";
 
 const COLUMNS: &[Column] = &[
-    Column::text("row"),
-    Column::text("codec"),
-    Column::text("carried"),
-    Column::number("calls", 0),
-    Column::number("speech_pct", 1),
-    Column::number("runs", 0),
+    Column::text("row").parameter(),
+    Column::text("codec").parameter(),
+    Column::text("carried").parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::number("speech_pct", 1).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("r", 2),
     Column::number("r_low", 2),
     Column::number("r_high", 2),

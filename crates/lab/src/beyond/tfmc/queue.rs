@@ -14,10 +14,10 @@ use trunkline_rate::tfmc::Config;
 const FIGURE: &str = "tfmc-queue";
 
 const COLUMNS: &[Column] = &[
-    Column::text("carried"),
-    Column::text("counts"),
-    Column::number("room_packets", 0),
-    Column::number("runs", 0),
+    Column::text("carried").parameter(),
+    Column::text("counts").parameter(),
+    Column::number("room_packets", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("tcp_mbit_s", 3),
     Column::number("tcp_low_mbit_s", 3),
     Column::number("tcp_high_mbit_s", 3),

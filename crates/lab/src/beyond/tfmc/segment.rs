@@ -15,9 +15,9 @@ use trunkline_sim::agent::trunk::Mode;
 const FIGURE: &str = "tfmc-segment";
 
 const COLUMNS: &[Column] = &[
-    Column::text("segment"),
-    Column::number("loss_pct", 2),
-    Column::number("runs", 0),
+    Column::text("segment").parameter(),
+    Column::number("loss_pct", 2).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("packets_per_datagram", 2),
     Column::number("changes_per_s", 3),
     Column::number("changes_low_per_s", 3),

@@ -16,9 +16,9 @@ use trunkline_base::rng;
 const FIGURE: &str = "tfmc-wait";
 
 const COLUMNS: &[Column] = &[
-    Column::number("calls", 0),
-    Column::number("wait_ms", 0),
-    Column::number("runs", 0),
+    Column::number("calls", 0).parameter(),
+    Column::number("wait_ms", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("packets_together", 2),
     Column::number("bytes", 2),
     Column::number("bytes_low", 2),

@@ -19,10 +19,10 @@ use trunkline_sim::agent::tfrc::{Flow, Sink, Source};
 const FIGURE: &str = "tfrc-steady";
 
 const COLUMNS: &[Column] = &[
-    Column::text("flow"),
-    Column::number("loss_pct", 1),
-    Column::number("rtt_ms", 0),
-    Column::number("runs", 0),
+    Column::text("flow").parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("rtt_ms", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("events_pct", 4),
     Column::number("events_low_pct", 4),
     Column::number("events_high_pct", 4),

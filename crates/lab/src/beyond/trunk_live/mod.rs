@@ -26,11 +26,11 @@ const TOLD: [&str; 6] =
     ["mbit_s", "dropped_pct", "cpu_a_pct", "cpu_b_pct", "late_us", "callers_late_pct"];
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("trunk"),
-    Column::number("loss_pct", 1),
-    Column::number("calls", 0),
-    Column::number("runs", 0),
+    Column::text("where").parameter(),
+    Column::text("trunk").parameter(),
+    Column::number("loss_pct", 1).parameter(),
+    Column::number("calls", 0).parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("packets_s", 1),
     Column::number("packets_s_low", 1),
     Column::number("packets_s_high", 1),

@@ -25,9 +25,9 @@ const FIGURE: &str = "trunk-tcp";
 const COMPARED: [&str; 4] = ["tcp_mbit_s", "voice_mbit_s", "missed_pct", "delay_p99_ms"];
 
 const COLUMNS: &[Column] = &[
-    Column::text("where"),
-    Column::text("calls"),
-    Column::number("runs", 0),
+    Column::text("where").parameter(),
+    Column::text("calls").parameter(),
+    Column::number("runs", 0).parameter(),
     Column::number("tcp_mbit_s", 3),
     Column::number("tcp_mbit_s_low", 3),
     Column::number("tcp_mbit_s_high", 3),

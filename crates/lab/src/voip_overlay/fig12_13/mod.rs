@@ -24,11 +24,11 @@ use trunkline_overlay::wire::Metric;
 /// `route`; or, with `less`, its mean advantage over the path of `less`, graph by graph, and the
 /// share of graphs in which it is worse by more than [`MUCH`].
 const COLUMNS: &[Column] = &[
-    Column::number("nodes", 0),
-    Column::number("diameter_ms", 0),
-    Column::text("route"),
-    Column::text("less"),
-    Column::number("graphs", 0),
+    Column::number("nodes", 0).parameter(),
+    Column::number("diameter_ms", 0).parameter(),
+    Column::text("route").parameter(),
+    Column::text("less").parameter(),
+    Column::number("graphs", 0).parameter(),
     Column::number("delivered_pct", 4),
     Column::number("delivered_low_pct", 4),
     Column::number("delivered_high_pct", 4),

@@ -20,8 +20,8 @@ use trunkline_overlay::wire::Metric;
 
 /// A row has one path through one graph.
 const COLUMNS: &[Column] = &[
-    Column::number("diameter_ms", 0),
-    Column::number("way", 0),
+    Column::number("diameter_ms", 0).parameter(),
+    Column::number("way", 0).parameter(),
     Column::number("links", 0),
     Column::number("lossy", 0),
     Column::number("latency_ms", 3),
