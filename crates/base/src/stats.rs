@@ -197,7 +197,7 @@ mod tests {
         near(high, 10_198.0, 2.0);
     }
 
-    /// The interval of a large count takes no longer, and goes on where the exact one ends.
+    /// The interval of a large count takes no longer, and continues where the exact one ends.
     #[test]
     fn counts_of_frequent_events() {
         let (exact, beyond) = (poisson(100_000), poisson(100_001));

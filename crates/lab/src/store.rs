@@ -54,7 +54,7 @@ impl Manifest {
         self.seed
     }
 
-    /// The run's size.
+    /// Size of the run that these points belong to.
     pub(crate) fn size(&self) -> Size {
         self.size
     }

@@ -6,7 +6,7 @@ use crate::claim::{Claim, Verdict};
 use crate::experiment::Size;
 use crate::output::{self, NOTHING};
 
-/// What is wrong with a stored claim: the key, a description, and the cure.
+/// A difference between stored and computed: the key, a description, and the cure.
 pub(super) type Wrong = (&'static str, String, &'static str);
 
 /// The first difference between a stored claim and the code.
