@@ -39,7 +39,7 @@ pub enum Error {
     NotFromPoints {
         /// Path of the file.
         path: PathBuf,
-        /// What makes the file unusable, for the message.
+        /// Reason for refusing the file, for the message.
         why: String,
     },
     /// The stored results are not as `report --markdown` writes them.
@@ -47,7 +47,7 @@ pub enum Error {
     Stored {
         /// Path of the file with the stored results.
         path: PathBuf,
-        /// What makes the file unusable, for the message.
+        /// Reason for refusing the file, for the message.
         why: String,
     },
     /// A folder is not the root of the source tree.
