@@ -350,7 +350,7 @@ fn without_a_common_version_no_link_comes_up() {
 fn what_is_no_version_is_refused() {
     let mut chain = prepare(2, "");
     let node = chain.first();
-    for wrong in ["0", "256", "two", ""] {
+    for wrong in ["0", "256", "two", "", "+1", "01", "1 ", "-1"] {
         let mut process =
             Process::start(node.command().env("TRUNKLINE_TEST_NEWEST_VERSION", wrong));
         assert_eq!(process.wait().code(), Some(2), "{wrong:?}");
