@@ -24,6 +24,11 @@ impl VersionRange {
 
     /// Whether `version` is in the range.
     pub fn contains(self, version: u8) -> bool {
+    /// Whether there is such a range: it has a version, and not version 0.
+    pub fn is_valid(self) -> bool {
+        (1..=self.newest).contains(&self.oldest)
+    }
+
         (self.oldest..=self.newest).contains(&version)
     }
 
