@@ -33,7 +33,7 @@ use trunkline_base::{Bitrate, Pacer, Time};
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
 pub(crate) use packet::{Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
-pub use report::LinkReport;
+pub use report::{DownCause, LinkReport};
 pub use scheduler::Progress;
 use service::{LinkContext, LinkService, Sent, Services};
 pub use session::Session;

@@ -7,7 +7,7 @@ use crate::handshake::{
     UnconfiguredPeerId,
 };
 use crate::identity::{Certificate, Trust};
-use crate::link::{self, LinkId, LinkReport, Session};
+use crate::link::{self, DownCause, LinkId, LinkReport, Session};
 use crate::node::{Config, Sealing, Start};
 use crate::wire::NodeId;
 use core::net::SocketAddr;
@@ -29,8 +29,8 @@ const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
 pub enum Notice {
     /// Packets arrive from the link's neighbour.
     Up(LinkId),
-    /// The link's neighbour has fallen silent, or has said goodbye.
-    Down(LinkId),
+    /// The link is down, for this reason.
+    Down(LinkId, DownCause),
     /// A link has failed so often that its cost is raised for a while.
     Damped(LinkId),
     /// The link has not failed again, so its cost is the measured one.
@@ -258,7 +258,7 @@ impl SealedLinks {
                 }
                 Event::Closed { link, why } => {
                     self.note(Notice::Closed { link, why });
-                    return Some(LinkAction::Command(Command::Close(link)));
+                    return Some(LinkAction::Command(Command::Close(link, why)));
                 }
                 Event::OtherKey { node, name, from } => {
                     self.note(Notice::OtherKey { node, name, from });

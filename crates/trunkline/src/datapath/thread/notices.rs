@@ -3,7 +3,7 @@
 use super::PacketThread;
 use crate::clock;
 use trunkline_overlay::handshake::RefusedHandshake;
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
 
 impl PacketThread {
@@ -12,8 +12,8 @@ impl PacketThread {
     pub(super) fn log_notices(&mut self) {
         while let Some(notice) = self.node.next_notice() {
             match notice {
-                Notice::Up(link) => self.log_link(link, true),
-                Notice::Down(link) => self.log_link(link, false),
+                Notice::Up(link) => self.log_link(link, None),
+                Notice::Down(link, why) => self.log_link(link, Some(why)),
                 Notice::Damped(link) => self.log_damping(link, true),
                 Notice::Undamped(link) => self.log_damping(link, false),
                 Notice::Refused { from, node: None, why } => {
@@ -95,18 +95,20 @@ impl PacketThread {
         }
     }
 
-    /// Logs the change of a link's state with the details that an operator needs after bad calls.
-    fn log_link(&self, id: LinkId, up: bool) {
+    /// Logs the change of a link's state with the details that an operator needs after bad calls;
+    /// `down` is the reason if it is down.
+    fn log_link(&self, id: LinkId, down: Option<DownCause>) {
         let node = self.node.node();
         let Some(link) = node.link(id) else { return };
         let neighbour = link.config().neighbour.0;
         let name = node.control().name(id).map(tracing::field::display);
         let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
         let address = link.address().map(tracing::field::display);
-        if up {
-            tracing::info!(neighbour, name, path, address, "the link is up");
-        } else {
-            tracing::warn!(neighbour, name, path, address, "the link is down");
+        match down.map(DownCause::label) {
+            None => tracing::info!(neighbour, name, path, address, "the link is up"),
+            Some(why) => {
+                tracing::warn!(neighbour, name, path, address, why, "the link is down");
+            }
         }
     }
 }
