@@ -116,7 +116,7 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Name of the path that the link uses.
     pub path: String,
-    /// Protocol version that both ends use, known after a handshake.
+    /// Protocol version in use; `None` while the link is down, and if it is unsealed.
     pub version: Option<u8>,
     /// Neighbour's name according to its certificate.
     pub name: Option<String>,
@@ -499,7 +499,7 @@ impl PacketThread {
             id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
-            version: Some(link.version()).filter(|version| *version > 0),
+            version: Some(link.version()).filter(|v| *v > 0 && link.monitor().is_up()),
             name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),

@@ -196,6 +196,12 @@ fn two_builds_are_one_overlay() {
     stop(&mut chain.nodes[1]);
     let after = [&chain.nodes[0], &chain.nodes[2]].map(|node| downs(node, 0).1);
     assert_eq!(after, before.map(|(_, goodbyes)| goodbyes + 1), "they know when it has ended");
+    // A link that is down has no version.
+    assert_eq!(each_link(&chain.nodes[0], "version"), [Value::Null]);
+    assert_eq!(each_link(&chain.nodes[2], "version"), [Value::Null, json!(NEXT)]);
+    let of = |node| ask(node, &["status"])["link_versions"].clone();
+    assert_eq!(of(&chain.nodes[2]), json!({NEXT.to_string(): 1}));
+    assert!(operate(&chain.nodes[0], &["status"]).stdout.contains("at most; no link up\n"));
     chain.nodes[1].newest_version = Some(NEXT);
     chain.nodes[1].start();
     assert_eq!(versions(&chain.nodes[1]), [CURRENT, NEXT]);
