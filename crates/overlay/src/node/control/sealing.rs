@@ -10,6 +10,7 @@ use crate::identity::{Certificate, Trust};
 use crate::link::{self, DownCause, LinkId, LinkReport, Session};
 use crate::node::{Config, Sealing, Start};
 use crate::wire::NodeId;
+use crate::wire::version::VersionMismatch;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +45,8 @@ pub enum Notice {
         node: Option<NodeId>,
         /// Reason for the refusal.
         why: RefusedHandshake,
+        /// The versions of both nodes, if the reason is [`RefusedHandshake::Version`].
+        versions: Option<VersionMismatch>,
     },
     /// A certified node without a configured link is now a neighbour.
     Admitted {
@@ -266,8 +269,8 @@ impl SealedLinks {
                 Event::ClockBehind { node, from, own } => {
                     self.note(Notice::ClockBehind { node, from, own });
                 }
-                Event::Refused { from, node, why } => {
-                    self.note(Notice::Refused { from, node, why });
+                Event::Refused { from, node, why, versions } => {
+                    self.note(Notice::Refused { from, node, why, versions });
                 }
             }
         }
