@@ -23,11 +23,19 @@ impl Cookies {
         Cookies { keys, rotate_at: Time::ZERO }
     }
 
-    /// Takes a new secret if the current one is too old.
+    /// Replaces the secrets that are too old at `now`. An idle node calls this late, so both may
+    /// be.
     pub fn rotate(&mut self, now: Time, secret: impl FnOnce() -> [u8; 32]) {
-        if now >= self.rotate_at {
+        if now < self.rotate_at {
+            return;
+        }
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &secret());
+        if now < self.rotate_at + COOKIE_SECRET {
             self.keys.swap(0, 1);
-            self.keys[0] = hmac::Key::new(hmac::HMAC_SHA256, &secret());
+            self.keys[0] = key;
+            self.rotate_at += COOKIE_SECRET;
+        } else {
+            self.keys = [key.clone(), key];
             self.rotate_at = now + COOKIE_SECRET;
         }
     }
@@ -77,5 +85,28 @@ mod tests {
         assert!(cookies.check(a, &cookie));
         cookies.rotate(at(240_000), || [5; 32]);
         assert!(!cookies.check(a, &cookie));
+    }
+
+    #[test]
+    fn a_cookie_expires_on_an_idle_node() {
+        let a = SocketAddr::from(([10, 0, 0, 1], 7));
+        // Times at which the node receives something, and whether a cookie made at 0 is valid at the
+        // last of them.
+        for (received, valid) in [
+            (&[239_999][..], true),
+            (&[240_000], false),
+            (&[1_000_000], false),
+            (&[200_000, 239_999], true),
+            (&[200_000, 240_000], false),
+        ] {
+            let mut cookies = Cookies::new([[1; 32], [2; 32]]);
+            let mut secrets = (3..).map(|n| [n; 32]);
+            cookies.rotate(at(0), || secrets.next().unwrap());
+            let cookie = cookies.make(a);
+            for &ms in received {
+                cookies.rotate(at(ms), || secrets.next().unwrap());
+            }
+            assert_eq!(cookies.check(a, &cookie), valid, "{received:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::stats::{HandshakeStats, RefusedHandshake};
 use crate::identity::noise::{NEIGHBOURS, Static};
 use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
-use crate::wire::version::VersionRange;
+use crate::wire::version::{VersionMismatch, VersionRange};
 use crate::wire::{Incarnation, NodeId, ReceiverIndex, SessionKeys};
 use core::fmt;
 use core::net::SocketAddr;
@@ -210,6 +210,8 @@ pub enum Event {
         node: Option<NodeId>,
         /// Reason for the refusal.
         why: RefusedHandshake,
+        /// The versions of both nodes, if the reason is [`RefusedHandshake::Version`].
+        versions: Option<VersionMismatch>,
     },
 }
 

@@ -17,6 +17,7 @@ use super::freshness::NONCE;
 use crate::identity::mac::MAC;
 use crate::identity::noise::{FIRST_OVERHEAD, SECOND_OVERHEAD};
 use crate::identity::{Certificate, MAX_CERTIFICATE, MacKey};
+use crate::link;
 use crate::wire::version::VersionRange;
 use crate::wire::{Incarnation, Kind, MAX_HANDSHAKE, NodeId, ReceiverIndex, WireError};
 use trunkline_base::wire::{Reader, Short, Writer};
@@ -264,7 +265,7 @@ pub struct Payload {
     pub sent: u64,
     /// Capabilities of the sender beyond the version; unknown bits mean nothing.
     pub capabilities: u32,
-    /// Largest IP packet that the sender's end of the link accepts, in bytes.
+    /// Largest IP packet that the sender's end of the link accepts, in bytes, 576 to 9,000.
     pub mtu: u16,
     /// Label of the link, among those between the two nodes.
     pub path: String,
@@ -310,13 +311,19 @@ impl Payload {
         }
     }
 
-    /// Reads the payload of a peer.
+    /// Reads the payload of a peer; versions and MTU must be in range.
     pub fn parse(bytes: &[u8]) -> Result<Payload, WireError> {
         let mut r = Reader::new(bytes);
         let versions = VersionRange { oldest: r.u8()?, newest: r.u8()? };
+        if !versions.is_valid() {
+            return Err(WireError::OutOfRange("the protocol versions"));
+        }
         let index = ReceiverIndex::new(r.u24()?);
         let (node, incarnation, sent) = (NodeId(r.u32()?), Incarnation(r.u64()?), r.u64()?);
         let (capabilities, mtu) = (r.u32()?, r.u16()?);
+        if !link::Config::MTUS.contains(&mtu.into()) {
+            return Err(WireError::OutOfRange("the MTU"));
+        }
         let len = usize::from(r.u8()?);
         if len > MAX_PATH {
             return Err(WireError::OutOfRange("the length of a path label"));
@@ -372,12 +379,12 @@ mod tests {
 
     fn payload() -> impl Strategy<Value = Payload> {
         (
-            (any::<u8>(), any::<u8>(), any::<u32>(), any::<u32>(), any::<u64>()),
-            (any::<u64>(), any::<u32>(), any::<u16>(), "[a-zé]{0,31}", any::<bool>()),
+            (1u8.., 1u8.., any::<u32>(), any::<u32>(), any::<u64>()),
+            (any::<u64>(), any::<u32>(), 576..=9_000u16, "[a-zé]{0,31}", any::<bool>()),
             any::<Option<[u8; NONCE]>>(),
         )
             .prop_map(|(a, b, nonce)| Payload {
-                versions: VersionRange { oldest: a.0, newest: a.1 },
+                versions: VersionRange { oldest: a.0.min(a.1), newest: a.0.max(a.1) },
                 index: ReceiverIndex::new(a.2),
                 node: NodeId(a.3),
                 incarnation: Incarnation(a.4),
@@ -450,8 +457,26 @@ mod tests {
         assert_eq!(Challenge::nonce(&payload), Ok([7; NONCE]));
         assert_eq!(Challenge::nonce(&[&payload[..], b"more"].concat()), Ok([7; NONCE]));
         assert!(Payload::parse(&payload).is_err());
-        let response = [&[1, 3][..], &[0; 40]].concat();
+        let response = uncertified([1, 3], 576);
         assert!(Payload::parse(&response).is_ok() && Challenge::nonce(&response).is_err());
+    }
+
+    /// A payload with these versions and this MTU, and zeros in all other fields.
+    fn uncertified(versions: [u8; 2], mtu: u16) -> Vec<u8> {
+        [&versions[..], &[0; 27], &mtu.to_be_bytes(), &[0; 3]].concat()
+    }
+
+    #[test]
+    fn versions_and_mtus_have_a_range() {
+        let is_ok = |versions, mtu| Payload::parse(&uncertified(versions, mtu)).is_ok();
+        for versions in [[1, 1], [1, 255], [7, 9], [255, 255]] {
+            assert!(is_ok(versions, 1_280), "{versions:?}");
+        }
+        for versions in [[0, 0], [0, 1], [0, 255], [2, 1], [255, 1], [1, 0]] {
+            assert!(!is_ok(versions, 1_280), "{versions:?}");
+        }
+        let mtus = [0, 575, 576, 9_000, 9_001, u16::MAX].map(|mtu| is_ok([1, 1], mtu));
+        assert_eq!(mtus, [false, false, true, true, false, false]);
     }
 
     #[test]

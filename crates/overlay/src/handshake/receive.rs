@@ -11,6 +11,7 @@ use super::stats::RefusedHandshake;
 use crate::identity::noise::Handshake;
 use crate::identity::{Certificate, CertificateError, DhKey, MacKey, PublicKey};
 use crate::link::LinkId;
+use crate::wire::version::{VersionMismatch, VersionRange};
 use crate::wire::{Kind, NodeId, ReceiverIndex, Role, SessionKeys};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -67,9 +68,23 @@ impl Handshakes {
             // Anyone can send any number of these, so the log gets only an occasional line.
             if why == RefusedHandshake::BadMac && now >= self.tell_bad_mac {
                 self.tell_bad_mac = now + BAD_MAC_AGAIN;
-                self.push(Event::Refused { from, node: None, why });
+                self.report_refusal(from, None, why, None);
             }
         }
+    }
+
+    /// Reports a refusal for the log; `other` are the versions that the sender supports, if known.
+    fn report_refusal(
+        &mut self,
+        from: SocketAddr,
+        node: Option<NodeId>,
+        why: RefusedHandshake,
+        other: Option<VersionRange>,
+    ) {
+        let own = self.offer.versions;
+        let versions = other.filter(|_| why == RefusedHandshake::Version);
+        let versions = versions.map(|other| VersionMismatch { own, other });
+        self.push(Event::Refused { from, node, why, versions });
     }
 
     /// Makes an unconfigured peer the neighbour of `link`, which is new. Returns false if the peer
@@ -87,7 +102,7 @@ impl Handshakes {
         };
         let Pending { key, certificate, handshake, payload, from, len, .. } =
             self.pending.remove(at);
-        let (node, path) = (payload.node, payload.path.clone());
+        let (node, path, versions) = (payload.node, payload.path.clone(), payload.versions);
         // Adding it twice would be a restart that the link itself doesn't notice.
         if !self.neighbours.contains_key(&link) {
             self.add(link, Peer { node, path, key: None, address: None, mtu }, now);
@@ -99,7 +114,11 @@ impl Handshakes {
             neighbour.learn(certificate);
         }
         let answered = self.answer(now, link, Opened { handshake, key, payload, from, len });
-        answered.map_err(|why| self.stats.refuse(why)).is_ok()
+        if let Err(why) = answered {
+            self.stats.refuse(why);
+            self.report_refusal(from, Some(node), why, Some(versions));
+        }
+        answered.is_ok()
     }
 
     /// Refuses an unconfigured peer that waits for admission.
@@ -169,7 +188,7 @@ impl Handshakes {
             };
             if let Err(why) = believed {
                 // If a configuration file names the wrong neighbour, only this event shows it.
-                self.push(Event::Refused { from, node: Some(certificate.node()), why });
+                self.report_refusal(from, Some(certificate.node()), why, None);
                 return Err(why);
             }
             neighbour.query = None;
@@ -205,12 +224,12 @@ impl Handshakes {
         let payload = handshake.read(initiation.noise).map_err(|_| RefusedHandshake::Forged)?;
         let key = handshake.peer().ok_or(RefusedHandshake::Forged)?;
         let payload = Payload::parse(&payload).map_err(|_| RefusedHandshake::Malformed)?;
-        let node = payload.node;
+        let (node, versions) = (payload.node, payload.versions);
         let opened = Opened { handshake, key, payload, from, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy or a race is not worth a log line.
             if !matches!(why, RefusedHandshake::Replayed | RefusedHandshake::Simultaneous) {
-                self.push(Event::Refused { from, node: Some(node), why: *why });
+                self.report_refusal(from, Some(node), *why, Some(versions));
             }
         })
     }
@@ -430,11 +449,16 @@ impl Handshakes {
         let Some(attempt) = neighbour.attempt.take() else {
             return Err(RefusedHandshake::Unexpected);
         };
-        let taken = self.concluded(unix_secs, link, key, sent, &payload);
+        let payload = Payload::parse(&payload).map_err(|_| RefusedHandshake::Malformed);
+        let versions = payload.as_ref().ok().map(|payload| payload.versions);
+        let taken = payload.and_then(|payload| {
+            let version = self.concluded(unix_secs, link, key, sent, &payload)?;
+            Ok((payload, version))
+        });
         let (payload, version) = taken.inspect_err(|why| {
             self.by_index.remove(&response.receiver);
             let node = self.neighbours.get(&link).map(|n| n.peer.node);
-            self.push(Event::Refused { from, node, why: *why });
+            self.report_refusal(from, node, *why, versions);
         })?;
         let [forth, back] = attempt.handshake.split().map_err(|_| RefusedHandshake::Forged)?;
         // The sender of this response has received the initiation at that address, whatever the
@@ -453,16 +477,15 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Checks that the responder is the expected one, and returns the agreed session.
+    /// Checks that the responder is the expected one, and returns the agreed version.
     fn concluded(
         &mut self,
         unix_secs: u64,
         link: LinkId,
         key: DhKey,
         sent: u64,
-        payload: &[u8],
-    ) -> Result<(Payload, u8), RefusedHandshake> {
-        let payload = Payload::parse(payload).map_err(|_| RefusedHandshake::Malformed)?;
+        payload: &Payload,
+    ) -> Result<u8, RefusedHandshake> {
         let neighbour = self.neighbours.get_mut(&link).ok_or(RefusedHandshake::Unexpected)?;
         if payload.sent != sent || payload.path != neighbour.peer.path {
             return Err(RefusedHandshake::Malformed);
@@ -479,9 +502,7 @@ impl Handshakes {
             certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
             neighbour.learn(certificate);
         }
-        let version =
-            self.offer.versions.common(payload.versions).ok_or(RefusedHandshake::Version)?;
-        Ok((payload, version))
+        self.offer.versions.common(payload.versions).ok_or(RefusedHandshake::Version)
     }
 
     fn initiator_live(&mut self, now: Time, link: LinkId, index: ReceiverIndex) {

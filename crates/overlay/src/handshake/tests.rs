@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity::{Certificate, Identity, MacKey, Trust};
 use crate::link::LinkId;
-use crate::wire::version::{CURRENT, VersionRange};
+use crate::wire::version::{CURRENT, VersionMismatch, VersionRange};
 use crate::wire::{ENVELOPE_OVERHEAD, Incarnation, Kind, NodeId, Opened, Role, Seal, Sealed};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -437,6 +437,15 @@ fn a_neighbour_that_moves_is_followed() {
     assert_eq!(b.wake(ms(130_000))[0].0, a.at);
 }
 
+/// The versions in refusals that `end` has reported.
+fn mismatches(end: &End) -> Vec<VersionMismatch> {
+    let of = |e: &Event| match e {
+        Event::Refused { versions, .. } => *versions,
+        _ => None,
+    };
+    end.events.iter().filter_map(of).collect()
+}
+
 #[test]
 fn neighbouring_versions_speak_the_older_one() {
     let offer = |oldest, newest, capabilities| {
@@ -454,9 +463,9 @@ fn neighbouring_versions_speak_the_older_one() {
     let mut d = End::new(2, of(2, offer(3, 4, 0)), Some(peer(1, true, false)));
     settle(ms(0), &mut c, &mut d);
     assert!(c.established.is_empty() && d.established.is_empty());
-    for end in [&c, &d] {
+    let [newer, older] = [(5, 6), (3, 4)].map(|(oldest, newest)| VersionRange { oldest, newest });
+    for (end, own, other) in [(&c, newer, older), (&d, older, newer)] {
         assert_eq!(end.refused(RefusedHandshake::Version), 1);
-        let told = |e: &Event| matches!(e, Event::Refused { why: RefusedHandshake::Version, .. });
-        assert!(end.events.iter().any(told), "both ends hear of it");
+        assert_eq!(mismatches(end), [VersionMismatch { own, other }], "both ends hear of it");
     }
 }

@@ -4,7 +4,6 @@
 //! have none, since anyone could forge it.
 
 use super::Link;
-use super::service::LinkService;
 use crate::arena::TxArena;
 use crate::counters::DropReason;
 use crate::wire::{ENVELOPE_OVERHEAD, GOODBYE_LEN, Goodbye, Seal};
@@ -103,9 +102,7 @@ impl Link {
             return Ok(false);
         }
         self.goodbye.counter = Some(self.opened);
-        self.monitor.on_goodbye(at);
-        self.services.iter_mut().for_each(LinkService::outage);
-        self.tally.down();
+        self.stop(at);
         self.tally.goodbye();
         Ok(true)
     }
@@ -268,6 +265,24 @@ mod tests {
         install(&mut b, 2, 2);
         greet(1_100, &mut a, &mut b);
         assert!(a.monitor.is_up() && b.monitor.is_up());
+    }
+
+    #[test]
+    fn a_link_whose_neighbour_is_no_longer_trusted_goes_down_at_once_without_a_penalty() {
+        let (_, mut b) = pair();
+        for round in 1..=5 {
+            let now = ms(1_000 * round);
+            assert!(b.close_sessions(now), "it was up");
+            assert!(!b.monitor.is_up() && !b.is_ready());
+            assert_eq!((b.monitor.ease(now), b.monitor.damping().share), (None, 0.0));
+            assert!(!b.close_sessions(now), "it is down already");
+            assert_eq!(counts(b.stats()), (round, 0));
+            // It is trusted again.
+            let mut a = end(1, 1 + round);
+            install(&mut b, 2, 1 + round);
+            greet(1_000 * round + 1, &mut a, &mut b);
+            assert!(a.monitor.is_up() && b.monitor.is_up());
+        }
     }
 
     #[test]

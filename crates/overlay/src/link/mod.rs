@@ -25,6 +25,7 @@ use crate::wire::{
     OpenError, Opened, ReceiverIndex, Seal, SelectiveAck, Service,
 };
 use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::{Bitrate, Pacer, Time};
@@ -32,7 +33,7 @@ use trunkline_base::{Bitrate, Pacer, Time};
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
 pub(crate) use packet::{Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
-pub use report::LinkReport;
+pub use report::{DownCause, LinkReport};
 pub use scheduler::Progress;
 use service::{LinkContext, LinkService, Sent, Services};
 pub use session::Session;
@@ -86,7 +87,7 @@ pub struct Config {
     pub key: Option<PublicKey>,
     /// Address at which the neighbour listens; `None` waits for the neighbour to send first.
     pub address: Option<SocketAddr>,
-    /// Size of the largest IP packet, 576 to 9,000 bytes.
+    /// Size of the largest IP packet in bytes, in [`Config::MTUS`].
     pub mtu: usize,
     /// DSCP of control and real-time packets, 0 to 63.
     pub dscp: u8,
@@ -109,6 +110,9 @@ pub struct Config {
 }
 
 impl Config {
+    /// Range of [`Config::mtu`], in bytes: from what every IPv4 host accepts (RFC 791, 3.1) to jumbo
+    /// frames.
+    pub const MTUS: RangeInclusive<usize> = 576..=9_000;
     /// Longer than any path that can carry a conversation, and small enough for an update.
     pub const MAX_PENALTY: Duration = Duration::from_secs(5);
 

@@ -2,9 +2,35 @@
 
 use super::LinkId;
 use super::cost::LinkCost;
+use crate::handshake::RefusedHandshake;
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
+
+/// Reason for which a link went down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DownCause {
+    /// One end has received nothing from the other for too long.
+    Silence,
+    /// The neighbour has announced that it stops.
+    Goodbye,
+    /// The neighbour is no longer trusted, for this reason.
+    Untrusted(RefusedHandshake),
+    /// The link was removed: by the operator, or since an unconfigured peer was gone for long.
+    Removed,
+}
+
+impl DownCause {
+    /// The reason in a word, for the log.
+    pub fn label(self) -> &'static str {
+        match self {
+            DownCause::Silence => "silence",
+            DownCause::Goodbye => "goodbye",
+            DownCause::Untrusted(why) => why.label(),
+            DownCause::Removed => "removed",
+        }
+    }
+}
 
 /// A report of the forwarder to control.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +44,8 @@ pub enum LinkReport {
         /// The measured round trip; zero if unknown.
         rtt: Duration,
     },
-    /// A link's neighbour has been silent for too long.
-    Down(LinkId),
+    /// A link that was up is down.
+    Down(LinkId, DownCause),
     /// The cost of a link has changed enough for others to be notified.
     Cost(LinkId, LinkCost),
     /// A link that keeps failing is damped from now on (true), or no longer (false).

@@ -1,6 +1,7 @@
 //! Sealed sessions of a link, as control passes them on.
 
 use super::Link;
+use super::service::LinkService;
 use crate::wire::{Role, Seal, Sealed, SessionKeys};
 use core::net::SocketAddr;
 use trunkline_base::Time;
@@ -42,11 +43,24 @@ impl Link {
         }
     }
 
-    /// Ends all sessions: the neighbour is no longer trusted.
-    pub(crate) fn close_sessions(&mut self) {
+    /// Ends all sessions, because the neighbour is no longer trusted; true if that took the link
+    /// down.
+    pub(crate) fn close_sessions(&mut self, now: Time) -> bool {
         if let Some(sealed) = self.sealed() {
             sealed.clear();
         }
+        let was_up = self.monitor.is_up();
+        if was_up {
+            self.stop(now);
+        }
+        was_up
+    }
+
+    /// Takes a link down that is up. It has not failed, so it gets no penalty.
+    pub(super) fn stop(&mut self, now: Time) {
+        self.monitor.stop(now);
+        self.services.iter_mut().for_each(LinkService::outage);
+        self.tally.down();
     }
 
     /// Whether the neighbour has used the session that it initiated since the last call; control

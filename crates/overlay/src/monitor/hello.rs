@@ -274,9 +274,9 @@ impl HelloClock {
         dead
     }
 
-    /// The neighbour stops: the link is down until both ends have received each other's envelopes
-    /// again, as if they had never done so.
-    pub fn on_goodbye(&mut self) {
+    /// Takes the link down until both ends have received each other's envelopes again, as if they
+    /// had never done so.
+    pub fn stop(&mut self) {
         (self.up, self.missed, self.theirs) = (false, false, None);
         (self.heard, self.greeted, self.confirmed) = (None, None, None);
     }

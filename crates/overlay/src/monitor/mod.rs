@@ -233,10 +233,10 @@ impl LinkMonitor {
         died
     }
 
-    /// The neighbour of a link that is up stops: nothing was lost by that, so the link gets no
-    /// penalty.
-    pub(crate) fn on_goodbye(&mut self, now: Time) {
-        self.hello.on_goodbye();
+    /// Takes a link down that is up, because its neighbour stops or is no longer trusted: nothing
+    /// was lost by that, so the link gets no penalty.
+    pub(crate) fn stop(&mut self, now: Time) {
+        self.hello.stop();
         self.on_down(now);
     }
 

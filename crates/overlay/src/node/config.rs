@@ -183,7 +183,7 @@ impl link::Config {
         let range = |what, ok: bool| if ok { Ok(()) } else { Err(what) };
         let realtime::Config { retransmit_ratio, recovery_budget, bytes, packets, .. } =
             self.realtime;
-        range("mtu: 576 to 9000 bytes", (576..=9_000).contains(&self.mtu))?;
+        range("mtu: 576 to 9000 bytes", link::Config::MTUS.contains(&self.mtu))?;
         range("dscp: 0 to 63", self.dscp <= 63)?;
         range("penalty: 0 to 5 s", self.penalty <= link::Config::MAX_PENALTY)?;
         let half_life = Duration::from_secs(1)..=Duration::from_secs(3_600);

@@ -4,8 +4,9 @@ mod sealing;
 
 use super::keys::KeyRing;
 use super::{Config, Nodes, Start, Timer};
+use crate::handshake::RefusedHandshake;
 use crate::identity::{Certificate, PublicKey, Trust};
-use crate::link::{self, LinkId, LinkReport, Session};
+use crate::link::{self, DownCause, LinkId, LinkReport, Session};
 use crate::route::update::path_number;
 use crate::route::{
     self, CostModel, ForwardingTable, Limits, Neighbour, Router, StaticRoute, Unsigned,
@@ -44,8 +45,8 @@ pub enum Command {
     Install(LinkId, Box<Session>),
     /// Envelopes with this index no longer belong to any link.
     Release(ReceiverIndex),
-    /// Ends all sessions of a link, which are void.
-    Close(LinkId),
+    /// Ends all sessions of a link, because its neighbour is no longer trusted for this reason.
+    Close(LinkId, RefusedHandshake),
 }
 
 /// State of a link in control.
@@ -120,7 +121,7 @@ impl Control {
         let unix_secs = self.unix_secs(now);
         match report {
             LinkReport::Up { link, restarted, rtt } => self.up(now, link, restarted, rtt),
-            LinkReport::Down(link) => self.down(now, link),
+            LinkReport::Down(link, why) => self.down(now, link, why),
             LinkReport::Cost(link, cost) => {
                 if let Some(router) = &mut self.router {
                     router.set_cost(now, link, cost);
@@ -159,9 +160,9 @@ impl Control {
         self.recompute();
     }
 
-    fn down(&mut self, now: Time, link: LinkId) {
+    fn down(&mut self, now: Time, link: LinkId, why: DownCause) {
         if self.link(link).is_some_and(|state| core::mem::take(&mut state.up)) {
-            self.note(Notice::Down(link));
+            self.note(Notice::Down(link, why));
         }
         if let Some(router) = &mut self.router {
             router.link_down(now, link);
@@ -195,7 +196,7 @@ impl Control {
 
     /// Removes a link and its sessions.
     pub(super) fn remove(&mut self, now: Time, link: LinkId) {
-        self.down(now, link);
+        self.down(now, link, DownCause::Removed);
         if let Some(place) = self.links.get_mut(usize::from(link.0)) {
             *place = None;
         }

@@ -136,9 +136,14 @@ pub enum EchoError {
          `trunkline links`", secs = .1.as_secs_f64()
     )]
     Lost(NodeId, Duration),
-    /// The echo is larger than the next link's MTU.
-    #[error("{0} bytes are more than the next link carries: choose a smaller size")]
-    TooLarge(usize),
+    /// The echo is larger than the next link's MTU allows.
+    #[error("an echo on the next link has at most {max} bytes: {size} is too large")]
+    TooLarge {
+        /// Requested size, in bytes.
+        size: usize,
+        /// Largest size that the next link carries, in bytes.
+        max: usize,
+    },
     /// The link to the next node has no address yet.
     #[error("the next node's address is unknown, and nothing has been received from it")]
     NoAddress,
@@ -228,13 +233,22 @@ impl Forwarder {
         self.send_echo(now, to, echo.service, hops - 1, &message, echo.size).map_err(|why| {
             match why {
                 DropReason::NoRoute => EchoError::NoRoute(to),
-                DropReason::TooLarge => EchoError::TooLarge(echo.size),
+                DropReason::TooLarge => {
+                    EchoError::TooLarge { size: echo.size, max: self.largest_echo(to) }
+                }
                 DropReason::NoAddress => EchoError::NoAddress,
                 _ => EchoError::QueueFull,
             }
         })?;
         self.echoes.push_open(Open { nonce, to, hops, sent: now });
         Ok(())
+    }
+
+    /// Size of the largest echo that the next link towards `to` carries, in bytes.
+    fn largest_echo(&self, to: NodeId) -> usize {
+        let hop = self.next_hop(to, Metric::default());
+        let link = hop.and_then(|hop| self.links().get(hop.link));
+        link.map_or(MAX_SIZE, |link| link.config().max_payload().min(MAX_SIZE))
     }
 
     /// Handles a packet to port 0 of this node.
@@ -494,9 +508,17 @@ mod tests {
         let mut node = node();
         let mut fails = |echo: Echo| node.echo(Time::ZERO, &echo).unwrap_err();
         assert_eq!(fails(Echo { size: 9, ..echo(NEAR, 1) }), EchoError::Size(9));
-        assert_eq!(fails(Echo { size: 1_300, ..echo(NEAR, 1) }), EchoError::TooLarge(1_300));
+        let too_large = fails(Echo { size: 1_300, ..echo(NEAR, 1) });
+        let EchoError::TooLarge { size: 1_300, max } = too_large else { panic!("{too_large}") };
+        let named = format!("an echo on the next link has at most {max} bytes: 1300 is too large");
+        assert_eq!(too_large.to_string(), named);
+        assert_eq!(
+            fails(Echo { size: max + 1, ..echo(NEAR, 1) }),
+            EchoError::TooLarge { size: max + 1, max }
+        );
         assert_eq!(fails(Echo { hops: 0, ..echo(NEAR, 1) }), EchoError::Hops(0));
         assert_eq!(fails(echo(NodeId(77), 1)), EchoError::NoRoute(NodeId(77)));
+        node.echo(Time::ZERO, &Echo { size: max, ..echo(NEAR, 6) }).unwrap();
         node.echo(Time::ZERO, &echo(HERE, 5)).unwrap();
         let own = node.next_echo().unwrap();
         assert_eq!((own.from, own.hops, own.rtt), (HERE, 0, Duration::ZERO));

@@ -9,7 +9,7 @@ use super::{Access, Command, Config, Drained, Sink, Start, Timer};
 use crate::arena::{RxDatagram, TxArena};
 use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
-use crate::link::{self, Link, LinkId, LinkReport, Packet, Progress};
+use crate::link::{self, DownCause, Link, LinkId, LinkReport, Packet, Progress};
 use crate::route::{ForwardingTable, Hop};
 use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
@@ -167,9 +167,9 @@ impl Forwarder {
                 }
             }
             Command::Release(index) => self.links.release(index),
-            Command::Close(id) => {
-                if let Some(link) = self.links.get_mut(id) {
-                    link.close_sessions();
+            Command::Close(id, why) => {
+                if self.links.get_mut(id).is_some_and(|link| link.close_sessions(now)) {
+                    self.reports.push_back(LinkReport::Down(id, DownCause::Untrusted(why)));
                 }
             }
         }
@@ -280,7 +280,9 @@ impl Forwarder {
                     }
                 }
                 Frame::Goodbye(_) => match link.on_goodbye(datagram.at) {
-                    Ok(true) => self.reports.push_back(LinkReport::Down(id)),
+                    Ok(true) => {
+                        self.reports.push_back(LinkReport::Down(id, DownCause::Goodbye));
+                    }
                     Ok(false) => {}
                     Err(why) => link.drop_counted(why),
                 },
@@ -428,7 +430,7 @@ impl Forwarder {
         self.tell_streams(now, sink);
         for (id, link) in self.links.iter_mut() {
             if link.handle_timeout(now) {
-                self.reports.push_back(LinkReport::Down(id));
+                self.reports.push_back(LinkReport::Down(id, DownCause::Silence));
             }
             let place = link.validate_path(now, &mut self.entropy);
             self.reports.extend(place.map(|address| LinkReport::Moved(id, address)));

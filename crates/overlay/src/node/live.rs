@@ -91,6 +91,7 @@ impl Node {
         }
         self.control.handle_timeout(now);
         self.apply_commands(now);
+        self.apply_reports(now);
     }
 
     fn named(&self, (neighbour, path): &LinkName) -> Option<LinkId> {

@@ -28,7 +28,7 @@ pub(crate) struct Receiver {
     heard: Time,
     /// Time at which the last trunk packet of the present generation arrived.
     carried: Option<Time>,
-    /// Time at which it last got an answer that didn't count against the rate of others.
+    /// Time at which a question of the present generation was last answered.
     owed: Option<Time>,
     /// Loss measurement and the interval of its reports in ms; `None` before the first question.
     rate: Option<(tfmc::Receiver, u16)>,
@@ -127,7 +127,7 @@ impl Receiver {
         if is_known {
             return Answer::Known;
         }
-        (self.generation, self.carried) = (Some(generation), None);
+        (self.generation, self.carried, self.owed) = (Some(generation), None, Some(now));
         self.contexts.clear();
         Answer::Fresh
     }
@@ -145,16 +145,16 @@ impl Receiver {
     }
 
     /// Whether to answer a question; `None` if the rate of all others decides. One of the present
-    /// generation is answered, unless another just was. While packets of that generation arrive, a
-    /// question of another generation is not: it may be from another node, and a sender that has
-    /// restarted asks again.
+    /// generation is answered, unless another was within [`ASK_AGAIN`]. While packets of that
+    /// generation arrive, a question of another generation is not: it may be from another node, and
+    /// a sender that has restarted asks again.
     pub fn answers(&mut self, now: Time, generation: u16) -> Option<bool> {
         if !self.knows(generation) {
             let in_use = self.carried.is_some_and(|at| now.since(at) < IN_USE);
             return in_use.then_some(false);
         }
         if self.owed.is_some_and(|at| now.since(at) < ASK_AGAIN) {
-            return None;
+            return Some(false);
         }
         self.owed = Some(now);
         Some(true)

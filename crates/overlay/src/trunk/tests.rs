@@ -311,3 +311,15 @@ fn reports_go_on_after_copies_and_lone_far_numbers_for_ever() {
     }
     assert!(reports - before >= 5, "two in a row are believed");
 }
+
+/// A flood of questions in the name of a trunk's sender costs no more answers than its own
+/// questions do.
+#[test]
+fn questions_of_the_present_generation_are_answered_at_most_every_100_ms() {
+    let mut receiver = Receiver::new(ms(0));
+    assert_eq!(receiver.answers(ms(0), 7), None, "the first counts against the rate of all");
+    receiver.on_ask(ms(0), 7, 100, None);
+    let answers: Vec<_> = (0..1_000).map(|t| receiver.answers(ms(t), 7)).collect();
+    let expected: Vec<_> = (0..1_000).map(|t| Some(t > 0 && t % 100 == 0)).collect();
+    assert_eq!(answers, expected);
+}

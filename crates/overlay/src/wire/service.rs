@@ -52,7 +52,7 @@ services! {
     /// Each link retransmits lost packets until its neighbour has them, at no more than the rate of
     /// a TCP (Amir and Danilov 2003).
     Reliable = 3, "reliable", "reliable",
-        "Each link retransmissions what it loses until the next node has it, as fast as a TCP may";
+        "Each link retransmits what it loses until the next node has it, as fast as a TCP may";
 }
 
 impl Service {

@@ -1,5 +1,7 @@
 //! Versions of the protocol between nodes.
 
+use core::fmt;
+
 /// The oldest protocol version that this build supports.
 pub const OLDEST: u8 = 1;
 /// The newest protocol version. Additions of a version are used only on links where both ends
@@ -22,6 +24,11 @@ impl VersionRange {
         VersionRange { oldest: newest.saturating_sub(1).max(1), newest }
     }
 
+    /// Whether there is such a range: it has a version, and not version 0.
+    pub fn is_valid(self) -> bool {
+        (1..=self.newest).contains(&self.oldest)
+    }
+
     /// Whether `version` is in the range.
     pub fn contains(self, version: u8) -> bool {
         (self.oldest..=self.newest).contains(&version)
@@ -32,6 +39,26 @@ impl VersionRange {
     pub fn common(self, other: VersionRange) -> Option<u8> {
         let version = self.newest.min(other.newest);
         (version >= self.oldest.max(other.oldest)).then_some(version)
+    }
+}
+
+/// The versions of two nodes that have none in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VersionMismatch {
+    /// Versions that this node supports.
+    pub own: VersionRange,
+    /// Versions that the other node supports.
+    pub other: VersionRange,
+}
+
+/// `version 1` or `versions 1 to 2`.
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let VersionRange { oldest, newest } = self;
+        match oldest == newest {
+            true => write!(f, "version {newest}"),
+            false => write!(f, "versions {oldest} to {newest}"),
+        }
     }
 }
 

@@ -6,9 +6,12 @@ use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_overlay::arena::{RxDatagram, TxArena};
 use trunkline_overlay::counters::DropReason;
-use trunkline_overlay::identity::Identity;
-use trunkline_overlay::link;
-use trunkline_overlay::node::{Config, Drained, Node, Sealing, SendOutcome, Sink, Start};
+use trunkline_overlay::handshake::RefusedHandshake;
+use trunkline_overlay::identity::{Identity, Trust};
+use trunkline_overlay::link::{self, DownCause, LinkId};
+use trunkline_overlay::node::{
+    Changes, Config, Drained, Node, Notice, Sealing, SendOutcome, Sink, Start,
+};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::{MAX_HEAD, SESSION_VERSION, ToNode};
@@ -179,4 +182,38 @@ fn what_else_went_by_counts_for_nothing() {
     }
     pair.service = Service::RealTime;
     pair.outage(Duration::from_millis(50), 10_000);
+}
+
+/// Notices of `node` about links that went down, since the last call.
+fn downs(node: &mut Node) -> Vec<(LinkId, DownCause)> {
+    let notices = core::iter::from_fn(|| node.next_notice());
+    let down = |notice| match notice {
+        Notice::Down(link, why) => Some((link, why)),
+        _ => None,
+    };
+    notices.filter_map(down).collect()
+}
+
+/// Revocation takes a link down at once, and it comes up again if that is undone.
+#[test]
+fn a_link_to_a_revoked_neighbour_goes_down_at_once() {
+    let mut pair = Pair::new(true, 0);
+    let is_up = |pair: &Pair| pair.nodes[0].link(LinkId(0)).unwrap().monitor().is_up();
+    for _ in 0..2 {
+        assert!(is_up(&pair));
+        let revoked = vec![Identity::from_secret(&[2; 32]).public()];
+        for (revoked, up) in [(revoked, false), (Vec::new(), true)] {
+            let trust = Trust { revoked, ..Trust::default() };
+            let changes = Changes { trust: Some((trust, Vec::new())), ..Changes::default() };
+            pair.nodes[0].reconfigure(pair.now, &changes);
+            let untrusted = DownCause::Untrusted(RefusedHandshake::Revoked);
+            let expected = if up { vec![] } else { vec![(LinkId(0), untrusted)] };
+            assert_eq!(downs(&mut pair.nodes[0]), expected);
+            assert!(!is_up(&pair));
+            // The other end notices the silence.
+            pair.run(Duration::from_secs(3), 0, true);
+            assert_eq!(is_up(&pair), up);
+        }
+        assert_eq!(downs(&mut pair.nodes[1]), [(LinkId(0), DownCause::Silence)]);
+    }
 }

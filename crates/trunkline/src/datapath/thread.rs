@@ -1,6 +1,7 @@
 mod applications;
 mod flow_control;
 mod flows;
+mod limited;
 mod listeners;
 mod media;
 mod notices;
@@ -19,7 +20,6 @@ use super::remote::{PendingConnections, Remote, RemoteStats, Remotes};
 use super::sessions::{Carrier, Carriers, Listener};
 use super::udp::{Udp, UdpStats};
 use crate::clock::{self, Stamps};
-use crate::rate_limited_log::RateLimitedLog;
 use crate::sys;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -116,7 +116,7 @@ pub struct LinkSnapshot {
     pub neighbour: NodeId,
     /// Name of the path that the link uses.
     pub path: String,
-    /// Protocol version that both ends use, known after a handshake.
+    /// Protocol version in use; `None` while the link is down, and if it is unsealed.
     pub version: Option<u8>,
     /// Neighbour's name according to its certificate.
     pub name: Option<String>,
@@ -300,9 +300,7 @@ struct PacketThread {
     blocked: bool,
     message: Box<[u8]>,
     stats: ThreadStats,
-    limited_log: RateLimitedLog,
-    /// Rate-limited log about datagrams without a valid key.
-    unknown_peers: RateLimitedLog,
+    limited: limited::LimitedLogs,
     differing: differing::Log,
     echoes: operate::Waiting,
     /// Time at which to watch the listeners again, if they are paused.
@@ -347,8 +345,7 @@ impl PacketThread {
             blocked: false,
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
-            limited_log: RateLimitedLog::default(),
-            unknown_peers: RateLimitedLog::default(),
+            limited: limited::LimitedLogs::default(),
             differing: differing::Log::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
@@ -499,7 +496,7 @@ impl PacketThread {
             id,
             neighbour: link.config().neighbour,
             path: link.config().path.clone(),
-            version: Some(link.version()).filter(|version| *version > 0),
+            version: Some(link.version()).filter(|v| *v > 0 && link.monitor().is_up()),
             name: node.control().name(id).map(str::to_owned),
             address: link.address(),
             up: link.monitor().is_up(),

@@ -349,7 +349,7 @@ fn unreachable(s: &Snapshot) -> Vec<u32> {
     s.unknown_nodes.iter().filter(|node| !way(node)).map(|node| node.0).collect()
 }
 
-/// Number of links by protocol version.
+/// Number of links by protocol version in use.
 fn link_versions(s: &Snapshot) -> BTreeMap<u8, usize> {
     let mut links = BTreeMap::new();
     for version in s.links.iter().filter_map(|link| link.version) {

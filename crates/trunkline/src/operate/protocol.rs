@@ -239,7 +239,7 @@ pub struct Status {
     pub certificate_not_after: Option<u64>,
     /// Newest protocol version that it supports; `null` if it is unsealed.
     pub protocol: Option<u8>,
-    /// Number of links by protocol version, for links on which a handshake has agreed on one.
+    /// Number of sealed links that are up by protocol version.
     pub link_versions: BTreeMap<u8, usize>,
     /// Whether it is draining and accepts no more sessions.
     pub draining: bool,
@@ -352,7 +352,7 @@ pub struct Link {
     pub name: Option<String>,
     /// Label that distinguishes several links to it.
     pub path: String,
-    /// Protocol version that both ends use.
+    /// Protocol version in use; `null` while the link is down, and if it is unsealed.
     pub version: Option<u8>,
     /// Destination of its datagrams.
     pub address: Option<SocketAddr>,

@@ -36,7 +36,7 @@ pub fn status_lines(s: &Status) -> Vec<String> {
         let links =
             |(version, n): (&u8, &usize)| format!("{version} on {}", count(*n as u64, "link"));
         let links: Vec<_> = s.link_versions.iter().map(links).collect();
-        let links = if links.is_empty() { "no link yet".into() } else { links.join(", ") };
+        let links = if links.is_empty() { "no link up".into() } else { links.join(", ") };
         lines.push(format!("protocol  version {newest} at most; {links}"));
     }
     if let Some(not_after) = s.certificate_not_after {
@@ -55,11 +55,8 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     let drops = counts(&s.drops).unwrap_or_else(|| "none".into());
     lines.push(format!("drops     {drops}"));
     lines.extend(counts(&s.handshakes_refused).map(|n| format!("refused   handshakes: {n}")));
-    let mut updates = s.updates_refused.clone();
-    // Two neighbours that send the same update, or one that arrives before its sender's hello, are
-    // normal.
-    updates.retain(|why, _| !matches!(why.as_str(), "duplicate" | "older" | "link_down"));
-    lines.extend(counts(&updates).map(|n| format!("refused   updates: {n}")));
+    lines
+        .extend(counts(&unexpected(&s.updates_refused)).map(|n| format!("refused   updates: {n}")));
     lines.extend(unknown(s).map(|why| format!("unknown   {why}")));
     lines.extend(differing(s).map(|nodes| format!("routing   {nodes}")));
     lines.extend(s.trunks.iter().map(|t| format!("trunk     {}", trunk(t))));
@@ -71,11 +68,29 @@ pub fn status_lines(s: &Status) -> Vec<String> {
             t.from, t.packets, t.trunk_packets
         )
     }));
-    if s.links_denied > 0 {
-        let links = count(s.links_denied, "link");
-        lines.push(format!("denied    {links}: only one end advertises it, and no route uses it"));
-    }
+    lines.extend(denied(s.links_denied).map(|links| format!("denied    {links}")));
     lines
+}
+
+/// The refused updates without those that are normal: an update that two neighbours send, one that
+/// arrives before its sender's hello, and one of a new node before its certificate. If the
+/// certificate doesn't come, [`unknown`] names the node.
+fn unexpected(refused: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let normal = ["duplicate", "older", "link_down", "unknown_origin"];
+    let refused = refused.iter().filter(|(why, _)| !normal.contains(&why.as_str()));
+    refused.map(|(why, n)| (why.clone(), *n)).collect()
+}
+
+/// Explains that only one end advertises `links`; `None` if there are none.
+fn denied(links: u64) -> Option<String> {
+    let them = if links == 1 { "it" } else { "them" };
+    (links > 0).then(|| {
+        format!(
+            "{}: only one end advertises {them}, and no route uses {them}; normal for half an \
+             hour after a node has stopped",
+            count(links, "link")
+        )
+    })
 }
 
 /// Summary of a trunk in one line.
@@ -303,4 +318,26 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let status: Status = node.ask(&Request::Status {})?;
     unknown(&status).into_iter().for_each(|line| outln!("{line}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_normal_is_no_accusation() {
+        assert_eq!(denied(0), None);
+        let texts = [1, 2].map(|links| denied(links).unwrap());
+        assert!(texts[0].starts_with("1 link: only one end advertises it, and no route uses it;"));
+        assert!(
+            texts[1].starts_with("2 links: only one end advertises them, and no route uses them;")
+        );
+        assert!(
+            texts.iter().all(|t| t.ends_with("normal for half an hour after a node has stopped"))
+        );
+
+        let normal = ["duplicate", "older", "link_down", "unknown_origin"];
+        let refused = normal.into_iter().chain(["bad_signature"]).map(|why| (why.to_owned(), 3));
+        assert_eq!(counts(&unexpected(&refused.collect())).unwrap(), "bad_signature 3");
+    }
 }

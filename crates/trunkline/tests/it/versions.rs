@@ -196,6 +196,12 @@ fn two_builds_are_one_overlay() {
     stop(&mut chain.nodes[1]);
     let after = [&chain.nodes[0], &chain.nodes[2]].map(|node| downs(node, 0).1);
     assert_eq!(after, before.map(|(_, goodbyes)| goodbyes + 1), "they know when it has ended");
+    // A link that is down has no version.
+    assert_eq!(each_link(&chain.nodes[0], "version"), [Value::Null]);
+    assert_eq!(each_link(&chain.nodes[2], "version"), [Value::Null, json!(NEXT)]);
+    let of = |node| ask(node, &["status"])["link_versions"].clone();
+    assert_eq!(of(&chain.nodes[2]), json!({NEXT.to_string(): 1}));
+    assert!(operate(&chain.nodes[0], &["status"]).stdout.contains("at most; no link up\n"));
     chain.nodes[1].newest_version = Some(NEXT);
     chain.nodes[1].start();
     assert_eq!(versions(&chain.nodes[1]), [CURRENT, NEXT]);
@@ -331,9 +337,14 @@ fn without_a_common_version_no_link_comes_up() {
     chain.nodes.iter_mut().for_each(Node::start);
     let refused =
         |node: &Node| node.metrics().sum("handshakes_refused_total", "reason=\"version\"");
-    for node in &mut chain.nodes {
+    let newer = format!("versions {NEXT} to {AFTER_NEXT}");
+    let lines = [
+        format!("node 2 supports protocol {newer}, this node version {CURRENT}: upgrade this node"),
+        format!("node 1 supports protocol version {CURRENT}, this node {newer}: upgrade node 1"),
+    ];
+    for (node, line) in chain.nodes.iter_mut().zip(lines) {
         wait_for("refusals", || (refused(node) > 1).then_some(()));
-        node.process().wait_for_word("the two nodes have no protocol version in common");
+        node.process().wait_for_word(&line);
         assert_eq!(each_link(node, "up"), [false]);
         assert_eq!(each_link(node, "version"), [Value::Null]);
     }
@@ -350,7 +361,7 @@ fn without_a_common_version_no_link_comes_up() {
 fn what_is_no_version_is_refused() {
     let mut chain = prepare(2, "");
     let node = chain.first();
-    for wrong in ["0", "256", "two", ""] {
+    for wrong in ["0", "256", "two", "", "+1", "01", "1 ", "-1"] {
         let mut process =
             Process::start(node.command().env("TRUNKLINE_TEST_NEWEST_VERSION", wrong));
         assert_eq!(process.wait().code(), Some(2), "{wrong:?}");

@@ -257,7 +257,8 @@ fn a_wrong_mac_is_told_now_and_then() {
     for n in 0..20_000 {
         b.machine.recv(ms(n / 10), 0, spoofed(n), &bytes);
         while let Some(event) = b.machine.poll() {
-            let Event::Refused { from, node: None, why: RefusedHandshake::BadMac } = event else {
+            let Event::Refused { from, node: None, why: RefusedHandshake::BadMac, .. } = event
+            else {
                 panic!("{event:?}")
             };
             told.push((n, from));
@@ -430,6 +431,7 @@ fn what_is_remembered_of_strangers_is_bounded() {
             from: address(9),
             node: Some(NodeId(9)),
             why: RefusedHandshake::Revoked,
+            versions: None,
         });
     }
     assert_eq!(b.machine.seen.len(), super::super::machine::MAX_SEEN);

@@ -113,6 +113,27 @@ fn revocation_ends_what_there_is() {
     assert!(a.refused(RefusedHandshake::Revoked) > 0);
 }
 
+/// A node without a link to the peer that it refuses tells its operator, too.
+#[test]
+fn a_newcomer_without_a_common_version_is_reported() {
+    let limits = Limits { unconfigured_peers: 2, ..Limits::default() };
+    let mut b = End::new(2, Config { limits, ..certified(2) }, None);
+    let newer = VersionRange { oldest: CURRENT + 1, newest: CURRENT + 2 };
+    let offer = Offer { versions: newer, ..Offer::default() };
+    let mut a = End::new(1, Config { offer, ..certified(1) }, Some(peer(2, true, true)));
+    let first = a.wake(ms(0)).remove(0).1;
+    b.hear(ms(0), address(1), &first);
+    let Some(Event::UnconfiguredPeer { id, .. }) = b.events.pop() else { panic!("a peer") };
+    assert!(!b.machine.admit(id, LINK, 1_280, ms(100)));
+    let answer = b.drain(ms(100)).remove(0).1;
+    a.hear(ms(100), address(2), &answer);
+    let own = VersionRange::default();
+    assert_eq!(mismatches(&b), [VersionMismatch { own, other: newer }]);
+    assert_eq!(mismatches(&a), [VersionMismatch { own: newer, other: own }]);
+    let reported = b.events.iter().any(|e| matches!(e, Event::Refused { from, node, .. } if (*from, *node) == (address(1), Some(NodeId(1)))));
+    assert!(reported, "{:?}", b.events);
+}
+
 #[test]
 fn newcomers_are_admitted_if_certified() {
     let limits = Limits { unconfigured_peers: 2, ..Limits::default() };

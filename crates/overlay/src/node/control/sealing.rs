@@ -7,9 +7,10 @@ use crate::handshake::{
     UnconfiguredPeerId,
 };
 use crate::identity::{Certificate, Trust};
-use crate::link::{self, LinkId, LinkReport, Session};
+use crate::link::{self, DownCause, LinkId, LinkReport, Session};
 use crate::node::{Config, Sealing, Start};
 use crate::wire::NodeId;
+use crate::wire::version::VersionMismatch;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,8 +30,8 @@ const NEWCOMER_GONE: Duration = Duration::from_secs(5 * 60);
 pub enum Notice {
     /// Packets arrive from the link's neighbour.
     Up(LinkId),
-    /// The link's neighbour has fallen silent, or has said goodbye.
-    Down(LinkId),
+    /// The link is down, for this reason.
+    Down(LinkId, DownCause),
     /// A link has failed so often that its cost is raised for a while.
     Damped(LinkId),
     /// The link has not failed again, so its cost is the measured one.
@@ -44,6 +45,8 @@ pub enum Notice {
         node: Option<NodeId>,
         /// Reason for the refusal.
         why: RefusedHandshake,
+        /// The versions of both nodes, if the reason is [`RefusedHandshake::Version`].
+        versions: Option<VersionMismatch>,
     },
     /// A certified node without a configured link is now a neighbour.
     Admitted {
@@ -258,7 +261,7 @@ impl SealedLinks {
                 }
                 Event::Closed { link, why } => {
                     self.note(Notice::Closed { link, why });
-                    return Some(LinkAction::Command(Command::Close(link)));
+                    return Some(LinkAction::Command(Command::Close(link, why)));
                 }
                 Event::OtherKey { node, name, from } => {
                     self.note(Notice::OtherKey { node, name, from });
@@ -266,8 +269,8 @@ impl SealedLinks {
                 Event::ClockBehind { node, from, own } => {
                     self.note(Notice::ClockBehind { node, from, own });
                 }
-                Event::Refused { from, node, why } => {
-                    self.note(Notice::Refused { from, node, why });
+                Event::Refused { from, node, why, versions } => {
+                    self.note(Notice::Refused { from, node, why, versions });
                 }
             }
         }

@@ -78,7 +78,8 @@ impl PacketThread {
                         self.pause_accept();
                     }
                     let what = format!("an application could not attach: {error}");
-                    return self.limited_log.warn(clock::now(), &what);
+                    self.limited.applications.warn(clock::now(), &what);
+                    return;
                 }
             }
         }
@@ -114,7 +115,7 @@ impl PacketThread {
                      allows"
                 }
             };
-            self.limited_log.warn(clock::now(), what);
+            self.limited.applications.warn(clock::now(), what);
             return None;
         };
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
@@ -125,7 +126,7 @@ impl PacketThread {
             }
             Err(error) => {
                 let what = format!("an application could not attach: {error}");
-                self.limited_log.warn(clock::now(), &what);
+                self.limited.applications.warn(clock::now(), &what);
                 self.node.session_close(clock::now(), id);
                 None
             }

@@ -67,7 +67,7 @@ impl PacketThread {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, token::MEDIA | u64::from(port));
             if let Err(error) = self.epoll.add(socket, event) {
                 let what = format!("cannot receive a call's media on port {port}: {error}");
-                self.limited_log.warn(clock::now(), &what);
+                self.limited.media.warn(clock::now(), &what);
             }
         }
         self.carriers.legs.open(port, sockets);
@@ -87,7 +87,7 @@ impl PacketThread {
                          next is an application's, or as many sessions are open as [node] \
                          max_sessions allows"
                     );
-                    self.limited_log.warn(clock::now(), &what);
+                    self.limited.media.warn(clock::now(), &what);
                 }
             }
             Some(false) => {

@@ -2,64 +2,27 @@
 
 use super::PacketThread;
 use crate::clock;
-use trunkline_overlay::handshake::RefusedHandshake;
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
 
 impl PacketThread {
-    /// Logs the node's notices. Messages that unknown peers can provoke appear at most once in ten
-    /// seconds.
+    /// Logs the node's notices. Those that others can provoke appear at most once in ten seconds.
     pub(super) fn log_notices(&mut self) {
+        let now = clock::now();
         while let Some(notice) = self.node.next_notice() {
             match notice {
-                Notice::Up(link) => self.log_link(link, true),
-                Notice::Down(link) => self.log_link(link, false),
+                Notice::Up(link) => self.log_link(link, None),
+                Notice::Down(link, why) => self.log_link(link, Some(why)),
                 Notice::Damped(link) => self.log_damping(link, true),
                 Notice::Undamped(link) => self.log_damping(link, false),
-                Notice::Refused { from, node: None, why } => {
-                    let what = format!(
-                        "a handshake from {from} was refused: {}, it is for another key than this \
-                         node's, or of another overlay",
-                        why.label()
-                    );
-                    // Garbage must not crowd out messages about holders of a key.
-                    self.unknown_peers.warn(clock::now(), &what);
-                }
-                Notice::Refused { from, node: Some(node), why } => {
-                    let advice = match why {
-                        RefusedHandshake::Version => {
-                            ", the two nodes have no protocol version in common: upgrade the older"
-                        }
-                        _ => "",
-                    };
-                    let what = format!(
-                        "a handshake from {from}, which claims to be node {node}, was refused: \
-                         {}{advice}",
-                        why.label()
-                    );
-                    self.limited_log.warn(clock::now(), &what);
+                Notice::Refused { from, node, why, versions } => {
+                    self.limited.refused(now, (from, node), why, versions);
                 }
                 Notice::OtherKey { node, name, from } => {
-                    let what = format!(
-                        "node {node} ({name}), at {from}, has another key than before: if it was \
-                         not given a new one, two nodes have this number"
-                    );
-                    self.limited_log.warn(clock::now(), &what);
+                    self.limited.other_key(now, node, &name, from);
                 }
-                Notice::ClockBehind { node, from, own: true } => {
-                    let what = format!(
-                        "node {node}, at {from}, has heard later starts of this node than this \
-                         one: check this node's clock; the handshake continues"
-                    );
-                    self.limited_log.warn(clock::now(), &what);
-                }
-                Notice::ClockBehind { node, from, own: false } => {
-                    let what = format!(
-                        "node {node}, at {from}, had later starts than this one: check its clock, \
-                         and revoke its earlier key if it was given a new one; the handshake \
-                         continues"
-                    );
-                    self.limited_log.warn(clock::now(), &what);
+                Notice::ClockBehind { node, from, own } => {
+                    self.limited.clock_behind(now, node, from, own);
                 }
                 Notice::Admitted { node, name, address, .. } => {
                     tracing::info!(%node, %name, %address, "a certified node became a neighbour");
@@ -73,7 +36,7 @@ impl PacketThread {
             }
         }
         if let Some(router) = self.node.node().router() {
-            self.differing.look(clock::now(), router);
+            self.differing.look(now, router);
         }
     }
 
@@ -95,18 +58,20 @@ impl PacketThread {
         }
     }
 
-    /// Logs the change of a link's state with the details that an operator needs after bad calls.
-    fn log_link(&self, id: LinkId, up: bool) {
+    /// Logs the change of a link's state with the details that an operator needs after bad calls;
+    /// `down` is the reason if it is down.
+    fn log_link(&self, id: LinkId, down: Option<DownCause>) {
         let node = self.node.node();
         let Some(link) = node.link(id) else { return };
         let neighbour = link.config().neighbour.0;
         let name = node.control().name(id).map(tracing::field::display);
         let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
         let address = link.address().map(tracing::field::display);
-        if up {
-            tracing::info!(neighbour, name, path, address, "the link is up");
-        } else {
-            tracing::warn!(neighbour, name, path, address, "the link is down");
+        match down.map(DownCause::label) {
+            None => tracing::info!(neighbour, name, path, address, "the link is up"),
+            Some(why) => {
+                tracing::warn!(neighbour, name, path, address, why, "the link is down");
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ impl PacketThread {
 
     fn log_rejected(&mut self, error: &std::io::Error) {
         let what = format!("a remote application could not attach: {error}");
-        self.limited_log.warn(clock::now(), &what);
+        self.limited.applications.warn(clock::now(), &what);
     }
 
     pub(super) fn on_pending(&mut self, slot: u32) {
