@@ -131,9 +131,6 @@ fn wait(
     let passed = |s: &Status| (s.from_sessions, s.to_sessions, s.forwarded);
     let mut quiet_since = Instant::now();
     loop {
-        if quiet_since.elapsed() >= args.quiet.0 {
-            return Ok(true);
-        }
         if begun.elapsed() >= args.timeout.0 {
             return Ok(false);
         }
@@ -146,6 +143,9 @@ fn wait(
         // A ringing call has no packets, and one on hold has few.
         if passed(&now) != passed(status) || now.gateway && now.calls != Some(0) {
             quiet_since = Instant::now();
+        } else if quiet_since.elapsed() >= args.quiet.0 {
+            *status = now;
+            return Ok(true);
         }
         *status = now;
     }

@@ -271,6 +271,9 @@ fn a_drained_node_is_emptied_and_stopped() {
         let ended = operate(node, &args);
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert!(ended.stderr.contains("packets still pass after"), "{}", ended.stderr);
+        // Without a quiet time, what passes between two looks counts.
+        let ended = operate(node, &["drain", "--quiet", "0s", "--timeout", "100ms"]);
+        assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert_eq!(ok_json(node, &["status"])["draining"], true);
         let refused = DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
         assert!(refused.to_string().contains("it is draining"), "{refused}");
