@@ -174,7 +174,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
         let reloaded = json(&relay, &["reload"]);
         (ping.join().expect("no panic"), reloaded)
     });
-    assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] keys, revoked"]));
+    assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] revoked"]));
     // A ping shows that there is no route any more, and continues.
     assert_eq!(pinged.code, Some(0), "{}", pinged.stderr);
     assert!(
@@ -300,7 +300,23 @@ fn key_files_that_are_of_no_use_are_named() {
         let ended = run(trunkline(["check"]).arg(&node.config));
         assert_eq!(ended.code, Some(2), "{why}: {}", ended.stderr);
         assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+        let place = ended.stderr.strip_prefix(&format!("trunkline: {}:", node.config.display()));
+        assert!(place.is_some_and(|rest| rest.starts_with(char::is_numeric)), "{}", ended.stderr);
     };
+    edit(&node, "1.key", "2.key");
+    wrong("2.key: No such file");
+    edit(&node, "2.key", "1.key");
+    edit(&node, "id = 1", "id = 1\nname = \"other\"");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    let warns = "warning: [node] name is \"other\", and the node's certificate has \"site-1\"";
+    assert!(ended.code == Some(0) && ended.stderr.contains(warns), "{}", ended.stderr);
+    edit(&node, "id = 1\nname = \"other\"", "id = 1");
+    let certificate = format!("certificate = {:?}\n", text(&file("1.cert")));
+    edit(&node, &certificate, "");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    let warns = "this node has neither a certificate nor a [[link]]";
+    assert!(ended.code == Some(0) && ended.stderr.contains(warns), "{}", ended.stderr);
+    edit(&node, "control = ", &format!("{certificate}control = "));
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
     wrong("can be read by others than its owner: chmod 600");
     // Root's key may be readable by its group, as systemd passes it to a service.
