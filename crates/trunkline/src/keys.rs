@@ -72,11 +72,26 @@ impl KeyFileError {
     /// Exit status: 1 for an error of the system, 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
-            KeyFileError::Io { .. } | KeyFileError::Entropy(_) => 1,
+            KeyFileError::Io { what, .. } if *what != READ => 1,
+            KeyFileError::Entropy(_) => 1,
             _ => 2,
         }
     }
+
+    /// The file that can't be used, if the error is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            KeyFileError::Io { path, .. }
+            | KeyFileError::Exposed { path, .. }
+            | KeyFileError::Key { path, .. }
+            | KeyFileError::Certificate { path, .. } => Some(path),
+            KeyFileError::Issue(_) | KeyFileError::Entropy(_) => None,
+        }
+    }
 }
+
+/// The operation that fails if the user names a file that is not there.
+const READ: &str = "read";
 
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
     let path = path.to_owned();
@@ -88,10 +103,10 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
 /// of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
     // Check the opened file, so that it does not matter if the path is replaced meanwhile.
-    let mut file = files::open(path).map_err(io_error("read", path))?;
-    let meta = file.metadata().map_err(io_error("read", path))?;
+    let mut file = files::open(path).map_err(io_error(READ, path))?;
+    let meta = file.metadata().map_err(io_error(READ, path))?;
     let mut text = Zeroizing::new(String::new());
-    file.read_to_string(&mut text).map_err(io_error("read", path))?;
+    file.read_to_string(&mut text).map_err(io_error(READ, path))?;
     // Check the content first: a file without a secret may be readable by all.
     let identity = Identity::from_text(&text)
         .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
@@ -114,7 +129,7 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
 pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
     let mut text = String::new();
     let read = files::open(path).and_then(|mut file| file.read_to_string(&mut text));
-    read.map_err(io_error("read", path))?;
+    read.map_err(io_error(READ, path))?;
     let wrong = |e: CertificateError| KeyFileError::Certificate {
         path: path.to_owned(),
         what: format!("cannot be read: {e}"),

@@ -199,7 +199,8 @@ fn a_good_file_is_told_so() {
     let (_dir, node) = single();
     node.write("[[link]]\nneighbour = 2\n");
     let ended = run(trunkline(["check"]).arg(&node.config));
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(0), 1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("trunkline: warning: this node is UNSEALED"));
     assert!(ended.stdout.contains("node 1 is node 1, UNSEALED, with 1 link"), "{}", ended.stdout);
     assert!(!node.socket.exists(), "check starts nothing");
 }
@@ -216,6 +217,15 @@ fn a_script_learns_what_check_found() {
     let said = check(&node, 0);
     assert_eq!((&said["ok"], &said["node"], &said["links"]), (&true.into(), &1.into(), &1.into()));
     assert!(said["mistake"].is_null() && said["sealed"] == false, "{said}");
+    let warnings = |said: &serde_json::Value| -> Vec<String> {
+        let list = said["warnings"].as_array().expect("a list").iter();
+        list.map(|w| w.as_str().expect("text").to_owned()).collect()
+    };
+    let [unsealed] = &warnings(&said)[..] else { panic!("{said}") };
+    assert!(unsealed.contains("UNSEALED"), "{said}");
+    node.write("[runtime]\ncpu = 1023\n");
+    let [_, cpu] = &warnings(&check(&node, 0))[..] else { panic!("no warning of the processor") };
+    assert!(cpu.contains("[runtime] cpu is 1023, and this machine's processors are 0 to"), "{cpu}");
     node.write("[[link]]\nneighbor = 2\n");
     let said = check(&node, 2);
     let mistake = &said["mistake"];
