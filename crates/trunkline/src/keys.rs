@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 use trunkline_overlay::identity::{Certificate, CertificateError, Identity, KeyError, PublicKey};
 use trunkline_overlay::wire::NodeId;
 use zeroize::Zeroizing;
@@ -30,7 +31,7 @@ pub enum KeyFileError {
     Exposed {
         /// Path of the file.
         path: PathBuf,
-        /// Another possible cause, after a comma; may be empty.
+        /// Another possible cause, a sentence of its own; may be empty.
         advice: &'static str,
     },
     /// The file does not contain a key.
@@ -52,6 +53,11 @@ pub enum KeyFileError {
     /// The certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] CertificateError),
+    /// The node would have the overlay's key.
+    #[error(
+        "--key is the overlay's own public key: give the node's, as `trunkline pubkey` prints it there"
+    )]
+    OverlayKey,
     /// The system provided no randomness.
     #[error("the system provided no randomness for a key: {0}")]
     Entropy(getrandom::Error),
@@ -85,7 +91,7 @@ impl KeyFileError {
             | KeyFileError::Exposed { path, .. }
             | KeyFileError::Key { path, .. }
             | KeyFileError::Certificate { path, .. } => Some(path),
-            KeyFileError::Issue(_) | KeyFileError::Entropy(_) => None,
+            KeyFileError::Issue(_) | KeyFileError::OverlayKey | KeyFileError::Entropy(_) => None,
         }
     }
 }
@@ -115,8 +121,8 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
         // Half of all secrets are also valid points of the curve.
         let advice = match text.parse::<PublicKey>() {
             Ok(_) => {
-                ", if it holds the secret key; it may as well be the public one, which is no use \
-                 here: name the file that `trunkline keygen` made"
+                ". That is for the secret key: if the file holds the public one, name the one \
+                 that `trunkline keygen` made instead"
             }
             Err(_) => "",
         };
@@ -218,11 +224,24 @@ pub struct CertifyArgs {
 /// Runs `trunkline certify`: creates a certificate file.
 pub fn certify(args: &CertifyArgs) -> Result<(), KeyFileError> {
     let overlay = read_identity(&args.overlay_key)?;
+    if args.key == overlay.public() {
+        return Err(KeyFileError::OverlayKey);
+    }
     let now = crate::clock::since_epoch() / 1_000_000_000;
     let not_after = args.days.map_or(0, |days| now + u64::from(days) * DAY);
     let node = NodeId(args.node);
     let certificate = Certificate::issue(&overlay, node, &args.name, args.key, not_after)?;
     write_new(&args.file, &certificate.to_string(), 0o644)
+}
+
+/// A date in seconds since 1970, in words.
+fn date(unix: u64) -> String {
+    /// The last second of the year 9999, after which there is no such date.
+    const LAST: u64 = 253_402_300_799;
+    match unix {
+        ..=LAST => httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix)),
+        _ => "after the year 9999".into(),
+    }
 }
 
 /// Show the contents of a certificate
@@ -248,7 +267,12 @@ pub struct CertificateArgs {
 pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
     let certificate = read_certificate(&args.file)?;
     if let Some(key) = args.overlay_key {
-        certificate.verify(&[key], crate::clock::since_epoch() / 1_000_000_000)?;
+        let now = crate::clock::since_epoch() / 1_000_000_000;
+        let wrong = |why: CertificateError| KeyFileError::Certificate {
+            path: args.file.clone(),
+            what: format!("is not valid: {why}"),
+        };
+        certificate.verify(&[key], now).map_err(wrong)?;
     }
     let (node, name, key) = (certificate.node(), certificate.name(), certificate.key());
     let until = certificate.not_after();
@@ -262,9 +286,12 @@ pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
     }
     let now = crate::clock::since_epoch() / 1_000_000_000;
     let holds = match (until, until.checked_sub(now)) {
-        (0, _) => "for ever".to_owned(),
-        (_, Some(left)) => format!("for another {} days", left / DAY),
-        (_, None) => format!("over for {}", crate::operate::span((now - until) as f64)),
+        (0, _) => "valid for ever".to_owned(),
+        (_, Some(left)) => format!("valid until {}, for another {} days", date(until), left / DAY),
+        (_, None) => {
+            let since = crate::operate::span((now - until) as f64);
+            format!("expired on {}, {since} ago", date(until))
+        }
     };
     outln!("node {node}, {name}\nkey {key}\n{holds}");
     Ok(())

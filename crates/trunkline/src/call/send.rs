@@ -23,7 +23,7 @@ Examples:
   trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # without the overlay
 
 Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
-listener knows the number of packets. Exit status 1 if the node reports that
+listener knows the number of packets. Exit code 1 if the node reports that
 packets do not arrive (no route, or no listener) or must not be sent ([access] to),
 if the listener hangs up (it was stopped, or is in another call), if it answers reports as `call recv` does, but
 not the goodbye, or if the goodbye could not be sent. SIGINT hangs up.")]

@@ -11,7 +11,9 @@ mod trunk;
 mod unlocked;
 
 pub use access::KnownClient;
-pub use mistake::{Mistake, described, excerpt, plain, suggestion};
+#[cfg(test)]
+pub use mistake::plain;
+pub use mistake::{Mistake, described, excerpt, suggestion};
 pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
 pub use unlocked::{check_keys, key_mistake};

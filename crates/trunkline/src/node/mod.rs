@@ -101,6 +101,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Exit status: 2 for a mistake in the user's input, 1 for any other error.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Error::Io { .. }) { 1 } else { 2 }
+    }
+}
+
 fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
     let what = what.into();
     move |source| Error::Io { what, source, advice: String::new() }

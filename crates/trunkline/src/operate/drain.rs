@@ -31,8 +31,9 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
 #[derive(Serialize)]
 struct Drained {
     draining: bool,
-    /// Whether no packet has passed during the quiet time.
-    empty: bool,
+    /// Whether no packet has passed during the quiet time; absent if it was not watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty: Option<bool>,
     stopped: bool,
     sessions: u64,
     waited_s: f64,
@@ -63,7 +64,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     }
     let result = Drained {
         draining: status.draining,
-        empty,
+        empty: (!args.undo && !args.now).then_some(empty),
         stopped,
         sessions: status.sessions,
         waited_s: begun.elapsed().as_secs_f64(),
@@ -76,12 +77,14 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     if empty || args.undo || args.now {
         return Ok(());
     }
+    let attached = |n| format!(", {} attached", count(n, "application"));
+    let calls = |n| format!(", {}", count(n as u64, "call"));
     Err(Error::Failed(format!(
-        "packets still pass after {}, {} attached{}: {} stays drained; wait on, `drain --undo`, \
-         or `drain --now --stop`",
+        "packets still pass after {}{}{}: {} stays drained; run it again to wait longer, or \
+         `drain --undo`, or `drain --now --stop`",
         span(args.timeout.0.as_secs_f64()),
-        count(status.sessions, "application"),
-        status.calls.map(|n| format!(" and {}", count(n as u64, "call"))).unwrap_or_default(),
+        Some(status.sessions).filter(|n| *n > 0).map(attached).unwrap_or_default(),
+        status.calls.map(calls).unwrap_or_default(),
         status.name
     )))
 }
@@ -107,7 +110,7 @@ fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {
     match result {
         _ if args.undo => format!("{name} takes {} again", taken(status)),
         Drained { stopped: true, .. } => format!("{name} stops"),
-        Drained { empty: true, .. } => {
+        Drained { empty: Some(true), .. } => {
             format!("{name} is empty after {}", span(result.waited_s))
         }
         _ => format!("{name} takes no more {}", taken(status)),

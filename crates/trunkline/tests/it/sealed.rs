@@ -351,7 +351,7 @@ fn key_files_that_are_of_no_use_are_named() {
     fs::write(file("1.key"), &public).expect("written");
     wrong("1.key, but that is the public key: [node] key is to name the file with the secret one");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
-    wrong("it may as well be the public one, which is no use here: name the file that");
+    wrong("if the file holds the public one, name the one that `trunkline keygen` made instead");
     fs::write(file("1.key"), &secret).expect("written");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o600)).expect("done");
     let named = format!("{:?}", file("1.key"));
@@ -363,6 +363,24 @@ fn key_files_that_are_of_no_use_are_named() {
     edit(&node, &overlay_keys, &format!("{overlay_keys}\nrevoked = [\"{}\"]", public.trim()));
     wrong("[overlay] revoked has this node's own key, so no node with that list trusts it");
     edit(&node, &format!("revoked = [\"{}\"]", public.trim()), "");
+    let shown = done(run(trunkline(["certificate"]).arg(file("2.cert"))));
+    assert!(
+        shown.contains("\nvalid until ") && shown.contains(" GMT, for another 29 days"),
+        "{shown}"
+    );
+    let mut verify = trunkline(["certificate", "--overlay-key", public.trim()]);
+    let ended = run(verify.arg(file("2.cert")));
+    assert!(ended.one_line(2).contains("2.cert is not valid: "), "{}", ended.stderr);
+    // A node must not have the key that signs for all.
+    let mut certify = trunkline(["certify", "--node", "3", "--name", "c", "--overlay-key"]);
+    certify.arg(file("overlay.key")).args(["--key", operator.public.trim()]);
+    let ended = run(certify.arg(file("3.cert")));
+    assert!(
+        ended.one_line(2).contains("--key is the overlay's own public key"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!file("3.cert").exists());
     // A key is never overwritten.
     let again = run(trunkline(["keygen"]).arg(file("1.key")));
     assert!(again.one_line(1).contains("File exists (os error 17); no key"), "{}", again.stderr);

@@ -184,6 +184,10 @@ fn files_that_cannot_be_used_are_named() {
         let line = ended.one_line(2);
         assert!(line.contains("absent.toml: cannot be read: No such file"), "{line}");
     }
+    for command in ["pubkey", "certificate", "replay", "impair"] {
+        let ended = run(&mut trunkline([command, &path(&absent)]));
+        assert!(ended.one_line(2).contains("cannot read "), "{command}: {}", ended.stderr);
+    }
     std::fs::write(&node.config, [0xff, 0xfe, 0]).expect("written");
     let ended = run(&mut trunkline(["check", &path(&node.config)]));
     assert!(ended.one_line(2).contains("cannot be read"), "{}", ended.stderr);
@@ -296,14 +300,20 @@ fn shells_and_manuals_are_served() {
     let man = run(&mut trunkline(["man"]));
     assert_eq!(man.code, Some(0));
     assert!(man.stdout.contains(".TH trunkline 1"), "{}", man.stdout);
+    for call in [&["man", "call", "send"][..], &["man", "call send"]] {
+        let send = run(&mut trunkline(call));
+        assert!(send.code == Some(0) && send.stdout.contains("duration"), "{}", send.stderr);
+    }
     let node = run(&mut trunkline(["man", "node"]));
     assert!(node.code == Some(0) && node.stdout.contains("record"), "{}", node.stdout);
 }
 
 #[test]
 fn a_manual_that_is_not_is_the_users_mistake() {
-    let ended = run(&mut trunkline(["man", "nosuch"]));
-    assert!(ended.one_line(2).contains("nosuch"), "{}", ended.stderr);
+    for names in [&["man", "nosuch"][..], &["man", "call", "nosuch"]] {
+        let ended = run(&mut trunkline(names));
+        assert!(ended.one_line(2).contains("nosuch"), "{}", ended.stderr);
+    }
 }
 
 #[apply(on_time)]
@@ -423,7 +433,7 @@ fn without_descriptors_it_waits_for_some() {
 
 #[apply(on_time)]
 fn no_command_panics_where_what_it_prints_to_is_full_or_gone() {
-    let (dir, node) = single();
+    let (dir, node) = single_sealed();
     let key = dir.path().join("key");
     let full = || std::fs::File::create("/dev/full").expect("Linux");
     let closed = || std::io::pipe().expect("a pipe").1;
