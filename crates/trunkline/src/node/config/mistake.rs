@@ -74,9 +74,13 @@ pub fn mistake(path: &Path, text: &str, at: Place, what: String) -> Mistake {
 }
 
 /// The line at `place`, a line and a column of `text` from 1, with a marker below it: two lines,
-/// each after a line break.
+/// each after a line break. Empty for a line that is too long to help.
 pub fn excerpt(text: &str, (line, column): (usize, usize)) -> String {
+    const LONGEST: usize = 200;
     let source = text.lines().nth(line - 1).unwrap_or_default();
+    if source.len() > LONGEST {
+        return String::new();
+    }
     format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
 }
 
