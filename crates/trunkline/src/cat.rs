@@ -121,7 +121,7 @@ pub enum Error {
     },
 }
 
-/// What to do about a stream that was not opened.
+/// Advice about a stream that was not opened.
 fn remedy(to: Address, why: &ClientError) -> String {
     match why {
         ClientError::Reset(Reset::NotListening) => {

@@ -401,7 +401,7 @@ struct Checked<'a> {
     sip_routes: Option<usize>,
     /// Largest packet of an application, in bytes.
     max_payload: Option<usize>,
-    /// What is allowed, but hardly intended.
+    /// Settings that are allowed, but hardly intended.
     warnings: Vec<String>,
     mistake: Option<Wrong>,
 }
@@ -471,7 +471,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a file may say, but hardly means to.
+/// Settings of a valid file that are hardly intended.
 fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     let Config { name, overlay, runtime, .. } = config;

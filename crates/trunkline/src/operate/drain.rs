@@ -84,7 +84,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
          `drain --undo`, or `drain --now --stop`",
         span(args.timeout.0.as_secs_f64()),
         Some(status.sessions).filter(|n| *n > 0).map(attached).unwrap_or_default(),
-        status.calls.map(calls).unwrap_or_default(),
+        status.calls.filter(|n| *n > 0).map(calls).unwrap_or_default(),
         status.name
     )))
 }

@@ -126,7 +126,7 @@ pub fn described(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// What to write for a required key, after the text that it is missing.
+/// Advice about a required key, after the text that it is missing.
 fn example(key: &str) -> &'static str {
     match key {
         "id" => ": give the node's number, as id = 1",

@@ -174,7 +174,7 @@ fn only_a_slip_has_a_suggestion() {
         mistake(&GOOD.replace("[hello]", &format!("[{section}]\n{key} = true\n[hello]")))
     };
     for (section, other) in
-        [("routing", "tmax"), ("routing", "delta"), ("log", "colour"), ("overlay", "newcomers")]
+        [("routing", "tmax"), ("routing", "delta"), ("log", "colour"), ("overlay", "trusted")]
     {
         let said = key(section, other);
         assert!(said.contains(&format!("unknown field `{other}`")), "{said}");
@@ -192,7 +192,7 @@ fn only_a_slip_has_a_suggestion() {
         assert!(said.contains(&format!("did you mean `{name}`?")), "{said}");
     }
     let node = |key: &str| mistake(&GOOD.replace("id = 2", &format!("id = 2\n{key} = true")));
-    assert!(!node("remote_open").contains("did you mean"), "{}", node("remote_open"));
+    assert!(!node("remote_peers").contains("did you mean"), "{}", node("remote_peers"));
     assert!(node("contol").contains("did you mean `control`?"));
 }
 
