@@ -64,7 +64,10 @@ pub enum Error {
         port: u16,
     },
     /// The node has no virtual port left.
-    #[error("the trunkline node has no free virtual port: close some sockets")]
+    #[error(
+        "the trunkline node has no free virtual port: close some sockets, or let it have more ports \
+         (`bind` in [access] or [[client]])"
+    )]
     NoFreePort,
     /// News, not a failure of this call: the state of a destination, as the node reports it, has
     /// changed.

@@ -96,7 +96,7 @@ pub enum Error {
     #[error(transparent)]
     Attachment(#[from] call::Error),
     /// The stream could not be opened.
-    #[error("no stream to {to}: {why}")]
+    #[error("no stream to {to}: {why}; {}", remedy(*to, why))]
     Refused {
         /// The destination of the stream.
         to: Address,
@@ -119,6 +119,22 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
+}
+
+/// Advice about a stream that was not opened.
+fn remedy(to: Address, why: &ClientError) -> String {
+    match why {
+        ClientError::Reset(Reset::NotListening) => {
+            format!("does anybody listen there (`trunkline cat --listen {}`)?", to.port)
+        }
+        ClientError::Reset(Reset::NoRoute) => {
+            "`trunkline routes` and `trunkline links` say what is known here".into()
+        }
+        ClientError::Reset(Reset::Forbidden) => {
+            "change `to` in [access] here, or `from` in [access] there".into()
+        }
+        _ => "try again later".into(),
+    }
 }
 
 /// Text of the reason why a stream was reset. The client's text for a node that has gone also

@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 use trunkline_overlay::identity::{Certificate, CertificateError, Identity, KeyError, PublicKey};
 use trunkline_overlay::wire::NodeId;
 use zeroize::Zeroizing;
@@ -30,7 +31,7 @@ pub enum KeyFileError {
     Exposed {
         /// Path of the file.
         path: PathBuf,
-        /// Another possible cause, after a comma; may be empty.
+        /// Another possible cause, a sentence of its own; may be empty.
         advice: &'static str,
     },
     /// The file does not contain a key.
@@ -52,6 +53,11 @@ pub enum KeyFileError {
     /// The certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] CertificateError),
+    /// The node would have the overlay's key.
+    #[error(
+        "--key is the overlay's own public key: give the node's, as `trunkline pubkey` prints it there"
+    )]
+    OverlayKey,
     /// The system provided no randomness.
     #[error("the system provided no randomness for a key: {0}")]
     Entropy(getrandom::Error),
@@ -72,11 +78,26 @@ impl KeyFileError {
     /// Exit status: 1 for an error of the system, 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
-            KeyFileError::Io { .. } | KeyFileError::Entropy(_) => 1,
+            KeyFileError::Io { what, .. } if *what != READ => 1,
+            KeyFileError::Entropy(_) => 1,
             _ => 2,
         }
     }
+
+    /// The file that can't be used, if the error is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            KeyFileError::Io { path, .. }
+            | KeyFileError::Exposed { path, .. }
+            | KeyFileError::Key { path, .. }
+            | KeyFileError::Certificate { path, .. } => Some(path),
+            KeyFileError::Issue(_) | KeyFileError::OverlayKey | KeyFileError::Entropy(_) => None,
+        }
+    }
 }
+
+/// The operation that fails if the user names a file that is not there.
+const READ: &str = "read";
 
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileError {
     let path = path.to_owned();
@@ -88,10 +109,10 @@ fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFil
 /// of an access list (acl(5)).
 pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
     // Check the opened file, so that it does not matter if the path is replaced meanwhile.
-    let mut file = files::open(path).map_err(io_error("read", path))?;
-    let meta = file.metadata().map_err(io_error("read", path))?;
+    let mut file = files::open(path).map_err(io_error(READ, path))?;
+    let meta = file.metadata().map_err(io_error(READ, path))?;
     let mut text = Zeroizing::new(String::new());
-    file.read_to_string(&mut text).map_err(io_error("read", path))?;
+    file.read_to_string(&mut text).map_err(io_error(READ, path))?;
     // Check the content first: a file without a secret may be readable by all.
     let identity = Identity::from_text(&text)
         .map_err(|source| KeyFileError::Key { path: path.to_owned(), source })?;
@@ -100,8 +121,8 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
         // Half of all secrets are also valid points of the curve.
         let advice = match text.parse::<PublicKey>() {
             Ok(_) => {
-                ", if it holds the secret key; it may as well be the public one, which is no use \
-                 here: name the file that `trunkline keygen` made"
+                ". That is for the secret key: if the file holds the public one, name the one \
+                 that `trunkline keygen` made instead"
             }
             Err(_) => "",
         };
@@ -114,7 +135,7 @@ pub fn read_identity(path: &Path) -> Result<Identity, KeyFileError> {
 pub fn read_certificate(path: &Path) -> Result<Certificate, KeyFileError> {
     let mut text = String::new();
     let read = files::open(path).and_then(|mut file| file.read_to_string(&mut text));
-    read.map_err(io_error("read", path))?;
+    read.map_err(io_error(READ, path))?;
     let wrong = |e: CertificateError| KeyFileError::Certificate {
         path: path.to_owned(),
         what: format!("cannot be read: {e}"),
@@ -203,11 +224,24 @@ pub struct CertifyArgs {
 /// Runs `trunkline certify`: creates a certificate file.
 pub fn certify(args: &CertifyArgs) -> Result<(), KeyFileError> {
     let overlay = read_identity(&args.overlay_key)?;
+    if args.key == overlay.public() {
+        return Err(KeyFileError::OverlayKey);
+    }
     let now = crate::clock::since_epoch() / 1_000_000_000;
     let not_after = args.days.map_or(0, |days| now + u64::from(days) * DAY);
     let node = NodeId(args.node);
     let certificate = Certificate::issue(&overlay, node, &args.name, args.key, not_after)?;
     write_new(&args.file, &certificate.to_string(), 0o644)
+}
+
+/// A date in seconds since 1970, in words.
+fn date(unix: u64) -> String {
+    /// The last second of the year 9999, after which there is no such date.
+    const LAST: u64 = 253_402_300_799;
+    match unix {
+        ..=LAST => httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix)),
+        _ => "after the year 9999".into(),
+    }
 }
 
 /// Show the contents of a certificate
@@ -233,7 +267,12 @@ pub struct CertificateArgs {
 pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
     let certificate = read_certificate(&args.file)?;
     if let Some(key) = args.overlay_key {
-        certificate.verify(&[key], crate::clock::since_epoch() / 1_000_000_000)?;
+        let now = crate::clock::since_epoch() / 1_000_000_000;
+        let wrong = |why: CertificateError| KeyFileError::Certificate {
+            path: args.file.clone(),
+            what: format!("is not valid: {why}"),
+        };
+        certificate.verify(&[key], now).map_err(wrong)?;
     }
     let (node, name, key) = (certificate.node(), certificate.name(), certificate.key());
     let until = certificate.not_after();
@@ -247,9 +286,12 @@ pub fn certificate(args: &CertificateArgs) -> Result<(), KeyFileError> {
     }
     let now = crate::clock::since_epoch() / 1_000_000_000;
     let holds = match (until, until.checked_sub(now)) {
-        (0, _) => "for ever".to_owned(),
-        (_, Some(left)) => format!("for another {} days", left / DAY),
-        (_, None) => format!("over for {}", crate::operate::span((now - until) as f64)),
+        (0, _) => "valid for ever".to_owned(),
+        (_, Some(left)) => format!("valid until {}, for another {} days", date(until), left / DAY),
+        (_, None) => {
+            let since = crate::operate::span((now - until) as f64);
+            format!("expired on {}, {since} ago", date(until))
+        }
     };
     outln!("node {node}, {name}\nkey {key}\n{holds}");
     Ok(())

@@ -38,8 +38,8 @@ static ALLOCATOR: sys::Counting = sys::Counting;
 #[derive(Parser, Debug)]
 #[command(version, about, propagate_version = true)]
 #[command(after_help = "\
-Exit codes: 0 done; 1 it could not be done; 2 the command line or a
-configuration file is wrong.
+Exit codes: 0 done; 1 it could not be done; 2 the command line is wrong, or a
+file to be read that it names.
 
 Log lines go to standard error; TRUNKLINE_LOG=debug shows more of them.")]
 struct Cli {
@@ -92,10 +92,11 @@ struct Completions {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example:
-  trunkline man node | man -l -")]
+  trunkline man node | man -l -
+  trunkline man call send | man -l -")]
 struct Man {
-    /// The subcommand to describe; without it, the whole command
-    subcommand: Option<String>,
+    /// The subcommand to describe, and its own subcommand; without any, the whole command
+    subcommand: Vec<String>,
 }
 
 /// An error message, and whether the user's input is the cause.
@@ -137,8 +138,8 @@ fn command() -> Option<Command> {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Node(args) => node::run(&args).map_err(node_failure),
-        Command::Check(args) => node::check(&args).map_err(node_failure),
+        Command::Node(args) => node::run(&args).map_err(|e| failure(e.exit_code())(&e)),
+        Command::Check(args) => node::check(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Status(args) => operate::status(&args).map_err(operator_failure),
         Command::Links(args) => operate::links(&args).map_err(operator_failure),
         Command::Routes(args) => operate::routes(&args).map_err(operator_failure),
@@ -150,12 +151,12 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Top(args) => operate::top(&args).map_err(operator_failure),
         Command::Reload(args) => operate::reload(&args).map_err(operator_failure),
         Command::Drain(args) => operate::drain(&args).map_err(operator_failure),
-        Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(1)(&e)),
+        Command::Replay(args) => node::replay::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Demo(args) => demo::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Call(args) => call::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Proxy(args) => proxy::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Cat(args) => cat::run(&args).map_err(|e| failure(e.exit_code())(&e)),
-        Command::Score(args) => score::run(&args).map_err(|e| failure(1)(&e)),
+        Command::Score(args) => score::run(&args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Impair(args) => impair::run(*args).map_err(|e| failure(e.exit_code())(&e)),
         Command::Bench(args) => bench::run(&args).map_err(|e| failure(1)(&e)),
         Command::Keygen(args) => keys::keygen(&args).map_err(|e| failure(e.exit_code())(&e)),
@@ -174,11 +175,6 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-fn node_failure(e: node::Error) -> Failure {
-    let code = if matches!(e, node::Error::Io { .. }) { 1 } else { 2 };
-    failure(code)(&e)
-}
-
 fn operator_failure(e: operate::Error) -> Failure {
     failure(e.exit_code())(&e)
 }
@@ -186,12 +182,12 @@ fn operator_failure(e: operate::Error) -> Failure {
 fn print_manual(man: &Man) -> Result<(), Failure> {
     let mut command = Cli::command();
     command.build();
-    let command = match &man.subcommand {
-        None => command,
-        Some(name) => command.find_subcommand(name).cloned().ok_or_else(|| {
+    // A name in quotes may have both words.
+    for name in man.subcommand.iter().flat_map(|names| names.split_whitespace()) {
+        command = command.find_subcommand(name).cloned().ok_or_else(|| {
             failure(2)(&format_args!("there is no subcommand `{name}` to describe"))
-        })?,
-    };
+        })?;
+    }
     let mut page = Vec::new();
     clap_mangen::Man::new(command).render(&mut page).map_err(|e| failure(1)(&e))?;
     out::bytes(&page);

@@ -13,7 +13,8 @@ use trunkline_media::quality::pesq::{self, PesqError, SEGMENT, Score, Summary, s
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Both files must be of the same length and begin at the same moment, as those of
-`trunkline demo` and `trunkline call` do. They are compared at 8 kHz, in pieces
+`trunkline demo` do, and those of a `trunkline call` that plays the whole file once.
+Of a call with --duration, use `trunkline call recv --score said.wav`. They are compared at 8 kHz, in pieces
 of about 12 s, and as a whole up to 30 s.
 
 The raw score goes from -0.5 to 4.5, where 4.0 is the quality of a telephone
@@ -47,6 +48,16 @@ pub enum Error {
         /// Reason why they cannot be compared.
         why: PesqError,
     },
+}
+
+impl Error {
+    /// Exit status: 2 for a mistake in the user's input.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::File(error) => error.exit_code(),
+            Error::Pesq { .. } => 1,
+        }
+    }
 }
 
 /// PESQ by segment, for results: raw scores, and their MOS-LQO.

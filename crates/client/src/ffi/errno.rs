@@ -64,7 +64,11 @@ const MEANINGS: &[(Errno, &CStr)] = &[
         Errno::EADDRINUSE,
         c"the virtual port belongs to another application: bind another, or 0 for any",
     ),
-    (Errno::EADDRNOTAVAIL, c"the node has no free virtual port: close some sockets"),
+    (
+        Errno::EADDRNOTAVAIL,
+        c"the node has no free virtual port: close some sockets, or let it have more ports \
+              (`bind` in [access] or [[client]])",
+    ),
     (Errno::EAGAIN, c"nothing to receive yet, or the node does not keep up with sending"),
     (Errno::EBADF, c"the descriptor is not an open socket of this library"),
     (Errno::EDQUOT, c"the trunk to the destination exceeds its share: try again later"),

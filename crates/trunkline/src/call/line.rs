@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use trunkline_client::{Address, DatagramSocket, Error, SocketOption, Status};
+use trunkline_client::{Address, DatagramSocket, Error, RefusalReason, SocketOption, Status};
 
 /// Messages that are read before the next packet of a call.
 const NEWS: usize = 64;
@@ -63,6 +63,10 @@ const SHORT: usize = 1_024;
 impl Line {
     /// Sends `packet`. Returns false if it could not leave now, which may happen to any datagram.
     /// Statuses that arrive in the meantime are passed to `told`.
+    ///
+    /// # Errors
+    ///
+    /// The packet is too large, or the node does not let this application send to its destination.
     pub fn send(
         &self,
         packet: &[u8],
@@ -78,6 +82,7 @@ impl Line {
                         Err(Error::Status(status)) => told(status),
                         // Stop for errors that the sender can fix.
                         Err(e @ Error::TooLarge { .. }) => return Err(e.into()),
+                        Err(e) if is_barred(&e) => return Err(e.into()),
                         // Other errors are temporary: the node is busy, restarting, or back again.
                         Err(_) => return Ok(false),
                     }
@@ -91,7 +96,11 @@ impl Line {
     }
 
     /// Handles all queued input. The line must be non-blocking.
-    pub fn listen(&self, mut told: impl FnMut(News<'_>)) {
+    ///
+    /// # Errors
+    ///
+    /// The node does not let this application send to the destination of an earlier packet.
+    pub fn listen(&self, mut told: impl FnMut(News<'_>)) -> Result<(), LineError> {
         let mut buf = [0; SHORT];
         for _ in 0..NEWS {
             match self {
@@ -99,14 +108,16 @@ impl Line {
                     Ok(got) => told(News::Packet(&buf[..got.len], Target::Overlay(got.from))),
                     Err(Error::Status(status)) => told(News::Status(status)),
                     Err(Error::Truncated { .. }) => {}
-                    Err(_) => return,
+                    Err(e) if is_barred(&e) => return Err(e.into()),
+                    Err(_) => return Ok(()),
                 },
                 Line::Udp(socket) => match socket.recv_from(&mut buf) {
                     Ok((len, from)) => told(News::Packet(&buf[..len], Target::Udp(from))),
-                    Err(_) => return,
+                    Err(_) => return Ok(()),
                 },
             }
         }
+        Ok(())
     }
 
     /// Receives the next packet, waiting at most the timeout of [`Line::set_patience`]. Returns
@@ -154,6 +165,11 @@ impl Line {
             }
         }
     }
+}
+
+/// Whether the node refused a packet to this destination, and will refuse the next ones too.
+fn is_barred(error: &Error) -> bool {
+    matches!(error, Error::Refused(RefusalReason::Forbidden | RefusalReason::OverShare))
 }
 
 impl AsFd for Line {

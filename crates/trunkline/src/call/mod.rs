@@ -38,9 +38,17 @@ enum Command {
 /// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written.
-    #[error("{path}: {why}")]
-    File {
+    /// A file could not be read, or is no sound.
+    #[error("cannot read {path}: {why}")]
+    Read {
+        /// Path of the file.
+        path: PathBuf,
+        /// Description of the problem.
+        why: String,
+    },
+    /// A file could not be written.
+    #[error("cannot write {path}: {why}")]
+    Write {
         /// Path of the file.
         path: PathBuf,
         /// Description of the problem.
@@ -72,7 +80,8 @@ impl Error {
     /// Exit status: 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) => 2,
+            Error::Usage(_) | Error::Read { .. } => 2,
+            Error::Node(error) => error.exit_code(),
             _ => 1,
         }
     }
@@ -190,14 +199,14 @@ impl From<LawName> for Law {
 
 /// Reads the samples of the WAV file at `path`: 8 kHz, one channel.
 pub fn read_wav(path: &Path) -> Result<Vec<i16>, Error> {
-    let file = |why: String| Error::File { path: path.to_owned(), why };
+    let file = |why: String| Error::Read { path: path.to_owned(), why };
     let opened = std::fs::File::open(path).map_err(|e| file(e.to_string()))?;
     audio::read_wav(io::BufReader::new(opened)).map_err(|e: WavError| file(e.to_string()))
 }
 
 /// Writes `pcm` to the WAV file at `path`.
 pub fn write_wav(path: &Path, pcm: &[i16]) -> Result<(), Error> {
-    let file = |why: String| Error::File { path: path.to_owned(), why };
+    let file = |why: String| Error::Write { path: path.to_owned(), why };
     let created = std::fs::File::create(path).map_err(|e| file(e.to_string()))?;
     audio::write_wav(io::BufWriter::new(created), pcm).map_err(|e| file(e.to_string()))
 }

@@ -25,7 +25,7 @@ Examples:
 
 The caller reports at the start, at intervals and at the end how many packets it
 has sent (RTCP, to the same port), and the listener confirms that. A call that ends
-in silence has broken off: exit status 1. So has one that is shorter than
+in silence has broken off: exit code 1. So has one that is shorter than
 --expect (required for a caller without RTCP), or a longer one that had sent RTCP.
 
 A listener accepts one call. It sends other callers a goodbye, and also its own
@@ -229,8 +229,8 @@ fn verdict(args: &Args, call: &Call, extent: Extent) -> Result<(), Error> {
     Err(Error::Broken(match ending {
         Ending::BrokeOff => format!(
             "the call broke off after {after:.1} s{of}: neither packets nor its end (RTCP BYE) \
-             came for {:?}",
-            args.idle.0
+             came for {} s",
+            seconds(args.idle)
         ),
         Ending::Bye => format!("the caller hung up after {after:.1} s{of}"),
         Ending::Stopped => format!("stopped after {after:.1} s{of}"),

@@ -1,4 +1,4 @@
-use super::line::{News, Target};
+use super::line::{LineError, News, Target};
 use super::{Carrier, Error, GOODBYES, LawName, SAMPLES, read_wav, seconds, sleep_until};
 use crate::clock;
 use crate::stop::Signals;
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_client::{Service, SocketOption, Status, Unreachable};
+use trunkline_client::{self as client, RefusalReason, Service, SocketOption, Status, Unreachable};
 use trunkline_media::codec::g711::Law;
 use trunkline_media::rtcp;
 use trunkline_media::rtp::{self, Packetizer, Stream};
@@ -23,9 +23,9 @@ Examples:
   trunkline call send --udp --to 192.0.2.6:5004 speech.wav     # without the overlay
 
 Sender reports and, at the end, a goodbye (RTCP) go to the same port, so that the
-listener knows the number of packets. Exit status 1 if the node reports that
-packets do not arrive (no route, or no listener), if the listener hangs up (it
-was stopped, or is in another call), if it answers reports as `call recv` does, but
+listener knows the number of packets. Exit code 1 if the node reports that
+packets do not arrive (no route, or no listener) or must not be sent ([access] to),
+if the listener hangs up (it was stopped, or is in another call), if it answers reports as `call recv` does, but
 not the goodbye, or if the goodbye could not be sent. SIGINT hangs up.")]
 pub struct Args {
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let open = args.carrier.open((any, 0).into(), 0)?;
     if let super::Line::Overlay(socket) = &open.line {
         let service = if args.best_effort { Service::BestEffort } else { Service::RealTime };
-        let set = |option| socket.set_option(option).map_err(super::LineError::from);
+        let set = |option| socket.set_option(option).map_err(LineError::from);
         set(SocketOption::Service(service))?;
         set(SocketOption::Deadline(args.deadline.0))?;
     }
@@ -95,6 +95,8 @@ struct Call<'a> {
     /// Packets that were sent while the other end was unreachable.
     unreachable: u32,
     reach: Reach,
+    /// Time and reason of the node's refusal to send to the listener.
+    barred: Option<(Time, RefusalReason)>,
     listener: Listener,
     /// Whether any goodbye could be sent.
     farewell: bool,
@@ -185,7 +187,18 @@ impl Reach {
             Unreachable::NoPort => clock::now().since(since) >= RINGING,
             Unreachable::Since(_) => false,
         };
-        lasting && since.since(self.start) < AT_ONCE && self.before.is_zero()
+        lasting && self.was_never_there()
+    }
+
+    /// Whether the other end has been unreachable since the call began.
+    fn was_never_there(&self) -> bool {
+        let Some((since, Status::Unreachable { why, .. })) = self.lost else { return false };
+        let from_the_start = match why {
+            Unreachable::NoRoute | Unreachable::NoPort => since.since(self.start) < AT_ONCE,
+            // The route was lost before the first packet.
+            Unreachable::Since(ago) => ago >= self.told.since(self.start),
+        };
+        from_the_start && self.before.is_zero()
     }
 }
 
@@ -220,30 +233,51 @@ impl Call<'_> {
             unreachable: 0,
             listener: Listener::default(),
             farewell: false,
+            barred: None,
             reach: Reach { start, lost: None, told: start, before: Duration::ZERO },
         }
     }
 
     fn send(&mut self, packet: &[u8]) -> Result<bool, Error> {
         let Call { args, line, reach, .. } = self;
-        let left = line.send(packet, &args.to, &mut |status| reach.told(&args.to, status))?;
-        self.listen();
+        let left = line.send(packet, &args.to, &mut |status| reach.told(&args.to, status));
+        let left = self.unless_barred(left)?.unwrap_or(false);
+        self.listen()?;
         Ok(left)
     }
 
     /// Handles queued statuses of the node and answers of the listener.
-    fn listen(&mut self) {
+    fn listen(&mut self) -> Result<(), Error> {
         let Call { args, line, ssrc, reach, listener, .. } = self;
-        line.listen(|news| match news {
+        let done = line.listen(|news| match news {
             News::Status(status) => reach.told(&args.to, status),
             News::Packet(bytes, from) if from == args.to => listener.says(*ssrc, bytes),
             News::Packet(..) => {}
         });
+        self.unless_barred(done).map(|_| ())
     }
 
-    /// Whether the call cannot continue: the listener hung up or was never reached.
+    /// Keeps the node's refusal to send to the listener, which ends the call; `None` after it.
+    fn unless_barred<T>(&mut self, done: Result<T, LineError>) -> Result<Option<T>, Error> {
+        match done {
+            Err(LineError::Overlay(client::Error::Refused(why))) => {
+                self.barred.get_or_insert((clock::now(), why));
+                Ok(None)
+            }
+            done => Ok(Some(done?)),
+        }
+    }
+
+    /// Whether the call cannot continue: the listener hung up or was never reached, or the node
+    /// refuses to send there.
     fn is_over(&self) -> bool {
-        self.reach.is_hopeless() || self.listener.hung_up.is_some()
+        self.reach.is_hopeless() || self.listener.hung_up.is_some() || self.barred.is_some()
+    }
+
+    /// Whether the listener, as far as is known, was never in the call.
+    fn was_never_established(&self) -> bool {
+        let barred = self.barred.is_some_and(|(at, _)| at.since(self.reach.start) < AT_ONCE);
+        !self.listener.answers && (barred || self.reach.was_never_there())
     }
 
     /// Sends `count` packets, unless the call is stopped or ends early.
@@ -306,7 +340,7 @@ impl Call<'_> {
         }
         let said = clock::now();
         loop {
-            self.listen();
+            self.listen()?;
             let waited = clock::now().since(said);
             // If the listener is unreachable or no goodbye was sent, there is nothing to wait for.
             let said = self.farewell && self.reach.lost.is_none();
@@ -326,7 +360,7 @@ impl Call<'_> {
         let packets = self.packetizer.packets();
         // A call that was never established also lost the packets that left before the node
         // reported it.
-        let unreachable = match self.reach.is_hopeless() {
+        let unreachable = match self.was_never_established() {
             true => packets - self.unsent,
             false => self.unreachable,
         };
@@ -357,7 +391,7 @@ impl Call<'_> {
                 let n = self.unsent;
                 let _ = write!(line, "; {n} could not be sent because {}", self.why_unsent());
             }
-            if !unreachable_for.is_zero() && !self.reach.is_hopeless() {
+            if !unreachable_for.is_zero() && !self.was_never_established() {
                 let s = unreachable_for.as_secs_f64();
                 let _ = write!(line, "; for {s:.1} s {} could not be reached", self.args.to);
             }
@@ -388,15 +422,21 @@ impl Call<'_> {
                 after_s: Some(after),
             });
         }
+        let broke_off = |after: f64| match self.was_never_established() {
+            true => "the call was not established".to_owned(),
+            false => format!("the call broke off after {after:.1} s"),
+        };
+        if let Some((at, refusal)) = self.barred {
+            let after = at.since(self.reach.start).as_secs_f64();
+            let why = barred(refusal, &self.args.to);
+            let complaint = format!("{}: {why}", broke_off(after));
+            return Some(Failure { complaint, why, after_s: Some(after) });
+        }
         // After the listener's confirmation, later statuses are irrelevant.
         if let Some((after, status)) = self.reach.lost_after().filter(|_| !listener.confirmed) {
             let after = after.as_secs_f64();
-            let what = match self.reach.is_hopeless() {
-                true => "the call was not established".to_owned(),
-                false => format!("the call broke off after {after:.1} s"),
-            };
             return Some(Failure {
-                complaint: format!("{what}: {status}; {}", advice(&status)),
+                complaint: format!("{}: {status}; {}", broke_off(after), advice(&status)),
                 why: status.to_string(),
                 after_s: Some(after),
             });
@@ -429,6 +469,16 @@ struct Failure {
     why: String,
     /// Time into the call, in seconds, if known.
     after_s: Option<f64>,
+}
+
+/// Text of the node's refusal to send to `to`.
+fn barred(refusal: RefusalReason, to: &Target) -> String {
+    match (refusal, to) {
+        (RefusalReason::Forbidden, Target::Overlay(to)) => {
+            format!("[access] to (or [[client]] to) does not allow node {}", to.node)
+        }
+        _ => refusal.to_string(),
+    }
 }
 
 fn advice(status: &Status) -> &'static str {

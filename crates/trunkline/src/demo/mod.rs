@@ -113,7 +113,11 @@ pub enum Error {
 impl Error {
     /// Exit status: 2 for a mistake in the user's input.
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, Error::Usage(_)) { 2 } else { 1 }
+        match self {
+            Error::Usage(_) => 2,
+            Error::Call(error) => error.exit_code(),
+            _ => 1,
+        }
     }
 }
 

@@ -97,16 +97,19 @@ impl fmt::Display for Check {
         if !self.problems.is_empty() {
             return write!(f, "THE LEDGER DOES NOT ADD UP: {}", self.problems.join("; "));
         }
-        let lateness = self.lateness_us["p99.9"].as_f64().unwrap_or(0.0);
+        let lateness_us = self.lateness_us["p99.9"].as_f64().unwrap_or(0.0);
         write!(
             f,
             "The ledger adds up: {} datagrams offered = {} delivered + {} lost + those dropped \
              otherwise or under way;\nnodes and listeners received what was delivered. Impair was \
-             late by {lateness} µs (p99.9).",
-            self.offered, self.delivered, self.lost
+             late by {:.1} ms (p99.9).",
+            self.offered,
+            self.delivered,
+            self.lost,
+            lateness_us / 1e3
         )?;
-        if lateness > BUSY_US {
-            write!(f, "\nThat is a lot: this machine was busy, which delayed packets.")?;
+        if lateness_us > BUSY_US {
+            write!(f, "\nThat is much: this machine was busy, which delayed packets.")?;
         }
         Ok(())
     }

@@ -3,18 +3,19 @@
 use super::Args;
 use super::chain::{letter, lossy_link};
 use super::score::{Result, Run, Wire};
+use crate::operate::count;
 use crate::score::Pesq;
 
 /// Prints `result` as a table.
 pub fn print(args: &Args, result: &Result) {
     let (p, middle) = (args.loss.0, lossy_link(args.hops));
     outln!(
-        "{} calls of {} s from A to {} over {} links of {:?}; {}-{} loses {} % each way, \
-         burstiness {} %; seed {}",
-        args.calls,
+        "{} of {} s from A to {} over {} of {:?}; {}-{} loses {} % each way, burstiness {} %; \
+         seed {}",
+        count(args.calls.into(), "call"),
         args.seconds,
         letter(args.hops),
-        args.hops,
+        count(args.hops.into(), "link"),
         args.delay.0,
         letter(middle),
         letter(middle + 1),
@@ -38,9 +39,8 @@ pub fn print(args: &Args, result: &Result) {
     );
     if let Some(pesq) = real_time.and_then(|r| r.pesq) {
         outln!(
-            "PESQ and its 5th percentile are of {} segments of 12 s against the speech before \
-             coding.",
-            pesq.segments
+            "PESQ and its 5th percentile are of {} of 12 s against the speech before coding.",
+            count(pesq.segments as u64, "segment")
         );
     }
     outln!(

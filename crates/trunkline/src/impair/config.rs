@@ -15,7 +15,7 @@ use toml::Spanned;
 use trunkline_base::link_model::{BadTrace, InvalidModel, LinkModel};
 
 use super::setup::Setup;
-use crate::node::config::{plain, suggestion};
+use crate::node::config::{described, excerpt, suggestion};
 use crate::units::{Fraction, Rate, Size, Span};
 pub use model::ModelText;
 pub(super) use model::modelled;
@@ -35,7 +35,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is not TOML, or has an unknown key or a value that is out of range.
-    #[error("{}:{line}:{column}: {message}", path.display())]
+    #[error("{}:{line}:{column}: {message}{excerpt}", path.display())]
     Syntax {
         /// The file with the mistake.
         path: PathBuf,
@@ -45,6 +45,8 @@ pub enum ConfigError {
         column: usize,
         /// Description of the mistake.
         message: String,
+        /// The line of the file, with a marker below it.
+        excerpt: String,
     },
     /// There is neither a file nor a pair of ends.
     #[error("no link: give a configuration file, or --a and --b")]
@@ -73,12 +75,10 @@ impl ConfigError {
     pub fn at(path: &Path, text: &str, at: usize, message: String) -> ConfigError {
         let before = &text.as_bytes()[..at.min(text.len())];
         let start_of_line = before.iter().rposition(|&b| b == b'\n').map_or(0, |n| n + 1);
-        ConfigError::Syntax {
-            path: path.to_owned(),
-            line: 1 + before.iter().filter(|&&b| b == b'\n').count(),
-            column: 1 + before.len() - start_of_line,
-            message,
-        }
+        let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
+        let column = 1 + String::from_utf8_lossy(&before[start_of_line..]).chars().count();
+        let excerpt = excerpt(text, (line, column));
+        ConfigError::Syntax { path: path.to_owned(), line, column, message, excerpt }
     }
 }
 
@@ -364,8 +364,7 @@ pub fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(String,
         Ok(file) => Ok((text, file)),
         Err(error) => {
             let at = error.span().map_or(0, |s| s.start);
-            // The parser's messages may have several lines; ours have one.
-            let what = plain(&error.message().replace('\n', ", "));
+            let what = described(&text, &error);
             let hint = suggestion(&what).map(|name| format!("; did you mean `{name}`?"));
             Err(ConfigError::at(path, &text, at, what + &hint.unwrap_or_default()))
         }

@@ -100,12 +100,13 @@ device; needs root, or user namespaces, and iproute2.
   It says how to enter each, and its addresses:
     impair: host a: nsenter --net=/proc/4711/fd/8 10.64.0.1 fd74:6c::1 tcp reno/1/1
     nsenter --net=/proc/4711/fd/8 iperf3 -c 10.64.0.2
-  Packets go the way of least delay; hosts pass nothing on. An edge with private = true
-  has addresses of its own at hosts, for what shall go that way and no other. What is too long for an edge is dropped, and its sender told.
-  These have no names, and are gone when this ends, however it ends, and nothing runs there.
+  Packets take the path of least delay, and hosts forward none. An edge with private = true
+  has addresses of its own at hosts, for packets that must take this edge. A packet that is
+  too long for an edge is dropped, and its sender is told. The namespaces have no names. They
+  end with this command, however it ends, once nothing runs in them.
 
-  A cell of IEEE 802.11e, in place of edges to its stations; the DSCP tells in which of
-  its sender's four queues a packet waits: of voice (EF), video, best effort or the rest (CS1):
+  A cell of IEEE 802.11e, in place of edges to its stations. A packet's DSCP selects one of
+  its sender's four queues: voice (EF), video, best effort, or background (CS1):
     [[cell]]
     name = \"wifi\"
     access_point = \"r\"

@@ -19,6 +19,7 @@ use super::report::Lateness;
 use super::say::say;
 use super::setup::{Change, Setup};
 use super::stop::{Reread, Stop};
+use crate::operate::count;
 
 /// Maximum number of packets received per port and turn, so that a flood does not delay packets
 /// that are due.
@@ -189,9 +190,14 @@ impl<P: Ports, S: Setup> Pump<P, S> {
                 if let Some(reread) = &self.reread {
                     reread.dispose(old);
                 }
-                say(&format!("impair: {n} directions changed"));
+                say(&format!("impair: {} changed", count(n as u64, "direction")));
             }
-            Err(why) => say(&format!("error: the links stay as they are: {why}")),
+            Err(why) => {
+                // Without the excerpt: one line is written at once or not at all.
+                let why = why.to_string();
+                let line = why.lines().next().unwrap_or_default();
+                say(&format!("error: the links stay as they are: {line}"));
+            }
         }
         if let Some(reread) = &mut self.reread {
             reread.go_on(&self.setup);

@@ -8,29 +8,34 @@ mod sealing;
 mod sip;
 mod streams;
 mod trunk;
+mod unlocked;
 
 pub use access::KnownClient;
-pub use mistake::{Mistake, plain, suggestion};
+#[cfg(test)]
+pub use mistake::plain;
+pub use mistake::{Mistake, described, excerpt, suggestion};
 pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
+pub use unlocked::{check_keys, key_mistake};
 
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
-use mistake::{mistake, syntax_mistake};
+use mistake::{Place, mistake, syntax_mistake};
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toml::Spanned;
 use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::reliable::Algorithm;
 use trunkline_overlay::link::{self, DSCP_EF};
 use trunkline_overlay::monitor::{Liveness, LossMode};
-use trunkline_overlay::node as overlay;
+use trunkline_overlay::node::{self as overlay, ConfigError};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::NodeId;
+
+/// Position of a mistake, and its description.
+type Wrong = (Place, String);
 
 /// Content of a configuration file, parsed and checked.
 #[derive(Clone, Debug)]
@@ -125,9 +130,9 @@ impl Default for Runtime {
 struct File {
     node: NodeSection,
     #[serde(default)]
-    link: Vec<Spanned<LinkSection>>,
+    link: Vec<LinkSection>,
     #[serde(default)]
-    route: Vec<Spanned<RouteSection>>,
+    route: Vec<RouteSection>,
     #[serde(default)]
     realtime: RealtimeSection,
     #[serde(default)]
@@ -139,15 +144,15 @@ struct File {
     #[serde(default)]
     overlay: sealing::OverlaySection,
     #[serde(default)]
-    known: Vec<Spanned<sealing::KnownSection>>,
+    known: Vec<sealing::KnownSection>,
     #[serde(default)]
     routing: sealing::RoutingSection,
     #[serde(default)]
     access: access::AccessSection,
     #[serde(default)]
-    client: Vec<Spanned<access::ClientSection>>,
+    client: Vec<access::ClientSection>,
     #[serde(default)]
-    trunk: Vec<Spanned<trunk::TrunkSection>>,
+    trunk: Vec<trunk::TrunkSection>,
     #[serde(default)]
     streams: streams::StreamsSection,
     sip: Option<sip::SipSection>,
@@ -160,12 +165,13 @@ struct File {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct LogSection {
-    filter: Option<Spanned<String>>,
+    filter: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodeSection {
+    #[serde(deserialize_with = "number::id")]
     id: u32,
     name: Option<String>,
     key: Option<PathBuf>,
@@ -184,6 +190,7 @@ struct NodeSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkSection {
+    #[serde(deserialize_with = "number::id")]
     neighbour: u32,
     #[serde(default)]
     path: String,
@@ -200,6 +207,7 @@ struct LinkSection {
 #[serde(deny_unknown_fields)]
 struct RouteSection {
     to: Destinations,
+    #[serde(deserialize_with = "number::id")]
     via: u32,
     #[serde(default)]
     onward: Option<Span>,
@@ -280,8 +288,8 @@ fn congestion<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Algorithm>, D
     crate::names::deserialize(from).map(Some)
 }
 
-/// Reads and checks the file at `path`.
-pub fn load(path: &Path) -> Result<Config, Mistake> {
+/// Reads and checks the file at `path`, and returns its text too.
+pub fn load(path: &Path) -> Result<(Config, String), Mistake> {
     let text = std::fs::read_to_string(path).map_err(|e| Mistake {
         path: path.to_owned(),
         place: None,
@@ -289,24 +297,14 @@ pub fn load(path: &Path) -> Result<Config, Mistake> {
         excerpt: String::new(),
         suggestion: None,
     })?;
-    parse(path, &text)
+    Ok((parse(path, &text)?, text))
 }
 
 /// Checks that the folders named in `config`, the file at `path` with this `text`, exist. Not meant
 /// for another machine's file.
 pub fn check_folders(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
     places::check_folders(config.socket.as_deref(), config.control.as_deref())
-        .map_err(|what| mistake(path, text, None, what))
-}
-
-/// Checks that the keys in `config`, the file at `path` with this `text`, fit the node's identity;
-/// call it once that is read.
-pub fn check_keys(config: &Config, path: &Path, text: &str) -> Result<(), Mistake> {
-    sealing::check_keys(&config.overlay).map_err(|(key, what)| {
-        let key = key.map(|key| key.to_string());
-        let span = key.and_then(|key| Some(text.find(&key)?..text.find(&key)? + key.len()));
-        mistake(path, text, span, what.into())
-    })
+        .map_err(|what| mistake(path, text, Place::Named, what))
 }
 
 /// The excerpt shown with a mistake must not contain a secret.
@@ -327,32 +325,30 @@ fn check_no_key(path: &Path, text: &str) -> Result<(), Mistake> {
 pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     check_no_key(path, text)?;
     let mut file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
-    let mistake = |span: Option<Range<usize>>, what: String| mistake(path, text, span, what);
-    check_listen(&file.node.listen).map_err(|what| mistake(None, what.into()))?;
-    check_runtime(&file.runtime).map_err(|what| mistake(None, what.into()))?;
-    places::check(&file).map_err(|(span, what)| mistake(span, what))?;
+    let at = |(place, what): Wrong| mistake(path, text, place, what);
+    let named = |what: &str| at((Place::Named, what.to_owned()));
+    check_listen(&file.node.listen).map_err(named)?;
+    check_runtime(&file.runtime).map_err(named)?;
+    places::check(&file).map_err(at)?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
     config.max_sessions = file.node.max_sessions.unwrap_or(config.max_sessions);
     config.access = file.access.rules();
-    config.routing = file.routing.settings().map_err(|what| mistake(None, what.into()))?;
-    let key_files = key_files(&file).map_err(|what| mistake(None, what.into()))?;
-    let clients = known_clients(&file, &mut config.access)
-        .map_err(|(span, what)| mistake(Some(span), what))?;
-    check_remote(&file).map_err(|what| mistake(None, what.into()))?;
+    config.routing = file.routing.settings().map_err(named)?;
+    let key_files = key_files(&file).map_err(named)?;
+    let clients = known_clients(&file, &mut config.access).map_err(at)?;
+    check_remote(&file).map_err(named)?;
     let template = defaults(&file, config.id);
     // Checks the settings of all links first, so that the first link isn't blamed for them.
-    template.check().map_err(|what| mistake(None, format!("out of range ({what})")))?;
-    add_sections(&mut config, &file, key_files.is_some())
-        .map_err(|(span, what)| mistake(Some(span), what))?;
+    template.check().map_err(|what| named(&format!("out of range ({what})")))?;
+    add_sections(&mut config, &file, key_files.is_some()).map_err(at)?;
     config.streams = file.streams.config();
     if let Some(filter) = &file.log.filter {
-        crate::log::parse(filter.get_ref())
-            .map_err(|why| mistake(Some(filter.span()), format!("[log] filter {why}")))?;
+        crate::log::parse(filter).map_err(|why| named(&format!("[log] filter {why}")))?;
     }
-    let sip = gateway(&mut file).map_err(|(span, what)| mistake(span, what))?;
+    let sip = gateway(&mut file).map_err(at)?;
     config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
     // A file may have no links.
-    config.validate().map_err(|e| mistake(None, e.to_string()))?;
+    config.validate().map_err(|e| named(&e.to_string()))?;
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -363,7 +359,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         http: file.node.http,
         control: file.node.control,
         sip,
-        log_filter: file.log.filter.map(Spanned::into_inner),
+        log_filter: file.log.filter,
         overlay: config,
         runtime: file.runtime,
         template,
@@ -372,49 +368,70 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
 }
 
 /// Adds links, routes and trunks one at a time, so that a mistake can be traced to a line.
-fn add_sections(
-    config: &mut overlay::Config,
-    file: &File,
-    sealed: bool,
-) -> Result<(), (Range<usize>, String)> {
-    let check = |config: &overlay::Config, span: Range<usize>| {
-        config.validate().map_err(|e| (span, e.to_string()))
+fn add_sections(config: &mut overlay::Config, file: &File, sealed: bool) -> Result<(), Wrong> {
+    let check = |config: &overlay::Config, section, index| {
+        config.validate().map_err(|e| (Place::Of { section, index, key: key(&e) }, e.to_string()))
     };
-    for section in &file.link {
-        config.links.push(link_config(section.get_ref(), file));
-        check(config, section.span())?;
+    for (index, section) in file.link.iter().enumerate() {
+        config.links.push(link_config(section, file));
+        check(config, "link", index)?;
+        let at = |key| Place::Of { section: "link", index, key };
         if let Some(link) = config.links.last() {
-            sealing::check_link(link, &file.overlay, sealed)
-                .map_err(|what| (section.span(), what))?;
+            sealing::check_link(link, &file.overlay, sealed).map_err(|what| (at("key"), what))?;
         }
         let family = |a: &SocketAddr| a.is_ipv6();
-        if let Some((address, why)) = section.get_ref().address.and_then(nobodys) {
-            return Err((section.span(), format!("address {address} {why}")));
+        if let Some((address, why)) = section.address.and_then(nobodys) {
+            return Err((at("address"), format!("address {address} {why}")));
         }
-        if let Some(address) = section.get_ref().address
+        if let Some(address) = section.address
             && !file.node.listen.iter().any(|l| family(l) == family(&address))
         {
             let what =
                 format!("{address} cannot be reached: [node] listen has no address of its family");
-            return Err((section.span(), what));
+            return Err((at("address"), what));
         }
     }
-    for section in &file.route {
-        config.routes.extend(static_routes(section.get_ref()));
-        check(config, section.span())?;
+    for (index, section) in file.route.iter().enumerate() {
+        config.routes.extend(static_routes(section));
+        check(config, "route", index)?;
     }
-    for section in &file.trunk {
-        config.trunks.push(section.get_ref().config());
-        check(config, section.span())?;
+    for (index, section) in file.trunk.iter().enumerate() {
+        config.trunks.push(section.config());
+        check(config, "trunk", index)?;
     }
     Ok(())
 }
 
+/// Key that an error about one link, route or trunk is about.
+fn key(error: &ConfigError) -> &'static str {
+    use trunkline_overlay::trunk::ConfigError as Trunk;
+    match error {
+        ConfigError::OutOfRange(_, what) => {
+            // The settings of all links have been checked before.
+            let keys = ["mtu", "dscp", "penalty", "rate"];
+            keys.into_iter().find(|key| what.starts_with(key)).unwrap_or("neighbour")
+        }
+        ConfigError::SameLink(..) | ConfigError::LongPath(..) | ConfigError::IndexCollision(..) => {
+            "path"
+        }
+        ConfigError::TwoKeys(_) | ConfigError::OneKey(..) => "key",
+        ConfigError::NoSuchNeighbour(_) => "via",
+        ConfigError::Trunk(Trunk::Wait(_)) => "wait",
+        ConfigError::Trunk(_) => "to",
+        ConfigError::TooManyLinks(_)
+        | ConfigError::ReservedId(_)
+        | ConfigError::LinkToSelf(_)
+        | ConfigError::UnconfiguredPeerOutOfRange(_)
+        | ConfigError::Streams(_) => "neighbour",
+    }
+}
+
 /// Settings of the SIP gateway, if the node is one.
-fn gateway(file: &mut File) -> Result<Option<Sip>, (Option<Range<usize>>, String)> {
+fn gateway(file: &mut File) -> Result<Option<Sip>, Wrong> {
     let taken = [&file.node.listen[..], &file.node.remote].concat();
     let section = file.sip.take();
-    section.map(|section| section.checked(NodeId(file.node.id), &taken)).transpose()
+    let checked = section.map(|section| section.checked(NodeId(file.node.id), &taken));
+    checked.transpose().map_err(|(span, what)| (span.map_or(Place::Named, Place::Bytes), what))
 }
 
 /// Reason why `address` can't be a neighbour's, if there is one.
@@ -522,15 +539,12 @@ fn static_routes(route: &RouteSection) -> Vec<StaticRoute> {
 }
 
 /// The clients and their rights; or the invalid section and the reason.
-fn known_clients(
-    file: &File,
-    access: &mut overlay::Access,
-) -> Result<Vec<KnownClient>, (Range<usize>, String)> {
+fn known_clients(file: &File, access: &mut overlay::Access) -> Result<Vec<KnownClient>, Wrong> {
     let mut clients = Vec::new();
-    for section in &file.client {
-        let known = section.get_ref().known(&clients);
-        clients.push(known.map_err(|what| (section.span(), what))?);
-        access.clients.push(section.get_ref().rights());
+    for (index, section) in file.client.iter().enumerate() {
+        let at = Place::Of { section: "client", index, key: "name" };
+        clients.push(section.known(&clients).map_err(|what| (at, what))?);
+        access.clients.push(section.rights());
     }
     Ok(clients)
 }

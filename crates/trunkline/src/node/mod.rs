@@ -18,7 +18,6 @@ use crate::datapath::remote::{PendingConnections, Remote};
 use crate::datapath::sessions::Listener;
 use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
-use crate::keys::KeyFileError;
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, sip, stop};
 use config::{Config, Mistake};
@@ -81,9 +80,6 @@ pub enum Error {
     /// A mistake in the configuration.
     #[error("{0}")]
     Config(#[from] Mistake),
-    /// A key or certificate can't be used.
-    #[error("{0}")]
-    Key(#[from] KeyFileError),
     /// The gateway could not be started.
     #[error("{0}")]
     Sip(#[from] sip::Error),
@@ -103,6 +99,13 @@ pub enum Error {
         /// Advice to append after a semicolon; may be empty.
         advice: String,
     },
+}
+
+impl Error {
+    /// Exit status: 2 for a mistake in the user's input, 1 for any other error.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Error::Io { .. }) { 1 } else { 2 }
+    }
 }
 
 fn cannot(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
@@ -200,17 +203,8 @@ pub fn raise_descriptor_limit() {
 }
 
 fn read(path: &Path) -> Result<(Config, String), Error> {
-    let mut config = config::load(path)?;
-    config.unlock()?;
-    // Checked again now that its key is known.
-    config.overlay.validate().map_err(|e| Mistake {
-        path: path.to_owned(),
-        place: None,
-        what: e.to_string(),
-        excerpt: String::new(),
-        suggestion: None,
-    })?;
-    let text = std::fs::read_to_string(path).map_err(cannot(format!("read {}", path.display())))?;
+    let (mut config, text) = config::load(path)?;
+    config.unlock().map_err(|error| config::key_mistake(&error, &config, path, &text))?;
     config::check_keys(&config, path, &text)?;
     Ok((config, text))
 }
@@ -381,7 +375,8 @@ Example:
   trunkline check site-a.toml
   trunkline check --json site-a.toml | jq .mistake
 
-Exit code 2: the file is wrong; the message has the line.
+Exit code 2: the file is wrong; the message has the line. Warnings don't change the
+exit code.
 
 What is done about lost packets, `recovery` in [realtime]:"
         .to_owned();
@@ -406,8 +401,8 @@ struct Checked<'a> {
     sip_routes: Option<usize>,
     /// Largest packet of an application, in bytes.
     max_payload: Option<usize>,
-    /// Advice about the certificate, if it expires soon.
-    warning: Option<String>,
+    /// Settings that are allowed, but hardly intended.
+    warnings: Vec<String>,
     mistake: Option<Wrong>,
 }
 
@@ -435,10 +430,10 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         }
         Err(error) => return Err(error),
     };
-    // An expired certificate is not a mistake in the file: the systemd unit runs this check before
-    // it starts a node, and a clock may be wrong.
-    let warning =
-        ExpiryMonitor::default().look(config.not_after(), unix_secs()).map(|w| w.to_string());
+    let warnings = warnings(&config);
+    for warning in &warnings {
+        errln!("trunkline: warning: {warning}");
+    }
     let overlay = &config.overlay;
     let (links, routes) = (overlay.links.len(), overlay.routes.len());
     let trunks = overlay.trunks.len();
@@ -454,7 +449,7 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
             trunks: Some(trunks),
             sip_routes,
             max_payload: Some(overlay.max_payload()),
-            warning,
+            warnings,
             mistake: None,
         });
         return Ok(());
@@ -473,10 +468,56 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
             .unwrap_or_default(),
         overlay.max_payload()
     );
-    if let Some(warning) = warning {
-        errln!("trunkline: warning: {warning}");
-    }
     Ok(())
+}
+
+/// Settings of a valid file that are hardly intended.
+fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let Config { name, overlay, runtime, .. } = config;
+    let Some(sealing) = &overlay.sealing else {
+        warnings.push(unsealed::WARNING.into());
+        warnings.extend(cpu_warning(runtime.cpu));
+        return warnings;
+    };
+    // An expired certificate is not a mistake in the file: the systemd unit runs this check before
+    // it starts a node, and a clock may be wrong.
+    let validity = ExpiryMonitor::default().look(config.not_after(), unix_secs());
+    warnings.extend(validity.map(|validity| validity.to_string()));
+    match &sealing.certificate {
+        Some(certificate) => {
+            let certified = certificate.name();
+            if *name != format!("node {}", overlay.id) && name != certified {
+                warnings.push(format!(
+                    "[node] name is \"{name}\", and the node's certificate has \"{certified}\", \
+                     by which other nodes know it: make them the same"
+                ));
+            }
+        }
+        None if !sealing.trust.overlay_keys.is_empty() && overlay.links.is_empty() => {
+            warnings.push(
+                "[overlay] keys admit certified nodes, but this node has neither a certificate nor \
+                 a [[link]]: only nodes that have its key can become its neighbours; `trunkline \
+                 certify` it and give [node] certificate, or add a [[link]]"
+                    .into(),
+            );
+        }
+        None => {}
+    }
+    warnings.extend(cpu_warning(runtime.cpu));
+    warnings
+}
+
+/// Warning about a processor that this machine does not have.
+fn cpu_warning(cpu: Option<usize>) -> Option<String> {
+    use nix::unistd::{SysconfVar, sysconf};
+    let all = usize::try_from(sysconf(SysconfVar::_NPROCESSORS_CONF).ok()??).ok()?;
+    let cpu = cpu.filter(|cpu| *cpu >= all)?;
+    Some(format!(
+        "[runtime] cpu is {cpu}, and this machine's processors are 0 to {}: the packet thread will \
+         run on any",
+        all - 1
+    ))
 }
 
 fn wrong(error: &Error) -> Wrong {

@@ -3,7 +3,8 @@
 use super::config::{Config, Runtime, Sip};
 use trunkline_gateway as gateway;
 use trunkline_overlay::link::{self, LinkChange};
-use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Sealing};
+use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Routing, Sealing};
+use trunkline_overlay::route::CostModel;
 
 /// Actions needed for a changed file.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl Diff {
             log_filter,
             overlay,
             runtime,
-            template: _,
+            template,
             key_files: _,
         } = new;
         let overlay::Config {
@@ -86,7 +87,6 @@ impl Diff {
             (old.control != *control, "[node] control"),
             (old.sip.is_some() != sip.is_some(), "[sip]"),
             (own_sessions(old) != own_sessions(new), "[node] max_sessions"),
-            (old.overlay.routing != *routing, "[routing]"),
             (old.overlay.streams != *streams, "[streams]"),
             (run.realtime_priority != *realtime_priority, "[runtime] realtime_priority"),
             (run.cpu != *cpu, "[runtime] cpu"),
@@ -96,6 +96,42 @@ impl Diff {
             if differs {
                 self.restart.push(key.into());
             }
+        }
+        self.routing(old.overlay.routing.as_ref(), routing.as_ref());
+        self.template(&old.template, template);
+    }
+
+    fn routing(&mut self, old: Option<&Routing>, new: Option<&Routing>) {
+        let (Some(old), Some(new)) = (old, new) else {
+            if old.is_some() != new.is_some() {
+                self.restart.push("[routing] enabled".into());
+            }
+            return;
+        };
+        // Destructured, so that the compiler flags each new key.
+        let Routing { metric, cost: CostModel { formula, detection, deadline }, limits } = new;
+        for (differs, key) in [
+            (old.metric != *metric, "metric"),
+            (old.cost.formula != *formula, "formula"),
+            (old.cost.deadline != *deadline, "deadline"),
+            (old.cost.detection != *detection, "detection"),
+            // The file sets only one of the limits.
+            (old.limits != *limits, "max_nodes"),
+        ] {
+            if differs {
+                self.restart.push(format!("[routing] {key}"));
+            }
+        }
+    }
+
+    /// Compares the settings of links without a `[[link]]` section.
+    fn template(&mut self, old: &link::Config, new: &link::Config) {
+        let sealing = self.running.overlay.sealing.as_ref();
+        if sealing.is_some_and(|sealing| sealing.unconfigured_peers > 0) {
+            let keys = differing(old, new);
+            self.restart.extend(keys.map(|key| format!("{key} (for links to unconfigured peers)")));
+        } else {
+            self.running.template.clone_from(new);
         }
     }
 
@@ -155,27 +191,21 @@ impl Diff {
             penalty,
             damping,
             liveness,
-            realtime,
-            best_effort,
-            reliable,
+            realtime: _,
+            best_effort: _,
+            reliable: _,
         } = is;
-        for (differs, key) in [
+        let own = [
             (was.rate != *rate, "rate"),
             (was.dscp != *dscp, "dscp"),
             (was.penalty != *penalty, "penalty"),
-            (was.damping != *damping, "[routing] damping"),
-            (was.liveness != *liveness, "[hello]"),
             (was.key != *key, "key"),
             (was.address != *address, "address"),
             (was.mtu != *mtu, "mtu"),
-            (was.realtime != *realtime, "[realtime]"),
-            (was.best_effort != *best_effort, "[best_effort]"),
-            (was.reliable != *reliable, "[reliable]"),
-        ] {
-            if differs {
-                self.applied.push(format!("{}: {key}", title(was)));
-            }
-        }
+        ];
+        let own = own.into_iter().filter_map(|(differs, key)| differs.then_some(key));
+        let keys = own.chain(differing(was, is));
+        self.applied.extend(keys.map(|key| format!("{}: {key}", title(was))));
         let (rate, dscp, liveness) = (*rate, *dscp, liveness.clone());
         let (penalty, damping) = (*penalty, *damping);
         let change = LinkChange { rate, dscp, penalty, damping, liveness: liveness.clone() };
@@ -209,11 +239,14 @@ impl Diff {
             }
         }
         self.certificate(was, is);
-        if was.trust != is.trust {
-            self.applied.push("[overlay] keys, revoked".into());
-        }
-        if was.known != is.known {
-            self.applied.push("[[known]]".into());
+        for (differs, key) in [
+            (was.trust.overlay_keys != is.trust.overlay_keys, "[overlay] keys"),
+            (was.trust.revoked != is.trust.revoked, "[overlay] revoked"),
+            (was.known != is.known, "[[known]]"),
+        ] {
+            if differs {
+                self.applied.push(key.into());
+            }
         }
         if let Some(running) = &mut self.running.overlay.sealing {
             running.trust.clone_from(&is.trust);
@@ -326,6 +359,19 @@ impl Diff {
     }
 }
 
+/// Sections, and the key of `[routing]`, whose settings of links differ.
+fn differing(was: &link::Config, is: &link::Config) -> impl Iterator<Item = &'static str> {
+    [
+        (was.damping != is.damping, "[routing] damping"),
+        (was.liveness != is.liveness, "[hello]"),
+        (was.realtime != is.realtime, "[realtime]"),
+        (was.best_effort != is.best_effort, "[best_effort]"),
+        (was.reliable != is.reliable, "[reliable]"),
+    ]
+    .into_iter()
+    .filter_map(|(differs, key)| differs.then_some(key))
+}
+
 /// Number of sessions that a file allows, without those of its gateway's media.
 fn own_sessions(config: &Config) -> usize {
     config.overlay.max_sessions - config.sip.as_ref().map_or(0, Sip::sessions)
@@ -411,7 +457,12 @@ via = 2
         for (from, to, restart) in [
             ("id = 1", "id = 9", "[node] id"),
             (":7001", ":7002", "[node] listen"),
-            ("[node]", "[routing]\nenabled = false\n[node]", "[routing]"),
+            ("[node]", "[routing]\nenabled = false\n[node]", "[routing] enabled"),
+            (
+                "[node]",
+                "[routing]\nmetric = \"hops\"\ndeadline = \"90ms\"\nmax_nodes = 9\n[node]",
+                "[routing] metric, [routing] deadline, [routing] max_nodes",
+            ),
             ("[node]", "[runtime]\ncpu = 1\nseed = 2\n[node]", "[runtime] cpu, [runtime] seed"),
         ] {
             assert_eq!(change(from, to), (none(), restart.into()), "{to}");
@@ -424,6 +475,35 @@ via = 2
             let (applied, restart) = change("[node]", &format!("{section}\n[node]"));
             let key = section.lines().next().expect("a line");
             assert_eq!((applied, restart), (both(key), none()));
+        }
+    }
+
+    /// Their links keep the settings of the node's start.
+    #[test]
+    fn settings_of_links_to_unconfigured_peers_need_a_restart() {
+        let peers = |section: &str, peers| {
+            let mut config = config(&OLD.replace("[node]", &format!("{section}\n[node]")));
+            let identity = trunkline_overlay::identity::Identity::from_secret(&[7; 32]);
+            let unconfigured_peer = config.template.clone();
+            let sealing =
+                Sealing { unconfigured_peers: peers, unconfigured_peer, ..Sealing::new(identity) };
+            config.overlay.sealing = Some(sealing);
+            config.overlay.links.clear();
+            config
+        };
+        for (section, key) in [
+            ("[hello]\ninterval = \"50ms\"", "[hello]"),
+            ("[realtime]\nreorder = 3", "[realtime]"),
+            ("[best_effort]\nmax_wait = \"50ms\"", "[best_effort]"),
+            ("[reliable]\nmemory = \"2 MiB\"", "[reliable]"),
+            ("[routing]\ndamping = \"30 s\"", "[routing] damping"),
+        ] {
+            let change = diff(&peers("", 32), &peers(section, 32));
+            assert_eq!(change.restart, [format!("{key} (for links to unconfigured peers)")]);
+            assert!(change.applied.is_empty() && change.changes.is_empty(), "{change:?}");
+            let again = diff(&change.running, &peers(section, 32));
+            assert_eq!(again.restart, change.restart, "until it is restarted");
+            assert!(diff(&peers("", 0), &peers(section, 0)).restart.is_empty(), "there are none");
         }
     }
 

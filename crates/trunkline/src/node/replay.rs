@@ -20,7 +20,7 @@ Example:
   trunkline node --config a.toml --record a.rec   # … reproduce a fault, stop
   trunkline replay a.rec
 
-Exit code 1: an output differs.")]
+Exit code 1: an output differs, or the recording is damaged.")]
 pub struct Args {
     /// Path of the recording
     file: PathBuf,
@@ -33,7 +33,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
-    #[error("{path}: {source}")]
+    #[error("cannot read {path}: {source}")]
     Read {
         /// Path of the recording.
         path: PathBuf,
@@ -63,6 +63,16 @@ pub enum Error {
         /// Description of the difference.
         what: String,
     },
+}
+
+impl Error {
+    /// Exit status: 2 for a file that is no recording, 1 for one that differs or is damaged.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Read { .. } | Error::NotARecording(_) => 2,
+            Error::Damaged { .. } | Error::Differs { .. } => 1,
+        }
+    }
 }
 
 /// Summary of a replay.

@@ -29,6 +29,17 @@ pub enum Error {
         /// Advice to the user.
         advice: &'static str,
     },
+    /// The node took the request, and then did nothing.
+    #[error(
+        "the node at {path} did not answer within {patience:?}: it hangs or is suspended; look at \
+         its process, and end it if it must be (kill -9)"
+    )]
+    Silent {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Time for which the answer was awaited.
+        patience: Duration,
+    },
     /// The connection broke, or the answer was invalid.
     #[error("the node at {path} broke off: {source}; look at its log")]
     Broken {
@@ -66,6 +77,7 @@ fn is_socket(path: &Path) -> bool {
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    patience: Duration,
 }
 
 impl Client {
@@ -108,7 +120,7 @@ impl Client {
             };
             Error::NoNode { path: path.to_owned(), source, advice }
         })?;
-        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(Client { path: path.to_owned(), stream: BufReader::new(stream), patience })
     }
 
     /// Sends a request and waits for the answer.
@@ -122,6 +134,10 @@ impl Client {
     }
 
     fn broken(&self, source: io::Error) -> Error {
+        // The time limit of the socket.
+        if source.kind() == ErrorKind::WouldBlock {
+            return Error::Silent { path: self.path.clone(), patience: self.patience };
+        }
         Error::Broken { path: self.path.clone(), source }
     }
 
@@ -153,7 +169,10 @@ mod tests {
         // The listener accepts nothing, and one connection fills its queue.
         let listener = bind_unix(&path, Type::STREAM).expect("bound");
         listener.0.listen(0).expect("listening");
-        let waits = UnixStream::connect(&path).expect("a place");
+        let mut waits = Client::connect_within(&path, Duration::from_millis(50)).expect("a place");
+        let asked = waits.ask::<serde_json::Value>(&Request::Status {}).map_err(|e| e.to_string());
+        let text = asked.expect_err("no answer");
+        assert!(text.contains("did not answer within 50ms: it hangs or is suspended"), "{text}");
         let Err(error) = Client::connect_within(&path, Duration::from_millis(50)) else {
             panic!("connected to nobody")
         };

@@ -31,8 +31,9 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
 #[derive(Serialize)]
 struct Drained {
     draining: bool,
-    /// Whether no packet has passed during the quiet time.
-    empty: bool,
+    /// Whether no packet has passed during the quiet time; absent if it was not watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    empty: Option<bool>,
     stopped: bool,
     sessions: u64,
     waited_s: f64,
@@ -63,7 +64,7 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     }
     let result = Drained {
         draining: status.draining,
-        empty,
+        empty: (!args.undo && !args.now).then_some(empty),
         stopped,
         sessions: status.sessions,
         waited_s: begun.elapsed().as_secs_f64(),
@@ -76,12 +77,14 @@ pub fn drain(args: &DrainArgs) -> Result<(), Error> {
     if empty || args.undo || args.now {
         return Ok(());
     }
+    let attached = |n| format!(", {} attached", count(n, "application"));
+    let calls = |n| format!(", {}", count(n as u64, "call"));
     Err(Error::Failed(format!(
-        "packets still pass after {}, {} attached{}: {} stays drained; wait on, `drain --undo`, \
-         or `drain --now --stop`",
+        "packets still pass after {}{}{}: {} stays drained; run it again to wait longer, or \
+         `drain --undo`, or `drain --now --stop`",
         span(args.timeout.0.as_secs_f64()),
-        count(status.sessions, "application"),
-        status.calls.map(|n| format!(" and {}", count(n as u64, "call"))).unwrap_or_default(),
+        Some(status.sessions).filter(|n| *n > 0).map(attached).unwrap_or_default(),
+        status.calls.filter(|n| *n > 0).map(calls).unwrap_or_default(),
         status.name
     )))
 }
@@ -107,7 +110,7 @@ fn line(args: &DrainArgs, status: &Status, result: &Drained) -> String {
     match result {
         _ if args.undo => format!("{name} takes {} again", taken(status)),
         Drained { stopped: true, .. } => format!("{name} stops"),
-        Drained { empty: true, .. } => {
+        Drained { empty: Some(true), .. } => {
             format!("{name} is empty after {}", span(result.waited_s))
         }
         _ => format!("{name} takes no more {}", taken(status)),
@@ -131,9 +134,6 @@ fn wait(
     let passed = |s: &Status| (s.from_sessions, s.to_sessions, s.forwarded);
     let mut quiet_since = Instant::now();
     loop {
-        if quiet_since.elapsed() >= args.quiet.0 {
-            return Ok(true);
-        }
         if begun.elapsed() >= args.timeout.0 {
             return Ok(false);
         }
@@ -146,6 +146,9 @@ fn wait(
         // A ringing call has no packets, and one on hold has few.
         if passed(&now) != passed(status) || now.gateway && now.calls != Some(0) {
             quiet_since = Instant::now();
+        } else if quiet_since.elapsed() >= args.quiet.0 {
+            *status = now;
+            return Ok(true);
         }
         *status = now;
     }

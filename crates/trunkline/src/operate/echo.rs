@@ -27,6 +27,9 @@ struct Ping {
     avg_ms: Option<f64>,
     max_ms: Option<f64>,
     rtt_ms: Vec<Option<f64>>,
+    /// Reason why nothing was sent: most likely this node has no route there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
 }
 
 impl Ping {
@@ -47,6 +50,7 @@ impl Ping {
             avg_ms: least(|a, b| a + b).map(|sum| sum / answered as f64),
             max_ms: least(f64::max),
             rtt_ms: echoes.iter().map(rtt).collect(),
+            refused: None,
         }
     }
 }
@@ -58,8 +62,17 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
     for n in 1..=args.count {
         let next = Instant::now() + args.interval.0;
         let echo = match args.packet.send(&mut client, args.to, super::DEFAULT_HOPS) {
+            Err(Error::Refused(why)) if n == 1 => {
+                if args.json {
+                    print_json(&Ping {
+                        refused: Some(why.message.clone()),
+                        ..Ping::of(args.to, &[])
+                    })?;
+                }
+                return Err(Error::Refused(why));
+            }
             // There was a route, and it may return: showing that is the purpose of a ping.
-            Err(Error::Refused(why)) if n > 1 => {
+            Err(Error::Refused(why)) => {
                 if !args.json {
                     outln!("{n}: {}", why.message);
                 }
@@ -96,7 +109,7 @@ pub fn ping(args: &PingArgs) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Failed(format!(
-        "node {} does not answer: `trunkline trace {0}` shows how far packets come",
+        "node {} does not answer: `trunkline trace {0}` shows how far packets get",
         args.to
     )))
 }

@@ -20,13 +20,15 @@ pub use echo::{ping, trace};
 pub use flows::flows;
 pub use show::{links, routes, status};
 pub use streams::streams;
-pub use table::span;
+pub use table::{count, span};
 pub use top::top;
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
 use client::Client;
 use protocol::{DEFAULT_HOPS, DEFAULT_SIZE, MAX_TIMEOUT_MS};
 use serde::Serialize;
+use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use crate::names;
@@ -41,9 +43,17 @@ pub struct At {
         long,
         value_name = "PATH",
         env = "TRUNKLINE_CONTROL",
-        default_value = "/run/trunkline/control"
+        default_value = "/run/trunkline/control",
+        value_parser = OsStringValueParser::new().try_map(control)
     )]
     control: PathBuf,
+}
+
+fn control(path: OsString) -> Result<PathBuf, &'static str> {
+    match path.is_empty() {
+        true => Err("it is empty: give a path, in TRUNKLINE_CONTROL too, or unset that"),
+        false => Ok(path.into()),
+    }
 }
 
 impl At {
@@ -131,7 +141,7 @@ pub struct FlowsArgs {
     #[arg(long)]
     worst: bool,
     /// Maximum number of flows to show
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = limit)]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
@@ -142,7 +152,14 @@ pub struct FlowsArgs {
 
 /// Parses the node id given as an argument.
 fn node(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "give the number of a node: `trunkline routes` lists them".into())
+    let id = text.parse::<NonZero<u32>>().map(NonZero::get);
+    id.map_err(|_| "give the number of a node: `trunkline routes` lists them".into())
+}
+
+/// Parses a maximum number of lines.
+fn limit(text: &str) -> Result<usize, String> {
+    let limit = text.parse::<NonZero<usize>>().map(NonZero::get);
+    limit.map_err(|_| "give a number from 1 on".into())
 }
 
 /// Show the streams that end at a running node
@@ -155,7 +172,7 @@ Examples:
 
 Sizes are in bytes. \"Window\" is the congestion window; \"unacknowledged\" was written here
 and is not acknowledged; \"unread\" was received, and the application here has not read it;
-\"repeated\" counts packets that this end had to retransmit.
+\"retransmitted\" counts packets that this end sent again; links' own are not included.
 docs/operation.md explains the other columns.
 Exit code 1: no node answers there.")]
 pub struct StreamsArgs {
@@ -163,7 +180,7 @@ pub struct StreamsArgs {
     #[arg(value_name = "NODE", value_parser = node)]
     peer: Option<u32>,
     /// Maximum number of streams to show
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = limit)]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
@@ -183,13 +200,13 @@ Examples:
 Each line of a call counts packets from one end to the gateway: from its phone by UDP,
 from the other gateway by the overlay. Calls that have ended are shown for a while;
 `records` in [sip] keeps a line of each. docs/gateway.md explains each number.
-Exit code 1: no node answers there, or it is not a gateway.")]
+Exit code 1: no node answers there, or it is no gateway.")]
 pub struct CallsArgs {
     /// Leave out calls that have ended
     #[arg(long)]
     live: bool,
     /// Maximum number of calls to show
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = limit)]
     limit: Option<usize>,
     #[command(flatten)]
     at: At,
@@ -279,8 +296,9 @@ fn patience(text: &str) -> Result<Span, String> {
 Example:
   trunkline top --control /run/trunkline/a.ctl
 
-Keys: q quits, s sorts by the next column, r reverses, arrows scroll, f shows flows
-(the worst first; s: by nodes and ports) or links again.
+Keys: q quits, s sorts by the next column, r reverses, arrows scroll. f shows flows, the
+worst first (s: by nodes and ports), c a gateway's calls, the worst first (s: the latest);
+the same key shows the links again.
 Without a terminal use `status --json`, `links --json` and `flows --json`.")]
 pub struct TopArgs {
     #[command(flatten)]

@@ -259,14 +259,14 @@ fn check(args: &Args) -> Result<(), Error> {
     let outside = [listen, send].map(|end| !matches!(end.place, EndpointHost::Node(_)));
     if outside[0] == outside[1] {
         return Err(Error::Usage(format!(
-            "from {listen} to {send} nothing is to be done: of the two ends one is udp:HOST:PORT \
-             or tcp:HOST:PORT, the other NODE:PORT"
+            "cannot join {listen} and {send}: give one end as udp:HOST:PORT or tcp:HOST:PORT, the \
+             other as NODE:PORT"
         )));
     }
     if listen.len() != send.len() {
         return Err(Error::Usage(format!(
-            "{listen} is {} port(s), {send} {}: give as many of both",
-            listen.len(),
+            "{listen} is {}, {send} {}: give as many of both",
+            crate::operate::count(listen.len() as u64, "port"),
             send.len()
         )));
     }

@@ -160,7 +160,7 @@ fn mistakes_are_told_at_once() {
     let blocked = dir.path().join("file");
     std::fs::write(&blocked, "").expect("written");
     let ended = run(demo(dir.path(), 3, &[]).arg("--speech").arg(&blocked));
-    assert!(ended.one_line(1).contains("file: this WAV file is cut short"), "{}", ended.stderr);
+    assert!(ended.one_line(2).contains("file: this WAV file is cut short"), "{}", ended.stderr);
     let ended = run(&mut demo(dir.path(), 3, &["--restart", "Z"]));
     assert!(ended.one_line(2).contains("the nodes are A to C"), "{}", ended.stderr);
     let mut command = trunkline(["demo", "--seconds", "3", "--out"]);

@@ -416,6 +416,15 @@ fn packets_to_nowhere_are_not_called_sent() {
         let mut command = trunkline(["call", "send", "--duration", "4 s", "--to", to, "--socket"]);
         common::run(command.arg(&chain.nodes[0].socket).arg(&said).args(more))
     };
+    // A call of a second ends before the caller has given up on a listener.
+    let brief = common::run(
+        trunkline(["call", "send", "--to", "2:5004", "--socket"])
+            .arg(&chain.nodes[0].socket)
+            .arg(&said),
+    );
+    let told = "the call was not established: no application is bound to 2:5004";
+    assert!(brief.code == Some(1) && brief.stderr.contains(told), "{}", brief.stderr);
+    assert!(brief.stdout.starts_with("sent 0 of 50 packets"), "{}", brief.stdout);
     for to in ["9:5004", "2:5004"] {
         let told = send(to, &["--json"]);
         let sent: Value = serde_json::from_str(&told.stdout).expect("JSON");

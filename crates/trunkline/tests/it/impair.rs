@@ -2,7 +2,7 @@
 
 use crate::common::emulator::assert_documented;
 use crate::common::on_time::on_time;
-use crate::common::{PATIENCE, wait_for};
+use crate::common::{self, PATIENCE, wait_for};
 use macro_rules_attribute::apply;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -299,7 +299,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
     assert_eq!(reread(&mut relay, &file, &cut), "impair: 2 directions changed\n");
     passes(&relay, [false, false]);
     let half = text.clone() + "loss = { forward = \"100%\" }\n";
-    assert_eq!(reread(&mut relay, &file, &half), "impair: 1 directions changed\n");
+    assert_eq!(reread(&mut relay, &file, &half), "impair: 1 direction changed\n");
     passes(&relay, [false, true]);
 
     // A change that it cannot apply has no effect.
@@ -317,7 +317,7 @@ fn a_link_is_cut_and_mended_while_it_runs() {
         assert!(said.contains(says), "{said}");
         passes(&relay, [false, true]);
     }
-    assert_eq!(reread(&mut relay, &file, &text), "impair: 1 directions changed\n");
+    assert_eq!(reread(&mut relay, &file, &text), "impair: 1 direction changed\n");
     passes(&relay, [true, true]);
     let ledger = relay.stop(sigterm);
     let link = &ledger["links"][0];
@@ -503,12 +503,12 @@ fn red_marks_what_can_be_marked_and_drops_the_rest() {
     }
 }
 
-/// Runs a command to its end, which must be a failure with a one-line message.
+/// Runs a command to its end, which must be a failure with one message.
 fn failure(command: &mut Command) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = command.output().expect("the binary starts");
     let text = String::from_utf8(stderr).expect("text");
     assert!(stdout.is_empty());
-    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(common::is_message(&text), "{text}");
     (status.code(), text)
 }
 
@@ -543,4 +543,5 @@ fn bad_configurations_are_named_and_exit_with_2() {
     std::fs::remove_file(&file).expect("removed");
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains(".toml:3:9: \"10\" is not a length of time"), "{text}");
+    assert!(text.ends_with("\n  3 | delay = \"10\"\n              ^\n"), "{text}");
 }

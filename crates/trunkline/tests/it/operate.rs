@@ -170,6 +170,16 @@ fn ping_and_trace_measure_the_way() {
     // Commands that must fail.
     let ended = operate(first, &["ping", "99"]);
     assert!(ended.one_line(1).contains("no route to node 99"), "{}", ended.stderr);
+    for command in ["ping", "trace"] {
+        let ended = operate(first, &[command, "99", "--json"]);
+        let said: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!((ended.code, &said["node"]), (Some(1), &json!(99)), "{said}");
+        assert!(said["refused"].as_str().is_some_and(|why| why.contains("no route")), "{said}");
+    }
+    for wrong in ["ping 0", "trace 0", "flows 0", "flows -n 0", "streams -n 0", "calls -n 0"] {
+        let ended = operate(first, &wrong.split(' ').collect::<Vec<_>>());
+        assert_eq!(ended.code, Some(2), "{wrong}: {}", ended.stderr);
+    }
     for (wrong, range) in [("--size=5", "10..=1400"), ("--timeout=1h", "give 1 ms to 10 s")] {
         let ended = operate(first, &["ping", "4", wrong]);
         assert!(ended.code == Some(2) && ended.stderr.contains(range), "{}", ended.stderr);
@@ -271,10 +281,15 @@ fn a_drained_node_is_emptied_and_stopped() {
         let ended = operate(node, &args);
         assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert!(ended.stderr.contains("packets still pass after"), "{}", ended.stderr);
+        // Without a quiet time, what passes between two looks counts.
+        let ended = operate(node, &["drain", "--quiet", "0s", "--timeout", "100ms"]);
+        assert_eq!(ended.code, Some(1), "{}", ended.stdout);
         assert_eq!(ok_json(node, &["status"])["draining"], true);
         let refused = DatagramSocket::bind(node.socket.as_path(), 0).expect_err("nobody is let in");
         assert!(refused.to_string().contains("it is draining"), "{refused}");
         assert!(ok(node, &["drain", "--undo"]).contains("takes applications again"));
+        let undone = ok_json(node, &["drain", "--undo"]);
+        assert!(undone["draining"] == false && undone.get("empty").is_none(), "{undone}");
         drop(node.bind(0));
         ok(node, &["drain", "--now"]);
     });
@@ -415,6 +430,9 @@ fn where_no_node_is_the_message_says_what_to_do() {
         assert!(line.contains("no node answers at ") && line.contains("absent.ctl"), "{line}");
         assert!(line.contains("is it running, with `control` in [node]?"), "{line}");
     }
+    let ended = run(trunkline(["status"]).env("TRUNKLINE_CONTROL", ""));
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("it is empty: give a path, in TRUNKLINE_CONTROL"));
     // The environment variable names the node; for a dead node's socket, the error states that.
     let dead = dir.path().join("dead.ctl");
     drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));

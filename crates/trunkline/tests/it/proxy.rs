@@ -389,10 +389,10 @@ fn mistakes_are_told_at_once() {
         run(trunkline(["proxy", "--socket", node]).args(args))
     };
     let wrong = [
-        (["udp:127.0.0.1:1", &udp], "one is udp:HOST:PORT"),
-        (["1:4000", "2:4000"], "the other NODE:PORT"),
+        (["udp:127.0.0.1:1", &udp], "give one end as udp:HOST:PORT or tcp:HOST:PORT"),
+        (["1:4000", "2:4000"], "the other as NODE:PORT"),
         (["2:4000", &udp], "is 1, so it would be 1:4000"),
-        ([&range(at), "2:4000"], "give as many of both"),
+        ([&range(at), "2:4000"], "is 2 ports, 2:4000 1: give as many of both"),
     ];
     for (ends, says) in wrong {
         let ended = fails(near, &ends);

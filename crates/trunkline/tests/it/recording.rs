@@ -111,11 +111,11 @@ fn what_is_no_recording_is_told_so() {
     for text in texts {
         std::fs::write(&file, text).expect("written");
         let ended = replay(&file);
-        let line = ended.one_line(1);
+        let line = ended.one_line(2);
         assert!(line.contains("x.rec is not a recording of this version"), "{line}");
     }
     let ended = replay(&dir.path().join("absent.rec"));
-    assert!(ended.one_line(1).contains("absent.rec: No such file"), "{}", ended.stderr);
+    assert!(ended.one_line(2).contains("absent.rec: No such file"), "{}", ended.stderr);
 }
 
 #[apply(on_time)]

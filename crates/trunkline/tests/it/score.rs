@@ -65,15 +65,15 @@ fn mistakes_are_told() {
     let short = save(dir.path(), "short.wav", &speech(3));
     let tiny = save(dir.path(), "tiny.wav", &speech(4)[..800]);
     let absent = dir.path().join("absent.wav");
-    for (reference, degraded, why) in [
-        (&said, &silent, "silent.wav: the degraded recording is silent"),
-        (&silent, &said, "the reference recording is silent"),
-        (&said, &short, "32000 samples and the degraded recording 24000"),
-        (&tiny, &tiny, "800 samples are too short"),
-        (&said, &absent, "absent.wav: "),
+    for (reference, degraded, code, why) in [
+        (&said, &silent, 1, "silent.wav: the degraded recording is silent"),
+        (&silent, &said, 1, "the reference recording is silent"),
+        (&said, &short, 1, "32000 samples and the degraded recording 24000"),
+        (&tiny, &tiny, 1, "800 samples are too short"),
+        (&said, &absent, 2, "absent.wav: No such file"),
     ] {
         let ended = run(trunkline(["score"]).args([reference, degraded]));
-        assert!(ended.one_line(1).contains(why), "{}", ended.stderr);
+        assert!(ended.one_line(code).contains(why), "{}", ended.stderr);
     }
 }
 
@@ -99,5 +99,5 @@ fn a_call_is_scored() {
     assert!(mean > Some(4.1) && mean < Some(4.5), "{report}");
     let absent =
         run(&mut trunkline(["call", "recv", "--udp", "--port", "0", "--score", "absent.wav"]));
-    assert!(absent.one_line(1).contains("absent.wav: "), "{}", absent.stderr);
+    assert!(absent.one_line(2).contains("cannot read absent.wav: "), "{}", absent.stderr);
 }

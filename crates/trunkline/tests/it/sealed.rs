@@ -174,7 +174,7 @@ fn certified_nodes_find_each_other_over_a_relay_that_knows_none() {
         let reloaded = json(&relay, &["reload"]);
         (ping.join().expect("no panic"), reloaded)
     });
-    assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] keys, revoked"]));
+    assert_eq!(reloaded["applied"], serde_json::json!(["[overlay] revoked"]));
     // A ping shows that there is no route any more, and continues.
     assert_eq!(pinged.code, Some(0), "{}", pinged.stderr);
     assert!(
@@ -300,7 +300,12 @@ fn key_files_that_are_of_no_use_are_named() {
         let ended = run(trunkline(["check"]).arg(&node.config));
         assert_eq!(ended.code, Some(2), "{why}: {}", ended.stderr);
         assert!(ended.stderr.contains(why), "{why}: {}", ended.stderr);
+        let place = ended.stderr.strip_prefix(&format!("trunkline: {}:", node.config.display()));
+        assert!(place.is_some_and(|rest| rest.starts_with(char::is_numeric)), "{}", ended.stderr);
     };
+    edit(&node, "1.key", "2.key");
+    wrong("2.key: No such file");
+    edit(&node, "2.key", "1.key");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
     wrong("can be read by others than its owner: chmod 600");
     // Root's key may be readable by its group, as systemd passes it to a service.
@@ -335,7 +340,7 @@ fn key_files_that_are_of_no_use_are_named() {
     fs::write(file("1.key"), &public).expect("written");
     wrong("1.key, but that is the public key: [node] key is to name the file with the secret one");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o644)).expect("done");
-    wrong("it may as well be the public one, which is no use here: name the file that");
+    wrong("if the file holds the public one, name the one that `trunkline keygen` made instead");
     fs::write(file("1.key"), &secret).expect("written");
     fs::set_permissions(file("1.key"), fs::Permissions::from_mode(0o600)).expect("done");
     let named = format!("{:?}", file("1.key"));
@@ -356,4 +361,44 @@ fn key_files_that_are_of_no_use_are_named() {
     edit(&node, "1.cert\"\ncertificate", "1.key\"\ncertificate");
     fs::write(file("1.cert"), "nonsense").expect("written");
     wrong("not a certificate");
+}
+
+#[test]
+fn check_warns_of_a_node_that_others_do_not_know() {
+    let operator = Operator::new();
+    let node = operator.node(1, "");
+    let file = |name: &str| operator.dir.path().join(name);
+    edit(&node, "id = 1", "id = 1\nname = \"other\"");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    let warns = "warning: [node] name is \"other\", and the node's certificate has \"site-1\"";
+    assert!(ended.code == Some(0) && ended.stderr.contains(warns), "{}", ended.stderr);
+    edit(&node, "id = 1\nname = \"other\"", "id = 1");
+    let certificate = format!("certificate = {:?}\n", text(&file("1.cert")));
+    edit(&node, &certificate, "");
+    let ended = run(trunkline(["check"]).arg(&node.config));
+    let warns = "this node has neither a certificate nor a [[link]]";
+    assert!(ended.code == Some(0) && ended.stderr.contains(warns), "{}", ended.stderr);
+}
+
+#[test]
+fn a_certificate_shows_its_date_and_its_file_is_named() {
+    let operator = Operator::new();
+    operator.node(2, "");
+    let file = |name: &str| operator.dir.path().join(name);
+    let public = done(run(trunkline(["pubkey"]).arg(file("2.key"))));
+    let shown = done(run(trunkline(["certificate"]).arg(file("2.cert"))));
+    assert!(shown.contains("\nvalid until ") && shown.contains(" GMT, for another "), "{shown}");
+    let mut verify = trunkline(["certificate", "--overlay-key", public.trim()]);
+    let ended = run(verify.arg(file("2.cert")));
+    assert!(ended.one_line(2).contains("2.cert is not valid: "), "{}", ended.stderr);
+    // A node must not have the key that signs for all.
+    let mut certify = trunkline(["certify", "--node", "3", "--name", "c", "--overlay-key"]);
+    certify.arg(file("overlay.key")).args(["--key", operator.public.trim()]);
+    let ended = run(certify.arg(file("3.cert")));
+    assert!(
+        ended.one_line(2).contains("--key is the overlay's own public key"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!file("3.cert").exists());
 }

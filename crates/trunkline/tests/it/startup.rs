@@ -184,6 +184,10 @@ fn files_that_cannot_be_used_are_named() {
         let line = ended.one_line(2);
         assert!(line.contains("absent.toml: cannot be read: No such file"), "{line}");
     }
+    for command in ["pubkey", "certificate", "replay", "impair"] {
+        let ended = run(&mut trunkline([command, &path(&absent)]));
+        assert!(ended.one_line(2).contains("cannot read "), "{command}: {}", ended.stderr);
+    }
     std::fs::write(&node.config, [0xff, 0xfe, 0]).expect("written");
     let ended = run(&mut trunkline(["check", &path(&node.config)]));
     assert!(ended.one_line(2).contains("cannot be read"), "{}", ended.stderr);
@@ -199,7 +203,8 @@ fn a_good_file_is_told_so() {
     let (_dir, node) = single();
     node.write("[[link]]\nneighbour = 2\n");
     let ended = run(trunkline(["check"]).arg(&node.config));
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(0), 1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("trunkline: warning: this node is UNSEALED"));
     assert!(ended.stdout.contains("node 1 is node 1, UNSEALED, with 1 link"), "{}", ended.stdout);
     assert!(!node.socket.exists(), "check starts nothing");
 }
@@ -216,6 +221,15 @@ fn a_script_learns_what_check_found() {
     let said = check(&node, 0);
     assert_eq!((&said["ok"], &said["node"], &said["links"]), (&true.into(), &1.into(), &1.into()));
     assert!(said["mistake"].is_null() && said["sealed"] == false, "{said}");
+    let warnings = |said: &serde_json::Value| -> Vec<String> {
+        let list = said["warnings"].as_array().expect("a list").iter();
+        list.map(|w| w.as_str().expect("text").to_owned()).collect()
+    };
+    let [unsealed] = &warnings(&said)[..] else { panic!("{said}") };
+    assert!(unsealed.contains("UNSEALED"), "{said}");
+    node.write("[runtime]\ncpu = 1023\n");
+    let [_, cpu] = &warnings(&check(&node, 0))[..] else { panic!("no warning of the processor") };
+    assert!(cpu.contains("[runtime] cpu is 1023, and this machine's processors are 0 to"), "{cpu}");
     node.write("[[link]]\nneighbor = 2\n");
     let said = check(&node, 2);
     let mistake = &said["mistake"];
@@ -286,14 +300,20 @@ fn shells_and_manuals_are_served() {
     let man = run(&mut trunkline(["man"]));
     assert_eq!(man.code, Some(0));
     assert!(man.stdout.contains(".TH trunkline 1"), "{}", man.stdout);
+    for call in [&["man", "call", "send"][..], &["man", "call send"]] {
+        let send = run(&mut trunkline(call));
+        assert!(send.code == Some(0) && send.stdout.contains("duration"), "{}", send.stderr);
+    }
     let node = run(&mut trunkline(["man", "node"]));
     assert!(node.code == Some(0) && node.stdout.contains("record"), "{}", node.stdout);
 }
 
 #[test]
 fn a_manual_that_is_not_is_the_users_mistake() {
-    let ended = run(&mut trunkline(["man", "nosuch"]));
-    assert!(ended.one_line(2).contains("nosuch"), "{}", ended.stderr);
+    for names in [&["man", "nosuch"][..], &["man", "call", "nosuch"]] {
+        let ended = run(&mut trunkline(names));
+        assert!(ended.one_line(2).contains("nosuch"), "{}", ended.stderr);
+    }
 }
 
 #[apply(on_time)]
@@ -413,7 +433,7 @@ fn without_descriptors_it_waits_for_some() {
 
 #[apply(on_time)]
 fn no_command_panics_where_what_it_prints_to_is_full_or_gone() {
-    let (dir, node) = single();
+    let (dir, node) = single_sealed();
     let key = dir.path().join("key");
     let full = || std::fs::File::create("/dev/full").expect("Linux");
     let closed = || std::io::pipe().expect("a pipe").1;

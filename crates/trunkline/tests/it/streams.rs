@@ -133,7 +133,8 @@ fn what_does_not_come_about_has_a_reason_and_an_exit_code() {
     let line = said.one_line(3);
     assert!(line.contains("no application listens for streams"), "{line}");
     let nowhere = run(&mut cat(near, &["9:900"]));
-    assert!(nowhere.one_line(3).contains("no route"), "{}", nowhere.stderr);
+    let line = nowhere.one_line(3);
+    assert!(line.contains("no route") && line.contains("`trunkline routes`"), "{line}");
     let nobody = temp_dir();
     let nobody = nobody.path().join("none");
     let none = run(trunkline(["cat", "2:900", "--socket"]).arg(nobody));

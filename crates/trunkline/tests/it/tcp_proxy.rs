@@ -306,7 +306,10 @@ fn what_makes_no_proxy_is_refused() {
     let chain = Chain::of(2);
     let at = socket(&chain, 0);
     for (args, why) in [
-        (&["tcp:127.0.0.1:1", "udp:127.0.0.1:2"][..], "nothing is to be done"),
+        (
+            &["tcp:127.0.0.1:1", "udp:127.0.0.1:2"][..],
+            "cannot join tcp:127.0.0.1:1 and udp:127.0.0.1:2",
+        ),
         (&["tcp:127.0.0.1:1-2", "2:900"], "give as many of both"),
         (&["2:900", "tcp:127.0.0.1:1"], "it would be 1:900"),
         (&["tcp:127.0.0.1:1", "2:900", "--service", "real-time"], "--service is for udp"),

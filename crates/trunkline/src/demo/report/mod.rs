@@ -204,15 +204,15 @@ fn headline(runs: &[Run]) -> String {
     text += &match real_time.recovered {
         0 => ".".into(),
         n => format!(
-            ", which goes on asking for lost packets on the link that lost them while there is \
-             time, and had {} back.",
+            ", which repeats its requests for lost packets on the link that lost them while there \
+             is time, and recovered {}.",
             count(n)
         ),
     };
     if let (Some(alone), Some(together)) = (&real_time.wire, &trunk.wire) {
         text += &format!(
-            " In a trunk they missed {:.2}\u{a0}%, and {:.0} packets a second of {:.0} bytes for each \
-             of a call's did what else took {:.0} of {:.0}.",
+            " In a trunk they missed {:.2}\u{a0}%. The trunk sent {:.0} packets/s with {:.0} bytes for \
+             each call packet; without it, {:.0} and {:.0}.",
             trunk.missed_percent,
             together.packets_per_second,
             together.bytes_per_voice_packet,

@@ -35,15 +35,53 @@ impl fmt::Display for Mistake {
     }
 }
 
+/// Position of a mistake in the text of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The description names it as `[section] key`, or at least the section.
+    Named,
+    /// These bytes of the text.
+    Bytes(Range<usize>),
+    /// A value in `[section]`, or in the `index`-th `[[section]]`, from 0; its heading if it does
+    /// not have the key.
+    Of { section: &'static str, index: usize, key: &'static str },
+}
+
+impl Place {
+    fn span(self, text: &str, what: &str) -> Option<Range<usize>> {
+        match self {
+            Place::Named => named(text, what),
+            Place::Bytes(span) => Some(span),
+            Place::Of { section, index, key } => {
+                let file = toml::de::DeTable::parse(text).ok()?;
+                let section = file.get_ref().get(section)?;
+                let one = match section.get_ref().as_array() {
+                    Some(all) => all.get(index)?,
+                    None => section,
+                };
+                Some(one.get_ref().as_table()?.get(key).map_or(one.span(), |value| value.span()))
+            }
+        }
+    }
+}
+
 /// Builds a mistake from its description `what` and `text`, the content of `path`.
-pub fn mistake(path: &Path, text: &str, span: Option<Range<usize>>, what: String) -> Mistake {
-    let span = span.or_else(|| named(text, &what));
+pub fn mistake(path: &Path, text: &str, at: Place, what: String) -> Mistake {
+    let span = at.span(text, &what);
     let place = span.as_ref().map(|s| place(text, s.start));
-    let excerpt = place.map_or(String::new(), |(line, column)| {
-        let source = text.lines().nth(line - 1).unwrap_or_default();
-        format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
-    });
+    let excerpt = place.map_or(String::new(), |place| excerpt(text, place));
     Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
+}
+
+/// The line at `place`, a line and a column of `text` from 1, with a marker below it: two lines,
+/// each after a line break. Empty for a line that is too long to help.
+pub fn excerpt(text: &str, (line, column): (usize, usize)) -> String {
+    const LONGEST: usize = 200;
+    let source = text.lines().nth(line - 1).unwrap_or_default();
+    if source.len() > LONGEST {
+        return String::new();
+    }
+    format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
 }
 
 /// Builds a mistake from an error of serde or the parser.
@@ -54,20 +92,70 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
                                             \"[fe80::1%2]:7000\", with the interface's \
                                             number); names are not looked up"
             .into(),
-        message => plain(&message.replace('\n', " ")),
+        "missing field `node`" if !text.contains("[node]") => {
+            "[node] is missing: it has at least `id`, `listen` and `key`".into()
+        }
+        _ => described(text, error),
     };
     let suggestion = suggestion(&what);
-    Mistake { suggestion, ..mistake(path, text, error.span(), what) }
+    // At the end of the file, where there is nothing to show.
+    let span = error.span().filter(|span| span.start < text.len() || span.start > 0);
+    Mistake { suggestion, ..mistake(path, text, span.map_or(Place::Named, Place::Bytes), what) }
+}
+
+/// Description of an error of serde or the parser in `text`, for a user.
+pub fn described(text: &str, error: &toml::de::Error) -> String {
+    let message = plain(&error.message().replace('\n', ", "));
+    let span = error.span().unwrap_or(0..0);
+    let there = text.get(span.clone()).unwrap_or_default();
+    let is_heading = text.get(..span.start).is_some_and(|before| before.ends_with('['));
+    let what = if is_heading { "section" } else { "key" };
+    if message == "duplicate key" {
+        return format!("duplicate {what} `{there}`: keep one of the two");
+    }
+    if message.starts_with("string values must be quoted") && there.is_empty() {
+        return "a value is missing after the =".into();
+    }
+    if let Some(rest) = message.strip_prefix("unknown field").filter(|_| is_heading) {
+        return format!("unknown section{rest}");
+    }
+    let missing = message.strip_prefix("missing field `").and_then(|key| key.strip_suffix('`'));
+    match missing {
+        Some(key) => format!("`{key}` is missing{}", example(key)),
+        None => message,
+    }
+}
+
+/// Advice about a required key, after the text that it is missing.
+fn example(key: &str) -> &'static str {
+    match key {
+        "id" => ": give the node's number, as id = 1",
+        "listen" => ": give an address, as listen = [\"0.0.0.0:7000\"]",
+        "neighbour" => ": give the other node's number, as neighbour = 2",
+        "via" => ": give the neighbour that the route leads through, as via = 2",
+        "to" => ": give the destination's number",
+        "node" => ": give the number of the node that has the key, as node = 2",
+        "key" => ": give what `trunkline pubkey` prints there",
+        "name" => ": give a name in quotes",
+        _ => ": add it",
+    }
 }
 
 /// Position of the value that `what` is about, if it names it as `[section] key`; otherwise that of
-/// another key in the named section.
+/// another key in the named section, or of its heading.
 fn named(text: &str, what: &str) -> Option<Range<usize>> {
-    let (section, rest) = what.split_once('[')?.1.split_once("] ")?;
-    let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let file = toml::de::DeTable::parse(text).ok()?;
-    let section = file.get_ref().get(section)?.get_ref().as_table()?;
-    Some(words.find_map(|word| section.get(word))?.span())
+    let sections = what.match_indices('[').filter_map(|(at, _)| {
+        let (name, rest) = what.get(at + 1..)?.split_once(']')?;
+        Some((file.get_ref().get(name)?, rest))
+    });
+    let (section, rest) = sections.into_iter().next()?;
+    if let Some(all) = section.get_ref().as_array() {
+        return Some(all.first()?.span());
+    }
+    let table = section.get_ref().as_table()?;
+    let mut words = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    Some(words.find_map(|word| table.get(word)).unwrap_or(section).span())
 }
 
 /// Rephrases serde's message without Rust's type names.
@@ -89,15 +177,26 @@ pub fn plain(message: &str) -> String {
     found.map_or_else(|| message.to_owned(), |(start, words)| format!("{start}{words}"))
 }
 
-/// Known name most similar to the unknown one in serde's message "unknown field `x`, expected one
-/// of `a`, `b`".
+/// Least likeness of a suggestion to the unknown name: half the letters of the longer one may be a
+/// coincidence, one slip in a short word or two in a longer one are none.
+const LIKENESS: f64 = 0.6;
+
+/// Least length of a name that is taken for the beginning of another.
+const SHORTEST: usize = 4;
+
+/// Known name for which the unknown one in serde's message "unknown field `x`, expected one of
+/// `a`, `b`" was probably written: by a slip, or as its beginning.
 pub fn suggestion(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message.starts_with("unknown").then(|| quoted.next())??;
-    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
+    let is_beginning = |name: &str| unknown.len() >= SHORTEST && name.starts_with(unknown);
+    let likeness = |name: &str| match is_beginning(name) {
+        true => 1.0,
+        false => strsim::normalized_damerau_levenshtein(unknown, name),
+    };
     quoted
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-        .filter(|name| likeness(name) > 0.65)
+        .filter(|name| likeness(name) >= LIKENESS)
         .map(str::to_owned)
 }
 

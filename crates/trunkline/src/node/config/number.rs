@@ -1,4 +1,4 @@
-//! Numbers smaller than a byte, with their range in error messages.
+//! Numbers with their range in error messages.
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use std::fmt;
@@ -21,6 +21,26 @@ impl Visitor<'_> for Within {
         let within = u8::try_from(n).ok().filter(|n| self.range.contains(n));
         within.ok_or_else(|| E::invalid_value(Unexpected::Signed(n), &self))
     }
+}
+
+/// A node id; 0 is left to the check of the whole file, which knows its key.
+struct Id;
+
+impl Visitor<'_> for Id {
+    type Value = u32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a node id, a number from 1 to 4294967295")
+    }
+
+    fn visit_i64<E: de::Error>(self, n: i64) -> Result<u32, E> {
+        u32::try_from(n).map_err(|_| E::invalid_value(Unexpected::Signed(n), &self))
+    }
+}
+
+/// Deserialises a node id.
+pub fn id<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+    d.deserialize_i64(Id)
 }
 
 /// Deserialises a differentiated services code point (RFC 2474).

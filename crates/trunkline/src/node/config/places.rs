@@ -1,8 +1,8 @@
 //! Checks of the ids and addresses in a file.
 
-use super::{Destinations, File};
+use super::mistake::Place;
+use super::{Destinations, File, Wrong};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::path::Path;
 use trunkline_overlay::wire::NodeId;
 
@@ -11,9 +11,6 @@ pub fn no_id(id: u32) -> Option<&'static str> {
     (NodeId(id) == NodeId::NONE).then_some("ids begin with 1")
 }
 
-/// Position of the mistake, `None` if the message names it as `[section] key`; and its description.
-type Wrong = (Option<Range<usize>>, String);
-
 /// Checks that each id is a valid node id, and that each address is reachable for others and leads
 /// elsewhere.
 pub fn check(file: &File) -> Result<(), Wrong> {
@@ -21,19 +18,19 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         no_id(id).map_or(Ok(()), |why| Err(format!("{key} is {id}, which is not a node id: {why}")))
     };
     let node = &file.node;
-    nobody("[node] id", node.id).map_err(|what| (None, what))?;
+    nobody("[node] id", node.id).map_err(|what| (Place::Named, what))?;
     let of_all =
         [("listen", &node.listen[..]), ("remote", &node.remote), ("http", node.http.as_slice())];
     for (key, addresses) in of_all {
         if let Some(a) = addresses.iter().find(|a| a.port() == 0) {
             let what = format!("[node] {key} {a} has port 0: give the port that others are to use");
-            return Err((None, what));
+            return Err((Place::Named, what));
         }
     }
     check_apart(file)?;
-    for section in &file.link {
-        let (link, span) = (section.get_ref(), || Some(section.span()));
-        nobody("neighbour", link.neighbour).map_err(|what| (span(), what))?;
+    for (index, link) in file.link.iter().enumerate() {
+        let at = |key| Place::Of { section: "link", index, key };
+        nobody("neighbour", link.neighbour).map_err(|what| (at("neighbour"), what))?;
         let own = |a: &SocketAddr| node.listen.iter().any(|listen| is_own(a, listen));
         if let Some(address) = link.address.filter(own) {
             let what = format!(
@@ -41,19 +38,20 @@ pub fn check(file: &File) -> Result<(), Wrong> {
                  {}, or take the line away and wait until it calls",
                 link.neighbour
             );
-            return Err((span(), what));
+            return Err((at("address"), what));
         }
     }
-    for section in &file.route {
-        let (route, wrong) = (section.get_ref(), |what| (Some(section.span()), what));
-        nobody("via", route.via).map_err(wrong)?;
+    for (index, route) in file.route.iter().enumerate() {
+        let at = |key| move |what| (Place::Of { section: "route", index, key }, what);
+        nobody("via", route.via).map_err(at("via"))?;
         if let Destinations::Some(to) = &route.to {
-            to.iter().try_for_each(|&id| nobody("one of `to`", id)).map_err(wrong)?;
-            check_destinations(to, node.id).map_err(wrong)?;
+            to.iter().try_for_each(|&id| nobody("one of `to`", id)).map_err(at("to"))?;
+            check_destinations(to, node.id).map_err(at("to"))?;
         }
     }
-    for known in &file.known {
-        nobody("node", known.get_ref().node()).map_err(|what| (Some(known.span()), what))?;
+    for (index, known) in file.known.iter().enumerate() {
+        let at = Place::Of { section: "known", index, key: "node" };
+        nobody("node", known.node()).map_err(|what| (at, what))?;
     }
     Ok(())
 }
@@ -80,13 +78,13 @@ fn check_apart(file: &File) -> Result<(), Wrong> {
     {
         let what = "[node] control is where `socket` is: applications attach at one and the \
                     operator at the other, so name another";
-        return Err((None, what.into()));
+        return Err((Place::Named, what.into()));
     }
     let shared =
         |http: &SocketAddr| node.remote.iter().find(|a| is_own(http, a) || is_own(a, http));
     if let Some((http, remote)) = node.http.as_ref().and_then(|h| Some((h, shared(h)?))) {
         let what = format!("[node] http {http} is taken by `remote` {remote}: give another port");
-        return Err((None, what));
+        return Err((Place::Named, what));
     }
     Ok(())
 }
@@ -163,13 +161,13 @@ key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
             ("a.ctl", "a.sock", "8:11", "[node] control is where `socket` is: "),
             ("127.0.0.1:9101", "127.0.0.1:7800", "6:8", "taken by `remote` 127.0.0.1:7800: give"),
             ("127.0.0.1:9101", "0.0.0.0:7800", "6:8", "[node] http 0.0.0.0:7800 is taken by"),
-            ("neighbour = 2", "neighbour = 0", "10:1", "neighbour is 0, which is not a node id"),
-            ("192.0.2.2:7000", "127.0.0.1:7000", "10:1", "where this node itself listens: give"),
-            ("192.0.2.2:7000", "[2001:db8::1]:7000", "10:1", "where this node itself listens"),
-            ("[4, 5]", "[4, 0]", "15:1", "one of `to` is 0"),
-            ("via = 2", "via = 0", "15:1", "via is 0"),
-            ("[4, 5]", "[4, 1]", "15:1", "one of `to` is 1, which is this node itself: take it"),
-            ("[4, 5]", "[]", "15:1", "`to` is empty, so the route leads nowhere: name the nodes"),
+            ("neighbour = 2", "neighbour = 0", "11:13", "neighbour is 0, which is not a node id"),
+            ("192.0.2.2:7000", "127.0.0.1:7000", "13:11", "where this node itself listens: give"),
+            ("192.0.2.2:7000", "[2001:db8::1]:7000", "13:11", "where this node itself listens"),
+            ("[4, 5]", "[4, 0]", "16:6", "one of `to` is 0"),
+            ("via = 2", "via = 0", "17:7", "via is 0"),
+            ("[4, 5]", "[4, 1]", "16:6", "one of `to` is 1, which is this node itself: take it"),
+            ("[4, 5]", "[]", "16:6", "`to` is empty, so the route leads nowhere: name the nodes"),
             ("[[route]]", "[hello]\ninterval = \"500ms\"\n[[route]]", "16:12", "1 s unless given"),
         ] {
             let error = mistake(old, new).expect_err(new);

@@ -6,7 +6,6 @@ use crate::units::Span;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::path::{Path, PathBuf};
-use toml::Spanned;
 use trunkline_overlay::identity::{Certificate, Identity, KeyError, PublicKey, Trust};
 use trunkline_overlay::link;
 use trunkline_overlay::monitor::HALF_LIFE;
@@ -31,6 +30,7 @@ pub struct OverlaySection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KnownSection {
+    #[serde(deserialize_with = "super::number::id")]
     node: u32,
     key: Key,
 }
@@ -72,6 +72,9 @@ impl Default for RoutingSection {
     }
 }
 
+/// A tenth of a millisecond, in nanoseconds.
+const TENTH: u32 = 100_000;
+
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]
 enum FormulaName {
@@ -96,6 +99,13 @@ impl RoutingSection {
         let (deadline, detection) = (self.deadline.0, self.detection.0);
         let cost = CostModel { formula, detection, deadline };
         cost.check()?;
+        // Costs are in tenths of a millisecond: the rest would be dropped.
+        if deadline.subsec_nanos() % TENTH != 0 {
+            return Err("[routing] deadline must be a multiple of 0.1 ms");
+        }
+        if detection.subsec_nanos() % TENTH != 0 {
+            return Err("[routing] detection must be a multiple of 0.1 ms");
+        }
         let limits = Limits { max_nodes: self.max_nodes, ..Limits::default() };
         Ok(self.enabled.then_some(Routing { metric: self.metric, cost, limits }))
     }
@@ -151,13 +161,13 @@ pub struct Secrets {
 
 impl OverlaySection {
     /// Trust settings of this section, with the keys of `known`.
-    pub fn believed(&self, known: &[Spanned<KnownSection>]) -> Believed {
+    pub fn believed(&self, known: &[KnownSection]) -> Believed {
         let keys = |keys: &[Key]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
         let trust = Trust { overlay_keys: keys(&self.keys), revoked: keys(&self.revoked) };
         let most = if self.keys.is_empty() { 0 } else { UNCONFIGURED_PEERS };
         Believed {
             unconfigured_peers: self.unconfigured_peers.unwrap_or(most),
-            known: known.iter().map(Spanned::get_ref).map(|k| (NodeId(k.node), k.key.0)).collect(),
+            known: known.iter().map(|k| (NodeId(k.node), k.key.0)).collect(),
             trust,
         }
     }

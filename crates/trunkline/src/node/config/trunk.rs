@@ -9,6 +9,7 @@ use trunkline_overlay::wire::NodeId;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrunkSection {
+    #[serde(deserialize_with = "super::number::id")]
     to: u32,
     wait: Option<Span>,
     multiplex: Option<Name>,

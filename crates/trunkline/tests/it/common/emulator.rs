@@ -132,7 +132,8 @@ impl Emulator {
     /// Makes it read its file again; fails unless `directions` directions change.
     pub fn reread(&mut self, directions: usize) {
         self.signal(Signal::SIGHUP);
-        assert_eq!(self.line(), format!("impair: {directions} directions changed\n"));
+        let s = if directions == 1 { "" } else { "s" };
+        assert_eq!(self.line(), format!("impair: {directions} direction{s} changed\n"));
     }
 
     /// Processor time that it has used so far, in seconds.

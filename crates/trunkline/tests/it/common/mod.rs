@@ -102,6 +102,18 @@ impl Ended {
     }
 }
 
+/// Whether a program has said one thing: a line, followed, for a mistake in a file, by the line
+/// there and a marker below it.
+pub fn is_message(said: &str) -> bool {
+    match said.lines().collect::<Vec<_>>()[..] {
+        [_] => true,
+        [what, line, marker] => {
+            what.contains(".toml:") && line.contains(" | ") && marker.trim_start() == "^"
+        }
+        _ => false,
+    }
+}
+
 /// A child process, killed when dropped. Its standard input is our pipe, so that with
 /// `--until-stdin-closes` it never outlives us.
 pub struct Process {
