@@ -2,7 +2,6 @@
 
 use super::LinkId;
 use super::cost::LinkCost;
-use crate::handshake::RefusedHandshake;
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
@@ -14,8 +13,9 @@ pub enum DownCause {
     Silence,
     /// The neighbour has announced that it stops.
     Goodbye,
-    /// The neighbour is no longer trusted, for this reason.
-    Untrusted(RefusedHandshake),
+    /// The neighbour is no longer trusted, for the reason with this label: why handshakes with it
+    /// are refused from now on.
+    Untrusted(&'static str),
     /// The link was removed: by the operator, or since an unconfigured peer was gone for long.
     Removed,
 }
@@ -26,7 +26,7 @@ impl DownCause {
         match self {
             DownCause::Silence => "silence",
             DownCause::Goodbye => "goodbye",
-            DownCause::Untrusted(why) => why.label(),
+            DownCause::Untrusted(why) => why,
             DownCause::Removed => "removed",
         }
     }

@@ -169,7 +169,7 @@ impl Forwarder {
             Command::Release(index) => self.links.release(index),
             Command::Close(id, why) => {
                 if self.links.get_mut(id).is_some_and(|link| link.close_sessions(now)) {
-                    self.reports.push_back(LinkReport::Down(id, DownCause::Untrusted(why)));
+                    self.reports.push_back(LinkReport::Down(id, DownCause::Untrusted(why.label())));
                 }
             }
         }

@@ -206,7 +206,7 @@ fn a_link_to_a_revoked_neighbour_goes_down_at_once() {
             let trust = Trust { revoked, ..Trust::default() };
             let changes = Changes { trust: Some((trust, Vec::new())), ..Changes::default() };
             pair.nodes[0].reconfigure(pair.now, &changes);
-            let untrusted = DownCause::Untrusted(RefusedHandshake::Revoked);
+            let untrusted = DownCause::Untrusted(RefusedHandshake::Revoked.label());
             let expected = if up { vec![] } else { vec![(LinkId(0), untrusted)] };
             assert_eq!(downs(&mut pair.nodes[0]), expected);
             assert!(!is_up(&pair));

@@ -43,7 +43,7 @@ pub fn line(nodes: &[NodeId], count: usize) -> Option<String> {
     Some(format!(
         "{nodes} {} {verb} from this node in [routing] formula, deadline or detection, so packets \
          may take worse routes or loop: set the same [routing] formula, deadline and detection on \
-         all nodes",
+         all nodes and restart",
         named.join(", ")
     ))
 }

@@ -45,7 +45,7 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     lines.extend([
         format!("sessions  {}{}", count(s.sessions, "application"), calls(s)),
         format!(
-            "packets   {} from and {} to applications, {} passed on",
+            "packets   {} from and {} to applications, {} forwarded",
             s.from_sessions, s.to_sessions, s.forwarded
         ),
     ]);
@@ -291,7 +291,7 @@ pub fn routes(args: &RoutesArgs) -> Result<(), Error> {
     let columns = [
         ("to", Align::Left),
         ("next hop", Align::Right),
-        ("link", Align::Left),
+        ("path", Align::Left),
         ("state", Align::Left),
         ("cost", Align::Right),
         ("onward ms", Align::Right),

@@ -116,7 +116,7 @@ fn status_links_and_routes_say_what_is() {
         .collect();
     assert_eq!(hops, [(&json!(2), &json!(2)), (&json!(3), &json!(2))]);
     let text = ok(&chain.nodes[0], &["routes"]);
-    assert!(text.starts_with("to  next hop  link  state"), "{text}");
+    assert!(text.starts_with("to  next hop  path  state"), "{text}");
 
     // Drops and dead links are shown.
     let here = chain.nodes[1].bind(4_000);

@@ -39,7 +39,7 @@ impl LimitedLogs {
         let label = why.label();
         let Some(node) = node else {
             let what = format!(
-                "a handshake from {from} was refused: {label}, it is for another key than this \
+                "a handshake from {from} was refused: {label}: it is for another key than this \
                  node's, or of another overlay"
             );
             return self.unknown_peers.warn(now, &what);
