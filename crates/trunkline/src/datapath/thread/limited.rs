@@ -13,7 +13,7 @@ use trunkline_overlay::wire::version::VersionMismatch;
 pub(super) struct LimitedLogs {
     /// Handshakes of senders without a valid key or certificate: anyone can send them.
     unknown_peers: RateLimitedLog,
-    /// Other refused handshakes.
+    /// Handshakes refused for any other reason, such as a revoked certificate.
     refusals: RateLimitedLog,
     /// Handshakes of nodes with other protocol versions.
     versions: PerNode,
