@@ -41,13 +41,12 @@ pub struct Graph {
 
 impl Graph {
     /// Rebuilds the graph from the links of all nodes: the present ones of `own`, and those in the
-    /// database of the others. A link between others counts only if both ends advertise it. A link
-    /// of `own` has been heard from in both directions, so it counts before the record of its other
-    /// end arrives.
+    /// database of the others. A link counts only if both ends advertise it, except for `new`
+    /// links of `own`: the neighbour has answered on them, and its record is on the way.
     pub(super) fn rebuild(
         &mut self,
         own: NodeId,
-        links: &[Advert],
+        (links, new): (&[Advert], &[(NodeId, u8)]),
         db: &Database,
         model: &CostModel,
     ) {
@@ -71,7 +70,7 @@ impl Graph {
             }
             self.add(key.origin, &entry.links);
         }
-        self.connect(self.index(own), model);
+        self.connect((own, new), model);
     }
 
     /// A graph of `links` (the node and its advert): for tests and benchmarks.
@@ -84,7 +83,7 @@ impl Graph {
         for (from, link) in links {
             graph.add(*from, core::slice::from_ref(link));
         }
-        graph.connect(None, model);
+        graph.connect((NodeId(0), &[]), model);
         graph
     }
 
@@ -100,7 +99,7 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, own: Option<u32>, model: &CostModel) {
+    fn connect(&mut self, (own, new): (NodeId, &[(NodeId, u8)]), model: &CostModel) {
         let ends = |e: &Edge| (e.from, e.to, e.path);
         self.all.sort_unstable();
         // A node that lists a link in two records gets the cheaper one.
@@ -108,7 +107,9 @@ impl Graph {
         self.edges.clear();
         for edge in &self.all {
             let back = (edge.to, edge.from, edge.path);
-            if Some(edge.from) == own || self.all.binary_search_by_key(&back, ends).is_ok() {
+            let [from, to] = [edge.from, edge.to].map(|node| self.nodes[node as usize]);
+            let is_new = from == own && new.contains(&(to, edge.path));
+            if is_new || self.all.binary_search_by_key(&back, ends).is_ok() {
                 self.edges.push(*edge);
             } else {
                 self.denied += 1;

@@ -284,8 +284,8 @@ mod tests {
     /// rest.
     fn plausible(place: &Params) -> Run {
         let [packets, bytes, missed, r, p99] = match place.has_trunk {
-            false => [25_000.0, ALONE_BYTES, 36.0, 23.0, 27.0],
-            true => [1_000.0, 41.0, 0.01, 79.0, 23.0],
+            false => [5_000.0, ALONE_BYTES, 36.0, 23.0, 27.0],
+            true => [400.0, 41.0, 0.01, 79.0, 23.0],
         };
         [packets, bytes, missed, r, p99, 8.0, 0.0, 50.0, 50.0, 80.0, 0.0]
     }

@@ -167,7 +167,7 @@ fn nodes_with_another_deadline_are_named() {
 
     // Changing the deadline needs a restart. Then no node differs, and the log states that.
     edit(&chain.nodes[2], "120 ms", "100 ms");
-    assert_eq!(ok_json(&chain.nodes[2], &["reload"])["restart"], json!(["[routing]"]));
+    assert_eq!(ok_json(&chain.nodes[2], &["reload"])["restart"], json!(["[routing] deadline"]));
     chain.nodes[2].crash();
     chain.nodes[2].start();
     let differing = |node: &Node| ok_json(node, &["status"])["routing_differs"].clone();
