@@ -165,12 +165,6 @@ impl Database {
         self.entries.range(first..last).map(|(&key, entry)| (key, entry))
     }
 
-    /// Whether `origin` advertises a link to this neighbour by this path.
-    pub fn advertises(&self, origin: NodeId, (neighbour, path): (NodeId, u8)) -> bool {
-        let mut links = self.of(origin).flat_map(|(_, entry)| &entry.links);
-        links.any(|link| (link.neighbour, link.path) == (neighbour, path))
-    }
-
     /// The digest in the newest record of `origin` that has one.
     pub fn digest(&self, origin: NodeId) -> Option<u32> {
         let digests = self.of(origin).filter_map(|(_, entry)| Some((entry.seq, entry.digest?)));

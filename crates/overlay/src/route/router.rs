@@ -58,15 +58,7 @@ pub struct Route {
 struct Link {
     adjacency: Adjacency,
     cost: Option<LinkCost>,
-    /// Whether the neighbour has yet to advertise the link, which has come up.
-    is_new: bool,
     refused: Refusals,
-}
-
-impl Link {
-    fn new(adjacency: Adjacency) -> Link {
-        Link { adjacency, cost: None, is_new: false, refused: Refusals::default() }
-    }
 }
 
 /// Maximum number of unknown origins reported to an operator.
@@ -155,7 +147,7 @@ impl Router {
             slot.as_ref().is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
         if !same {
             let adjacency = Adjacency::new(id, path, &self.config.limits);
-            *slot = Some(Link::new(adjacency));
+            *slot = Some(Link { adjacency, cost: None, refused: Refusals::default() });
         }
         if let Some(link) = slot {
             link.adjacency.up(now, restarted || !same, rtt, &self.db);
@@ -187,7 +179,7 @@ impl Router {
             self.links.resize_with(index + 1, || None);
         }
         let adjacency = Adjacency::new(id, path, &self.config.limits);
-        self.links[index] = Some(Link::new(adjacency));
+        self.links[index] = Some(Link { adjacency, cost: None, refused: Refusals::default() });
         self.spf_soon(now);
     }
 
@@ -195,12 +187,8 @@ impl Router {
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
-            let gained = link.cost.is_none();
-            link.is_new |= gained;
             link.cost = cost;
-            self.spf_soon(now);
-            // No other node should route over a new link before this one: packets would come back.
-            self.own.touch(if gained { self.spf_at.max(now) } else { now });
+            self.touch(now);
         }
     }
 
@@ -531,8 +519,7 @@ impl Router {
         self.spf_earliest = now + self.config.limits.spf_interval;
         self.stats.spf_runs += 1;
         let own = self.config.id;
-        let new = self.new_links();
-        self.graph.rebuild(own, (&self.adverts(), &new), &self.db, &self.config.cost);
+        self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
         self.stats.denied = self.graph.denied();
         for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
             tree.run(&self.graph, own, metric);
@@ -542,20 +529,6 @@ impl Router {
             self.table = Arc::new(table);
             self.table_changed = true;
         }
-    }
-
-    /// Links of this node that the neighbour has not advertised since they came up: neighbour and
-    /// path of each.
-    fn new_links(&mut self) -> Vec<(NodeId, u8)> {
-        let mut new = Vec::new();
-        for link in self.links.iter_mut().flatten().filter(|l| l.is_new) {
-            let (neighbour, path) = (link.adjacency.neighbour, link.adjacency.path);
-            link.is_new = !self.db.advertises(neighbour, (self.config.id, path));
-            if link.is_new {
-                new.push((neighbour, path));
-            }
-        }
-        new
     }
 
     fn build_table(&self) -> ForwardingTable {

@@ -41,12 +41,11 @@ pub struct Graph {
 
 impl Graph {
     /// Rebuilds the graph from the links of all nodes: the present ones of `own`, and those in the
-    /// database of the others. A link counts only if both ends advertise it, except for `new`
-    /// links of `own`: the neighbour has answered on them, and its record is on the way.
+    /// database of the others. A link counts only if both ends advertise it.
     pub(super) fn rebuild(
         &mut self,
         own: NodeId,
-        (links, new): (&[Advert], &[(NodeId, u8)]),
+        links: &[Advert],
         db: &Database,
         model: &CostModel,
     ) {
@@ -70,7 +69,7 @@ impl Graph {
             }
             self.add(key.origin, &entry.links);
         }
-        self.connect((own, new), model);
+        self.connect(model);
     }
 
     /// A graph of `links` (the node and its advert): for tests and benchmarks.
@@ -83,7 +82,7 @@ impl Graph {
         for (from, link) in links {
             graph.add(*from, core::slice::from_ref(link));
         }
-        graph.connect((NodeId(0), &[]), model);
+        graph.connect(model);
         graph
     }
 
@@ -99,7 +98,7 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, (own, new): (NodeId, &[(NodeId, u8)]), model: &CostModel) {
+    fn connect(&mut self, model: &CostModel) {
         let ends = |e: &Edge| (e.from, e.to, e.path);
         self.all.sort_unstable();
         // A node that lists a link in two records gets the cheaper one.
@@ -107,9 +106,7 @@ impl Graph {
         self.edges.clear();
         for edge in &self.all {
             let back = (edge.to, edge.from, edge.path);
-            let [from, to] = [edge.from, edge.to].map(|node| self.nodes[node as usize]);
-            let is_new = from == own && new.contains(&(to, edge.path));
-            if is_new || self.all.binary_search_by_key(&back, ends).is_ok() {
+            if self.all.binary_search_by_key(&back, ends).is_ok() {
                 self.edges.push(*edge);
             } else {
                 self.denied += 1;
