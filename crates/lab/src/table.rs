@@ -51,7 +51,7 @@ impl Column {
         Column { is_parameter: true, ..self }
     }
 
-    /// Whether [`print`] can have formatted this cell.
+    /// Whether [`print()`] can have formatted this cell.
     pub fn accepts(&self, cell: &str) -> bool {
         match self.kind {
             Kind::Text => is_word(cell),
