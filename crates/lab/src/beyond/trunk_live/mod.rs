@@ -15,7 +15,7 @@ use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_media::quality::emodel::{Codec, Parameters, rate};
 use trunkline_overlay::trunk;
-use trunkline_overlay::wire::{NodeId, Service};
+use trunkline_overlay::wire::{DATA_OVERHEAD, NodeId, Service};
 
 const FIGURE: &str = "trunk-live";
 
@@ -57,12 +57,12 @@ const COLUMNS: &[Column] = &[
 
 /// Bytes of a packet: RTP header, and 20 ms of G.729.
 const PACKET: usize = 12 + 20;
-/// Bytes of a packet that no trunk carries, in the overlay's frame, with IPv6 and UDP.
-const ALONE_BYTES: f64 = 124.0;
 /// Number of packets that a call sends per second.
 const PER_SECOND: f64 = 50.0;
 /// Bytes of the IPv6 and UDP headers of a packet.
 const IP_UDP: usize = 48;
+/// Bytes on the link of a packet that no trunk carries.
+const ALONE: usize = IP_UDP + DATA_OVERHEAD + PACKET;
 /// One-way delay of the link.
 const DELAY: Duration = Duration::from_millis(20);
 /// Time from speech to packet: the 20 ms of speech in it.
