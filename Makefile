@@ -50,7 +50,7 @@ test check-all: export PROPTEST_RNG_SEED ?= 1
 test check-all: export FUZZ_SEED ?= 1
 
 .PHONY: test
-test: ## Format, lints, tests, docs, licences, Miri, wasm, the papers' claims; 20 minutes
+test: ## Format, lints, tests, docs, licences, Miri, wasm, the papers' claims; over 20 minutes
 	@$(STEP) --start
 	@$(STEP) "set-up" scripts/setup.sh
 	@$(MAKE) --no-print-directory fmt-check rules deny lint build-tests
@@ -153,7 +153,7 @@ cases: build-lab ## Faults that users of other projects reported (root): make ca
 # Without libFuzzer: no C++ to compile, and the same inputs each time.
 .PHONY: fuzz-replay
 fuzz-replay: ## Run every fuzz target on its seeds and a fixed number of mutations of each
-	@$(STEP) "replay of the fuzzers' seeds" cargo test --quiet $(CI_BUILD) --manifest-path fuzz/Cargo.toml --no-default-features
+	@$(STEP) "replay of the fuzzers' seeds" cargo test --quiet $(LOCKED) --manifest-path fuzz/Cargo.toml --no-default-features
 
 .PHONY: fuzz
 fuzz: ## Fuzz every parser for FUZZ_SECONDS each (60)
