@@ -24,8 +24,8 @@ const DROP: &str = "`trunkline-lab report --markdown` drops it";
 pub(super) const MEASURE: &str = "measure the figure (`trunkline-lab run`), then take it over (`trunkline-lab report --markdown \
      --out DIR`)";
 
-/// Pages in the folder of the generated ones that are written by hand.
-const BY_HAND: [&str; 2] = ["notes.md", "daemon.md"];
+/// Pages in the folder of the generated ones that the lab does not generate.
+const NOT_OURS: [&str; 2] = ["notes.md", "daemon.md"];
 
 /// A published text that differs from the stored results or the code. Displayed as file, line,
 /// difference and cure.
@@ -93,7 +93,7 @@ fn others(root: &Path, generated: &[(PathBuf, String)]) -> Result<Vec<Problem>, 
         let name = entry.map_err(Error::file(&folder))?.file_name();
         let path = Path::new(FOLDER).join(&name);
         let is_known = path == Path::new(FILE)
-            || BY_HAND.iter().any(|page| name == *page)
+            || NOT_OURS.iter().any(|page| name == *page)
             || generated.iter().any(|(page, _)| *page == path);
         if !is_known {
             let what = "the lab does not generate this file".to_owned();

@@ -109,7 +109,7 @@ impl fmt::Display for Check {
             lateness_us / 1e3
         )?;
         if lateness_us > BUSY_US {
-            write!(f, "\nThat is much: this machine was busy, which delayed packets.")?;
+            write!(f, "\nThis machine was busy, and that delayed packets.")?;
         }
         Ok(())
     }
