@@ -23,6 +23,7 @@ CRATES = {
     "trunkline": "base net overlay media sip gateway client",
     "sim": "base net overlay rate media",
     "lab": "base net overlay rate sim media client",
+    "fuzz": "base overlay rate media sip gateway",
 }
 SANS_IO = "base net overlay rate media sip gateway".split()
 # Anything here means sockets, threads, clocks or the system's randomness.

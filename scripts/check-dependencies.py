@@ -11,22 +11,20 @@ from pathlib import Path
 from sources import fail, line_of, read
 
 used = {}
-for manifest in ("Cargo.toml", "fuzz/Cargo.toml"):
-    said = subprocess.run(
-        ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path", manifest],
-        capture_output=True,
-        text=True,
-    )
-    if said.returncode:
-        sys.exit(f"error: {manifest}: cargo can't read it: correct it: {said.stderr.strip()}")
-    metadata = json.loads(said.stdout)
-    for package in metadata["packages"]:
-        own = str(Path(package["manifest_path"]).relative_to(Path.cwd()))
-        for dependency in package["dependencies"]:
-            # A crate of this repository needs no reason; check-arrows.py knows those.
-            path = dependency.get("path")
-            if not (path and Path(path).parent == Path.cwd() / "crates"):
-                used.setdefault(dependency["name"], (own, dependency["rename"]))
+said = subprocess.run(
+    ["cargo", "metadata", "--no-deps", "--format-version=1", "--offline"],
+    capture_output=True,
+    text=True,
+)
+if said.returncode:
+    sys.exit(f"error: cargo can't read a manifest: correct it: {said.stderr.strip()}")
+for package in json.loads(said.stdout)["packages"]:
+    own = str(Path(package["manifest_path"]).relative_to(Path.cwd()))
+    for dependency in package["dependencies"]:
+        # A crate of this repository needs no reason; check-arrows.py knows those.
+        path = dependency.get("path")
+        if not (path and Path(path).parent == Path.cwd() / "crates"):
+            used.setdefault(dependency["name"], (own, dependency["rename"]))
 
 listed = {}
 table = read("ARCHITECTURE.md").partition("\n## Dependencies\n")[2].partition("\nConsidered and rejected")[0]
