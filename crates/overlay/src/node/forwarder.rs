@@ -393,8 +393,14 @@ impl Forwarder {
             }
             return;
         };
+        let mut hop = hop;
         if hop.is_some_and(|hop| hop.link == from) {
-            return self.stats.drops.count(DropReason::Bounced);
+            let flow = &packet.flow;
+            let alternate = self.table.alternate(flow.destination, flow.metric);
+            hop = alternate.filter(|hop| hop.link != from);
+            if hop.is_none() {
+                return self.stats.drops.count(DropReason::Bounced);
+            }
         }
         if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);

@@ -187,8 +187,13 @@ impl Router {
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
+            let is_new = link.cost.is_none();
             link.cost = cost;
             self.touch(now);
+            if is_new {
+                // Other nodes send packets for it here as soon as they have both ends' records.
+                self.spf_at = now;
+            }
         }
     }
 
@@ -518,17 +523,29 @@ impl Router {
         self.spf_at = Time::NEVER;
         self.spf_earliest = now + self.config.limits.spf_interval;
         self.stats.spf_runs += 1;
-        let own = self.config.id;
-        self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
+        let links = self.adverts();
+        let mut table = self.compute_table(&links, false);
         self.stats.denied = self.graph.denied();
-        for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
-            tree.run(&self.graph, own, metric);
+        if self.graph.has_unconfirmed() {
+            let alternate = self.compute_table(&links, true);
+            // Leaves the graph and the trees as they are shown.
+            table = self.compute_table(&links, false).with_alternate(alternate);
         }
-        let table = self.build_table();
         if table != *self.table {
             self.table = Arc::new(table);
             self.table_changed = true;
         }
+    }
+
+    /// Computes the routes; with `trusting`, over links of this node that the neighbour does not
+    /// advertise, too.
+    fn compute_table(&mut self, links: &[Advert], trusting: bool) -> ForwardingTable {
+        let own = self.config.id;
+        self.graph.rebuild(own, (links, trusting), &self.db, &self.config.cost);
+        for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
+            tree.run(&self.graph, own, metric);
+        }
+        self.build_table()
     }
 
     fn build_table(&self) -> ForwardingTable {

@@ -285,10 +285,10 @@ fn upgrade_relay(chain: &mut Chain, relay: usize) {
     versions(&chain.nodes[relay]);
 }
 
-/// Maximum number of packets lost while two relays return. Draining and stopping lose none, but a
-/// neighbour may route over a returning relay a moment before that relay has its own route: a
-/// packet sent in that moment bounces. Most runs lose none.
-const RETURNS: usize = 2;
+/// Maximum number of packets lost while two relays return. Draining and stopping lose none, but
+/// nodes learn of a link that is back at different times, within some 20 ms: a packet sent in that
+/// time may circle until its hop limit. 59 of 60 runs lost none.
+const RETURNS: usize = 1;
 
 /// In the chain 1, 2, 3, 4, each relay can be bypassed.
 #[test]
@@ -313,11 +313,8 @@ fn an_overlay_is_upgraded_one_by_one_under_a_call() {
     println!("{lost} of {sent} packets were lost");
     assert!(sent > 100, "{sent} packets");
     let drops = |node: &Node| ask(node, &["status"])["drops"].to_string();
-    assert!(
-        lost <= RETURNS,
-        "{lost} of {sent}; dropped: {:?}",
-        chain.nodes.iter().map(drops).collect::<Vec<_>>()
-    );
+    let dropped: Vec<_> = chain.nodes.iter().map(drops).collect();
+    assert!(lost <= RETURNS, "{lost} of {sent}; dropped: {dropped:?}");
 
     // Upgrade the ends, together with their applications.
     for end in [0, 3] {
