@@ -524,26 +524,34 @@ impl Router {
         self.spf_earliest = now + self.config.limits.spf_interval;
         self.stats.spf_runs += 1;
         let links = self.adverts();
-        let mut table = self.compute_table(&links, false);
+        self.rebuild(&links, false);
         self.stats.denied = self.graph.denied();
-        if self.graph.has_unconfirmed() {
-            let alternate = self.compute_table(&links, true);
-            // Leaves the graph and the trees as they are shown.
-            table = self.compute_table(&links, false).with_alternate(alternate);
-        }
+        let table = if self.graph.has_unconfirmed() {
+            self.rebuild(&links, true);
+            let alternate = self.compute_table();
+            // The graph and the trees that are shown have confirmed links only.
+            self.rebuild(&links, false);
+            self.compute_table().with_alternate(alternate)
+        } else {
+            self.compute_table()
+        };
         if table != *self.table {
             self.table = Arc::new(table);
             self.table_changed = true;
         }
     }
 
-    /// Computes the routes; with `trusting`, over links of this node that the neighbour does not
+    /// Rebuilds the graph; with `trusting`, with links of this node that the neighbour does not
     /// advertise, too.
-    fn compute_table(&mut self, links: &[Advert], trusting: bool) -> ForwardingTable {
+    fn rebuild(&mut self, links: &[Advert], trusting: bool) {
         let own = self.config.id;
         self.graph.rebuild(own, (links, trusting), &self.db, &self.config.cost);
+    }
+
+    /// Computes the routes over the graph.
+    fn compute_table(&mut self) -> ForwardingTable {
         for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
-            tree.run(&self.graph, own, metric);
+            tree.run(&self.graph, self.config.id, metric);
         }
         self.build_table()
     }
