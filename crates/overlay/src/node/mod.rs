@@ -137,6 +137,8 @@ pub struct Node {
     leaving: bool,
     /// Earliest time for the work of control.
     hold: Time,
+    /// Whether [`Node::handle_timeout`] has run since the last [`Node::transmit`].
+    handled: bool,
 }
 
 impl Node {
@@ -145,8 +147,14 @@ impl Node {
         config.validate()?;
         let control = Control::new(&config, start);
         let forwarder = Forwarder::new(config, &start);
-        let mut node =
-            Node { control, forwarder, draining: false, leaving: false, hold: Time::ZERO };
+        let mut node = Node {
+            control,
+            forwarder,
+            draining: false,
+            leaving: false,
+            handled: false,
+            hold: Time::ZERO,
+        };
         node.apply_reports(start.at);
         Ok(node)
     }
@@ -229,6 +237,7 @@ impl Node {
             self.control.handle_timeout(now);
             self.apply_commands(now);
         }
+        self.handled = true;
     }
 
     /// Seals pending packets into `arena`.
@@ -248,8 +257,10 @@ impl Node {
         if stuck {
             let control = &mut self.control;
             self.forwarder.take_frames(|link, room| control.poll_frame(link, now, room));
-            stuck = self.control.next_timeout() <= now;
+            // Otherwise, input since the last call is still to be handled.
+            stuck = self.handled && self.control.next_timeout() <= now;
         }
+        self.handled = false;
         // Work that can't be done now must not make the driver spin; nor may a node that is always
         // woken earlier postpone it for ever.
         self.hold = match stuck {
@@ -311,6 +322,7 @@ impl Node {
     fn apply_reports(&mut self, now: Time) {
         while let Some(report) = self.forwarder.next_report() {
             self.control.report(now, report);
+            self.hold = Time::ZERO;
         }
         self.apply_commands(now);
     }

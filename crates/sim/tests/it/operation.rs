@@ -6,7 +6,7 @@ use trunkline_base::Bitrate;
 use trunkline_base::link_model::Loss;
 use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::link::{LinkChange, LinkId};
-use trunkline_overlay::node::{Access, Changes, Echo, EchoAnswer, Nodes};
+use trunkline_overlay::node::{Access, Changes, Echo, EchoAnswer, Nodes, Routing};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId};
 use trunkline_sim::{HostId, Topology, World, WorldError};
@@ -46,6 +46,20 @@ fn a_trace_over_a_chain_names_every_hop_and_its_distance() {
         assert_eq!([1, 2, 3].map(|h| stats(h).echoes_answered), [1; 3]);
         assert_eq!(stats(4).echoes_answered, u64::from(MAX_HOPS) - 3);
     }
+}
+
+#[test]
+fn news_waits_at_no_hop() {
+    let mut t = Topology::chain(vec![link(ms(1), Loss::None); 4]);
+    t.link_state(&Routing::default());
+    let mut world = t.build(1).unwrap();
+    world.run_until(at(3_000));
+    let computed =
+        |world: &World| world.node(HostId(4)).router().expect("dynamic").stats().spf_runs;
+    let before = computed(&world);
+    world.operate(HostId(0), |now, node| node.drain(now, true));
+    world.run_until(at(3_005));
+    assert_eq!(computed(&world), before + 1);
 }
 
 #[test]
