@@ -1,6 +1,7 @@
 //! The integration tests in one program, with one file per subject.
 
 mod common;
+mod index;
 mod phones;
 mod recovery_guide;
 mod runs;
