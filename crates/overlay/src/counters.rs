@@ -26,8 +26,8 @@ pub enum DropReason {
     /// A packet that has crossed as many links as it may, and is not an echo request that this node
     /// answers.
     HopLimit,
-    /// A packet that its route would send back to the node it came from, or that names its
-    /// destination as its source.
+    /// A packet that turned back too often: each node on its way would send it to where it came
+    /// from. Or a packet that names its destination as its source.
     Bounced,
     /// A packet to a node without a route.
     NoRoute,

@@ -22,6 +22,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_base::Time;
 
+/// Number of hops that returning a packet to the neighbour it came from counts for. While routes
+/// change, that neighbour may already have another route; in a loop, a packet turns back three
+/// times at most.
+const TURN_HOPS: u8 = 8;
+
 /// The forwarding half of a node: moves packets between links and sessions, with the table it is
 /// given.
 #[derive(Debug)]
@@ -387,21 +392,17 @@ impl Forwarder {
             }
             return;
         }
-        let Some(hop_limit) = packet.hop_limit.checked_sub(1) else {
+        let turns_back = hop.is_some_and(|hop| hop.link == from);
+        if turns_back && packet.hop_limit < TURN_HOPS {
+            return self.stats.drops.count(DropReason::Bounced);
+        }
+        let hops = if turns_back { TURN_HOPS } else { 1 };
+        let Some(hop_limit) = packet.hop_limit.checked_sub(hops) else {
             if let Err(why) = self.on_hop_limit(now, packet) {
                 self.stats.drops.count(why);
             }
             return;
         };
-        let mut hop = hop;
-        if hop.is_some_and(|hop| hop.link == from) {
-            let flow = &packet.flow;
-            let alternate = self.table.alternate(flow.destination, flow.metric);
-            hop = alternate.filter(|hop| hop.link != from);
-            if hop.is_none() {
-                return self.stats.drops.count(DropReason::Bounced);
-            }
-        }
         if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);
         }

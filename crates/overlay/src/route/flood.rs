@@ -134,21 +134,40 @@ impl Adjacency {
         Some(item)
     }
 
-    /// Offers the neighbour a newer record that came from elsewhere.
-    pub fn offer(&mut self, now: Time, key: Key) {
+    /// Offers the neighbour a newer record that came from elsewhere, to be sent at `due`.
+    pub fn offer(&mut self, due: Time, key: Key) {
         if !self.up {
             return;
         }
-        let item = Pending { due: now, tries: 0, class: Class::Change };
+        let item = Pending { due, tries: 0, class: Class::Change };
         // Without the key that verifies it, the record would be refused. An introduction that was
         // sent but not acknowledged may be lost, or have arrived before the neighbour had the link
         // up.
         let introduction = Key { part: Part::Introduction, ..key };
-        if let Some(&Pending { tries, due, .. }) = self.pending.get(&introduction) {
+        if let Some(&Pending { tries, due: before, .. }) = self.pending.get(&introduction) {
             // No later than before: records that already wait must not overtake it.
-            self.schedule(introduction, Pending { tries, due: due.min(now), ..item });
+            self.schedule(introduction, Pending { tries, due: due.min(before), ..item });
         }
         self.schedule(key, item);
+    }
+
+    /// Offers the neighbour a record as [`Adjacency::offer`] does, but no later than a previous
+    /// version that it still lacks.
+    pub fn offer_by(&mut self, due: Time, key: Key) {
+        let before = self.pending.get(&key).map_or(due, |item| item.due);
+        self.offer(due.min(before), key);
+    }
+
+    /// Sends the record `key` now, if it was offered for later.
+    pub fn hasten(&mut self, now: Time, key: Key) {
+        if self.pending.get(&key).is_some_and(|item| item.tries == 0 && item.due > now) {
+            self.offer(now, key);
+        }
+    }
+
+    /// Whether the neighbour is known to have the record in version `seq`.
+    pub fn has(&self, key: Key, seq: u64) -> bool {
+        self.known.get(&key).is_some_and(|&known| known >= seq)
     }
 
     /// Sends the stored record because the neighbour's version is older.

@@ -79,8 +79,11 @@ pub struct Limits {
     pub max_queue: usize,
     /// Signatures checked in one round; the next round follows 1 ms later.
     pub checks: u32,
-    /// Minimum interval between two computations of paths.
+    /// Minimum interval between two computations of paths, on average.
     pub spf_interval: Duration,
+    /// Computations at once after a pause, as in RFC 8405: while a change spreads, nodes with old
+    /// routes return packets.
+    pub spf_burst: u32,
 }
 
 impl Default for Limits {
@@ -100,6 +103,7 @@ impl Default for Limits {
             max_queue: 512,
             checks: 16,
             spf_interval: Duration::from_millis(20),
+            spf_burst: 8,
         }
     }
 }
@@ -118,6 +122,10 @@ impl Limits {
 
     fn neighbour_pacer(&self) -> Pacer {
         Pacer::of(Rate::new(self.neighbour_rate, NEIGHBOUR_BURST))
+    }
+
+    fn spf_pacer(&self) -> Pacer {
+        Pacer::new(self.spf_interval, self.spf_burst)
     }
 
     fn flood_pacer(&self) -> Pacer {

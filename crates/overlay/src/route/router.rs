@@ -1,4 +1,3 @@
-use super::Config;
 use super::database::{Database, Entry, RecordFreshness};
 use super::differing::Differing;
 use super::flood::Adjacency;
@@ -8,14 +7,15 @@ use super::spf::{Graph, Tree};
 use super::stats::{Refusals, RefusedRecord, RouteStats};
 use super::table::{ForwardingTable, Hop, StaticRoute};
 use super::update::{Advert, Key, Part, Record, RouteFrame};
+use super::{Config, Limits};
 use crate::identity::{PublicKey, Trust};
 use crate::link::{LinkCost, LinkId};
 use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trunkline_base::Time;
 use trunkline_base::wire::Reader;
+use trunkline_base::{Pacer, Time};
 
 /// Pause between two rounds of signature checks, if one is not enough.
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
@@ -58,8 +58,29 @@ pub struct Route {
 struct Link {
     adjacency: Adjacency,
     cost: Option<LinkCost>,
+    /// While the two ends of a new link may not have each other's record that lists it: the time
+    /// at which the record goes to other neighbours regardless.
+    hold: Option<Time>,
     refused: Refusals,
 }
+
+impl Link {
+    fn new(id: NodeId, path: u8, limits: &Limits) -> Link {
+        let adjacency = Adjacency::new(id, path, limits);
+        Link { adjacency, cost: None, hold: None, refused: Refusals::default() }
+    }
+
+    fn down(&mut self) {
+        self.adjacency.down();
+        (self.cost, self.hold) = (None, None);
+    }
+}
+
+/// Minimum time after which other nodes learn of a new link although one of its ends may not know
+/// that it counts: enough for a lost frame to be sent again.
+const MIN_HOLD: Duration = Duration::from_millis(200);
+/// Maximum of that time, whatever round trip the neighbour feigns.
+const MAX_HOLD: Duration = Duration::from_secs(1);
 
 /// Maximum number of unknown origins reported to an operator.
 const MAX_UNKNOWN_PEERS: usize = 16;
@@ -91,7 +112,7 @@ pub struct Router {
     turn: usize,
     sweep_at: Time,
     spf_at: Time,
-    spf_earliest: Time,
+    spf_pacer: Pacer,
     graph: Graph,
     trees: [Tree; Metric::COUNT],
     table: Arc<ForwardingTable>,
@@ -124,7 +145,7 @@ impl Router {
             turn: 0,
             sweep_at: now + SWEEP,
             spf_at: now,
-            spf_earliest: now,
+            spf_pacer: config.limits.spf_pacer(),
             graph: Graph::default(),
             trees: Default::default(),
             table: Arc::default(),
@@ -146,8 +167,7 @@ impl Router {
         let same =
             slot.as_ref().is_some_and(|l| (l.adjacency.neighbour, l.adjacency.path) == (id, path));
         if !same {
-            let adjacency = Adjacency::new(id, path, &self.config.limits);
-            *slot = Some(Link { adjacency, cost: None, refused: Refusals::default() });
+            *slot = Some(Link::new(id, path, &self.config.limits));
         }
         if let Some(link) = slot {
             link.adjacency.up(now, restarted || !same, rtt, &self.db);
@@ -158,8 +178,7 @@ impl Router {
     /// Handles the failure of `link`.
     pub fn link_down(&mut self, now: Time, link: LinkId) {
         if let Some(link) = self.link(link) {
-            link.adjacency.down();
-            link.cost = None;
+            link.down();
             self.touch(now);
         }
     }
@@ -178,8 +197,7 @@ impl Router {
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
         }
-        let adjacency = Adjacency::new(id, path, &self.config.limits);
-        self.links[index] = Some(Link { adjacency, cost: None, refused: Refusals::default() });
+        self.links[index] = Some(Link::new(id, path, &self.config.limits));
         self.spf_soon(now);
     }
 
@@ -187,13 +205,11 @@ impl Router {
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
-            let is_new = link.cost.is_none();
+            if link.cost.is_none() {
+                link.hold = Some(now + (4 * link.adjacency.rtt).clamp(MIN_HOLD, MAX_HOLD));
+            }
             link.cost = cost;
             self.touch(now);
-            if is_new {
-                // Other nodes send packets for it here as soon as they have both ends' records.
-                self.spf_at = now;
-            }
         }
     }
 
@@ -260,7 +276,7 @@ impl Router {
                 continue;
             }
             match self.verify(now, &record) {
-                Ok(()) => self.keep(now, &record, None),
+                Ok(()) => self.keep(now, &record, None, now),
                 Err(_) => drop(self.distrusted.insert(key, entry)),
             }
         }
@@ -299,7 +315,7 @@ impl Router {
     }
 
     fn spf_soon(&mut self, now: Time) {
-        self.spf_at = self.spf_at.min(now.max(self.spf_earliest));
+        self.spf_at = self.spf_at.min(now.max(self.spf_pacer.next()));
     }
 
     /// Takes a routing frame, whole as it was in an envelope from `link`. `wall_ns` is the present
@@ -327,6 +343,7 @@ impl Router {
                 for (key, seq) in acks.iter() {
                     link.adjacency.acked(key, seq, &self.db);
                 }
+                self.confirm(now);
             }
             Err(_) => self.refuse(now, index, RefusedRecord::Malformed),
         }
@@ -450,10 +467,13 @@ impl Router {
             return self.own.supersede(now, part, record.seq);
         }
         self.stats.accepted += 1;
-        self.keep(now, record, Some(from));
+        self.keep(now, record, Some(from), now);
+        self.confirm(now);
     }
 
-    fn keep(&mut self, now: Time, record: &Record<'_>, from: Option<usize>) {
+    /// Stores `record`, which came from the link `from` if not from this node, and offers it to
+    /// the neighbours; to those at the end of a link that is not new, at `due`.
+    fn keep(&mut self, now: Time, record: &Record<'_>, from: Option<usize>, due: Time) {
         if self.db.insert(record, now, &self.config.limits) {
             self.spf_soon(now);
         }
@@ -462,7 +482,8 @@ impl Router {
         for (i, link) in self.links.iter_mut().enumerate() {
             match link {
                 Some(link) if Some(i) == from => link.adjacency.heard(record.key, record.seq),
-                Some(link) => link.adjacency.offer(now, record.key),
+                Some(link) if link.hold.is_some() => link.adjacency.offer(now, record.key),
+                Some(link) => link.adjacency.offer_by(due, record.key),
                 None => {}
             }
         }
@@ -470,13 +491,55 @@ impl Router {
 
     fn originate(&mut self, now: Time) {
         let links = self.adverts();
+        let held = self.held_until(now, &links);
         let limits = &self.config.limits;
         let records = self.own.originate(now, &links, &self.db, limits, &*self.signer);
         for mut bytes in records.into_iter().map(Vec::from) {
             bytes.extend(0u16.to_be_bytes());
             if let Ok(record) = Record::parse(&mut Reader::new(&bytes)) {
                 self.stats.originated += 1;
-                self.keep(now, &record, None);
+                self.keep(now, &record, None, held);
+            }
+        }
+    }
+
+    /// Time at which other nodes may have this node's records with `links`. Packets that they sent
+    /// over a new link before both its ends know that it counts would come back.
+    fn held_until(&self, now: Time, links: &[Advert]) -> Time {
+        let ends = |advert: &Advert| (advert.neighbour, advert.path);
+        let is_as_good = |old: &Advert| {
+            let link = links.iter().find(|link| ends(link) == ends(old));
+            link.is_some_and(|link| link.cost.loss <= old.cost.loss)
+        };
+        let mut before = self.db.of(self.config.id).flat_map(|(_, entry)| &entry.links);
+        // A failure or a loss must spread at once.
+        if !before.all(is_as_good) {
+            return now;
+        }
+        self.links.iter().flatten().filter_map(|link| link.hold).fold(now, Time::max)
+    }
+
+    /// Spreads this node's records once both ends of each new link have each other's.
+    fn confirm(&mut self, now: Time) {
+        if self.links.iter().flatten().all(|link| link.hold.is_none()) {
+            return;
+        }
+        let own: Vec<(Key, u64)> =
+            self.db.of(self.config.id).map(|(key, entry)| (key, entry.seq)).collect();
+        for link in self.links.iter_mut().flatten() {
+            let Some(hold) = link.hold else { continue };
+            let Adjacency { neighbour, path, .. } = link.adjacency;
+            let mut theirs = self.db.of(neighbour).flat_map(|(_, entry)| &entry.links);
+            let is_listed = theirs.any(|a| (a.neighbour, a.path) == (self.config.id, path));
+            if hold <= now
+                || is_listed && own.iter().all(|&(key, seq)| link.adjacency.has(key, seq))
+            {
+                link.hold = None;
+            }
+        }
+        if self.links.iter().flatten().all(|link| link.hold.is_none()) {
+            for link in self.links.iter_mut().flatten() {
+                own.iter().for_each(|&(key, _)| link.adjacency.hasten(now, key));
             }
         }
     }
@@ -521,39 +584,19 @@ impl Router {
 
     fn compute(&mut self, now: Time) {
         self.spf_at = Time::NEVER;
-        self.spf_earliest = now + self.config.limits.spf_interval;
+        self.spf_pacer.spend(now, 1);
         self.stats.spf_runs += 1;
-        let links = self.adverts();
-        self.rebuild(&links, false);
+        let own = self.config.id;
+        self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);
         self.stats.denied = self.graph.denied();
-        let table = if self.graph.has_unconfirmed() {
-            self.rebuild(&links, true);
-            let alternate = self.compute_table();
-            // The graph and the trees that are shown have confirmed links only.
-            self.rebuild(&links, false);
-            self.compute_table().with_alternate(alternate)
-        } else {
-            self.compute_table()
-        };
+        for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
+            tree.run(&self.graph, own, metric);
+        }
+        let table = self.build_table();
         if table != *self.table {
             self.table = Arc::new(table);
             self.table_changed = true;
         }
-    }
-
-    /// Rebuilds the graph; with `trusting`, with links of this node that the neighbour does not
-    /// advertise, too.
-    fn rebuild(&mut self, links: &[Advert], trusting: bool) {
-        let own = self.config.id;
-        self.graph.rebuild(own, (links, trusting), &self.db, &self.config.cost);
-    }
-
-    /// Computes the routes over the graph.
-    fn compute_table(&mut self) -> ForwardingTable {
-        for (tree, metric) in self.trees.iter_mut().zip(Metric::ALL) {
-            tree.run(&self.graph, self.config.id, metric);
-        }
-        self.build_table()
     }
 
     fn build_table(&self) -> ForwardingTable {

@@ -37,18 +37,15 @@ pub struct Graph {
     all: Vec<Edge>,
     /// Number of links that only one end advertises.
     denied: u64,
-    /// Number of these whose other end is a neighbour with records.
-    unconfirmed: u64,
 }
 
 impl Graph {
     /// Rebuilds the graph from the links of all nodes: the present ones of `own`, and those in the
-    /// database of the others. A link counts only if both ends advertise it; with `trusting`, a
-    /// link of `own` counts in any case.
+    /// database of the others. A link counts only if both ends advertise it.
     pub(super) fn rebuild(
         &mut self,
         own: NodeId,
-        (links, trusting): (&[Advert], bool),
+        links: &[Advert],
         db: &Database,
         model: &CostModel,
     ) {
@@ -72,7 +69,7 @@ impl Graph {
             }
             self.add(key.origin, &entry.links);
         }
-        self.connect(self.index(own), trusting, model);
+        self.connect(model);
     }
 
     /// A graph of `links` (the node and its advert): for tests and benchmarks.
@@ -85,7 +82,7 @@ impl Graph {
         for (from, link) in links {
             graph.add(*from, core::slice::from_ref(link));
         }
-        graph.connect(None, false, model);
+        graph.connect(model);
         graph
     }
 
@@ -101,22 +98,19 @@ impl Graph {
         }
     }
 
-    fn connect(&mut self, own: Option<u32>, trusting: bool, model: &CostModel) {
+    fn connect(&mut self, model: &CostModel) {
         let ends = |e: &Edge| (e.from, e.to, e.path);
         self.all.sort_unstable();
         // A node that lists a link in two records gets the cheaper one.
         self.all.dedup_by_key(|e| ends(e));
         self.edges.clear();
-        self.unconfirmed = 0;
         for edge in &self.all {
             let back = (edge.to, edge.from, edge.path);
-            let confirmed = self.all.binary_search_by_key(&back, ends).is_ok();
-            let is_own = Some(edge.from) == own;
-            if confirmed || trusting && is_own {
+            if self.all.binary_search_by_key(&back, ends).is_ok() {
                 self.edges.push(*edge);
+            } else {
+                self.denied += 1;
             }
-            self.denied += u64::from(!confirmed);
-            self.unconfirmed += u64::from(!confirmed && is_own);
         }
         self.first.clear();
         self.first.resize(self.nodes.len() + 1, 0);
@@ -130,11 +124,6 @@ impl Graph {
             costs.clear();
             costs.extend(self.edges.iter().map(|e| model.cost(metric, &e.cost)));
         }
-    }
-
-    /// Whether a neighbour with records does not advertise a link to this node.
-    pub fn has_unconfirmed(&self) -> bool {
-        self.unconfirmed > 0
     }
 
     /// The nodes, ascending by id.

@@ -39,8 +39,6 @@ pub struct ForwardingTable {
     nodes: Vec<NodeId>,
     hops: Vec<Hops>,
     default: Option<Hop>,
-    /// The table as it would be if each neighbour advertised all links to it, if it differs.
-    alternate: Option<Box<ForwardingTable>>,
 }
 
 impl ForwardingTable {
@@ -63,7 +61,7 @@ impl ForwardingTable {
             .filter_map(|node| Some((node, best(Some(node)).or_else(|| direct(node))?)))
             .map(|(node, hop)| (node, [Some(hop); Metric::COUNT]))
             .unzip();
-        ForwardingTable { nodes, hops, default: best(None), alternate: None }
+        ForwardingTable { nodes, hops, default: best(None) }
     }
 
     /// Builds a table from `computed` hops (ascending by node), over which `routes` with a link
@@ -101,13 +99,7 @@ impl ForwardingTable {
             .filter(|(_, hops)| hops.iter().any(Option::is_some))
             .unzip();
         let default = best(None, true).or_else(|| best(None, false));
-        ForwardingTable { nodes, hops, default, alternate: None }
-    }
-
-    /// This table, with `alternate` for packets that come back from its next hop.
-    pub(super) fn with_alternate(self, alternate: ForwardingTable) -> ForwardingTable {
-        let alternate = (alternate != self).then(|| Box::new(alternate));
-        ForwardingTable { alternate, ..self }
+        ForwardingTable { nodes, hops, default }
     }
 
     /// The first step towards `node` by `metric`.
@@ -116,13 +108,6 @@ impl ForwardingTable {
             Ok(i) => self.hops[i][metric as usize],
             Err(_) => self.default,
         }
-    }
-
-    /// The first step towards `node` by `metric` for a packet that came from the link of
-    /// [`ForwardingTable::next_hop`]: over a link that has come up, but that the neighbour at its
-    /// end does not advertise as far as this node knows. Other nodes may know that it does.
-    pub fn alternate(&self, node: NodeId, metric: Metric) -> Option<Hop> {
-        self.alternate.as_ref()?.next_hop(node, metric)
     }
 
     /// The nodes that have their own entry, ascending.

@@ -36,3 +36,4 @@ mod trunk;
 mod trunk_deadlines;
 mod trunk_faults;
 mod until_deadline;
+mod upgrade;

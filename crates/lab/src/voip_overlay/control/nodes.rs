@@ -24,7 +24,7 @@ const PATIENCE: Time = Time::from_millis(10_000);
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let sizes: &[u32] = size.pick(&[20], &[300], &[50, 100, 200, 300, 500]);
     let point = |&nodes: &u32| {
-        let mut limits = Limits { spf_interval: SPF_INTERVAL, ..Limits::default() };
+        let mut limits = Limits { spf_interval: SPF_INTERVAL, spf_burst: 1, ..Limits::default() };
         if sabotage.is("room-for-all-but-one") {
             limits.max_nodes = nodes as usize - 1;
         }

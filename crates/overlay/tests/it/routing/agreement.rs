@@ -136,7 +136,8 @@ fn news_crosses_four_hops_in_their_delay() {
     assert_eq!(links[0].cost.latency, 300);
 }
 
-/// Updates are sent every 50 ms and paths are computed every 20 ms, however often changes occur.
+/// Updates are sent every 50 ms and paths are computed every 20 ms, after eight at once, however
+/// often changes occur.
 #[test]
 fn changes_that_come_thick_and_fast_are_taken_together() {
     let mut net = Net::new(2, 0.0, 1);
@@ -150,7 +151,7 @@ fn changes_that_come_thick_and_fast_are_taken_together() {
     let stats = net.hosts[0].router.stats();
     let (told, computed) = (stats.originated - before.originated, stats.spf_runs - before.spf_runs);
     assert!((10..=21).contains(&told), "{told} updates");
-    assert!((20..=51).contains(&computed), "{computed} computations");
+    assert!((20..=59).contains(&computed), "{computed} computations");
 }
 
 #[test]

@@ -62,31 +62,6 @@ fn a_link_whose_other_end_denies_it_is_none() {
     assert_eq!(net.walk(0, 4, Metric::Hops), [0, 1, 2, 3, 4]);
 }
 
-/// Others may have the neighbour's present record sooner than this node, and send packets for it
-/// here.
-#[test]
-fn a_packet_that_comes_back_may_use_an_unconfirmed_link() {
-    let mut net = Net::new(3, 0.0, 1);
-    for (a, b) in [(0, 1), (1, 2), (0, 2)] {
-        net.join(a, b, [cost(5, 0); 2]);
-    }
-    net.run(Duration::from_secs(2));
-    let hops = |net: &Net| {
-        let table = &net.hosts[0].table;
-        let metric = Metric::default();
-        let hops = [table.next_hop(id(2), metric), table.alternate(id(2), metric)];
-        hops.map(|hop| hop.map(|hop| hop.link))
-    };
-    assert_eq!(hops(&net), [Some(LinkId(1)), None]);
-    // To host 0, host 2 seems to have no link to it.
-    let record = update(2, WALL + (1 << 40), &[1], &Toy(id(2)));
-    net.inject(0, LinkId(0), &frame(&[record]));
-    net.settle();
-    assert_eq!(hops(&net), [Some(LinkId(0)), Some(LinkId(1))]);
-    net.run(Duration::from_secs(1));
-    assert_eq!(hops(&net), [Some(LinkId(1)), None]);
-}
-
 #[test]
 fn nobody_speaks_for_another() {
     let mut net = chain();

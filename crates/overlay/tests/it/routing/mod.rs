@@ -6,4 +6,5 @@ mod formulas;
 mod liars;
 mod loops;
 mod net;
+mod new_links;
 mod spf;
