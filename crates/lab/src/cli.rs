@@ -77,7 +77,7 @@ enum Command {
 #[derive(clap::Args, Debug)]
 #[command(after_help = run_help())]
 struct Run {
-    /// PAPER/FIGURE, `all`, or a scenario file of your own (.toml)
+    /// PAPER/FIGURE, PAPER, `papers` (all five), `all`, or a scenario file of your own (.toml)
     what: String,
     #[command(flatten)]
     how: How,
@@ -229,7 +229,7 @@ Examples:
   trunkline-lab check --quick
   trunkline-lab check --quick --sabotage voip-overlay/fig4")]
 struct Check {
-    /// PAPER/FIGURE, or `all` for every figure
+    /// PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure
     #[arg(default_value = "all")]
     what: String,
     #[command(flatten)]

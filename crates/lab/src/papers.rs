@@ -110,7 +110,8 @@ impl Papers {
         Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
     }
 
-    /// The figures that `wanted` selects: one, or all of them.
+    /// The figures that `wanted` selects: one, those of a folder, those of the five papers
+    /// (`papers`), or `all`.
     ///
     /// # Errors
     ///
@@ -118,6 +119,10 @@ impl Papers {
     pub fn select(&self, wanted: &str) -> Result<Vec<(&Experiment, &Figure)>, Error> {
         match wanted {
             "all" => Ok(self.figures().collect()),
+            "papers" => Ok(self.figures().filter(|(e, _)| e.paper != beyond::PAPER).collect()),
+            folder if PAPERS.iter().any(|paper| paper.folder == folder) => {
+                Ok(self.figures().filter(|(e, _)| e.paper == folder).collect())
+            }
             one => Ok(vec![self.find(one)?]),
         }
     }
@@ -126,6 +131,16 @@ impl Papers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_selected_or_all_papers() {
+        let papers = papers();
+        let selected = |wanted| papers.select(wanted).unwrap().len();
+        let folders = PAPERS.iter().map(|paper| selected(paper.folder));
+        assert_eq!(folders.sum::<usize>(), selected("all"));
+        assert_eq!(selected("papers") + selected("beyond"), selected("all"));
+        assert!(papers.select("paper").is_err());
+    }
 
     #[test]
     fn variants_follow_their_figure() {
