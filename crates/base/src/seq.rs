@@ -165,7 +165,8 @@ pub enum SeqClass {
 ///   turn, so the nearest number with these 16 bits is n.
 /// - If C − A > REACH, then by 2. no packet of envelope A or before is retransmitted in C or later:
 ///   n is new, and so are all that follow, whatever number they are given. n gets the next number
-///   that fits, and everything seen before is forgotten.
+///   that fits. An envelope that C has overtaken may still repeat a number, so only if C − A > REACH
+///   + LATE is everything seen before forgotten.
 ///
 /// So no packet is mistaken for another. The required memory follows, too: if n was seen, then h −
 /// n ≤ c(h) − c(n) ≤ A − C + REACH for the highest number h, and envelopes that are
@@ -206,10 +207,15 @@ impl SeqTracker {
             None if last - count >= Self::LATE => return SeqClass::Known,
             None => extend(near.saturating_sub(last - count), wire),
             Some(ahead) if ahead <= Self::REACH => extend(near + ahead, wire),
-            Some(_) => {
+            Some(ahead) => {
                 let seq = highest + 1 + u64::from(wire.wrapping_sub((highest + 1) as u16));
                 heard.last = (count, seq);
-                heard.window = SeqWindow::starting_at(seq, [0; Self::WORDS]);
+                if ahead <= Self::SIZE {
+                    // An envelope that this one has overtaken may repeat a number seen before.
+                    heard.window.insert(seq);
+                } else {
+                    heard.window = SeqWindow::starting_at(seq, [0; Self::WORDS]);
+                }
                 return SeqClass::Ahead { seq, missing: seq - highest - 1 };
             }
         };
@@ -423,6 +429,18 @@ mod tests {
         );
         assert_eq!(t.note(quiet - SeqTracker::LATE, 9_466), SeqClass::Known, "too late to tell");
         assert!(t.has(first(9_465) + (1 << 16)) && !t.has(first(9_464) + (1 << 16)));
+    }
+
+    /// The envelope that carries the copy is within the sender's reach; the one that overtakes it is
+    /// beyond.
+    #[test]
+    fn a_copy_that_is_overtaken_at_the_end_of_a_silence_is_known() {
+        let mut t = SeqTracker::default();
+        t.note(0, 7);
+        let end = SeqTracker::REACH;
+        let seq = first(8);
+        assert_eq!(t.note(end + 1, 8), SeqClass::Ahead { seq, missing: 0 });
+        assert_eq!(t.note(end, 7), SeqClass::Known);
     }
 
     #[test]
