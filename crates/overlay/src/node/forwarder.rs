@@ -392,17 +392,18 @@ impl Forwarder {
             }
             return;
         }
-        let turns_back = hop.is_some_and(|hop| hop.link == from);
-        if turns_back && packet.hop_limit < TURN_HOPS {
-            return self.stats.drops.count(DropReason::Bounced);
-        }
-        let hops = if turns_back { TURN_HOPS } else { 1 };
-        let Some(hop_limit) = packet.hop_limit.checked_sub(hops) else {
+        let Some(mut hop_limit) = packet.hop_limit.checked_sub(1) else {
             if let Err(why) = self.on_hop_limit(now, packet) {
                 self.stats.drops.count(why);
             }
             return;
         };
+        if hop.is_some_and(|hop| hop.link == from) {
+            let Some(rest) = hop_limit.checked_sub(TURN_HOPS - 1) else {
+                return self.stats.drops.count(DropReason::Bounced);
+            };
+            hop_limit = rest;
+        }
         if let Err(why) = self.access.check_transit(packet.flow.source) {
             return self.stats.drops.count(why);
         }

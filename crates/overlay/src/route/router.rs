@@ -511,9 +511,13 @@ impl Router {
             let link = links.iter().find(|link| ends(link) == ends(old));
             link.is_some_and(|link| link.cost.loss <= old.cost.loss)
         };
-        let mut before = self.db.of(self.config.id).flat_map(|(_, entry)| &entry.links);
-        // A failure or a loss must spread at once.
-        if !before.all(is_as_good) {
+        let records = self.db.of(self.config.id);
+        let mut before = records.filter(|(key, _)| matches!(key.part, Part::Links(_)));
+        // A failure, a loss or a drain must spread at once.
+        let is_harmless = |entry: &Entry| {
+            entry.draining == self.own.draining && entry.links.iter().all(is_as_good)
+        };
+        if !before.all(|(_, entry)| is_harmless(entry)) {
             return now;
         }
         self.links.iter().flatten().filter_map(|link| link.hold).fold(now, Time::max)
@@ -584,7 +588,8 @@ impl Router {
 
     fn compute(&mut self, now: Time) {
         self.spf_at = Time::NEVER;
-        self.spf_pacer.spend(now, 1);
+        // An operator's change doesn't wait, and costs later changes nothing.
+        self.spf_pacer.admit(now, 1);
         self.stats.spf_runs += 1;
         let own = self.config.id;
         self.graph.rebuild(own, &self.adverts(), &self.db, &self.config.cost);

@@ -49,6 +49,19 @@ fn a_trace_over_a_chain_names_every_hop_and_its_distance() {
 }
 
 #[test]
+fn an_echo_that_ends_where_it_would_turn_back_is_answered() {
+    let mut t = Topology::chain(vec![link(ms(1), Loss::None); 2]);
+    for (at, via) in [(0, 2), (1, 3), (2, 2)] {
+        let route = StaticRoute { to: None, via: NodeId(via), onward: Duration::ZERO };
+        t.config_mut(HostId(at)).routes = vec![route];
+    }
+    let mut world = t.build(1).unwrap();
+    world.run_until(at(500));
+    let answer = ask(&mut world, echo(9, 2, 1)).unwrap();
+    assert_eq!((answer.from, answer.reached), (NodeId(3), false));
+}
+
+#[test]
 fn news_waits_at_no_hop() {
     let mut t = Topology::chain(vec![link(ms(1), Loss::None); 4]);
     t.link_state(&Routing::default());

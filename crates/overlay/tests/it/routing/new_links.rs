@@ -4,6 +4,7 @@ use super::agreement::cost;
 use super::net::{Net, id};
 use core::time::Duration;
 use trunkline_overlay::link::LinkId;
+use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::wire::{Metric, NodeId};
 
 /// Whether `host` has a record of `origin` that lists `neighbour`.
@@ -53,6 +54,34 @@ fn a_failure_spreads_at_once_while_a_link_is_new() {
     // Over the link of 1 ms, with at most 2 ms of jitter.
     net.run(Duration::from_millis(4));
     assert!(!knows(&net, 5, 0, id(1)));
+}
+
+/// The neighbour at the end of the new link takes it for down.
+#[test]
+fn a_drain_spreads_at_once_while_a_link_is_new() {
+    let mut net = ring(6, 1);
+    net.join(0, 3, [cost(400, 0); 2]);
+    net.hosts[3].router.link_down(net.now, LinkId(2));
+    net.run(Duration::from_millis(60));
+    net.hosts[0].router.drain(net.now, true);
+    net.run(Duration::from_millis(4));
+    let route = net.hosts[5].router.route(id(1), Metric::Hops).expect("a ring");
+    assert_eq!(route.path.len(), 5, "around the draining node");
+}
+
+/// An operator's routes take effect at once, however often they change, and a failure after that
+/// does, too.
+#[test]
+fn changes_of_routes_delay_no_other() {
+    let mut net = ring(6, 1);
+    for via in [1, 5].into_iter().cycle().take(50) {
+        let route = StaticRoute { to: Some(NodeId(99)), via: id(via), onward: Duration::ZERO };
+        net.hosts[0].router.set_routes(net.now, vec![route]);
+        net.run(Duration::from_millis(1));
+    }
+    net.down(0);
+    net.run(Duration::from_millis(20));
+    assert_eq!(net.walk(0, 1, Metric::Hops).len(), 6);
 }
 
 /// The neighbour at the end of the new link takes it for down.
