@@ -117,6 +117,8 @@ steps! {
         43 Add { path: u8, reachable: u8 }
         /// A link is removed from the configuration; never the honest neighbour's.
         44 Remove { link: u8 }
+        /// An uplink accepts `bytes` bytes from now on, or everything.
+        45 Room { uplink: u8, bytes: u16 }
     }
 }
 

@@ -14,11 +14,28 @@ pub struct RxDatagram<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// Consecutive envelopes of the arena with the same destination and marking. All have `segment`
+/// Number of an uplink: what leaves by it waits in one queue of the operating system. The driver
+/// assigns the numbers; links are on uplink 0 until it assigns another.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct UplinkId(pub u16);
+
+impl UplinkId {
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Bytes of an uplink's room that each envelope takes in addition to its own: about the memory that
+/// Linux keeps with a datagram that waits in a socket.
+pub const ENVELOPE_COST: usize = 1_024;
+
+/// Consecutive envelopes of the arena with the same uplink, destination and marking. All have `segment`
 /// bytes except the last, which may be shorter: one call of generic segmentation offload takes one
 /// run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
+    /// Uplink by which the run leaves.
+    pub uplink: UplinkId,
     /// Destination address of the run.
     pub to: SocketAddr,
     /// Differentiated services code point (RFC 2474), 0 to 63.
@@ -45,14 +62,26 @@ pub const MAX_RUN: usize = 64;
 /// Maximum bytes in a run: one UDP datagram before segmentation.
 const MAX_RUN_BYTES: usize = 65_000;
 
-/// Memory that the driver owns and a node seals envelopes into. It never grows: when it is full,
-/// packets stay in the node's bounded queues.
+/// The room of an uplink, and whether more is needed.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Bytes that it still accepts, each envelope with [`ENVELOPE_COST`].
+    bytes: usize,
+    /// Whether an envelope found no room.
+    wanted: bool,
+}
+
+/// Memory that the driver owns and a node seals envelopes into, with the room that each uplink has.
+/// It never grows: when it is full, or an uplink has no room, packets stay in the node's bounded
+/// queues.
 #[derive(Debug)]
 pub struct TxArena {
     bytes: Box<[u8]>,
     used: usize,
     runs: Vec<Run>,
     max_runs: usize,
+    /// Room of each uplink; those beyond have no limit.
+    rooms: Vec<Room>,
 }
 
 impl TxArena {
@@ -63,24 +92,69 @@ impl TxArena {
             used: 0,
             runs: Vec::with_capacity(runs),
             max_runs: runs,
+            rooms: Vec::new(),
         }
     }
 
+    /// Sets the bytes that `uplink` accepts, each envelope with [`ENVELOPE_COST`] more. An envelope
+    /// is written if any are left, so the last one may exceed them. Without this call, an uplink
+    /// accepts everything.
+    pub fn set_room(&mut self, uplink: UplinkId, bytes: usize) {
+        let index = uplink.index();
+        if self.rooms.len() <= index {
+            self.rooms.resize(index + 1, Room { bytes: usize::MAX, wanted: false });
+        }
+        self.rooms[index] = Room { bytes, wanted: false };
+    }
+
+    /// Bytes that `uplink` still accepts.
+    pub fn room(&self, uplink: UplinkId) -> usize {
+        self.rooms.get(uplink.index()).map_or(usize::MAX, |room| room.bytes)
+    }
+
+    /// The uplinks whose room was set, with the bytes that they still accept.
+    pub fn rooms(&self) -> impl Iterator<Item = (UplinkId, usize)> {
+        (0..).map(UplinkId).zip(self.rooms.iter().map(|room| room.bytes))
+    }
+
+    /// Whether `uplink` had no room for an envelope since its room was set.
+    pub fn is_wanted(&self, uplink: UplinkId) -> bool {
+        self.rooms.get(uplink.index()).is_some_and(|room| room.wanted)
+    }
+
+    /// Whether `uplink` accepts another envelope.
+    pub(crate) fn has_room(&mut self, uplink: UplinkId) -> bool {
+        let Some(room) = self.rooms.get_mut(uplink.index()) else { return true };
+        room.wanted |= room.bytes == 0;
+        room.bytes > 0
+    }
+
     /// Reserves one envelope of `len` bytes, in the last run if it can continue it; `None` when the
-    /// arena is full.
-    pub fn envelope(&mut self, to: SocketAddr, dscp: u8, len: usize) -> Option<&mut [u8]> {
+    /// arena is full. Takes the envelope's share of the uplink's room, as far as there is one.
+    pub fn envelope(
+        &mut self,
+        uplink: UplinkId,
+        to: SocketAddr,
+        dscp: u8,
+        len: usize,
+    ) -> Option<&mut [u8]> {
         let start = self.used;
         let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
         let room = self.runs.len() < self.max_runs;
         match self.runs.last_mut() {
-            Some(run) if run.takes(to, dscp, len) => {
+            Some(run) if run.takes((uplink, to, dscp), len) => {
                 run.count += 1;
                 run.len += len;
             }
-            _ if room => self.runs.push(Run { to, dscp, segment: len, count: 1, start, len }),
+            _ if room => {
+                self.runs.push(Run { uplink, to, dscp, segment: len, count: 1, start, len });
+            }
             _ => return None,
         }
         self.used = end;
+        if let Some(room) = self.rooms.get_mut(uplink.index()) {
+            room.bytes = room.bytes.saturating_sub(len + ENVELOPE_COST);
+        }
         self.bytes.get_mut(start..end)
     }
 
@@ -89,7 +163,7 @@ impl TxArena {
         let (Some(run), Some(from)) = (self.runs.last(), self.used.checked_sub(len)) else {
             return false;
         };
-        if self.envelope(to, run.dscp, len).is_none() {
+        if self.envelope(run.uplink, to, run.dscp, len).is_none() {
             return false;
         }
         self.bytes.copy_within(from..from + len, from + len);
@@ -116,7 +190,7 @@ impl TxArena {
         self.runs.is_empty()
     }
 
-    /// Removes all envelopes and keeps the memory.
+    /// Removes all envelopes, and keeps the memory and the rooms.
     pub fn clear(&mut self) {
         self.used = 0;
         self.runs.clear();
@@ -124,9 +198,10 @@ impl TxArena {
 }
 
 impl Run {
-    fn takes(&self, to: SocketAddr, dscp: u8, len: usize) -> bool {
+    fn takes(&self, (uplink, to, dscp): (UplinkId, SocketAddr, u8), len: usize) -> bool {
         let last_is_whole = self.len == self.segment * self.count;
         self.to == to
+            && self.uplink == uplink
             && self.dscp == dscp
             && len <= self.segment
             && last_is_whole
@@ -139,6 +214,8 @@ impl Run {
 mod tests {
     use super::*;
 
+    const UP: UplinkId = UplinkId(0);
+
     #[test]
     fn equal_sizes_to_one_place_are_one_run() {
         let a: SocketAddr = "127.0.0.1:1".parse().unwrap();
@@ -147,16 +224,16 @@ mod tests {
         for (to, dscp, len) in
             [(a, 46, 100), (a, 46, 100), (a, 46, 40), (a, 46, 40), (b, 46, 40), (b, 0, 40)]
         {
-            assert_eq!(arena.envelope(to, dscp, len).unwrap().len(), len);
+            assert_eq!(arena.envelope(UP, to, dscp, len).unwrap().len(), len);
         }
         let shape: Vec<_> = arena.runs().iter().map(|r| (r.segment, r.count, r.len)).collect();
         // The shorter third envelope ends the first run.
         assert_eq!(shape, [(100, 3, 240), (40, 1, 40), (40, 1, 40), (40, 1, 40)]);
         let lens: Vec<_> = arena.envelopes(&arena.runs()[0]).map(<[u8]>::len).collect();
         assert_eq!(lens, [100, 100, 40]);
-        assert!(arena.envelope(a, 0, 700).is_none(), "full");
+        assert!(arena.envelope(UP, a, 0, 700).is_none(), "full");
         arena.clear();
-        assert!(arena.envelope(a, 0, 700).is_some());
+        assert!(arena.envelope(UP, a, 0, 700).is_some());
     }
 
     #[test]
@@ -164,12 +241,12 @@ mod tests {
         let [a, b]: [SocketAddr; 2] = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| a.parse().unwrap());
         let mut arena = TxArena::new(100, 10);
         assert!(!arena.copy_last(b, 10), "there is none");
-        arena.envelope(a, 46, 30).unwrap().fill(7);
+        arena.envelope(UP, a, 46, 30).unwrap().fill(7);
         assert!(arena.copy_last(b, 30));
         let last = arena.runs()[1];
         assert_eq!((last.to, last.dscp), (b, 46));
         assert_eq!(arena.envelopes(&last).collect::<Vec<_>>(), [&[7; 30][..]]);
-        arena.envelope(a, 46, 30).unwrap();
+        arena.envelope(UP, a, 46, 30).unwrap();
         assert!(!arena.copy_last(b, 30), "full");
     }
 
@@ -177,7 +254,28 @@ mod tests {
     fn runs_are_bounded() {
         let a: SocketAddr = "[::1]:1".parse().unwrap();
         let mut arena = TxArena::new(10_000, 2);
-        let taken = (0..1_000).take_while(|_| arena.envelope(a, 0, 10).is_some()).count();
+        let taken = (0..1_000).take_while(|_| arena.envelope(UP, a, 0, 10).is_some()).count();
         assert_eq!(taken, 2 * MAX_RUN);
+    }
+
+    #[test]
+    fn a_run_leaves_by_one_uplink_and_takes_of_its_room_alone() {
+        let to: SocketAddr = "[::1]:1".parse().unwrap();
+        let mut arena = TxArena::new(10_000, 10);
+        let [first, second, third] = [0, 1, 2].map(UplinkId);
+        arena.set_room(second, ENVELOPE_COST + 101);
+        for uplink in [first, first, second, second, third] {
+            assert!(arena.has_room(uplink));
+            arena.envelope(uplink, to, 46, 100).unwrap();
+        }
+        let runs: Vec<_> = arena.runs().iter().map(|run| (run.uplink, run.count)).collect();
+        assert_eq!(runs, [(first, 2), (second, 2), (third, 1)]);
+        assert_eq!(arena.room(second), 0);
+        assert!(!arena.is_wanted(second), "nothing more has asked for room");
+        assert!(!arena.has_room(second) && arena.has_room(first) && arena.has_room(third));
+        arena.clear();
+        assert_eq!([first, second, third].map(|id| arena.is_wanted(id)), [false, true, false]);
+        arena.set_room(second, 1);
+        assert!(arena.has_room(second) && !arena.is_wanted(second));
     }
 }

@@ -6,6 +6,7 @@
 #[macro_use]
 mod out;
 
+mod addresses;
 mod bench;
 mod call;
 mod cat;

@@ -8,6 +8,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+/// Makes SIGUSR1, SIGUSR2 and SIGALRM do nothing: their default would end a daemon that somebody
+/// sends one by habit, as for other daemons.
+pub fn ignore_others() -> io::Result<()> {
+    let mut mask = SigSet::empty();
+    for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM] {
+        mask.add(signal);
+    }
+    Ok(mask.thread_block()?)
+}
+
 /// SIGTERM and SIGINT as a descriptor.
 #[derive(Debug)]
 pub struct Signals(SignalFd);

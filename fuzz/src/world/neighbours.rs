@@ -15,9 +15,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Bitrate, Time};
-use trunkline_overlay::arena::{RxDatagram, TxArena};
-use trunkline_overlay::link;
+use trunkline_overlay::arena::{RxDatagram, TxArena, UplinkId};
 use trunkline_overlay::link::realtime::Recovery;
+use trunkline_overlay::link::{self, LinkId};
 use trunkline_overlay::node::{Config, Drained, Node, Start, Timer};
 use trunkline_overlay::route::StaticRoute;
 use trunkline_overlay::session::SessionId;
@@ -30,6 +30,12 @@ use trunkline_overlay::wire::{
 /// The node under test; its neighbours are 2, 3 and 4.
 pub const OWN: NodeId = NodeId(1);
 pub const LINKS: usize = 3;
+
+/// The uplink of a link: the first two share one.
+fn uplink(link: usize) -> UplinkId {
+    UplinkId(1 + (link / 2) as u16)
+}
+const UPLINKS: usize = 2;
 /// Application ports here and at the neighbours are 0 to 7.
 const PORTS: u8 = 8;
 const MAX_SESSIONS: usize = 6;
@@ -97,6 +103,12 @@ fn config(settings: &[u8]) -> Config {
     config
 }
 
+fn set_rooms(rooms: &[usize], arena: &mut TxArena) {
+    for (&room, n) in rooms.iter().zip(1..) {
+        arena.set_room(UplinkId(n), room);
+    }
+}
+
 struct Peer {
     node: Node,
     incarnation: u64,
@@ -143,6 +155,8 @@ pub(super) struct World {
     said: VecDeque<(usize, Vec<u8>)>,
     emitted: Emitted,
     bounds: Bounds,
+    /// Room of each uplink whenever the node transmits.
+    rooms: [usize; UPLINKS],
 }
 
 impl World {
@@ -150,7 +164,10 @@ impl World {
         let now = Time::from_millis(1_000);
         let seed = u64::from(settings[4]);
         let node = || {
-            Node::new(config(settings), Start::simulated(now, Incarnation(5), seed)).expect("valid")
+            let start = Start::simulated(now, Incarnation(5), seed);
+            let mut node = Node::new(config(settings), start).expect("valid");
+            (0..LINKS).for_each(|i| node.set_uplink(LinkId(i as u16), uplink(i)));
+            node
         };
         World {
             now,
@@ -166,6 +183,7 @@ impl World {
             said: VecDeque::new(),
             emitted: Emitted::default(),
             bounds: Bounds::default(),
+            rooms: [usize::MAX; UPLINKS],
         }
     }
 
@@ -187,6 +205,10 @@ impl Scene for World {
             }
             Step::Settle { arena, .. } => self.settle(arena),
             Step::Transmit { bytes, runs } => self.transmit_once(bytes, runs),
+            Step::Room { uplink, bytes } => {
+                let room = if bytes == u16::MAX { usize::MAX } else { usize::from(bytes) };
+                self.rooms[usize::from(uplink) % UPLINKS] = room;
+            }
             Step::Open {} => self.open_session(),
             Step::Close { session } => self.close_session(session),
             Step::Full { yes, .. } => {
@@ -460,7 +482,9 @@ impl World {
         let sizes = [(LARGEST, 64), (2_000, 1), (16 << 10, 2), (16 << 10, 64)];
         let (bytes, runs) = sizes[usize::from(arena % 4)];
         let arena = &mut TxArena::new(bytes, runs);
+        set_rooms(&self.rooms, arena);
         let out = settle(&mut self.node, self.now, arena, &mut self.applications);
+        set_rooms(&self.rooms, arena);
         let twin = settle(&mut self.twin, self.now, arena, &mut self.twin_applications);
         assert_eq!(out, twin, "the twin says something else");
         self.look_at_messages();
@@ -473,6 +497,7 @@ impl World {
         let runs = usize::from(runs % 4) + 1;
         let call = |node: &mut Node| {
             let arena = &mut TxArena::new(bytes, runs);
+            set_rooms(&self.rooms, arena);
             let drained = node.transmit(self.now, arena);
             assert!(
                 drained == Drained::All || !arena.is_empty() || bytes < LARGEST,

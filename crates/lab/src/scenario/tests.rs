@@ -205,8 +205,19 @@ fn every_key_that_is_documented_of_a_node_is_known_here() {
     let link = keys("[[link]]");
     assert_eq!(
         link,
-        ["neighbour", "path", "key", "address", "mtu", "dscp", "rate", "penalty"],
-        "neighbour and address follow from the scenario, and its links have no keys"
+        [
+            "neighbour",
+            "path",
+            "key",
+            "address",
+            "source",
+            "interface",
+            "mtu",
+            "dscp",
+            "rate",
+            "penalty"
+        ],
+        "what leads to the neighbour follows from the scenario, and its links have no keys"
     );
 }
 

@@ -139,7 +139,7 @@ impl Handshakes {
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));
             self.stats.challenges += 1;
-            self.push(Event::Send { to: from, bytes });
+            self.push(Event::Send { link: None, to: from, bytes });
         }
         Err(RefusedHandshake::Replayed)
     }

@@ -143,6 +143,9 @@ pub struct Established {
 pub enum Event {
     /// A datagram to send.
     Send {
+        /// The link that the message is to bring up; `None` for an answer, which leaves as the
+        /// message came.
+        link: Option<LinkId>,
         /// Destination of the datagram.
         to: SocketAddr,
         /// Contents of the datagram.
@@ -480,7 +483,7 @@ impl Handshakes {
             neighbour.query = Some(nonce);
             let bytes = Query { nonce }.emit(mac);
             self.stats.queries += 1;
-            return self.push(Event::Send { to, bytes });
+            return self.push(Event::Send { link: Some(link), to, bytes });
         };
         if self.revoked.contains(&key) {
             neighbour.try_at = Time::NEVER;
@@ -518,7 +521,7 @@ impl Handshakes {
         let challenged = nonce.is_some();
         neighbour.attempt = Some(Attempt { handshake, index, to, sent, echo, challenged });
         self.stats.initiations += 1;
-        self.push(Event::Send { to, bytes });
+        self.push(Event::Send { link: Some(link), to, bytes });
     }
 
     /// This end's payload for the other end of the link.

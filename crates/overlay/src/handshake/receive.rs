@@ -150,7 +150,7 @@ impl Handshakes {
         let answer = Answer { echo: query.nonce, cookie, certificate: &certificate };
         let bytes = answer.emit(mac);
         self.stats.answers += 1;
-        self.push(Event::Send { to: from, bytes });
+        self.push(Event::Send { link: None, to: from, bytes });
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Handshakes {
             let (echo, cookie) = (echo_of(bytes), self.cookies.make(from));
             let bytes = Answer { echo, cookie, certificate: &[] }.emit(&self.own_mac);
             self.stats.answers += 1;
-            self.push(Event::Send { to: from, bytes });
+            self.push(Event::Send { link: None, to: from, bytes });
         }
         Err(RefusedHandshake::NoCookie)
     }
@@ -385,7 +385,7 @@ impl Handshakes {
         let bytes = response.emit(&MacKey::for_dh(&key));
         let response = bytes.len();
         self.stats.responses += 1;
-        self.push(Event::Send { to: from, bytes });
+        self.push(Event::Send { link: None, to: from, bytes });
         // Checked only now, so that the other end learns the reason, too.
         let Some(version) = self.offer.versions.common(payload.versions) else {
             self.by_index.remove(&index);

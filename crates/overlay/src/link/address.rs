@@ -359,7 +359,9 @@ impl Link {
         arena: &mut TxArena,
     ) -> bool {
         const LEN: usize = ENVELOPE_OVERHEAD + PATH_FRAME_LEN;
-        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let Some(envelope) = arena.envelope(self.uplink, to, self.config.dscp, LEN) else {
+            return false;
+        };
         let written = frame.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);
@@ -371,7 +373,9 @@ impl Link {
     fn send_hello_alone(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         const LEN: usize = ENVELOPE_OVERHEAD + HELLO_LEN;
         let carried = self.carried();
-        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let Some(envelope) = arena.envelope(self.uplink, to, self.config.dscp, LEN) else {
+            return false;
+        };
         let hello = self.monitor.next_hello(now, &carried);
         let written = hello.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");

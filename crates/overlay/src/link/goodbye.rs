@@ -80,7 +80,9 @@ impl Link {
     /// Writes one envelope with a goodbye; false if the arena is full.
     pub(super) fn send_goodbye(&mut self, now: Time, to: SocketAddr, arena: &mut TxArena) -> bool {
         const LEN: usize = ENVELOPE_OVERHEAD + GOODBYE_LEN;
-        let Some(envelope) = arena.envelope(to, self.config.dscp, LEN) else { return false };
+        let Some(envelope) = arena.envelope(self.uplink, to, self.config.dscp, LEN) else {
+            return false;
+        };
         let written = Goodbye.emit(&mut Writer::new(Seal::frames_mut(envelope)));
         debug_assert!(written.is_ok(), "room was made for it");
         self.seal.seal(envelope);

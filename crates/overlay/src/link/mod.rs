@@ -16,7 +16,7 @@ mod service;
 mod session;
 mod stats;
 
-use crate::arena::TxArena;
+use crate::arena::{TxArena, UplinkId};
 use crate::counters::DropReason;
 use crate::identity::PublicKey;
 use crate::monitor::{self, LinkMonitor, LinkTotals, Liveness, Quality};
@@ -148,6 +148,12 @@ pub struct Link {
     config: Config,
     seal: Seal,
     address: Option<SocketAddr>,
+    /// Address of the neighbour when the driver last assigned the uplink.
+    placed: Option<SocketAddr>,
+    /// Uplink by which everything leaves.
+    uplink: UplinkId,
+    /// Whether the uplink had no room when the link sent last: nothing is due before it has.
+    blocked: bool,
     place: address::State,
     monitor: LinkMonitor,
     /// The highest envelope number from the neighbour's present start.
@@ -186,6 +192,9 @@ impl Link {
         Link {
             seal,
             address: config.address,
+            placed: None,
+            uplink: UplinkId::default(),
+            blocked: false,
             place: address::State::default(),
             newest: 0,
             opened: 0,
@@ -271,6 +280,21 @@ impl Link {
     /// The neighbour's present address.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Whether the neighbour has another address than at the last call.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        core::mem::replace(&mut self.placed, self.address) != self.address
+    }
+
+    /// The uplink by which everything leaves.
+    pub fn uplink(&self) -> UplinkId {
+        self.uplink
+    }
+
+    /// Sends everything by `uplink` from now on.
+    pub(crate) fn set_uplink(&mut self, uplink: UplinkId) {
+        (self.uplink, self.blocked) = (uplink, false);
     }
 
     /// Opens and authenticates an envelope. On success its frames may be read, and [`Link::validate_path`]

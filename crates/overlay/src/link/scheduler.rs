@@ -2,7 +2,7 @@
 //! deadline, then the other services in turns with equal shares of bytes. A file transfer never
 //! goes before voice.
 
-use super::service::{Class, LinkContext, Turn};
+use super::service::{Class, Turn};
 use super::{IP_UDP_HEADERS, Link, SMALLEST_HEADERS, TxArena};
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, Seal};
 use core::net::SocketAddr;
@@ -14,8 +14,8 @@ use trunkline_base::wire::Writer;
 /// cost throughput.
 pub(super) const PACING_BURST: Duration = Duration::from_millis(1);
 
-/// Bytes of non-urgent packets per arena: they stay ahead of voice that arrives the next moment,
-/// once they have left this node.
+/// Bytes of non-urgent packets that a link puts into an arena: they stay ahead of voice that
+/// arrives the next moment, once they have left this node.
 const QUANTUM: usize = 16 << 10;
 
 /// Reason why a link stopped sending.
@@ -29,11 +29,20 @@ pub enum Progress {
     Quantum,
     /// The configured rate is used up until the link's pacing time.
     Paced,
+    /// The link's uplink accepts nothing more.
+    NoRoom,
 }
 
 impl Link {
-    /// Seals everything to be sent at `now` into `arena`.
+    /// Seals control frames and urgent packets into `arena`. [`Progress::Quantum`]: other packets
+    /// wait for [`Link::transmit_shared`].
     pub(crate) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Progress {
+        let progress = self.transmit_first(now, arena);
+        self.blocked = progress == Progress::NoRoom;
+        progress
+    }
+
+    fn transmit_first(&mut self, now: Time, arena: &mut TxArena) -> Progress {
         if self.seal.ready() && !self.send_path(now, arena) {
             return Progress::ArenaFull;
         }
@@ -42,13 +51,19 @@ impl Link {
             return Progress::ArenaFull;
         }
         while self.hello_is_due(now) || self.services.control(self.control_room()).is_some() {
+            if !arena.has_room(self.uplink) {
+                return Progress::NoRoom;
+            }
             if !self.send_control(now, to, arena) {
                 return Progress::ArenaFull;
             }
         }
         while let Some(frame) = self.routing.front() {
+            if !arena.has_room(self.uplink) {
+                return Progress::NoRoom;
+            }
             let len = ENVELOPE_OVERHEAD + frame.len();
-            let Some(envelope) = arena.envelope(to, self.config.dscp, len) else {
+            let Some(envelope) = arena.envelope(self.uplink, to, self.config.dscp, len) else {
                 return Progress::ArenaFull;
             };
             Seal::frames_mut(envelope).copy_from_slice(frame);
@@ -57,18 +72,30 @@ impl Link {
             self.tally.routing(len);
             self.sent(now, len, arena);
         }
-        let mut not_urgent = 0;
-        while self.services.any_waits() {
-            if self.paced(now) {
-                return Progress::Paced;
+        while self.services.waits(Class::Urgent) {
+            match self.send_data(now, Class::Urgent, to, arena) {
+                Step::Sent(_) => {}
+                Step::Stopped(why) => return why,
+                Step::Idle => break,
             }
-            if not_urgent >= QUANTUM {
+        }
+        if self.services.waits(Class::Shared) { Progress::Quantum } else { Progress::Idle }
+    }
+
+    /// Seals packets that are not urgent into `arena`, up to one quantum.
+    pub(crate) fn transmit_shared(&mut self, now: Time, arena: &mut TxArena) -> Progress {
+        let Some(to) = self.address.filter(|_| self.seal.ready()) else { return Progress::Idle };
+        let mut sent = 0;
+        while self.services.waits(Class::Shared) {
+            if sent >= QUANTUM {
                 return Progress::Quantum;
             }
-            match self.send_data(&self.moment(now), to, arena) {
-                Step::Sent(Class::Urgent, _) => {}
-                Step::Sent(Class::Shared, bytes) => not_urgent += bytes,
-                Step::ArenaFull => return Progress::ArenaFull,
+            match self.send_data(now, Class::Shared, to, arena) {
+                Step::Sent(bytes) => sent += bytes,
+                Step::Stopped(why) => {
+                    self.blocked = why == Progress::NoRoom;
+                    return why;
+                }
                 Step::Idle => break,
             }
         }
@@ -89,12 +116,13 @@ impl Link {
 
     /// When the rate allows the next packet, if one waits for that.
     pub(crate) fn pace_at(&self, now: Time) -> Option<Time> {
-        (self.services.any_waits() && self.paced(now)).then(|| self.pacer.next())
+        let waits = !self.blocked && self.services.any_waits() && self.paced(now);
+        waits.then(|| self.pacer.next())
     }
 
-    /// When the next hello can be sent; `None` while there is no destination for it.
+    /// When the next hello can be sent; `None` while there is no destination or no room for it.
     pub(crate) fn hello_at(&self) -> Option<Time> {
-        let greets = self.seal.ready() && !self.is_leaving();
+        let greets = self.seal.ready() && !self.is_leaving() && !self.blocked;
         let somewhere = self.address.is_some() || self.is_asking();
         (somewhere && greets).then(|| self.monitor.due_at())
     }
@@ -137,7 +165,9 @@ impl Link {
         let carried = self.carried();
         let control_len = control.map_or(0, |(_, len)| len);
         let len = ENVELOPE_OVERHEAD + control_len + if hello { HELLO_LEN } else { 0 };
-        let Some(envelope) = arena.envelope(to, self.config.dscp, len) else { return false };
+        let Some(envelope) = arena.envelope(self.uplink, to, self.config.dscp, len) else {
+            return false;
+        };
 
         let mut w = Writer::new(Seal::frames_mut(envelope));
         let mut written = Ok(());
@@ -159,20 +189,32 @@ impl Link {
         true
     }
 
-    /// Writes one envelope with one packet.
-    fn send_data(&mut self, moment: &LinkContext, to: SocketAddr, arena: &mut TxArena) -> Step {
-        let now = moment.now;
-        let overhead = ENVELOPE_OVERHEAD + headers(to);
-        let Some(turn) = self.services.next(moment, overhead, self.tally.drops()) else {
-            return Step::Idle;
+    /// Writes one envelope with one packet of this class.
+    fn send_data(&mut self, now: Time, class: Class, to: SocketAddr, arena: &mut TxArena) -> Step {
+        if self.paced(now) {
+            return Step::Stopped(Progress::Paced);
+        }
+        if !arena.has_room(self.uplink) {
+            return Step::Stopped(Progress::NoRoom);
+        }
+        let moment = &self.moment(now);
+        let drops = self.tally.drops();
+        let turn = match class {
+            Class::Urgent => self.services.next_urgent(moment, drops),
+            Class::Shared => {
+                self.services.next_shared(moment, ENVELOPE_OVERHEAD + headers(to), drops)
+            }
         };
+        let Some(turn) = turn else { return Step::Idle };
         let urgent = turn.class == Class::Urgent;
         let rides = urgent && self.hello_rides(now, turn.len);
         let ack = if urgent { 0 } else { self.ack_rides(&turn) };
         let rider = if rides { HELLO_LEN } else { ack };
         let len = ENVELOPE_OVERHEAD + turn.len + rider;
         let dscp = if urgent { self.config.dscp } else { 0 };
-        let Some(envelope) = arena.envelope(to, dscp, len) else { return Step::ArenaFull };
+        let Some(envelope) = arena.envelope(self.uplink, to, dscp, len) else {
+            return Step::Stopped(Progress::ArenaFull);
+        };
         let (frame, behind) = Seal::frames_mut(envelope).split_at_mut(turn.len);
         let w = &mut Writer::new(behind);
         let mut written = Ok(());
@@ -190,15 +232,16 @@ impl Link {
         self.tally.packet(turn.place, sent, len - rider);
         self.seal.seal(envelope);
         self.sent(now, len, arena);
-        Step::Sent(turn.class, len)
+        Step::Sent(len)
     }
 }
 
 /// Outcome of a packet's turn.
 enum Step {
     /// An envelope of this many bytes is in the arena.
-    Sent(Class, usize),
-    ArenaFull,
+    Sent(usize),
+    /// A packet is waiting, but can't be sent now.
+    Stopped(Progress),
     /// No packet is waiting.
     Idle,
 }
@@ -212,6 +255,7 @@ fn headers(to: SocketAddr) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arena::{ENVELOPE_COST, UplinkId};
     use crate::link::{ASK_FACTOR, Config};
     use crate::wire::{
         DATA_OVERHEAD, DataHeader, FlowHeader, Frame, Frames, HopHeader, Incarnation, Metric,
@@ -304,7 +348,8 @@ mod tests {
             let packet = link.on_data(now, &header, &[], Duration::ZERO).unwrap();
             link.enqueue(now, &packet, Time::NEVER).unwrap();
             arena.clear();
-            assert_eq!(link.transmit(now, &mut arena), Progress::Idle);
+            assert_eq!(link.transmit(now, &mut arena), Progress::Quantum);
+            assert_eq!(link.transmit_shared(now, &mut arena), Progress::Idle);
             for envelope in arena.runs().iter().flat_map(|run| arena.envelopes(run)) {
                 for frame in Frames::new(Seal::frames(envelope)) {
                     acknowledged += u32::from(matches!(frame, Ok(Frame::Ack(_))));
@@ -314,5 +359,47 @@ mod tests {
         let service = link.stats().of(Service::Reliable);
         assert_eq!((acknowledged, service.requests.envelopes), (4, 0));
         assert_eq!(service.originals.envelopes, 4);
+    }
+
+    /// An uplink that takes nothing for a while, and then a little.
+    #[test]
+    fn without_room_nothing_is_sealed_and_nothing_is_due() {
+        let (mut link, from) = link();
+        let mut seal = seal();
+        let (uplink, at) = (UplinkId(1), Time::from_millis(1_000));
+        link.set_uplink(uplink);
+        let mut enqueue = |link: &mut Link, service, link_seq| {
+            let mut bytes = datagram(&mut seal, service, link_seq);
+            link.open(at, from, &mut bytes).unwrap();
+            let Some(Ok(Frame::Data(header, _))) = Frames::new(Seal::frames(&bytes)).next() else {
+                panic!("what was written")
+            };
+            let packet = link.on_data(at, &header, &[], Duration::ZERO).unwrap();
+            link.enqueue(at, &packet, packet.deadline).unwrap();
+        };
+        enqueue(&mut link, Service::RealTime, 0);
+        enqueue(&mut link, Service::BestEffort, 0);
+        link.monitor.expedite(at);
+        let mut arena = TxArena::new(1 << 16, 256);
+        arena.set_room(uplink, 0);
+        assert_eq!(link.transmit(at, &mut arena), Progress::NoRoom);
+        assert!(arena.is_empty() && arena.is_wanted(uplink));
+        assert_eq!((link.hello_at(), link.pace_at(at)), (None, None), "a driver would spin");
+
+        // Room for one envelope more than the hello.
+        arena.set_room(uplink, ENVELOPE_COST + 1_000);
+        assert_eq!(link.transmit(at, &mut arena), Progress::Quantum);
+        assert_eq!(link.transmit_shared(at, &mut arena), Progress::NoRoom);
+        let envelopes: usize = arena.runs().iter().map(|run| run.count).sum();
+        assert!(envelopes == 2 && arena.runs().iter().all(|run| run.dscp == 46));
+
+        // The rest is too late by the time that there is room.
+        arena.clear();
+        arena.set_room(uplink, usize::MAX);
+        let at = at + Duration::from_secs(12);
+        assert_eq!(link.transmit(at, &mut arena), Progress::Quantum);
+        arena.clear();
+        assert_eq!(link.transmit_shared(at, &mut arena), Progress::Idle);
+        assert!(arena.is_empty());
     }
 }

@@ -349,15 +349,9 @@ impl<const N: usize> Services<N> {
         self.each.iter_mut()
     }
 
-    /// The next packet: urgent ones first, by deadline, then the others in turns; each packet
-    /// counts with `overhead` extra bytes.
+    /// The next urgent packet, by deadline.
     #[inline]
-    pub fn next(
-        &mut self,
-        moment: &LinkContext,
-        overhead: usize,
-        drops: &mut Drops,
-    ) -> Option<Turn> {
+    pub fn next_urgent(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<Turn> {
         let mut first: Option<(usize, usize)> = None;
         for place in 0..N {
             if let Some(len) = self.each[place].head_if(Class::Urgent, moment, drops) {
@@ -367,13 +361,18 @@ impl<const N: usize> Services<N> {
                 }
             }
         }
-        match first {
-            Some((place, len)) => Some(Turn { place, len, class: Class::Urgent, cost: 0 }),
-            None => self.next_shared(moment, overhead, drops),
-        }
+        let (place, len) = first?;
+        Some(Turn { place, len, class: Class::Urgent, cost: 0 })
     }
 
-    fn next_shared(&mut self, m: &LinkContext, overhead: usize, drops: &mut Drops) -> Option<Turn> {
+    /// The next packet that is not urgent, in turns of the services; each packet counts with
+    /// `overhead` extra bytes.
+    pub fn next_shared(
+        &mut self,
+        m: &LinkContext,
+        overhead: usize,
+        drops: &mut Drops,
+    ) -> Option<Turn> {
         let mut costs = [None; N];
         for (cost, service) in costs.iter_mut().zip(&mut self.each) {
             *cost = service.head_if(Class::Shared, m, drops).map(|len| len + overhead);
@@ -392,6 +391,11 @@ impl<const N: usize> Services<N> {
             self.shared.sent(turn.place, turn.cost, service.waiting() > 0);
         }
         sent
+    }
+
+    /// Whether a packet of this class waits to be sent.
+    pub fn waits(&self, class: Class) -> bool {
+        self.each.iter().any(|service| service.class() == class && service.waiting() > 0)
     }
 
     /// Whether any packet waits to be sent.
@@ -463,7 +467,9 @@ mod tests {
 
     /// Sends the next packet: index of its service, port, and bytes on the link.
     fn send<const N: usize>(services: &mut Services<N>) -> Option<(usize, u16, usize)> {
-        let turn = services.next(&NOW, OVERHEAD, &mut Drops::default())?;
+        let drops = &mut Drops::default();
+        let urgent = services.next_urgent(&NOW, drops);
+        let turn = urgent.or_else(|| services.next_shared(&NOW, OVERHEAD, drops))?;
         let mut out = vec![0; turn.len];
         services.pop(&turn, &NOW, &mut out);
         let Some(Ok(Frame::Data(header, _))) = Frames::new(&out).next() else { panic!("a packet") };

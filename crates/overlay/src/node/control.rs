@@ -12,8 +12,8 @@ use crate::route::{
     self, CostModel, ForwardingTable, Limits, Neighbour, Router, StaticRoute, Unsigned,
 };
 use crate::wire::{Metric, NodeId, ReceiverIndex};
-use core::net::SocketAddr;
 use core::time::Duration;
+pub use sealing::HandshakeDatagram;
 use sealing::{MAX_NOTICES, SealedLinks};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -326,12 +326,12 @@ impl Control {
     }
 
     /// The next handshake datagram to send, and its destination.
-    pub fn poll_datagram(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+    pub fn poll_datagram(&mut self) -> Option<HandshakeDatagram> {
         self.sealing.as_mut()?.poll_datagram()
     }
 
     /// Puts a datagram back to the front of the queue because there was no room for it.
-    pub fn return_datagram(&mut self, datagram: (SocketAddr, Vec<u8>)) {
+    pub fn return_datagram(&mut self, datagram: HandshakeDatagram) {
         if let Some(sealing) = &mut self.sealing {
             sealing.return_datagram(datagram);
         }

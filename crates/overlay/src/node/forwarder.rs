@@ -6,7 +6,7 @@ use super::streams::StreamState;
 use super::streams::StreamStats;
 use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Timer};
-use crate::arena::{RxDatagram, TxArena};
+use crate::arena::{RxDatagram, TxArena, UplinkId};
 use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, DownCause, Link, LinkId, LinkReport, Packet, Progress};
@@ -58,9 +58,15 @@ pub struct Forwarder {
     advertise: bool,
     /// Metric used to route locally originated packets.
     pub(super) metric: Metric,
-    /// The link that sends first next time: the one after the last that sent, so that a link that
-    /// always has more to send cannot keep the arena to itself.
+    /// The link that sends first next time: the one after the last that found no room, so that a
+    /// link that always has more to send cannot keep arena or uplink to itself.
     turn: u16,
+    /// Links with packets that are not urgent, during one call of `transmit`.
+    shared: Vec<Option<LinkId>>,
+    /// Links with a new address, for the driver.
+    moved: VecDeque<LinkId>,
+    /// For each uplink, the last link that sent such packets.
+    last_shared: Vec<LinkId>,
     pub(super) stats: ForwarderStats,
 }
 
@@ -143,6 +149,9 @@ impl Forwarder {
             trunks: Trunks::default(),
             streams: StreamState::new(config.streams),
             turn: 0,
+            shared: Vec::new(),
+            moved: VecDeque::new(),
+            last_shared: vec![LinkId(0)],
             stats: ForwarderStats::default(),
         };
         forwarder.set_trunks(now, &trunks);
@@ -451,19 +460,68 @@ impl Forwarder {
         }
     }
 
+    /// A link whose neighbour has another address than when it was returned last.
+    pub(super) fn next_moved(&mut self) -> Option<LinkId> {
+        self.moved.pop_front()
+    }
+
+    /// Sets the uplink of a link.
+    pub(super) fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
+        let places = usize::from(uplink.0) + 1;
+        if self.last_shared.len() < places {
+            self.last_shared.resize(places, LinkId(0));
+        }
+        if let Some(link) = self.links.get_mut(link) {
+            link.set_uplink(uplink);
+        }
+    }
+
+    /// Urgent packets of all links go before any other packet, since links may share an uplink.
     pub(super) fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
-        let mut drained = Drained::All;
-        for _ in 0..self.links.places() {
-            if usize::from(self.turn) >= self.links.places() {
-                self.turn = 0;
+        self.shared.clear();
+        let (places, first) = (self.links.places(), usize::from(self.turn));
+        for i in 0..places {
+            let id = LinkId(((first + i) % places) as u16);
+            let Some(link) = self.links.get_mut(id) else { continue };
+            if link.take_moved() && !self.moved.contains(&id) {
+                self.moved.push_back(id);
             }
-            let link = self.links.get_mut(LinkId(self.turn));
-            self.turn += 1;
-            let Some(link) = link else { continue };
+            let before = arena.bytes().len();
             match link.transmit(now, arena) {
-                Progress::ArenaFull => return Drained::More,
-                Progress::Quantum => drained = Drained::More,
                 Progress::Idle | Progress::Paced => {}
+                Progress::Quantum => self.shared.push(Some(id)),
+                Progress::NoRoom if arena.bytes().len() == before => {}
+                Progress::NoRoom => self.turn = id.0 + 1,
+                Progress::ArenaFull => {
+                    self.turn = id.0 + 1;
+                    return Drained::More;
+                }
+            }
+        }
+        self.transmit_shared(now, arena)
+    }
+
+    /// The links of an uplink take turns: first those behind the last one that sent.
+    fn transmit_shared(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        self.shared.sort_unstable();
+        let mut drained = Drained::All;
+        for wrapped in [false, true] {
+            for slot in &mut self.shared {
+                let Some(link) = slot.and_then(|id| self.links.get_mut(id)) else { continue };
+                let last = self.last_shared.get_mut(usize::from(link.uplink().0));
+                if !wrapped && last.as_deref() >= slot.as_ref() {
+                    continue;
+                }
+                let (id, before) = (slot.take(), arena.bytes().len());
+                let progress = link.transmit_shared(now, arena);
+                if let (Some(last), Some(id), true) = (last, id, arena.bytes().len() > before) {
+                    *last = id;
+                }
+                match progress {
+                    Progress::ArenaFull => return Drained::More,
+                    Progress::Quantum => drained = Drained::More,
+                    Progress::Idle | Progress::Paced | Progress::NoRoom => {}
+                }
             }
         }
         drained

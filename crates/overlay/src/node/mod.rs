@@ -30,7 +30,7 @@ pub use status::PortUnbound;
 pub use streams::{Stream, StreamPhase, StreamStats};
 pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
 
-use crate::arena::{RxDatagram, TxArena};
+use crate::arena::{RxDatagram, TxArena, UplinkId};
 use crate::link::{Link, LinkId};
 use crate::route::Router;
 use crate::session::{Client, SessionId};
@@ -240,15 +240,31 @@ impl Node {
         self.handled = true;
     }
 
-    /// Seals pending packets into `arena`.
+    /// A link whose neighbour has another address than when it was returned last, as of the last
+    /// call of [`Node::transmit`]. The new address may need another uplink.
+    pub fn next_moved(&mut self) -> Option<LinkId> {
+        self.forwarder.next_moved()
+    }
+
+    /// Makes everything for the neighbour of `link` leave by `uplink`, which has its own room in the
+    /// arena. Links are on uplink 0 until this is called.
+    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
+        self.forwarder.set_uplink(link, uplink);
+    }
+
+    /// Seals pending packets into `arena`, as far as the links' uplinks have room
+    /// ([`TxArena::set_room`]). The packets of a link without room stay in its bounded queues, where
+    /// those that are no longer useful are dropped; it has no due timer until the next call.
     pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
         // A neighbour that got an answer now would conclude that this node is back, and not request
         // keys from its next start.
-        while let Some((to, bytes)) = self.control.poll_datagram().filter(|_| !self.leaving) {
-            match arena.envelope(to, DSCP_CONTROL, bytes.len()) {
-                Some(room) => room.copy_from_slice(&bytes),
+        while let Some(datagram) = self.control.poll_datagram().filter(|_| !self.leaving) {
+            let link = datagram.link.and_then(|id| self.forwarder.links().get(id));
+            let uplink = link.map_or(UplinkId::default(), Link::uplink);
+            match arena.envelope(uplink, datagram.to, DSCP_CONTROL, datagram.bytes.len()) {
+                Some(room) => room.copy_from_slice(&datagram.bytes),
                 None => {
-                    self.control.return_datagram((to, bytes));
+                    self.control.return_datagram(datagram);
                     return Drained::More;
                 }
             }

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
 use trunkline_net::{Class, Protocol};
-use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::arena::{RxDatagram, TxArena, UplinkId};
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Config, Drained, Node, SendOutcome, Sink};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::stream::Request;
@@ -61,6 +62,8 @@ pub struct OverlayNode {
     pub misdirected: u64,
     /// Class of envelopes without a packet, if they are counted separately.
     pub control: Option<Class>,
+    /// Links whose uplinks have no room.
+    hung: Vec<LinkId>,
     /// Whether the node said goodbye and has ended.
     ended: bool,
     /// Time at which the node ends after its goodbye.
@@ -80,6 +83,11 @@ pub struct OverlayNode {
     spins: (Time, u32),
 }
 
+/// The uplink of a link that has one for itself.
+fn uplink(LinkId(link): LinkId) -> UplinkId {
+    UplinkId(link + 1)
+}
+
 impl OverlayNode {
     pub fn new(config: Config, node: Node, arena: Rc<RefCell<TxArena>>) -> OverlayNode {
         OverlayNode {
@@ -88,6 +96,7 @@ impl OverlayNode {
             incarnation: 1,
             misdirected: 0,
             control: None,
+            hung: Vec::new(),
             ended: false,
             ends: None,
             apps: Apps::default(),
@@ -117,6 +126,7 @@ impl OverlayNode {
         io: &mut AgentIo<'_>,
     ) -> Result<(), (u16, Option<RefusalReason>)> {
         (self.node, self.incarnation, self.ended) = (node, incarnation, false);
+        self.hung.iter().for_each(|&link| self.node.set_uplink(link, uplink(link)));
         self.ends = None;
         self.sessions.clear();
         for app in 0..self.apps.0.len() {
@@ -131,6 +141,17 @@ impl OverlayNode {
         }
         self.settle(io);
         Ok(())
+    }
+
+    /// Makes the uplink of `link`, on which no other link is, take nothing from now on, or
+    /// everything again.
+    pub fn hang(&mut self, link: LinkId, hangs: bool, io: &mut AgentIo<'_>) {
+        self.hung.retain(|&other| other != link);
+        if hangs {
+            self.hung.push(link);
+        }
+        self.node.set_uplink(link, uplink(link));
+        self.drain(io);
     }
 
     /// Makes the node say goodbye and then end.
@@ -296,6 +317,7 @@ impl OverlayNode {
         }
         let shared = Rc::clone(&self.arena);
         let mut arena = shared.borrow_mut();
+        self.hung.iter().for_each(|&link| arena.set_room(uplink(link), 0));
         loop {
             let drained = self.node.transmit(io.now(), &mut arena);
             for run in arena.runs() {
@@ -315,6 +337,7 @@ impl OverlayNode {
                 break;
             }
         }
+        self.hung.iter().for_each(|&link| arena.set_room(uplink(link), usize::MAX));
         let now = io.now();
         let at = self.node.next_timeout(now).max(now);
         if at < Time::NEVER && self.wakes.last().is_none_or(|&earliest| at < earliest) {

@@ -11,6 +11,7 @@ use std::io::Write;
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_net::{DirectionId, NetError};
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::Node;
 
 impl World {
@@ -143,6 +144,12 @@ impl World {
     /// Number of datagrams lost so far because `host` was stalled and its socket's buffer was full.
     pub fn overflowed(&self, host: HostId) -> u64 {
         self.places.hosts[host.0 as usize].stall.overflowed
+    }
+
+    /// Makes the network device behind `link` of `host` take nothing from now on (`hangs`), and drop
+    /// nothing either, or take everything again. What is sent to the host arrives all the while.
+    pub fn hang(&mut self, host: HostId, link: LinkId, hangs: bool) {
+        self.call_node(host, |node, io| node.hang(link, hangs, io));
     }
 
     /// Restarts `host`'s node, as if after a crash if it still runs, with the same configuration

@@ -37,3 +37,4 @@ mod trunk_deadlines;
 mod trunk_faults;
 mod until_deadline;
 mod upgrade;
+mod uplinks;

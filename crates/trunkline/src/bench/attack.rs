@@ -360,7 +360,7 @@ impl<'a> Stage<'a> {
             let old = self.recorded.len().saturating_sub(500).max(1);
             let from = self.attacked as usize % old;
             let batch = &self.recorded[from..old.min(from + BATCH.min(left))];
-            let item = |bytes| TxItem { to, dscp: 0, segment: None, bytes };
+            let item = |bytes| TxItem::new(to, bytes);
             let items: ArrayVec<_, BATCH> = batch.iter().map(|b| item(&b[..])).collect();
             let sent = self.tx.send(self.attackers[0].as_fd(), items.into_iter()).unwrap_or(0);
             self.attacked += sent as u64;

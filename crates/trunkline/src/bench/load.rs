@@ -129,7 +129,7 @@ impl<'a> Load<'a> {
         // so that the load is not the bottleneck.
         let segment = Some(self.envelope as u16).filter(|_| n > 1);
         let bytes = &self.envelopes[..n * self.envelope];
-        let item = TxItem { to: self.under_test.entry, dscp: 0, segment, bytes };
+        let item = TxItem { segment, ..TxItem::new(self.under_test.entry, bytes) };
         loop {
             match self.tx.send(self.under_test.upstream.as_fd(), std::iter::once(item)) {
                 Ok(_) => return Ok(()),

@@ -51,7 +51,7 @@ pub fn shake(
         }
         while let Some(event) = handshakes.poll() {
             match event {
-                Event::Send { to, bytes } => {
+                Event::Send { to, bytes, .. } => {
                     socket.send_to(&bytes, to).map_err(cannot("send a handshake"))?;
                 }
                 Event::Established(established) => {

@@ -109,7 +109,7 @@ impl Neighbour {
             for run in self.arena.runs() {
                 for bytes in self.arena.envelopes(run) {
                     if Self::survives(&mut self.lossy, now, bytes.len()) {
-                        items.push(TxItem { to: run.to, dscp: 0, segment: None, bytes });
+                        items.push(TxItem::new(run.to, bytes));
                     }
                     if items.is_full() {
                         let _ = self.tx.send(socket.as_fd(), items.drain(..));

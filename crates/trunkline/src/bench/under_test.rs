@@ -6,7 +6,7 @@ use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use crate::datapath::record::RecordedNode;
 use crate::datapath::remote::PendingConnections;
 use crate::datapath::udp::Udp;
-use crate::datapath::{self, Handle, Parts};
+use crate::datapath::{self, Handle, Parts, WantedEgresses};
 use crate::{clock, sys};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -210,6 +210,7 @@ pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr),
     let parts = Parts {
         node: RecordedNode::new(node, None),
         udp: vec![udp],
+        egresses: WantedEgresses::new(),
         listener: None,
         remotes: Vec::new(),
         pending: PendingConnections::default(),
@@ -244,7 +245,7 @@ fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
             while let Ok(n @ 1..) = rx.recv(socket.as_fd()) {
                 let mut items = arrayvec::ArrayVec::<TxItem<'_>, BATCH>::new();
                 for (_, bytes) in rx.iter_mut() {
-                    items.push(TxItem { to, dscp: 0, segment: None, bytes });
+                    items.push(TxItem::new(to, bytes));
                 }
                 let mut sent = 0;
                 while sent < n {

@@ -4,6 +4,7 @@
 
 use super::mmsg::RxMeta;
 use super::reports::{Reports, Said};
+use crate::addresses;
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -131,7 +132,7 @@ pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
             IpAddr::V4(_) => socket.set_tos_v4(EXPEDITED as u32)?,
             IpAddr::V6(_) => socket.set_tclass_v6(EXPEDITED as u32)?,
         }
-        socket.bind(&at.into())?;
+        addresses::bind(&socket, at)?;
         Ok(socket)
     };
     Ok([one(port)?, one(port + 1)?])

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::mem;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct RxMeta {
     pub stamp: Option<Duration>,
     /// Whether the datagram was longer than the buffer.
     pub truncated: bool,
+    /// Own address that it was sent to, if the socket reports it (IP_PKTINFO).
+    pub own: Option<IpAddr>,
 }
 
 /// Memory for one receive call.
@@ -143,6 +145,7 @@ impl RxBatch {
             stride: len,
             stamp: None,
             truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+            own: None,
         };
         // SAFETY: the kernel filled msg_control and msg_controllen, and nothing has
         // touched that memory since; the CMSG macros stay within it, and each
@@ -162,6 +165,16 @@ impl RxBatch {
                             t.tv_sec.try_into().unwrap_or(0),
                             t.tv_nsec.try_into().unwrap_or(0),
                         ));
+                    }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        // Not `ipi_addr`, which may be a broadcast address.
+                        let ip = Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes());
+                        meta.own = Some(ip.into());
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        meta.own = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
                     }
                     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                         self.overflow = data.cast::<u32>().read_unaligned();
@@ -199,14 +212,39 @@ pub fn unread(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
+/// How an item leaves, where it is not for the kernel to choose.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Egress {
+    /// Source address, one of this machine's; `None` leaves it to the kernel.
+    pub source: Option<IpAddr>,
+    /// Index of the interface; 0 is any.
+    pub interface: u32,
+}
+
+impl Egress {
+    /// Whether it leaves everything to the kernel.
+    pub fn is_free(&self) -> bool {
+        *self == Egress::default()
+    }
+}
+
 /// An item to send: one datagram, or several of `segment` bytes (the last may be shorter) that the
 /// kernel splits.
 #[derive(Clone, Copy, Debug)]
 pub struct TxItem<'a> {
     pub to: SocketAddr,
-    pub dscp: u8,
+    /// DSCP of this item; `None` is the socket's.
+    pub dscp: Option<u8>,
     pub segment: Option<u16>,
+    pub egress: Egress,
     pub bytes: &'a [u8],
+}
+
+impl<'a> TxItem<'a> {
+    /// One datagram, marked as its socket is.
+    pub fn new(to: SocketAddr, bytes: &'a [u8]) -> TxItem<'a> {
+        TxItem { to, dscp: None, segment: None, egress: Egress::default(), bytes }
+    }
 }
 
 /// Memory for one send call.
@@ -261,13 +299,19 @@ impl TxBatch {
         let mut n = 0;
         for (i, item) in items.take(BATCH).enumerate() {
             let mut control = ZERO;
-            let tos = libc::c_int::from(item.dscp) << 2;
-            let mut used = match item.to {
-                SocketAddr::V4(_) => control.push(0, libc::IPPROTO_IP, libc::IP_TOS, tos),
-                SocketAddr::V6(_) => control.push(0, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos),
-            };
+            let mut used = 0;
+            if let Some(dscp) = item.dscp {
+                let (level, kind) = match item.to {
+                    SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                    SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+                };
+                used = control.push(used, level, kind, libc::c_int::from(dscp) << 2);
+            }
             if let Some(segment) = item.segment {
                 used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+            }
+            if !item.egress.is_free() {
+                used = control.push_egress(used, item.to.is_ipv6(), item.egress);
             }
             let (name, namelen) = storage(&item.to);
             // SAFETY: each array has BATCH elements, and no other code touches them while this
@@ -307,7 +351,7 @@ impl Control {
         let len = mem::size_of::<T>() as libc::c_uint;
         // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
         let (len, space) = unsafe { (libc::CMSG_LEN(len), libc::CMSG_SPACE(len) as usize) };
-        assert!(used + space <= mem::size_of::<Control>(), "two small messages fit in 128 bytes");
+        assert!(used + space <= mem::size_of::<Control>(), "three small messages fit in 128 bytes");
         // SAFETY: a `Control` is aligned for cmsghdr; `used` is a sum of
         // CMSG_SPACEs, which keeps the alignment, and the assertion keeps the
         // message inside.
@@ -319,6 +363,32 @@ impl Control {
             libc::CMSG_DATA(c).cast::<T>().write_unaligned(value);
         }
         used + space
+    }
+
+    /// Writes the packet information for `egress` (ip(7), ipv6(7)), as [`Control::push`] does. A
+    /// source of the other address family is left to the kernel.
+    fn push_egress(&mut self, used: usize, v6: bool, egress: Egress) -> usize {
+        if v6 {
+            let source = match egress.source {
+                Some(IpAddr::V6(source)) => source,
+                _ => Ipv6Addr::UNSPECIFIED,
+            };
+            let info = libc::in6_pktinfo {
+                ipi6_addr: libc::in6_addr { s6_addr: source.octets() },
+                ipi6_ifindex: egress.interface,
+            };
+            return self.push(used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+        }
+        let source = match egress.source {
+            Some(IpAddr::V4(source)) => source,
+            _ => Ipv4Addr::UNSPECIFIED,
+        };
+        let info = libc::in_pktinfo {
+            ipi_ifindex: egress.interface as libc::c_int,
+            ipi_spec_dst: libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) },
+            ipi_addr: libc::in_addr { s_addr: 0 },
+        };
+        self.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info)
     }
 }
 
@@ -395,7 +465,7 @@ mod tests {
         let (a, b) = (UdpSocket::bind(bind).unwrap(), UdpSocket::bind(bind).unwrap());
         dont_fragment(a.as_fd(), bind.starts_with('[')).unwrap();
         let to = b.local_addr().unwrap();
-        let item = |bytes| TxItem { to, dscp: 46, segment: None, bytes };
+        let item = |bytes| TxItem { dscp: Some(46), ..TxItem::new(to, bytes) };
         let payloads: [&[u8]; 3] = [b"one", b"", b"three"];
         let mut tx = TxBatch::new();
         assert_eq!(tx.send(a.as_fd(), payloads.into_iter().map(item)).unwrap(), 3);
@@ -437,12 +507,25 @@ mod tests {
             let (mut used, mut marked) = (0, false);
             while let Some(cmsg) = c.as_ref() {
                 let data = libc::CMSG_DATA(c);
-                if (cmsg.cmsg_level, cmsg.cmsg_type) == (libc::SOL_UDP, libc::UDP_SEGMENT) {
-                    let segment = libc::c_int::from(data.cast::<u16>().read_unaligned());
-                    used = answer.push(used, libc::SOL_UDP, libc::UDP_GRO, segment);
-                } else {
-                    let tos = data.cast::<libc::c_int>().read_unaligned();
-                    marked = tos == 46 << 2;
+                match (cmsg.cmsg_level, cmsg.cmsg_type) {
+                    (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+                        let segment = libc::c_int::from(data.cast::<u16>().read_unaligned());
+                        used = answer.push(used, libc::SOL_UDP, libc::UDP_GRO, segment);
+                    }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        assert_eq!(info.ipi_ifindex, 3);
+                        used = answer.push(used, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        assert_eq!(info.ipi6_ifindex, 3);
+                        used = answer.push(used, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+                    }
+                    _ => {
+                        let tos = data.cast::<libc::c_int>().read_unaligned();
+                        marked = tos == 46 << 2;
+                    }
                 }
                 c = libc::CMSG_NXTHDR(tx, c);
             }
@@ -460,10 +543,12 @@ mod tests {
     fn what_is_laid_out_for_the_kernel_is_what_it_finds() {
         let to: [SocketAddr; 2] =
             ["192.0.2.7:7000", "[2001:db8::1%3]:7001"].map(|a| a.parse().unwrap());
+        let own: [IpAddr; 2] = ["192.0.2.8", "2001:db8::2"].map(|a| a.parse().unwrap());
         let items: [(&[u8], _); 3] = [(b"one", None), (b"", None), (b"aaaabbbbcc", Some(4))];
         let item = |i: usize| {
             let (bytes, segment) = items[i];
-            TxItem { to: to[i % 2], dscp: 46, segment, bytes }
+            let egress = Egress { source: Some(own[i % 2]), interface: 3 };
+            TxItem { dscp: Some(46), segment, egress, ..TxItem::new(to[i % 2], bytes) }
         };
         let (mut tx, mut rx) = (TxBatch::new(), RxBatch::new());
         for _ in 0..2 {
@@ -478,6 +563,7 @@ mod tests {
             assert_eq!(rx.overflow(), 5);
             for (i, (meta, bytes)) in rx.iter_mut().enumerate() {
                 assert_eq!((meta.from, &*bytes), (to[i % 2], items[i].0));
+                assert_eq!(meta.own, Some(own[i % 2]));
                 assert_eq!(meta.stamp, Some(Duration::new(7, 9)));
                 assert_eq!(meta.stride, items[i].1.map_or(bytes.len(), usize::from));
                 bytes.fill(0);

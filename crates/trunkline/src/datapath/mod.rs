@@ -9,11 +9,17 @@ pub mod mmsg;
 pub mod record;
 pub mod remote;
 pub mod reports;
+mod routes;
+mod send_errors;
 pub mod sessions;
+mod spoken;
 mod thread;
 pub mod udp;
 mod unix;
+mod uplink;
 
+pub use send_errors::SendError;
 pub use thread::{
-    FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, NodeHandle, Parts, Snapshot, start,
+    FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, NodeHandle, Parts, Snapshot, WantedEgress,
+    WantedEgresses, start,
 };

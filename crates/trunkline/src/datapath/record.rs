@@ -14,8 +14,9 @@ use std::path::Path;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::{Reader, Short};
-use trunkline_overlay::arena::{RxDatagram, TxArena};
+use trunkline_overlay::arena::{RxDatagram, TxArena, UplinkId};
 use trunkline_overlay::identity::{Certificate, Identity};
+use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{
     Changes, Drained, Echo, EchoAnswer, EchoError, Node, Notice, SendOutcome, Sink, Start,
 };
@@ -23,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// First bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x05";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x06";
 
 /// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
 /// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
@@ -55,6 +56,8 @@ pub enum Tag {
     Drain,
     Reconfigure,
     Leave,
+    /// The driver has assigned a link to an uplink.
+    Uplink,
 }
 
 impl Tag {
@@ -75,6 +78,7 @@ impl Tag {
             Drain,
             Reconfigure,
             Leave,
+            Uplink,
         ];
         all.into_iter().find(|t| *t as u8 == n)
     }
@@ -171,11 +175,36 @@ pub fn delivered(to: SessionId, head: &[u8], payload: &[u8], took: bool) -> Body
 pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
     arena.runs().iter().map(|run| {
         Body::default()
+            .u64(run.uplink.0.into())
             .address(run.to)
             .u64(run.dscp.into())
             .u64(run.segment as u64)
             .bytes(&arena.bytes()[run.range()])
     })
+}
+
+/// Builds the body of a [`Tag::Transmit`] record: the time, and the uplinks' rooms.
+fn transmit_body(now: Time, arena: &TxArena) -> Body {
+    let rooms = arena.rooms();
+    rooms.fold(Body::default().time(now), |body, (uplink, bytes)| {
+        body.u64(uplink.0.into()).u64(bytes as u64)
+    })
+}
+
+/// Reads the body of a [`Tag::Transmit`] record; sets the rooms of `arena`.
+pub fn read_transmit(r: &mut Reader<'_>, arena: &mut TxArena) -> Result<Time, Short> {
+    let now = Time::from_nanos(r.u64()?);
+    while !r.is_empty() {
+        let uplink = UplinkId(u16::try_from(r.u64()?).map_err(|_| Short)?);
+        arena.set_room(uplink, usize::try_from(r.u64()?).map_err(|_| Short)?);
+    }
+    Ok(now)
+}
+
+/// Reads the body of a [`Tag::Uplink`] record.
+pub fn read_uplink(r: &mut Reader<'_>) -> Result<(LinkId, UplinkId), Short> {
+    let mut small = || u16::try_from(r.u64()?).map_err(|_| Short);
+    Ok((LinkId(small()?), UplinkId(small()?)))
 }
 
 fn echo_body(now: Time, echo: &Echo) -> Body {
@@ -473,11 +502,27 @@ impl RecordedNode {
         }
     }
 
-    /// Calls [`Node::transmit`] with an empty [`arena`] and records the output.
-    pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
-        let drained = self.node.transmit(now, arena);
+    /// Calls [`Node::next_moved`], which needs no recording because it has no effect on recorded
+    /// state.
+    pub fn next_moved(&mut self) -> Option<LinkId> {
+        self.node.next_moved()
+    }
+
+    /// Records and calls [`Node::set_uplink`].
+    pub fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.write(Tag::Transmit, &Body::default().time(now));
+            let body = Body::default().u64(link.0.into()).u64(uplink.0.into());
+            recorder.write(Tag::Uplink, &body);
+        }
+        self.node.set_uplink(link, uplink);
+    }
+
+    /// Calls [`Node::transmit`] with an empty [`arena`], and records its rooms and the output.
+    pub fn transmit(&mut self, now: Time, arena: &mut TxArena) -> Drained {
+        let rooms = self.recorder.is_some().then(|| transmit_body(now, arena));
+        let drained = self.node.transmit(now, arena);
+        if let (Some(recorder), Some(rooms)) = (&mut self.recorder, rooms) {
+            recorder.write(Tag::Transmit, &rooms);
             sent(arena).for_each(|body| recorder.write(Tag::Sent, &body));
         }
         drained

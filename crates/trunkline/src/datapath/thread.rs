@@ -4,21 +4,26 @@ mod flows;
 mod limited;
 mod listeners;
 mod media;
+mod next_hops;
 mod notices;
 mod operate;
 mod remote;
 mod streams;
+mod uplinks;
 
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
+pub use uplinks::{WantedEgress, WantedEgresses};
 
 use super::differing::{self, Differing};
 use super::media::{Sender as MediaSender, channel as media_channel};
 use super::mmsg::RxBatch;
 use super::record::{self, RecordedNode};
 use super::remote::{PendingConnections, Remote, RemoteStats, Remotes};
+use super::send_errors::SendError;
 use super::sessions::{Carrier, Carriers, Listener};
 use super::udp::{Udp, UdpStats};
+use super::uplink::UplinkStats;
 use crate::clock::{self, Stamps};
 use crate::sys;
 use nix::errno::Errno;
@@ -42,7 +47,7 @@ use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::{LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
-use trunkline_overlay::node::{Drained, ForwarderStats, Receiving, Trunk};
+use trunkline_overlay::node::{ForwarderStats, Receiving, Trunk};
 use trunkline_overlay::route::{ForwardingTable, Refusals, RouteStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
@@ -132,6 +137,8 @@ pub struct LinkSnapshot {
     pub stats: LinkStats,
     /// Updates from the neighbour that routing refused.
     pub refused: Refusals,
+    /// Errors of the kernel when it refused to send to the neighbour.
+    pub send_error: Option<SendError>,
 }
 
 /// Counters of the packet thread itself.
@@ -142,8 +149,10 @@ pub struct ThreadStats {
     /// Memory allocations: at start, for new sessions and flows, and to answer requests for these
     /// counters; none for packets.
     pub allocations: u64,
-    /// Times that a socket had no room for a datagram.
+    /// Times that an uplink had no room.
     pub blocked: u64,
+    /// Envelopes that the kernel refused to send.
+    pub send_errors: u64,
 }
 
 /// Components of a packet thread.
@@ -152,6 +161,8 @@ pub struct Parts {
     pub node: RecordedNode,
     /// UDP sockets of the node, at least one.
     pub udp: Vec<Udp>,
+    /// The links that leave in a configured way.
+    pub egresses: WantedEgresses,
     /// Listener for local applications.
     pub listener: Option<Listener>,
     /// Listeners for applications on other hosts.
@@ -271,11 +282,14 @@ mod token {
     pub const REMOTE_UDP: u64 = 4 << 32;
     pub const PENDING: u64 = 5 << 32;
     pub const MEDIA: u64 = 6 << 32;
+    pub const UPLINK: u64 = 7 << 32;
+    pub const ROUTES: u64 = 8 << 32;
 }
 
 struct PacketThread {
     node: RecordedNode,
     udp: Vec<Udp>,
+    uplinks: uplinks::Uplinks,
     listener: Option<Listener>,
     remotes: Vec<Remote>,
     pending: PendingConnections,
@@ -294,10 +308,6 @@ struct PacketThread {
     /// Time that the timer is set to.
     armed: Time,
     arena: TxArena,
-    /// Progress of sending the arena: whole runs, and envelopes of the next run.
-    sent: (usize, usize),
-    /// Whether a socket refused the rest of the arena; cleared when it is writable.
-    blocked: bool,
     message: Box<[u8]>,
     stats: ThreadStats,
     limited: limited::LimitedLogs,
@@ -322,10 +332,14 @@ impl PacketThread {
             ClockId::CLOCK_MONOTONIC,
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
+        let mut arena = record::arena();
         let carriers = Carriers::new(Remotes::new(&parts.remotes)?);
+        let mut udp = parts.udp;
+        let uplinks = uplinks::Uplinks::new(&mut udp, parts.egresses, &epoll, &mut arena)?;
         let thread = PacketThread {
             node: parts.node,
-            udp: parts.udp,
+            uplinks,
+            udp,
             listener: parts.listener,
             remotes: parts.remotes,
             pending: parts.pending,
@@ -340,9 +354,7 @@ impl PacketThread {
             epoll,
             timer,
             armed: Time::NEVER,
-            arena: record::arena(),
-            sent: (0, 0),
-            blocked: false,
+            arena,
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
             limited: limited::LimitedLogs::default(),
@@ -374,9 +386,15 @@ impl PacketThread {
 
     fn run(&mut self) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
+        // The first message of a link leaves as configured, too.
+        self.look_up_all();
+        while self.has_lookups() {
+            self.assign_uplinks();
+        }
         while self.ends.is_none_or(|at| clock::now() < at) {
             self.arm()?;
-            let wait = if self.is_behind() { EpollTimeout::ZERO } else { EpollTimeout::NONE };
+            let busy = self.is_behind() || self.has_lookups();
+            let wait = if busy { EpollTimeout::ZERO } else { EpollTimeout::NONE };
             let n = match self.epoll.wait(&mut events, wait) {
                 Ok(n) => n,
                 Err(Errno::EINTR) => continue,
@@ -388,19 +406,21 @@ impl PacketThread {
             for event in &events[..n] {
                 self.on_event(event, &stamps)?;
             }
-            self.catch_up(&stamps)?;
+            self.catch_up(&stamps);
             let now = clock::now();
             if now >= self.armed && !self.is_behind() {
                 self.node.handle_timeout(now, &mut self.carriers);
                 self.end_handshakes(now);
                 self.assure_held(now);
                 self.resume_accept(now);
+                self.uplinks.look_for_silence(now, &self.node);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
             }
             self.hand_out_echoes();
             self.log_notices();
             self.flush()?;
+            self.assign_uplinks();
             while self.resume_held() {
                 self.flush()?;
             }
@@ -412,7 +432,9 @@ impl PacketThread {
     fn on_event(&mut self, event: &EpollEvent, stamps: &Stamps) -> io::Result<()> {
         let (kind, index) = (event.data() & !0xffff_ffff, event.data() as u32);
         match (kind, event.data()) {
-            (token::UDP, _) => self.on_udp(index as usize, event.events(), stamps)?,
+            (token::UDP, _) => self.on_udp(index as usize, stamps),
+            (token::UPLINK, _) => self.on_uplink(index)?,
+            (token::ROUTES, _) => self.on_routes(),
             (token::SESSION, _) => self.on_session(SessionId(index), event.events(), stamps),
             (token::REMOTE, _) => self.on_remote(index as usize),
             (token::PENDING, _) => self.on_pending(index),
@@ -437,30 +459,22 @@ impl PacketThread {
         Ok(())
     }
 
-    fn on_udp(&mut self, index: usize, events: EpollFlags, stamps: &Stamps) -> io::Result<()> {
-        if events.contains(EpollFlags::EPOLLOUT) {
-            self.blocked = false;
-            self.watch_writable(index, false)?;
-        }
-        if !events.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR) {
-            return Ok(());
-        }
+    fn on_udp(&mut self, index: usize, stamps: &Stamps) {
         let now = clock::now();
         let (node, carriers) = (&mut self.node, &mut self.carriers);
         if let Some(udp) = self.udp.get_mut(index) {
             udp.recv_turn(stamps, now, |batch| node.recv(now, batch, carriers));
         }
-        Ok(())
+        self.note_spoken(index);
     }
 
     /// Gives each socket that is behind another turn, whether or not more is waiting there.
-    fn catch_up(&mut self, stamps: &Stamps) -> io::Result<()> {
+    fn catch_up(&mut self, stamps: &Stamps) {
         for i in 0..self.udp.len() {
             if self.udp[i].is_behind() {
-                self.on_udp(i, EpollFlags::EPOLLIN, stamps)?;
+                self.on_udp(i, stamps);
             }
         }
-        Ok(())
     }
 
     fn is_behind(&self) -> bool {
@@ -484,12 +498,12 @@ impl PacketThread {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let mut udp = UdpStats::default();
+        let mut udp = UdpStats { receive_buffer: usize::MAX, ..UdpStats::default() };
         let remote_udp = self.remotes.iter().map(|remote| &remote.udp);
         for s in self.udp.iter().chain(remote_udp).map(Udp::stats) {
             udp.kernel_drops += s.kernel_drops;
-            udp.send_errors += s.send_errors;
             udp.recv_errors += s.recv_errors;
+            udp.receive_buffer = udp.receive_buffer.min(s.receive_buffer);
         }
         let node = self.node.node();
         let links = node.links().map(|(id, link)| LinkSnapshot {
@@ -504,8 +518,11 @@ impl PacketThread {
             quality: link.monitor().quality(),
             stats: link.stats(),
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
+            send_error: link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to)),
         });
-        let thread = ThreadStats { allocations: sys::allocations(), ..self.stats };
+        let UplinkStats { errors: send_errors, blocked } = self.uplinks.stats();
+        let thread =
+            ThreadStats { allocations: sys::allocations(), blocked, send_errors, ..self.stats };
         let mut remote =
             RemoteSnapshot { stats: self.carriers.remotes.stats, ..RemoteSnapshot::default() };
         for session in self.carriers.remote_sessions() {
@@ -532,62 +549,12 @@ impl PacketThread {
         }
     }
 
-    /// Sends the node's output, as far as the sockets accept it; the rest waits in the arena, and
-    /// behind it in the node's bounded queues.
-    fn flush(&mut self) -> io::Result<()> {
-        loop {
-            if self.blocked || !self.send_arena()? {
-                return Ok(());
-            }
-            self.arena.clear();
-            self.sent = (0, 0);
-            let drained = self.node.transmit(clock::now(), &mut self.arena);
-            if self.arena.is_empty() && drained == Drained::All {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Sends the rest of the arena; true if nothing remains.
-    fn send_arena(&mut self) -> io::Result<bool> {
-        while self.sent.0 < self.arena.runs().len() {
-            let rest = &self.arena.runs()[self.sent.0..];
-            let Some(i) = self.udp.iter().position(|u| u.speaks_to(&rest[0].to)) else {
-                self.sent = (self.sent.0 + 1, 0);
-                continue;
-            };
-            let udp = &mut self.udp[i];
-            let same = rest.iter().take_while(|run| udp.speaks_to(&run.to)).count();
-            let (runs, part) = udp.send(&self.arena, &rest[..same], self.sent.1);
-            self.sent = (self.sent.0 + runs, part);
-            if runs < same {
-                self.stats.blocked += 1;
-                self.blocked = true;
-                self.watch_writable(i, true)?;
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn watch_writable(&self, i: usize, on: bool) -> io::Result<()> {
-        let flags =
-            if on { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN };
-        let mut event = EpollEvent::new(flags, token::UDP | i as u64);
-        Ok(self.epoll.modify(self.udp[i].as_fd(), &mut event)?)
-    }
-
     fn arm(&mut self) -> io::Result<()> {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
+        let at = at.min(self.uplinks.next_hops.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
-        // While a socket is full, the thread waits for it to become writable, but not for ever.
-        let at = match self.ends {
-            None if self.blocked => return Ok(()),
-            None => at,
-            Some(ends) if self.blocked => ends,
-            Some(ends) => at.min(ends),
-        };
+        let at = self.ends.map_or(at, |ends| at.min(ends));
         if at == self.armed {
             return Ok(());
         }

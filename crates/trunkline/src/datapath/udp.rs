@@ -1,20 +1,21 @@
-//! A node's UDP socket: batches in, runs of envelopes out.
+//! A node's UDP socket to receive by, in batches.
 
-use super::mmsg::{self, BATCH, RxBatch, TxBatch, TxItem};
+use super::mmsg::{self, BATCH, RxBatch};
+use super::spoken::begins_exchange;
+use super::uplink::Uplink;
+use crate::addresses;
 use crate::clock::{self, Stamps};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{Run, RxDatagram, TxArena};
+use trunkline_overlay::arena::RxDatagram;
 
-/// Receive buffer in bytes: a tenth of a second at the rate that one core forwards. The *send*
-/// buffer stays at the system's default, since no scheduler puts voice ahead of data that the
-/// kernel already has.
-const RECEIVE_BUFFER: usize = 4 << 20;
+/// Receive buffer in bytes: a tenth of a second at the rate that one core forwards.
+pub const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Datagrams that waited longer than this show that this process had no time to run.
 const BEHIND: Duration = Duration::from_millis(100);
@@ -28,10 +29,10 @@ const BATCHES_PER_TURN: usize = 16;
 pub struct UdpStats {
     /// Datagrams that the socket's buffer had no room for.
     pub kernel_drops: u64,
-    /// Datagrams that the kernel refused to send.
-    pub send_errors: u64,
     /// Receive calls that failed.
     pub recv_errors: u64,
+    /// Bytes that may wait to be received, at most [`RECEIVE_BUFFER`].
+    pub receive_buffer: usize,
 }
 
 /// A node's UDP socket, with its counters and its receive state.
@@ -39,28 +40,42 @@ pub struct Udp {
     socket: Socket,
     v6: bool,
     rx: RxBatch,
-    tx: TxBatch,
-    gso: bool,
+    offload: bool,
     overflow_seen: u32,
     /// Last time at which nothing waited to be received.
     empty: Time,
     /// Set when more datagrams had waited longer than [`BEHIND`] than one turn takes: the time of
     /// that finding. Cleared when everything that had waited then has been received.
     behind: Option<Time>,
+    /// Whether the own address that a datagram was sent to is received with it.
+    reports_own: bool,
+    /// Senders of first messages since [`Udp::take_spoken`], with the own address that each was
+    /// sent to.
+    spoken: Vec<(SocketAddr, Option<IpAddr>)>,
     stats: UdpStats,
 }
+
+/// Maximum number of first messages in one turn that are noted; those beyond are answered as the
+/// kernel chooses.
+const SPOKEN_PER_TURN: usize = 256;
 
 impl Udp {
     /// Binds `address`. `offload` requests segmentation offload in both directions, if the kernel
     /// has it.
     pub fn bind(address: SocketAddr, offload: bool) -> io::Result<Udp> {
         let v6 = address.is_ipv6();
-        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-        if v6 {
-            socket.set_only_v6(true)?;
+        let socket = unbound(v6)?;
+        addresses::bind(&socket, address)?;
+        if let Err(error) = found_group(&socket, v6) {
+            // Other sockets can't bind the address then, so that all links share this one.
+            tracing::warn!(
+                %address,
+                %error,
+                "the kernel does not share the address among sockets as needed (Linux 4.5), so links \
+                 by different interfaces share one, and one that hangs holds up the others"
+            );
+            socket.set_reuse_port(false)?;
         }
-        socket.bind(&address.into())?;
         mmsg::dont_fragment(socket.as_fd(), v6)?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         // Best effort: the forcing form needs CAP_NET_ADMIN, the other is limited to the system's
@@ -68,24 +83,76 @@ impl Udp {
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER);
         }
+        // The kernel doubles what it is told, for its own use.
+        let receive_buffer = getsockopt(&socket, sockopt::RcvBuf)? / 2;
+        if receive_buffer < RECEIVE_BUFFER {
+            tracing::warn!(
+                %address,
+                got = receive_buffer,
+                wanted = RECEIVE_BUFFER,
+                "the receive buffer is smaller than asked for, so bursts may be lost: raise \
+                 net.core.rmem_max"
+            );
+        }
+        let stats = UdpStats { receive_buffer, ..UdpStats::default() };
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
-        let gso = offload && setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok();
+        let offload = offload && setsockopt(&socket, sockopt::UdpGroSegment, &true).is_ok();
         Ok(Udp {
             socket,
             v6,
             rx: RxBatch::new(),
-            tx: TxBatch::new(),
-            gso,
+            offload,
             overflow_seen: 0,
             empty: clock::now(),
             behind: None,
-            stats: UdpStats::default(),
+            reports_own: false,
+            spoken: Vec::with_capacity(SPOKEN_PER_TURN),
+            stats,
         })
+    }
+
+    /// Sets whether to receive with each datagram the own address that it was sent to. Only a
+    /// wildcard socket of a machine with several addresses needs that.
+    pub fn report_own(&mut self, on: bool) -> io::Result<()> {
+        if self.reports_own == on {
+            return Ok(());
+        }
+        match self.v6 {
+            true => setsockopt(&self.socket, sockopt::Ipv6RecvPacketInfo, &on)?,
+            false => setsockopt(&self.socket, sockopt::Ipv4PacketInfo, &on)?,
+        }
+        self.reports_own = on;
+        Ok(())
+    }
+
+    /// Senders of first messages since the last call, with the own address that each was sent to.
+    pub fn take_spoken(&mut self) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>)> {
+        self.spoken.drain(..)
+    }
+
+    /// Whether it is an IPv6 socket.
+    pub fn is_v6(&self) -> bool {
+        self.v6
     }
 
     /// Duplicates the socket, for sending.
     pub fn try_clone(&self) -> io::Result<Socket> {
         self.socket.try_clone()
+    }
+
+    /// An uplink that sends by a socket of its own, with the same address. It is in the listener's
+    /// SO_REUSEPORT group, where a program gives everything that arrives to the listener.
+    pub fn sibling(&self) -> io::Result<Uplink> {
+        let socket = unbound(self.v6)?;
+        socket.set_reuse_port(true)?;
+        addresses::bind(&socket, self.local_addr()?)?;
+        mmsg::dont_fragment(socket.as_fd(), self.v6)?;
+        Ok(Uplink::new(socket, self.v6, self.offload, clock::now()))
+    }
+
+    /// An uplink that sends by this socket.
+    pub fn uplink(&self) -> io::Result<Uplink> {
+        Ok(Uplink::new(self.try_clone()?, self.v6, self.offload, clock::now()))
     }
 
     /// Address that the socket is bound to.
@@ -140,6 +207,9 @@ impl Udp {
             let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, empty, now));
             last = at;
             let bytes = if meta.truncated { &mut [] } else { bytes };
+            if begins_exchange(bytes) && self.spoken.len() < SPOKEN_PER_TURN {
+                self.spoken.push((meta.from, meta.own));
+            }
             let mut rest = bytes;
             loop {
                 // An empty datagram also counts.
@@ -166,102 +236,41 @@ impl Udp {
         (n == BATCH).then_some(last)
     }
 
-    /// Whether this socket supports the address family of `to`.
-    pub fn speaks_to(&self, to: &SocketAddr) -> bool {
-        to.is_ipv6() == self.v6
-    }
-
-    /// Sends `runs` of `arena`, starting at envelope `from` of the first. Returns its progress as
-    /// (runs finished, envelopes of the next one sent).
-    pub fn send(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
-        let whole = self.gso && from == 0;
-        if whole { self.send_runs(arena, runs) } else { self.send_each(arena, runs, from) }
-    }
-
-    /// Sends with segmentation offload: each run is one item.
-    fn send_runs(&mut self, arena: &TxArena, runs: &[Run]) -> (usize, usize) {
-        let mut done = 0;
-        while done < runs.len() {
-            let items = runs[done..].iter().map(|run| TxItem {
-                to: run.to,
-                dscp: run.dscp,
-                segment: (run.count > 1).then_some(run.segment as u16),
-                bytes: &arena.bytes()[run.range()],
-            });
-            match self.tx.send(self.socket.as_fd(), items) {
-                Ok(n) => done += n,
-                Err(e) if is_busy(&e) => break,
-                Err(e) if runs[done].count > 1 && refuses_offload(&e) => {
-                    // A device that cannot segment is never tried again. EINVAL may concern this
-                    // run alone.
-                    self.gso = e.raw_os_error() == Some(libc::EINVAL);
-                    let rest = if self.gso { done + 1 } else { runs.len() };
-                    let (sent, part) = self.send_each(arena, &runs[done..rest], 0);
-                    done += sent;
-                    if done < rest || !self.gso {
-                        return (done, part);
-                    }
-                }
-                Err(_) => {
-                    self.stats.send_errors += runs[done].count as u64;
-                    done += 1;
-                }
-            }
-        }
-        (done, 0)
-    }
-
-    /// Sends without segmentation offload: each envelope is one item.
-    fn send_each(&mut self, arena: &TxArena, runs: &[Run], from: usize) -> (usize, usize) {
-        let (mut run, mut envelope) = (0, from);
-        while run < runs.len() {
-            let items = runs[run..].iter().enumerate().flat_map(|(i, r)| {
-                let skip = if i == 0 { envelope } else { 0 };
-                arena.envelopes(r).skip(skip).map(|bytes| TxItem {
-                    to: r.to,
-                    dscp: r.dscp,
-                    segment: None,
-                    bytes,
-                })
-            });
-            let mut sent = match self.tx.send(self.socket.as_fd(), items) {
-                Ok(n) => n,
-                Err(e) if is_busy(&e) => break,
-                Err(_) => {
-                    self.stats.send_errors += 1;
-                    1
-                }
-            };
-            while sent > 0 && run < runs.len() {
-                let step = sent.min(runs[run].count - envelope);
-                sent -= step;
-                envelope += step;
-                if envelope == runs[run].count {
-                    (run, envelope) = (run + 1, 0);
-                }
-            }
-        }
-        (run, envelope)
-    }
-
     /// Counters of this socket.
     pub fn stats(&self) -> UdpStats {
         self.stats
     }
 }
 
+fn unbound(v6: bool) -> io::Result<Socket> {
+    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if v6 {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
+/// Lets other sockets of this process have the address of `listener`, which is bound: a second node
+/// there is refused. Everything that arrives goes to the first of them, which is `listener`: the
+/// program returns 0 for each datagram.
+fn found_group(listener: &Socket, v6: bool) -> io::Result<()> {
+    listener.set_reuse_port(true)?;
+    // The kernel founds the group when a second socket joins.
+    let second = unbound(v6)?;
+    second.set_reuse_port(true)?;
+    let address = listener.local_addr()?;
+    addresses::bind(&second, address.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?)?;
+    let mut first =
+        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: first.as_mut_ptr() };
+    Ok(setsockopt(listener, sockopt::AttachReusePortCbpf, &program)?)
+}
+
 impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn is_busy(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::WouldBlock
-}
-
-fn refuses_offload(e: &io::Error) -> bool {
-    matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
 pub use unlocked::{check_keys, key_mistake};
 
+use crate::datapath::{WantedEgress, WantedEgresses};
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
 use mistake::{Place, mistake, syntax_mistake};
@@ -64,11 +65,20 @@ pub struct Config {
     pub runtime: Runtime,
     /// Settings of links without a `[[link]]` section.
     pub template: link::Config,
+    /// The links that leave in a configured way.
+    pub egresses: WantedEgresses,
     /// Files with its keys; `None` for a node that is not sealed.
     pub key_files: Option<KeyFiles>,
 }
 
 impl Config {
+    /// The addresses that the daemon listens at.
+    pub fn own_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let of_sip = self.sip.iter().flat_map(|sip| sip.bind.iter().copied());
+        let of_node = self.listen.iter().chain(&self.remote).chain(&self.http).copied();
+        of_node.chain(of_sip)
+    }
+
     /// Reads the key files, if the node is sealed.
     pub fn unlock(&mut self) -> Result<(), KeyFileError> {
         let Some(files) = &self.key_files else { return Ok(()) };
@@ -196,6 +206,8 @@ struct LinkSection {
     path: String,
     key: Option<sealing::Key>,
     address: Option<SocketAddr>,
+    source: Option<IpAddr>,
+    interface: Option<String>,
     mtu: Option<usize>,
     #[serde(default, deserialize_with = "number::dscp")]
     dscp: Option<u8>,
@@ -327,7 +339,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let mut file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
     let at = |(place, what): Wrong| mistake(path, text, place, what);
     let named = |what: &str| at((Place::Named, what.to_owned()));
-    check_listen(&file.node.listen).map_err(named)?;
+    check_listen(&file.node.listen).map_err(|what| named(&what))?;
     check_runtime(&file.runtime).map_err(named)?;
     places::check(&file).map_err(at)?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
@@ -349,6 +361,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
     // A file may have no links.
     config.validate().map_err(|e| named(&e.to_string()))?;
+    let egresses = (0..file.link.len()).filter_map(|index| egress(&file, index)).collect();
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -363,6 +376,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         overlay: config,
         runtime: file.runtime,
         template,
+        egresses,
         key_files,
     })
 }
@@ -390,6 +404,7 @@ fn add_sections(config: &mut overlay::Config, file: &File, sealed: bool) -> Resu
                 format!("{address} cannot be reached: [node] listen has no address of its family");
             return Err((at("address"), what));
         }
+        places::check_egress(file, index).map_err(|(key, what)| (at(key), what))?;
     }
     for (index, section) in file.route.iter().enumerate() {
         config.routes.extend(static_routes(section));
@@ -461,6 +476,15 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c.rate = section.rate.map(|r| r.0);
     c.penalty = section.penalty.map_or(c.penalty, |s| s.0);
     c
+}
+
+/// The link of section `index`, if it is to leave in a certain way.
+fn egress(file: &File, index: usize) -> Option<((NodeId, String), WantedEgress)> {
+    let section = &file.link[index];
+    let interface = section.interface.clone();
+    let source = section.source.or_else(|| places::own_source(file, index));
+    let link = (NodeId(section.neighbour), section.path.clone());
+    (source.is_some() || interface.is_some()).then_some((link, WantedEgress { source, interface }))
 }
 
 /// A link with the settings for all links.
@@ -565,14 +589,31 @@ fn check_remote(file: &File) -> Result<(), &'static str> {
     }
 }
 
-fn check_listen(listen: &[SocketAddr]) -> Result<(), &'static str> {
-    let of_family = |v6| listen.iter().filter(|a| a.is_ipv6() == v6).count();
-    match [of_family(false), of_family(true)] {
-        [0, 0] => Err("[node] listen is empty: give at least one address"),
-        [0..=1, 0..=1] => Ok(()),
-        _ => Err("[node] listen has two addresses of one family: give one for IPv4 and one for \
-                  IPv6, or 0.0.0.0 and [::] for all"),
+/// Maximum number of addresses to listen at: each has an uplink of its own.
+const MAX_LISTEN: usize = 16;
+
+fn check_listen(listen: &[SocketAddr]) -> Result<(), String> {
+    if listen.is_empty() {
+        return Err("[node] listen is empty: give at least one address".into());
     }
+    if listen.len() > MAX_LISTEN {
+        let n = listen.len();
+        return Err(format!("[node] listen has {n} addresses: give {MAX_LISTEN} at most"));
+    }
+    for (n, address) in listen.iter().enumerate() {
+        let includes = |other: &&SocketAddr| {
+            let same = address.port() == other.port() && address.is_ipv6() == other.is_ipv6();
+            let any = address.ip().is_unspecified() || other.ip().is_unspecified();
+            same && (any || address.ip() == other.ip())
+        };
+        if let Some(other) = listen[..n].iter().find(includes) {
+            return Err(format!(
+                "[node] listen {address} is the same as {other}, or one of them is every address \
+                 of its family: take one away"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {

@@ -1,6 +1,7 @@
 //! `/metrics` for Prometheus and `/healthz` for supervisors.
 
 use super::metrics;
+use crate::addresses;
 use crate::datapath::NodeHandle;
 use crate::sip;
 use axum::Router;
@@ -35,7 +36,7 @@ const IN_ALL: Duration = Duration::from_secs(10);
 
 /// Binds the address; clients wait until [`serve`] runs.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+    let listener = addresses::tcp(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

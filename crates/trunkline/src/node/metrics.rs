@@ -218,7 +218,12 @@ impl Collector for Node {
         f.counters(
             "send_errors",
             "Datagrams that the kernel refused to send",
-            single(s.udp.send_errors),
+            single(s.thread.send_errors),
+        )?;
+        f.gauges(
+            "receive_buffer_bytes",
+            "Bytes that may wait to be received at the smallest of the sockets",
+            std::iter::once((Labels::new(), s.udp.receive_buffer as f64)),
         )?;
         f.counters("recv_errors", "Receives that failed", single(s.udp.recv_errors))?;
         f.counters("wakeups", "Wake-ups of the packet thread", single(s.thread.wakeups))?;
@@ -481,6 +486,8 @@ impl Node {
             "Number of these that the neighbour had announced",
             each(|s| s.goodbyes),
         )?;
+        let refused = links().filter_map(|(l, link)| Some((l, link.send_error?.count)));
+        f.counters("link_send_errors", "Datagrams that the kernel refused to send", refused)?;
         f.counters("link_drops", "Packets dropped at a link", {
             links().flat_map(|(l, link)| {
                 let drops: Vec<_> = link

@@ -135,6 +135,7 @@ fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Err
 
 /// Runs the `trunkline node` command.
 pub fn run(args: &Args) -> Result<(), Error> {
+    stop::ignore_others().map_err(cannot("ignore SIGUSR1, SIGUSR2 and SIGALRM"))?;
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
@@ -176,6 +177,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             let _ = operator.reload();
         }
         operator.watch_certificate();
+        operator.watch_addresses();
         if reminder.as_mut().is_some_and(|reminder| reminder.is_due(clock::now())) {
             tracing::warn!("{}", unsealed::WARNING);
         }
@@ -269,6 +271,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     let parts = Parts {
         node: RecordedNode::new(node, recorder),
         udp,
+        egresses: config.egresses,
         listener,
         remotes,
         pending,

@@ -3,22 +3,25 @@
 use super::config::{self, Config};
 use super::expiry::ExpiryMonitor;
 use super::{flows, reload, unix_secs};
-use crate::datapath::{LinkSnapshot, NodeHandle, Snapshot};
+use crate::addresses::Missing;
+use crate::datapath::{self, LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, Status, Streams,
-    Trunk, TrunkIn,
+    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError, Status,
+    Streams, Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
+use nix::errno::Errno;
 use nix::sys::socket::UnixCredentials;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
 use trunkline_overlay::link::LinkStats;
@@ -43,6 +46,7 @@ pub struct Operator {
     started: Time,
     stop: AtomicBool,
     watch: Mutex<ExpiryMonitor>,
+    missing: Mutex<Missing>,
 }
 
 fn refused(message: impl Display) -> Refused {
@@ -74,6 +78,7 @@ impl Operator {
         // Its state was logged at start.
         let mut watch = ExpiryMonitor::default();
         watch.look(config.not_after(), unix_secs());
+        let missing = Missing::new(config.own_addresses(), clock::now());
         Operator {
             handle,
             sip,
@@ -82,6 +87,7 @@ impl Operator {
             started: clock::now(),
             stop: AtomicBool::new(false),
             watch: Mutex::new(watch),
+            missing: Mutex::new(missing),
         }
     }
 
@@ -93,6 +99,18 @@ impl Operator {
         if let Some(standing) = watch.look(running.not_after(), unix_secs()) {
             tracing::warn!("{standing}");
         }
+    }
+
+    /// Looks for own addresses that were missing, and logs those that have come.
+    pub fn watch_addresses(&self) {
+        if let Ok(mut missing) = self.missing.try_lock() {
+            missing.look(clock::now());
+        }
+    }
+
+    fn missing_addresses(&self) -> Vec<SocketAddr> {
+        let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        missing.addresses().to_vec()
     }
 
     /// Ends the gateway's calls, if it has any.
@@ -145,6 +163,9 @@ impl Operator {
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
             certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
+            missing_addresses: self.missing_addresses(),
+            receive_buffer: s.udp.receive_buffer,
+            receive_buffer_wanted: datapath::udp::RECEIVE_BUFFER,
             protocol: running.overlay.sealing.as_ref().map(|sealing| sealing.offer.versions.newest),
             link_versions: link_versions(&s),
             draining: s.draining,
@@ -196,7 +217,9 @@ impl Operator {
         // Checked before anything changes, since one of its files may be invalid.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
         if !diff.changes.is_empty() {
-            self.handle.reconfigure(diff.changes, text).map_err(refused)?;
+            self.handle
+                .reconfigure(diff.changes, diff.running.egresses.clone(), text)
+                .map_err(refused)?;
         }
         if let (Some(handle), Some(sip)) = (&self.sip, &diff.running.sip) {
             let is_new = handle.reconfigure(sip).map_err(|e| mistake(&e))?;
@@ -336,10 +359,10 @@ fn by_reason(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<Stri
 fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     let links = s.links.iter().map(|l| &l.stats.drops);
     let counted = links.chain([&s.node.drops]).flat_map(|d| d.iter());
-    let all = counted
-        .map(|(why, n)| (why.label(), n))
-        .chain(s.remote.stats.iter())
-        .chain([("kernel_receive_buffer", s.udp.kernel_drops), ("send_failed", s.udp.send_errors)]);
+    let all = counted.map(|(why, n)| (why.label(), n)).chain(s.remote.stats.iter()).chain([
+        ("kernel_receive_buffer", s.udp.kernel_drops),
+        ("send_failed", s.thread.send_errors),
+    ]);
     by_reason(all)
 }
 
@@ -389,6 +412,19 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         bytes_out: link.stats.sent().bytes,
         drops: drops.iter().map(|(_, n)| n).sum(),
         updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
+        send_error: link.send_error.map(|error| send_error(now, &error)),
+    }
+}
+
+fn send_error(now: Time, error: &datapath::SendError) -> SendError {
+    let errno = Errno::from_raw(error.errno);
+    SendError {
+        error: format!("{errno:?}"),
+        message: errno.desc().into(),
+        count: error.count,
+        since_s: now.since(error.since).as_secs_f64(),
+        last_s: now.since(error.last).as_secs_f64(),
+        lasts: error.lasts(now),
     }
 }
 

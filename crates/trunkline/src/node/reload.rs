@@ -52,6 +52,7 @@ impl Diff {
             overlay,
             runtime,
             template,
+            egresses,
             key_files: _,
         } = new;
         let overlay::Config {
@@ -70,6 +71,10 @@ impl Diff {
         if old.name != *name {
             self.applied.push("[node] name".into());
             self.running.name.clone_from(name);
+        }
+        if old.egresses != *egresses {
+            self.applied.push("[[link]] source, interface".into());
+            self.running.egresses.clone_from(egresses);
         }
         if old.log_filter != *log_filter {
             self.applied.push("[log] filter".into());

@@ -268,7 +268,11 @@ impl<'a> Replay<'a> {
             Tag::Timeout => {
                 self.node.handle_timeout(Time::from_nanos(r.u64()?), &mut self.sink);
             }
-            Tag::Transmit => self.transmit(Time::from_nanos(r.u64()?)),
+            Tag::Transmit => return self.transmit(r),
+            Tag::Uplink => {
+                let (link, uplink) = record::read_uplink(&mut r)?;
+                self.node.set_uplink(link, uplink);
+            }
             Tag::Echo => {
                 let (now, echo) = record::read_echo(&mut r)?;
                 // The recorded output shows whether it could be sent.
@@ -312,14 +316,16 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn transmit(&mut self, now: Time) {
+    fn transmit(&mut self, mut r: Reader<'_>) -> Result<(), Short> {
         let mut arena = record::arena();
+        let now = record::read_transmit(&mut r, &mut arena)?;
         self.node.transmit(now, &mut arena);
         for run in record::sent(&arena) {
             self.summary.runs_out += 1;
             self.check_sent(&run);
         }
         self.summary.bytes_out += arena.bytes().len() as u64;
+        Ok(())
     }
 
     fn check_sent(&mut self, run: &Body) {

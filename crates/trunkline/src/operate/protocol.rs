@@ -237,6 +237,12 @@ pub struct Status {
     /// Expiry of its certificate, in seconds since 1970; `null` if it has none, or if it never
     /// expires.
     pub certificate_not_after: Option<u64>,
+    /// Addresses that it listens at and this machine does not have.
+    pub missing_addresses: Vec<SocketAddr>,
+    /// Bytes that may wait to be received at the smallest of its sockets.
+    pub receive_buffer: usize,
+    /// Bytes that it asked the kernel for.
+    pub receive_buffer_wanted: usize,
     /// Newest protocol version that it supports; `null` if it is unsealed.
     pub protocol: Option<u8>,
     /// Number of sealed links that are up by protocol version.
@@ -395,6 +401,25 @@ pub struct Link {
     pub drops: u64,
     /// Updates from this neighbour that were refused, by reason, as in [`Status::updates_refused`].
     pub updates_refused: BTreeMap<String, u64>,
+    /// Errors of the kernel when it refused to send to the neighbour; `null` if it never did.
+    pub send_error: Option<SendError>,
+}
+
+/// The kernel's refusals to send to one address.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct SendError {
+    /// Name of the last error, such as `ENETUNREACH`.
+    pub error: String,
+    /// The same in words.
+    pub message: String,
+    /// Datagrams refused since the start.
+    pub count: u64,
+    /// Time since the present or last failure began, in seconds.
+    pub since_s: f64,
+    /// Time since the last error, in seconds.
+    pub last_s: f64,
+    /// Whether the last error is less than 10 s old.
+    pub lasts: bool,
 }
 
 /// An entry of the forwarding table.

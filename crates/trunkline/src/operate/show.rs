@@ -42,6 +42,16 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     if let Some(not_after) = s.certificate_not_after {
         lines.push(certified(not_after, crate::clock::since_epoch() / 1_000_000_000));
     }
+    if !s.missing_addresses.is_empty() {
+        let all: Vec<_> = s.missing_addresses.iter().map(ToString::to_string).collect();
+        lines.push(format!("missing   {}: this machine does not have it yet", all.join(", ")));
+    }
+    if s.receive_buffer < s.receive_buffer_wanted {
+        lines.push(format!(
+            "buffer    {} bytes to receive, of {} asked for: raise net.core.rmem_max",
+            s.receive_buffer, s.receive_buffer_wanted
+        ));
+    }
     lines.extend([
         format!("sessions  {}{}", count(s.sessions, "application"), calls(s)),
         format!(
@@ -204,7 +214,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
     vec![
         title(l),
         l.address.map_or(NOTHING.into(), |a| a.to_string()),
-        l.since_s.map_or(state.into(), |s| format!("{state} {}", span(s))),
+        l.since_s.map_or(state.into(), |s| format!("{state} {}", span(s))) + &refusal(l),
         number(l.rtt_ms, 2),
         number(l.jitter_ms, 2),
         percent(l.loss_in),
@@ -219,6 +229,14 @@ pub fn link_row(l: &Link) -> Vec<String> {
         damping(l),
         l.version.map_or(NOTHING.into(), |version| version.to_string()),
     ]
+}
+
+/// Why the kernel sends nothing to the neighbour, if it refuses at present.
+fn refusal(l: &Link) -> String {
+    match &l.send_error {
+        Some(error) if error.lasts => format!(" ({})", error.error),
+        _ => String::new(),
+    }
 }
 
 fn damping(l: &Link) -> String {

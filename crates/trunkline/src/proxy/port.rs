@@ -226,7 +226,8 @@ fn send_udp(
     let mut rest = packets;
     let mut refused = false;
     while !rest.is_empty() {
-        let items = rest.iter().map(|(_, bytes)| TxItem { to, dscp, segment: None, bytes });
+        let items =
+            rest.iter().map(|(_, bytes)| TxItem { dscp: Some(dscp), ..TxItem::new(to, bytes) });
         match tx.send(socket.as_fd(), items) {
             Ok(n) => rest = &rest[n.clamp(1, rest.len())..],
             Err(error) => {

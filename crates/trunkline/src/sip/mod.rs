@@ -8,6 +8,7 @@ mod port_board;
 mod records;
 mod stream;
 
+use crate::addresses;
 use crate::clock;
 use crate::datapath::media::Sender;
 use crate::node::config::Sip;
@@ -182,8 +183,8 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHand
     let mut bound = Vec::new();
     for (socket, address) in sip.gateway.sockets.iter().zip(&sip.bind) {
         let opened = match socket.transport {
-            Transport::Udp => UdpSocket::bind(address).map(Bound::Udp),
-            Transport::Tcp | Transport::Tls => TcpListener::bind(address).map(Bound::Tcp),
+            Transport::Udp => addresses::udp(*address).map(Bound::Udp),
+            Transport::Tcp | Transport::Tls => addresses::tcp(*address).map(Bound::Tcp),
         };
         let transport = socket.transport.in_uri();
         bound.push(opened.map_err(|source| Error::Bind {

@@ -36,4 +36,5 @@ mod statuses;
 mod streams;
 mod tcp_proxy;
 mod trunk;
+mod uplinks;
 mod versions;

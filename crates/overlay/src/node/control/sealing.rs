@@ -115,6 +115,17 @@ pub(super) enum LinkAction {
     Leave(LinkId),
 }
 
+/// A handshake message to send.
+#[derive(Debug)]
+pub struct HandshakeDatagram {
+    /// The link that it is to bring up; `None` for an answer.
+    pub link: Option<LinkId>,
+    /// Destination of the datagram.
+    pub to: SocketAddr,
+    /// Contents of the datagram.
+    pub bytes: Vec<u8>,
+}
+
 #[derive(Debug)]
 pub(super) struct SealedLinks {
     handshakes: Handshakes,
@@ -124,7 +135,7 @@ pub(super) struct SealedLinks {
     /// Links with unconfigured peers.
     unconfigured_peers: BTreeMap<LinkId, Admitted>,
     names: BTreeMap<LinkId, Certificate>,
-    datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
+    datagrams: VecDeque<HandshakeDatagram>,
     notices: VecDeque<Notice>,
 }
 
@@ -238,9 +249,9 @@ impl SealedLinks {
     pub fn poll(&mut self, now: Time) -> Option<LinkAction> {
         while let Some(event) = self.handshakes.poll() {
             match event {
-                Event::Send { to, bytes } => {
+                Event::Send { link, to, bytes } => {
                     if self.datagrams.len() < MAX_DATAGRAMS {
-                        self.datagrams.push_back((to, bytes));
+                        self.datagrams.push_back(HandshakeDatagram { link, to, bytes });
                     }
                 }
                 Event::Established(established) => {
@@ -300,11 +311,11 @@ impl SealedLinks {
         }
     }
 
-    pub fn poll_datagram(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+    pub fn poll_datagram(&mut self) -> Option<HandshakeDatagram> {
         self.datagrams.pop_front()
     }
 
-    pub fn return_datagram(&mut self, datagram: (SocketAddr, Vec<u8>)) {
+    pub fn return_datagram(&mut self, datagram: HandshakeDatagram) {
         self.datagrams.push_front(datagram);
     }
 

@@ -10,6 +10,7 @@ pub use session::{ASSURE, Hello, Session};
 
 use super::sessions::AcceptQueue;
 use super::udp::Udp;
+use crate::addresses;
 use outbox::Outbox;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, VecDeque};
@@ -108,7 +109,7 @@ impl Remote {
         }
         // A restarted node need not wait until its last connections have timed out.
         socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
+        addresses::bind(&socket, address)?;
         let udp = Udp::bind(address, offload)?;
         Ok(Remote { queue: AcceptQueue::open(socket)?, udp, address })
     }

@@ -54,10 +54,8 @@ impl Outbox {
         while done < self.items.len() {
             let slots = self.bytes.chunks(MAX_DATAGRAM).zip(&self.items).skip(done);
             let items = slots.map(|(bytes, item)| TxItem {
-                to: item.to,
-                dscp: item.dscp,
-                segment: None,
-                bytes: &bytes[..item.len],
+                dscp: Some(item.dscp),
+                ..TxItem::new(item.to, &bytes[..item.len])
             });
             match self.tx.send(self.socket.as_fd(), items) {
                 Ok(n) => done += n.max(1),

@@ -1,5 +1,6 @@
 //! An operator's actions on the node, in the packet thread.
 
+use super::WantedEgresses;
 use super::flows::FlowPage;
 use super::streams::StreamPage;
 use super::{NodeHandle, PacketThread, Request};
@@ -52,6 +53,8 @@ pub enum Operation {
     Reconfigure {
         /// Changes to be applied.
         changes: Box<Changes>,
+        /// The links that leave in a configured way.
+        egresses: WantedEgresses,
         /// Configuration file behind the changes, for a recording.
         text: String,
         /// Notified when this is done.
@@ -108,9 +111,15 @@ impl NodeHandle {
     }
 
     /// Applies new settings, which come from the file `text`.
-    pub fn reconfigure(&self, changes: Changes, text: String) -> Result<(), Unanswered> {
+    pub fn reconfigure(
+        &self,
+        changes: Changes,
+        egresses: WantedEgresses,
+        text: String,
+    ) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
-        let asked = self.operate(Operation::Reconfigure { changes: Box::new(changes), text, done });
+        let changes = Box::new(changes);
+        let asked = self.operate(Operation::Reconfigure { changes, egresses, text, done });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 }
@@ -143,8 +152,9 @@ impl PacketThread {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());
             }
-            Operation::Reconfigure { changes, text, done } => {
+            Operation::Reconfigure { changes, egresses, text, done } => {
                 self.node.reconfigure(clock::now(), &changes, &text);
+                self.want_egresses(egresses);
                 let _ = done.try_send(());
             }
         }

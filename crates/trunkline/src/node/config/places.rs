@@ -1,8 +1,8 @@
 //! Checks of the ids and addresses in a file.
 
 use super::mistake::Place;
-use super::{Destinations, File, Wrong};
-use std::net::SocketAddr;
+use super::{Destinations, File, LinkSection, Wrong};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use trunkline_overlay::wire::NodeId;
 
@@ -54,6 +54,70 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         nobody("node", known.node()).map_err(|what| (at, what))?;
     }
     Ok(())
+}
+
+/// Checks that the link of section `index` can leave as it is to. The error names the key.
+pub fn check_egress(file: &File, index: usize) -> Result<(), (&'static str, String)> {
+    let link = &file.link[index];
+    if let Some(source) = link.source {
+        let sends = |l: &SocketAddr| {
+            l.is_ipv6() == source.is_ipv6() && (l.ip() == source || l.ip().is_unspecified())
+        };
+        if source.is_unspecified() || source.is_multicast() {
+            let what = format!("source {source} is not an address of this machine alone");
+            return Err(("source", what));
+        }
+        if !file.node.listen.iter().any(sends) {
+            let what = format!(
+                "source {source}: [node] listen has neither that address nor every address of its \
+                 family, so no answer would arrive: add it there"
+            );
+            return Err(("source", what));
+        }
+        if let Some(address) = link.address.filter(|a| a.is_ipv6() != source.is_ipv6()) {
+            let what = format!("source {source} is of another IP version than address {address}");
+            return Err(("source", what));
+        }
+    }
+    if let Some(name) = &link.interface
+        && (name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0']))
+    {
+        let what =
+            format!("interface {name:?} is not a name: `ip link` lists those of this machine");
+        return Err(("interface", what));
+    }
+    let before = leave_alike(file, index);
+    if !before.is_empty() && own_source(file, index).is_none() {
+        let what = format!(
+            "the link to neighbour {} has the same address and leaves the same way: give each its \
+             own `source` or `interface`, or `listen` an address for each",
+            before[0].neighbour
+        );
+        return Err(("address", what));
+    }
+    Ok(())
+}
+
+/// The links before that of section `index` that have its address and are configured to leave as it
+/// does.
+fn leave_alike(file: &File, index: usize) -> Vec<&LinkSection> {
+    let link = &file.link[index];
+    let egress = |l: &LinkSection| (l.source, l.interface.clone());
+    let alike = |other: &&LinkSection| {
+        link.address.is_some() && other.address == link.address && egress(other) == egress(link)
+    };
+    file.link[..index].iter().filter(alike).collect()
+}
+
+/// The source address of the link of section `index`, if several links have its address and none
+/// has a `source` or `interface`: each leaves from another address in `listen`, in its order.
+pub fn own_source(file: &File, index: usize) -> Option<IpAddr> {
+    let link = &file.link[index];
+    let address = link.address.filter(|_| link.source.is_none() && link.interface.is_none())?;
+    let others = file.link.iter().filter(|l| l.address == link.address).count();
+    let own = file.node.listen.iter().map(SocketAddr::ip);
+    let mut own = own.filter(|ip| ip.is_ipv6() == address.is_ipv6() && !ip.is_unspecified());
+    if others < 2 { None } else { own.nth(leave_alike(file, index).len()) }
 }
 
 /// Checks that a route to these nodes leads anywhere from `own`.

@@ -289,9 +289,14 @@ fn mistakes_have_a_line_and_a_way_out() {
     }
     let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
     assert!(family.contains("no address of its family"), "{family}");
-    let two =
-        mistake(&GOOD.replace("[\"127.0.0.1:7002\"]", "[\"127.0.0.1:7002\", \"127.0.0.2:7002\"]"));
-    assert!(two.contains("two addresses of one family"), "{two}");
+    let listen = |all: &str| GOOD.replace("[\"127.0.0.1:7002\"]", all);
+    let two = mistake(&listen("[\"127.0.0.1:7002\", \"0.0.0.0:7002\"]"));
+    assert!(two.contains("0.0.0.0:7002 is the same as 127.0.0.1:7002, or"), "{two}");
+    let several = parse(
+        Path::new("x.toml"),
+        &listen("[\"127.0.0.1:7002\", \"127.0.0.2:7002\", \"[::1]:7002\"]"),
+    );
+    assert_eq!(several.unwrap().listen.len(), 3);
     let keyless = mistake(&GOOD.replace("unsealed_for_measurements = true", ""));
     assert!(keyless.contains("trunkline keygen FILE"), "{keyless}");
     let key = mistake(&GOOD.replace("neighbour = 1", "neighbour = 1\nkey = \"AAAA\""));
@@ -447,4 +452,38 @@ fn streams_have_bounds() {
     assert_eq!(streams.algorithm.name(), "cubic");
     // With no streams, their memory limit is irrelevant.
     assert!(parse(Path::new("x.toml"), &with("max = 0\nmemory = \"0 B\"")).is_ok());
+}
+
+#[test]
+fn a_link_leaves_from_an_address_or_by_an_interface() {
+    let link = |lines: &str| {
+        let address = "address = \"127.0.0.1:7001\"";
+        GOOD.replace(address, &format!("{address}\n{lines}"))
+    };
+    let text = link("source = \"127.0.0.1\"\ninterface = \"wwan0\"");
+    let config = parse(Path::new("x.toml"), &text).unwrap();
+    let expected = WantedEgress {
+        source: Some("127.0.0.1".parse().unwrap()),
+        interface: Some("wwan0".into()),
+    };
+    assert_eq!(config.egresses, [((NodeId(1), String::new()), expected)].into());
+    for (lines, what) in [
+        ("source = \"127.0.0.2\"", ":12:10: source 127.0.0.2: [node] listen has neither"),
+        ("source = \"0.0.0.0\"", "is not an address of this machine alone"),
+        ("source = \"::1\"", "[node] listen has neither"),
+        ("interface = \"\"", ":12:13: interface \"\" is not a name: `ip link` lists"),
+        ("interface = \"a/b\"", "is not a name"),
+    ] {
+        let said = mistake(&link(lines));
+        assert!(said.contains(what), "{lines}: {said}");
+    }
+    let twice = GOOD.replace("path = \"isp2\"", "path = \"isp2\"\naddress = \"127.0.0.1:7001\"");
+    let said = mistake(&twice);
+    assert!(said.contains("neighbour 1 has the same address and leaves the same way"), "{said}");
+    assert!(parse(Path::new("x.toml"), &twice.replace("mtu = 1400", "interface = \"b\"")).is_ok());
+    let listen = "[\"127.0.0.3:7002\", \"127.0.0.4:7002\"]";
+    let config =
+        parse(Path::new("x.toml"), &twice.replace("[\"127.0.0.1:7002\"]", listen)).unwrap();
+    let sources: Vec<_> = config.egresses.values().map(|e| e.source.unwrap().to_string()).collect();
+    assert_eq!(sources, ["127.0.0.3", "127.0.0.4"], "each provider's address has a link");
 }
