@@ -163,6 +163,7 @@ impl Forwarder {
             Command::Table(table) => {
                 self.lost.note(now, &self.table, &table);
                 self.table = table;
+                self.streams_have_new_table();
             }
             Command::Add(link, config) => {
                 let Forwarder { id, incarnation, sealed, .. } = *self;

@@ -18,7 +18,7 @@ use crate::session::{Client, SessionId};
 use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use rand::RngExt;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Pacer, Rate, Time};
 use trunkline_rate::window;
@@ -47,6 +47,8 @@ pub(super) struct StreamState {
     tell_at: Time,
     /// Delay until that, the next time that an application accepts nothing.
     patience: Duration,
+    /// Streams that had no route when they last had something to send.
+    stranded: BTreeSet<StreamId>,
     /// Memory in which one segment is assembled.
     packet: Box<[u8]>,
     unknown: Pacer,
@@ -60,6 +62,7 @@ impl StreamState {
             broken: VecDeque::new(),
             tell_at: Time::NEVER,
             patience: tell::NOT_READ,
+            stranded: BTreeSet::new(),
             packet: vec![0; crate::session::wire::MAX_MESSAGE].into(),
             unknown: Pacer::of(UNKNOWN),
             stats: StreamStats::default(),
@@ -558,8 +561,9 @@ impl Forwarder {
                 }
                 Err(why) => {
                     end.wait_until(now + NO_WAY);
-                    if let Blocked::Full(link) = why {
-                        self.streams.table.hold(id, link.0);
+                    match why {
+                        Blocked::Full(link) => self.streams.table.hold(id, link.0),
+                        Blocked::None => drop(self.streams.stranded.insert(id)),
                     }
                 }
             }
@@ -600,6 +604,13 @@ impl Forwarder {
             _ => self.streams.table.unhold(id),
         }
         waits
+    }
+
+    /// Lets the streams without a route look for one, after the table has changed.
+    pub(super) fn streams_have_new_table(&mut self) {
+        for id in core::mem::take(&mut self.streams.stranded) {
+            self.streams.table.will_send(id);
+        }
     }
 
     /// Performs the actions of streams with expired timers.
