@@ -29,9 +29,9 @@ impl UplinkId {
 /// Linux keeps with a datagram that waits in a socket.
 pub const ENVELOPE_COST: usize = 1_024;
 
-/// Consecutive envelopes of the arena with the same uplink, destination and marking. All have `segment`
-/// bytes except the last, which may be shorter: one call of generic segmentation offload takes one
-/// run.
+/// Consecutive envelopes of the arena with the same uplink, destination and marking. All have
+/// `segment` bytes except the last, which may be shorter: one call of generic segmentation offload
+/// takes one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// Uplink by which the run leaves.

@@ -31,7 +31,7 @@ pub struct UdpStats {
     pub kernel_drops: u64,
     /// Receive calls that failed.
     pub recv_errors: u64,
-    /// Bytes that may wait to be received, at most [`RECEIVE_BUFFER`].
+    /// Receive buffer that the kernel granted, in bytes, of the requested [`RECEIVE_BUFFER`].
     pub receive_buffer: usize,
 }
 

@@ -222,7 +222,7 @@ impl Collector for Node {
         )?;
         f.gauges(
             "receive_buffer_bytes",
-            "Bytes that may wait to be received at the smallest of the sockets",
+            "Receive buffer of the UDP socket that has the smallest, in bytes",
             std::iter::once((Labels::new(), s.udp.receive_buffer as f64)),
         )?;
         f.counters("recv_errors", "Receives that failed", single(s.udp.recv_errors))?;

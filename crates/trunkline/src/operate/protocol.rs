@@ -239,9 +239,9 @@ pub struct Status {
     pub certificate_not_after: Option<u64>,
     /// Addresses that it listens at and this machine does not have.
     pub missing_addresses: Vec<SocketAddr>,
-    /// Bytes that may wait to be received at the smallest of its sockets.
+    /// Receive buffer of the UDP socket that has the smallest, in bytes.
     pub receive_buffer: usize,
-    /// Bytes that it asked the kernel for.
+    /// Receive buffer that it requested from the kernel, in bytes.
     pub receive_buffer_wanted: usize,
     /// Newest protocol version that it supports; `null` if it is unsealed.
     pub protocol: Option<u8>,

@@ -2,7 +2,7 @@
 //! address it doesn't know in the socket that they came from, for seconds. So those of an interface
 //! share an uplink of their own, and the others of the interface go on.
 
-use super::uplinks::{Lookup, Uplinks};
+use super::uplinks::Uplinks;
 use crate::datapath::mmsg::Egress;
 use crate::datapath::record::RecordedNode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,15 +59,19 @@ impl Uplinks {
         }
         self.next_hops.look_at = Time::NEVER;
         let mut stalled: BTreeMap<UplinkId, Vec<(LinkId, NextHop)>> = BTreeMap::new();
+        let mut in_use = BTreeSet::new();
         for (id, link) in node.node().links() {
             let Some(address) = link.address() else { continue };
             let Some((egress, stalls)) = self.stalls(link.uplink(), now) else { continue };
-            if let Some(next_hop) = self.next_hop(address.ip(), egress)
-                && (stalls || self.next_hops.contains(&next_hop))
-            {
+            let Some(next_hop) = self.next_hop(address.ip(), egress) else { continue };
+            in_use.insert(next_hop);
+            if stalls || self.next_hops.contains(&next_hop) {
                 stalled.entry(link.uplink()).or_default().push((id, next_hop));
             }
         }
+        self.forget_stalls();
+        // No link leads to the others any more.
+        self.next_hops.silent.retain(|next_hop| in_use.contains(next_hop));
         for (uplink, links) in stalled {
             self.part(uplink, &links);
         }
@@ -104,8 +108,9 @@ impl Uplinks {
             is_news |= changed;
         }
         if is_news {
-            let lookups = links.iter().map(|&(link, _)| Lookup { link, is_fresh: false });
-            self.waiting.extend(lookups);
+            for &(link, _) in links {
+                self.waiting.entry(link).or_default();
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, Uplink, UplinkStats};
 use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
@@ -56,9 +56,9 @@ pub struct Uplinks {
     spoken: Spoken,
     /// Where the neighbour of each link spoke to, if packets must leave from there because the
     /// kernel would choose another address.
-    pins: BTreeMap<LinkId, Entrance>,
-    /// Routes to be looked up.
-    pub(super) waiting: VecDeque<Lookup>,
+    pins: BTreeMap<LinkId, (NodeId, Entrance)>,
+    /// Links whose route is to be looked up, and whether the neighbour has a new address.
+    pub(super) waiting: BTreeMap<LinkId, bool>,
     pub(super) next_hops: SilentNextHops,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
@@ -71,13 +71,6 @@ struct Slot {
     room: usize,
     /// Time since it has had no room, if it has none.
     full_since: Option<Time>,
-}
-
-/// A link whose route is to be looked up.
-pub(super) struct Lookup {
-    pub link: LinkId,
-    /// Whether the neighbour may have spoken to another address of this node.
-    pub is_fresh: bool,
 }
 
 /// The properties that distinguish an uplink from others.
@@ -135,7 +128,7 @@ impl Uplinks {
             wanted,
             spoken: Spoken::default(),
             pins: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
             next_hops: SilentNextHops::new(),
             past: UplinkStats::default(),
         };
@@ -184,10 +177,11 @@ impl Uplinks {
         listeners().position(fits).or_else(|| listeners().position(of_family))
     }
 
-    /// How the link `id`, configured as `wanted`, leaves for `to`.
+    /// How a link that is configured as `wanted`, and whose neighbour spoke to `pin`, leaves for
+    /// `to`.
     fn departure(
         &mut self,
-        (id, wanted): (LinkId, &WantedEgress),
+        (wanted, pin): (&WantedEgress, Option<Entrance>),
         to: &SocketAddr,
     ) -> Result<Departure, NoWay> {
         let mut egress = Egress { source: wanted.source, interface: 0 };
@@ -195,7 +189,7 @@ impl Uplinks {
             egress.interface = if_nametoindex(name.as_str()).map_err(|_| NoWay::Interface)?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
-        let pin = self.pins.get(&id).copied().filter(|_| egress.source.is_none());
+        let pin = pin.filter(|_| egress.source.is_none());
         if let Some(pin) = pin {
             (listener, egress.source) = (pin.listener, pin.own);
         }
@@ -228,6 +222,13 @@ impl Uplinks {
         (slot.departure.interface != 0).then_some((slot.departure.egress, slot.full_since))
     }
 
+    /// Takes an uplink that has room again for one that doesn't stall.
+    pub(super) fn forget_stalls(&mut self) {
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.room > 0) {
+            slot.full_since = None;
+        }
+    }
+
     /// The machine that packets to `to` are handed to.
     pub(super) fn next_hop(&mut self, to: IpAddr, egress: Egress) -> Option<NextHop> {
         let way = self.routes.as_mut()?.towards(to, egress).ok()?;
@@ -246,8 +247,8 @@ impl Uplinks {
         }
     }
 
-    /// Notes where the neighbour of link `id` spoke to, if packets to it must leave from there.
-    fn pin(&mut self, id: LinkId, to: &SocketAddr) {
+    /// Notes where `neighbour`, that of link `id`, spoke to, if packets to it must leave from there.
+    fn pin(&mut self, id: LinkId, neighbour: NodeId, to: &SocketAddr) {
         let Some(entrance) = self.spoken.entrance(to) else { return };
         let routes = self.routes.as_mut();
         let way = routes.and_then(|routes| routes.towards(to.ip(), Egress::default()).ok());
@@ -256,7 +257,7 @@ impl Uplinks {
             && (entrance.own.is_none() || entrance.own == source);
         match usual {
             true => drop(self.pins.remove(&id)),
-            false => drop(self.pins.insert(id, entrance)),
+            false => drop(self.pins.insert(id, (neighbour, entrance))),
         }
     }
 
@@ -268,9 +269,15 @@ impl Uplinks {
         epoll: &Epoll,
         arena: &mut TxArena,
     ) -> UplinkId {
-        let link = node.node().link(id).map(|link| link.config());
-        let wanted = link.and_then(|l| self.wanted.get(&(l.neighbour, l.path.clone())).cloned());
-        let departure = match self.departure((id, &wanted.unwrap_or_default()), to) {
+        let Some(link) = node.node().link(id).map(|link| link.config()) else {
+            return UplinkId::default();
+        };
+        let name = (link.neighbour, link.path.clone());
+        let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
+        // A link that had this number before may have had another neighbour.
+        let pin = self.pins.get(&id).filter(|(neighbour, _)| *neighbour == link.neighbour);
+        let pin = pin.map(|&(_, entrance)| entrance);
+        let departure = match self.departure((&wanted, pin), to) {
             Ok(departure) => departure,
             Err(NoWay::Interface) => {
                 arena.set_room(NOWHERE, 0);
@@ -412,7 +419,7 @@ impl PacketThread {
             let drained = self.node.transmit(now, &mut self.arena);
             self.uplinks.send(now, &self.arena);
             while let Some(link) = self.node.next_moved() {
-                self.uplinks.waiting.push_back(Lookup { link, is_fresh: true });
+                self.uplinks.waiting.insert(link, true);
             }
             let has_room = self.uplinks.refill(now, &mut self.arena, &self.epoll)?;
             if self.arena.is_empty() && drained == Drained::All && !has_room {
@@ -424,17 +431,15 @@ impl PacketThread {
     /// Looks up the routes of links with a new address, or of all after a change of routes.
     pub(super) fn assign_uplinks(&mut self) {
         for _ in 0..LOOKUPS_PER_TURN {
-            let Some(Lookup { link: id, is_fresh }) = self.uplinks.waiting.pop_front() else {
-                return;
-            };
+            let Some((id, is_fresh)) = self.uplinks.waiting.pop_first() else { return };
             let link = self.node.node().link(id);
-            let Some((address, before)) = link.and_then(|l| Some((l.address()?, l.uplink())))
-            else {
+            let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
                 self.uplinks.pins.remove(&id);
                 continue;
             };
+            let before = link.uplink();
             if is_fresh {
-                self.uplinks.pin(id, &address);
+                self.uplinks.pin(id, link.config().neighbour, &address);
             }
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
@@ -452,8 +457,9 @@ impl PacketThread {
 
     /// Looks up the routes of all links again.
     pub(super) fn look_up_all(&mut self) {
-        let links = self.node.node().links();
-        self.uplinks.waiting = links.map(|(link, _)| Lookup { link, is_fresh: false }).collect();
+        for (link, _) in self.node.node().links() {
+            self.uplinks.waiting.entry(link).or_default();
+        }
     }
 
     /// Handles changes of routes, interfaces or own addresses.
@@ -482,13 +488,9 @@ impl PacketThread {
             if own.is_none() && of_family == 1 {
                 continue;
             }
+            // Anybody can send this in the name of a neighbour: it decides only where an
+            // answer leaves. A link follows when its neighbour has proven its address.
             uplinks.spoken.note(from, Entrance { listener: index, own });
-            let links = self.node.node().links();
-            for (link, _) in links.filter(|(_, link)| link.address() == Some(from)) {
-                if !uplinks.waiting.iter().any(|lookup| lookup.link == link && lookup.is_fresh) {
-                    uplinks.waiting.push_back(Lookup { link, is_fresh: true });
-                }
-            }
         }
     }
 
