@@ -1,7 +1,34 @@
 //! Memory that a driver and a node exchange: received datagrams in, sealed envelopes out.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use trunkline_base::Time;
+
+/// The end of a path at this node: the socket and the address that a datagram was sent to. Only the
+/// driver interprets it. A node keeps the one that a neighbour has spoken to, since a firewall
+/// between them may let nothing else through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalAddress {
+    /// Number of the driver's socket.
+    pub socket: u16,
+    /// Destination address of the datagram, if the driver knows it.
+    pub ip: Option<IpAddr>,
+}
+
+/// Both ends of the path that a datagram took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ends {
+    /// Source address of the datagram.
+    pub remote: SocketAddr,
+    /// Where it arrived, if the driver distinguishes such places.
+    pub local: Option<LocalAddress>,
+}
+
+impl From<SocketAddr> for Ends {
+    /// The ends for a driver that doesn't distinguish where datagrams arrive.
+    fn from(remote: SocketAddr) -> Ends {
+        Ends { remote, local: None }
+    }
+}
 
 /// A received datagram, opened in place.
 #[derive(Debug)]
@@ -10,6 +37,8 @@ pub struct RxDatagram<'a> {
     pub at: Time,
     /// Source address of the datagram.
     pub from: SocketAddr,
+    /// Where it arrived, if the driver distinguishes such places.
+    pub local: Option<LocalAddress>,
     /// The datagram's bytes; their content is undefined afterwards.
     pub bytes: &'a mut [u8],
 }
@@ -38,6 +67,8 @@ pub struct Run {
     pub uplink: UplinkId,
     /// Destination address of the run.
     pub to: SocketAddr,
+    /// Where it is to leave: for answers to handshakes, which belong to no uplink.
+    pub from: Option<LocalAddress>,
     /// Differentiated services code point (RFC 2474), 0 to 63.
     pub dscp: u8,
     /// Bytes of each envelope except the last.
@@ -147,7 +178,8 @@ impl TxArena {
                 run.len += len;
             }
             _ if room => {
-                self.runs.push(Run { uplink, to, dscp, segment: len, count: 1, start, len });
+                let from = None;
+                self.runs.push(Run { uplink, to, from, dscp, segment: len, count: 1, start, len });
             }
             _ => return None,
         }
@@ -155,6 +187,20 @@ impl TxArena {
         if let Some(room) = self.rooms.get_mut(uplink.index()) {
             room.bytes = room.bytes.saturating_sub(len + ENVELOPE_COST);
         }
+        self.bytes.get_mut(start..end)
+    }
+
+    /// Reserves `len` bytes for an answer to a datagram between `ends`, in a run of its own; `None`
+    /// when the arena is full.
+    pub(crate) fn answer(&mut self, ends: Ends, dscp: u8, len: usize) -> Option<&mut [u8]> {
+        let start = self.used;
+        let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
+        if self.runs.len() >= self.max_runs {
+            return None;
+        }
+        let (uplink, to, from) = (UplinkId::default(), ends.remote, ends.local);
+        self.runs.push(Run { uplink, to, from, dscp, segment: len, count: 1, start, len });
+        self.used = end;
         self.bytes.get_mut(start..end)
     }
 
@@ -201,6 +247,7 @@ impl Run {
     fn takes(&self, (uplink, to, dscp): (UplinkId, SocketAddr, u8), len: usize) -> bool {
         let last_is_whole = self.len == self.segment * self.count;
         self.to == to
+            && self.from.is_none()
             && self.uplink == uplink
             && self.dscp == dscp
             && len <= self.segment

@@ -2,6 +2,7 @@
 //! comes seconds after the daemon.
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -45,54 +46,80 @@ fn open(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socke
     Socket::new(Domain::for_address(address), kind, Some(protocol))
 }
 
-/// The addresses that the daemon listens at and this machine does not have.
+/// The addresses that the daemon listens at, and which of them this machine does not have.
 #[derive(Debug)]
 pub struct Missing {
-    addresses: Vec<SocketAddr>,
+    wanted: Vec<SocketAddr>,
+    missing: Vec<SocketAddr>,
     look_at: Time,
 }
 
 impl Missing {
     /// Looks for each of `addresses`, and warns of those that are missing.
     pub fn new(addresses: impl Iterator<Item = SocketAddr>, now: Time) -> Missing {
-        let own = own();
-        let mut addresses: Vec<_> = addresses.filter(|a| !is_here(&own, a.ip())).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        for address in &addresses {
-            tracing::warn!(
-                %address,
-                "this machine does not have the address yet; nothing can arrive there until it does"
-            );
-        }
-        Missing { addresses, look_at: now + AGAIN }
+        let mut wanted: Vec<_> = addresses.collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut missing = Missing { wanted, missing: Vec::new(), look_at: now };
+        missing.look(now);
+        missing
     }
 
-    /// Looks again for the missing addresses, once a second.
+    /// Looks again once a second, since an address may come or go at any time.
     pub fn look(&mut self, now: Time) {
-        if self.addresses.is_empty() || now < self.look_at {
+        if now < self.look_at {
             return;
         }
         self.look_at = now + AGAIN;
         let own = own();
-        self.addresses.retain(|address| {
-            let here = is_here(&own, address.ip());
-            if here {
-                tracing::info!(%address, "this machine has the address now");
+        for &address in &self.wanted {
+            let before = self.missing.iter().position(|missing| *missing == address);
+            match (is_here(&own, address.ip()), before) {
+                (true, Some(at)) => {
+                    self.missing.remove(at);
+                    tracing::info!(%address, "this machine has the address now");
+                }
+                (false, None) => {
+                    self.missing.push(address);
+                    tracing::warn!(
+                        %address,
+                        "this machine does not have the address; nothing can arrive there until \
+                         it does"
+                    );
+                }
+                _ => {}
             }
-            !here
-        });
+        }
     }
 
     /// The addresses that are missing.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.missing
     }
 }
 
 /// All addresses of this machine; `None` if the system doesn't say.
 pub fn own() -> Option<Vec<IpAddr>> {
     Some(getifaddrs().ok()?.filter_map(ip).collect())
+}
+
+/// The interface that has the address `ip`, unless it is the loopback, whose addresses may be used
+/// on all others.
+pub fn interface_of(ip: IpAddr) -> Option<String> {
+    let is_loopback = |a: &InterfaceAddress| a.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+    let mut all = getifaddrs().ok()?.filter(|a| !is_loopback(a));
+    let interface =
+        |a: InterfaceAddress| (self::ip(a.clone()) == Some(ip)).then_some(a.interface_name);
+    all.find_map(interface)
+}
+
+/// Whether `ip` can be reached through routers: it is neither a loopback nor a link-local address.
+pub fn is_routed(ip: &IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !ip.is_loopback() && !is_link_local
 }
 
 fn ip(interface: InterfaceAddress) -> Option<IpAddr> {

@@ -23,6 +23,7 @@ mod node;
 mod operate;
 mod proxy;
 mod rate_limited_log;
+mod resolver;
 mod score;
 mod sip;
 mod stop;

@@ -8,13 +8,23 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Makes SIGUSR1, SIGUSR2 and SIGALRM do nothing: their default would end a daemon that somebody
-/// sends one by habit, as for other daemons.
+/// Signals that mean neither a fault nor a wish to stop, though their default is to end the process.
+const MEANINGLESS: [Signal; 8] = [
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGSTKFLT,
+];
+
+/// Makes the daemon survive signals that somebody sends it by habit, as to other daemons, or that
+/// are meant for all processes.
 pub fn ignore_others() -> io::Result<()> {
     let mut mask = SigSet::empty();
-    for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM] {
-        mask.add(signal);
-    }
+    MEANINGLESS.into_iter().for_each(|signal| mask.add(signal));
     Ok(mask.thread_block()?)
 }
 

@@ -301,7 +301,8 @@ impl World {
         let mut bytes = vec![0; ENVELOPE_OVERHEAD + frames.len()];
         Seal::frames_mut(&mut bytes).copy_from_slice(frames);
         self.seal.seal(&mut bytes);
-        let mut batch = [RxDatagram { at: self.now, from: address(), bytes: &mut bytes }];
+        let mut batch =
+            [RxDatagram { at: self.now, from: address(), local: None, bytes: &mut bytes }];
         self.node.recv(self.now, &mut batch, &mut self.applications);
         self.look_at_messages();
     }

@@ -407,7 +407,7 @@ impl World {
             let mut bytes: Vec<_> = datagrams.iter().map(|d| (d.from, d.bytes.clone())).collect();
             let mut batch: Vec<_> = bytes
                 .iter_mut()
-                .map(|(from, bytes)| RxDatagram { at, from: *from, bytes })
+                .map(|(from, bytes)| RxDatagram { at, from: *from, local: None, bytes })
                 .collect();
             node.recv(self.now, &mut batch, sink);
         }
@@ -525,7 +525,8 @@ impl World {
     fn peers_hear(&mut self) {
         let here = (Ipv4Addr::new(192, 0, 2, 1), 7_000).into();
         for (link, mut bytes) in core::mem::take(&mut self.said) {
-            let mut batch = [RxDatagram { at: self.now, from: here, bytes: &mut bytes }];
+            let mut batch =
+                [RxDatagram { at: self.now, from: here, local: None, bytes: &mut bytes }];
             self.peers[link].node.recv(self.now, &mut batch, &mut Applications::default());
         }
         (0..LINKS).for_each(|link| self.settle_peer(link));

@@ -278,7 +278,7 @@ impl World {
         let from = |path| address(1 - side, path);
         let mut batch: Vec<_> = datagrams
             .iter_mut()
-            .map(|d| RxDatagram { at, from: from(d.path), bytes: &mut d.bytes })
+            .map(|d| RxDatagram { at, from: from(d.path), local: None, bytes: &mut d.bytes })
             .collect();
         let Side { node, applications, .. } = &mut self.sides[side];
         node.recv(self.now, &mut batch, applications);

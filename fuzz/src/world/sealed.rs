@@ -120,7 +120,7 @@ impl Driven {
 
     fn recv(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
-        let mut batch = [RxDatagram { at: now, from, bytes: &mut bytes }];
+        let mut batch = [RxDatagram { at: now, from, local: None, bytes: &mut bytes }];
         self.node.recv(now, &mut batch, &mut self.applications);
     }
 }

@@ -190,8 +190,10 @@ impl Stage {
         for (bytes, heads) in datagrams.zip(self.inbox.heads.chunks(BATCH)) {
             let mut each = bytes.iter_mut().zip(heads);
             let mut batch: [RxDatagram<'_>; BATCH] = core::array::from_fn(|_| match each.next() {
-                Some((b, &(len, from))) => RxDatagram { at: now, from, bytes: &mut b[..len] },
-                None => RxDatagram { at: now, from: address(0), bytes: &mut [] },
+                Some((b, &(len, from))) => {
+                    RxDatagram { at: now, from, local: None, bytes: &mut b[..len] }
+                }
+                None => RxDatagram { at: now, from: address(0), local: None, bytes: &mut [] },
             });
             self.node.recv(now, &mut batch[..heads.len()], &mut self.applications);
         }

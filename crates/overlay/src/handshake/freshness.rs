@@ -27,7 +27,7 @@
 //! are remembered anyway. A challenge costs as much as a response, is smaller than the initiation,
 //! and counts against the limits of both initiations and answers.
 
-use super::machine::{Event, Handshakes};
+use super::machine::{Destination, Event, Handshakes};
 use super::message::{Challenge, Payload};
 use super::receive::Opened;
 use super::stats::RefusedHandshake;
@@ -131,7 +131,7 @@ impl Handshakes {
         opened: Opened,
         nonce: &[u8; NONCE],
     ) -> Result<(), RefusedHandshake> {
-        let Opened { mut handshake, key, payload, from, .. } = opened;
+        let Opened { mut handshake, key, payload, ends, .. } = opened;
         if self.answers.admit(now, 1) {
             let noise = handshake
                 .write(&Challenge::payload(nonce))
@@ -139,7 +139,7 @@ impl Handshakes {
             let challenge = Challenge { receiver: payload.index, noise: &noise };
             let bytes = challenge.emit(&MacKey::for_dh(&key));
             self.stats.challenges += 1;
-            self.push(Event::Send { link: None, to: from, bytes });
+            self.push(Event::Send { to: Destination::Answer(ends), bytes });
         }
         Err(RefusedHandshake::Replayed)
     }

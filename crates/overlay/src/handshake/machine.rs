@@ -7,6 +7,7 @@ use super::message::{Initiation, MAX_PATH, Payload, Query, echo_of};
 use super::neighbour::{Attempt, Live, Neighbour};
 use super::receive::Pending;
 use super::stats::{HandshakeStats, RefusedHandshake};
+use crate::arena::Ends;
 use crate::identity::noise::{NEIGHBOURS, Static};
 use crate::identity::{Certificate, DhKey, Identity, MacKey, PublicKey, Trust};
 use crate::link::LinkId;
@@ -138,16 +139,32 @@ pub struct Established {
     pub certificate: Option<Certificate>,
 }
 
+/// Where a handshake message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// To the neighbour of a link, which it is to bring up, at this address.
+    Link(LinkId, SocketAddr),
+    /// Back to the sender of a message between these ends.
+    Answer(Ends),
+}
+
+impl Destination {
+    /// The destination's address.
+    pub fn address(self) -> SocketAddr {
+        match self {
+            Destination::Link(_, address) => address,
+            Destination::Answer(ends) => ends.remote,
+        }
+    }
+}
+
 /// Outcome of the handshakes, for the driver.
 #[derive(Debug)]
 pub enum Event {
     /// A datagram to send.
     Send {
-        /// The link that the message is to bring up; `None` for an answer, which leaves as the
-        /// message came.
-        link: Option<LinkId>,
         /// Destination of the datagram.
-        to: SocketAddr,
+        to: Destination,
         /// Contents of the datagram.
         bytes: Vec<u8>,
     },
@@ -392,6 +409,15 @@ impl Handshakes {
         self.by_address.insert(address, link);
     }
 
+    /// Begins a handshake with a neighbour that may be at `address` instead of where it was.
+    pub fn try_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {
+        self.set_address(link, address);
+        if let Some(neighbour) = self.neighbours.get_mut(&link) {
+            neighbour.peer.address = Some(address);
+            neighbour.try_at = now;
+        }
+    }
+
     /// Handles the first use of a session's keys by the initiator of the link's last handshake.
     pub fn confirmed(&mut self, link: LinkId) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
@@ -483,7 +509,7 @@ impl Handshakes {
             neighbour.query = Some(nonce);
             let bytes = Query { nonce }.emit(mac);
             self.stats.queries += 1;
-            return self.push(Event::Send { link: Some(link), to, bytes });
+            return self.push(Event::Send { to: Destination::Link(link, to), bytes });
         };
         if self.revoked.contains(&key) {
             neighbour.try_at = Time::NEVER;
@@ -521,7 +547,7 @@ impl Handshakes {
         let challenged = nonce.is_some();
         neighbour.attempt = Some(Attempt { handshake, index, to, sent, echo, challenged });
         self.stats.initiations += 1;
-        self.push(Event::Send { link: Some(link), to, bytes });
+        self.push(Event::Send { to: Destination::Link(link, to), bytes });
     }
 
     /// This end's payload for the other end of the link.

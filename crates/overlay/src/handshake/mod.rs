@@ -33,6 +33,6 @@ mod stats;
 mod tests;
 
 pub use machine::{
-    Config, Established, Event, Handshakes, Limits, Offer, Peer, UnconfiguredPeerId,
+    Config, Destination, Established, Event, Handshakes, Limits, Offer, Peer, UnconfiguredPeerId,
 };
 pub use stats::{HandshakeStats, RefusedHandshake};

@@ -3,11 +3,13 @@
 use super::cookie::COOKIE_SECRET;
 use super::freshness::{Freshness, Latest};
 use super::machine::{
-    CONFIRM_WITHIN, Established, Event, Handshakes, Peer, REKEY_AFTER, UnconfiguredPeerId,
+    CONFIRM_WITHIN, Destination, Established, Event, Handshakes, Peer, REKEY_AFTER,
+    UnconfiguredPeerId,
 };
 use super::message::{Answer, COOKIE, Initiation, Payload, Query, Response, echo_of};
 use super::neighbour::{FACTOR, FIRST_RETRY, Neighbour};
 use super::stats::RefusedHandshake;
+use crate::arena::Ends;
 use crate::identity::noise::Handshake;
 use crate::identity::{Certificate, CertificateError, DhKey, MacKey, PublicKey};
 use crate::link::LinkId;
@@ -32,7 +34,7 @@ pub(super) struct Pending {
     certificate: Certificate,
     handshake: Handshake,
     payload: Payload,
-    from: SocketAddr,
+    ends: Ends,
     len: usize,
     pub until: Time,
 }
@@ -42,7 +44,7 @@ pub(super) struct Opened {
     pub handshake: Handshake,
     pub key: DhKey,
     pub payload: Payload,
-    pub from: SocketAddr,
+    pub ends: Ends,
     /// Length of the datagram, in bytes.
     pub len: usize,
 }
@@ -53,12 +55,14 @@ const BAD_MAC_AGAIN: Duration = Duration::from_secs(1);
 impl Handshakes {
     /// Takes a datagram for which [`Kind::is_handshake`] is true. `unix_secs` (seconds since 1970)
     /// is for the expiry of certificates.
-    pub fn recv(&mut self, now: Time, unix_secs: u64, from: SocketAddr, bytes: &[u8]) {
+    pub fn recv(&mut self, now: Time, unix_secs: u64, ends: impl Into<Ends>, bytes: &[u8]) {
         self.stats.received += 1;
+        let ends = ends.into();
+        let from = ends.remote;
         let done = match Kind::of(bytes) {
-            Ok(Kind::Query) => self.on_query(now, from, bytes),
+            Ok(Kind::Query) => self.on_query(now, ends, bytes),
             Ok(Kind::Answer) => self.on_answer(now, unix_secs, from, bytes),
-            Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, from, bytes),
+            Ok(Kind::Initiation) => self.on_initiation(now, unix_secs, ends, bytes),
             Ok(Kind::Response) => self.on_response(now, unix_secs, from, bytes),
             Ok(Kind::Challenge) => self.on_challenge(now, from, bytes),
             Ok(Kind::Null | Kind::Aead) | Err(_) => Err(RefusedHandshake::Malformed),
@@ -100,7 +104,7 @@ impl Handshakes {
         else {
             return false;
         };
-        let Pending { key, certificate, handshake, payload, from, len, .. } =
+        let Pending { key, certificate, handshake, payload, ends, len, .. } =
             self.pending.remove(at);
         let (node, path, versions) = (payload.node, payload.path.clone(), payload.versions);
         // Adding it twice would be a restart that the link itself doesn't notice.
@@ -113,10 +117,10 @@ impl Handshakes {
             neighbour.latest = latest.or_else(|| Some(Latest::new(key, &payload)));
             neighbour.learn(certificate);
         }
-        let answered = self.answer(now, link, Opened { handshake, key, payload, from, len });
+        let answered = self.answer(now, link, Opened { handshake, key, payload, ends, len });
         if let Err(why) = answered {
             self.stats.refuse(why);
-            self.report_refusal(from, Some(node), why, Some(versions));
+            self.report_refusal(ends.remote, Some(node), why, Some(versions));
         }
         answered.is_ok()
     }
@@ -130,12 +134,7 @@ impl Handshakes {
         }
     }
 
-    fn on_query(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        bytes: &[u8],
-    ) -> Result<(), RefusedHandshake> {
+    fn on_query(&mut self, now: Time, ends: Ends, bytes: &[u8]) -> Result<(), RefusedHandshake> {
         let query = Query::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         let mac =
             self.query_macs.iter().find(|mac| mac.check(bytes)).ok_or(RefusedHandshake::BadMac)?;
@@ -146,11 +145,11 @@ impl Handshakes {
         let entropy = &mut self.entropy;
         self.cookies.rotate(now, || entropy.random());
         let certificate = certificate.to_bytes();
-        let cookie = self.cookies.make(from);
+        let cookie = self.cookies.make(ends.remote);
         let answer = Answer { echo: query.nonce, cookie, certificate: &certificate };
         let bytes = answer.emit(mac);
         self.stats.answers += 1;
-        self.push(Event::Send { link: None, to: from, bytes });
+        self.push(Event::Send { to: Destination::Answer(ends), bytes });
         Ok(())
     }
 
@@ -210,14 +209,14 @@ impl Handshakes {
         &mut self,
         now: Time,
         unix_secs: u64,
-        from: SocketAddr,
+        ends: Ends,
         bytes: &[u8],
     ) -> Result<(), RefusedHandshake> {
         let initiation = Initiation::parse(bytes).map_err(|_| RefusedHandshake::Malformed)?;
         if !self.own_mac.check(bytes) {
             return Err(RefusedHandshake::BadMac);
         }
-        self.afford(now, from, &initiation.cookie, bytes)?;
+        self.afford(now, ends, &initiation.cookie, bytes)?;
         self.stats.computed += 1;
         let mut handshake =
             self.own.respond(&mut self.entropy).map_err(|_| RefusedHandshake::Forged)?;
@@ -225,11 +224,11 @@ impl Handshakes {
         let key = handshake.peer().ok_or(RefusedHandshake::Forged)?;
         let payload = Payload::parse(&payload).map_err(|_| RefusedHandshake::Malformed)?;
         let (node, versions) = (payload.node, payload.versions);
-        let opened = Opened { handshake, key, payload, from, len: bytes.len() };
+        let opened = Opened { handshake, key, payload, ends, len: bytes.len() };
         self.identified(now, unix_secs, opened).inspect_err(|why| {
             // A copy or a race is not worth a log line.
             if !matches!(why, RefusedHandshake::Replayed | RefusedHandshake::Simultaneous) {
-                self.report_refusal(from, Some(node), *why, Some(versions));
+                self.report_refusal(ends.remote, Some(node), *why, Some(versions));
             }
         })
     }
@@ -239,10 +238,11 @@ impl Handshakes {
     fn afford(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        ends: Ends,
         cookie: &[u8; COOKIE],
         bytes: &[u8],
     ) -> Result<(), RefusedHandshake> {
+        let from = ends.remote;
         let entropy = &mut self.entropy;
         self.cookies.rotate(now, || entropy.random());
         let link = self.by_address.get(&from);
@@ -261,7 +261,7 @@ impl Handshakes {
             let (echo, cookie) = (echo_of(bytes), self.cookies.make(from));
             let bytes = Answer { echo, cookie, certificate: &[] }.emit(&self.own_mac);
             self.stats.answers += 1;
-            self.push(Event::Send { link: None, to: from, bytes });
+            self.push(Event::Send { to: Destination::Answer(ends), bytes });
         }
         Err(RefusedHandshake::NoCookie)
     }
@@ -316,11 +316,11 @@ impl Handshakes {
         }
         let waiting = neighbour.attempt.is_some() && neighbour.trying_for(now) < PRECEDENCE;
         if let Some(name) = other {
-            let (node, from) = (opened.payload.node, opened.from);
+            let (node, from) = (opened.payload.node, opened.ends.remote);
             self.push(Event::OtherKey { node, name, from });
         }
         if is_news {
-            let (node, from) = (opened.payload.node, opened.from);
+            let (node, from) = (opened.payload.node, opened.ends.remote);
             self.push(Event::ClockBehind { node, from, own: false });
         }
         if waiting && self.own.public() < key {
@@ -335,7 +335,8 @@ impl Handshakes {
         unix_secs: u64,
         opened: Opened,
     ) -> Result<(), RefusedHandshake> {
-        let Opened { key, ref payload, from, .. } = opened;
+        let Opened { key, ref payload, ends, .. } = opened;
+        let from = ends.remote;
         let certificate = payload.certificate.clone().ok_or(RefusedHandshake::UnknownKey)?;
         certificate.check(payload.node, key, &self.trust.overlay_keys, unix_secs)?;
         if payload.node == self.node || !payload.node.is_nodes() {
@@ -365,14 +366,15 @@ impl Handshakes {
         let name = certificate.name().to_owned();
         let public = certificate.key();
         let until = now + PENDING_FOR;
-        self.pending.push(Pending { id, key, certificate, handshake, payload, from, len, until });
+        self.pending.push(Pending { id, key, certificate, handshake, payload, ends, len, until });
         self.push(Event::UnconfiguredPeer { id, node, name, path, key: public, address: from });
         Ok(())
     }
 
     /// Sends the response, and passes the session to the link.
     fn answer(&mut self, now: Time, link: LinkId, opened: Opened) -> Result<(), RefusedHandshake> {
-        let Opened { mut handshake, key, payload, from, len } = opened;
+        let Opened { mut handshake, key, payload, ends, len } = opened;
+        let from = ends.remote;
         let index = self.new_index(link);
         let own =
             self.payload(link, index, payload.sent, None).ok_or(RefusedHandshake::UnknownKey)?;
@@ -385,7 +387,7 @@ impl Handshakes {
         let bytes = response.emit(&MacKey::for_dh(&key));
         let response = bytes.len();
         self.stats.responses += 1;
-        self.push(Event::Send { link: None, to: from, bytes });
+        self.push(Event::Send { to: Destination::Answer(ends), bytes });
         // Checked only now, so that the other end learns the reason, too.
         let Some(version) = self.offer.versions.common(payload.versions) else {
             self.by_index.remove(&index);

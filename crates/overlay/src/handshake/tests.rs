@@ -87,7 +87,7 @@ impl End {
         let mut out = Vec::new();
         while let Some(event) = self.machine.poll() {
             match event {
-                Event::Send { to, bytes, .. } => out.push((to, bytes)),
+                Event::Send { to, bytes, .. } => out.push((to.address(), bytes)),
                 Event::Established(e) => {
                     assert_eq!(e.link, LINK);
                     self.established.push((e.keys.role, e.version, e.address));

@@ -29,9 +29,13 @@
 //! A first address needs no validation on a sealed link: the neighbour has proven it by using the
 //! session after the response was sent there, or by answering the handshake that was started there.
 //! The same is true of a neighbour that restarts at another address.
+//!
+//! The end at this node is where the neighbour first used a session that it began: it chose that
+//! destination, and a firewall in front of it may let nothing through from another. This end keeps
+//! it until the link goes down, and leaves the choice to the routes of its host otherwise.
 
 use super::{ASK_FACTOR, Link, SMALLEST_HEADERS};
-use crate::arena::TxArena;
+use crate::arena::{Ends, TxArena};
 use crate::counters::DropReason;
 use crate::wire::{ENVELOPE_OVERHEAD, HELLO_LEN, PATH_FRAME_LEN, PathFrame, Seal};
 use core::net::SocketAddr;
@@ -163,21 +167,19 @@ impl State {
 }
 
 impl Link {
-    /// Handles the source `from` of an opened envelope of `len` bytes. `newest`: its number is the
+    /// Handles the ends of an opened envelope of `len` bytes. `newest`: its number is the
     /// highest so far; `first`: it is the first to use its session.
-    pub(super) fn locate(
-        &mut self,
-        at: Time,
-        from: SocketAddr,
-        len: usize,
-        newest: bool,
-        first: bool,
-    ) {
+    pub(super) fn locate(&mut self, at: Time, ends: Ends, len: usize, newest: bool, first: bool) {
+        let from = ends.remote;
         let round_trip = self.monitor.rtt().get();
         let spacing = round_trip.map_or(SPACING, |rtt| SPACING.min(2 * rtt + ANSWER));
         let place = &mut self.place;
         place.last = Some(from);
-        let agreed = place.answered.take_if(|_| first) == Some(from);
+        let answered = place.answered.take_if(|_| first);
+        let agreed = answered == Some(from);
+        if answered.is_some() {
+            self.local = ends.local;
+        }
         if self.address == Some(from) {
             // An older one was only delayed on the path.
             if newest {
@@ -211,6 +213,16 @@ impl Link {
         }
     }
 
+    /// Sets another address to find the neighbour at; false if the link has that address.
+    pub(crate) fn set_address(&mut self, address: SocketAddr) -> bool {
+        let is_other = self.address != Some(address);
+        if is_other {
+            self.config.address = Some(address);
+            self.move_to(address);
+        }
+        is_other
+    }
+
     fn move_to(&mut self, to: SocketAddr) {
         self.address = Some(to);
         (self.place.candidate, self.place.failed) = (None, Default::default());
@@ -221,6 +233,8 @@ impl Link {
     pub(super) fn proved(&mut self, now: Time, address: SocketAddr) {
         match (self.address, &mut self.place.candidate) {
             (None, _) => self.address = Some(address),
+            // Nothing has been heard from the present address for long.
+            _ if !self.monitor.is_up() => self.move_to(address),
             (_, Some(candidate)) if candidate.address == address => candidate.proven = Some(now),
             _ => {}
         }

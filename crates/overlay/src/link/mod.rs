@@ -16,7 +16,7 @@ mod service;
 mod session;
 mod stats;
 
-use crate::arena::{TxArena, UplinkId};
+use crate::arena::{Ends, LocalAddress, TxArena, UplinkId};
 use crate::counters::DropReason;
 use crate::identity::PublicKey;
 use crate::monitor::{self, LinkMonitor, LinkTotals, Liveness, Quality};
@@ -148,8 +148,10 @@ pub struct Link {
     config: Config,
     seal: Seal,
     address: Option<SocketAddr>,
-    /// Address of the neighbour when the driver last assigned the uplink.
-    placed: Option<SocketAddr>,
+    /// Where the neighbour began the present session.
+    local: Option<LocalAddress>,
+    /// `address` and `local` at the last call of [`Link::take_moved`].
+    placed: (Option<SocketAddr>, Option<LocalAddress>),
     /// Uplink by which everything leaves.
     uplink: UplinkId,
     /// Whether the uplink had no room when the link sent last: nothing is due before it has.
@@ -192,7 +194,8 @@ impl Link {
         Link {
             seal,
             address: config.address,
-            placed: None,
+            local: None,
+            placed: (None, None),
             uplink: UplinkId::default(),
             blocked: false,
             place: address::State::default(),
@@ -282,9 +285,17 @@ impl Link {
         self.address
     }
 
-    /// Whether the neighbour has another address than at the last call.
+    /// Where the neighbour began the present session, until the link goes down; `None` if this node
+    /// began it, or if the driver didn't say. Packets should leave from there: a firewall between
+    /// the two may let nothing else through.
+    pub fn local(&self) -> Option<LocalAddress> {
+        self.local
+    }
+
+    /// Whether the link has other ends than at the last call.
     pub(crate) fn take_moved(&mut self) -> bool {
-        core::mem::replace(&mut self.placed, self.address) != self.address
+        let ends = (self.address, self.local);
+        core::mem::replace(&mut self.placed, ends) != ends
     }
 
     /// The uplink by which everything leaves.
@@ -302,9 +313,11 @@ impl Link {
     pub(crate) fn open(
         &mut self,
         at: Time,
-        from: SocketAddr,
+        ends: impl Into<Ends>,
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
+        let ends = ends.into();
+        let from = ends.remote;
         // On a sealed link the key identifies the neighbour, whatever its address.
         if !self.is_sealed() && self.config.address.is_some_and(|fixed| fixed != from) {
             return Err(DropReason::WrongSource);
@@ -329,6 +342,9 @@ impl Link {
                 if !first {
                     self.tally.restart();
                 }
+                if !self.is_sealed() {
+                    self.local = ends.local;
+                }
                 self.fresh = true;
                 let peer = self.seal.peer().unwrap_or(Incarnation(0));
                 self.services.iter_mut().for_each(|service| service.restart(peer));
@@ -342,7 +358,7 @@ impl Link {
         let earned = ASK_FACTOR * (bytes.len() + SMALLEST_HEADERS);
         self.ask_credit = (self.ask_credit + earned).min(MAX_ASK_CREDIT);
         let first = matches!(&self.seal, Seal::Aead(sealed) if sealed.is_confirmed());
-        self.locate(at, from, bytes.len(), counter >= self.newest, first);
+        self.locate(at, ends, bytes.len(), counter >= self.newest, first);
         self.newest = self.newest.max(counter);
         self.opened = counter;
         self.monitor.on_envelope(at, counter);
@@ -494,6 +510,7 @@ impl Link {
         self.check_sessions(now);
         let died = self.monitor.check(now);
         if died {
+            self.local = None;
             self.tally.down();
             self.services.iter_mut().for_each(LinkService::outage);
             self.seal.doubt_peer();

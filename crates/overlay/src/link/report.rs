@@ -2,6 +2,7 @@
 
 use super::LinkId;
 use super::cost::LinkCost;
+use crate::arena::Ends;
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
@@ -56,8 +57,8 @@ pub enum LinkReport {
     Handshake {
         /// Time of its arrival.
         at: Time,
-        /// Source address of the datagram.
-        from: SocketAddr,
+        /// Both ends of its path.
+        ends: Ends,
         /// Content of the datagram.
         bytes: Box<[u8]>,
     },

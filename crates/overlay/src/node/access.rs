@@ -180,7 +180,7 @@ mod tests {
             header.emit(0, &mut Writer::new(Seal::frames_mut(&mut envelope))).unwrap();
             assert!(seal.seal(&mut envelope));
             let (at, from) = (Time::ZERO, ([192, 0, 2, 2], 7_000).into());
-            let mut batch = [RxDatagram { at, from, bytes: &mut envelope }];
+            let mut batch = [RxDatagram { at, from, local: None, bytes: &mut envelope }];
             node.recv(at, &mut batch, &mut Heard(Vec::new()));
         }
         let drops = node.stats().drops;

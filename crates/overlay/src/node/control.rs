@@ -12,6 +12,7 @@ use crate::route::{
     self, CostModel, ForwardingTable, Limits, Neighbour, Router, StaticRoute, Unsigned,
 };
 use crate::wire::{Metric, NodeId, ReceiverIndex};
+use core::net::SocketAddr;
 use core::time::Duration;
 pub use sealing::HandshakeDatagram;
 use sealing::{MAX_NOTICES, SealedLinks};
@@ -323,6 +324,12 @@ impl Control {
     /// The next command for the forwarder.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
+    }
+
+    pub(super) fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {
+        if let Some(sealing) = &mut self.sealing {
+            sealing.set_address(now, link, address);
+        }
     }
 
     /// The next handshake datagram to send, and its destination.

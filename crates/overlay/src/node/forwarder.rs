@@ -6,7 +6,7 @@ use super::streams::StreamState;
 use super::streams::StreamStats;
 use super::trunks::Trunks;
 use super::{Access, Command, Config, Drained, Sink, Start, Timer};
-use crate::arena::{RxDatagram, TxArena, UplinkId};
+use crate::arena::{Ends, RxDatagram, TxArena, UplinkId};
 use crate::counters::{DropReason, Drops};
 use crate::link::realtime::MAX_GAP;
 use crate::link::{self, DownCause, Link, LinkId, LinkReport, Packet, Progress};
@@ -15,6 +15,7 @@ use crate::session::flows::{Flows, MAX_FLOWS};
 use crate::session::{Flow, SessionId, Sessions, Statuses};
 use crate::wire::version::VersionRange;
 use crate::wire::{Frame, Frames, Incarnation, Kind, Metric, NodeId, Seal, Service, open_header};
+use core::net::SocketAddr;
 use core::time::Duration;
 use rand::rngs::ChaCha20Rng;
 use rand::{RngExt, SeedableRng};
@@ -273,7 +274,8 @@ impl Forwarder {
         let unknown = (None, DropReason::UnknownReceiver);
         let id = self.links.owner(header.receiver).ok_or(unknown)?;
         let link = self.links.get_mut(id).ok_or(unknown)?;
-        let opened = link.open(datagram.at, datagram.from, datagram.bytes);
+        let ends = Ends { remote: datagram.from, local: datagram.local };
+        let opened = link.open(datagram.at, ends, datagram.bytes);
         opened.map_err(|why| (Some(id), why))?;
         if link.take_confirmed() {
             self.reports.push_back(LinkReport::Confirmed(id));
@@ -357,10 +359,10 @@ impl Forwarder {
         if self.reports.len() >= MAX_REPORTS {
             return Err(DropReason::ControlFull);
         }
-        let &RxDatagram { at, from, .. } = datagram;
+        let &RxDatagram { at, from: remote, local, .. } = datagram;
         self.reports.push_back(LinkReport::Handshake {
             at,
-            from,
+            ends: Ends { remote, local },
             bytes: (&*datagram.bytes).into(),
         });
         Ok(())
@@ -461,7 +463,7 @@ impl Forwarder {
         }
     }
 
-    /// A link whose neighbour has another address than when it was returned last.
+    /// A link with other ends than when it was returned last.
     pub(super) fn next_moved(&mut self) -> Option<LinkId> {
         self.moved.pop_front()
     }
@@ -475,6 +477,12 @@ impl Forwarder {
         if let Some(link) = self.links.get_mut(link) {
             link.set_uplink(uplink);
         }
+    }
+
+    /// Sets another address for a link; false if it is up, or has that address.
+    pub(super) fn set_address(&mut self, link: LinkId, address: SocketAddr) -> bool {
+        let link = self.links.get_mut(link).filter(|link| !link.monitor().is_up());
+        link.is_some_and(|link| link.set_address(address))
     }
 
     /// Urgent packets of all links go before any other packet, since links may share an uplink.

@@ -31,11 +31,13 @@ pub use streams::{Stream, StreamPhase, StreamStats};
 pub use trunks::{MAX_RECEIVING, Receiving, Trunk};
 
 use crate::arena::{RxDatagram, TxArena, UplinkId};
+use crate::handshake::Destination;
 use crate::link::{Link, LinkId};
 use crate::route::Router;
 use crate::session::{Client, SessionId};
 use crate::wire::{Incarnation, NodeId, Service};
 use core::fmt;
+use core::net::SocketAddr;
 use core::time::Duration;
 use rand::Rng;
 use ring::hmac;
@@ -240,8 +242,8 @@ impl Node {
         self.handled = true;
     }
 
-    /// A link whose neighbour has another address than when it was returned last, as of the last
-    /// call of [`Node::transmit`]. The new address may need another uplink.
+    /// A link with other ends ([`Link::address`], [`Link::local`]) than when it was returned last,
+    /// as of the last call of [`Node::transmit`]. It may need another uplink.
     pub fn next_moved(&mut self) -> Option<LinkId> {
         self.forwarder.next_moved()
     }
@@ -252,6 +254,14 @@ impl Node {
         self.forwarder.set_uplink(link, uplink);
     }
 
+    /// Tries `address` for the neighbour of `link`, unless the link is up: its name has several
+    /// addresses, or another one than before.
+    pub fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {
+        if self.forwarder.set_address(link, address) {
+            self.control.set_address(now, link, address);
+        }
+    }
+
     /// Seals pending packets into `arena`, as far as the links' uplinks have room
     /// ([`TxArena::set_room`]). The packets of a link without room stay in its bounded queues, where
     /// those that are no longer useful are dropped; it has no due timer until the next call.
@@ -259,9 +269,16 @@ impl Node {
         // A neighbour that got an answer now would conclude that this node is back, and not request
         // keys from its next start.
         while let Some(datagram) = self.control.poll_datagram().filter(|_| !self.leaving) {
-            let link = datagram.link.and_then(|id| self.forwarder.links().get(id));
-            let uplink = link.map_or(UplinkId::default(), Link::uplink);
-            match arena.envelope(uplink, datagram.to, DSCP_CONTROL, datagram.bytes.len()) {
+            let len = datagram.bytes.len();
+            let room = match datagram.to {
+                Destination::Answer(ends) => arena.answer(ends, DSCP_CONTROL, len),
+                Destination::Link(id, to) => {
+                    let link = self.forwarder.links().get(id);
+                    let uplink = link.map_or(UplinkId::default(), Link::uplink);
+                    arena.envelope(uplink, to, DSCP_CONTROL, len)
+                }
+            };
+            match room {
                 Some(room) => room.copy_from_slice(&datagram.bytes),
                 None => {
                     self.control.return_datagram(datagram);

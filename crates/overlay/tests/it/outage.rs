@@ -118,7 +118,7 @@ impl Pair {
                     let other = &mut self.nodes[usize::from(from == address(0))];
                     other.recv(
                         at,
-                        &mut [RxDatagram { at, from, bytes: &mut bytes }],
+                        &mut [RxDatagram { at, from, local: None, bytes: &mut bytes }],
                         &mut self.got,
                     );
                 }

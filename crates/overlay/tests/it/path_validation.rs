@@ -140,7 +140,7 @@ impl Net {
                 if to == 1 {
                     *self.had.entry(from).or_default() += bytes.len() + HEADERS;
                 }
-                let mut batch = [RxDatagram { at, from, bytes: &mut bytes }];
+                let mut batch = [RxDatagram { at, from, local: None, bytes: &mut bytes }];
                 self.nodes[to].recv(now, &mut batch, &mut self.came[to]);
             }
             let is_time = now.as_nanos().is_multiple_of(20_000_000);

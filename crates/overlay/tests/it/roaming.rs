@@ -82,7 +82,7 @@ impl Net {
                 && *at <= now
                 && let Some((at, to, from, mut bytes)) = self.wire.pop_front()
             {
-                let mut batch = [RxDatagram { at, from, bytes: &mut bytes }];
+                let mut batch = [RxDatagram { at, from, local: None, bytes: &mut bytes }];
                 self.nodes[to].recv(now, &mut batch, &mut Nobody);
             }
             for from in 0..2 {

@@ -190,7 +190,7 @@ impl OverlayNode {
 
     /// Receives a datagram that did not arrive over a wire.
     pub fn inject(&mut self, from: SocketAddr, bytes: &mut [u8], io: &mut AgentIo<'_>) {
-        self.take(RxDatagram { at: io.now(), from, bytes }, io);
+        self.take(RxDatagram { at: io.now(), from, local: None, bytes }, io);
     }
 
     fn take(&mut self, datagram: RxDatagram<'_>, io: &mut AgentIo<'_>) {
@@ -374,7 +374,7 @@ impl Agent for OverlayNode {
 
     fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
         let from = io.places.address(datagram.header.from);
-        self.take(RxDatagram { at: datagram.at, from, bytes: datagram.payload }, io);
+        self.take(RxDatagram { at: datagram.at, from, local: None, bytes: datagram.payload }, io);
     }
 
     fn wake(&mut self, token: u64, io: &mut AgentIo<'_>) {

@@ -144,7 +144,8 @@ fn a_full_queue_to_control_costs_no_packet() {
     });
     let from = liar.address();
     world.operate(VICTIM, |at, node| {
-        let mut batch = envelopes.each_mut().map(|bytes| RxDatagram { at, from, bytes });
+        let mut batch =
+            envelopes.each_mut().map(|bytes| RxDatagram { at, from, local: None, bytes });
         node.recv(at, &mut batch, &mut Nobody);
     });
     let node = world.node(VICTIM);

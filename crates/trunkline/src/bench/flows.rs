@@ -184,7 +184,7 @@ impl End {
         for _ in 0..PACKETS / BATCH as u32 {
             (0..BATCH).for_each(|i| self.fill(i));
             let now = clock::now();
-            let datagram = |bytes| RxDatagram { at: now, from: neighbour(), bytes };
+            let datagram = |bytes| RxDatagram { at: now, from: neighbour(), local: None, bytes };
             let mut batch: arrayvec::ArrayVec<RxDatagram<'_>, BATCH> =
                 self.envelopes.iter_mut().map(|e| datagram(&mut e[..])).collect();
             self.node.recv(now, &mut batch, &mut Hole);

@@ -310,7 +310,7 @@ impl Neighbour {
         while rx.recv(self.socket.as_fd()).map_err(cannot("receive"))? > 0 {
             let mut batch = ArrayVec::<RxDatagram<'_>, BATCH>::new();
             for (m, bytes) in rx.iter_mut() {
-                batch.push(RxDatagram { at: now, from: m.from, bytes });
+                batch.push(RxDatagram { at: now, from: m.from, local: None, bytes });
             }
             self.node.recv(now, &mut batch, &mut Hole);
         }

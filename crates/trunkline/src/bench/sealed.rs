@@ -52,7 +52,7 @@ pub fn shake(
         while let Some(event) = handshakes.poll() {
             match event {
                 Event::Send { to, bytes, .. } => {
-                    socket.send_to(&bytes, to).map_err(cannot("send a handshake"))?;
+                    socket.send_to(&bytes, to.address()).map_err(cannot("send a handshake"))?;
                 }
                 Event::Established(established) => {
                     let mut sealed = Sealed::new();

@@ -93,7 +93,7 @@ impl Neighbour {
             let mut batch = arrayvec::ArrayVec::<RxDatagram<'_>, BATCH>::new();
             for (m, bytes) in self.rx.iter_mut() {
                 if Self::survives(&mut self.lossy, now, m.len) {
-                    batch.push(RxDatagram { at: now, from: m.from, bytes });
+                    batch.push(RxDatagram { at: now, from: m.from, local: None, bytes });
                 }
             }
             self.node.recv(now, &mut batch, &mut Hole);

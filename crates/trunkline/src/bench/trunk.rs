@@ -339,7 +339,7 @@ impl Ends {
                 let mut bytes = [0; 1_500];
                 bytes[..envelope.len()].copy_from_slice(envelope);
                 let bytes = &mut bytes[..envelope.len()];
-                let mut batch = [RxDatagram { at: self.now, from: source, bytes }];
+                let mut batch = [RxDatagram { at: self.now, from: source, local: None, bytes }];
                 let began = clock::now();
                 self.nodes[1 - from].recv(self.now, &mut batch, &mut self.heard);
                 spent += clock::now().since(began).as_nanos();

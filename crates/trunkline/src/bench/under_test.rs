@@ -6,7 +6,7 @@ use crate::datapath::mmsg::{BATCH, RxBatch, TxBatch, TxItem};
 use crate::datapath::record::RecordedNode;
 use crate::datapath::remote::PendingConnections;
 use crate::datapath::udp::Udp;
-use crate::datapath::{self, Handle, Parts, WantedEgresses};
+use crate::datapath::{self, Handle, Parts, WantedPaths};
 use crate::{clock, sys};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -210,7 +210,7 @@ pub fn start_node(config: Config, offload: bool) -> Result<(Handle, SocketAddr),
     let parts = Parts {
         node: RecordedNode::new(node, None),
         udp: vec![udp],
-        egresses: WantedEgresses::new(),
+        paths: WantedPaths::new(),
         listener: None,
         remotes: Vec::new(),
         pending: PendingConnections::default(),

@@ -4,6 +4,7 @@
 //! A wake-up receives everything that is available, then drains the node once.
 
 pub mod differing;
+mod lookup;
 pub mod media;
 pub mod mmsg;
 pub mod record;
@@ -12,7 +13,6 @@ pub mod reports;
 mod routes;
 mod send_errors;
 pub mod sessions;
-mod spoken;
 mod thread;
 pub mod udp;
 mod unix;
@@ -20,6 +20,6 @@ mod uplink;
 
 pub use send_errors::SendError;
 pub use thread::{
-    FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, NodeHandle, Parts, Snapshot, WantedEgress,
-    WantedEgresses, start,
+    FLOWS_AT_ONCE, FlowSnapshot, Handle, LinkSnapshot, NodeHandle, Parts, Snapshot, WantedPath,
+    WantedPaths, start,
 };

@@ -24,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// First bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x06";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x07";
 
 /// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
 /// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
@@ -58,6 +58,8 @@ pub enum Tag {
     Leave,
     /// The driver has assigned a link to an uplink.
     Uplink,
+    /// The driver has found another address of a neighbour.
+    Address,
 }
 
 impl Tag {
@@ -79,6 +81,7 @@ impl Tag {
             Reconfigure,
             Leave,
             Uplink,
+            Address,
         ];
         all.into_iter().find(|t| *t as u8 == n)
     }
@@ -205,6 +208,14 @@ pub fn read_transmit(r: &mut Reader<'_>, arena: &mut TxArena) -> Result<Time, Sh
 pub fn read_uplink(r: &mut Reader<'_>) -> Result<(LinkId, UplinkId), Short> {
     let mut small = || u16::try_from(r.u64()?).map_err(|_| Short);
     Ok((LinkId(small()?), UplinkId(small()?)))
+}
+
+/// Reads the body of a [`Tag::Address`] record.
+pub fn read_set_address(r: &mut Reader<'_>) -> Result<(Time, LinkId, SocketAddr), Short> {
+    let now = Time::from_nanos(r.u64()?);
+    let link = LinkId(u16::try_from(r.u64()?).map_err(|_| Short)?);
+    let text = std::str::from_utf8(read_bytes(r)?).map_err(|_| Short)?;
+    Ok((now, link, text.parse().map_err(|_| Short)?))
 }
 
 fn echo_body(now: Time, echo: &Echo) -> Body {
@@ -515,6 +526,15 @@ impl RecordedNode {
             recorder.write(Tag::Uplink, &body);
         }
         self.node.set_uplink(link, uplink);
+    }
+
+    /// Records and calls [`Node::set_address`].
+    pub fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {
+        if let Some(recorder) = &mut self.recorder {
+            let body = Body::default().time(now).u64(link.0.into()).address(address);
+            recorder.write(Tag::Address, &body);
+        }
+        self.node.set_address(now, link, address);
     }
 
     /// Calls [`Node::transmit`] with an empty [`arena`], and records its rooms and the output.

@@ -1,6 +1,7 @@
 mod applications;
 mod flow_control;
 mod flows;
+mod hosts;
 mod limited;
 mod listeners;
 mod media;
@@ -13,7 +14,7 @@ mod uplinks;
 
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
 pub use operate::Operation;
-pub use uplinks::{WantedEgress, WantedEgresses};
+pub use uplinks::{WantedPath, WantedPaths};
 
 use super::differing::{self, Differing};
 use super::media::{Sender as MediaSender, channel as media_channel};
@@ -45,9 +46,9 @@ use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::handshake::HandshakeStats;
 use trunkline_overlay::identity::Certificate;
-use trunkline_overlay::link::{LinkId, LinkStats};
+use trunkline_overlay::link::{Link, LinkId, LinkStats};
 use trunkline_overlay::monitor::LinkQuality;
-use trunkline_overlay::node::{ForwarderStats, Receiving, Trunk};
+use trunkline_overlay::node::{ForwarderStats, LinkName, Receiving, Trunk};
 use trunkline_overlay::route::{ForwardingTable, Refusals, RouteStats};
 use trunkline_overlay::session::SessionId;
 use trunkline_overlay::session::wire::MAX_MESSAGE;
@@ -127,6 +128,10 @@ pub struct LinkSnapshot {
     pub name: Option<String>,
     /// Address of the neighbour, if known.
     pub address: Option<SocketAddr>,
+    /// Name and port at which the neighbour is configured, if by name.
+    pub host: Option<String>,
+    /// Reason why the last lookup of the name led nowhere, if it did.
+    pub lookup_error: Option<String>,
     /// Whether packets have arrived from the neighbour lately.
     pub up: bool,
     /// Penalty that this end adds to the latency it advertises.
@@ -162,7 +167,7 @@ pub struct Parts {
     /// UDP sockets of the node, at least one.
     pub udp: Vec<Udp>,
     /// The links that leave in a configured way.
-    pub egresses: WantedEgresses,
+    pub paths: WantedPaths,
     /// Listener for local applications.
     pub listener: Option<Listener>,
     /// Listeners for applications on other hosts.
@@ -290,6 +295,7 @@ struct PacketThread {
     node: RecordedNode,
     udp: Vec<Udp>,
     uplinks: uplinks::Uplinks,
+    hosts: hosts::Hosts,
     listener: Option<Listener>,
     remotes: Vec<Remote>,
     pending: PendingConnections,
@@ -335,10 +341,14 @@ impl PacketThread {
         let mut arena = record::arena();
         let carriers = Carriers::new(Remotes::new(&parts.remotes)?);
         let mut udp = parts.udp;
-        let uplinks = uplinks::Uplinks::new(&mut udp, parts.egresses, &epoll, &mut arena)?;
+        let listeners = udp.iter().filter_map(|udp| udp.local_addr().ok());
+        let mut hosts = hosts::Hosts::new(listeners);
+        hosts.want(&parts.paths);
+        let uplinks = uplinks::Uplinks::new(&mut udp, parts.paths, &epoll, &mut arena)?;
         let thread = PacketThread {
             node: parts.node,
             uplinks,
+            hosts,
             udp,
             listener: parts.listener,
             remotes: parts.remotes,
@@ -414,6 +424,7 @@ impl PacketThread {
                 self.assure_held(now);
                 self.resume_accept(now);
                 self.uplinks.look_for_silence(now, &self.node);
+                self.look_for_hosts(now);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
             }
@@ -448,6 +459,7 @@ impl PacketThread {
                 let _ = self.wake.read();
                 self.beats.fetch_add(1, Ordering::Relaxed);
                 self.on_requests();
+                self.take_replies();
                 if self.on_media_commands() {
                     let _ = self.wake.write(1);
                 }
@@ -465,7 +477,6 @@ impl PacketThread {
         if let Some(udp) = self.udp.get_mut(index) {
             udp.recv_turn(stamps, now, |batch| node.recv(now, batch, carriers));
         }
-        self.note_spoken(index);
     }
 
     /// Gives each socket that is behind another turn, whether or not more is waiting there.
@@ -497,6 +508,28 @@ impl PacketThread {
         }
     }
 
+    fn link_snapshot(&self, id: LinkId, link: &Link) -> LinkSnapshot {
+        let node = self.node.node();
+        let config = link.config();
+        let host = self.hosts.of(&(config.neighbour, config.path.clone()));
+        LinkSnapshot {
+            id,
+            neighbour: config.neighbour,
+            path: config.path.clone(),
+            version: Some(link.version()).filter(|v| *v > 0 && link.monitor().is_up()),
+            name: node.control().name(id).map(str::to_owned),
+            address: link.address(),
+            host: host.map(|(host, _)| host.to_string()),
+            lookup_error: host.and_then(|(_, error)| Some(error?.to_string())),
+            up: link.monitor().is_up(),
+            penalty: config.penalty,
+            quality: link.monitor().quality(),
+            stats: link.stats(),
+            refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
+            send_error: link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to)),
+        }
+    }
+
     fn snapshot(&self) -> Snapshot {
         let mut udp = UdpStats { receive_buffer: usize::MAX, ..UdpStats::default() };
         let remote_udp = self.remotes.iter().map(|remote| &remote.udp);
@@ -506,20 +539,7 @@ impl PacketThread {
             udp.receive_buffer = udp.receive_buffer.min(s.receive_buffer);
         }
         let node = self.node.node();
-        let links = node.links().map(|(id, link)| LinkSnapshot {
-            id,
-            neighbour: link.config().neighbour,
-            path: link.config().path.clone(),
-            version: Some(link.version()).filter(|v| *v > 0 && link.monitor().is_up()),
-            name: node.control().name(id).map(str::to_owned),
-            address: link.address(),
-            up: link.monitor().is_up(),
-            penalty: link.config().penalty,
-            quality: link.monitor().quality(),
-            stats: link.stats(),
-            refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
-            send_error: link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to)),
-        });
+        let links = node.links().map(|(id, link)| self.link_snapshot(id, link));
         let UplinkStats { errors: send_errors, blocked } = self.uplinks.stats();
         let thread =
             ThreadStats { allocations: sys::allocations(), blocked, send_errors, ..self.stats };
@@ -552,7 +572,7 @@ impl PacketThread {
     fn arm(&mut self) -> io::Result<()> {
         let at = self.node.node().next_timeout(clock::now());
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
-        let at = at.min(self.uplinks.next_hops.look_at());
+        let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
         let at = self.ends.map_or(at, |ends| at.min(ends));
         if at == self.armed {

@@ -1,7 +1,6 @@
 //! A node's UDP socket to receive by, in batches.
 
-use super::mmsg::{self, BATCH, RxBatch};
-use super::spoken::begins_exchange;
+use super::mmsg::{self, BATCH, RxBatch, RxMeta};
 use super::uplink::Uplink;
 use crate::addresses;
 use crate::clock::{self, Stamps};
@@ -12,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::arena::RxDatagram;
+use trunkline_overlay::arena::{LocalAddress, RxDatagram};
 
 /// Receive buffer in bytes: a tenth of a second at the rate that one core forwards.
 pub const RECEIVE_BUFFER: usize = 4 << 20;
@@ -49,15 +48,10 @@ pub struct Udp {
     behind: Option<Time>,
     /// Whether the own address that a datagram was sent to is received with it.
     reports_own: bool,
-    /// Senders of first messages since [`Udp::take_spoken`], with the own address that each was
-    /// sent to.
-    spoken: Vec<(SocketAddr, Option<IpAddr>)>,
+    /// Number of the socket, and the only own address that others can send to, if there is one.
+    local: LocalAddress,
     stats: UdpStats,
 }
-
-/// Maximum number of first messages in one turn that are noted; those beyond are answered as the
-/// kernel chooses.
-const SPOKEN_PER_TURN: usize = 256;
 
 impl Udp {
     /// Binds `address`. `offload` requests segmentation offload in both directions, if the kernel
@@ -106,14 +100,24 @@ impl Udp {
             empty: clock::now(),
             behind: None,
             reports_own: false,
-            spoken: Vec::with_capacity(SPOKEN_PER_TURN),
+            local: LocalAddress { socket: 0, ip: None },
             stats,
         })
     }
 
-    /// Sets whether to receive with each datagram the own address that it was sent to. Only a
-    /// wildcard socket of a machine with several addresses needs that.
-    pub fn report_own(&mut self, on: bool) -> io::Result<()> {
+    /// Sets the number of the socket among those of the node, and the addresses of this machine
+    /// that others can send to. A wildcard socket reports from now on to which of them each datagram
+    /// was sent: the kernel is asked only if there are several.
+    pub fn set_local(&mut self, number: u16, own: &[IpAddr]) -> io::Result<()> {
+        let mut own = own.iter().filter(|ip| ip.is_ipv6() == self.v6);
+        let is_any = self.local_addr()?.ip().is_unspecified();
+        let ip = own.next().copied().filter(|_| is_any);
+        let several = ip.is_some() && own.next().is_some();
+        self.local = LocalAddress { socket: number, ip: ip.filter(|_| !several) };
+        self.report_own(several)
+    }
+
+    fn report_own(&mut self, on: bool) -> io::Result<()> {
         if self.reports_own == on {
             return Ok(());
         }
@@ -123,16 +127,6 @@ impl Udp {
         }
         self.reports_own = on;
         Ok(())
-    }
-
-    /// Senders of first messages since the last call, with the own address that each was sent to.
-    pub fn take_spoken(&mut self) -> impl Iterator<Item = (SocketAddr, Option<IpAddr>)> {
-        self.spoken.drain(..)
-    }
-
-    /// Whether it is an IPv6 socket.
-    pub fn is_v6(&self) -> bool {
-        self.v6
     }
 
     /// Duplicates the socket, for sending.
@@ -207,9 +201,7 @@ impl Udp {
             let at = meta.stamp.map_or(now, |stamp| stamps.place(stamp, empty, now));
             last = at;
             let bytes = if meta.truncated { &mut [] } else { bytes };
-            if begins_exchange(bytes) && self.spoken.len() < SPOKEN_PER_TURN {
-                self.spoken.push((meta.from, meta.own));
-            }
+            let local = Some(local_address(self.local, &meta));
             let mut rest = bytes;
             loop {
                 // An empty datagram also counts.
@@ -218,7 +210,7 @@ impl Udp {
                     take(&mut batch);
                     batch.clear();
                 }
-                batch.push(RxDatagram { at, from: meta.from, bytes });
+                batch.push(RxDatagram { at, from: meta.from, local, bytes });
                 rest = more;
                 if rest.is_empty() {
                     break;
@@ -240,6 +232,13 @@ impl Udp {
     pub fn stats(&self) -> UdpStats {
         self.stats
     }
+}
+
+/// Where a datagram arrived, at the socket with the address `local`.
+fn local_address(local: LocalAddress, meta: &RxMeta) -> LocalAddress {
+    // Loopback and link-local addresses are not among those that decide whether to ask the kernel.
+    let only = local.ip.filter(|_| addresses::is_routed(&meta.from.ip()));
+    LocalAddress { ip: meta.own.filter(|own| !own.is_multicast()).or(only), ..local }
 }
 
 fn unbound(v6: bool) -> io::Result<Socket> {

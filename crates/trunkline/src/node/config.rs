@@ -1,6 +1,7 @@
 //! The configuration file of `trunkline node`.
 
 mod access;
+mod host;
 mod mistake;
 mod number;
 mod places;
@@ -11,6 +12,7 @@ mod trunk;
 mod unlocked;
 
 pub use access::KnownClient;
+pub use host::{Host, nobodys};
 #[cfg(test)]
 pub use mistake::plain;
 pub use mistake::{Mistake, described, excerpt, suggestion};
@@ -18,9 +20,10 @@ pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
 pub use unlocked::{check_keys, key_mistake};
 
-use crate::datapath::{WantedEgress, WantedEgresses};
+use crate::datapath::{WantedPath, WantedPaths};
 use crate::keys::KeyFileError;
 use crate::units::{Fraction, Rate, Size, Span};
+use host::Address;
 use mistake::{Place, mistake, syntax_mistake};
 use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
@@ -65,8 +68,8 @@ pub struct Config {
     pub runtime: Runtime,
     /// Settings of links without a `[[link]]` section.
     pub template: link::Config,
-    /// The links that leave in a configured way.
-    pub egresses: WantedEgresses,
+    /// The links whose sections say more about the path than an address.
+    pub paths: WantedPaths,
     /// Files with its keys; `None` for a node that is not sealed.
     pub key_files: Option<KeyFiles>,
 }
@@ -205,7 +208,7 @@ struct LinkSection {
     #[serde(default)]
     path: String,
     key: Option<sealing::Key>,
-    address: Option<SocketAddr>,
+    address: Option<Address>,
     source: Option<IpAddr>,
     interface: Option<String>,
     mtu: Option<usize>,
@@ -361,7 +364,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     config.max_sessions += sip.as_ref().map_or(0, Sip::sessions);
     // A file may have no links.
     config.validate().map_err(|e| named(&e.to_string()))?;
-    let egresses = (0..file.link.len()).filter_map(|index| egress(&file, index)).collect();
+    let paths = (0..file.link.len()).filter_map(|index| path_of(&file, index)).collect();
     let name = file.node.name.unwrap_or_else(|| format!("node {}", file.node.id));
     Ok(Config {
         name,
@@ -376,7 +379,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         overlay: config,
         runtime: file.runtime,
         template,
-        egresses,
+        paths,
         key_files,
     })
 }
@@ -394,10 +397,11 @@ fn add_sections(config: &mut overlay::Config, file: &File, sealed: bool) -> Resu
             sealing::check_link(link, &file.overlay, sealed).map_err(|what| (at("key"), what))?;
         }
         let family = |a: &SocketAddr| a.is_ipv6();
-        if let Some((address, why)) = section.address.and_then(nobodys) {
+        let number = section.address.as_ref().and_then(Address::number);
+        if let Some((address, why)) = number.and_then(|a| Some((a, nobodys(a)?))) {
             return Err((at("address"), format!("address {address} {why}")));
         }
-        if let Some(address) = section.address
+        if let Some(address) = number
             && !file.node.listen.iter().any(|l| family(l) == family(&address))
         {
             let what =
@@ -449,27 +453,10 @@ fn gateway(file: &mut File) -> Result<Option<Sip>, Wrong> {
     checked.transpose().map_err(|(span, what)| (span.map_or(Place::Named, Place::Bytes), what))
 }
 
-/// Reason why `address` can't be a neighbour's, if there is one.
-fn nobodys(address: SocketAddr) -> Option<(SocketAddr, &'static str)> {
-    let why = match (address, address.ip()) {
-        (_, ip) if ip.is_unspecified() || ip.is_multicast() => "is not a single machine's",
-        (_, IpAddr::V4(ip)) if ip.is_broadcast() => "is not a single machine's",
-        (_, IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
-            "is of IPv4: write it as \"192.0.2.1:7000\""
-        }
-        (SocketAddr::V6(a), IpAddr::V6(ip)) if ip.is_unicast_link_local() && a.scope_id() == 0 => {
-            "is link-local: add the number of its interface (`ip link`), \"[fe80::1%2]:7000\""
-        }
-        _ if address.port() == 0 => "has no port",
-        _ => return None,
-    };
-    Some((address, why))
-}
-
 fn link_config(section: &LinkSection, file: &File) -> link::Config {
     let mut c = defaults(file, NodeId(section.neighbour));
     c.path.clone_from(&section.path);
-    c.address = section.address;
+    c.address = section.address.as_ref().and_then(Address::number);
     c.key = section.key.map(|key| key.0);
     c.mtu = section.mtu.unwrap_or(c.mtu);
     c.dscp = section.dscp.unwrap_or(DSCP_EF);
@@ -478,13 +465,18 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
     c
 }
 
-/// The link of section `index`, if it is to leave in a certain way.
-fn egress(file: &File, index: usize) -> Option<((NodeId, String), WantedEgress)> {
+/// The path of the link of section `index`, if it says more than an address.
+fn path_of(file: &File, index: usize) -> Option<((NodeId, String), WantedPath)> {
     let section = &file.link[index];
     let interface = section.interface.clone();
     let source = section.source.or_else(|| places::own_source(file, index));
     let link = (NodeId(section.neighbour), section.path.clone());
-    (source.is_some() || interface.is_some()).then_some((link, WantedEgress { source, interface }))
+    let host = match &section.address {
+        Some(Address::Name(host)) => Some(host.clone()),
+        _ => None,
+    };
+    let path = WantedPath { source, interface, host };
+    (path != WantedPath::default()).then_some((link, path))
 }
 
 /// A link with the settings for all links.

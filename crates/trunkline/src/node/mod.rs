@@ -135,7 +135,7 @@ fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Err
 
 /// Runs the `trunkline node` command.
 pub fn run(args: &Args) -> Result<(), Error> {
-    stop::ignore_others().map_err(cannot("ignore SIGUSR1, SIGUSR2 and SIGALRM"))?;
+    stop::ignore_others().map_err(cannot("ignore other signals"))?;
     raise_descriptor_limit();
     let stop = stop::Signals::block().map_err(cannot("take over SIGTERM and SIGINT"))?;
     let hangup = stop::Hangup::block().map_err(cannot("take over SIGHUP"))?;
@@ -271,7 +271,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
     let parts = Parts {
         node: RecordedNode::new(node, recorder),
         udp,
-        egresses: config.egresses,
+        paths: config.paths,
         listener,
         remotes,
         pending,

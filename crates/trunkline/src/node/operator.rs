@@ -216,9 +216,9 @@ impl Operator {
         let mut diff = reload::diff(&running, &new);
         // Checked before anything changes, since one of its files may be invalid.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
-        if !diff.changes.is_empty() {
+        if !diff.changes.is_empty() || running.paths != diff.running.paths {
             self.handle
-                .reconfigure(diff.changes, diff.running.egresses.clone(), text)
+                .reconfigure(diff.changes, diff.running.paths.clone(), text)
                 .map_err(refused)?;
         }
         if let (Some(handle), Some(sip)) = (&self.sip, &diff.running.sip) {
@@ -393,6 +393,8 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         path: link.path.clone(),
         version: link.version,
         address: link.address,
+        host: link.host.clone(),
+        lookup_error: link.lookup_error.clone(),
         up: link.up,
         since_s: Some(now.since(q.since).as_secs_f64()),
         rtt_ms: q.rtt.map(ms),

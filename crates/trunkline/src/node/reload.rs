@@ -1,6 +1,9 @@
 //! Effect of a changed configuration file on a running node.
 
-use super::config::{Config, Runtime, Sip};
+use super::config::{Config, Host, Runtime, Sip};
+use crate::datapath::WantedPaths;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use trunkline_gateway as gateway;
 use trunkline_overlay::link::{self, LinkChange};
 use trunkline_overlay::node::{self as overlay, Access, Changes, LinkName, Routing, Sealing};
@@ -52,7 +55,7 @@ impl Diff {
             overlay,
             runtime,
             template,
-            egresses,
+            paths,
             key_files: _,
         } = new;
         let overlay::Config {
@@ -72,10 +75,11 @@ impl Diff {
             self.applied.push("[node] name".into());
             self.running.name.clone_from(name);
         }
-        if old.egresses != *egresses {
+        if egresses(&old.paths) != egresses(paths) {
             self.applied.push("[[link]] source, interface".into());
-            self.running.egresses.clone_from(egresses);
         }
+        // A name instead of an address is of the links.
+        self.running.paths.clone_from(paths);
         if old.log_filter != *log_filter {
             self.applied.push("[log] filter".into());
             self.running.log_filter.clone_from(log_filter);
@@ -158,10 +162,11 @@ impl Diff {
     }
 
     fn links(&mut self, old: &Config, new: &Config) {
+        let (old_paths, new_paths) = (&old.paths, &new.paths);
         let (old, new) = (&old.overlay.links, &new.overlay.links);
         for was in old {
             match new.iter().find(|l| same_link(was, l)) {
-                Some(is) => self.link(was, is),
+                Some(is) => self.link((was, host(old_paths, was)), (is, host(new_paths, is))),
                 None => {
                     self.applied.push(format!("{} (removed)", title(was)));
                     self.remove(was);
@@ -184,7 +189,13 @@ impl Diff {
         self.running.overlay.links.push(link.clone());
     }
 
-    fn link(&mut self, was: &link::Config, is: &link::Config) {
+    /// Compares two settings of one link; each has the name at which its neighbour is, if it has
+    /// one instead of an address.
+    fn link(
+        &mut self,
+        (was, old_host): (&link::Config, Option<&Host>),
+        (is, new_host): (&link::Config, Option<&Host>),
+    ) {
         let link::Config {
             neighbour: _,
             path: _,
@@ -205,7 +216,7 @@ impl Diff {
             (was.dscp != *dscp, "dscp"),
             (was.penalty != *penalty, "penalty"),
             (was.key != *key, "key"),
-            (was.address != *address, "address"),
+            (was.address != *address || old_host != new_host, "address"),
             (was.mtu != *mtu, "mtu"),
         ];
         let own = own.into_iter().filter_map(|(differs, key)| differs.then_some(key));
@@ -215,7 +226,7 @@ impl Diff {
         let (penalty, damping) = (*penalty, *damping);
         let change = LinkChange { rate, dscp, penalty, damping, liveness: liveness.clone() };
         let same = link::Config { rate, dscp, penalty, damping, liveness, ..was.clone() };
-        if same != *is {
+        if same != *is || old_host != new_host {
             // Packets queued in the link are lost; other links continue.
             self.remove(was);
             self.add(is);
@@ -364,6 +375,18 @@ impl Diff {
     }
 }
 
+/// How the links leave that are configured to leave in a certain way.
+fn egresses(paths: &WantedPaths) -> BTreeMap<&LinkName, (Option<IpAddr>, Option<&str>)> {
+    let egresses =
+        paths.iter().map(|(link, path)| (link, (path.source, path.interface.as_deref())));
+    egresses.filter(|(_, egress)| *egress != (None, None)).collect()
+}
+
+/// The name at which the neighbour of `link` is, if it has one instead of an address.
+fn host<'a>(paths: &'a WantedPaths, link: &link::Config) -> Option<&'a Host> {
+    paths.get(&name(link)).and_then(|path| path.host.as_ref())
+}
+
 /// Sections, and the key of `[routing]`, whose settings of links differ.
 fn differing(was: &link::Config, is: &link::Config) -> impl Iterator<Item = &'static str> {
     [
@@ -455,6 +478,8 @@ via = 2
             ("[[route]]", "[[link]]\nneighbour = 5\n[[route]]", "[[link]] to 5 (new)"),
             ("neighbour = 3", "neighbour = 2", "[[link]] to 3 (removed), [[link]] to 2 (new)"),
             ("neighbour = 3", "neighbour = 3\nmtu = 1400", "[[link]] to 3: mtu"),
+            ("neighbour = 3", "neighbour = 3\naddress = \"c:7\"", "[[link]] to 3: address"),
+            ("neighbour = 3", "neighbour = 3\ninterface = \"a\"", "[[link]] source, interface"),
             ("[[route]]", "[[trunk]]\nto = 4\nwait = \"1ms\"\n[[route]]", "[[trunk]]"),
         ] {
             assert_eq!(change(from, to), (applied.into(), none()), "{to}");

@@ -273,6 +273,10 @@ impl<'a> Replay<'a> {
                 let (link, uplink) = record::read_uplink(&mut r)?;
                 self.node.set_uplink(link, uplink);
             }
+            Tag::Address => {
+                let (now, link, address) = record::read_set_address(&mut r)?;
+                self.node.set_address(now, link, address);
+            }
             Tag::Echo => {
                 let (now, echo) = record::read_echo(&mut r)?;
                 // The recorded output shows whether it could be sent.
@@ -310,7 +314,7 @@ impl<'a> Replay<'a> {
         self.summary.datagrams_in += n;
         let mut batch: Vec<_> = datagrams
             .iter_mut()
-            .map(|(at, from, bytes)| RxDatagram { at: *at, from: *from, bytes })
+            .map(|(at, from, bytes)| RxDatagram { at: *at, from: *from, local: None, bytes })
             .collect();
         self.node.recv(now, &mut batch, &mut self.sink);
         Ok(())

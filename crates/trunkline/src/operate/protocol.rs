@@ -362,6 +362,10 @@ pub struct Link {
     pub version: Option<u8>,
     /// Destination of its datagrams.
     pub address: Option<SocketAddr>,
+    /// Name and port at which the neighbour is configured; `null` if by an address.
+    pub host: Option<String>,
+    /// Reason why the last lookup of that name led nowhere; `null` if it didn't.
+    pub lookup_error: Option<String>,
     /// Whether packets arrive from the neighbour.
     pub up: bool,
     /// Time since it went up or down, in seconds.

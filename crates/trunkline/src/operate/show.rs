@@ -213,7 +213,7 @@ pub fn link_row(l: &Link) -> Vec<String> {
     let kbps = |bps: Option<f64>| number(bps.map(|b| b / 1e3), 1);
     vec![
         title(l),
-        l.address.map_or(NOTHING.into(), |a| a.to_string()),
+        place(l),
         l.since_s.map_or(state.into(), |s| format!("{state} {}", span(s))) + &refusal(l),
         number(l.rtt_ms, 2),
         number(l.jitter_ms, 2),
@@ -231,11 +231,21 @@ pub fn link_row(l: &Link) -> Vec<String> {
     ]
 }
 
+/// Where the neighbour is, or is to be found.
+fn place(l: &Link) -> String {
+    match (&l.address, &l.host) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(host)) => host.clone(),
+        (None, None) => NOTHING.into(),
+    }
+}
+
 /// Why the kernel sends nothing to the neighbour, if it refuses at present.
 fn refusal(l: &Link) -> String {
     match &l.send_error {
         Some(error) if error.lasts => format!(" ({})", error.error),
-        _ => String::new(),
+        _ if l.up => String::new(),
+        _ => l.lookup_error.as_ref().map_or_else(String::new, |error| format!(" ({error})")),
     }
 }
 

@@ -398,6 +398,8 @@ mod tests {
             path: String::new(),
             version: None,
             address: None,
+            host: None,
+            lookup_error: None,
             up: rtt_ms.is_some(),
             since_s: None,
             rtt_ms,

@@ -1,13 +1,13 @@
 //! The event loop of the SIP thread.
 
 use super::ledger::Ledger;
-use super::names::{self, Names};
 use super::port_board::PortBoard;
 use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
 use super::{Bound, GatewayReport, Input, until};
 use crate::clock;
 use crate::datapath::media::MediaStats;
 use crate::rate_limited_log::RateLimitedLog;
+use crate::resolver::{self, Answer, Resolver};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
-use trunkline_gateway::{Event, Gateway, Transport};
+use trunkline_gateway::{Event, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
@@ -39,7 +39,7 @@ pub struct Driver {
     gateway: Gateway,
     board: PortBoard,
     ledger: Ledger,
-    names: Names,
+    resolver: Resolver,
     tls: Tls,
     inbox: mpsc::Sender<Input>,
     udp: BTreeMap<u32, Arc<UdpSocket>>,
@@ -86,13 +86,14 @@ impl Driver {
         inbox: mpsc::Sender<Input>,
     ) -> Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
-        let (names, media) = (Names::new(gateway.config()), MediaStats::default());
+        let has = |v6| gateway.config().sockets.iter().any(|s| s.address.is_ipv6() == v6);
+        let (resolver, media) = (Resolver::new(has(false), has(true)), MediaStats::default());
         let limited_logs = LimitedLogs::default();
         Driver {
             gateway,
             board,
             ledger,
-            names,
+            resolver,
             tls,
             inbox,
             udp,
@@ -343,9 +344,13 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::LookUp(name) => {
-                let (inbox, resolver) = (self.inbox.clone(), self.names.resolver());
+                let (inbox, resolver) = (self.inbox.clone(), self.resolver.current());
                 tokio::spawn(async move {
-                    let found = names::find(resolver, &name).await;
+                    let found = match resolver::look_up(resolver, &name).await {
+                        Answer::Addresses(all, fresh) => Found::Address(all[0], fresh),
+                        Answer::Nothing => Found::Nothing,
+                        Answer::Silence => Found::NoAnswer,
+                    };
                     let _ = inbox.send(Input::Named(name, found)).await;
                 });
             }

@@ -3,7 +3,6 @@
 
 mod driver;
 mod ledger;
-mod names;
 mod port_board;
 mod records;
 mod stream;

@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline_client::{DatagramSocket, Service, SocketOption};
@@ -196,14 +197,32 @@ fn ping_and_trace_measure_the_way() {
 /// Runs `act` during a call from the first to the last node, and returns the number of lost
 /// packets.
 fn during_a_call(chain: &Chain, act: impl FnOnce(&Chain)) -> usize {
+    const PART: u32 = 40;
+    /// Ends the call, even if `act` panics.
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let last = chain.nodes.last().expect("a chain");
     let (here, there) = (chain.nodes[0].bind(4_100), last.bind(4_100));
     here.set_option(SocketOption::Service(Service::RealTime)).expect("in range");
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let call = scope.spawn(|| stream(&here, &there, 0..400, ms(5)).len());
+        let call = scope.spawn(|| {
+            let parts = (0..).take_while(|_| !over.load(Ordering::Relaxed));
+            let lost = parts.map(|k| {
+                let came = stream(&here, &there, k * PART..(k + 1) * PART, ms(5));
+                PART as usize - came.len()
+            });
+            lost.sum()
+        });
+        let done = Done(&over);
         std::thread::sleep(ms(200));
         act(chain);
-        400 - call.join().expect("a call")
+        drop(done);
+        call.join().expect("a call")
     })
 }
 

@@ -45,6 +45,16 @@ fn a_node_waits_for_its_addresses() {
 }
 
 #[apply(on_time)]
+fn a_node_answers_from_there_after_its_route_has_moved() {
+    passes("net/14-moved-route");
+}
+
+#[apply(on_time)]
+fn a_neighbour_is_found_by_its_name() {
+    passes("net/15-names");
+}
+
+#[apply(on_time)]
 fn each_of_two_providers_carries_its_link() {
     passes("net/13-two-providers");
 }

@@ -3,7 +3,7 @@
 
 use super::Command;
 use crate::handshake::{
-    self, Established, Event, HandshakeStats, Handshakes, Peer, RefusedHandshake,
+    self, Destination, Established, Event, HandshakeStats, Handshakes, Peer, RefusedHandshake,
     UnconfiguredPeerId,
 };
 use crate::identity::{Certificate, Trust};
@@ -118,10 +118,8 @@ pub(super) enum LinkAction {
 /// A handshake message to send.
 #[derive(Debug)]
 pub struct HandshakeDatagram {
-    /// The link that it is to bring up; `None` for an answer.
-    pub link: Option<LinkId>,
     /// Destination of the datagram.
-    pub to: SocketAddr,
+    pub to: Destination,
     /// Contents of the datagram.
     pub bytes: Vec<u8>,
 }
@@ -198,14 +196,18 @@ impl SealedLinks {
 
     pub fn report(&mut self, now: Time, unix_secs: u64, report: LinkReport) {
         match report {
-            LinkReport::Handshake { at, from, bytes } => {
-                self.handshakes.recv(at.max(now), unix_secs, from, &bytes);
+            LinkReport::Handshake { at, ends, bytes } => {
+                self.handshakes.recv(at.max(now), unix_secs, ends, &bytes);
             }
             LinkReport::Confirmed(link) => self.handshakes.confirmed(link),
             LinkReport::Moved(link, address) => self.handshakes.set_address(link, address),
             LinkReport::Rekey(link) => self.handshakes.restart(link, now),
             _ => {}
         }
+    }
+
+    pub fn set_address(&mut self, now: Time, link: LinkId, address: SocketAddr) {
+        self.handshakes.try_address(now, link, address);
     }
 
     pub fn up(&mut self, link: LinkId) {
@@ -249,9 +251,9 @@ impl SealedLinks {
     pub fn poll(&mut self, now: Time) -> Option<LinkAction> {
         while let Some(event) = self.handshakes.poll() {
             match event {
-                Event::Send { link, to, bytes } => {
+                Event::Send { to, bytes } => {
                     if self.datagrams.len() < MAX_DATAGRAMS {
-                        self.datagrams.push_back(HandshakeDatagram { link, to, bytes });
+                        self.datagrams.push_back(HandshakeDatagram { to, bytes });
                     }
                 }
                 Event::Established(established) => {

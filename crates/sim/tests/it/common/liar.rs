@@ -110,7 +110,11 @@ impl Liar {
             }
             while let Some(mut bytes) = under_way.pop_front() {
                 let from = self.address;
-                node.recv(now, &mut [RxDatagram { at: now, from, bytes: &mut bytes }], &mut Nobody);
+                node.recv(
+                    now,
+                    &mut [RxDatagram { at: now, from, local: None, bytes: &mut bytes }],
+                    &mut Nobody,
+                );
             }
             arena.clear();
             node.transmit(now, &mut arena);

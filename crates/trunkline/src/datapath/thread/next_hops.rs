@@ -109,7 +109,7 @@ impl Uplinks {
         }
         if is_news {
             for &(link, _) in links {
-                self.waiting.entry(link).or_default();
+                self.waiting.insert(link);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! An operator's actions on the node, in the packet thread.
 
-use super::WantedEgresses;
+use super::WantedPaths;
 use super::flows::FlowPage;
 use super::streams::StreamPage;
 use super::{NodeHandle, PacketThread, Request};
@@ -54,7 +54,7 @@ pub enum Operation {
         /// Changes to be applied.
         changes: Box<Changes>,
         /// The links that leave in a configured way.
-        egresses: WantedEgresses,
+        paths: WantedPaths,
         /// Configuration file behind the changes, for a recording.
         text: String,
         /// Notified when this is done.
@@ -114,12 +114,12 @@ impl NodeHandle {
     pub fn reconfigure(
         &self,
         changes: Changes,
-        egresses: WantedEgresses,
+        paths: WantedPaths,
         text: String,
     ) -> Result<(), Unanswered> {
         let (done, answer) = sync_channel(1);
         let changes = Box::new(changes);
-        let asked = self.operate(Operation::Reconfigure { changes, egresses, text, done });
+        let asked = self.operate(Operation::Reconfigure { changes, paths, text, done });
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 }
@@ -152,9 +152,9 @@ impl PacketThread {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());
             }
-            Operation::Reconfigure { changes, egresses, text, done } => {
+            Operation::Reconfigure { changes, paths, text, done } => {
                 self.node.reconfigure(clock::now(), &changes, &text);
-                self.want_egresses(egresses);
+                self.want_paths(paths);
                 let _ = done.try_send(());
             }
         }

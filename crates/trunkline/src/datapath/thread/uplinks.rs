@@ -6,22 +6,21 @@ use crate::addresses;
 use crate::clock;
 use crate::datapath::mmsg::{Egress, TxBatch};
 use crate::datapath::record::RecordedNode;
-use crate::datapath::routes::Routes;
+use crate::datapath::routes::{Routes, Way};
 use crate::datapath::send_errors::{SendError, SendErrors};
-use crate::datapath::spoken::{Entrance, Spoken};
 use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, Uplink, UplinkStats};
-use nix::net::if_::if_nametoindex;
+use crate::node::config::Host;
+use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{Run, TxArena, UplinkId};
+use trunkline_overlay::arena::{LocalAddress, Run, TxArena, UplinkId};
 use trunkline_overlay::link::LinkId;
-use trunkline_overlay::node::Drained;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
 const MAX_UPLINKS: usize = 64;
@@ -29,17 +28,20 @@ const MAX_UPLINKS: usize = 64;
 /// Maximum number of links whose route is looked up in one turn, each in some 10 µs.
 const LOOKUPS_PER_TURN: usize = 32;
 
-/// How a link is to leave, as configured.
+/// How a link is to leave and where its neighbour is, as far as its section says more than an
+/// address.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct WantedEgress {
+pub struct WantedPath {
     /// Own address to send from.
     pub source: Option<IpAddr>,
     /// Name of the interface to send by.
     pub interface: Option<String>,
+    /// Name at which the neighbour is found.
+    pub host: Option<Host>,
 }
 
-/// The links that are to leave in a certain way, by neighbour and path label.
-pub type WantedEgresses = BTreeMap<(NodeId, String), WantedEgress>;
+/// The links with such settings.
+pub type WantedPaths = BTreeMap<LinkName, WantedPath>;
 
 /// A node's uplinks: one for each UDP socket that it listens at, then one for each interface, own
 /// address and listener that links leave by. Uplink 0 of the overlay, which has no limit, leaves as
@@ -52,14 +54,14 @@ pub struct Uplinks {
     /// Address of each listener.
     listeners: Vec<SocketAddr>,
     slots: Vec<Option<Slot>>,
-    wanted: WantedEgresses,
-    spoken: Spoken,
-    /// Where the neighbour of each link spoke to, if packets must leave from there because the
-    /// kernel would choose another address.
-    pins: BTreeMap<LinkId, (NodeId, Entrance)>,
-    /// Links whose route is to be looked up, and whether the neighbour has a new address.
-    pub(super) waiting: BTreeMap<LinkId, bool>,
+    wanted: WantedPaths,
+    /// Addresses of this machine.
+    own: Vec<IpAddr>,
+    /// Links whose route is to be looked up.
+    pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
+    /// Links that leave by another interface than the one that has their source, as logged.
+    elsewhere: BTreeMap<LinkName, u32>,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
 }
@@ -100,7 +102,7 @@ impl Uplinks {
     /// One uplink for each of `sockets`; sets their room in `arena`.
     pub fn new(
         sockets: &mut [Udp],
-        wanted: WantedEgresses,
+        wanted: WantedPaths,
         epoll: &Epoll,
         arena: &mut TxArena,
     ) -> io::Result<Uplinks> {
@@ -126,10 +128,10 @@ impl Uplinks {
             listeners: sockets.iter().map(Udp::local_addr).collect::<io::Result<_>>()?,
             slots: Vec::with_capacity(MAX_UPLINKS),
             wanted,
-            spoken: Spoken::default(),
-            pins: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            own: Vec::new(),
+            waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
+            elsewhere: BTreeMap::new(),
             past: UplinkStats::default(),
         };
         for (listener, socket) in sockets.iter().enumerate() {
@@ -137,7 +139,7 @@ impl Uplinks {
                 Departure { listener, interface: 0, egress: Egress::default(), silent: false };
             uplinks.add(socket.uplink()?, departure, epoll, arena)?;
         }
-        report_own(sockets);
+        uplinks.look_at_own(sockets);
         Ok(uplinks)
     }
 
@@ -168,6 +170,48 @@ impl Uplinks {
         Ok(id)
     }
 
+    /// Learns the addresses of this machine, so that the sockets can say to which of them each
+    /// datagram was sent.
+    fn look_at_own(&mut self, sockets: &mut [Udp]) {
+        self.own = addresses::own().unwrap_or_default();
+        let routed: Vec<_> = self.own.iter().copied().filter(addresses::is_routed).collect();
+        for (socket, number) in sockets.iter_mut().zip(0..) {
+            if let Err(error) = socket.set_local(number, &routed) {
+                tracing::warn!(
+                    %error,
+                    "the kernel doesn't say to which own address a datagram was sent, so answers \
+                     leave from the address that it chooses"
+                );
+            }
+        }
+    }
+
+    /// The number of the socket that `local` names, if this machine still has that address.
+    fn listener_of(&self, local: LocalAddress) -> Option<usize> {
+        let listener = usize::from(local.socket);
+        let own = local.ip.unwrap_or(self.listeners.get(listener)?.ip());
+        let is_here = own.is_unspecified() || own.is_loopback() || self.own.contains(&own);
+        is_here.then_some(listener)
+    }
+
+    /// How packets leave by `listener` from its address `source`. A socket that is bound to an
+    /// address sends from that.
+    fn egress_from(&self, listener: usize, source: Option<IpAddr>) -> Egress {
+        let is_any = self.listeners.get(listener).is_some_and(|l| l.ip().is_unspecified());
+        Egress { source: source.filter(|_| is_any), interface: 0 }
+    }
+
+    /// Whether packets to `to` can leave, and don't arrive at this node itself.
+    pub(super) fn can_reach(&self, to: &SocketAddr) -> bool {
+        let is_own = to.ip().is_loopback() || self.own.contains(&to.ip());
+        let arrives = |l: &SocketAddr| {
+            l.port() == to.port() && (l.ip() == to.ip() || l.ip().is_unspecified() && is_own)
+        };
+        let of_family = self.listeners.iter().filter(|l| l.is_ipv6() == to.is_ipv6());
+        let mut of_family = of_family.peekable();
+        of_family.peek().is_some() && !of_family.any(arrives)
+    }
+
     /// The listener whose uplink packets for `to` leave by, if `own` is to be their source.
     fn listener_towards(&self, to: &SocketAddr, own: Option<IpAddr>) -> Option<usize> {
         let of_family = |listener: &SocketAddr| listener.is_ipv6() == to.is_ipv6();
@@ -177,11 +221,11 @@ impl Uplinks {
         listeners().position(fits).or_else(|| listeners().position(of_family))
     }
 
-    /// How a link that is configured as `wanted`, and whose neighbour spoke to `pin`, leaves for
-    /// `to`.
+    /// How a link that is configured as `wanted`, and whose neighbour has spoken to `local`, leaves
+    /// for `to`.
     fn departure(
         &mut self,
-        (wanted, pin): (&WantedEgress, Option<Entrance>),
+        (wanted, local): (&WantedPath, Option<LocalAddress>),
         to: &SocketAddr,
     ) -> Result<Departure, NoWay> {
         let mut egress = Egress { source: wanted.source, interface: 0 };
@@ -189,30 +233,36 @@ impl Uplinks {
             egress.interface = if_nametoindex(name.as_str()).map_err(|_| NoWay::Interface)?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
-        let pin = pin.filter(|_| egress.source.is_none());
-        if let Some(pin) = pin {
-            (listener, egress.source) = (pin.listener, pin.own);
+        let local = local.filter(|_| egress.source.is_none());
+        let spoken = local.and_then(|local| Some((self.listener_of(local)?, local.ip)));
+        let mut way = self.way(to, egress);
+        let usual = way.and_then(|way| way.source);
+        if let Some((spoken, own)) = spoken {
+            listener = spoken;
+            // The kernel may choose the same address for as long as its routes stay.
+            let source = own.filter(|_| own != usual);
+            let theirs = source.and_then(|_| self.way(to, Egress { source, ..egress }));
+            if theirs.is_some() || self.routes.is_none() {
+                (egress.source, way) = (source, theirs.or(way));
+            }
+        } else if egress.source.is_none() && usual.is_some() {
+            listener = self.listener_towards(to, usual).ok_or(NoWay::Family)?;
         }
-        let Some(routes) = &mut self.routes else {
-            return Ok(Departure { listener, interface: 0, egress, silent: false });
+        egress.source = self.egress_from(listener, egress.source).source;
+        let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
+        let interface = way.map_or(0, |way| way.interface);
+        Ok(Departure { listener, interface, egress, silent })
+    }
+
+    /// The kernel's route to `to`. Without one, nothing can be sent now, and the kernel reports the
+    /// next change.
+    fn way(&mut self, to: &SocketAddr, egress: Egress) -> Option<Way> {
+        let scope = match to {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
         };
-        let mut way = routes.towards(to.ip(), egress);
-        if way.is_err() && pin.is_some() {
-            // The own address may be gone.
-            egress.source = None;
-            way = routes.towards(to.ip(), egress);
-        }
-        // Without a route, nothing can be sent now; the kernel reports the next change.
-        let Ok(way) = way else {
-            return Ok(Departure { listener, interface: 0, egress, silent: false });
-        };
-        if pin.is_none() && egress.source.is_none() {
-            listener = self.listener_towards(to, way.source).ok_or(NoWay::Family)?;
-        }
-        // A socket that is bound to an address sends from it.
-        egress.source = egress.source.filter(|_| self.listeners[listener].ip().is_unspecified());
-        let silent = self.next_hops.contains(&(way.interface, way.next_hop));
-        Ok(Departure { listener, interface: way.interface, egress, silent })
+        let interface = if egress.interface == 0 { scope } else { egress.interface };
+        self.routes.as_mut()?.towards(to.ip(), Egress { interface, ..egress }).ok()
     }
 
     /// How packets leave by `uplink`, and since when it has had no room, if it has none. `None` if
@@ -247,20 +297,6 @@ impl Uplinks {
         }
     }
 
-    /// Notes where `neighbour`, that of link `id`, spoke to, if packets to it must leave from there.
-    fn pin(&mut self, id: LinkId, neighbour: NodeId, to: &SocketAddr) {
-        let Some(entrance) = self.spoken.entrance(to) else { return };
-        let routes = self.routes.as_mut();
-        let way = routes.and_then(|routes| routes.towards(to.ip(), Egress::default()).ok());
-        let source = way.and_then(|way| way.source);
-        let usual = self.listener_towards(to, source) == Some(entrance.listener)
-            && (entrance.own.is_none() || entrance.own == source);
-        match usual {
-            true => drop(self.pins.remove(&id)),
-            false => drop(self.pins.insert(id, (neighbour, entrance))),
-        }
-    }
-
     /// The uplink by which the link `id` leaves for `to`, which is opened if need be.
     fn towards(
         &mut self,
@@ -269,15 +305,11 @@ impl Uplinks {
         epoll: &Epoll,
         arena: &mut TxArena,
     ) -> UplinkId {
-        let Some(link) = node.node().link(id).map(|link| link.config()) else {
-            return UplinkId::default();
-        };
-        let name = (link.neighbour, link.path.clone());
+        let Some(link) = node.node().link(id) else { return UplinkId::default() };
+        let local = link.local();
+        let name = (link.config().neighbour, link.config().path.clone());
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        // A link that had this number before may have had another neighbour.
-        let pin = self.pins.get(&id).filter(|(neighbour, _)| *neighbour == link.neighbour);
-        let pin = pin.map(|&(_, entrance)| entrance);
-        let departure = match self.departure((&wanted, pin), to) {
+        let departure = match self.departure((&wanted, local), to) {
             Ok(departure) => departure,
             Err(NoWay::Interface) => {
                 arena.set_room(NOWHERE, 0);
@@ -285,6 +317,7 @@ impl Uplinks {
             }
             Err(NoWay::Family) => return UplinkId::default(),
         };
+        self.warn_of_source(name, &wanted, departure.interface);
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
             return UplinkId(i as u16 + 1);
@@ -296,6 +329,27 @@ impl Uplinks {
         }
         let added = sockets[departure.listener].sibling();
         added.and_then(|uplink| self.add(uplink, departure, epoll, arena)).unwrap_or(shared)
+    }
+
+    /// Warns if a link leaves by another interface than the one that has its configured source: the
+    /// network there may drop it.
+    fn warn_of_source(&mut self, link: LinkName, wanted: &WantedPath, interface: u32) {
+        let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0);
+        let has_it = source.and_then(addresses::interface_of);
+        let elsewhere = has_it.filter(|own| if_nametoindex(own.as_str()) != Ok(interface));
+        let Some(own) = elsewhere else {
+            self.elsewhere.remove(&link);
+            return;
+        };
+        if self.elsewhere.insert(link.clone(), interface) != Some(interface) {
+            let by = if_indextoname(interface).unwrap_or_default();
+            tracing::warn!(
+                neighbour = link.0.0,
+                path = link.1,
+                "the link leaves by {by:?}, but its source is an address of {own}: add `interface = \
+                 \"{own}\"` to the link, or a policy route"
+            );
+        }
     }
 
     /// Closes uplinks that no link sends by: those of interfaces that are gone, for instance.
@@ -357,8 +411,9 @@ impl Uplinks {
             let slot = self.slots.get(i)?.as_ref()?;
             return Some((i, slot.departure.egress));
         }
-        if let Some(entrance) = self.spoken.entrance(&run.to) {
-            return Some((entrance.listener, Egress { source: entrance.own, interface: 0 }));
+        if let Some(local) = run.from {
+            let listener = usize::from(local.socket);
+            return Some((listener, self.egress_from(listener, local.ip)));
         }
         Some((self.listener_towards(&run.to, None)?, Egress::default()))
     }
@@ -419,7 +474,7 @@ impl PacketThread {
             let drained = self.node.transmit(now, &mut self.arena);
             self.uplinks.send(now, &self.arena);
             while let Some(link) = self.node.next_moved() {
-                self.uplinks.waiting.insert(link, true);
+                self.uplinks.waiting.insert(link);
             }
             let has_room = self.uplinks.refill(now, &mut self.arena, &self.epoll)?;
             if self.arena.is_empty() && drained == Drained::All && !has_room {
@@ -431,16 +486,12 @@ impl PacketThread {
     /// Looks up the routes of links with a new address, or of all after a change of routes.
     pub(super) fn assign_uplinks(&mut self) {
         for _ in 0..LOOKUPS_PER_TURN {
-            let Some((id, is_fresh)) = self.uplinks.waiting.pop_first() else { return };
+            let Some(id) = self.uplinks.waiting.pop_first() else { return };
             let link = self.node.node().link(id);
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
-                self.uplinks.pins.remove(&id);
                 continue;
             };
             let before = link.uplink();
-            if is_fresh {
-                self.uplinks.pin(id, link.config().neighbour, &address);
-            }
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &self.epoll, &mut self.arena);
@@ -458,63 +509,29 @@ impl PacketThread {
     /// Looks up the routes of all links again.
     pub(super) fn look_up_all(&mut self) {
         for (link, _) in self.node.node().links() {
-            self.uplinks.waiting.entry(link).or_default();
+            self.uplinks.waiting.insert(link);
         }
     }
 
     /// Handles changes of routes, interfaces or own addresses.
     pub(super) fn on_routes(&mut self) {
         if self.uplinks.routes.as_mut().is_some_and(Routes::have_changed) {
-            report_own(&mut self.udp);
+            self.uplinks.look_at_own(&mut self.udp);
             self.look_up_all();
         }
     }
 
-    /// Sets how links are to leave, as configured.
-    pub(super) fn want_egresses(&mut self, wanted: WantedEgresses) {
+    /// Sets the configured paths of links.
+    pub(super) fn want_paths(&mut self, wanted: WantedPaths) {
         if self.uplinks.wanted != wanted {
+            self.hosts.want(&wanted);
             self.uplinks.wanted = wanted;
             self.look_up_all();
-        }
-    }
-
-    /// Notes where the senders of the last first messages to listener `index` spoke to.
-    pub(super) fn note_spoken(&mut self, index: usize) {
-        let Some(udp) = self.udp.get_mut(index) else { return };
-        let uplinks = &mut self.uplinks;
-        let of_family = uplinks.listeners.iter().filter(|l| l.is_ipv6() == udp.is_v6()).count();
-        for (from, own) in udp.take_spoken() {
-            let own = own.filter(|own| !own.is_multicast());
-            if own.is_none() && of_family == 1 {
-                continue;
-            }
-            // Anybody can send this in the name of a neighbour: it decides only where an
-            // answer leaves. A link follows when its neighbour has proven its address.
-            uplinks.spoken.note(from, Entrance { listener: index, own });
         }
     }
 
     pub(super) fn on_uplink(&mut self, index: u32) -> io::Result<()> {
         let now = clock::now();
         self.uplinks.writable(index as u16, now, &mut self.arena, &self.epoll)
-    }
-}
-
-/// Makes the wildcard sockets report own addresses where this machine has several that others may
-/// send to.
-fn report_own(sockets: &mut [Udp]) {
-    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    let mut own = addresses::own().unwrap_or_default();
-    own.retain(|ip| !ip.is_loopback() && !is_link_local(ip));
-    for socket in sockets {
-        let several = own.iter().filter(|ip| ip.is_ipv6() == socket.is_v6()).count() > 1;
-        let is_any = socket.local_addr().is_ok_and(|address| address.ip().is_unspecified());
-        if let Err(error) = socket.report_own(several && is_any) {
-            tracing::warn!(
-                %error,
-                "the kernel doesn't say which own address a datagram was sent to, so answers leave \
-                 from the address that it chooses"
-            );
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Checks of the ids and addresses in a file.
 
+use super::host::{Address, is_interface};
 use super::mistake::Place;
 use super::{Destinations, File, LinkSection, Wrong};
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +33,7 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         let at = |key| Place::Of { section: "link", index, key };
         nobody("neighbour", link.neighbour).map_err(|what| (at("neighbour"), what))?;
         let own = |a: &SocketAddr| node.listen.iter().any(|listen| is_own(a, listen));
-        if let Some(address) = link.address.filter(own) {
+        if let Some(address) = link.address.as_ref().and_then(Address::number).filter(own) {
             let what = format!(
                 "address {address} is where this node itself listens: give the address of neighbour \
                  {}, or take the line away and wait until it calls",
@@ -74,13 +75,14 @@ pub fn check_egress(file: &File, index: usize) -> Result<(), (&'static str, Stri
             );
             return Err(("source", what));
         }
-        if let Some(address) = link.address.filter(|a| a.is_ipv6() != source.is_ipv6()) {
+        let number = link.address.as_ref().and_then(Address::number);
+        if let Some(address) = number.filter(|a| a.is_ipv6() != source.is_ipv6()) {
             let what = format!("source {source} is of another IP version than address {address}");
             return Err(("source", what));
         }
     }
     if let Some(name) = &link.interface
-        && (name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0']))
+        && !is_interface(name)
     {
         let what =
             format!("interface {name:?} is not a name: `ip link` lists those of this machine");
@@ -113,7 +115,8 @@ fn leave_alike(file: &File, index: usize) -> Vec<&LinkSection> {
 /// has a `source` or `interface`: each leaves from another address in `listen`, in its order.
 pub fn own_source(file: &File, index: usize) -> Option<IpAddr> {
     let link = &file.link[index];
-    let address = link.address.filter(|_| link.source.is_none() && link.interface.is_none())?;
+    let address = link.address.as_ref().and_then(Address::number);
+    let address = address.filter(|_| link.source.is_none() && link.interface.is_none())?;
     let others = file.link.iter().filter(|l| l.address == link.address).count();
     let own = file.node.listen.iter().map(SocketAddr::ip);
     let mut own = own.filter(|ip| ip.is_ipv6() == address.is_ipv6() && !ip.is_unspecified());

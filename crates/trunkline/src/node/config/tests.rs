@@ -462,11 +462,12 @@ fn a_link_leaves_from_an_address_or_by_an_interface() {
     };
     let text = link("source = \"127.0.0.1\"\ninterface = \"wwan0\"");
     let config = parse(Path::new("x.toml"), &text).unwrap();
-    let expected = WantedEgress {
+    let expected = WantedPath {
         source: Some("127.0.0.1".parse().unwrap()),
         interface: Some("wwan0".into()),
+        host: None,
     };
-    assert_eq!(config.egresses, [((NodeId(1), String::new()), expected)].into());
+    assert_eq!(config.paths, [((NodeId(1), String::new()), expected)].into());
     for (lines, what) in [
         ("source = \"127.0.0.2\"", ":12:10: source 127.0.0.2: [node] listen has neither"),
         ("source = \"0.0.0.0\"", "is not an address of this machine alone"),
@@ -484,6 +485,6 @@ fn a_link_leaves_from_an_address_or_by_an_interface() {
     let listen = "[\"127.0.0.3:7002\", \"127.0.0.4:7002\"]";
     let config =
         parse(Path::new("x.toml"), &twice.replace("[\"127.0.0.1:7002\"]", listen)).unwrap();
-    let sources: Vec<_> = config.egresses.values().map(|e| e.source.unwrap().to_string()).collect();
+    let sources: Vec<_> = config.paths.values().map(|e| e.source.unwrap().to_string()).collect();
     assert_eq!(sources, ["127.0.0.3", "127.0.0.4"], "each provider's address has a link");
 }

@@ -1,15 +1,15 @@
-//! Name resolution with the system's name servers and hosts file.
+//! Name resolution with the system's name servers, hosts file and search list.
 
-use hickory_resolver::config::LookupIpStrategy;
+use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant, SystemTime};
-use trunkline_gateway::{Config, Found};
 
-type Builder = ResolverBuilder<hickory_resolver::net::runtime::TokioRuntimeProvider>;
+type Builder = ResolverBuilder<TokioRuntimeProvider>;
 
 /// Files that configure name resolution; changes to them need no restart.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
@@ -17,40 +17,45 @@ const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 /// Timeout of the name service: a phone retransmits after the same time.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Finds the addresses of names that this gateway's sockets can reach.
-pub struct Names {
+/// Result of a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<A> {
+    /// The addresses, at least one, and how long they may be used.
+    Addresses(Vec<A>, Duration),
+    /// The name doesn't exist, or has no address.
+    Nothing,
+    /// The name service failed, or did not answer.
+    Silence,
+}
+
+/// Finds the addresses of names.
+pub struct Resolver {
     families: LookupIpStrategy,
     resolver: Option<TokioResolver>,
     /// Modification times of the files when they were last read; `None` before the first time.
     read: Option<[Option<SystemTime>; 2]>,
 }
 
-impl Names {
-    /// Creates a resolver that has read no file yet.
-    pub fn new(config: &Config) -> Names {
-        let has = |v6| config.sockets.iter().any(|socket| socket.address.is_ipv6() == v6);
-        Names { families: Names::families(has(false), has(true)), resolver: None, read: None }
-    }
-
-    /// Address families to look up for a gateway with IPv4 sockets, IPv6 sockets, or both.
-    fn families(v4: bool, v6: bool) -> LookupIpStrategy {
-        match (v4, v6) {
+impl Resolver {
+    /// Creates a resolver for IPv4 addresses, IPv6 addresses, or both. It has read no file yet.
+    pub fn new(v4: bool, v6: bool) -> Resolver {
+        let families = match (v4, v6) {
             (_, false) => LookupIpStrategy::Ipv4Only,
             (false, true) => LookupIpStrategy::Ipv6Only,
             // Not both at once: some name servers never answer for IPv6, and the IPv4 answer would
             // wait in vain (RFC 4074, 4.1).
             (true, true) => LookupIpStrategy::Ipv4thenIpv6,
-        }
+        };
+        Resolver { families, resolver: None, read: None }
     }
 
     /// Resolver with the current system configuration; `None` if that is missing.
-    pub fn resolver(&mut self) -> Option<TokioResolver> {
+    pub fn current(&mut self) -> Option<TokioResolver> {
         let written = FILES.map(|file| fs::metadata(file).and_then(|data| data.modified()).ok());
         if self.read != Some(written) {
-            let made = TokioResolver::builder_tokio().and_then(|it| self.build(it));
-            self.resolver = made
-                .inspect_err(|error| tracing::warn!("cannot look up names for SIP: {error}"))
-                .ok();
+            let made = self.build(TokioResolver::builder_tokio().unwrap_or_else(|_| local()));
+            self.resolver =
+                made.inspect_err(|error| tracing::warn!("cannot look up names: {error}")).ok();
             self.read = Some(written);
         }
         self.resolver.clone()
@@ -60,41 +65,50 @@ impl Names {
         let options = builder.options_mut();
         options.ip_strategy = self.families;
         options.timeout = options.timeout.min(PATIENCE / 2);
-        // The gateway has its own cache.
+        // Those who ask keep the answers themselves.
         options.cache_size = 0;
         builder.build()
     }
 }
 
+/// The default of resolv.conf(5): a name server on this machine. There may be none, but the hosts
+/// file needs none.
+fn local() -> Builder {
+    let server = NameServerConfig::udp_and_tcp(Ipv4Addr::LOCALHOST.into());
+    let config = ResolverConfig::from_name_servers(vec![server]);
+    TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+}
+
 /// Looks up `name` with `resolver`.
-pub async fn find(resolver: Option<TokioResolver>, name: &str) -> Found {
+pub async fn look_up(resolver: Option<TokioResolver>, name: &str) -> Answer<IpAddr> {
     let (Some(resolver), Ok(parsed)) = (&resolver, Name::from_utf8(name)) else {
-        return if resolver.is_some() { Found::Nothing } else { Found::NoAnswer };
+        return if resolver.is_some() { Answer::Nothing } else { Answer::Silence };
     };
     match tokio::time::timeout(PATIENCE, resolver.lookup_ip(parsed)).await {
         Ok(Ok(found)) => {
             let fresh = found.valid_until().saturating_duration_since(Instant::now());
-            let first: Option<IpAddr> = found.iter().next();
-            first.map_or(Found::Nothing, |ip| Found::Address(ip, fresh))
+            match found.iter().collect::<Vec<_>>() {
+                none if none.is_empty() => Answer::Nothing,
+                addresses => Answer::Addresses(addresses, fresh),
+            }
         }
-        Ok(Err(error)) if error.is_no_records_found() => Found::Nothing,
+        Ok(Err(error)) if error.is_no_records_found() => Answer::Nothing,
         Ok(Err(error)) => {
             tracing::debug!(%error, name, "the name service has no answer");
-            Found::NoAnswer
+            Answer::Silence
         }
-        Err(_) => Found::NoAnswer,
+        Err(_) => Answer::Silence,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
-    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+    use hickory_resolver::config::ConnectionConfig;
     use hickory_resolver::proto::op::{Message, ResponseCode};
     use hickory_resolver::proto::rr::rdata::{A, AAAA};
     use hickory_resolver::proto::rr::{RData, Record, RecordType};
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::Ipv6Addr;
     use tokio::net::UdpSocket;
 
     /// Answers each query as its name demands.
@@ -136,8 +150,8 @@ mod tests {
         let config = ResolverConfig::from_name_servers(vec![server]);
         let provider = TokioRuntimeProvider::default();
         let builder = TokioResolver::builder_with_config(config, provider);
-        let names = Names { families, resolver: None, read: None };
-        names.build(builder).expect("a resolver")
+        let unread = Resolver { families, resolver: None, read: None };
+        unread.build(builder).expect("a resolver")
     }
 
     #[test]
@@ -151,25 +165,25 @@ mod tests {
                 .map(|n| {
                     let resolver = Some(resolver.clone());
                     tokio::spawn(
-                        async move { find(resolver, &format!("{n}.silent.example")).await },
+                        async move { look_up(resolver, &format!("{n}.silent.example")).await },
                     )
                 })
                 .collect();
-            let ask = |name| find(Some(resolver.clone()), name);
+            let ask = |name| look_up(Some(resolver.clone()), name);
             let good = ask("good.example").await;
             assert!(
-                matches!(good, Found::Address(ip, fresh)
-                if ip == IpAddr::from([192, 0, 2, 7]) && fresh <= Duration::from_secs(30)
+                matches!(&good, &Answer::Addresses(ref all, fresh)
+                if *all == [IpAddr::from([192, 0, 2, 7])] && fresh <= Duration::from_secs(30)
                     && fresh > Duration::from_secs(20)),
                 "{good:?}"
             );
-            assert_eq!(ask("none.example").await, Found::Nothing);
-            assert_eq!(ask("fails.example").await, Found::NoAnswer);
-            assert_eq!(ask("not a..name").await, Found::Nothing);
+            assert_eq!(ask("none.example").await, Answer::Nothing);
+            assert_eq!(ask("fails.example").await, Answer::Silence);
+            assert_eq!(ask("not a..name").await, Answer::Nothing);
             for asked in silent {
-                assert_eq!(asked.await.expect("an answer"), Found::NoAnswer);
+                assert_eq!(asked.await.expect("an answer"), Answer::Silence);
             }
-            assert_eq!(find(None, "good.example").await, Found::NoAnswer);
+            assert_eq!(look_up(None, "good.example").await, Answer::Silence);
         });
     }
 
@@ -177,12 +191,12 @@ mod tests {
     fn who_never_answers_for_ipv6_is_believed_of_ipv4() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let resolver = resolver(Names::families(true, true)).await;
-            let ask = |name| find(Some(resolver.clone()), name);
+            let resolver = resolver(Resolver::new(true, true).families).await;
+            let ask = |name| look_up(Some(resolver.clone()), name);
             let half = ask("half.example").await;
-            assert!(matches!(half, Found::Address(IpAddr::V4(_), _)), "{half:?}");
+            assert!(matches!(&half, Answer::Addresses(all, _) if all[0].is_ipv4()), "{half:?}");
             let new = ask("new.example").await;
-            assert!(matches!(new, Found::Address(IpAddr::V6(_), _)), "{new:?}");
+            assert!(matches!(&new, Answer::Addresses(all, _) if all[0].is_ipv6()), "{new:?}");
         });
     }
 }

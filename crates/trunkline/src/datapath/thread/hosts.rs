@@ -1,0 +1,185 @@
+//! Neighbours that are configured by name. While such a link is down, the addresses of its name
+//! take turns, and the name is looked up again whenever the last answer has expired. A link that is
+//! up keeps the address it has.
+
+use super::{LinkName, PacketThread, WantedPaths};
+use crate::clock;
+use crate::datapath::lookup::{Lookups, Reply};
+use crate::node::config::{Host, nobodys};
+use crate::resolver::Answer;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_overlay::link::{Link, LinkId};
+
+/// Time for which each address is tried: a handshake is sent several times in it.
+const TURN: Duration = Duration::from_secs(1);
+/// Interval at which links that are down are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Least time for which an answer is used, and between two lookups.
+const LEAST_FRESH: Duration = Duration::from_secs(5);
+/// Longest time for which an answer is used.
+const MOST_FRESH: Duration = Duration::from_secs(300);
+
+/// Reason why a name has led nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LookupError {
+    /// The name doesn't exist, or has no address.
+    #[error("the name has no address")]
+    Nothing,
+    /// The name service failed, or did not answer.
+    #[error("the name service does not answer")]
+    NoAnswer,
+    /// No address of the name can be a neighbour's.
+    #[error(
+        "the name leads to this node itself, to several machines, or to an IP version that this node does not use"
+    )]
+    Unusable,
+}
+
+/// The name of one link's neighbour.
+struct Lookup {
+    host: Host,
+    addresses: Vec<SocketAddr>,
+    /// Address that has the next turn.
+    next: usize,
+    turn_at: Time,
+    /// Time until which the addresses are used before another lookup.
+    fresh_until: Time,
+    /// Whether a query awaits its answer.
+    is_asked: bool,
+    error: Option<LookupError>,
+}
+
+/// The names of neighbours that are configured by name.
+pub struct Hosts {
+    /// Whether IPv4 and IPv6 addresses are useful.
+    families: [bool; 2],
+    lookups: Option<Lookups>,
+    links: BTreeMap<LinkName, Lookup>,
+    look_at: Time,
+}
+
+impl Hosts {
+    /// Creates the lookups of a node that listens at `listeners`.
+    pub fn new(listeners: impl Iterator<Item = SocketAddr> + Clone) -> Hosts {
+        let families = [false, true].map(|v6| listeners.clone().any(|l| l.is_ipv6() == v6));
+        Hosts { families, lookups: None, links: BTreeMap::new(), look_at: Time::NEVER }
+    }
+
+    /// Time of the next [`PacketThread::look_for_hosts`].
+    pub fn look_at(&self) -> Time {
+        self.look_at
+    }
+
+    /// The name of a link's neighbour, and why it has led nowhere, if that is so.
+    pub fn of(&self, link: &LinkName) -> Option<(&Host, Option<LookupError>)> {
+        self.links.get(link).map(|lookup| (&lookup.host, lookup.error))
+    }
+
+    /// Sets the names of the links in `wanted`.
+    pub fn want(&mut self, wanted: &WantedPaths) {
+        let host = |link: &LinkName| wanted.get(link).and_then(|path| path.host.as_ref());
+        self.links.retain(|link, lookup| host(link) == Some(&lookup.host));
+        for (link, path) in wanted {
+            let Some(host) = &path.host else { continue };
+            self.links.entry(link.clone()).or_insert_with(|| Lookup {
+                host: host.clone(),
+                addresses: Vec::new(),
+                next: 0,
+                turn_at: Time::ZERO,
+                fresh_until: Time::ZERO,
+                is_asked: false,
+                error: None,
+            });
+        }
+        self.look_at = if self.links.is_empty() { Time::NEVER } else { Time::ZERO };
+    }
+
+    /// Takes the answer to a query; `usable` are those of its addresses that can be a neighbour's.
+    fn answered(&mut self, now: Time, reply: Reply, usable: impl Fn(&SocketAddr) -> bool) {
+        let ((link, host), answer) = reply;
+        let asked = self.links.get_mut(&link).filter(|lookup| lookup.host == host);
+        let Some(lookup) = asked else { return };
+        lookup.is_asked = false;
+        let (error, fresh) = match answer {
+            Answer::Addresses(mut all, fresh) => {
+                all.retain(usable);
+                let error = all.is_empty().then_some(LookupError::Unusable);
+                if error.is_none() && lookup.addresses != all {
+                    tracing::info!(%host, neighbour = link.0.0, addresses = ?all, "the name was looked up");
+                    (lookup.addresses, lookup.next, lookup.turn_at) = (all, 0, now);
+                }
+                (error, fresh)
+            }
+            // The addresses that it had may still be right.
+            Answer::Nothing => (Some(LookupError::Nothing), LEAST_FRESH),
+            Answer::Silence => (Some(LookupError::NoAnswer), LEAST_FRESH),
+        };
+        if let Some(error) = error.filter(|error| lookup.error != Some(*error)) {
+            tracing::warn!(%host, neighbour = link.0.0, "{error}");
+        }
+        lookup.error = error;
+        lookup.fresh_until = now + fresh.clamp(LEAST_FRESH, MOST_FRESH);
+        self.look_at = now;
+    }
+
+    /// Looks up the name of a link that is down, if need be. Returns the address that has its turn
+    /// now, if another is to have it.
+    fn of_down_link(&mut self, now: Time, link: &LinkName) -> Option<SocketAddr> {
+        let lookup = self.links.get_mut(link)?;
+        if now >= lookup.fresh_until && !lookup.is_asked {
+            lookup.is_asked = true;
+            self.lookups.as_ref()?.ask((link.clone(), lookup.host.clone()));
+        }
+        if now < lookup.turn_at {
+            return None;
+        }
+        let address = *lookup.addresses.get(lookup.next % lookup.addresses.len().max(1))?;
+        (lookup.next, lookup.turn_at) = (lookup.next + 1, now + TURN);
+        Some(address)
+    }
+}
+
+impl PacketThread {
+    /// Looks at links that are down and whose neighbours are configured by name.
+    pub(super) fn look_for_hosts(&mut self, now: Time) {
+        if now < self.hosts.look_at {
+            return;
+        }
+        self.hosts.look_at = now + LOOK;
+        if self.hosts.lookups.is_none() {
+            let started = Lookups::start(self.hosts.families, Arc::clone(&self.wake));
+            let failed = |error: &_| tracing::error!(%error, "cannot start looking up names");
+            self.hosts.lookups = started.inspect_err(failed).ok();
+        }
+        let links = self.node.node().links();
+        // A link that has just gone down first tries the address that it had.
+        let waits = links.filter(|(_, link)| {
+            let quality = || link.monitor().quality();
+            !link.monitor().is_up() && (link.address().is_none() || now >= quality().since + TURN)
+        });
+        let name = |link: &Link| (link.config().neighbour, link.config().path.clone());
+        let down = waits.map(|(id, link)| (id, name(link)));
+        for (id, link) in down.collect::<Vec<(LinkId, LinkName)>>() {
+            if let Some(address) = self.hosts.of_down_link(now, &link) {
+                self.node.set_address(now, id, address);
+                self.uplinks.waiting.insert(id);
+            }
+        }
+        // The first message to an address leaves as its route demands.
+        self.assign_uplinks();
+    }
+
+    /// Takes the answers of the name service.
+    pub(super) fn take_replies(&mut self) {
+        let now = clock::now();
+        while let Some(reply) = self.hosts.lookups.as_ref().and_then(Lookups::reply) {
+            let uplinks = &self.uplinks;
+            let usable = |a: &SocketAddr| nobodys(*a).is_none() && uplinks.can_reach(a);
+            self.hosts.answered(now, reply, usable);
+        }
+    }
+}
