@@ -149,7 +149,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The destination's address.
+    /// Address that the message goes to.
     pub fn address(self) -> SocketAddr {
         match self {
             Destination::Link(_, address) => address,

@@ -173,6 +173,8 @@ pub struct Link {
     pacer: Pacer,
     /// Bytes of requests that the link may still send in return for the bytes received.
     ask_credit: usize,
+    /// Time until which calls count as leaving by this link, or by another on its uplink.
+    calls_until: Time,
     /// Whether control still has to be notified that the neighbour has started.
     fresh: bool,
     /// Bytes of UDP payload sent and received; the monitor derives the rates from them.
@@ -209,6 +211,7 @@ impl Link {
             routing: VecDeque::new(),
             pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
+            calls_until: Time::ZERO,
             fresh: true,
             volume: Volume::default(),
             tally: Tally::default(),
@@ -264,7 +267,8 @@ impl Link {
     fn moment(&self, now: Time) -> LinkContext {
         let rtt = self.monitor.rtt();
         let (one_way, envelope) = (rtt.one_way(), self.seal.count());
-        LinkContext { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope }
+        let calls = now < self.calls_until;
+        LinkContext { now, rtt: rtt.get().unwrap_or_default(), one_way, envelope, calls }
     }
 
     /// Cost of the outgoing direction at this `quality`.
@@ -301,6 +305,16 @@ impl Link {
     /// The uplink by which everything leaves.
     pub fn uplink(&self) -> UplinkId {
         self.uplink
+    }
+
+    /// Time until which calls count as leaving by this link, or by another on its uplink.
+    pub(crate) fn calls_until(&self) -> Time {
+        self.calls_until
+    }
+
+    /// Counts calls by another link on the same uplink.
+    pub(crate) fn yield_until(&mut self, until: Time) {
+        self.calls_until = self.calls_until.max(until);
     }
 
     /// Sends everything by `uplink` from now on.

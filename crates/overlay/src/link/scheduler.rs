@@ -14,6 +14,10 @@ use trunkline_base::wire::Writer;
 /// cost throughput.
 pub(super) const PACING_BURST: Duration = Duration::from_millis(1);
 
+/// Time for which a link counts as carrying calls after a real-time packet: longer than a pause in
+/// what somebody says, since each beginning costs transfers a few round trips.
+const CALLS_LAST: Duration = Duration::from_secs(10);
+
 /// Bytes of non-urgent packets that a link puts into an arena: they stay ahead of voice that
 /// arrives the next moment, once they have left this node.
 const QUANTUM: usize = 16 << 10;
@@ -207,6 +211,9 @@ impl Link {
         };
         let Some(turn) = turn else { return Step::Idle };
         let urgent = turn.class == Class::Urgent;
+        if urgent {
+            self.calls_until = now + CALLS_LAST;
+        }
         let rides = urgent && self.hello_rides(now, turn.len);
         let ack = if urgent { 0 } else { self.ack_rides(&turn) };
         let rider = if rides { HELLO_LEN } else { ack };

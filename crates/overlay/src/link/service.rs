@@ -23,6 +23,8 @@ pub(super) struct LinkContext {
     pub one_way: Duration,
     /// Number of the next envelope to be sent.
     pub envelope: u64,
+    /// Whether calls leave by this link, or by another on its uplink.
+    pub calls: bool,
 }
 
 /// Priority of a service relative to the others of its link.
@@ -437,8 +439,13 @@ mod tests {
     use crate::wire::{DATA_HEADER, FlowHeader, Frame, Frames, Metric, NodeId};
 
     const OVERHEAD: usize = 52;
-    const NOW: LinkContext =
-        LinkContext { now: Time::ZERO, rtt: Duration::ZERO, one_way: Duration::ZERO, envelope: 0 };
+    const NOW: LinkContext = LinkContext {
+        now: Time::ZERO,
+        rtt: Duration::ZERO,
+        one_way: Duration::ZERO,
+        envelope: 0,
+        calls: false,
+    };
 
     fn config() -> Config {
         let mut config = Config::new(NodeId(2));

@@ -28,6 +28,19 @@ use trunkline_base::Time;
 /// times at most.
 const TURN_HOPS: u8 = 8;
 
+/// State that the links of an uplink share.
+#[derive(Clone, Copy, Debug)]
+struct UplinkState {
+    /// The last link that sent packets that are not urgent.
+    last: LinkId,
+    /// Time until which calls count as leaving by it.
+    calls_until: Time,
+}
+
+impl UplinkState {
+    const NEW: UplinkState = UplinkState { last: LinkId(0), calls_until: Time::ZERO };
+}
+
 /// The forwarding half of a node: moves packets between links and sessions, with the table it is
 /// given.
 #[derive(Debug)]
@@ -66,8 +79,8 @@ pub struct Forwarder {
     shared: Vec<Option<LinkId>>,
     /// Links with a new address, for the driver.
     moved: VecDeque<LinkId>,
-    /// For each uplink, the last link that sent such packets.
-    last_shared: Vec<LinkId>,
+    /// By the number of the uplink.
+    uplinks: Vec<UplinkState>,
     pub(super) stats: ForwarderStats,
 }
 
@@ -152,7 +165,7 @@ impl Forwarder {
             turn: 0,
             shared: Vec::new(),
             moved: VecDeque::new(),
-            last_shared: vec![LinkId(0)],
+            uplinks: vec![UplinkState::NEW],
             stats: ForwarderStats::default(),
         };
         forwarder.set_trunks(now, &trunks);
@@ -471,8 +484,8 @@ impl Forwarder {
     /// Sets the uplink of a link.
     pub(super) fn set_uplink(&mut self, link: LinkId, uplink: UplinkId) {
         let places = usize::from(uplink.0) + 1;
-        if self.last_shared.len() < places {
-            self.last_shared.resize(places, LinkId(0));
+        if self.uplinks.len() < places {
+            self.uplinks.resize(places, UplinkState::NEW);
         }
         if let Some(link) = self.links.get_mut(link) {
             link.set_uplink(uplink);
@@ -496,7 +509,11 @@ impl Forwarder {
                 self.moved.push_back(id);
             }
             let before = arena.bytes().len();
-            match link.transmit(now, arena) {
+            let progress = link.transmit(now, arena);
+            if let Some(uplink) = self.uplinks.get_mut(usize::from(link.uplink().0)) {
+                uplink.calls_until = uplink.calls_until.max(link.calls_until());
+            }
+            match progress {
                 Progress::Idle | Progress::Paced => {}
                 Progress::Quantum => self.shared.push(Some(id)),
                 Progress::NoRoom if arena.bytes().len() == before => {}
@@ -517,14 +534,18 @@ impl Forwarder {
         for wrapped in [false, true] {
             for slot in &mut self.shared {
                 let Some(link) = slot.and_then(|id| self.links.get_mut(id)) else { continue };
-                let last = self.last_shared.get_mut(usize::from(link.uplink().0));
-                if !wrapped && last.as_deref() >= slot.as_ref() {
+                let uplink = self.uplinks.get_mut(usize::from(link.uplink().0));
+                if !wrapped && uplink.as_deref().map(|uplink| uplink.last) >= *slot {
                     continue;
+                }
+                // The links of an uplink share what is behind it, too.
+                if let Some(uplink) = uplink.as_deref().filter(|_| link.uplink().0 > 0) {
+                    link.yield_until(uplink.calls_until);
                 }
                 let (id, before) = (slot.take(), arena.bytes().len());
                 let progress = link.transmit_shared(now, arena);
-                if let (Some(last), Some(id), true) = (last, id, arena.bytes().len() > before) {
-                    *last = id;
+                if let (Some(uplink), Some(id), true) = (uplink, id, arena.bytes().len() > before) {
+                    uplink.last = id;
                 }
                 match progress {
                     Progress::ArenaFull => return Drained::More,

@@ -1,5 +1,6 @@
 //! The window's growth and reduction, and the back-off of the retransmission timer.
 
+use super::yielding::Yielding;
 use super::{Config, Progress, RoundTrip, Window};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -27,6 +28,7 @@ pub struct Control {
     reduced: u64,
     timeouts: u32,
     flow_controlled: bool,
+    yielding: Yielding,
 }
 
 impl Control {
@@ -40,6 +42,7 @@ impl Control {
             reduced: 0,
             timeouts: 0,
             flow_controlled: false,
+            yielding: Yielding::default(),
         }
     }
 
@@ -61,6 +64,7 @@ impl Control {
     /// Records a round trip measured with the sender's own packets.
     pub fn on_round_trip(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
+        self.yielding.sample(rtt);
         self.end_backoff();
     }
 
@@ -76,6 +80,20 @@ impl Control {
         self.flow_controlled = true;
     }
 
+    /// Adjusts the window to the queueing delay after an acknowledgement, if calls share the path
+    /// (`share`): a queue may then take no more than 20 ms. What others send can fill a queue as
+    /// well, and a transfer that yields gets little beside them.
+    pub fn yield_to_calls(&mut self, now: Time, share: bool) {
+        self.window.yields = share;
+        if !share {
+            return self.yielding.stop();
+        }
+        if let Some(adjustment) = self.yielding.adjust(now, &self.rtt) {
+            self.before = None;
+            self.window.on_delay(adjustment);
+        }
+    }
+
     /// Adjusts the window after an acknowledgement: `acknowledged` of the `in_flight` bytes are
     /// newly acknowledged, and everything before position `first` has been received.
     pub fn on_progress(&mut self, now: Time, first: u64, acknowledged: u64, in_flight: u64) {
@@ -89,7 +107,9 @@ impl Control {
             flow_controlled: core::mem::take(&mut self.flow_controlled),
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
-        self.window.on_progress(now, &progress);
+        if self.yielding.lets_grow() {
+            self.window.on_progress(now, &progress);
+        }
     }
 
     /// Handles the loss of transmission number `lost`, and maybe of earlier ones. It is a new loss

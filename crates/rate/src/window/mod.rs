@@ -4,13 +4,15 @@
 //! [`Window`] is the share of one TCP: it grows and shrinks by RFC 5681 ([`Algorithm::Reno`]) or
 //! RFC 9438 ([`Algorithm::Cubic`]). It counts bytes, and grows by the bytes acknowledged (RFC
 //! 3465). [`RoundTrip`] is the estimate for timeouts and pacing (RFC 6298). [`Control`] combines
-//! both, and adjusts them once per loss event. The caller detects which packets are lost.
+//! both, and adjusts them once per loss event. The caller detects which packets are lost. While
+//! calls share the path, the window yields to a growing delay as well ([`Control::yield_to_calls`]).
 
 mod control;
 mod cubic;
 mod round_trip;
 #[cfg(test)]
 mod tests;
+mod yielding;
 
 pub use control::{Control, Extent};
 pub use round_trip::RoundTrip;
@@ -20,6 +22,7 @@ use core::str::FromStr;
 use core::time::Duration;
 use cubic::Cubic;
 use trunkline_base::Time;
+use yielding::{Adjustment, TARGET};
 
 /// The rules by which the window grows without loss and shrinks with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,6 +107,12 @@ struct Progress {
 const PACING_GAIN: (u32, u32) = (6, 5);
 const PACING_GAIN_SLOW_START: (u32, u32) = (2, 1);
 
+/// `window` times `to / from`.
+fn scale(window: u64, to: Duration, from: Duration) -> u64 {
+    let scaled = u128::from(window) * to.as_nanos() / from.as_nanos().max(1);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
 /// The congestion window of one sender.
 #[derive(Clone, Debug)]
 pub struct Window {
@@ -114,6 +123,10 @@ pub struct Window {
     /// Bytes acknowledged towards the next segment of congestion avoidance.
     acked: u64,
     cubic: Cubic,
+    /// Whether it yields to calls.
+    yields: bool,
+    /// Its size and the round trip before the queue was emptied.
+    drained: (u64, Duration),
 }
 
 impl Window {
@@ -123,7 +136,15 @@ impl Window {
         let segment = config.segment as u64;
         let config = Config { max: config.max.max(2 * segment), ..config };
         let cwnd = (segment * u64::from(config.initial.max(1))).min(config.max);
-        Window { config, cwnd, ssthresh: u64::MAX, acked: 0, cubic: Cubic::default() }
+        Window {
+            config,
+            cwnd,
+            ssthresh: u64::MAX,
+            acked: 0,
+            cubic: Cubic::default(),
+            yields: false,
+            drained: (0, Duration::ZERO),
+        }
     }
 
     /// Bytes that may be in flight.
@@ -174,19 +195,24 @@ impl Window {
         if left > 0 {
             let segment = self.config.segment as u64;
             match self.config.algorithm {
-                Algorithm::Reno => {
-                    self.acked += left;
-                    if self.acked >= self.cwnd {
-                        self.acked -= self.cwnd;
-                        self.cwnd += segment;
-                    }
-                }
+                Algorithm::Reno => self.add(left),
+                // Between two measurements of a delay, CUBIC may grow by more than the target.
+                Algorithm::Cubic if self.yields => self.add(left),
                 Algorithm::Cubic => {
                     self.cwnd += self.cubic.grow(now, self.cwnd, left, rtt, segment)
                 }
             }
         }
         self.cwnd = self.cwnd.min(self.config.max);
+    }
+
+    /// Grows by a segment for each window acknowledged.
+    fn add(&mut self, acknowledged: u64) {
+        self.acked += acknowledged;
+        if self.acked >= self.cwnd {
+            self.acked -= self.cwnd;
+            self.cwnd += self.config.segment as u64;
+        }
     }
 
     /// Handles the loss of packets in flight; called once for all that were sent before the sender
@@ -217,6 +243,35 @@ impl Window {
         self.ssthresh = stays.max(2 * segment);
         self.cwnd = self.ssthresh;
         self.acked = 0;
+    }
+
+    /// Makes room for calls that share the path.
+    fn on_delay(&mut self, adjustment: Adjustment) {
+        let least = 2 * self.config.segment as u64;
+        match adjustment {
+            Adjustment::Drain { rtt } => {
+                self.drained = (self.cwnd, rtt);
+                (self.ssthresh, self.cwnd) = (least, least);
+            }
+            // The window was acknowledged in a round trip, which is the rate of the path. Slow
+            // start leads back to that, so that the pause costs little.
+            Adjustment::Resume { base } => {
+                let (before, rtt) = self.drained;
+                self.ssthresh =
+                    scale(before, base + TARGET / 2, rtt).clamp(least, before.max(least));
+            }
+            Adjustment::Fit { base, queue } if queue > TARGET => {
+                let stays = scale(self.cwnd, base + TARGET, base + queue);
+                self.cwnd = stays.max(self.cwnd / 2).max(least);
+                self.ssthresh = self.cwnd;
+                self.acked = 0;
+                self.cubic.on_loss(self.cwnd, self.config.segment as u64);
+            }
+            Adjustment::Fit { queue, .. } if queue > TARGET / 2 => {
+                self.ssthresh = self.ssthresh.min(self.cwnd);
+            }
+            Adjustment::Fit { .. } => {}
+        }
     }
 
     /// Undoes a reduction for a spurious loss, as the packet has arrived: the window is at least

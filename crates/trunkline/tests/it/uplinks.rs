@@ -50,6 +50,11 @@ fn a_node_answers_from_there_after_its_route_has_moved() {
 }
 
 #[apply(on_time)]
+fn a_transfer_yields_to_calls_behind_a_slow_router() {
+    passes("net/16-slow-router");
+}
+
+#[apply(on_time)]
 fn a_neighbour_is_found_by_its_name() {
     passes("net/15-names");
 }

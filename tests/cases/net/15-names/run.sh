@@ -44,7 +44,7 @@ sleep 1
 up 2 2
 right "a relay that moves is found by its name" wait_up 1 2 15
 
-# What the file says is read again.
+# The file has another name.
 sed -i 's/later.example/third.example/' 1.toml
 ask reload 1 --json >reloaded || broken "the file is refused"
 right "a changed name is taken over" test "$(field reloaded 'len(it["applied"])')" = 1

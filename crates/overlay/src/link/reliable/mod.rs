@@ -109,6 +109,7 @@ impl LinkService for Reliable {
 
     #[inline]
     fn head(&mut self, moment: &LinkContext, _: &mut Drops) -> Option<usize> {
+        self.tx.yields = moment.calls;
         self.tx.head(moment.now)
     }
 

@@ -128,6 +128,8 @@ pub(crate) struct Sender {
     probe: bool,
     /// Until when the pace delays the head, as of the last query.
     paced_until: Time,
+    /// Whether calls share the path, so that the window yields to its delay.
+    pub yields: bool,
 }
 
 impl Sender {
@@ -162,6 +164,7 @@ impl Sender {
             is_hastened: false,
             probe: false,
             paced_until: Time::NEVER,
+            yields: false,
         }
     }
 
@@ -378,6 +381,7 @@ impl Sender {
         }
         if acknowledged > 0 {
             self.active = at;
+            self.control.yield_to_calls(at, self.yields);
             self.control.on_progress(at, self.first, acknowledged, before);
         }
         self.find_lost(at);

@@ -80,6 +80,10 @@ pub(super) struct Waiting(VecDeque<(u64, SyncSender<Result<EchoAnswer, EchoError
 /// Time that the packet thread may take for an immediate operation.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
+/// Time that the packet thread may take to apply a file: hundreds of new links take a second or
+/// two.
+const RECONFIGURED: Duration = Duration::from_secs(10);
+
 impl NodeHandle {
     pub(super) fn operate(&self, operation: Operation) -> Option<()> {
         self.requests.try_send(Request::Operate(operation)).ok()?;
@@ -120,7 +124,7 @@ impl NodeHandle {
         let (done, answer) = sync_channel(1);
         let changes = Box::new(changes);
         let asked = self.operate(Operation::Reconfigure { changes, paths, text, done });
-        asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
+        asked.and_then(|()| answer.recv_timeout(RECONFIGURED).ok()).ok_or(Unanswered::Thread)
     }
 }
 
