@@ -1,4 +1,4 @@
-//! `trunkline bench`: cost of the packet thread on this machine, compared with a bare relay that
+//! `trunkline bench`: cost of the packet thread on this machine, compared with a lean relay that
 //! only uses the kernel, in one run.
 //!
 //! The load keeps a bounded number of packets in flight and waits for them to come back, so that
@@ -16,12 +16,13 @@ mod steady;
 mod trunk;
 mod under_test;
 
+use crate::datapath::mmsg::BATCH;
 use crate::units::Span;
 use serde::Serialize;
 use std::io;
 use under_test::{Contestant, UnderTest};
 
-/// Measure this machine's forwarding against a bare relay
+/// Measure this machine's forwarding against a lean relay
 #[derive(clap::Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -36,7 +37,9 @@ Examples:
 
 Needs two processors: one for the load, one for the contestant. `kpps` is
 thousands of packets a second through one thread; `cpu` is that thread's time
-per packet, which is valid even if the load is the bottleneck."
+per packet, which is valid even if the load is the bottleneck, as it is where
+packets are sent one by one. The lean relay sends by a connected socket, without
+control messages."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -102,9 +105,13 @@ struct Row {
     cpu_ns: f64,
     /// Share of its processor that the thread used under load.
     busy: f64,
-    /// Ratio to the bare relay that forwards packets of the same size.
+    /// Ratio to the lean relay that forwards packets of the same size.
     kpps_ratio: f64,
     cpu_ratio: f64,
+    /// Processor time per packet, ns, for packets that arrive one by one instead of in trains, and
+    /// the ratio of that.
+    single_cpu_ns: f64,
+    single_cpu_ratio: f64,
     /// Round-trip time of single packets, at 2,000 per second, µs.
     latency_us: Latency,
 }
@@ -113,7 +120,7 @@ struct Row {
 struct Latency {
     p50: f64,
     p99: f64,
-    /// Excess over the bare relay.
+    /// Excess over the lean relay.
     added_p50: f64,
     added_p99: f64,
 }
@@ -121,6 +128,8 @@ struct Latency {
 #[derive(Serialize)]
 struct Report {
     rows: Vec<Row>,
+    /// Share of the rounds for which load and contestants waited for a processor.
+    waited: f64,
     steady: steady::Report,
     envelope_bytes: usize,
     frame_bytes: usize,
@@ -147,10 +156,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Some(What::Trunk(args)) => return trunk::run(args),
         Some(What::IdleNeighbours(_) | What::Flows(_)) | None => {}
     }
-    let rows = contest(args)?;
+    let (rows, waited) = contest(args)?;
     let steady = steady::run(args.flows)?;
     let report = Report {
         rows,
+        waited,
         steady,
         envelope_bytes: trunkline_overlay::wire::ENVELOPE_OVERHEAD,
         frame_bytes: trunkline_overlay::wire::DATA_HEADER,
@@ -173,48 +183,72 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn contest(args: &Args) -> Result<Vec<Row>, Error> {
-    let mut rounds: Vec<Vec<(load::Throughput, load::Latency)>> =
-        Contestant::ALL.iter().map(|_| Vec::new()).collect();
+/// Results of one round of one contestant.
+struct Round {
+    trains: load::Throughput,
+    singles: load::Throughput,
+    latency: load::Latency,
+}
+
+/// Rows of all contestants, and the share of the rounds for which they and the load waited for a
+/// processor.
+fn contest(args: &Args) -> Result<(Vec<Row>, f64), Error> {
+    let mut rounds: Vec<Vec<Round>> = Contestant::ALL.iter().map(|_| Vec::new()).collect();
     let bar = indicatif::ProgressBar::new(u64::from(args.rounds) * Contestant::ALL.len() as u64);
     for _ in 0..args.rounds {
         for (contestant, results) in Contestant::ALL.into_iter().zip(&mut rounds) {
             let under_test = UnderTest::start(contestant)?;
             let mut load = load::Load::new(&under_test, contestant, load::PAYLOAD)?;
-            let throughput = load.saturate(args.round.0)?;
+            let trains = load.saturate(args.round.0, BATCH)?;
+            let singles = load.saturate(args.round.0 / 2, 1)?;
             let latency = load.ping(args.round.0 / 2)?;
             under_test.stop()?;
-            results.push((throughput, latency));
+            results.push(Round { trains, singles, latency });
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
-    let of = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
-        median(rounds[i].iter().map(pick).collect())
-    };
+    let of = |i: usize, pick: &dyn Fn(&Round) -> f64| median(rounds[i].iter().map(pick).collect());
     // Ratios are taken within a round, since both ran under the same conditions.
-    let ratio = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
+    let ratio = |i: usize, pick: &dyn Fn(&Round) -> f64| {
         median(rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) / pick(b)).collect())
     };
-    let added = |i: usize, pick: &dyn Fn(&(load::Throughput, load::Latency)) -> f64| {
+    let added = |i: usize, pick: &dyn Fn(&Round) -> f64| {
         median(rounds[i].iter().zip(&rounds[0]).map(|(a, b)| pick(a) - pick(b)).collect())
     };
     let rows = Contestant::ALL.into_iter().enumerate().map(|(i, contestant)| Row {
         name: contestant.name(),
         bytes: load::ENVELOPE,
-        kpps: of(i, &|r| r.0.pps / 1e3),
-        cpu_ns: of(i, &|r| r.0.cpu_ns),
-        busy: of(i, &|r| r.0.busy),
-        kpps_ratio: ratio(i, &|r| r.0.pps),
-        cpu_ratio: ratio(i, &|r| r.0.cpu_ns),
+        kpps: of(i, &|r| r.trains.pps / 1e3),
+        cpu_ns: of(i, &|r| r.trains.cpu_ns),
+        busy: of(i, &|r| r.trains.busy),
+        kpps_ratio: ratio(i, &|r| r.trains.pps),
+        cpu_ratio: ratio(i, &|r| r.trains.cpu_ns),
+        single_cpu_ns: of(i, &|r| r.singles.cpu_ns),
+        single_cpu_ratio: ratio(i, &|r| r.singles.cpu_ns),
         latency_us: Latency {
-            p50: of(i, &|r| r.1.p50),
-            p99: of(i, &|r| r.1.p99),
-            added_p50: added(i, &|r| r.1.p50),
-            added_p99: added(i, &|r| r.1.p99),
+            p50: of(i, &|r| r.latency.p50),
+            p99: of(i, &|r| r.latency.p99),
+            added_p50: added(i, &|r| r.latency.p50),
+            added_p99: added(i, &|r| r.latency.p99),
         },
     });
-    Ok(rows.collect())
+    let waited = rounds.iter().flatten().map(|r| r.trains.waited.max(r.singles.waited)).collect();
+    Ok((rows.collect(), median(waited)))
+}
+
+/// Share of the rounds spent waiting for a processor from which on results mean little.
+const TOO_BUSY: f64 = 0.02;
+
+/// Warning if something else used the processors.
+fn busy_line(report: &Report) -> Option<String> {
+    (report.waited > TOO_BUSY).then(|| {
+        format!(
+            "This machine is too busy to judge by this: load and relay waited for a processor {:.0} % \
+             of the time. Stop what else runs, and repeat it.",
+            100.0 * report.waited
+        )
+    })
 }
 
 fn markdown(args: &Args, report: &Report) {
@@ -227,6 +261,8 @@ fn markdown(args: &Args, report: &Report) {
             format!("{:.0}", r.cpu_ns),
             format!("{:.2}", r.kpps_ratio),
             format!("{:.2}", r.cpu_ratio),
+            format!("{:.0}", r.single_cpu_ns),
+            format!("{:.2}", r.single_cpu_ratio),
             format!("{:.1}", l.p50),
             format!("{:.1}", l.p99),
             format!("{:.1}", l.added_p50),
@@ -234,15 +270,17 @@ fn markdown(args: &Args, report: &Report) {
         ]
     };
     markdown::Table {
-        title: "One relay on one core, against a bare loop",
+        title: "One relay on one core, against a lean relay",
         command: format!("--rounds {}", args.rounds),
         columns: &[
             "relay",
             "UDP payload, bytes",
             "1,000 packets/s",
             "processor, ns/packet",
-            "rate ÷ bare loop",
-            "processor ÷ bare loop",
+            "rate ÷ lean",
+            "processor ÷ lean",
+            "one by one: processor, ns/packet",
+            "one by one ÷ lean",
             "p50, µs",
             "p99, µs",
             "added to p50, µs",
@@ -250,11 +288,15 @@ fn markdown(args: &Args, report: &Report) {
         ],
         rows: report.rows.iter().map(row).collect(),
         notes: vec![
-            "The bare loop calls `recvmmsg` and `sendmmsg` and does nothing else. Each value is the \
-             median of its rounds, each ratio that of the ratios within a round."
+            "The lean relay calls `recvmmsg` and, by a connected socket, `sendmmsg`, and does nothing \
+             else. Packets come in trains of 64, or one by one. Each value is the median of its \
+             rounds, each ratio that of the ratios within a round."
                 .to_owned(),
             format!("{}.", steady_line(&report.steady)),
-        ],
+        ]
+        .into_iter()
+        .chain(busy_line(report))
+        .collect(),
     }
     .print();
 }
@@ -277,7 +319,7 @@ fn steady_line(s: &steady::Report) -> String {
 
 fn print(report: &Report) {
     outln!(
-        "{:<28} {:>6} {:>7} {:>8} {:>6} {:>10} {:>9} {:>8} {:>8} {:>9} {:>9}",
+        "{:<28} {:>6} {:>7} {:>8} {:>6} {:>10} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>9}",
         "one thread, one core",
         "bytes",
         "kpps",
@@ -285,6 +327,8 @@ fn print(report: &Report) {
         "busy",
         "kpps ratio",
         "cpu ratio",
+        "single ns",
+        "ratio",
         "p50 µs",
         "p99 µs",
         "+p50 µs",
@@ -293,7 +337,8 @@ fn print(report: &Report) {
     for r in &report.rows {
         let l = r.latency_us;
         outln!(
-            "{:<28} {:>6} {:>7.0} {:>8.0} {:>5.0}% {:>10.2} {:>9.2} {:>8.1} {:>8.1} {:>9.1} {:>9.1}",
+            "{:<28} {:>6} {:>7.0} {:>8.0} {:>5.0}% {:>10.2} {:>9.2} {:>9.0} {:>9.2} {:>8.1} {:>8.1} \
+             {:>9.1} {:>9.1}",
             r.name,
             r.bytes,
             r.kpps,
@@ -301,11 +346,16 @@ fn print(report: &Report) {
             r.busy * 100.0,
             r.kpps_ratio,
             r.cpu_ratio,
+            r.single_cpu_ns,
+            r.single_cpu_ratio,
             l.p50,
             l.p99,
             l.added_p50,
             l.added_p99
         );
+    }
+    if let Some(line) = busy_line(report) {
+        outln!("\n{line}");
     }
     outln!("\n{}", steady_line(&report.steady));
     outln!(

@@ -1,5 +1,5 @@
 //! `trunkline bench trunk`: cost of a call's packet that shares a trunk packet with others.
-//! Measured at a relay with sockets, compared with the bare relay, and at both ends of the trunk,
+//! Measured at a relay with sockets, compared with the lean relay, and at both ends of the trunk,
 //! with the node's code alone.
 
 use super::load::Load;
@@ -7,6 +7,7 @@ use super::markdown::Table;
 use super::under_test::{Contestant, UnderTest};
 use super::{Error, median, print_json};
 use crate::clock;
+use crate::datapath::mmsg::BATCH;
 use crate::units::Span;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,7 +32,7 @@ Packets of G.729 with RTP, 32 bytes each; `alone` is without a trunk.
 `bytes` is the mean size of a UDP payload, and `each` the bytes per packet of a
 call with IPv4 and UDP.
 `ns` is processor time per packet of a call, and `calls` the number of calls of 50
-packets a second one way that fill a core. `relay` and `bare` have sockets; their
+packets a second one way that fill a core. `relay` and `lean` have sockets; their
 datagrams arrive one by one; `sealed` is the relay with sealed links. `leave` and
 `arrive` measure only the code of the end nodes, without sockets, which cost
 the same with a trunk as without.
@@ -67,7 +68,7 @@ const SAMPLES: u32 = 160;
 const PER_CALL: f64 = 50.0;
 
 /// Measured quantities, in the order of the columns.
-const PLACES: [&str; 5] = ["bare", "relay", "sealed", "leave", "arrive"];
+const PLACES: [&str; 5] = ["lean", "relay", "sealed", "leave", "arrive"];
 
 #[derive(Serialize)]
 struct Row {
@@ -152,7 +153,7 @@ fn markdown(args: &Args, rows: &[Row]) {
         columns: &columns,
         rows: rows.iter().map(row).collect(),
         notes: vec![
-            "G.729 with RTP, 50 packets a second one way. `bare`, `relay` and `sealed` have sockets; \
+            "G.729 with RTP, 50 packets a second one way. `lean`, `relay` and `sealed` have sockets; \
              `leave` and `arrive` are the code at the trunk's ends alone."
                 .to_owned(),
         ],
@@ -182,14 +183,14 @@ fn round(together: usize, time: Duration) -> Result<(f64, [f64; PLACES.len()]), 
     let relay = |contestant| {
         let under_test = UnderTest::start(contestant)?;
         let mut load = Load::new(&under_test, contestant, bytes.round() as usize)?;
-        let throughput = load.saturate(time)?;
+        let throughput = load.saturate(time, BATCH)?;
         under_test.stop()?;
         Ok::<f64, Error>(throughput.cpu_ns / each)
     };
-    let bare = relay(Contestant::Bare)?;
+    let lean = relay(Contestant::Lean)?;
     let plain = relay(Contestant::RealTime)?;
     let sealed = relay(Contestant::Sealed)?;
-    Ok((bytes, [bare, plain, sealed, leave, arrive]))
+    Ok((bytes, [lean, plain, sealed, leave, arrive]))
 }
 
 const HERE: NodeId = NodeId(1);

@@ -1,4 +1,4 @@
-//! The contestants: the packet thread of a node, or a bare relay.
+//! The contestants: the packet thread of a node, or a lean relay.
 
 use super::sealed::identity;
 use super::{Error, cannot};
@@ -30,8 +30,8 @@ pub const DOWNSTREAM: NodeId = NodeId(3);
 /// A contestant. The others are compared with the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contestant {
-    /// `recvmmsg`, then `sendmmsg` of the same bytes.
-    Bare,
+    /// `recvmmsg`, then `sendmmsg` of the same bytes by a connected socket, without control messages.
+    Lean,
     /// A node with real-time packets, one envelope per datagram and system call argument.
     RealTime,
     /// A node with best-effort packets.
@@ -46,7 +46,7 @@ pub enum Contestant {
 
 impl Contestant {
     pub const ALL: [Contestant; 6] = [
-        Contestant::Bare,
+        Contestant::Lean,
         Contestant::RealTime,
         Contestant::BestEffort,
         Contestant::Offload,
@@ -56,7 +56,7 @@ impl Contestant {
 
     pub fn name(self) -> &'static str {
         match self {
-            Contestant::Bare => "bare recvmmsg/sendmmsg relay",
+            Contestant::Lean => "lean recvmmsg/sendmmsg relay",
             Contestant::RealTime => "node, real time",
             Contestant::BestEffort => "node, best effort",
             Contestant::Offload => "node, real time, GSO and GRO",
@@ -84,7 +84,7 @@ pub fn stay_on(cpu: usize) -> std::io::Result<()> {
 
 enum Thread {
     Node(Handle),
-    Bare(Arc<AtomicBool>, JoinHandle<()>),
+    Lean(Arc<AtomicBool>, JoinHandle<()>),
 }
 
 /// A running contestant, and the load's sockets on both sides of it.
@@ -108,8 +108,8 @@ impl UnderTest {
         let address = |s: &UdpSocket| s.local_addr().map_err(cannot("look at a socket's address"));
         let (up, down) = (address(&upstream)?, address(&downstream)?);
         let before = threads();
-        let (thread, entry) = if contestant == Contestant::Bare {
-            bare(down)?
+        let (thread, entry) = if contestant == Contestant::Lean {
+            lean(down)?
         } else {
             let config =
                 if contestant.is_sealed() { sealed_config() } else { relay_config(up, down) };
@@ -129,11 +129,17 @@ impl UnderTest {
         cpu_ns(self.tid)
     }
 
-    /// Counters of the node; `None` for the bare relay.
+    /// Time for which the measured thread and the load's have waited for a processor so far, ns.
+    pub fn waited_ns(&self) -> u64 {
+        let load = nix::unistd::gettid().as_raw();
+        [self.tid, load].map(|tid| schedstat(tid).1).iter().sum()
+    }
+
+    /// Counters of the node; `None` for the lean relay.
     pub fn snapshot(&self) -> Option<datapath::Snapshot> {
         match &self.thread {
             Thread::Node(handle) => handle.node_handle().snapshot(),
-            Thread::Bare(..) => None,
+            Thread::Lean(..) => None,
         }
     }
 
@@ -141,9 +147,9 @@ impl UnderTest {
     pub fn stop(self) -> Result<(), Error> {
         match self.thread {
             Thread::Node(handle) => handle.stop().map_err(cannot("stop the packet thread")),
-            Thread::Bare(stop, thread) => {
+            Thread::Lean(stop, thread) => {
                 stop.store(true, Ordering::Relaxed);
-                thread.join().map_err(|_| Error::Broken("the bare relay panicked"))
+                thread.join().map_err(|_| Error::Broken("the lean relay panicked"))
             }
         }
     }
@@ -151,9 +157,15 @@ impl UnderTest {
 
 /// Processor time of a thread of this process so far, ns.
 pub fn cpu_ns(tid: i32) -> u64 {
+    schedstat(tid).0
+}
+
+/// Time of a thread of this process so far, ns: running, and waiting for a processor.
+fn schedstat(tid: i32) -> (u64, u64) {
     let path = format!("/proc/self/task/{tid}/schedstat");
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    let mut numbers = text.split(' ').map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// The thread that did not exist in `before`.
@@ -227,10 +239,14 @@ fn node(config: Config, offload: bool) -> Result<(Thread, SocketAddr), Error> {
     Ok((Thread::Node(handle), entry))
 }
 
-/// The least that a relay can do: wait for a batch, receive it and send it on.
-fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind the relay"))?;
+/// The least that a relay can do: wait for a batch, receive it, and send it by a connected socket,
+/// which spares the kernel a look at its routes for each packet.
+fn lean(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(cannot("bind the relay"));
+    let (socket, egress) = (bind()?, bind()?);
+    egress.connect(to).map_err(cannot("connect the relay"))?;
     grow(&socket);
+    grow(&egress);
     let entry = socket.local_addr().map_err(cannot("look at a socket's address"))?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -245,16 +261,16 @@ fn bare(to: SocketAddr) -> Result<(Thread, SocketAddr), Error> {
             while let Ok(n @ 1..) = rx.recv(socket.as_fd()) {
                 let mut items = arrayvec::ArrayVec::<TxItem<'_>, BATCH>::new();
                 for (_, bytes) in rx.iter_mut() {
-                    items.push(TxItem::new(to, bytes));
+                    items.push(TxItem::connected(bytes));
                 }
                 let mut sent = 0;
                 while sent < n {
                     // A full socket buffer drops packets; the load prevents that.
-                    sent += tx.send(socket.as_fd(), items[sent..].iter().copied()).unwrap_or(0);
+                    sent += tx.send(egress.as_fd(), items[sent..].iter().copied()).unwrap_or(0);
                 }
             }
         }
     });
     let _ = started.recv();
-    Ok((Thread::Bare(stop, thread), entry))
+    Ok((Thread::Lean(stop, thread), entry))
 }

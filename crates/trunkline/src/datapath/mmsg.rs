@@ -232,7 +232,8 @@ impl Egress {
 /// kernel splits.
 #[derive(Clone, Copy, Debug)]
 pub struct TxItem<'a> {
-    pub to: SocketAddr,
+    /// Destination; `None` is that of a connected socket.
+    pub to: Option<SocketAddr>,
     /// DSCP of this item; `None` is the socket's.
     pub dscp: Option<u8>,
     pub segment: Option<u16>,
@@ -243,7 +244,16 @@ pub struct TxItem<'a> {
 impl<'a> TxItem<'a> {
     /// One datagram, marked as its socket is.
     pub fn new(to: SocketAddr, bytes: &'a [u8]) -> TxItem<'a> {
-        TxItem { to, dscp: None, segment: None, egress: Egress::default(), bytes }
+        TxItem { to: Some(to), ..TxItem::connected(bytes) }
+    }
+
+    fn is_v6(&self) -> bool {
+        self.to.is_some_and(|to| to.is_ipv6())
+    }
+
+    /// One datagram by a connected socket, marked as that is.
+    pub fn connected(bytes: &'a [u8]) -> TxItem<'a> {
+        TxItem { to: None, dscp: None, segment: None, egress: Egress::default(), bytes }
     }
 }
 
@@ -301,9 +311,9 @@ impl TxBatch {
             let mut control = ZERO;
             let mut used = 0;
             if let Some(dscp) = item.dscp {
-                let (level, kind) = match item.to {
-                    SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-                    SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+                let (level, kind) = match item.is_v6() {
+                    false => (libc::IPPROTO_IP, libc::IP_TOS),
+                    true => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
                 };
                 used = control.push(used, level, kind, libc::c_int::from(dscp) << 2);
             }
@@ -311,21 +321,25 @@ impl TxBatch {
                 used = control.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
             }
             if !item.egress.is_free() {
-                used = control.push_egress(used, item.to.is_ipv6(), item.egress);
+                used = control.push_egress(used, item.is_v6(), item.egress);
             }
-            let (name, namelen) = storage(&item.to);
+            let name = item.to.as_ref().map(storage);
             // SAFETY: each array has BATCH elements, and no other code touches them while this
             // writes.
             unsafe {
-                *names.add(i) = name;
+                let h = &raw mut (*headers.add(i)).msg_hdr;
+                ((*h).msg_name, (*h).msg_namelen) = match name {
+                    Some((name, len)) => {
+                        *names.add(i) = name;
+                        (names.add(i).cast(), len)
+                    }
+                    None => (std::ptr::null_mut(), 0),
+                };
                 *controls.add(i) = control;
                 *iovecs.add(i) = libc::iovec {
                     iov_base: item.bytes.as_ptr().cast_mut().cast(),
                     iov_len: item.bytes.len(),
                 };
-                let h = &raw mut (*headers.add(i)).msg_hdr;
-                (*h).msg_name = names.add(i).cast();
-                (*h).msg_namelen = namelen;
                 (*h).msg_iov = iovecs.add(i);
                 (*h).msg_iovlen = 1;
                 (*h).msg_control = controls.add(i).cast();

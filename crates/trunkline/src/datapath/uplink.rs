@@ -208,7 +208,7 @@ impl Uplink {
                 arena.envelopes(run).map(|bytes| TxItem { egress, ..TxItem::new(run.to, bytes) })
             });
             let mut left = envelopes.skip(done).peekable();
-            let to = left.peek().map(|item| item.to);
+            let to = left.peek().and_then(|item| item.to);
             done += match (output.tx.send(self.socket.as_fd(), left), to) {
                 (Ok(sent), _) => sent,
                 (Err(error), Some(to)) => {

@@ -2,7 +2,9 @@
 
 use crate::common::emulator::skip;
 use crate::common::on_time::on_time;
+use crate::common::{Process, free_port, ms, trunkline};
 use macro_rules_attribute::apply;
+use nix::sys::signal::Signal;
 use std::path::Path;
 use std::process::Command;
 
@@ -62,4 +64,53 @@ fn a_neighbour_is_found_by_its_name() {
 #[apply(on_time)]
 fn each_of_two_providers_carries_its_link() {
     passes("net/13-two-providers");
+}
+
+/// Starts an unsealed node that listens at `listen`, with a file in `folder`.
+fn start_at(folder: &Path, listen: &str) -> Process {
+    let file = folder.join(format!("{}.toml", listen.replace(['[', ']', ':', '.'], "_")));
+    let text = format!("[node]\nid = 1\nunsealed_for_measurements = true\nlisten = [{listen:?}]\n");
+    std::fs::write(&file, text).expect("written");
+    let mut node = trunkline(["node", "--until-stdin-closes", "--config"]);
+    Process::start(node.arg(file))
+}
+
+/// The sockets of one node share its port; other nodes can't.
+#[test]
+fn a_second_node_on_the_port_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let v4 = ["127.0.0.1", "0.0.0.0"];
+    let v6 = ["[::1]", "[::]"];
+    for hosts in [v4, v6] {
+        let ip = hosts[0].trim_matches(['[', ']']).parse().expect("an address");
+        let port = free_port(ip).port();
+        for first in hosts {
+            let mut one = start_at(folder.path(), &format!("{first}:{port}"));
+            one.wait_for_word("ready");
+            for second in hosts {
+                let mut two = start_at(folder.path(), &format!("{second}:{port}"));
+                assert_eq!(two.wait().code(), Some(1), "{second} beside {first}");
+                two.wait_for_word("Address already in use");
+            }
+            assert!(one.is_running());
+            one.crash();
+        }
+    }
+}
+
+#[test]
+fn signals_that_mean_nothing_end_no_node() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port([127, 0, 0, 1].into()).port();
+    let mut node = start_at(folder.path(), &format!("127.0.0.1:{port}"));
+    node.wait_for_word("ready");
+    for signal in
+        [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM, Signal::SIGIO, Signal::SIGPROF]
+    {
+        node.signal(signal);
+    }
+    std::thread::sleep(ms(200));
+    assert!(node.is_running());
+    node.signal(Signal::SIGTERM);
+    assert!(node.wait().success(), "it still stops in order");
 }
