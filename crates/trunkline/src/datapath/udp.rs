@@ -46,11 +46,51 @@ pub struct Udp {
     /// Set when more datagrams had waited longer than [`BEHIND`] than one turn takes: the time of
     /// that finding. Cleared when everything that had waited then has been received.
     behind: Option<Time>,
+    stamping: Stamping,
     /// Whether the own address that a datagram was sent to is received with it.
     reports_own: bool,
     /// Number of the socket, and the only own address that others can send to, if there is one.
     local: LocalAddress,
     stats: UdpStats,
+}
+
+/// Calls in quick succession that show a socket to be busy.
+const BUSY_CALLS: u32 = 8;
+
+/// Time between two such calls, at most. It bounds the error of an arrival time that the kernel
+/// doesn't report.
+const QUICK: Duration = Duration::from_micros(500);
+
+/// Whether the kernel is to report the arrival time of each datagram. That takes a twentieth of the
+/// time of relaying it, and tells nothing while calls that return many datagrams follow each other
+/// at once. The kernel records the times all the while: a call after a pause reports them again.
+#[derive(Debug)]
+struct Stamping {
+    on: bool,
+    /// Number of such calls in a row.
+    busy: u32,
+    called: Time,
+    received: usize,
+}
+
+impl Stamping {
+    fn new() -> Stamping {
+        Stamping { on: true, busy: 0, called: Time::ZERO, received: 0 }
+    }
+
+    /// The change to make before a call at `now`, if there is one.
+    fn change(&mut self, now: Time) -> Option<bool> {
+        let busy = self.received >= BATCH / 2 && now.since(self.called) < QUICK;
+        self.busy = if busy { self.busy + 1 } else { 0 };
+        self.called = now;
+        let on = self.busy < BUSY_CALLS;
+        (core::mem::replace(&mut self.on, on) != on).then_some(on)
+    }
+
+    /// Counts the datagrams of a call.
+    fn received(&mut self, datagrams: usize) {
+        self.received = datagrams;
+    }
 }
 
 impl Udp {
@@ -99,6 +139,7 @@ impl Udp {
             overflow_seen: 0,
             empty: clock::now(),
             behind: None,
+            stamping: Stamping::new(),
             reports_own: false,
             local: LocalAddress { socket: 0, ip: None },
             stats,
@@ -187,8 +228,14 @@ impl Udp {
         now: Time,
         mut take: impl FnMut(&mut [RxDatagram<'_>]),
     ) -> Option<Time> {
+        if let Some(on) = self.stamping.change(clock::now()) {
+            let _ = setsockopt(&self.socket, sockopt::ReceiveTimestampns, &on);
+        }
         let n = match self.rx.recv(self.socket.as_fd()) {
-            Ok(n) => n,
+            Ok(n) => {
+                self.stamping.received(n);
+                n
+            }
             Err(_) => {
                 // An ICMP error of an earlier send surfaces here; reading it clears it.
                 self.stats.recv_errors += 1;
@@ -277,6 +324,30 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::thread::sleep;
+
+    /// A process that is stopped while it is busy learns from the kernel when each datagram came.
+    #[test]
+    fn a_busy_socket_reports_arrival_times_after_a_pause() {
+        let mut udp = Udp::bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).expect("bound");
+        let to = udp.local_addr().expect("bound");
+        let from = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        let send = |n| (0..n).for_each(|_| assert!(from.send_to(&[0; 100], to).is_ok()));
+        let receive = |udp: &mut Udp| {
+            let (stamps, now) = (Stamps::sample(), clock::now());
+            let mut waits = Vec::new();
+            udp.recv(&stamps, now, |batch| waits.extend(batch.iter().map(|d| now.since(d.at))));
+            waits
+        };
+        send(16 * BATCH);
+        udp.stamping.busy = BUSY_CALLS;
+        (udp.stamping.received, udp.stamping.called) = (BATCH, clock::now());
+        assert_eq!(receive(&mut udp), [Duration::ZERO; BATCH], "no times are reported");
+        assert!(!udp.stamping.on);
+        sleep(Duration::from_millis(30));
+        let waits = receive(&mut udp);
+        assert!(udp.stamping.on && waits.len() == BATCH);
+        assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(29)), "{waits:?}");
+    }
 
     /// A node that resumes after a pause finds thousands of datagrams, and each takes time to
     /// process: others have their turn meanwhile, and silence is judged only after all earlier
