@@ -12,8 +12,8 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 /// Environment variable with a filter that overrides any file's.
 const VARIABLE: &str = "TRUNKLINE_LOG";
-/// Filter used if none is configured.
-const DEFAULT: &str = "info";
+/// Filter used if none is configured. Others can make the resolver warn at any rate.
+const DEFAULT: &str = "info,hickory_net=error,hickory_proto=error,hickory_resolver=error";
 
 /// Number of lines that may be queued for standard error: some hundred kilobytes.
 const WAITING: usize = 1_024;

@@ -112,6 +112,10 @@ fn failure(code: u8) -> impl FnOnce(&dyn std::fmt::Display) -> Failure {
 }
 
 fn main() -> ExitCode {
+    // As early as can be: somebody may send a daemon that starts a signal.
+    if std::env::args_os().nth(1).is_some_and(|command| command == "node") {
+        let _ = stop::ignore_others();
+    }
     log::init();
     let done = command().map_or(Ok(()), run).and_then(|()| match out::failure() {
         None => Ok(()),

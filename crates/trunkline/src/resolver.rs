@@ -14,8 +14,8 @@ type Builder = ResolverBuilder<TokioRuntimeProvider>;
 /// Files that configure name resolution; changes to them need no restart.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// Timeout of the name service: a phone retransmits after the same time.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// Timeout of the name service for somebody who waits: a phone retransmits after the same time.
+pub const FOR_PHONES: Duration = Duration::from_secs(4);
 
 /// Result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +31,16 @@ pub enum Answer<A> {
 /// Finds the addresses of names.
 pub struct Resolver {
     families: LookupIpStrategy,
+    patience: Duration,
     resolver: Option<TokioResolver>,
     /// Modification times of the files when they were last read; `None` before the first time.
     read: Option<[Option<SystemTime>; 2]>,
 }
 
 impl Resolver {
-    /// Creates a resolver for IPv4 addresses, IPv6 addresses, or both. It has read no file yet.
-    pub fn new(v4: bool, v6: bool) -> Resolver {
+    /// Creates a resolver for IPv4 addresses, IPv6 addresses, or both, whose lookups should end
+    /// within `patience`. It has read no file yet.
+    pub fn new(v4: bool, v6: bool, patience: Duration) -> Resolver {
         let families = match (v4, v6) {
             (_, false) => LookupIpStrategy::Ipv4Only,
             (false, true) => LookupIpStrategy::Ipv6Only,
@@ -46,7 +48,7 @@ impl Resolver {
             // wait in vain (RFC 4074, 4.1).
             (true, true) => LookupIpStrategy::Ipv4thenIpv6,
         };
-        Resolver { families, resolver: None, read: None }
+        Resolver { families, patience, resolver: None, read: None }
     }
 
     /// Resolver with the current system configuration; `None` if that is missing.
@@ -64,7 +66,7 @@ impl Resolver {
     fn build(&self, mut builder: Builder) -> Result<TokioResolver, NetError> {
         let options = builder.options_mut();
         options.ip_strategy = self.families;
-        options.timeout = options.timeout.min(PATIENCE / 2);
+        options.timeout = options.timeout.min(self.patience / 2);
         // Those who ask keep the answers themselves.
         options.cache_size = 0;
         builder.build()
@@ -79,12 +81,16 @@ fn local() -> Builder {
     TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
 }
 
-/// Looks up `name` with `resolver`.
-pub async fn look_up(resolver: Option<TokioResolver>, name: &str) -> Answer<IpAddr> {
+/// Looks up `name` with `resolver`, within `patience`.
+pub async fn look_up(
+    resolver: Option<TokioResolver>,
+    name: &str,
+    patience: Duration,
+) -> Answer<IpAddr> {
     let (Some(resolver), Ok(parsed)) = (&resolver, Name::from_utf8(name)) else {
         return if resolver.is_some() { Answer::Nothing } else { Answer::Silence };
     };
-    match tokio::time::timeout(PATIENCE, resolver.lookup_ip(parsed)).await {
+    match tokio::time::timeout(patience, resolver.lookup_ip(parsed)).await {
         Ok(Ok(found)) => {
             let fresh = found.valid_until().saturating_duration_since(Instant::now());
             match found.iter().collect::<Vec<_>>() {
@@ -150,7 +156,7 @@ mod tests {
         let config = ResolverConfig::from_name_servers(vec![server]);
         let provider = TokioRuntimeProvider::default();
         let builder = TokioResolver::builder_with_config(config, provider);
-        let unread = Resolver { families, resolver: None, read: None };
+        let unread = Resolver { families, patience: FOR_PHONES, resolver: None, read: None };
         unread.build(builder).expect("a resolver")
     }
 
@@ -164,12 +170,12 @@ mod tests {
             let silent: Vec<_> = (0..1_000)
                 .map(|n| {
                     let resolver = Some(resolver.clone());
-                    tokio::spawn(
-                        async move { look_up(resolver, &format!("{n}.silent.example")).await },
-                    )
+                    tokio::spawn(async move {
+                        look_up(resolver, &format!("{n}.silent.example"), FOR_PHONES).await
+                    })
                 })
                 .collect();
-            let ask = |name| look_up(Some(resolver.clone()), name);
+            let ask = |name| look_up(Some(resolver.clone()), name, FOR_PHONES);
             let good = ask("good.example").await;
             assert!(
                 matches!(&good, &Answer::Addresses(ref all, fresh)
@@ -183,7 +189,7 @@ mod tests {
             for asked in silent {
                 assert_eq!(asked.await.expect("an answer"), Answer::Silence);
             }
-            assert_eq!(look_up(None, "good.example").await, Answer::Silence);
+            assert_eq!(look_up(None, "good.example", FOR_PHONES).await, Answer::Silence);
         });
     }
 
@@ -191,8 +197,8 @@ mod tests {
     fn who_never_answers_for_ipv6_is_believed_of_ipv4() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let resolver = resolver(Resolver::new(true, true).families).await;
-            let ask = |name| look_up(Some(resolver.clone()), name);
+            let resolver = resolver(Resolver::new(true, true, FOR_PHONES).families).await;
+            let ask = |name| look_up(Some(resolver.clone()), name, FOR_PHONES);
             let half = ask("half.example").await;
             assert!(matches!(&half, Answer::Addresses(all, _) if all[0].is_ipv4()), "{half:?}");
             let new = ask("new.example").await;

@@ -1,6 +1,6 @@
 //! The window's growth and reduction, and the back-off of the retransmission timer.
 
-use super::yielding::Yielding;
+use super::yielding::{State, Yielding};
 use super::{Config, Progress, RoundTrip, Window};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -53,7 +53,12 @@ impl Control {
 
     /// Time that `bytes` take at the window's pace.
     pub fn pace(&self, bytes: usize) -> Duration {
-        self.window.pace(bytes, self.rtt.smoothed().unwrap_or_default())
+        // Nothing needs a pace while a packet waits for the one before it.
+        if self.yielding.is_draining() {
+            return Duration::ZERO;
+        }
+        let smoothed = self.rtt.smoothed().unwrap_or_default();
+        self.window.pace(bytes, self.yielding.expected().map_or(smoothed, |rtt| smoothed.min(rtt)))
     }
 
     /// The round-trip estimate that paces and times the sender.
@@ -81,14 +86,19 @@ impl Control {
     }
 
     /// Adjusts the window to the queueing delay after an acknowledgement, if calls share the path
-    /// (`share`): a queue may then take no more than 20 ms. What others send can fill a queue as
+    /// (`share`) and `in_flight` bytes are under way: a queue may then take no more than 20 ms. What others send can fill a queue as
     /// well, and a transfer that yields gets little beside them.
-    pub fn yield_to_calls(&mut self, now: Time, share: bool) {
+    pub fn yield_to_calls(&mut self, now: Time, share: bool, in_flight: u64) {
         self.window.yields = share;
         if !share {
+            self.window.good = 0;
             return self.yielding.stop();
         }
-        if let Some(adjustment) = self.yielding.adjust(now, &self.rtt) {
+        let state = State {
+            is_smallest: self.window.size() < 2 * self.window.least(),
+            is_arrived: in_flight == 0,
+        };
+        if let Some(adjustment) = self.yielding.adjust(now, &self.rtt, state) {
             self.before = None;
             self.window.on_delay(adjustment);
         }
@@ -107,6 +117,7 @@ impl Control {
             flow_controlled: core::mem::take(&mut self.flow_controlled),
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
+        self.yielding.arrived(now, acknowledged);
         if self.yielding.lets_grow() {
             self.window.on_progress(now, &progress);
         }

@@ -125,8 +125,10 @@ pub struct Window {
     cubic: Cubic,
     /// Whether it yields to calls.
     yields: bool,
-    /// Its size and the round trip before the queue was emptied.
-    drained: (u64, Duration),
+    /// Whether slow start had ended when it emptied the queue.
+    is_bounded: bool,
+    /// Its last size with a queue that was short enough; 0 if none is known.
+    good: u64,
 }
 
 impl Window {
@@ -143,7 +145,8 @@ impl Window {
             acked: 0,
             cubic: Cubic::default(),
             yields: false,
-            drained: (0, Duration::ZERO),
+            is_bounded: false,
+            good: 0,
         }
     }
 
@@ -188,9 +191,12 @@ impl Window {
         }
         let mut left = bytes;
         if self.is_in_slow_start() {
-            let up = left.min(self.ssthresh - self.cwnd);
+            // A queue shows a round trip later. While it yields, that round trip adds half a window
+            // to it at most, not a whole one.
+            let slower = if self.yields { 2 } else { 1 };
+            let up = (left / slower).min(self.ssthresh - self.cwnd);
             self.cwnd += up;
-            left -= up;
+            left -= (up * slower).min(left);
         }
         if left > 0 {
             let segment = self.config.segment as u64;
@@ -245,20 +251,24 @@ impl Window {
         self.acked = 0;
     }
 
+    /// The smallest window while it yields: another packet would double the queue of a slow line.
+    fn least(&self) -> u64 {
+        self.config.segment as u64
+    }
+
     /// Makes room for calls that share the path.
     fn on_delay(&mut self, adjustment: Adjustment) {
-        let least = 2 * self.config.segment as u64;
+        let least = self.least();
         match adjustment {
-            Adjustment::Drain { rtt } => {
-                self.drained = (self.cwnd, rtt);
+            Adjustment::Drain => {
+                // Slow start that has found no bound yet begins again.
+                self.is_bounded = self.ssthresh < u64::MAX;
                 (self.ssthresh, self.cwnd) = (least, least);
             }
-            // The window was acknowledged in a round trip, which is the rate of the path. Slow
-            // start leads back to that, so that the pause costs little.
-            Adjustment::Resume { base } => {
-                let (before, rtt) = self.drained;
-                self.ssthresh =
-                    scale(before, base + TARGET / 2, rtt).clamp(least, before.max(least));
+            // Slow start leads back to the rate, so that the pause costs little.
+            Adjustment::Resume { window } => {
+                let bound = window.max(self.good).max(least);
+                self.ssthresh = if self.is_bounded { bound } else { u64::MAX };
             }
             Adjustment::Fit { base, queue } if queue > TARGET => {
                 let stays = scale(self.cwnd, base + TARGET, base + queue);
@@ -267,10 +277,12 @@ impl Window {
                 self.acked = 0;
                 self.cubic.on_loss(self.cwnd, self.config.segment as u64);
             }
-            Adjustment::Fit { queue, .. } if queue > TARGET / 2 => {
-                self.ssthresh = self.ssthresh.min(self.cwnd);
+            Adjustment::Fit { queue, .. } => {
+                self.good = self.cwnd;
+                if queue > TARGET / 2 {
+                    self.ssthresh = self.ssthresh.min(self.cwnd);
+                }
             }
-            Adjustment::Fit { .. } => {}
         }
     }
 

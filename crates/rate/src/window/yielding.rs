@@ -14,18 +14,20 @@ pub(super) const TARGET: Duration = Duration::from_millis(20);
 /// otherwise pass for part of the path after a while.
 const MEASURE_AGAIN: Duration = Duration::from_secs(30);
 
+/// Time with the smallest window after which a remaining delay is not the transfer's own queue: the
+/// path has become longer, or others fill it.
+const NOT_OWN: Duration = Duration::from_secs(3);
+
 /// Adjustment of the window to the queueing delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Adjustment {
     /// Empty the queue, to measure the path without it.
-    Drain {
-        /// Round trip with the queue.
-        rtt: Duration,
-    },
-    /// Begin again after that.
+    Drain,
+    /// Begin again after that, or on a path that has become longer.
     Resume {
-        /// Round trip of the path without a queue.
-        base: Duration,
+        /// Window that fills the path, and half of the queue that it may have, at the rate at which
+        /// data arrived before.
+        window: u64,
     },
     /// Aim at the queueing delay [`TARGET`] on a path with round trip `base`.
     Fit {
@@ -36,6 +38,55 @@ pub(super) enum Adjustment {
     },
 }
 
+/// Time over which the rate of arrivals is measured.
+const RATE_OVER: Duration = Duration::from_millis(500);
+
+/// The rate at which data arrives, which is that of the path while a queue waits there.
+#[derive(Clone, Debug, Default)]
+struct Arrivals {
+    since: Time,
+    bytes: u64,
+    /// Bytes per second in the last two measurements.
+    rates: [u64; 2],
+}
+
+impl Arrivals {
+    fn add(&mut self, now: Time, bytes: u64) {
+        self.bytes += bytes;
+        let span = now.since(self.since);
+        if span >= RATE_OVER {
+            let rate = u128::from(self.bytes) * 1_000_000_000 / span.as_nanos();
+            self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), self.rates[0]];
+            (self.since, self.bytes) = (now, 0);
+        }
+    }
+
+    /// Bytes that arrive in `time`.
+    fn in_time(&self, time: Duration) -> u64 {
+        let rate = self.rates[0].max(self.rates[1]);
+        let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// A pause in which the queue empties.
+#[derive(Clone, Copy, Debug)]
+enum Drain {
+    /// Until what was sent before has arrived, and no longer than this.
+    Empties(Time),
+    /// Until a round trip was measured, and no longer than this.
+    Measures(Time),
+}
+
+/// State of the sender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    /// Whether the window can't shrink.
+    pub is_smallest: bool,
+    /// Whether nothing is in flight.
+    pub is_arrived: bool,
+}
+
 /// Measurements of the queueing delay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Yielding {
@@ -44,9 +95,13 @@ pub(super) struct Yielding {
     /// Shortest round trip in the present round, and the end of that.
     round: Option<Duration>,
     round_ends: Time,
-    /// When the queue will be empty, while it is being emptied.
-    drained_at: Option<Time>,
+    /// Whether the queue of the last round was more than half as long as it may be.
+    was_long: bool,
+    drain: Option<Drain>,
+    arrivals: Arrivals,
     measure_at: Time,
+    /// Since when the window has been smallest with a long queue, and the shortest round trip since.
+    smallest: Option<(Time, Duration)>,
     is_on: bool,
 }
 
@@ -56,44 +111,94 @@ impl Yielding {
         self.round = Some(self.round.map_or(rtt, |shortest| shortest.min(rtt)));
     }
 
-    /// Ends: no call shares the path.
-    pub fn stop(&mut self) {
-        (self.is_on, self.drained_at) = (false, None);
+    /// Records the arrival of `bytes`. A pause of this transfer's making says nothing about the rate.
+    pub fn arrived(&mut self, now: Time, bytes: u64) {
+        if self.drain.is_none() {
+            self.arrivals.add(now, bytes);
+        }
     }
 
-    /// Whether the window may grow: not while the queue is being emptied.
+    /// Ends: no call shares the path.
+    pub fn stop(&mut self) {
+        (self.is_on, self.drain, self.smallest) = (false, None, None);
+    }
+
+    /// Whether the window may grow: not while the queue is being emptied, nor while it is more than
+    /// half as long as it may be.
     pub fn lets_grow(&self) -> bool {
-        self.drained_at.is_none()
+        let is_long = |(base, round)| round > base + TARGET / 2;
+        let is_long = self.was_long || self.base.zip(self.round).is_some_and(is_long);
+        !self.is_on || self.drain.is_none() && !is_long
+    }
+
+    /// Longest round trip of data that is sent now. The smoothed one may be of a queue that is gone.
+    pub fn expected(&self) -> Option<Duration> {
+        self.base.filter(|_| self.is_on && self.drain.is_none()).map(|base| base + TARGET)
+    }
+
+    /// Whether the queue is being emptied.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_some()
     }
 
     /// The adjustment due at `now`, once per round trip, while calls share the path.
-    pub fn adjust(&mut self, now: Time, rtt: &RoundTrip) -> Option<Adjustment> {
+    pub fn adjust(&mut self, now: Time, rtt: &RoundTrip, state: State) -> Option<Adjustment> {
         let smoothed = rtt.smoothed()?;
         if !self.is_on || now >= self.measure_at {
             (self.is_on, self.measure_at) = (true, now + MEASURE_AGAIN);
-            self.drained_at = Some(now + 2 * smoothed);
-            return Some(Adjustment::Drain { rtt: smoothed });
+            self.drain = Some(Drain::Empties(now + 4 * smoothed));
+            self.smallest = None;
+            return Some(Adjustment::Drain);
         }
-        if let Some(at) = self.drained_at {
-            if now < at {
-                self.round_ends = now;
+        match self.drain {
+            Some(Drain::Empties(until)) => {
+                if state.is_arrived || now >= until {
+                    self.round = None;
+                    self.drain = Some(Drain::Measures(now + smoothed));
+                }
                 return None;
             }
-            self.drained_at = None;
-            // The last one to arrive was sent into the shortest queue.
-            let base = rtt.latest()?;
-            self.base = Some(base);
-            (self.round, self.round_ends) = (None, now + base);
-            return Some(Adjustment::Resume { base });
+            Some(Drain::Measures(until)) => {
+                if self.round.is_none() && now < until {
+                    return None;
+                }
+                let base = self.round.or(self.base).or(rtt.shortest())?;
+                return Some(self.resume(now, base));
+            }
+            None => {}
         }
         if now < self.round_ends {
             return None;
         }
         self.round_ends = now + smoothed;
-        let round = self.round.take()?;
+        // Retransmissions alone measure nothing.
+        let Some(round) = self.round.take() else {
+            self.was_long = false;
+            return None;
+        };
         let base = self.base.map_or(round, |base| base.min(round));
         self.base = Some(base);
-        Some(Adjustment::Fit { base, queue: round - base })
+        let queue = round - base;
+        self.was_long = queue > TARGET / 2;
+        if !state.is_smallest || queue <= TARGET {
+            self.smallest = None;
+            return Some(Adjustment::Fit { base, queue });
+        }
+        let (since, shortest) = self.smallest.unwrap_or((now, round));
+        let shortest = shortest.min(round);
+        self.smallest = Some((since, shortest));
+        if now.since(since) < NOT_OWN {
+            return None;
+        }
+        Some(self.resume(now, shortest))
+    }
+
+    fn resume(&mut self, now: Time, base: Duration) -> Adjustment {
+        let window = self.arrivals.in_time(base + TARGET / 2);
+        (self.arrivals.since, self.arrivals.bytes) = (now, 0);
+        (self.base, self.drain, self.smallest) = (Some(base), None, None);
+        (self.round, self.round_ends, self.was_long) = (None, now + base, false);
+        Adjustment::Resume { window }
     }
 }
 
@@ -156,7 +261,7 @@ mod tests {
                     self.in_flight -= SEGMENT as u64;
                     self.carried += SEGMENT as u64;
                     self.control.on_round_trip(at.since(sent_at));
-                    self.control.yield_to_calls(at, calls);
+                    self.control.yield_to_calls(at, calls, self.in_flight);
                     let first = self.carried / SEGMENT as u64;
                     self.control.on_progress(at, first, SEGMENT as u64, before);
                 }
@@ -201,12 +306,46 @@ mod tests {
                 let queue = transfer.run(Duration::from_secs(90), true);
                 let share = (transfer.carried - before) as f64 / 90.0 / rate;
                 println!("{algorithm} {mbps} Mbit/s {base} ms: {full:?} to {queue:?}, {share:.2}");
-                // The round trip without a queue includes a segment, the target is met in whole
-                // segments, and the window grows by one more before it is adjusted.
-                let few = Duration::from_secs_f64(4.0 * SEGMENT as f64 / rate);
+                // The target is met in whole segments, and a segment is of the path without a queue.
+                let few = Duration::from_secs_f64(2.0 * SEGMENT as f64 / rate);
                 assert!(queue <= TARGET + few, "{queue:?} at {mbps}");
                 assert!(share > 0.75, "{share} of {mbps} Mbit/s over {base} ms");
             }
         }
+    }
+
+    /// The share of the rate that the transfer carries in `duration` while calls share the path.
+    fn share(transfer: &mut Transfer, duration: Duration) -> f64 {
+        let before = transfer.carried;
+        transfer.run(duration, true);
+        (transfer.carried - before) as f64 / duration.as_secs_f64() / transfer.rate
+    }
+
+    #[test]
+    fn a_transfer_that_begins_in_a_call_finds_its_rate() {
+        for (mbps, base) in [(2.0, 20), (10.0, 50), (30.0, 10), (5.0, 150)] {
+            let (rate, base) = (mbps * 1e6 / 8.0, Duration::from_millis(base));
+            let mut transfer = Transfer::new(Algorithm::Reno, rate, base);
+            let queue = transfer.run(Duration::from_secs(5), true);
+            let share = share(&mut transfer, Duration::from_secs(5));
+            println!("{mbps} Mbit/s {base:?}: {queue:?}, {share:.2}");
+            assert!(share > 0.8, "{share} of {mbps} Mbit/s over {base:?}");
+            assert!(queue < Duration::from_millis(80) + base, "{queue:?} at first");
+        }
+    }
+
+    /// A route below changes: the longer round trip is not the transfer's queue.
+    #[test]
+    fn a_path_that_becomes_longer_costs_a_few_seconds() {
+        let rate = 10e6 / 8.0;
+        let mut transfer = Transfer::new(Algorithm::Reno, rate, Duration::from_millis(20));
+        transfer.run(Duration::from_secs(12), true);
+        transfer.base = Duration::from_millis(70);
+        transfer.run(Duration::from_secs(8), true);
+        let longer = share(&mut transfer, Duration::from_secs(5));
+        transfer.base = Duration::from_millis(20);
+        transfer.run(Duration::from_secs(3), true);
+        let shorter = share(&mut transfer, Duration::from_secs(5));
+        assert!(longer > 0.8 && shorter > 0.8, "{longer:.2}, {shorter:.2}");
     }
 }

@@ -16,6 +16,9 @@ use trunkline_overlay::node::LinkName;
 /// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 64;
 
+/// Time that a lookup may take. No one waits for it, and a slow name server is better than none.
+const PATIENCE: Duration = Duration::from_secs(8);
+
 /// Time to wait for the other family's addresses once those of one are known (RFC 8305, 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(250);
 
@@ -45,8 +48,10 @@ impl Lookups {
         let (outbox, replies) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // One for each family: a server that answers for one alone then delays nothing.
-        let resolvers =
-            [v4.then(|| Resolver::new(true, false)), v6.then(|| Resolver::new(false, true))];
+        let resolvers = [
+            v4.then(|| Resolver::new(true, false, PATIENCE)),
+            v6.then(|| Resolver::new(false, true, PATIENCE)),
+        ];
         std::thread::Builder::new()
             .name("names".into())
             .spawn(move || runtime.block_on(serve(inbox, resolvers, &outbox, &wake)))?;
@@ -74,12 +79,14 @@ async fn serve(
         let [v4, v6] = resolvers.each_mut().map(|it| it.as_mut().map(Resolver::current));
         let (outbox, wake) = (outbox.clone(), Arc::clone(wake));
         tokio::spawn(async move {
-            let answer = match query.1.zone() {
-                Some(_) => of_zone(&query.1),
-                None => of_name(&query.1, v4, v6).await,
+            let reply = |answer| {
+                let _ = outbox.send((query.clone(), answer));
+                let _ = wake.write(1);
             };
-            let _ = outbox.send((query, answer));
-            let _ = wake.write(1);
+            match query.1.zone() {
+                Some(_) => reply(of_zone(&query.1)),
+                None => of_name(&query.1, v4, v6, reply).await,
+            }
         });
     }
 }
@@ -92,29 +99,33 @@ fn of_zone(host: &Host) -> Answer<SocketAddr> {
     address.map_or(Answer::Nothing, |it| Answer::Addresses(vec![it.into()], Duration::ZERO))
 }
 
-/// The addresses of a name, of both families.
-async fn of_name(host: &Host, v4: Family, v6: Family) -> Answer<SocketAddr> {
+/// Replies with the addresses of a name: those of both families, or first those of one and later
+/// all.
+async fn of_name(host: &Host, v4: Family, v6: Family, reply: impl Fn(Answer<SocketAddr>)) {
     let of = async |resolver: Family| match resolver {
-        Some(current) => resolver::look_up(current, &host.name).await,
+        Some(current) => resolver::look_up(current, &host.name, PATIENCE).await,
         None => Answer::Nothing,
     };
     let (mut v4, mut v6) = (pin!(of(v4)), pin!(of(v6)));
-    let is_found = |answer: &Answer<IpAddr>| matches!(answer, Answer::Addresses(..));
-    let mut answers = Vec::with_capacity(2);
-    let other: Pin<&mut (dyn Future<Output = Answer<IpAddr>> + Send)> = tokio::select! {
-        answer = &mut v6 => { answers.push(answer); v4 }
-        answer = &mut v4 => { answers.push(answer); v6 }
+    let mut other: Pin<&mut (dyn Future<Output = Answer<IpAddr>> + Send)>;
+    let first = tokio::select! {
+        answer = &mut v6 => { other = v4; answer }
+        answer = &mut v4 => { other = v6; answer }
     };
-    if answers.iter().any(is_found) {
-        answers.extend(tokio::time::timeout(RESOLUTION_DELAY, other).await);
-    } else {
-        answers.push(other.await);
-    }
-    together(answers, host.port)
+    let second = match tokio::time::timeout(RESOLUTION_DELAY, other.as_mut()).await {
+        Ok(second) => second,
+        Err(_) => {
+            if matches!(first, Answer::Addresses(..)) {
+                reply(together([first.clone()], host.port));
+            }
+            other.await
+        }
+    };
+    reply(together([first, second], host.port));
 }
 
 /// Combines the answers of both families.
-fn together(answers: Vec<Answer<IpAddr>>, port: u16) -> Answer<SocketAddr> {
+fn together(answers: impl IntoIterator<Item = Answer<IpAddr>>, port: u16) -> Answer<SocketAddr> {
     let (mut all, mut fresh, mut silent) = (Vec::new(), Duration::MAX, false);
     for answer in answers {
         match answer {

@@ -7,7 +7,7 @@ use super::{Bound, GatewayReport, Input, until};
 use crate::clock;
 use crate::datapath::media::MediaStats;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::resolver::{self, Answer, Resolver};
+use crate::resolver::{self, Answer, FOR_PHONES, Resolver};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -87,7 +87,8 @@ impl Driver {
     ) -> Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
         let has = |v6| gateway.config().sockets.iter().any(|s| s.address.is_ipv6() == v6);
-        let (resolver, media) = (Resolver::new(has(false), has(true)), MediaStats::default());
+        let (resolver, media) =
+            (Resolver::new(has(false), has(true), FOR_PHONES), MediaStats::default());
         let limited_logs = LimitedLogs::default();
         Driver {
             gateway,
@@ -346,7 +347,7 @@ impl Driver {
             Event::LookUp(name) => {
                 let (inbox, resolver) = (self.inbox.clone(), self.resolver.current());
                 tokio::spawn(async move {
-                    let found = match resolver::look_up(resolver, &name).await {
+                    let found = match resolver::look_up(resolver, &name, FOR_PHONES).await {
                         Answer::Addresses(all, fresh) => Found::Address(all[0], fresh),
                         Answer::Nothing => Found::Nothing,
                         Answer::Silence => Found::NoAnswer,

@@ -381,7 +381,7 @@ impl Sender {
         }
         if acknowledged > 0 {
             self.active = at;
-            self.control.yield_to_calls(at, self.yields);
+            self.control.yield_to_calls(at, self.yields, self.in_flight);
             self.control.on_progress(at, self.first, acknowledged, before);
         }
         self.find_lost(at);

@@ -14,8 +14,10 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::link::{Link, LinkId};
 
-/// Time for which each address is tried: a handshake is sent several times in it.
+/// Time for which each address is tried: a handshake is sent several times in it. It doubles each
+/// time that all have had a turn, up to [`MOST_ROUNDS`] times.
 const TURN: Duration = Duration::from_secs(1);
+const MOST_ROUNDS: u32 = 3;
 /// Interval at which links that are down are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 /// Least time for which an answer is used, and between two lookups.
@@ -46,11 +48,44 @@ struct Lookup {
     /// Address that has the next turn.
     next: usize,
     turn_at: Time,
+    /// Number of times that all have had a turn, up to [`MOST_ROUNDS`].
+    rounds: u32,
     /// Time until which the addresses are used before another lookup.
     fresh_until: Time,
     /// Whether a query awaits its answer.
     is_asked: bool,
     error: Option<LookupError>,
+}
+
+impl Lookup {
+    /// Takes new addresses. Those that it had keep their order, since a name server may give another
+    /// each time, and new ones have their turn at once.
+    fn take(&mut self, now: Time, link: &LinkName, found: Vec<SocketAddr>) {
+        let had = self.addresses.len();
+        self.addresses.retain(|address| found.contains(address));
+        let kept = self.addresses.len();
+        let is_new = |address: &SocketAddr| !self.addresses.contains(address);
+        let new: Vec<_> = found.into_iter().filter(is_new).collect();
+        if kept == had && new.is_empty() {
+            return;
+        }
+        if !new.is_empty() {
+            (self.next, self.turn_at, self.rounds) = (kept, now, 0);
+        }
+        self.addresses.extend(new);
+        let (host, addresses) = (&self.host, &self.addresses);
+        tracing::info!(%host, neighbour = link.0.0, ?addresses, "the name was looked up");
+    }
+
+    /// The address that has the next turn. Turns become longer: a path may be long.
+    fn turn(&mut self, now: Time) -> Option<SocketAddr> {
+        if self.next >= self.addresses.len() {
+            (self.next, self.rounds) = (0, (self.rounds + 1).min(MOST_ROUNDS));
+        }
+        let address = *self.addresses.get(self.next)?;
+        (self.next, self.turn_at) = (self.next + 1, now + TURN * (1 << self.rounds));
+        Some(address)
+    }
 }
 
 /// The names of neighbours that are configured by name.
@@ -90,6 +125,7 @@ impl Hosts {
                 addresses: Vec::new(),
                 next: 0,
                 turn_at: Time::ZERO,
+                rounds: 0,
                 fresh_until: Time::ZERO,
                 is_asked: false,
                 error: None,
@@ -108,10 +144,10 @@ impl Hosts {
             Answer::Addresses(mut all, fresh) => {
                 all.retain(usable);
                 let error = all.is_empty().then_some(LookupError::Unusable);
-                if error.is_none() && lookup.addresses != all {
-                    tracing::info!(%host, neighbour = link.0.0, addresses = ?all, "the name was looked up");
-                    (lookup.addresses, lookup.next, lookup.turn_at) = (all, 0, now);
+                if error.is_none() {
+                    lookup.take(now, &link, all);
                 }
+                let fresh = if error.is_some() { LEAST_FRESH } else { fresh };
                 (error, fresh)
             }
             // The addresses that it had may still be right.
@@ -137,9 +173,7 @@ impl Hosts {
         if now < lookup.turn_at {
             return None;
         }
-        let address = *lookup.addresses.get(lookup.next % lookup.addresses.len().max(1))?;
-        (lookup.next, lookup.turn_at) = (lookup.next + 1, now + TURN);
-        Some(address)
+        lookup.turn(now)
     }
 }
 

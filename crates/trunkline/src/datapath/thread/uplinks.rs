@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{LocalAddress, Run, TxArena, UplinkId};
 use trunkline_overlay::link::LinkId;
@@ -24,6 +25,9 @@ use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
 const MAX_UPLINKS: usize = 64;
+
+/// Minimum time between two warnings about the route of one link.
+const WARN_AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of links whose route is looked up in one turn, each in some 10 µs.
 const LOOKUPS_PER_TURN: usize = 32;
@@ -60,8 +64,9 @@ pub struct Uplinks {
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
-    /// Links that leave by another interface than the one that has their source, as logged.
-    elsewhere: BTreeMap<LinkName, u32>,
+    /// Links that leave by another interface than the one that has their source: which, and when that
+    /// was logged.
+    elsewhere: BTreeMap<LinkName, (u32, Time)>,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
 }
@@ -337,11 +342,12 @@ impl Uplinks {
         let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0);
         let has_it = source.and_then(addresses::interface_of);
         let elsewhere = has_it.filter(|own| if_nametoindex(own.as_str()) != Ok(interface));
-        let Some(own) = elsewhere else {
-            self.elsewhere.remove(&link);
-            return;
-        };
-        if self.elsewhere.insert(link.clone(), interface) != Some(interface) {
+        let Some(own) = elsewhere else { return };
+        let now = clock::now();
+        let before = self.elsewhere.get(&link).copied();
+        let is_news = before.is_none_or(|(by, at)| by != interface && now.since(at) >= WARN_AGAIN);
+        if is_news {
+            self.elsewhere.insert(link.clone(), (interface, now));
             let by = if_indextoname(interface).unwrap_or_default();
             tracing::warn!(
                 neighbour = link.0.0,
