@@ -2,7 +2,7 @@
 
 use crate::common::emulator::skip;
 use crate::common::on_time::on_time;
-use crate::common::{Process, free_port, ms, trunkline};
+use crate::common::{Process, free_port, ms, trunkline, wait_for};
 use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::path::Path;
@@ -90,7 +90,8 @@ fn a_second_node_on_the_port_is_refused() {
             for second in hosts {
                 let mut two = start_at(folder.path(), &format!("{second}:{port}"));
                 assert_eq!(two.wait().code(), Some(1), "{second} beside {first}");
-                two.wait_for_word("Address already in use");
+                let says = || two.stderr().contains("Address already in use").then_some(());
+                wait_for("the reason", says);
             }
             assert!(one.is_running());
             one.crash();

@@ -26,5 +26,5 @@ while [ $((SECONDS - begin)) -lt 25 ]; do
 done
 tail -1 1.log
 [ $((SECONDS - begin)) -ge 16 ] || sleep $((16 - SECONDS + begin))
-control "the address is there" eval 'ip -n 1 addr show dev eth0 | grep -q 10.9.1.99'
+control "the address is there" test -n "$(ip -n 1 -o addr show dev eth0 to 10.9.1.99)"
 right "the node runs once the address is there" kill -0 "$(cat 1.pid)"
