@@ -295,7 +295,8 @@ fn a_peer_that_is_no_gateway_gets_plain_rtp_and_the_log_says_so() {
     sites.dial();
     let [a, b] = sites.listen(seconds(3.0));
     for heard in [&a, &b] {
-        assert!((110..150).contains(&heard.len()), "{} packets", heard.len());
+        // 150 in 3 s, and a few more if listening ends late.
+        assert!((110..160).contains(&heard.len()), "{} packets", heard.len());
     }
     assert!(b.iter().all(|rtp| rtp.from.ip().to_string() == SITE_A[1]));
     assert_eq!(sites.call(1)["overlay"], false);
