@@ -283,10 +283,15 @@ fn mistakes_have_a_line_and_a_way_out() {
     assert!(penalty.contains("link to neighbour 3: out of range (penalty: 0 to 5 s)"), "{penalty}");
     let star = mistake(&GOOD.replace("\"*\"", "\"all\""));
     assert!(star.contains("a list of node ids, or \"*\" for all others"), "{star}");
-    for nowhere in ["relay.example.org:7000", "192.0.2.1"] {
+    for nowhere in ["relay.example.org", "192.0.2.1"] {
         let address = mistake(&GOOD.replace("127.0.0.1:7001", nowhere));
-        assert!(address.starts_with("x.toml:11:11: not an address"), "{address}");
+        let why =
+            format!("x.toml:11:11: address \"{nowhere}\" has no port; give an address or a name");
+        assert!(address.starts_with(&why), "{address}");
     }
+    let name = parse(Path::new("x.toml"), &GOOD.replace("127.0.0.1:7001", "relay.example:7000"));
+    let paths = name.expect("a name").paths;
+    assert_eq!(paths.values().next().unwrap().host.as_ref().unwrap().name, "relay.example");
     let family = mistake(&GOOD.replace("127.0.0.1:7001", "[::1]:7001"));
     assert!(family.contains("no address of its family"), "{family}");
     let listen = |all: &str| GOOD.replace("[\"127.0.0.1:7002\"]", all);
@@ -357,7 +362,7 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     }
     let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
     let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
-    assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
+    assert!(mistake(&local("fe80::1")).contains("add its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
     for value in ["256", "64", "-1", "\"EF\""] {
