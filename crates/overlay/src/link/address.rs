@@ -173,13 +173,13 @@ impl Link {
         let from = ends.remote;
         let round_trip = self.monitor.rtt().get();
         let spacing = round_trip.map_or(SPACING, |rtt| SPACING.min(2 * rtt + ANSWER));
-        let place = &mut self.place;
-        place.last = Some(from);
-        let answered = place.answered.take_if(|_| first);
+        let answered = self.place.answered.take_if(|_| first);
         let agreed = answered == Some(from);
         if answered.is_some() {
-            self.local = ends.local;
+            self.set_local(ends.local);
         }
+        let place = &mut self.place;
+        place.last = Some(from);
         if self.address == Some(from) {
             // An older one was only delayed on the path.
             if newest {
@@ -224,7 +224,7 @@ impl Link {
     }
 
     fn move_to(&mut self, to: SocketAddr) {
-        self.address = Some(to);
+        (self.address, self.has_moved) = (Some(to), true);
         (self.place.candidate, self.place.failed) = (None, Default::default());
         self.place.moved = true;
     }
@@ -232,7 +232,7 @@ impl Link {
     /// Records that a handshake started at `address` was answered.
     pub(super) fn proved(&mut self, now: Time, address: SocketAddr) {
         match (self.address, &mut self.place.candidate) {
-            (None, _) => self.address = Some(address),
+            (None, _) => (self.address, self.has_moved) = (Some(address), true),
             // Nothing has been heard from the present address for long.
             _ if !self.monitor.is_up() => self.move_to(address),
             (_, Some(candidate)) if candidate.address == address => candidate.proven = Some(now),
@@ -242,7 +242,9 @@ impl Link {
 
     /// Records that the response for a session that the neighbour may use went to `address`.
     pub(super) fn answered_to(&mut self, address: SocketAddr) {
-        self.address.get_or_insert(address);
+        if self.address.is_none() {
+            (self.address, self.has_moved) = (Some(address), true);
+        }
         self.place.answered = Some(address);
     }
 

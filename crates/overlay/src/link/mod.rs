@@ -150,8 +150,8 @@ pub struct Link {
     address: Option<SocketAddr>,
     /// Where the neighbour began the present session.
     local: Option<LocalAddress>,
-    /// `address` and `local` at the last call of [`Link::take_moved`].
-    placed: (Option<SocketAddr>, Option<LocalAddress>),
+    /// Whether `address` or `local` may have changed since the last call of [`Link::take_moved`].
+    has_moved: bool,
     /// Uplink by which everything leaves.
     uplink: UplinkId,
     /// Whether the uplink had no room when the link sent last: nothing is due before it has.
@@ -197,7 +197,7 @@ impl Link {
             seal,
             address: config.address,
             local: None,
-            placed: (None, None),
+            has_moved: config.address.is_some(),
             uplink: UplinkId::default(),
             blocked: false,
             place: address::State::default(),
@@ -296,10 +296,14 @@ impl Link {
         self.local
     }
 
-    /// Whether the link has other ends than at the last call.
+    fn set_local(&mut self, local: Option<LocalAddress>) {
+        self.has_moved |= self.local != local;
+        self.local = local;
+    }
+
+    /// Whether the link may have other ends than at the last call.
     pub(crate) fn take_moved(&mut self) -> bool {
-        let ends = (self.address, self.local);
-        core::mem::replace(&mut self.placed, ends) != ends
+        core::mem::take(&mut self.has_moved)
     }
 
     /// The uplink by which everything leaves.
@@ -357,7 +361,7 @@ impl Link {
                     self.tally.restart();
                 }
                 if !self.is_sealed() {
-                    self.local = ends.local;
+                    self.set_local(ends.local);
                 }
                 self.fresh = true;
                 let peer = self.seal.peer().unwrap_or(Incarnation(0));
@@ -524,7 +528,7 @@ impl Link {
         self.check_sessions(now);
         let died = self.monitor.check(now);
         if died {
-            self.local = None;
+            self.set_local(None);
             self.tally.down();
             self.services.iter_mut().for_each(LinkService::outage);
             self.seal.doubt_peer();

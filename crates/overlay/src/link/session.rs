@@ -59,7 +59,7 @@ impl Link {
     /// Takes a link down that is up. It has not failed, so it gets no penalty.
     pub(super) fn stop(&mut self, now: Time) {
         self.monitor.stop(now);
-        self.local = None;
+        self.set_local(None);
         self.services.iter_mut().for_each(LinkService::outage);
         self.tally.down();
     }

@@ -510,7 +510,9 @@ impl Forwarder {
             }
             let before = arena.bytes().len();
             let progress = link.transmit(now, arena);
-            if let Some(uplink) = self.uplinks.get_mut(usize::from(link.uplink().0)) {
+            if arena.bytes().len() > before
+                && let Some(uplink) = self.uplinks.get_mut(usize::from(link.uplink().0))
+            {
                 uplink.calls_until = uplink.calls_until.max(link.calls_until());
             }
             match progress {
