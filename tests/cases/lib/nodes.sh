@@ -38,6 +38,19 @@ second_line() {
 
 inside() { ip netns exec "$@"; }
 
+# firewall NAMESPACE: lets in only what belongs to what was sent.
+firewall() {
+    inside "$1" nft -f - <<'END'
+table ip firewall {
+    chain input {
+        type filter hook input priority 0; policy drop;
+        iif lo accept
+        ct state established,related accept
+    }
+}
+END
+}
+
 # keys ID...: an overlay key, and key and certificate of each node.
 keys() {
     local id

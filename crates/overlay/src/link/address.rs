@@ -234,7 +234,9 @@ impl Link {
         match (self.address, &mut self.place.candidate) {
             (None, _) => (self.address, self.has_moved) = (Some(address), true),
             // Nothing has been heard from the present address for long.
-            _ if !self.monitor.is_up() => self.move_to(address),
+            (Some(present), _) if present != address && !self.monitor.is_up() => {
+                self.move_to(address);
+            }
             (_, Some(candidate)) if candidate.address == address => candidate.proven = Some(now),
             _ => {}
         }

@@ -85,22 +85,26 @@ impl Control {
         self.flow_controlled = true;
     }
 
-    /// Adjusts the window to the queueing delay after an acknowledgement, if calls share the path
-    /// (`share`) and `in_flight` bytes are under way: a queue may then take no more than 20 ms. What others send can fill a queue as
-    /// well, and a transfer that yields gets little beside them.
+    /// Adjusts the window to the queueing delay after an acknowledgement that leaves `in_flight`
+    /// bytes under way. If calls share the path (`share`), a queue may take no more than 20 ms. Other
+    /// senders can fill a queue as well, and a transfer that yields gets little next to them.
     pub fn yield_to_calls(&mut self, now: Time, share: bool, in_flight: u64) {
         self.window.yields = share;
-        if !share {
-            self.window.good = 0;
-            return self.yielding.stop();
-        }
-        let state = State {
-            is_smallest: self.window.size() < 2 * self.window.least(),
-            is_arrived: in_flight == 0,
+        let adjustment = if share {
+            let state = State {
+                at_minimum: self.window.size() < 2 * self.window.minimum(),
+                is_drained: in_flight == 0,
+            };
+            self.yielding.adjust(now, &self.rtt, state)
+        } else {
+            self.yielding.stop(now, &self.rtt)
         };
-        if let Some(adjustment) = self.yielding.adjust(now, &self.rtt, state) {
+        if let Some(adjustment) = adjustment {
             self.before = None;
             self.window.on_delay(adjustment);
+        }
+        if !share {
+            self.window.fitting = 0;
         }
     }
 
@@ -118,7 +122,7 @@ impl Control {
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
         self.yielding.arrived(now, acknowledged);
-        if self.yielding.lets_grow() {
+        if self.yielding.allows_growth() {
             self.window.on_progress(now, &progress);
         }
     }

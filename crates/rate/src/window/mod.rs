@@ -127,8 +127,8 @@ pub struct Window {
     yields: bool,
     /// Whether slow start had ended when it emptied the queue.
     is_bounded: bool,
-    /// Its last size with a queue that was short enough; 0 if none is known.
-    good: u64,
+    /// Last size, in bytes, that left the queue within the target; 0 if none is known.
+    fitting: u64,
 }
 
 impl Window {
@@ -146,7 +146,7 @@ impl Window {
             cubic: Cubic::default(),
             yields: false,
             is_bounded: false,
-            good: 0,
+            fitting: 0,
         }
     }
 
@@ -251,34 +251,35 @@ impl Window {
         self.acked = 0;
     }
 
-    /// The smallest window while it yields: another packet would double the queue of a slow line.
-    fn least(&self) -> u64 {
+    /// The minimum window while it yields, in bytes: on a slow line, a second segment would double the
+    /// queue.
+    fn minimum(&self) -> u64 {
         self.config.segment as u64
     }
 
     /// Makes room for calls that share the path.
     fn on_delay(&mut self, adjustment: Adjustment) {
-        let least = self.least();
+        let minimum = self.minimum();
         match adjustment {
             Adjustment::Drain => {
                 // Slow start that has found no bound yet begins again.
                 self.is_bounded = self.ssthresh < u64::MAX;
-                (self.ssthresh, self.cwnd) = (least, least);
+                (self.ssthresh, self.cwnd) = (minimum, minimum);
             }
             // Slow start leads back to the rate, so that the pause costs little.
             Adjustment::Resume { window } => {
-                let bound = window.max(self.good).max(least);
+                let bound = window.max(self.fitting).max(minimum);
                 self.ssthresh = if self.is_bounded { bound } else { u64::MAX };
             }
             Adjustment::Fit { base, queue } if queue > TARGET => {
                 let stays = scale(self.cwnd, base + TARGET, base + queue);
-                self.cwnd = stays.max(self.cwnd / 2).max(least);
+                self.cwnd = stays.max(self.cwnd / 2).max(minimum);
                 self.ssthresh = self.cwnd;
                 self.acked = 0;
                 self.cubic.on_loss(self.cwnd, self.config.segment as u64);
             }
             Adjustment::Fit { queue, .. } => {
-                self.good = self.cwnd;
+                self.fitting = self.cwnd;
                 if queue > TARGET / 2 {
                     self.ssthresh = self.ssthresh.min(self.cwnd);
                 }

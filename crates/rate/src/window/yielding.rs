@@ -14,7 +14,7 @@ pub(super) const TARGET: Duration = Duration::from_millis(20);
 /// otherwise pass for part of the path after a while.
 const MEASURE_AGAIN: Duration = Duration::from_secs(30);
 
-/// Time with the smallest window after which a remaining delay is not the transfer's own queue: the
+/// Time at the minimum window after which a remaining delay is not the transfer's own queue: the
 /// path has become longer, or others fill it.
 const NOT_OWN: Duration = Duration::from_secs(3);
 
@@ -78,13 +78,13 @@ enum Drain {
     Measures(Time),
 }
 
-/// State of the sender.
+/// State of the sender that the adjustment depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    /// Whether the window can't shrink.
-    pub is_smallest: bool,
-    /// Whether nothing is in flight.
-    pub is_arrived: bool,
+    /// Whether the window is at its minimum, so that it can't shrink.
+    pub at_minimum: bool,
+    /// Whether everything sent has been acknowledged or lost.
+    pub is_drained: bool,
 }
 
 /// Measurements of the queueing delay.
@@ -100,8 +100,9 @@ pub(super) struct Yielding {
     drain: Option<Drain>,
     arrivals: Arrivals,
     measure_at: Time,
-    /// Since when the window has been smallest with a long queue, and the shortest round trip since.
-    smallest: Option<(Time, Duration)>,
+    /// Since when the window has been at its minimum with a long queue, and the shortest round trip
+    /// since.
+    at_minimum: Option<(Time, Duration)>,
     is_on: bool,
 }
 
@@ -118,14 +119,18 @@ impl Yielding {
         }
     }
 
-    /// Ends: no call shares the path.
-    pub fn stop(&mut self) {
-        (self.is_on, self.drain, self.smallest) = (false, None, None);
+    /// Ends because no call shares the path any more. A pause that it interrupts needs an adjustment.
+    pub fn stop(&mut self, now: Time, rtt: &RoundTrip) -> Option<Adjustment> {
+        self.is_on = false;
+        let base = self.drain.and(self.base.or(rtt.shortest()));
+        let adjustment = base.map(|base| self.resume(now, base));
+        (self.drain, self.at_minimum) = (None, None);
+        adjustment
     }
 
     /// Whether the window may grow: not while the queue is being emptied, nor while it is more than
     /// half as long as it may be.
-    pub fn lets_grow(&self) -> bool {
+    pub fn allows_growth(&self) -> bool {
         let is_long = |(base, round)| round > base + TARGET / 2;
         let is_long = self.was_long || self.base.zip(self.round).is_some_and(is_long);
         !self.is_on || self.drain.is_none() && !is_long
@@ -147,12 +152,12 @@ impl Yielding {
         if !self.is_on || now >= self.measure_at {
             (self.is_on, self.measure_at) = (true, now + MEASURE_AGAIN);
             self.drain = Some(Drain::Empties(now + 4 * smoothed));
-            self.smallest = None;
+            self.at_minimum = None;
             return Some(Adjustment::Drain);
         }
         match self.drain {
             Some(Drain::Empties(until)) => {
-                if state.is_arrived || now >= until {
+                if state.is_drained || now >= until {
                     self.round = None;
                     self.drain = Some(Drain::Measures(now + smoothed));
                 }
@@ -180,13 +185,13 @@ impl Yielding {
         self.base = Some(base);
         let queue = round - base;
         self.was_long = queue > TARGET / 2;
-        if !state.is_smallest || queue <= TARGET {
-            self.smallest = None;
+        if !state.at_minimum || queue <= TARGET {
+            self.at_minimum = None;
             return Some(Adjustment::Fit { base, queue });
         }
-        let (since, shortest) = self.smallest.unwrap_or((now, round));
+        let (since, shortest) = self.at_minimum.unwrap_or((now, round));
         let shortest = shortest.min(round);
-        self.smallest = Some((since, shortest));
+        self.at_minimum = Some((since, shortest));
         if now.since(since) < NOT_OWN {
             return None;
         }
@@ -196,7 +201,7 @@ impl Yielding {
     fn resume(&mut self, now: Time, base: Duration) -> Adjustment {
         let window = self.arrivals.in_time(base + TARGET / 2);
         (self.arrivals.since, self.arrivals.bytes) = (now, 0);
-        (self.base, self.drain, self.smallest) = (Some(base), None, None);
+        (self.base, self.drain, self.at_minimum) = (Some(base), None, None);
         (self.round, self.round_ends, self.was_long) = (None, now + base, false);
         Adjustment::Resume { window }
     }
@@ -332,6 +337,21 @@ mod tests {
             assert!(share > 0.8, "{share} of {mbps} Mbit/s over {base:?}");
             assert!(queue < Duration::from_millis(80) + base, "{queue:?} at first");
         }
+    }
+
+    /// A call that ends while the queue is being emptied leaves no small window behind.
+    #[test]
+    fn a_call_of_a_moment_costs_little() {
+        let rate = 10e6 / 8.0;
+        let mut transfer = Transfer::new(Algorithm::Reno, rate, Duration::from_millis(100));
+        transfer.run(Duration::from_secs(20), false);
+        transfer.run(Duration::from_millis(300), true);
+        assert!(transfer.control.size() < 10_000, "it has made room");
+        transfer.run(Duration::from_secs(3), false);
+        let before = transfer.carried;
+        transfer.run(Duration::from_secs(5), false);
+        let share = (transfer.carried - before) as f64 / 5.0 / rate;
+        assert!(share > 0.9, "{share}");
     }
 
     /// A route below changes: the longer round trip is not the transfer's queue.

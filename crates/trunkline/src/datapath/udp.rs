@@ -61,9 +61,9 @@ const BUSY_CALLS: u32 = 8;
 /// doesn't report.
 const QUICK: Duration = Duration::from_micros(500);
 
-/// Whether the kernel is to report the arrival time of each datagram. That takes a twentieth of the
-/// time of relaying it, and tells nothing while calls that return many datagrams follow each other
-/// at once. The kernel records the times all the while: a call after a pause reports them again.
+/// Whether the kernel is to report the arrival time of each datagram. That takes
+/// time for each, and tells nothing while calls that return many datagrams follow each other at
+/// once. The kernel records the times all the while: a call after a pause reports them again.
 #[derive(Debug)]
 struct Stamping {
     on: bool,

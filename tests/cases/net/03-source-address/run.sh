@@ -15,15 +15,7 @@ down 1
 down 2
 sleep 1
 
-inside 1 nft -f - <<'END'
-table ip firewall {
-    chain input {
-        type filter hook input priority 0; policy drop;
-        iif lo accept
-        ct state established,related accept
-    }
-}
-END
+firewall 1
 up 1 1
 up 2 2
 right "the link comes up through a stateful firewall" wait_up 1 2 12

@@ -8,15 +8,7 @@ ip -n router link set second up
 ip -n 2 addr add 10.8.2.2/24 dev eth1
 ip -n 2 link set eth1 up
 keys 1 2
-inside 1 nft -f - <<'END'
-table ip firewall {
-    chain input {
-        type filter hook input priority 0; policy drop;
-        iif lo accept
-        ct state established,related accept
-    }
-}
-END
+firewall 1
 # The relay listens at every address, and doesn't know where the site is.
 link 2 10.9.2.2:7000 | node 1 '"0.0.0.0:7000"'
 node 2 '"0.0.0.0:7000"' </dev/null

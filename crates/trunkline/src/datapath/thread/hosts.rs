@@ -166,9 +166,12 @@ impl Hosts {
     /// now, if another is to have it.
     fn of_down_link(&mut self, now: Time, link: &LinkName) -> Option<SocketAddr> {
         let lookup = self.links.get_mut(link)?;
-        if now >= lookup.fresh_until && !lookup.is_asked {
+        if now >= lookup.fresh_until
+            && !lookup.is_asked
+            && let Some(lookups) = &self.lookups
+        {
             lookup.is_asked = true;
-            self.lookups.as_ref()?.ask((link.clone(), lookup.host.clone()));
+            lookups.ask((link.clone(), lookup.host.clone()));
         }
         if now < lookup.turn_at {
             return None;
@@ -188,6 +191,9 @@ impl PacketThread {
             let started = Lookups::start(self.hosts.families, Arc::clone(&self.wake));
             let failed = |error: &_| tracing::error!(%error, "cannot start looking up names");
             self.hosts.lookups = started.inspect_err(failed).ok();
+            if self.hosts.lookups.is_none() {
+                self.hosts.look_at = now + LEAST_FRESH;
+            }
         }
         let links = self.node.node().links();
         // A link that has just gone down first tries the address that it had.

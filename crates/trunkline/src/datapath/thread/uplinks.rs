@@ -342,9 +342,13 @@ impl Uplinks {
         let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0);
         let has_it = source.and_then(addresses::interface_of);
         let elsewhere = has_it.filter(|own| if_nametoindex(own.as_str()) != Ok(interface));
-        let Some(own) = elsewhere else { return };
-        let now = clock::now();
-        let before = self.elsewhere.get(&link).copied();
+        let (now, before) = (clock::now(), self.elsewhere.get(&link).copied());
+        let Some(own) = elsewhere else {
+            if before.is_some_and(|(_, at)| now.since(at) >= WARN_AGAIN) {
+                self.elsewhere.remove(&link);
+            }
+            return;
+        };
         let is_news = before.is_none_or(|(by, at)| by != interface && now.since(at) >= WARN_AGAIN);
         if is_news {
             self.elsewhere.insert(link.clone(), (interface, now));
