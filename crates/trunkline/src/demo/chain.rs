@@ -140,7 +140,7 @@ fn free_tcp() -> Result<SocketAddr, Error> {
 }
 
 impl Chain {
-    /// Starts all processes and waits until every link is up.
+    /// Starts all processes and waits until every link is up and both ends' trunks are open.
     pub fn start(setup: &Setup) -> Result<Chain, Error> {
         let dir = tempfile::Builder::new()
             .prefix("trunkline-demo-")
@@ -199,9 +199,9 @@ impl Chain {
         let patience = Instant::now() + Duration::from_secs(10);
         let of_row = |row: Row| self.rows[row as usize].iter().zip((0..).map(move |i| row.name(i)));
         for (node, name) in Row::ALL.into_iter().flat_map(of_row) {
-            while !node.metrics().is_ok_and(|m| m.links_up()) {
+            while !node.metrics().is_ok_and(|m| m.links_up() && m.trunks_open()) {
                 if Instant::now() > patience {
-                    let what = format!("node {name}'s links did not come up in 10 s");
+                    let what = format!("node {name}'s links or trunk did not come up in 10 s");
                     return Err(Error::Process(what));
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -298,6 +298,13 @@ impl Metrics {
         let of_name = |series: &str| series.split('{').next() == Some(name);
         let fits = |series: &str| of_name(series) && parts.iter().all(|p| series.contains(p));
         self.0.iter().filter(|(s, _)| fits(s)).map(|(_, v)| v).sum()
+    }
+
+    /// Whether each trunk's question has been answered. On lossy links that takes a second or two;
+    /// until then packets leave one by one, as if there were no trunk.
+    fn trunks_open(&self) -> bool {
+        let mut trunks = self.0.iter().filter(|(s, _)| s.starts_with("trunkline_trunk_open"));
+        trunks.all(|(_, v)| *v == 1.0)
     }
 
     fn links_up(&self) -> bool {
