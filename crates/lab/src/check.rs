@@ -130,10 +130,17 @@ pub fn is_settled(runs: &[Judged], of: usize) -> bool {
     runs.len() >= of || most(runs, of) != Verdict::Undecided || 2 * undecided > of
 }
 
-/// The verdict of more than half of `of` runs, if that many hold or fail.
+/// The verdict of more than half of `of` runs, if that many agree: some may hold and others
+/// exceed.
 fn most(runs: &[Judged], of: usize) -> Verdict {
     let all = |v: Verdict| 2 * runs.iter().filter(|j| j.verdict == v).count() > of;
-    [Verdict::Holds, Verdict::Fails].into_iter().find(|v| all(*v)).unwrap_or(Verdict::Undecided)
+    let good = runs.iter().filter(|j| j.verdict.is_good()).count();
+    match () {
+        () if all(Verdict::Exceeds) => Verdict::Exceeds,
+        () if 2 * good > of => Verdict::Holds,
+        () if all(Verdict::Fails) => Verdict::Fails,
+        () => Verdict::Undecided,
+    }
 }
 
 /// How a claim did compared with its published verdict.
@@ -141,12 +148,12 @@ fn most(runs: &[Judged], of: usize) -> Verdict {
 pub enum Against {
     /// The verdict is the published one.
     AsPublished,
-    /// It was published as holding and fails; or it isn't measured, or has no bound.
+    /// It was published as holding or exceeding and fails; or it isn't measured, or has no bound.
     Broken,
-    /// It was published as failing and holds.
+    /// It was published as failing and holds or exceeds.
     Better,
-    /// Published as decided and undecided here, or vice versa: expected now and then of a smaller
-    /// sample.
+    /// Published as decided and undecided here, or vice versa; or it holds in one and exceeds in
+    /// the other: expected now and then of a smaller sample.
     Otherwise,
 }
 
@@ -158,21 +165,21 @@ pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
         return Against::Broken;
     }
     match (claim.expected, together(runs)) {
-        (Verdict::Holds, Verdict::Fails) => Against::Broken,
-        (Verdict::Fails, Verdict::Holds) => Against::Better,
+        (a, Verdict::Fails) if a.is_good() => Against::Broken,
+        (Verdict::Fails, b) if b.is_good() => Against::Better,
         (a, b) if a == b => Against::AsPublished,
         _ => Against::Otherwise,
     }
 }
 
-/// Whether a sabotage worked: a claim that holds must fail, and any other must be farther outside
+/// Whether a sabotage worked: a claim that holds or exceeds must fail, and any other must be farther outside
 /// `bound` than without it. An unmeasured claim does not count as failed: then the sabotage only
 /// removed the points.
 pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
     let off = |j: &Judged| j.numbers.measured.map_or(f64::NAN, |value| bound.off(value));
     sabotaged.verdict == Verdict::Fails
         && sabotaged.numbers.measured.is_some()
-        && (honest.verdict == Verdict::Holds || off(sabotaged) > off(honest))
+        && (honest.verdict.is_good() || off(sabotaged) > off(honest))
 }
 
 #[cfg(test)]
@@ -189,6 +196,7 @@ mod tests {
             id: String::new(),
             claim: String::new(),
             published: None,
+            reading: String::new(),
             bound: String::new(),
             bound_why: String::new(),
             measured: measured.to_owned(),
@@ -199,6 +207,7 @@ mod tests {
                 low: None,
                 high: None,
                 bound_low: None,
+                better_end: None,
                 bound_high: Some(1.0),
             },
             verdict,

@@ -12,8 +12,11 @@ pub struct Claim {
     /// The statement that is judged, in this project's words.
     pub statement: &'static str,
     /// The paper's statement with its number, in this project's words; `None` for a claim that no
-    /// paper makes.
+    /// paper makes. Claims of one paper with the same text are readings of one sentence.
     pub published: Option<&'static str>,
+    /// Name of the set-up in which the paper's sentence is judged, among its
+    /// [`Paper::readings`](crate::papers::Paper::readings); empty for the declared one.
+    pub reading: &'static str,
     /// The values that the claim allows.
     pub bound: Bound,
     /// The unit of the bound and the measured value.
@@ -41,6 +44,8 @@ pub struct Claim {
 pub enum Verdict {
     /// The whole interval is within the bound.
     Holds,
+    /// The whole interval is beyond the better end of what the paper says.
+    Exceeds,
     /// The whole interval is outside the bound.
     Fails,
     /// Part of the interval is within the bound: more measurements could decide either way.
@@ -52,9 +57,22 @@ impl Verdict {
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
+            Verdict::Exceeds => "exceeds",
             Verdict::Fails => "fails",
             Verdict::Undecided => "undecided",
         }
+    }
+
+    /// Whether the measured value is as good as the claim says.
+    pub fn is_good(self) -> bool {
+        matches!(self, Verdict::Holds | Verdict::Exceeds)
+    }
+
+    /// The verdict on two claims together.
+    pub fn and(self, other: Verdict) -> Verdict {
+        let either = |v| self == v || other == v;
+        let order = [Verdict::Fails, Verdict::Undecided, Verdict::Exceeds];
+        order.into_iter().find(|v| either(*v)).unwrap_or(Verdict::Holds)
     }
 }
 
@@ -66,6 +84,7 @@ impl Default for Claim {
             id: "",
             statement: "",
             published: None,
+            reading: "",
             bound: Bound::within(f64::NAN, f64::NAN, ""),
             unit: "",
             decimals: 2,
@@ -99,6 +118,8 @@ pub struct Bound {
     high: f64,
     /// Whether both ends are included.
     closed: bool,
+    /// The better end of what the paper says, within the allowed range, if it says one.
+    better: Option<f64>,
     /// Reason for the bound: the arithmetic from the paper's words, or whose target it is.
     pub why: &'static str,
 }
@@ -109,27 +130,45 @@ pub const OWN_TARGET: &str = "this project's own target";
 impl Bound {
     /// Allows values up to and including `high`.
     pub const fn at_most(high: f64, why: &'static str) -> Bound {
-        Bound { low: f64::NEG_INFINITY, high, closed: true, why }
+        Bound { low: f64::NEG_INFINITY, high, closed: true, better: None, why }
     }
 
     /// Allows values from `low` upwards.
     pub const fn at_least(low: f64, why: &'static str) -> Bound {
-        Bound { low, high: f64::INFINITY, closed: true, why }
+        Bound { low, high: f64::INFINITY, closed: true, better: None, why }
     }
 
     /// Allows values from `low` to `high`, both included.
     pub const fn within(low: f64, high: f64, why: &'static str) -> Bound {
-        Bound { low, high, closed: true, why }
+        Bound { low, high, closed: true, better: None, why }
     }
 
     /// Allows values above `low`, which is excluded.
     pub const fn above(low: f64, why: &'static str) -> Bound {
-        Bound { low, high: f64::INFINITY, closed: false, why }
+        Bound { low, high: f64::INFINITY, closed: false, better: None, why }
     }
 
     /// Allows values below `high`, which is excluded.
     pub const fn below(high: f64, why: &'static str) -> Bound {
-        Bound { low: f64::NEG_INFINITY, high, closed: false, why }
+        Bound { low: f64::NEG_INFINITY, high, closed: false, better: None, why }
+    }
+
+    /// Adds the better end of what the paper says: "three to four times as much" is at least 3, and
+    /// 4 is its better end. A value wholly beyond that exceeds what the paper says, which
+    /// is no confirmation of it.
+    ///
+    /// # Panics
+    ///
+    /// If the bound has two ends already, or `end` is outside of it.
+    pub const fn better(self, end: f64) -> Bound {
+        let is_one_sided = self.low.is_finite() != self.high.is_finite();
+        assert!(is_one_sided && self.low <= end && end <= self.high, "the better end is allowed");
+        Bound { better: Some(end), ..self }
+    }
+
+    /// The better end of what the paper says, if it says one.
+    pub fn better_end(&self) -> Option<f64> {
+        self.better
     }
 
     /// The ends of the allowed range, whether included or not.
@@ -147,7 +186,12 @@ impl Bound {
             true => high < self.low || low > self.high,
             false => high <= self.low || low >= self.high,
         };
+        let exceeds = self.better.is_some_and(|end| match self.low.is_finite() {
+            true => low > end,
+            false => high < end,
+        });
         match () {
+            () if exceeds => Verdict::Exceeds,
             () if inside(low) && inside(high) => Verdict::Holds,
             () if outside => Verdict::Fails,
             () => Verdict::Undecided,
@@ -161,13 +205,17 @@ impl Bound {
 
     /// The bound in words, such as `at most 0.55`, with this many decimals.
     pub fn text(&self, decimals: usize) -> String {
-        let Bound { low, high, closed, .. } = *self;
-        match (low.is_finite(), high.is_finite(), closed) {
+        let Bound { low, high, closed, better, .. } = *self;
+        let range = match (low.is_finite(), high.is_finite(), closed) {
             (true, true, _) => format!("{low:.decimals$} to {high:.decimals$}"),
             (true, _, true) => format!("at least {low:.decimals$}"),
             (true, _, false) => format!("more than {low:.decimals$}"),
             (_, _, true) => format!("at most {high:.decimals$}"),
             (_, _, false) => format!("less than {high:.decimals$}"),
+        };
+        match better {
+            Some(end) => format!("{range} (the paper's better end: {end:.decimals$})"),
+            None => range,
         }
     }
 }
@@ -330,7 +378,7 @@ mod tests {
 
     #[test]
     fn the_interval_alone_decides() {
-        use Verdict::{Fails, Holds, Undecided};
+        use Verdict::{Exceeds, Fails, Holds, Undecided};
         let bound = Bound::within(1.0, 2.0, "");
         for (interval, verdict) in [
             ((1.0, 2.0), Holds),
@@ -349,6 +397,20 @@ mod tests {
         assert_eq!(Bound::above(0.0, "").judge((0.0, 1.0)), Undecided);
         assert_eq!(Bound::at_least(0.0, "").judge((0.0, 1.0)), Holds);
         assert_eq!([0.5, 1.5, 2.25].map(|x| bound.off(x)), [0.5, 0.0, 0.25]);
+        for (bound, interval, verdict) in [
+            (Bound::at_least(3.0, "").better(4.0), (3.0, 4.0), Holds),
+            (Bound::at_least(3.0, "").better(4.0), (3.9, 4.1), Holds),
+            (Bound::at_least(3.0, "").better(4.0), (4.1, 20.0), Exceeds),
+            (Bound::at_least(3.0, "").better(4.0), (2.9, 4.1), Undecided),
+            (Bound::at_least(3.0, "").better(4.0), (2.0, 2.9), Fails),
+            (Bound::below(3.0, "").better(2.0), (0.1, 1.9), Exceeds),
+            (Bound::below(3.0, "").better(2.0), (1.9, 2.1), Holds),
+            (Bound::below(3.0, "").better(2.0), (3.0, 3.1), Fails),
+        ] {
+            assert_eq!(bound.judge(interval), verdict, "{bound:?} {interval:?}");
+        }
+        let better = Bound::at_least(3.0, "").better(4.0).text(0);
+        assert_eq!(better, "at least 3 (the paper's better end: 4)");
         let texts = [Bound::at_most(0.5, ""), Bound::above(1.0, ""), bound].map(|b| b.text(2));
         assert_eq!(texts, ["at most 0.50", "more than 1.00", "1.00 to 2.00"]);
     }

@@ -1,6 +1,8 @@
 //! The lab's command line: its arguments and commands.
 
 mod carry;
+mod check;
+mod list;
 mod load;
 mod messages;
 mod phones;
@@ -12,24 +14,22 @@ mod shell;
 use crate::out;
 use crate::progress::{Bar, Weighed};
 use clap::{Parser, Subcommand};
-use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use trunkline_lab::check::{Against, ClaimSite};
 use trunkline_lab::claim::{Claim, Verdict};
-use trunkline_lab::experiment::{self, Experiment, Figure, Size};
-use trunkline_lab::output::{self, Judged, Score, counted};
+use trunkline_lab::experiment::{Experiment, Size};
+use trunkline_lab::output::{self, Judged, counted};
 use trunkline_lab::plan::{Drawn, Plan, whole};
 use trunkline_lab::run::{Progress as _, Settings};
 use trunkline_lab::scenario::testbed::{Cpu, find_default};
+use trunkline_lab::score::Score;
 use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::print;
 use trunkline_lab::testbed::{RoundStore, RunProgress, Testbed};
-use trunkline_lab::{Error, Papers, check, papers};
+use trunkline_lab::{Error, Papers, papers};
 use trunkline_overlay::link::realtime::Recovery;
 
 /// Reproduce the papers' figures, with the daemon's own code in a simulated network
@@ -64,7 +64,7 @@ enum Command {
     Run(Run),
     Merge(Merge),
     Report(report::Report),
-    Check(Check),
+    Check(check::Check),
     Phones(phones::Phones),
     Load(load::Load),
     Shell(shell::Shell),
@@ -218,34 +218,6 @@ struct Merge {
     speech: SpeechArgs,
 }
 
-/// Check that every claim still does what was published
-#[derive(clap::Args, Debug)]
-#[command(after_help = "\
-Exits with 1 if a claim that was published as holding fails (at full size: or is
-undecided); with --sabotage, if a claim survives what should make it fail. Stores
-nothing.
-
-Examples:
-  trunkline-lab check --quick
-  trunkline-lab check --quick --sabotage voip-overlay/fig4")]
-struct Check {
-    /// PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure
-    #[arg(default_value = "all")]
-    what: String,
-    #[command(flatten)]
-    how: How,
-    /// Apply the sabotage of each claim, or with =N of every Nth, and check that the claim fails
-    #[arg(
-        long, value_name = "N", num_args = 0..=1, require_equals = true,
-        default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..)
-    )]
-    sabotage: Option<u16>,
-    /// Judge this many runs, with consecutive seeds, by the majority of their verdicts [default: 3
-    /// with --quick, else 1]
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
-    seeds: Option<u8>,
-}
-
 /// A shard and the number of shards, written as `2/8`.
 #[derive(Clone, Copy, Debug)]
 struct Part(usize, usize);
@@ -268,7 +240,7 @@ pub fn run(args: &Args) -> ExitCode {
     let papers = papers();
     let done = match &args.command {
         Command::List { json } => {
-            list(&papers, *json);
+            list::list(&papers, *json);
             Ok(true)
         }
         Command::Run(args) if args.what.ends_with(".toml") => scenario::run(args),
@@ -277,7 +249,7 @@ pub fn run(args: &Args) -> ExitCode {
         Command::Run(args) => measure(&papers, args),
         Command::Merge(args) => merge(&papers, args),
         Command::Report(args) => report::run(&papers, args),
-        Command::Check(args) => check(&papers, args),
+        Command::Check(args) => check::run(&papers, args),
         Command::Phones(args) => phones::run(args),
         Command::Load(args) => load::run(args),
         Command::Shell(args) => shell::run(args),
@@ -294,76 +266,6 @@ pub fn run(args: &Args) -> ExitCode {
         (_, Some(why)) => broken(&format_args!("cannot write to standard output: {why}")),
         (Ok(true), None) => ExitCode::SUCCESS,
         (Ok(false), None) => ExitCode::from(1),
-    }
-}
-
-/// A figure in `list --json`.
-#[derive(Serialize)]
-struct Listed {
-    figure: String,
-    title: &'static str,
-    section: &'static str,
-    paper_says: &'static str,
-    experiment: &'static str,
-    /// Number of points, quick and full; for a figure with real daemons, of rounds.
-    points: [usize; 2],
-    /// Whether the figure can also be measured with real daemons.
-    testbed: bool,
-    claims: Vec<ListedClaim>,
-}
-
-#[derive(Serialize)]
-struct ListedClaim {
-    id: &'static str,
-    claim: &'static str,
-    published: Option<&'static str>,
-    bound: String,
-    bound_why: &'static str,
-    unit: &'static str,
-    expected: Verdict,
-    sabotage: &'static str,
-}
-
-fn list(papers: &Papers, json: bool) {
-    let claim = |c: &Claim| ListedClaim {
-        id: c.id,
-        claim: c.statement,
-        published: c.published,
-        bound: c.bound.text(c.decimals),
-        bound_why: c.bound.why,
-        unit: c.unit,
-        expected: c.expected,
-        sabotage: c.sabotage,
-    };
-    let figure = |e: &Experiment, f: &Figure, testbed, points: &dyn Fn(Size) -> usize| Listed {
-        figure: format!("{}/{}", e.paper, f.name),
-        title: f.title,
-        section: f.section,
-        paper_says: f.caption,
-        experiment: e.name,
-        points: [Size::Quick, Size::Full].map(points),
-        testbed,
-        claims: f.claims.iter().map(claim).collect(),
-    };
-    let simulated = papers.figures().map(|(e, f)| {
-        let points = |size| Plan::new(&[(e, f)], size).extent((1, 1)).0;
-        figure(e, f, false, &points)
-    });
-    let beside = papers
-        .testbeds()
-        .map(|(e, testbed)| figure(e, &testbed.figure, true, &|size| (testbed.rounds)(size).len()));
-    let listed: Vec<Listed> = simulated.chain(beside).collect();
-    if json {
-        outln!("{}", serde_json::to_string_pretty(&listed).expect("plain values are JSON"));
-        return;
-    }
-    for f in &listed {
-        let how = if f.testbed { ", by run --testbed" } else { "" };
-        outln!("{}  {} ({}{how})", f.figure, f.title, experiment::place(f.section));
-        for c in &f.claims {
-            let whose = if c.published.is_some() { "the paper's" } else { "our own" };
-            outln!("    {} ({whose}, expected: {}): {}", c.id, c.expected.name(), c.claim);
-        }
     }
 }
 
@@ -492,92 +394,6 @@ fn in_time(line: &str, valid: bool) {
     }
 }
 
-fn check(papers: &Papers, args: &Check) -> Result<bool, Error> {
-    let places = check::claims(&papers.select(&args.what)?);
-    let how = &args.how;
-    let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
-    let speech = how.speech.load(needs_speech)?;
-    let judge = |places: &[ClaimSite<'_>], sabotaged, seed| {
-        let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
-        let batches = check::batches(places, how.size(), sabotaged);
-        let (points, weight) = check::extent(&batches);
-        let bar = Bar::new(points, "point");
-        let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
-        bar.finish();
-        judged
-    };
-    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, usize::from);
-    let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
-    for seed in how.seed..how.seed + seeds as u64 {
-        // Claims that a majority has decided need no more runs.
-        let open: Vec<usize> =
-            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds)).collect();
-        if open.is_empty() {
-            break;
-        }
-        let again: Vec<ClaimSite<'_>> = open.iter().map(|n| places[*n]).collect();
-        for (n, judged) in open.into_iter().zip(judge(&again, false, seed)?) {
-            runs[n].push(judged);
-        }
-    }
-    let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
-    if let Some(every) = args.sabotage {
-        let sample = (0..places.len()).step_by(every.into());
-        let of: Vec<ClaimSite<'_>> = sample.clone().map(|n| places[n]).collect();
-        sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
-    }
-    let (mut good, mut score) = (true, Score::default());
-    for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
-        let verdict = check::together(runs);
-        score.add(&Judged { verdict, ..runs[0].clone() });
-        let against = check::against(place.claim, runs);
-        // A claim published as decided must be decided wherever as much is measured.
-        let fickle = place.claim.expected == Verdict::Holds
-            && verdict == Verdict::Undecided
-            && how.size() == Size::Full;
-        good &= against != Against::Broken && !fickle;
-        let broken = sabotaged.get(&n);
-        let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
-        good &= !survives;
-        outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
-    }
-    outln!("the papers' claims: {}; our own: {}", score.published.text(), score.own.text());
-    Ok(good)
-}
-
-/// One line of `check` about a claim.
-fn told(
-    place: &ClaimSite<'_>,
-    runs: &[Judged],
-    (verdict, against): (Verdict, Against),
-    broken: Option<(&Judged, bool)>,
-) -> String {
-    let word = match against {
-        _ if broken.is_some_and(|(_, survives)| survives) => "CAN'T FAIL".to_owned(),
-        Against::AsPublished if verdict == Verdict::Holds => "holds".to_owned(),
-        Against::AsPublished => format!("{}, as published", verdict.name()),
-        Against::Better => "holds, and was published as failing".to_owned(),
-        Against::Broken => "NO LONGER HOLDS".to_owned(),
-        Against::Otherwise => {
-            format!("{}, published as \"{}\"", verdict.name(), place.claim.expected.name())
-        }
-    };
-    let mut line = format!("{word}: {}: {}", place.name(), runs[0].numbers());
-    if let [_, others @ ..] = runs
-        && !others.is_empty()
-    {
-        let others = others.iter().map(|j| j.measured.as_str()).collect::<Vec<_>>().join(", ");
-        let _ = write!(line, "; other seeds: {others}");
-    }
-    if let Some(published) = &runs[0].published {
-        let _ = write!(line, " (paper: {published})");
-    }
-    if let Some((broken, _)) = broken {
-        let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
-    }
-    line
-}
-
 fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
     let shard = whole(&args.shards)?;
     let figures: Vec<_> =
@@ -595,8 +411,8 @@ fn show(drawn: &[Drawn<'_>], out: &Path) {
     for Drawn { experiment, figure, judged, .. } in drawn {
         let folder = out.join(experiment.paper).join(figure.name);
         outln!("{}/{}: {}", experiment.paper, figure.name, folder.display());
-        for j in judged {
-            score.add(j);
+        for (claim, j) in figure.claims.iter().zip(judged) {
+            score.add(experiment.paper, claim, j.verdict);
             let paper = j.published.as_ref().map_or(String::new(), |p| format!(" (paper: {p})"));
             outln!("    {}: {}: {}{paper}", j.verdict.name(), j.claim, j.numbers());
             if j.verdict != Verdict::Holds && !j.note.is_empty() {
@@ -605,6 +421,6 @@ fn show(drawn: &[Drawn<'_>], out: &Path) {
         }
     }
     if drawn.len() > 1 {
-        outln!("the papers' claims: {}; our own: {}", score.published.text(), score.own.text());
+        outln!("{}", score.text());
     }
 }

@@ -41,6 +41,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod score;
 pub mod speech;
 pub mod store;
 pub mod table;
@@ -50,4 +51,4 @@ pub mod voip_overlay;
 pub mod wifi_adapt;
 
 pub use error::Error;
-pub use papers::{PAPERS, Paper, Papers, papers};
+pub use papers::{PAPERS, Paper, Papers, Reading, papers};

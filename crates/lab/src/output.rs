@@ -21,6 +21,8 @@ pub struct Judged {
     pub claim: String,
     /// The paper's statement with its number; `None` for a claim that no paper makes.
     pub published: Option<String>,
+    /// Name of the set-up in which the paper's statement is judged; empty for the declared one.
+    pub reading: String,
     /// The values that the claim allows, in words.
     pub bound: String,
     /// Reason for the bound: the arithmetic that leads to it, or whose target it is.
@@ -56,6 +58,8 @@ pub struct Numbers {
     pub bound_low: Option<f64>,
     /// The largest value that the claim allows, or the one that it must stay below.
     pub bound_high: Option<f64>,
+    /// The better end of what the paper says, if it says one.
+    pub better_end: Option<f64>,
 }
 
 impl Numbers {
@@ -65,7 +69,9 @@ impl Numbers {
             |n: f64| format!("{n:.decimals$}").parse().ok().filter(|n: &f64| n.is_finite());
         let [(low, high), (bound_low, bound_high)] =
             [measured.interval, claim.bound.ends()].map(|(a, b)| (number(a), number(b)));
-        Numbers { measured: number(measured.estimate), low, high, bound_low, bound_high }
+        let better_end = claim.bound.better_end().and_then(number);
+        let measured = number(measured.estimate);
+        Numbers { measured, low, high, bound_low, bound_high, better_end }
     }
 }
 
@@ -99,6 +105,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         id: claim.id.to_owned(),
         claim: claim.statement.to_owned(),
         published: claim.published.map(str::to_owned),
+        reading: claim.reading.to_owned(),
         bound: claim.bound.text(claim.decimals),
         bound_why: claim.bound.why.to_owned(),
         measured: if there { print(measured.estimate) } else { NOTHING.into() },
@@ -144,63 +151,6 @@ impl Judged {
         let Judged { measured, interval: [low, high], unit, bound, .. } = self;
         let sure = if low == high { String::new() } else { format!(" ({low} to {high})") };
         format!("{measured}{sure} {unit}, bound: {bound}")
-    }
-}
-
-/// Number of claims, and how many of them hold, fail and are undecided. A paper's claims and this
-/// project's are counted separately.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Score {
-    /// Claims of a paper.
-    pub published: Count,
-    /// Claims of this project.
-    pub own: Count,
-}
-
-/// Number of claims by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Number of claims that hold.
-    pub holds: usize,
-    /// Number of claims that fail.
-    pub fails: usize,
-    /// Number of claims that are undecided.
-    pub undecided: usize,
-}
-
-impl Score {
-    /// Adds one more claim.
-    pub fn add(&mut self, judged: &Judged) {
-        let count = if judged.published.is_some() { &mut self.published } else { &mut self.own };
-        count.add(judged.verdict);
-    }
-}
-
-impl Count {
-    /// Adds one more claim.
-    pub fn add(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Holds => self.holds += 1,
-            Verdict::Fails => self.fails += 1,
-            Verdict::Undecided => self.undecided += 1,
-        }
-    }
-
-    /// Number of all claims.
-    pub fn all(&self) -> usize {
-        self.holds + self.fails + self.undecided
-    }
-
-    /// The counts in words, such as `18 of 23 hold, 3 fail, 2 undecided`.
-    pub fn text(&self) -> String {
-        let Count { holds, fails, undecided } = *self;
-        let mut text = format!("{holds} of {} hold", self.all());
-        for (n, word) in [(fails, "fail"), (undecided, "undecided")] {
-            if n > 0 {
-                text += &format!(", {n} {word}");
-            }
-        }
-        text
     }
 }
 

@@ -14,6 +14,20 @@ pub struct Paper {
     pub title: &'static str,
     /// The same in a few words, for a table.
     pub short: &'static str,
+    /// The declared reading, where there are others: the set-up that the paper's text asks for, and
+    /// where it does.
+    pub declared: &'static str,
+    /// The other readings of the paper's sentences.
+    pub readings: &'static [Reading],
+}
+
+/// A set-up in which sentences of a paper are judged, other than the declared one.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Its name, unique in the paper.
+    pub name: &'static str,
+    /// How it differs from the declared reading.
+    pub differs: &'static str,
 }
 
 /// All folders in the order of a report: papers first, then the figures that no paper has.
@@ -23,35 +37,47 @@ pub const PAPERS: [Paper; 6] = [
         title: "Amir, Danilov, Goose, Hedqvist, Terzis: An Overlay Architecture for High Quality \
                 VoIP Streams (CNDS-2005-1)",
         short: "Amir et al. 2005: voice over an overlay",
+        declared: "",
+        readings: &[],
     },
     Paper {
         folder: reliable_overlay::PAPER,
         title: "Amir, Danilov: Reliable Communication in Overlay Networks (DSN 2003)",
         short: "Amir & Danilov 2003: reliable links",
+        declared: "",
+        readings: &[],
     },
     Paper {
         folder: tfmc::PAPER,
         title: "Trad, Afifi: Adaptive Multiplexing Scheme for Voice Flow Transmission Across \
                 Best-Effort IP Networks (INRIA RR-4929)",
         short: "Trad & Afifi 2003: calls that share datagrams",
+        declared: "",
+        readings: &[],
     },
     Paper {
         folder: dccp_voice::PAPER,
         title: "Balan, Eggert, Niccolini, Brunner: An Experimental Evaluation of Voice Quality over \
                 the Datagram Congestion Control Protocol (INFOCOM 2007)",
         short: "Balan et al. 2007: voice over DCCP",
+        declared: "",
+        readings: &[],
     },
     Paper {
         folder: wifi_adapt::PAPER,
         title: "Trad, Ni, Afifi: Adaptive VoIP Transmission over Heterogeneous Wired/Wireless \
                 Networks (2004)",
         short: "Trad, Ni & Afifi 2004: codecs that adapt over 802.11e",
+        declared: "",
+        readings: &[],
     },
     Paper {
         folder: beyond::PAPER,
         title: "Beyond the papers: behaviour in network failures, and the simulator compared with \
                 daemons and kernels",
         short: "no paper: failures, trunks, the simulator compared with real daemons",
+        declared: "",
+        readings: &[],
     },
 ];
 
@@ -140,6 +166,29 @@ mod tests {
         assert_eq!(folders.sum::<usize>(), selected("all"));
         assert_eq!(selected("papers") + selected("beyond"), selected("all"));
         assert!(papers.select("paper").is_err());
+    }
+
+    #[test]
+    fn readings_are_registered_and_used() {
+        let papers = papers();
+        let all = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure));
+        let all: Vec<_> = papers.figures().chain(all).collect();
+        for paper in PAPERS {
+            let figures = all.iter().filter(|(e, _)| e.paper == paper.folder);
+            let claims: Vec<_> = figures.flat_map(|(_, f)| &f.claims).collect();
+            let used = |name: &str| claims.iter().any(|c| c.reading == name);
+            let unused = paper.readings.iter().find(|r| !used(r.name));
+            assert!(unused.is_none(), "{} judges nothing in {unused:?}", paper.folder);
+            assert_eq!(paper.declared.is_empty(), paper.readings.is_empty(), "{}", paper.folder);
+            for claim in &claims {
+                let place = format!("{} {}", paper.folder, claim.id);
+                let is_known = paper.readings.iter().any(|r| r.name == claim.reading);
+                assert!(claim.reading.is_empty() || is_known, "{place}: {}", claim.reading);
+                let is_declared =
+                    claims.iter().any(|c| c.published == claim.published && c.reading.is_empty());
+                assert!(is_declared, "{place}: no claim judges its sentence as declared");
+            }
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@
 use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size, place};
-use crate::output::{self, Judged, Score};
+use crate::output::{self, Judged};
 use crate::papers::{PAPERS, Paper, Papers};
 use crate::plot;
+use crate::score::Score;
 use crate::store::{json, read_json, write_file};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -37,8 +38,9 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          <p>Measured by trunkline-lab {}, with the daemon's own nodes in a simulated network; \
          Figures 12 and 13 by closed form. Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
          the 95 % interval is within its bound, <em>fails</em> if none of it is, and is \
-         <em>undecided</em> otherwise. What a paper says and what this project adds are \
-         counted apart.</p>\n",
+         <em>undecided</em> otherwise; it <em>exceeds</em> if the interval is beyond the better end of \
+         what the paper says. A sentence of a paper counts once, by its declared reading; \
+         what this project adds is counted apart.</p>\n",
         env!("CARGO_PKG_VERSION")
     );
     let beside: Vec<_> = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure)).collect();
@@ -98,13 +100,14 @@ impl Part {
                  than a full one.</p>"
             );
         }
-        let Score { published, own } = self.score;
+        let (published, own) = (self.score.published(), self.score.own);
         if published.all() > 0 {
             let score = published.text();
             let _ = writeln!(
                 page,
-                "<p>Of the claims on the paper's sentences {score}.</p>\n<table><tr><th>the paper, in our words</th>\
+                "<p>Of the paper's sentences {score}, as the declared reading judges them.</p>\n{}\n<table><tr><th>the paper, in our words</th>\
                  <th>here</th><th></th><th>figure</th></tr>\n{}</table>",
+                matrix(paper, &self.score),
                 self.sentences
             );
         }
@@ -146,8 +149,8 @@ impl Part {
             escape(&source),
             escape(&manifest.line()),
         );
-        for c in &claims {
-            self.score.add(c);
+        for (claim, c) in figure.claims.iter().zip(&claims) {
+            self.score.add(experiment.paper, claim, c.verdict);
             self.claim(c, id);
         }
         self.figures.push_str("</table>\n");
@@ -158,7 +161,7 @@ impl Part {
         let [claim, bound, why, unit, note] =
             [&c.claim, &c.bound, &c.bound_why, &c.unit, &c.note].map(|text| escape(text));
         let class = match c.verdict {
-            Verdict::Holds => "yes",
+            Verdict::Holds | Verdict::Exceeds => "yes",
             Verdict::Fails => "no",
             Verdict::Undecided => "open",
         };
@@ -181,6 +184,13 @@ impl Part {
                 true => String::new(),
                 false => format!("<br><span class=\"small\">{claim}</span>"),
             };
+            let what = match c.reading.as_str() {
+                "" => what,
+                reading => {
+                    let reading = escape(reading);
+                    format!("{what}<br><span class=\"small\">reading: {reading}</span>")
+                }
+            };
             let _ = writeln!(
                 self.sentences,
                 "<tr><td>{published}{what}</td><td class=\"n\">{here}</td><td class=\"n\">{word}</td>\
@@ -188,6 +198,34 @@ impl Part {
             );
         }
     }
+}
+
+/// The sentences of a paper and their verdicts in each reading.
+fn matrix(paper: &Paper, score: &Score) -> String {
+    let mut text = String::new();
+    let names: Vec<&str> = paper.readings.iter().map(|r| r.name).collect();
+    if names.is_empty() {
+        return text;
+    }
+    let _ = write!(text, "<p>Declared reading: {}</p>\n<ul>", escape(paper.declared));
+    for reading in paper.readings {
+        let _ = write!(text, "<li>{}: {}</li>", escape(reading.name), escape(reading.differs));
+    }
+    text += "</ul>\n<table><tr><th>sentence</th><th>holds in</th><th>declared</th>";
+    for name in &names {
+        let _ = write!(text, "<th>{}</th>", escape(name));
+    }
+    text += "</tr>\n";
+    for sentence in &score.sentences {
+        let (good, all) = sentence.holds_in();
+        let _ = write!(text, "<tr><td>{}</td><td>{good} of {all}</td>", escape(&sentence.text));
+        for name in [""].iter().chain(&names) {
+            let word = sentence.verdict(name).map_or("–", Verdict::name);
+            let _ = write!(text, "<td>{word}</td>");
+        }
+        text += "</tr>\n";
+    }
+    text + "</table>"
 }
 
 /// Compares the claims that `run` judged, if they are there, with those that the figure's table

@@ -120,14 +120,15 @@ fn gains(results: &Results) -> String {
 }
 
 fn rows(papers: &Papers, results: &Results) -> String {
-    let mut text = "| figures of | the paper's claims | our own |\n|---|---|---|\n".to_owned();
+    let mut text =
+        "| figures of | the paper's sentences | our own claims |\n|---|---|---|\n".to_owned();
     for paper in &PAPERS {
-        let Summary { paper: published, own, smaller, .. } = Summary::of(paper, papers, results);
+        let Summary { score, smaller, .. } = Summary::of(paper, papers, results);
         let quick = match smaller {
             0 => String::new(),
             _ => " (quick run)".to_owned(),
         };
-        let [published, own] = [published, own].map(|count| match count.all() {
+        let [published, own] = [score.published(), score.own].map(|count| match count.all() {
             0 => "–".to_owned(),
             _ => count.text(),
         });

@@ -245,7 +245,12 @@ fn a_scenario_of_ones_own() {
 fn the_list_is_complete() {
     let text = good(&["list"]);
     let json: serde_json::Value = serde_json::from_str(&good(&["list", "--json"])).unwrap();
-    let figures = json.as_array().unwrap();
+    let figures = json["figures"].as_array().unwrap();
+    for paper in json["papers"].as_array().unwrap() {
+        let count = |verdict: &str| paper["sentences"][verdict].as_u64().unwrap();
+        let all = ["holds", "exceeds", "fails", "undecided"].map(count).iter().sum::<u64>();
+        assert_eq!(all, paper["matrix"].as_array().unwrap().len() as u64, "{paper}");
+    }
     for n in ["1", "2", "4", "5", "6", "7", "9", "10"] {
         let id = format!("voip-overlay/fig{n}");
         assert!(text.contains(&format!("{id}  ")), "{id}");

@@ -1,0 +1,129 @@
+//! `trunkline-lab check`: whether claims still do what was published, and each can fail.
+
+use super::How;
+use crate::progress::{Bar, Weighed};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use trunkline_lab::check::{self, Against, ClaimSite};
+use trunkline_lab::claim::Verdict;
+use trunkline_lab::experiment::Size;
+use trunkline_lab::output::Judged;
+use trunkline_lab::run::Settings;
+use trunkline_lab::score::Score;
+use trunkline_lab::{Error, Papers};
+
+/// Check that every claim still does what was published
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Exits with 1 if a claim that was published as holding fails (at full size: or is
+undecided); with --sabotage, if a claim survives what should make it fail. Stores
+nothing.
+
+Examples:
+  trunkline-lab check --quick
+  trunkline-lab check --quick --sabotage voip-overlay/fig4")]
+pub struct Check {
+    /// PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure
+    #[arg(default_value = "all")]
+    what: String,
+    #[command(flatten)]
+    how: How,
+    /// Apply the sabotage of each claim, or with =N of every Nth, and check that the claim fails
+    #[arg(
+        long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    sabotage: Option<u16>,
+    /// Judge this many runs, with consecutive seeds, by the majority of their verdicts [default: 3
+    /// with --quick, else 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
+    seeds: Option<u8>,
+}
+
+/// Judges claims as `args` say, and prints a line on each. Returns whether all do as published, and
+/// each sabotaged one fails.
+pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
+    let places = check::claims(&papers.select(&args.what)?);
+    let how = &args.how;
+    let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
+    let speech = how.speech.load(needs_speech)?;
+    let judge = |places: &[ClaimSite<'_>], sabotaged, seed| {
+        let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
+        let batches = check::batches(places, how.size(), sabotaged);
+        let (points, weight) = check::extent(&batches);
+        let bar = Bar::new(points, "point");
+        let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
+        bar.finish();
+        judged
+    };
+    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, usize::from);
+    let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
+    for seed in how.seed..how.seed + seeds as u64 {
+        // Claims that a majority has decided need no more runs.
+        let open: Vec<usize> =
+            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds)).collect();
+        if open.is_empty() {
+            break;
+        }
+        let again: Vec<ClaimSite<'_>> = open.iter().map(|n| places[*n]).collect();
+        for (n, judged) in open.into_iter().zip(judge(&again, false, seed)?) {
+            runs[n].push(judged);
+        }
+    }
+    let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
+    if let Some(every) = args.sabotage {
+        let sample = (0..places.len()).step_by(every.into());
+        let of: Vec<ClaimSite<'_>> = sample.clone().map(|n| places[n]).collect();
+        sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
+    }
+    let (mut good, mut score) = (true, Score::default());
+    for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
+        let verdict = check::together(runs);
+        score.add(place.experiment.paper, place.claim, verdict);
+        let against = check::against(place.claim, runs);
+        // A claim published as decided must be decided wherever as much is measured.
+        let fickle = place.claim.expected.is_good()
+            && verdict == Verdict::Undecided
+            && how.size() == Size::Full;
+        good &= against != Against::Broken && !fickle;
+        let broken = sabotaged.get(&n);
+        let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
+        good &= !survives;
+        outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
+    }
+    outln!("{}", score.text());
+    Ok(good)
+}
+
+/// One line of `check` about a claim.
+fn told(
+    place: &ClaimSite<'_>,
+    runs: &[Judged],
+    (verdict, against): (Verdict, Against),
+    broken: Option<(&Judged, bool)>,
+) -> String {
+    let word = match against {
+        _ if broken.is_some_and(|(_, survives)| survives) => "CAN'T FAIL".to_owned(),
+        Against::AsPublished if verdict.is_good() => verdict.name().to_owned(),
+        Against::AsPublished => format!("{}, as published", verdict.name()),
+        Against::Better => format!("{}, and was published as failing", verdict.name()),
+        Against::Broken => "NO LONGER HOLDS".to_owned(),
+        Against::Otherwise => {
+            format!("{}, published as \"{}\"", verdict.name(), place.claim.expected.name())
+        }
+    };
+    let mut line = format!("{word}: {}: {}", place.name(), runs[0].numbers());
+    if let [_, others @ ..] = runs
+        && !others.is_empty()
+    {
+        let others = others.iter().map(|j| j.measured.as_str()).collect::<Vec<_>>().join(", ");
+        let _ = write!(line, "; other seeds: {others}");
+    }
+    if let Some(published) = &runs[0].published {
+        let _ = write!(line, " (paper: {published})");
+    }
+    if let Some((broken, _)) = broken {
+        let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
+    }
+    line
+}
