@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{Chain as Moves, LinkModel, Loss};
+use trunkline_net::IpVersion;
 use trunkline_overlay::link::realtime::{self, Recovery};
 use trunkline_overlay::link::{self, IP_UDP_HEADERS};
 use trunkline_overlay::monitor::Liveness;
@@ -182,7 +183,7 @@ fn end(packets: u64) -> Time {
 
 /// One call over plain UDP.
 pub fn udp(model: LinkModel, packets: u64, seed: u64) -> Result<Run, WorldError> {
-    let mut world = World::new(seed);
+    let mut world = World::new(IpVersion::V6, seed);
     let (here, there) = world.plain_path(model.clone(), model, None)?;
     let source = VoiceSource::new(NodeId::NONE, 5_000, Service::BestEffort, START, packets);
     let sink = world.attach_plain(there, 5_000, VoiceSink::default())?;

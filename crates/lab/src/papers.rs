@@ -44,8 +44,8 @@ pub const PAPERS: [Paper; 6] = [
         folder: reliable_overlay::PAPER,
         title: "Amir, Danilov: Reliable Communication in Overlay Networks (DSN 2003)",
         short: "Amir & Danilov 2003: reliable links",
-        declared: "",
-        readings: &[],
+        declared: reliable_overlay::DECLARED,
+        readings: reliable_overlay::READINGS,
     },
     Paper {
         folder: tfmc::PAPER,

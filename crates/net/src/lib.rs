@@ -21,7 +21,7 @@
 //! use std::time::Duration;
 //! use trunkline_base::link_model::LinkModel;
 //! use trunkline_base::{Bitrate, Time};
-//! use trunkline_net::{Class, Endpoint, Network, Packet, Protocol};
+//! use trunkline_net::{Class, Endpoint, IpVersion, Network, Packet, Protocol};
 //!
 //! let mut net = Network::new(1);
 //! let (a, router, b) = (net.host(), net.router(), net.host());
@@ -38,7 +38,7 @@
 //!     tos: 0,
 //!     class: Class(3),
 //!     // 125 bytes take 1 ms at 1 Mbit/s.
-//!     bytes: (payload.len() + Protocol::UDP.headers()) as u32,
+//!     bytes: (payload.len() + Protocol::UDP.headers(IpVersion::V6)) as u32,
 //!     payload: &payload,
 //! });
 //! let mut now = Time::ZERO;
@@ -72,4 +72,6 @@ pub use medium::{Done, Frame, Medium, MediumId, PacketKey};
 pub use moment::{Moment, Schedule};
 pub use network::{HOP_LIMIT, MAX_UNDER_WAY, Network};
 pub use observer::{Fate, Observer};
-pub use packet::{Class, Delivery, DropReason, Endpoint, Header, MAX_PAYLOAD, Packet, Protocol};
+pub use packet::{
+    Class, Delivery, DropReason, Endpoint, Header, IpVersion, MAX_PAYLOAD, Packet, Protocol,
+};

@@ -7,6 +7,25 @@ use trunkline_base::Time;
 /// Maximum payload of a packet, in bytes: what fits in an IP packet.
 pub const MAX_PAYLOAD: usize = 65_535;
 
+/// A version of the Internet Protocol. All packets of a network are of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IpVersion {
+    /// The version of RFC 791, with a header of 20 bytes.
+    V4,
+    /// The version of RFC 8200, with a header of 40 bytes.
+    V6,
+}
+
+impl IpVersion {
+    /// Size of the header without options or extension headers, in bytes.
+    pub const fn header(self) -> usize {
+        match self {
+            IpVersion::V4 => 20,
+            IpVersion::V6 => 40,
+        }
+    }
+}
+
 /// A transport protocol, by its IP protocol number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Protocol(pub u8);
@@ -19,16 +38,17 @@ impl Protocol {
     /// Protocol number of DCCP (RFC 4340).
     pub const DCCP: Protocol = Protocol(33);
 
-    /// Size of the headers around a payload, in bytes: IPv6's 40 (RFC 8200), plus the shortest
-    /// transport header without options: TCP 20, UDP 8, DCCP 16 (with the long sequence numbers of
-    /// data packets). For any other protocol, IPv6's alone.
-    pub const fn headers(self) -> usize {
-        40 + match self {
-            Protocol::TCP => 20,
-            Protocol::UDP => 8,
-            Protocol::DCCP => 16,
-            _ => 0,
-        }
+    /// Size of the headers around a payload, in bytes: that of `ip`, plus the shortest transport
+    /// header without options: TCP 20, UDP 8, DCCP 16 (with the long sequence numbers of data
+    /// packets). For any other protocol, that of `ip` alone.
+    pub const fn headers(self, ip: IpVersion) -> usize {
+        ip.header()
+            + match self {
+                Protocol::TCP => 20,
+                Protocol::UDP => 8,
+                Protocol::DCCP => 16,
+                _ => 0,
+            }
     }
 }
 

@@ -11,6 +11,7 @@
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::{LinkModel, Loss};
+use trunkline_net::IpVersion;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{HostId, Topology, World};
@@ -75,7 +76,7 @@ fn run(over: Over, seconds: u64, seed: u64) -> f64 {
     match over {
         Over::Overlay(service) => overlay_calls(&mut world, service, seconds),
         Over::PlainUdp => {
-            world = World::new(seed);
+            world = World::new(IpVersion::V6, seed);
             plain_calls(&mut world, &lossy, seconds);
         }
     }

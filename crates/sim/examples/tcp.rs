@@ -13,7 +13,7 @@ use std::error::Error;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_sim::World;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink, Stats};
 
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     goodput += bits / args.seeds as f64;
                     (stats, gone) = (of, missing);
                 }
-                let full = profile.full_segment() as f64 / profile.mtu as f64;
+                let full = profile.full_segment(IpVersion::V6) as f64 / profile.mtu as f64;
                 println!(
                     "{mbits:4} {rtt:4} {loss:5}% {goodput:8.3} {:7.1}% {:9} {gone:6} {:6} {:5} {:4} {:4} {:7}",
                     100.0 * goodput / (mbits as f64 * full),
@@ -83,7 +83,7 @@ fn run(
     seconds: u64,
     seed: u64,
 ) -> Result<(u64, u64, Stats), Box<dyn Error>> {
-    let mut world = World::new(seed);
+    let mut world = World::new(IpVersion::V6, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let rate = mbits * 1_000_000;
     let product = (rate * rtt / 8_000) as usize / profile.mtu;

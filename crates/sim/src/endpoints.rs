@@ -4,7 +4,7 @@ use crate::error::WorldError;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trunkline_base::Time;
-use trunkline_net::{Endpoint, Protocol, VertexId};
+use trunkline_net::{Endpoint, IpVersion, Protocol, VertexId};
 use trunkline_overlay::wire::NodeId;
 
 /// Index of a host in its world, in the order of adding.
@@ -184,15 +184,19 @@ pub struct Iface {
 }
 
 /// All hosts, and all interfaces indexed by their vertex in the network.
-#[derive(Default)]
 pub struct Endpoints {
     pub hosts: Vec<Host>,
     pub ifaces: Vec<Iface>,
-    /// Number of bytes by which the IP header is shorter than IPv6's.
-    pub shorter_by: usize,
+    /// The IP version of every packet.
+    pub ip: IpVersion,
 }
 
 impl Endpoints {
+    /// No hosts and interfaces yet.
+    pub fn new(ip: IpVersion) -> Endpoints {
+        Endpoints { hosts: Vec::new(), ifaces: Vec::new(), ip }
+    }
+
     /// Address of an endpoint, as a node sees it.
     pub fn address(&self, of: Endpoint) -> SocketAddr {
         let iface = &self.ifaces[of.vertex.0 as usize];

@@ -4,6 +4,7 @@ use crate::world::World;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::link_model::LinkModel;
+use trunkline_net::IpVersion;
 use trunkline_overlay::identity::{Certificate, Identity};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing, Sealing};
@@ -12,10 +13,17 @@ use trunkline_overlay::wire::NodeId;
 
 /// Hosts, links and routes, each given once; [`build`](Topology::build) fills in the addresses.
 /// Wires are numbered in the order of the links that have one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Topology {
+    ip: IpVersion,
     hosts: Vec<Config>,
     links: Vec<Wire>,
+}
+
+impl Default for Topology {
+    fn default() -> Topology {
+        Topology { ip: IpVersion::V6, hosts: Vec::new(), links: Vec::new() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -29,12 +37,18 @@ struct Wire {
 }
 
 impl Topology {
-    /// A topology without hosts or links.
+    /// A topology without hosts or links, over IPv6.
     pub fn new() -> Topology {
         Topology::default()
     }
 
-    /// Nodes 1, 2, … in a row, with one link per model, the same in both directions, and routes
+    /// Sends everything over this IP version.
+    #[must_use]
+    pub fn over(self, ip: IpVersion) -> Topology {
+        Topology { ip, ..self }
+    }
+
+    /// Nodes 1, 2, … in a row over IPv6, with one link per model, the same in both directions, and routes
     /// between all pairs.
     pub fn chain(models: impl IntoIterator<Item = LinkModel>) -> Topology {
         let mut t = Topology::new();
@@ -174,7 +188,7 @@ impl Topology {
     ///
     /// As [`World::add_host`], [`World::connect`] and [`World::connect_routed`].
     pub fn build(self, seed: u64) -> Result<World, WorldError> {
-        let mut world = World::new(seed);
+        let mut world = World::new(self.ip, seed);
         for config in self.hosts {
             world.add_host(config)?;
         }

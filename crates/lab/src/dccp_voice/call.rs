@@ -9,7 +9,7 @@ use trunkline_media::playout::adaptive;
 use trunkline_media::playout::optimal::{self, Packet};
 use trunkline_media::quality::reduced;
 use trunkline_media::talk::{Framing, Model};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_rate::tfrc::Config;
 use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
 use trunkline_sim::agent::{talk, tfrc};
@@ -142,7 +142,7 @@ impl Call {
     }
 
     fn over_udp(&self, path: &Path, seed: u64) -> Result<CallTrace, WorldError> {
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V4, seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
         world.cable(a, b, there, back)?;
@@ -163,7 +163,7 @@ impl Call {
         path: &Path,
         seed: u64,
     ) -> Result<CallTrace, WorldError> {
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V4, seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
         world.cable(a, b, there, back)?;
@@ -186,7 +186,7 @@ impl Call {
     }
 
     fn over_tfrc(&self, config: Config, path: &Path, seed: u64) -> Result<CallTrace, WorldError> {
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V4, seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let [there, back] = path.links();
         world.cable(a, b, there, back)?;

@@ -44,7 +44,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "excerpt",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(|size, sabotage| vec![point(size, sabotage)]),

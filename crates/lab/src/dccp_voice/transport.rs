@@ -82,8 +82,6 @@ pub fn named(name: &'static str, codec: Codec, sabotage: Sabotage) -> Transport 
 }
 
 fn tcp(mut profile: Profile, sabotage: Sabotage) -> Transport {
-    // Table I has 20 bytes of IP header, so segments had 1,448 bytes, with timestamps.
-    profile.ip_header = 20;
     if sabotage.is("initial-window-3390") {
         profile.idle = Idle::InitialWindow;
     }

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
+use trunkline_net::IpVersion;
 use trunkline_overlay::wire::NodeId;
 
 /// A network without hosts; if it is sealed, its hosts get keys and certificates.
@@ -26,6 +27,7 @@ pub fn network(sealed: bool) -> Scenario {
     Scenario {
         name: "network".into(),
         length: Duration::ZERO,
+        ip: IpVersion::V4,
         pesq: false,
         sealed,
         hosts: Vec::new(),

@@ -68,7 +68,7 @@ const BATCHES: usize = 20;
 pub fn experiment() -> Experiment {
     let figures = delay_figures::all();
     Experiment {
-        revision: 3,
+        revision: 4,
         testbed: Some(testbed::testbed()),
         ..super::experiment("delays", COLUMNS, Box::new(points), figures)
     }

@@ -11,7 +11,7 @@ use crate::tfmc::network::within;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Queue, Red};
 use trunkline_base::{Bitrate, Rng, Time, rng};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
@@ -71,7 +71,10 @@ const WITHIN: Duration = Duration::from_secs(1);
 
 /// The experiment on how flows share a bottleneck.
 pub fn experiment() -> Experiment {
-    super::experiment("fairness", COLUMNS, Box::new(points), vec![figure()])
+    Experiment {
+        revision: 2,
+        ..super::experiment("fairness", COLUMNS, Box::new(points), vec![figure()])
+    }
 }
 
 /// Number of runs, and the time before and during the measurement.
@@ -200,8 +203,7 @@ fn beside(
         true => Service::BestEffort,
         false => Service::Reliable,
     };
-    let mut world = topology.build(seed)?;
-    world.use_ipv4();
+    let mut world = topology.over(IpVersion::V4).build(seed)?;
     let routers = [world.add_router(), world.add_router()];
     let (delay, rate) = (Duration::from_millis(delay), Some(Bitrate::from_bps(RATE)));
     let narrow = LinkModel { delay, rate, queue, ..LinkModel::default() };
@@ -241,7 +243,6 @@ fn streams(
     let rate = Some(Bitrate::from_bps(RATE));
     let model = LinkModel { delay: Duration::from_millis(10), rate, ..LinkModel::default() };
     let mut world = Topology::chain(vec![model; HOPS]).build(seed)?;
-    world.use_ipv4();
     let mut rng = rng(seed, 1);
     let mut sinks = Vec::new();
     for n in 0..SHARING {

@@ -17,6 +17,7 @@ pub mod transfer;
 
 use crate::claim::Measured;
 use crate::experiment::{Experiment, Figure, Points};
+use crate::papers::Reading;
 use crate::plot::{Mark, Series, Style};
 use crate::table::{Cell, Column, Record, Table};
 
@@ -34,6 +35,24 @@ pub fn experiments() -> Vec<Experiment> {
         transfer::experiment(),
     ]
 }
+
+/// The declared reading of the paper's sentences.
+pub const DECLARED: &str = "messages of 1,000 bytes, as the paper sends in each experiment of its section \
+     on Spines, over IPv4 and with the 14 bytes of Ethernet's header.";
+
+/// Readings of the paper's sentences on overhead.
+const FULL_PACKETS: &str = "full-packets";
+const DEFAULT_PACKETS: &str = "default-packets";
+
+/// Readings other than the declared one.
+pub const READINGS: &[Reading] = &[
+    Reading {
+        name: FULL_PACKETS,
+        differs: "packets of 1,500 bytes, as full as the TCP's: the paper compares bytes of data, and \
+                  doesn't say in what messages",
+    },
+    Reading { name: DEFAULT_PACKETS, differs: "packets as large as a link carries by default" },
+];
 
 /// Reason for bounds that the paper doesn't give.
 const BEFORE: &str = "set before the first measurement";

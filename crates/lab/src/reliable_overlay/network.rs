@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::{Messages, Profile, Schedule, Sink};
@@ -103,8 +103,7 @@ fn hop_by_hop(
     seed: u64,
 ) -> Result<Vec<Duration>, PointError> {
     let last = links.len() as u32;
-    let mut world = Topology::chain(links).build(seed)?;
-    world.use_ipv4();
+    let mut world = Topology::chain(links).over(IpVersion::V4).build(seed)?;
     let next = if in_order { 2 } else { last + 1 };
     let (to, messages) = (NodeId(next), stream.messages.into());
     let mut source = VoiceSource::new(to, PORT, Service::Reliable, START, messages);
@@ -138,8 +137,7 @@ fn over_stream(
     seed: u64,
 ) -> Result<Vec<Duration>, PointError> {
     let last = HostId(links.len() as u32);
-    let mut world = Topology::chain(links).build(seed)?;
-    world.use_ipv4();
+    let mut world = Topology::chain(links).over(IpVersion::V4).build(seed)?;
     let sink = world.attach(last, PORT, StreamSink::of_messages(MESSAGE))?;
     let (spacing, count) = (stream.spacing(), stream.messages.into());
     let writing = Writing::Messages { bytes: MESSAGE, spacing, count };
@@ -156,8 +154,7 @@ pub fn over_routers(links: Vec<LinkModel>, seed: u64) -> Result<World, PointErro
     let (a, b) = (topology.host(NodeId(1)), topology.host(NodeId(2)));
     let way = links.iter().map(|link| link.delay).sum();
     topology.routed_link(a, b, way, way);
-    let mut world = topology.build(seed)?;
-    world.use_ipv4();
+    let mut world = topology.over(IpVersion::V4).build(seed)?;
     lay(&mut world, (a, b), links)?;
     Ok(world)
 }
@@ -184,8 +181,7 @@ fn end_to_end(
     profile: &Profile,
     seed: u64,
 ) -> Result<Vec<Duration>, PointError> {
-    let mut world = World::new(seed);
-    world.use_ipv4();
+    let mut world = World::new(IpVersion::V4, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     lay(&mut world, (a, b), links)?;
     let to = world.endpoint(b, PORT);

@@ -26,7 +26,7 @@ use crate::testbed::PLACES;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::wire::{NodeId, Service};
@@ -99,6 +99,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn experiment() -> Experiment {
     let figures = vec![figure::figure()];
     Experiment {
+        revision: 2,
         testbed: Some(testbed::testbed()),
         ..super::experiment("transfer", COLUMNS, Box::new(points), figures)
     }
@@ -239,7 +240,7 @@ fn files(
             if let Some(mtu) = mtu {
                 adjust(&mut topology, HOPS as u32, |link| link.mtu = mtu);
             }
-            File::new(topology.build(seed)?, HostId(HOPS as u32), mib)?.whole()
+            File::new(topology.over(IpVersion::V4).build(seed)?, HostId(HOPS as u32), mib)?.whole()
         }
     };
     let mut rows = [STREAM, SEALED, LARGE]
@@ -269,7 +270,6 @@ struct File {
 impl File {
     /// Starts a file from the first host to `last`.
     fn new(mut world: World, last: HostId, mib: u64) -> Result<File, PointError> {
-        world.use_ipv4();
         let (to, bytes) = (NodeId(last.0 + 1), mib << 20);
         let sink = world.attach(last, PORT, StreamSink::default())?;
         let source = StreamSource::new(to, PORT, START, Writing::Bulk(bytes));
@@ -309,8 +309,7 @@ impl File {
 
 /// Sends the same file by a TCP from end to end, over routers.
 fn tcp(profile: &Profile, loss: f64, mib: u64, seed: u64) -> Result<Moved, PointError> {
-    let mut world = World::new(seed);
-    world.use_ipv4();
+    let mut world = World::new(IpVersion::V4, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     lay(&mut world, (a, b), links(loss))?;
     let (to, bytes) = (world.endpoint(b, PORT), mib << 20);
@@ -354,7 +353,7 @@ fn failing(
             if sealed {
                 topology.seal();
             }
-            let mut file = File::new(topology.build(seed)?, HostId(2), mib)?;
+            let mut file = File::new(topology.over(IpVersion::V4).build(seed)?, HostId(2), mib)?;
             // All failures are within the shortest possible duration of the transfer, unless the
             // file is small.
             let least = Duration::from_secs(8 * (mib << 20) / RING_RATE);
@@ -405,7 +404,11 @@ fn calls(
             let run = |seed| {
                 let mut topology = Topology::chain(links(LOSS));
                 adjust(&mut topology, HOPS as u32, |link| link.rate = pace);
-                let mut file = File::new(topology.build(seed)?, HostId(HOPS as u32), bytes)?;
+                let mut file = File::new(
+                    topology.over(IpVersion::V4).build(seed)?,
+                    HostId(HOPS as u32),
+                    bytes,
+                )?;
                 let world = &mut file.world;
                 let mut calls = Vec::new();
                 for n in 0..CALL_COUNT {

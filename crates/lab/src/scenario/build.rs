@@ -27,7 +27,7 @@ const CONTROL: Class = Class(4);
 
 /// The scenario's nodes and links of the overlay, without keys and static routes.
 pub fn configured(scenario: &Scenario) -> Topology {
-    let mut topology = Topology::new();
+    let mut topology = Topology::new().over(scenario.ip);
     for (n, host) in scenario.hosts.iter().enumerate() {
         let id = topology.host(node(n));
         topology.config_mut(id).max_sessions = host.max_sessions;

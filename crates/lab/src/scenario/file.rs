@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_base::link_model::LinkModel;
+use trunkline_net::IpVersion;
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 
@@ -38,6 +39,7 @@ const MAX_FILE: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 struct Sections {
     length: Spanned<Span>,
+    ip: Option<Spanned<u8>>,
     #[serde(default)]
     pesq: bool,
     #[serde(default)]
@@ -181,9 +183,15 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
     check_sizes(&text, &file)?;
+    let ip = match file.ip.as_ref().map(|ip| (*ip.get_ref(), ip.span())) {
+        None | Some((6, _)) => IpVersion::V6,
+        Some((4, _)) => IpVersion::V4,
+        Some((_, span)) => return Err(text.mistake(Some(span), "ip is 4 or 6 (the default)")),
+    };
     let mut reader = Reader {
         text,
         length,
+        ip,
         traces: Traces::new(text.folder()),
         hosts: Vec::new(),
         routers: Vec::new(),
@@ -219,6 +227,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
     let scenario = Scenario {
         name,
         length,
+        ip,
         pesq,
         sealed,
         hosts,
@@ -285,6 +294,7 @@ fn check_hosts(scenario: &Scenario) -> Result<(), (usize, String)> {
 pub struct Reader<'a> {
     pub text: Text<'a>,
     pub length: Duration,
+    pub ip: IpVersion,
     pub traces: Traces<'a>,
     pub hosts: Vec<Host>,
     pub routers: Vec<String>,

@@ -299,11 +299,11 @@ impl Reader<'_> {
         self.check_routed(&span, ends, (&s.from, &s.to))?;
         let name = self.flow_name(&span, s.name.as_deref(), (&s.from, &s.to))?;
         let protocol = s.protocol.map_or(Protocol::TCP, |p| p.0);
-        let (packet, headers) = (s.packet.map_or(MAX_PACKET, |p| p.0), protocol.headers());
+        let (packet, headers) = (s.packet.map_or(MAX_PACKET, |p| p.0), protocol.headers(self.ip));
         if !(headers + STAMP..=MAX_PACKET).contains(&packet) {
             let least = headers + STAMP;
             return Err(wrong(format!(
-                "packet is out of range ({least} to {MAX_PACKET} B with headers, of IPv6 and \
+                "packet is out of range ({least} to {MAX_PACKET} B with headers, of IP and \
                  {protocol} {headers})"
             )));
         }

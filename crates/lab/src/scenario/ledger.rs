@@ -8,7 +8,7 @@ use trunkline_net::EdgeLedger;
 use trunkline_sim::{WireId, World};
 
 /// A row has the packets of a class, or of all, in one direction of a link with a wire. In packets
-/// and in bytes (with headers of IPv6), `offered = arrived + lost + queue_dropped + no_room +
+/// and in bytes (with IP headers), `offered = arrived + lost + queue_dropped + no_room +
 /// under_way`; and the classes add up to `all`.
 pub const LINK_COLUMNS: &[Column] = &[
     Column::text("link"),

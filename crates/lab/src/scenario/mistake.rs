@@ -110,6 +110,11 @@ impl Text<'_> {
     /// Converts the parser's error.
     pub fn syntax(&self, error: &toml::de::Error) -> Mistake {
         let what = error.message().replace('\n', " ");
+        if what.starts_with("unknown field `ip`") {
+            let what = "all packets of a scenario are of one IP version: write `ip = 4` or `ip = 6` \
+                        once, at the top of the file";
+            return self.mistake(error.span(), what);
+        }
         let suggestion = unknown(&what);
         Mistake { suggestion, ..self.mistake(error.span(), what) }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing};
 use trunkline_overlay::trunk;
@@ -17,6 +17,8 @@ pub struct Scenario {
     pub name: String,
     /// Length of the calls.
     pub length: Duration,
+    /// IP version of everything outside and below the overlay.
+    pub ip: IpVersion,
     /// Whether PESQ is computed.
     pub pesq: bool,
     /// Whether overlay links are sealed.
@@ -189,7 +191,7 @@ pub struct Transfer {
 pub struct Program {
     /// Index of its host.
     pub host: usize,
-    /// The program and its arguments; `{NAME}` is replaced by the IPv6 address of host NAME.
+    /// The program and its arguments; `{NAME}` is replaced by the address of host NAME.
     pub command: Vec<String>,
     /// Time at which it is started, from the beginning of the calls.
     pub start: Duration,

@@ -4,7 +4,7 @@ use super::*;
 use std::path::Path;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{Chain, Loss, Queue};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_overlay::wire::Service;
 
 const GOOD: &str = include_str!("../../scenarios/three-sites.toml");
@@ -93,6 +93,31 @@ fn each_way_says_what_it_does_otherwise() {
     assert_eq!(back.loss, loss);
     let [there, back] = ways("loses = \"there\"\nback = { loss = \"2%\" }");
     assert_eq!((there.loss, back.loss), (loss, Loss::Bernoulli { p: 0.02 }));
+}
+
+#[test]
+fn one_ip_version_is_for_the_whole_file() {
+    let of = |top| two(top, "delay = \"5ms\"").map(|s| s.ip);
+    assert_eq!(of(""), Ok(IpVersion::V6));
+    assert_eq!([of("ip = 4"), of("ip = 6")], [Ok(IpVersion::V4), Ok(IpVersion::V6)]);
+    assert_eq!(of("ip = 5").unwrap_err(), "x.toml:2:6: ip is 4 or 6 (the default)");
+    let mixed = "[[call]]\nfrom = \"a\"\nto = \"b\"\n[[stream]]\nfrom = \"a\"\nto = \"b\"\nip = 4\n\
+                 rate = \"1 Mbit/s\"";
+    let file = "length = \"2 s\"\nip = 6\nhost = [{ name = \"a\" }, { name = \"b\" }]\n\
+                link = [{ between = [\"a\", \"b\"], delay = \"5ms\" }]";
+    let said = with(file, mixed).unwrap_err();
+    assert!(said.starts_with("x.toml:11:1: all packets of a scenario are of one IP"), "{said}");
+    assert!(said.contains("at the top"), "{said}");
+    // The smallest packet is smaller by the difference of the headers.
+    let stream = |ip: u8, packet: u8| {
+        let more = format!(
+            "[[stream]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbit/s\"\npacket = \"{packet} B\""
+        );
+        let file = file.replace("ip = 6", &format!("ip = {ip}"));
+        with(&file, &more).map(|s| s.streams[0].payload)
+    };
+    assert_eq!((stream(4, 48), stream(6, 68)), (Ok(8), Ok(8)));
+    assert!(stream(6, 67).is_err() && stream(4, 47).is_err());
 }
 
 /// A value of each key that differs from its default, as written in a node's file.

@@ -152,9 +152,9 @@ fn measure(
         let delay = if longer { 2 * setup.delay } else { setup.delay };
         let headers = match name {
             // 32 and 28/46 bytes for each packet, rounded up.
-            FEWER_BYTES => [0, 13],
+            FEWER_BYTES => (Some(0), 13),
             // 28 and 46 times 59 and a little, for 46 times 60.
-            FEWER_DATAGRAMS => [46, 39],
+            FEWER_DATAGRAMS => (Some(46), 39),
             _ => setup.headers,
         };
         let setup = Setup { window, delay, headers, ..setup };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
 use trunkline_media::playout::optimal::{Packet, optimal};
+use trunkline_net::IpVersion;
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::voice::{Arrival, Call, CallOutcome, Sinks, VoiceLog, VoiceSource};
@@ -80,7 +81,6 @@ impl Live {
     /// If the network can't be built.
     pub fn run(&self, seed: u64) -> Result<LiveRun, PointError> {
         let (mut world, plain) = self.build(seed)?;
-        world.use_ipv4();
         let from = BEGIN + SETTLED;
         let span = (from, from + self.length);
         let mut calls = Vec::new();
@@ -105,7 +105,7 @@ impl Live {
     fn build(&self, seed: u64) -> Result<(World, Option<[PlainEnd; 2]>), WorldError> {
         let wire = || self.wire.clone();
         if self.carried == Carrier::Udp {
-            let mut world = World::new(seed);
+            let mut world = World::new(IpVersion::V4, seed);
             let (a, b) = world.plain_path(wire(), wire(), None)?;
             return Ok((world, Some([a, b])));
         }
@@ -116,7 +116,7 @@ impl Live {
             }
         }
         topology.seal();
-        Ok((topology.build(seed)?, None))
+        Ok((topology.over(IpVersion::V4).build(seed)?, None))
     }
 
     fn call(

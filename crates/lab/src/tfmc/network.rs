@@ -5,8 +5,8 @@ use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Queue};
 use trunkline_base::{Bitrate, Rng, Time, rng};
-use trunkline_net::{Bins, Class, Protocol};
-use trunkline_rate::tfmc::{Config, IP_UDP_BYTES, RTP_BYTES};
+use trunkline_net::{Bins, Class, IpVersion, Protocol};
+use trunkline_rate::tfmc::{Config, RTP_BYTES};
 use trunkline_sim::agent::AgentId;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Stats, Trunk};
@@ -82,8 +82,9 @@ pub struct Setup {
     pub queue: Queue,
     /// Times at which flows begin and end.
     pub times: Times,
-    /// Bytes of headers in front of each datagram, and in front of each packet's speech: 28 and 12.
-    pub headers: [usize; 2],
+    /// Bytes of headers in front of each datagram, if they aren't those of UDP and IPv4, and in front
+    /// of each packet's speech.
+    pub headers: (Option<usize>, usize),
 }
 
 impl Setup {
@@ -98,7 +99,7 @@ impl Setup {
             window: Some(20),
             queue: Queue::Packets(50),
             times,
-            headers: [IP_UDP_BYTES, RTP_BYTES],
+            headers: (None, RTP_BYTES),
         }
     }
 
@@ -164,7 +165,7 @@ impl Setup {
             let first = Time::ZERO + calls + *start;
             (0..packets).map(move |n| first + INTERVAL * n)
         };
-        let [header, per_packet] = self.headers;
+        let (header, per_packet) = self.headers;
         let trunk = Trunk::new(PAYLOAD, starts.iter().map(call));
         let trunk = Trunk { observed: OBSERVED, header, per_packet, ..trunk };
         match self.carried {
@@ -217,7 +218,7 @@ struct Net {
 
 impl Net {
     fn new(queue: Queue, delay: Duration, seed: u64) -> Result<Net, PointError> {
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V4, seed);
         let [near, far] = [world.add_router(), world.add_router()];
         let rate = Some(Bitrate::from_bps(RATE));
         let narrow = LinkModel { rate, delay, queue, ..LinkModel::default() };

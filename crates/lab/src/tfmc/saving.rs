@@ -9,7 +9,7 @@ use crate::table::{Cell, Column, Record, Table};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_rate::tfmc::Config;
 use trunkline_sim::World;
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Trunk};
@@ -90,7 +90,7 @@ fn bytes(payload: u32, packets: usize, sabotage: Sabotage, seed: u64) -> Result<
     let wait = if apart { Duration::ZERO } else { Duration::from_millis(5) };
     let trunk = Trunk::new(payload as usize, (0..packets).map(call));
     let trunk = Trunk { mode: Mode::Fixed(packets), wait, ..trunk };
-    let mut world = World::new(seed);
+    let mut world = World::new(IpVersion::V4, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let wire = world.cable(a, b, LinkModel::default(), LinkModel::default())?;
     let to = world.endpoint(b, 9);

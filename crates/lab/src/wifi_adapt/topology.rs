@@ -8,7 +8,7 @@ use trunkline_base::{Bitrate, Rng, Time, rng};
 use trunkline_media::quality::emodel::{self, Parameters};
 use trunkline_net::wifi::edca::{ACCESS_POINT_2005, AccessTable, DRAFT, STATION_2005};
 use trunkline_net::wifi::{Config, Stream, StreamDirection};
-use trunkline_net::{Class, Protocol};
+use trunkline_net::{Class, IpVersion, Protocol};
 use trunkline_rate::tfrc;
 use trunkline_rate::vegas::{self, CodecRate, FecKind};
 use trunkline_sim::agent::adaptive::{
@@ -194,8 +194,7 @@ enum Ends {
 impl Setting {
     /// Runs all calls over the cell.
     pub fn run(&self, seed: u64) -> Result<RunSummary, PointError> {
-        let mut world = World::new(seed);
-        world.use_ipv4();
+        let mut world = World::new(IpVersion::V4, seed);
         let gateway = world.add_plain_host();
         let stations: Vec<HostId> = (0..self.calls).map(|_| world.add_plain_host()).collect();
         let (cell, wires) = world.cell(gateway, &stations, self.config())?;
@@ -291,7 +290,7 @@ impl Setting {
         if let Scheme::Adaptive(_) | Scheme::Fixed(_) = self.scheme {
             return self.coded(world, [(gateway, port), (host, PORT)], n, start, offset);
         }
-        let bytes = TFRC_PACKET - (Protocol::DCCP.headers() - 20);
+        let bytes = TFRC_PACKET - Protocol::DCCP.headers(IpVersion::V4);
         let config = tfrc::Config::basic(bytes as u16);
         let due: Rc<[Time]> = due.iter().map(|due| start + *due).collect();
         let room = if let Scheme::Tfrc = self.scheme { OUTBOUND } else { due.len() };

@@ -34,14 +34,15 @@ const MAX_BYTES: usize = 1_472;
 const STAMP: usize = 8;
 
 impl Cbr {
-    /// Sends `count` packets of 1,500 bytes, as full TCP segments over IPv6, from `start` on.
+    /// Sends `count` packets of 1,500 bytes, as full TCP segments in a world of IPv6, from `start`
+    /// on.
     pub fn tcp_sizes(port: u16, to: Endpoint, start: Time, spacing: Duration, count: u64) -> Cbr {
         let protocol = Protocol::TCP;
         Cbr { port, to, protocol, tos: 0, start, count, spacing, bytes: 1_440, sent: 0 }
     }
 
-    /// Sends `count` UDP datagrams of 1,500 bytes over IPv4 with this TOS byte, from `start` on.
-    /// The world must use IPv4 ([`World::use_ipv4`](crate::World::use_ipv4)).
+    /// Sends `count` UDP datagrams of 1,500 bytes in a world of IPv4, with this TOS byte, from
+    /// `start` on.
     pub fn udp_sizes(
         port: u16,
         to: Endpoint,

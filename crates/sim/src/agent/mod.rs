@@ -20,7 +20,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use trunkline_base::Time;
 use trunkline_base::link_model::Ecn;
-use trunkline_net::{Class, Endpoint, Header, Network, Packet, Protocol};
+use trunkline_net::{Class, Endpoint, Header, IpVersion, Network, Packet, Protocol};
 
 /// A program on a host that uses the network directly: a node of the overlay, a source or sink on
 /// plain UDP, an end of a TCP connection. It is bound to a (host, protocol, port); see
@@ -59,8 +59,8 @@ pub struct Outgoing<'a> {
     /// Destination: from [`World::endpoint`](crate::World::endpoint), or the source of a received
     /// datagram.
     pub to: Endpoint,
-    /// Protocol. Its headers ([`Protocol::headers`]) and those of IPv6 are added to the payload's
-    /// length, or those of IPv4 ([`World::use_ipv4`](crate::World::use_ipv4)).
+    /// Protocol. Its headers and the world's IP header ([`Protocol::headers`]) are added to the
+    /// payload's length.
     pub protocol: Protocol,
     /// TOS byte of the IP header: DSCP and ECN.
     pub tos: u8,
@@ -83,6 +83,11 @@ impl AgentIo<'_> {
     /// Current time of the world.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// IP version of the world.
+    pub fn ip(&self) -> IpVersion {
+        self.places.ip
     }
 
     /// Host that the agent is bound to.
@@ -118,17 +123,17 @@ impl AgentIo<'_> {
         }
     }
 
-    /// Sends a datagram from the host's own interface, with a payload that begins with the
-    /// transport header: on the wire it is `ip_header` bytes longer than the payload. In contrast,
-    /// [`AgentIo::send`] adds [`Protocol::headers`].
+    /// Sends a datagram from the host's own interface that has `bytes` bytes on the wire, for
+    /// payloads with transport headers of their own. In contrast, [`AgentIo::send`] adds
+    /// [`Protocol::headers`].
     #[inline]
-    pub fn send_behind(&mut self, out: &Outgoing<'_>, ip_header: usize) {
+    pub fn send_sized(&mut self, out: &Outgoing<'_>, bytes: usize) {
         let &Outgoing { port, to, protocol, payload, .. } = out;
         let vertex = self.places.hosts[self.host as usize].vertex;
         let from = Endpoint { vertex, port };
         if !self.is_down() {
             let (tos, class) = (self.tos(from, out.tos), self.class);
-            let bytes = (payload.len() + ip_header) as u32;
+            let bytes = bytes as u32;
             self.net.send(self.now, &Packet { from, to, protocol, tos, class, bytes, payload });
         }
     }
@@ -149,8 +154,7 @@ impl AgentIo<'_> {
         tos: u8,
         payload: &[u8],
     ) {
-        let headers = protocol.headers() - self.places.shorter_by;
-        let bytes = (payload.len() + headers) as u32;
+        let bytes = (payload.len() + protocol.headers(self.places.ip)) as u32;
         let class = self.class;
         self.net.send(self.now, &Packet { from, to, protocol, tos, class, bytes, payload });
     }

@@ -90,10 +90,11 @@ mod tests {
     use crate::World;
     use core::time::Duration;
     use trunkline_base::link_model::{LinkModel, Loss};
+    use trunkline_net::IpVersion;
 
     #[test]
     fn each_packet_is_sent_when_it_is_due_and_noted_when_it_comes() {
-        let mut world = World::new(3);
+        let mut world = World::new(IpVersion::V6, 3);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let delay = Duration::from_millis(30);
         let link = LinkModel { delay, ..LinkModel::default() };

@@ -8,7 +8,7 @@ use super::{Agent, AgentIo, Outgoing, Received};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use trunkline_base::Time;
-use trunkline_net::{Endpoint, Protocol};
+use trunkline_net::{Endpoint, IpVersion, Protocol};
 use trunkline_rate::tfrc::{Config, DATA_BYTES, Data, FEEDBACK_BYTES, Feedback, Receiver, Sender};
 
 /// Length of the packet's number behind TFRC's header, in bytes.
@@ -16,7 +16,7 @@ const NUMBER: usize = 4;
 /// Minimum payload in bytes: TFRC's header and the packet's number.
 pub const MIN_PAYLOAD: usize = DATA_BYTES + NUMBER;
 /// Maximum payload in bytes, in an Ethernet frame over IPv6 and DCCP.
-pub const MAX_PAYLOAD: usize = 1_500 - Protocol::DCCP.headers();
+pub const MAX_PAYLOAD: usize = 1_500 - Protocol::DCCP.headers(IpVersion::V6);
 
 /// Wake-up for the next packet that becomes due.
 const DUE: u64 = 0;

@@ -314,12 +314,6 @@ impl World {
         self.net.set_limit(packets);
     }
 
-    /// Uses IPv4's header of 20 bytes for everything sent from now on, instead of IPv6's of 40.
-    /// Agents that set the length of their headers keep it.
-    pub fn use_ipv4(&mut self) {
-        self.places.shorter_by = 20;
-    }
-
     /// Counts everything that the agent on this port sends from now on in the ledgers of `class`. A
     /// node is on the port that [`address`] gives for any of its links.
     ///

@@ -131,8 +131,7 @@ impl World {
     }
 
     /// Ledgers of a wire, from its first end to its second and back: what its models did to the
-    /// datagrams. Bytes include [`IP_UDP_HEADERS`](trunkline_overlay::link::IP_UDP_HEADERS), or 28
-    /// for each datagram after [`World::use_ipv4`].
+    /// datagrams. Bytes include the headers of UDP and the world's IP version.
     pub fn ledgers(&self, wire: WireId) -> [Ledger; 2] {
         directions(wire).map(|d| self.net.decided(d).expect("every wire but a cell's has models"))
     }

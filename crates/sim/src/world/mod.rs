@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
-use trunkline_net::{Delivery, Network, VertexId};
+use trunkline_net::{Delivery, IpVersion, Network, VertexId};
 use trunkline_overlay::arena::TxArena;
 
 /// A network of hosts, routers and wires, with the agents on the hosts, and its clock.
@@ -111,14 +111,14 @@ impl PlainEnd {
 }
 
 impl World {
-    /// An empty world at [`Time::ZERO`]. All its randomness (losses, jitter, the nodes' choices)
-    /// derives from `seed`.
-    pub fn new(seed: u64) -> World {
+    /// An empty world at [`Time::ZERO`], with all packets of one IP version. All its randomness
+    /// (losses, jitter, the nodes' choices) derives from `seed`.
+    pub fn new(ip: IpVersion, seed: u64) -> World {
         World {
             seed,
             now: Time::ZERO,
             net: Network::with_tap(seed, RunObserver::default()),
-            places: Endpoints::default(),
+            places: Endpoints::new(ip),
             wires: Vec::new(),
             routers: Vec::new(),
             agents: Vec::new(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::link_model::LinkModel;
+use trunkline_net::IpVersion;
 use trunkline_overlay::link;
 use trunkline_overlay::node::{Config, Routing};
 use trunkline_overlay::wire::{Metric, NodeId};
@@ -11,7 +12,7 @@ use trunkline_sim::{Disagreement, HostId, WireEnd, World, WorldError, address};
 /// Three nodes in a triangle of links, all over one router; only the first `cables` of them have a
 /// cable to it.
 fn star(cables: u32) -> Result<World, WorldError> {
-    let mut world = World::new(1);
+    let mut world = World::new(IpVersion::V6, 1);
     let model = LinkModel { delay: Duration::from_millis(5), ..LinkModel::default() };
     let middle = world.add_router();
     for host in 0..3 {

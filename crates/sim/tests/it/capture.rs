@@ -9,6 +9,7 @@ use std::process::Command;
 use std::rc::Rc;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{Chain, LinkModel, Loss, Queue, Red};
+use trunkline_net::IpVersion;
 use trunkline_overlay::link::IP_UDP_HEADERS;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
@@ -189,7 +190,7 @@ fn marks_and_drops_of_a_queue_are_seen() {
         ..link(ms(10), Loss::None)
     };
     let perfect = LinkModel::default;
-    let mut world = World::new(2);
+    let mut world = World::new(IpVersion::V6, 2);
     let (a, b) = world.plain_path(model, perfect(), None).unwrap();
     world.ecn_capable(a.wire());
     let ends = capture(&mut world, a.wire());
@@ -222,7 +223,7 @@ fn rtp_on_a_plain_path_can_be_analysed() {
         return;
     }
     let bursts = Loss::Burst { p: 0.1, b: 0.5, chain: Chain::PerPacket };
-    let mut world = World::new(3);
+    let mut world = World::new(IpVersion::V6, 3);
     let (a, b) =
         world.plain_path(link(ms(50), bursts.clone()), link(ms(50), bursts), None).unwrap();
     let ends = capture(&mut world, a.wire());

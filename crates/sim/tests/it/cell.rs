@@ -4,7 +4,7 @@ use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::wifi::edca::{DRAFT, MAX_WINDOW};
 use trunkline_net::wifi::{Config, InvalidCell};
-use trunkline_net::{Class, Protocol};
+use trunkline_net::{Class, IpVersion, Protocol};
 use trunkline_rate::vegas::{self, CodecRate};
 use trunkline_sim::agent::adaptive::{Call, Coding, Gateway, Station};
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
@@ -31,8 +31,7 @@ struct Topology {
 
 impl Topology {
     fn new(stations: usize) -> Topology {
-        let mut world = World::new(1);
-        world.use_ipv4();
+        let mut world = World::new(IpVersion::V4, 1);
         let access_point = world.add_plain_host();
         let stations: Vec<_> = (0..stations).map(|_| world.add_plain_host()).collect();
         let (cell, wires) = world.cell(access_point, &stations, Config::default()).unwrap();
@@ -158,7 +157,7 @@ fn what_is_no_report_changes_nothing() {
 
 #[test]
 fn a_cell_that_cannot_be_is_refused() {
-    let mut world = World::new(1);
+    let mut world = World::new(IpVersion::V4, 1);
     let (ap, station) = (world.add_plain_host(), world.add_plain_host());
     let mut table = DRAFT;
     table[0].cw_max = MAX_WINDOW - 1;

@@ -3,6 +3,7 @@
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
+use trunkline_net::IpVersion;
 use trunkline_overlay::counters::DropReason;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId, Service};
 use trunkline_sim::voice::{CallOutcome, VoiceLog, VoiceSink, VoiceSource};
@@ -65,7 +66,7 @@ fn a_seed_is_the_same_run_on_every_machine() {
     // Without nodes, so that the digest doesn't change with the overlay's protocol.
     let outages = Loss::Burst { p: 0.2, b: 0.75, chain: Chain::Continuous { spacing: ms(20) } };
     let model = LinkModel { jitter: ms(30), ..link(ms(10), outages) };
-    let mut world = World::new(1);
+    let mut world = World::new(IpVersion::V6, 1);
     let (a, b) = world.plain_path(model.clone(), model, None).unwrap();
     let source = VoiceSource::new(NodeId(0), 7, BE, at(1_000), 500);
     world.attach_plain(a, 9, source).unwrap();

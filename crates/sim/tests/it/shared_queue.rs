@@ -3,7 +3,7 @@
 use std::time::Duration;
 use trunkline_base::link_model::{Count, LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::{Bins, Class, DropReason, EdgeLedger, Protocol};
+use trunkline_net::{Bins, Class, DropReason, EdgeLedger, IpVersion, Protocol};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
 use trunkline_overlay::wire::{NodeId, Service};
@@ -44,7 +44,7 @@ fn link(rate: u64, delay: u64, queue: usize) -> LinkModel {
 
 /// Starts all traffic at 1 s for `seconds`; the constant bit rate has this `spacing`.
 fn shared(seconds: u64, spacing: Duration) -> Result<Shared, WorldError> {
-    let mut world = World::new(7);
+    let mut world = World::new(IpVersion::V6, 7);
     let config = |own, peer, host| {
         let mut link = link::Config::new(NodeId(peer));
         link.address = Some(address(HostId(host), 0));
@@ -203,7 +203,7 @@ fn a_crashed_host_silences_all_its_agents_and_hears_nothing() {
 
 #[test]
 fn a_port_has_one_agent() {
-    let mut world = World::new(1);
+    let mut world = World::new(IpVersion::V6, 1);
     let host = world.add_plain_host();
     world.bind(host, Protocol::UDP, 7, Meter::default()).unwrap();
     let taken = world.bind(host, Protocol::UDP, 7, Meter::default()).unwrap_err();

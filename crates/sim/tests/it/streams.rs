@@ -391,7 +391,6 @@ fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
         let hosts = [1, 2].map(|id| topology.host(NodeId(id)));
         topology.routed_link(hosts[0], hosts[1], ms(12), ms(12));
         let mut world = topology.build(1).unwrap();
-        world.use_ipv4();
         let routers = [world.add_router(), world.add_router()];
         let rate = |bps| Some(Bitrate::from_bps(bps));
         let (slow, fast) = (rate(1_000_000), rate(5_000_000));

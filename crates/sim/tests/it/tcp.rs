@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_sim::agent::tcp::{Bulk, Messages, Profile, Schedule, Sink, Stats};
 use trunkline_sim::agent::{Agent, AgentId, AgentIo, Outgoing, Received};
 use trunkline_sim::{HostId, WireEnd, WireId, World};
@@ -30,7 +30,11 @@ struct Line {
 }
 
 fn line(seed: u64, there: LinkModel) -> Line {
-    let mut world = World::new(seed);
+    line_over(IpVersion::V6, seed, there)
+}
+
+fn line_over(ip: IpVersion, seed: u64, there: LinkModel) -> Line {
+    let mut world = World::new(ip, seed);
     let hosts = [world.add_plain_host(), world.add_plain_host()];
     let back = LinkModel { loss: Loss::None, ..there.clone() };
     let wire = world.cable(hosts[0], hosts[1], there, back).unwrap();
@@ -86,7 +90,7 @@ fn without_loss_the_link_is_full() {
             let rate = rate * 1_000_000;
             // Measured once slow start has ended, which on these links it has by then.
             let (bytes, stats) = goodput(line(1, link(rate, delay, 0.0)), &profile, 10, 40);
-            let share = profile.full_segment() as f64 / profile.mtu as f64;
+            let share = profile.full_segment(IpVersion::V6) as f64 / profile.mtu as f64;
             let of = bytes * 8.0 / (rate as f64 * share);
             assert!(
                 (0.99..=1.001).contains(&of),
@@ -101,7 +105,8 @@ fn without_loss_the_link_is_full() {
 fn ns2_s_window_is_20_packets_per_round_trip() {
     // The link sends 20 packets of 1,040 bytes in 16.6 ms.
     let profile = Profile::ns2_reno();
-    let (bytes, stats) = goodput(line(1, link(10_000_000, 50, 0.0)), &profile, 5, 25);
+    let (bytes, stats) =
+        goodput(line_over(IpVersion::V4, 1, link(10_000_000, 50, 0.0)), &profile, 5, 25);
     // Each round trip includes the transmission of one packet there and of an ACK back.
     let rtt = 0.1 + (1_040.0 + 40.0) * 8.0 / 10e6;
     let of = bytes / (20_000.0 / rtt);
@@ -115,7 +120,7 @@ fn with_random_loss_goodput_follows_the_square_root_law() {
         for p in [0.001, 0.01] {
             let model = link(100_000_000, 50, p);
             let (bytes, stats) = goodput(line(1, model), &profile, 20, 200);
-            let full = profile.full_segment() as f64;
+            let full = profile.full_segment(IpVersion::V6) as f64;
             let law = full / 0.1 * (1.5 / p).sqrt();
             let of = bytes / law;
             // The law assumes an ACK for every segment. FreeBSD's and Linux 2.4's windows grow by
@@ -132,20 +137,24 @@ fn with_random_loss_goodput_follows_the_square_root_law() {
 
 #[test]
 fn segments_are_as_long_as_on_a_real_wire() {
-    for profile in Profile::all() {
+    for (profile, ip) in Profile::all()
+        .into_iter()
+        .flat_map(|p| [IpVersion::V4, IpVersion::V6].map(|ip| (p.clone(), ip)))
+    {
         let roomy = LinkModel { queue: Queue::Packets(200), ..link(10_000_000, 5, 0.0) };
-        let mut line = line(1, roomy);
-        let (bulk, sink) = line.bulk(&profile, Time::NEVER, 100 * profile.full_segment() as u64);
+        let mut line = line_over(ip, 1, roomy);
+        let data = 100 * profile.full_segment(ip) as u64;
+        let (bulk, sink) = line.bulk(&profile, Time::NEVER, data);
         line.world.run_until(at(5_000));
         let world = &line.world;
         assert!(world.agent(bulk).is_closed() && world.agent(sink).is_finished());
-        assert_eq!(world.agent(sink).bytes(), 100 * profile.full_segment() as u64);
+        assert_eq!(world.agent(sink).bytes(), data);
         let [there, back] = world.edge_ledgers(line.wire);
         let stats = world.agent(bulk).stats();
         assert_eq!(stats.retransmitted, 0);
         // A SYN and ACKs, besides 100 full segments; the last carries the FIN.
         let (options, syn) = if profile.timestamps { (12, 24) } else { (0, 8) };
-        let bare = profile.ip_header + 20;
+        let bare = ip.header() + 20;
         let segments = stats.segments - 1;
         let others = there.offered.packets - stats.segments;
         let bytes = 100 * profile.mtu as u64

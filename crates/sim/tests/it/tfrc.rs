@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_rate::equation::Throughput;
 use trunkline_rate::tfrc::Config;
 use trunkline_sim::World;
@@ -33,7 +33,7 @@ fn outcome(config: Config, bytes: usize, spacing_ms: u64, loss: Loss, seed: u64)
 fn outcome_of(config: Config, bytes: usize, due: Rc<[Time]>, loss: Loss, seed: u64) -> Outcome {
     let end = due[due.len() - 1] + Duration::from_secs(5);
     let flow = Flow { id: 7, due, bytes, tos: 0, config };
-    let mut world = World::new(seed);
+    let mut world = World::new(IpVersion::V6, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let back = LinkModel {
         delay: Duration::from_millis(50),

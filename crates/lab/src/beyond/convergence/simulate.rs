@@ -6,6 +6,7 @@ use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
 use trunkline_base::{Time, rng};
+use trunkline_net::IpVersion;
 use trunkline_overlay::wire::{Metric, NodeId};
 use trunkline_sim::{HostId, Topology, WireEnd, WireId, World, WorldError};
 
@@ -27,7 +28,7 @@ pub struct Simulated<'a> {
 impl<'a> Simulated<'a> {
     /// An overlay in which no node has been started yet.
     pub fn new(settings: &'a Settings, seed: u64) -> Simulated<'a> {
-        Simulated { settings, seed, world: World::new(seed) }
+        Simulated { settings, seed, world: World::new(IpVersion::V6, seed) }
     }
 
     /// Starts all nodes, one after another, and returns the time at which this began.

@@ -18,6 +18,7 @@ use crate::scenario::testbed::{Cpu, Effort, Error, cannot, config};
 use crate::scenario::{Host, Link, Scenario};
 use crate::testbed::{PLACES, Round, Sample, Stage, Testbed};
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::rng;
+use trunkline_net::IpVersion;
 use trunkline_overlay::wire::NodeId;
 
 /// Interval between queries of a daemon's table; its control socket answers no more often.
@@ -202,8 +204,8 @@ impl Network {
                 _ => continue,
             };
             let end = self.emulator.end(&self.scenario, n, lane * NODES + neighbour);
-            let (id, port) = (neighbour + 1, config::PORT);
-            let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{port}\"\n");
+            let (id, address) = (neighbour + 1, SocketAddr::new(end, config::PORT));
+            let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"{address}\"\n");
         }
         text
     }
@@ -231,6 +233,7 @@ fn scenario(lanes: usize) -> Scenario {
     Scenario {
         name: super::FIGURE.into(),
         length: Duration::ZERO,
+        ip: IpVersion::V6,
         pesq: false,
         sealed: false,
         hosts: (0..lanes * NODES).map(host).collect(),

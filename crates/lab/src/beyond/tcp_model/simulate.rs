@@ -4,7 +4,7 @@ use super::Params;
 use crate::experiment::PointError;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_sim::World;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 
@@ -15,7 +15,7 @@ pub fn goodput(
     (before, measured): (Duration, Duration),
     seed: u64,
 ) -> Result<f64, PointError> {
-    let mut world = World::new(seed);
+    let mut world = World::new(IpVersion::V6, seed);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let [there, back] = place.link();
     world.cable(a, b, there, back)?;

@@ -11,6 +11,7 @@ use crate::scenario::testbed::{Cpu, Effort, Error};
 use crate::scenario::{Host, Link, Scenario, Transfer, Vertex};
 use crate::testbed::{Round, Sample, Stage, Testbed};
 use std::time::{Duration, Instant};
+use trunkline_net::IpVersion;
 use trunkline_sim::agent::tcp::Profile;
 
 /// Largest number of simultaneous connections.
@@ -142,6 +143,7 @@ fn scenario(flows: &[Flow], (before, measured): (Duration, Duration)) -> Scenari
     Scenario {
         name: super::FIGURE.into(),
         length: before + measured,
+        ip: IpVersion::V6,
         pesq: false,
         sealed: false,
         hosts: (0..2 * flows.len()).map(host).collect(),

@@ -12,7 +12,7 @@ use crate::tfmc::network::{mean_known, within};
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Time, rng};
-use trunkline_net::{Class, Protocol};
+use trunkline_net::{Class, IpVersion, Protocol};
 use trunkline_overlay::session::wire::{RefusalReason, ToClient};
 use trunkline_overlay::trunk::{self, Multiplex};
 use trunkline_overlay::wire::Service;
@@ -227,8 +227,7 @@ impl Setup {
             ..fill(Duration::from_millis(5))
         });
         topology.seal();
-        let mut world = topology.build(seed)?;
-        world.use_ipv4();
+        let mut world = topology.over(IpVersion::V4).build(seed)?;
         let routers = [world.add_router(), world.add_router()];
         let queue = Queue::Bytes(ROOM);
         let clean =

@@ -5,7 +5,7 @@ use crate::tfmc::network::{CALLS, INTERVAL, PAYLOAD, spread_calls};
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time, rng};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_rate::tfmc::Config;
 use trunkline_sim::agent::AgentId;
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Trunk};
@@ -53,7 +53,7 @@ impl Alone {
         let calls = spread_calls(CALLS, BEGIN, packets, &mut rng(seed, 1));
         let trunk = Trunk::new(PAYLOAD, calls).with_tfmc(self.config);
         let trunk = Trunk { mode: self.mode, ..trunk };
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V4, seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let wire = world.cable(a, b, link(self.loss), link(0.0))?;
         let to = world.endpoint(b, 9);

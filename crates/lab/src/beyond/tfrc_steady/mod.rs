@@ -10,7 +10,7 @@ use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::stats::Mean;
 use trunkline_base::{Bitrate, Time};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 use trunkline_rate::equation::Throughput;
 use trunkline_rate::tfrc::Config;
 use trunkline_sim::World;
@@ -184,7 +184,7 @@ impl Params {
         let bytes = usize::from(if self.flow == SMALL { SMALL_BYTES } else { FULL_BYTES });
         let flow =
             Flow { id: 7, due: vec![Time::ZERO; most as usize].into(), bytes, tos: 0, config };
-        let mut world = World::new(seed);
+        let mut world = World::new(IpVersion::V6, seed);
         let (a, b) = (world.add_plain_host(), world.add_plain_host());
         let back = LinkModel {
             rate: Some(Bitrate::from_bps(1_000_000_000)),

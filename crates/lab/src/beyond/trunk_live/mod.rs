@@ -14,6 +14,7 @@ use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_media::quality::emodel::{Codec, Parameters, rate};
+use trunkline_net::IpVersion;
 use trunkline_overlay::trunk;
 use trunkline_overlay::wire::{DATA_OVERHEAD, NodeId, Service};
 
@@ -122,6 +123,7 @@ impl Params {
         Scenario {
             name: FIGURE.into(),
             length: Duration::from_secs(seconds),
+            ip: IpVersion::V6,
             pesq: false,
             sealed: true,
             hosts: vec![a, b],

@@ -15,6 +15,7 @@ use crate::tfmc::network::within;
 use std::time::Duration;
 use trunkline_base::link_model::{LinkModel, Queue};
 use trunkline_base::{Bitrate, rng};
+use trunkline_net::IpVersion;
 use trunkline_overlay::trunk::{Config, Multiplex};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::agent::tcp::Profile;
@@ -129,6 +130,7 @@ impl TrunkMode {
         Scenario {
             name: FIGURE.into(),
             length,
+            ip: IpVersion::V6,
             pesq: false,
             sealed: true,
             hosts,

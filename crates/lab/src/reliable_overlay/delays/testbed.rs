@@ -230,7 +230,7 @@ fn over_tcp(
         program.spawn().map(Owned).map_err(cannot("start a program"))
     };
     let mut receiver = start(last, &[])?;
-    let (to, _) = testbed.emulator.addresses(last);
+    let to = testbed.emulator.address(last);
     let _sender = start(first, &["--to".into(), format!("{to}:{PORT}")])?;
     let (mut text, pipe) = (String::new(), receiver.0.stdout.take());
     let read = pipe.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));

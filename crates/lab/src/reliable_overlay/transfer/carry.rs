@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ pub fn carry(part: &Part) -> io::Result<()> {
         (By::Tcp, Some(to)) => send_tcp(&part.congestion, to, &part.file),
         (By::Tcp, None) => {
             let (mut socket, _) =
-                TcpListener::bind((Ipv6Addr::UNSPECIFIED, part.port))?.accept()?;
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, part.port))?.accept()?;
             io::copy(&mut socket, &mut File::create(&part.file)?).map(drop)
         }
         (By::Quic, to) => {
@@ -111,7 +111,7 @@ async fn receive_quic(transport: Arc<TransportConfig>, part: &Part) -> io::Resul
     let mut config =
         ServerConfig::with_single_cert(vec![own.cert.der().clone()], key).map_err(other)?;
     config.transport_config(transport);
-    let endpoint = Endpoint::server(config, (Ipv6Addr::UNSPECIFIED, part.port).into())?;
+    let endpoint = Endpoint::server(config, (Ipv4Addr::UNSPECIFIED, part.port).into())?;
     // Renamed at once, since the other end may be about to read it.
     let new = part.certificate.with_extension("new");
     std::fs::write(&new, own.cert.der())?;
@@ -138,7 +138,7 @@ async fn send_quic(transport: Arc<TransportConfig>, to: SocketAddr, part: &Part)
     roots.add(CertificateDer::from(std::fs::read(&part.certificate)?)).map_err(other)?;
     let mut config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(other)?;
     config.transport_config(transport);
-    let endpoint = Endpoint::client((Ipv6Addr::UNSPECIFIED, 0).into())?;
+    let endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())?;
     let connection =
         endpoint.connect_with(config, to, NAME).map_err(other)?.await.map_err(other)?;
     let mut stream = connection.open_uni().await.map_err(other)?;
@@ -170,7 +170,7 @@ mod tests {
             std::fs::write(&from, &sent).unwrap();
             let congestion = congestion.to_owned();
             let receive = Part { by, congestion, to: None, port, file: into.clone(), certificate };
-            let to = Some((Ipv6Addr::LOCALHOST, port).into());
+            let to = Some((Ipv4Addr::LOCALHOST, port).into());
             let send = Part { to, file: from, ..receive.clone() };
             std::thread::scope(|scope| {
                 let receiver = scope.spawn(|| carry(&receive));

@@ -331,7 +331,7 @@ fn by_programs(
     files: &Files,
 ) -> Result<Duration, Error> {
     let own = std::env::current_exe().map_err(cannot("find this program"))?;
-    let (_, to) = emulator.addresses(last);
+    let to = emulator.address(last);
     let path = |file: &Path| file.to_string_lossy().into_owned();
     let (port, certificate) = (PORT.to_string(), path(&files.from.with_extension("cert")));
     let start = |host: usize, program: &Path, args: &[&str]| {
@@ -346,11 +346,11 @@ fn by_programs(
     };
     let ends = |host: usize, file: &Path| match (way, host) {
         (Transport::Srt, host) if host == first => {
-            let there = format!("srt://[{to}]:{port}?mode=caller");
+            let there = format!("srt://{to}:{port}?mode=caller");
             (PathBuf::from("srt-file-transmit"), vec![format!("file://{}", path(file)), there])
         }
         (Transport::Srt, _) => {
-            let here = format!("srt://[::]:{port}?mode=listener");
+            let here = format!("srt://0.0.0.0:{port}?mode=listener");
             let folder = path(file.parent().unwrap_or(file));
             let into = format!("file://{folder}/");
             (PathBuf::from("srt-file-transmit"), vec![here, into])
@@ -360,7 +360,7 @@ fn by_programs(
                 .map(str::to_owned)
                 .into();
             if host == first {
-                args.extend(["--to".to_owned(), format!("[{to}]:{port}")]);
+                args.extend(["--to".to_owned(), format!("{to}:{port}")]);
             }
             (own.clone(), args)
         }

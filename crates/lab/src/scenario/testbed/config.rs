@@ -5,6 +5,7 @@ use super::super::model::Scenario;
 use super::emulator::Emulator;
 use super::{Error, certified, settings, transfers};
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use trunkline_overlay::link;
 use trunkline_overlay::node::Config;
@@ -108,9 +109,10 @@ pub fn node_text(
         None => ("unsealed_for_measurements = true".to_owned(), String::new()),
     };
     let mut text = format!(
-        "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"[::]:{PORT}\"]\nsocket = {}\ncontrol = {}\n",
+        "[node]\nid = {}\nname = {}\n{seal}\nlisten = [\"{}\"]\nsocket = {}\ncontrol = {}\n",
         node(n),
         quoted(&scenario.hosts[n].name),
+        emulator.any(PORT),
         file(&files.socket),
         file(&files.socket.with_extension("ctl")),
     );
@@ -122,8 +124,8 @@ pub fn node_text(
     text += "[log]\nfilter = \"error,trunkline::node=info\"\n";
     text += &overlay;
     for (link, neighbour, settings) in links_of(scenario, n) {
-        let (end, id) = (emulator.end(scenario, link, neighbour), node(neighbour));
-        let _ = write!(text, "[[link]]\nneighbour = {id}\naddress = \"[{end}]:{PORT}\"\n");
+        let end = SocketAddr::new(emulator.end(scenario, link, neighbour), PORT);
+        let _ = write!(text, "[[link]]\nneighbour = {}\naddress = \"{end}\"\n", node(neighbour));
         text += &settings::of_link(settings);
     }
     text.extend(scenario.hosts[n].trunks.iter().map(settings::of_trunk));

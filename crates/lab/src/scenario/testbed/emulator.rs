@@ -8,12 +8,13 @@ use super::wire::{Traces, wire};
 use super::{Error, cannot};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
+use trunkline_net::IpVersion;
 
 /// The models of each link, there and back; `None` for a link without a wire.
 pub type Models = Vec<Option<[LinkModel; 2]>>;
@@ -23,6 +24,7 @@ pub struct Emulator {
     process: Mutex<Process>,
     file: PathBuf,
     traces: Traces,
+    ip: IpVersion,
     entrances: Vec<Entrance>,
 }
 
@@ -85,7 +87,8 @@ impl Emulator {
                 "impair lists other hosts than it was given: is --trunkline of another version?";
             return Err(Error::Process(what.into()));
         }
-        Ok(Emulator { process: Mutex::new(process), file, traces, entrances })
+        let ip = scenario.ip;
+        Ok(Emulator { process: Mutex::new(process), file, traces, ip, entrances })
     }
 
     /// Gives the links new models from now on.
@@ -130,15 +133,32 @@ impl Emulator {
         self.entrances[host].addresses[0]
     }
 
+    /// The address of a host itself, of the scenario's IP version.
+    pub fn address(&self, host: usize) -> IpAddr {
+        self.of_version(self.addresses(host))
+    }
+
+    fn of_version(&self, (v4, v6): (Ipv4Addr, Ipv6Addr)) -> IpAddr {
+        match self.ip {
+            IpVersion::V4 => v4.into(),
+            IpVersion::V6 => v6.into(),
+        }
+    }
+
+    /// Where the daemon of a host listens: at any address of the scenario's IP version.
+    pub fn any(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.of_version((Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)), port)
+    }
+
     /// Address of the overlay link `link` at `host`.
-    pub fn end(&self, scenario: &Scenario, link: usize, host: usize) -> Ipv6Addr {
+    pub fn end(&self, scenario: &Scenario, link: usize, host: usize) -> IpAddr {
         let is_at = |link: &Link| link.hosts().is_some_and(|(a, b)| a == host || b == host);
         let private = |link: &&Link| is_private(link) && is_at(link);
         let nth = match is_private(&scenario.links[link]) {
             true => 1 + scenario.links[..link].iter().filter(private).count(),
             false => 0,
         };
-        self.entrances[host].addresses[nth].1
+        self.of_version(self.entrances[host].addresses[nth])
     }
 
     /// Ends impair; returns its ledger and its processor time.

@@ -54,11 +54,11 @@ pub fn start(
     Ok(Running { name, child: Owned(child), log })
 }
 
-/// Replaces each host's name in braces in `word` by the host's IPv6 address.
+/// Replaces each host's name in braces in `word` by the host's address.
 fn filled(word: &str, scenario: &Scenario, emulator: &Emulator) -> String {
     let hosts = scenario.hosts.iter().enumerate();
     hosts.fold(word.to_owned(), |word, (n, host)| {
-        word.replace(&format!("{{{}}}", host.name), &emulator.addresses(n).1.to_string())
+        word.replace(&format!("{{{}}}", host.name), &emulator.address(n).to_string())
     })
 }
 

@@ -105,7 +105,7 @@ impl<'a> Prepared<'a> {
     pub fn carry(self, watch: &RunMonitor, before: Duration) -> Result<TransferResult, Error> {
         watch.sleep_until(watch.begun() + self.transfer.from)?;
         let Transfer { ends, from, until, congestion, .. } = self.transfer;
-        let (_, to) = self.emulator.addresses(ends.1);
+        let to = self.emulator.address(ends.1);
         let seconds = (*until - *from).as_secs_f64().round().max(1.0);
         let omitted = before.as_secs_f64().round();
         let mut client = self.emulator.bound(ends.0, "iperf3");

@@ -37,9 +37,8 @@ impl Bulk {
         (start, stop): (Time, Time),
         bytes: u64,
     ) -> Bulk {
-        let ip_header = profile.ip_header;
         let connection = Connection::connect(profile, (port, to.port), iss, false);
-        let driver = Driver::new(connection, port, to, ip_header);
+        let driver = Driver::new(connection, port, to);
         Bulk { driver, start, stop, left: bytes, started: false }
     }
 
@@ -76,6 +75,7 @@ impl Bulk {
 
 impl Agent for Bulk {
     fn start(&mut self, io: &mut AgentIo<'_>) {
+        self.driver.connection.over(io.ip());
         io.wake_at(self.start, START);
         io.wake_at(self.stop, STOP);
     }

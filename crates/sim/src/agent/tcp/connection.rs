@@ -6,6 +6,7 @@ use super::receiver::Receiver;
 use super::sender::{Chunk, Sender, Stats};
 use super::wire::{Flags, MAX_SACK, Options, Segment, TIMESTAMPS};
 use trunkline_base::Time;
+use trunkline_net::IpVersion;
 
 /// Clock of the timestamps (RFC 7323, section 4.1), in milliseconds.
 pub(super) fn timestamp(now: Time) -> u32 {
@@ -43,6 +44,7 @@ pub struct Connection {
     /// Initial sequence numbers: local and remote.
     iss: u32,
     irs: u32,
+    ip: IpVersion,
     sender: Sender,
     receiver: Receiver,
     /// Options that both ends agreed on.
@@ -58,32 +60,47 @@ pub struct Connection {
 
 impl Connection {
     /// Opens a connection from port `ports.0` to port `ports.1`, with `iss` as the initial sequence
-    /// number. With `nodelay`, short segments are sent without waiting for earlier ones to be
+    /// number, over IPv6 unless [`Connection::over`] says otherwise. With `nodelay`, short segments are sent without waiting for earlier ones to be
     /// acknowledged.
     pub fn connect(profile: Profile, ports: (u16, u16), iss: u32, nodelay: bool) -> Connection {
+        let ip = IpVersion::V6;
         let scale = (0..MAX_SCALE).find(|&s| profile.receive_buffer >> s <= 0xffff);
         Connection {
             ports,
             state: State::SynSent,
             iss,
             irs: 0,
-            receiver: Receiver::new(&profile),
+            ip,
+            receiver: Receiver::new(&profile, ip),
             timestamps: profile.timestamps,
             sack: profile.sack(),
             own_scale: scale.unwrap_or(MAX_SCALE),
             peer_scale: 0,
             recent: 0,
             last_ack: 1,
-            sender: Sender::new(profile, nodelay),
+            sender: Sender::new(profile, ip, nodelay),
         }
     }
 
+    /// Sets the IP version, on which the length of segments depends. Nothing has been sent yet.
+    pub fn over(&mut self, ip: IpVersion) {
+        self.ip = ip;
+        self.receiver = Receiver::new(&self.sender.profile, ip);
+        self.sender = Sender::new(self.sender.profile.clone(), ip, self.sender.nodelay);
+    }
+
     /// Accepts the connection that the segment `syn` requests; `None` if it doesn't request one.
-    pub fn accept(profile: Profile, iss: u32, syn: &Segment<'_>) -> Option<Connection> {
+    pub fn accept(
+        profile: Profile,
+        ip: IpVersion,
+        iss: u32,
+        syn: &Segment<'_>,
+    ) -> Option<Connection> {
         if !syn.flags.has(Flags::SYN) || syn.flags.has(Flags::ACK) || syn.flags.has(Flags::RST) {
             return None;
         }
         let mut connection = Connection::connect(profile, (syn.to, syn.from), iss, false);
+        connection.over(ip);
         connection.agree(syn);
         connection.state = State::SynReceived;
         Some(connection)
@@ -103,7 +120,7 @@ impl Connection {
         }
         let peers = mss.map_or(DEFAULT_MSS, usize::from).max(MIN_MSS);
         let options = if self.timestamps { TIMESTAMPS } else { 0 };
-        let mss = peers.min(self.sender.profile.mss()) - options;
+        let mss = peers.min(self.sender.profile.mss(self.ip)) - options;
         // The window in a SYN is not scaled (RFC 7323, section 2.2).
         self.sender.establish(mss, self.sack, 1 + u64::from(syn.window));
     }
@@ -298,7 +315,7 @@ impl Connection {
         }
         let scale = if is_syn { 0 } else { self.own_scale };
         if is_syn {
-            options.mss = Some(self.sender.profile.mss() as u16);
+            options.mss = Some(self.sender.profile.mss(self.ip) as u16);
             options.sack_permitted = self.sack;
             options.window_scale = (self.own_scale > 0).then_some(self.own_scale);
         } else {

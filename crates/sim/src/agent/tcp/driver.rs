@@ -15,15 +15,14 @@ pub struct Driver {
     pub connection: Connection,
     port: u16,
     to: Endpoint,
-    ip_header: usize,
     /// Earliest wake-up that is scheduled.
     armed: Time,
     packet: Vec<u8>,
 }
 
 impl Driver {
-    pub fn new(connection: Connection, port: u16, to: Endpoint, ip_header: usize) -> Driver {
-        Driver { connection, port, to, ip_header, armed: Time::NEVER, packet: Vec::new() }
+    pub fn new(connection: Connection, port: u16, to: Endpoint) -> Driver {
+        Driver { connection, port, to, armed: Time::NEVER, packet: Vec::new() }
     }
 
     /// Processes a datagram if it is a segment from the peer.
@@ -47,7 +46,7 @@ impl Driver {
     pub fn flush(&mut self, io: &mut AgentIo<'_>) {
         let now = io.now();
         while self.connection.transmit(now, &mut self.packet) {
-            send(io, self.port, self.to, self.ip_header, &self.packet);
+            send(io, self.port, self.to, &self.packet);
         }
         // Deadlines mostly move back before they are reached, so one wake-up at a time is enough.
         let deadline = self.connection.deadline();
@@ -58,7 +57,8 @@ impl Driver {
     }
 }
 
-/// Sends a segment behind an IP header of `ip_header` bytes.
-pub fn send(io: &mut AgentIo<'_>, port: u16, to: Endpoint, ip_header: usize, payload: &[u8]) {
-    io.send_behind(&Outgoing { port, to, protocol: Protocol::TCP, tos: 0, payload }, ip_header);
+/// Sends a segment, whose own header is in `payload`, behind the world's IP header.
+pub fn send(io: &mut AgentIo<'_>, port: u16, to: Endpoint, payload: &[u8]) {
+    let bytes = io.ip().header() + payload.len();
+    io.send_sized(&Outgoing { port, to, protocol: Protocol::TCP, tos: 0, payload }, bytes);
 }

@@ -52,13 +52,12 @@ impl Messages {
         nodelay: bool,
         schedule: Schedule,
     ) -> Messages {
-        let ip_header = profile.ip_header;
         assert!(
             (STAMP..=profile.send_buffer).contains(&schedule.bytes),
             "a message has at least {STAMP} bytes and fits into the socket"
         );
         let connection = Connection::connect(profile, (port, to.port), iss, nodelay);
-        let driver = Driver::new(connection, port, to, ip_header);
+        let driver = Driver::new(connection, port, to);
         let (waiting, message) = (VecDeque::new(), vec![0; schedule.bytes]);
         Messages { driver, schedule, written: 0, waiting, message, started: false }
     }
@@ -96,6 +95,7 @@ impl Messages {
 
 impl Agent for Messages {
     fn start(&mut self, io: &mut AgentIo<'_>) {
+        self.driver.connection.over(io.ip());
         if let Some(&first) = self.schedule.due.first() {
             io.wake_at(first - self.schedule.lead, START);
             io.wake_at(first, NEXT);

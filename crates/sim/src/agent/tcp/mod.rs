@@ -17,7 +17,7 @@
 //!     delay: Duration::from_millis(20),
 //!     ..LinkModel::default()
 //! };
-//! let mut world = World::new(42);
+//! let mut world = World::new(IpVersion::V6, 42);
 //! let (a, b) = (world.add_plain_host(), world.add_plain_host());
 //! world.cable(a, b, link.clone(), link)?;
 //! let sink = world.bind(b, Protocol::TCP, 80, Sink::new(Profile::linux_6(), 80, 1))?;

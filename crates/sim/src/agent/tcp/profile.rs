@@ -3,6 +3,7 @@
 use super::rtt::RtoRules;
 use super::wire;
 use core::time::Duration;
+use trunkline_net::IpVersion;
 
 /// Unit of the congestion window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,8 +103,6 @@ pub struct DelayedAck {
 pub struct Profile {
     /// The profile's name in tables.
     pub name: &'static str,
-    /// Length of the IP header in front of each segment, in bytes: 40 (RFC 8200) or 20 (RFC 791).
-    pub ip_header: usize,
     /// Length of a full segment on the wire in bytes, with its IP header, TCP header and timestamps.
     pub mtu: usize,
     /// Whether every segment has timestamps (RFC 7323).
@@ -157,7 +156,6 @@ impl Profile {
     pub fn ns2_reno() -> Profile {
         Profile {
             name: "ns2-reno",
-            ip_header: 20,
             mtu: 1_040,
             timestamps: false,
             counting: Counting::Packets,
@@ -193,7 +191,6 @@ impl Profile {
     pub fn freebsd_5_4() -> Profile {
         Profile {
             name: "freebsd-5.4",
-            ip_header: 40,
             mtu: 1_500,
             timestamps: true,
             counting: Counting::Bytes,
@@ -230,7 +227,6 @@ impl Profile {
     pub fn linux_2_4() -> Profile {
         Profile {
             name: "linux-2.4",
-            ip_header: 40,
             mtu: 1_500,
             timestamps: true,
             counting: Counting::Packets,
@@ -290,14 +286,14 @@ impl Profile {
         self.recovery != Recovery::Reno
     }
 
-    /// Announced MSS (RFC 9293, section 3.7.1), in bytes.
-    pub fn mss(&self) -> usize {
-        self.mtu.saturating_sub(self.ip_header + wire::HEADER).clamp(64, 65_000)
+    /// Announced MSS (RFC 9293, section 3.7.1) over this IP version, in bytes.
+    pub fn mss(&self, ip: IpVersion) -> usize {
+        self.mtu.saturating_sub(ip.header() + wire::HEADER).clamp(64, 65_000)
     }
 
-    /// Number of data bytes in a full segment.
-    pub fn full_segment(&self) -> usize {
-        self.mss() - if self.timestamps { wire::TIMESTAMPS } else { 0 }
+    /// Number of data bytes in a full segment over this IP version.
+    pub fn full_segment(&self, ip: IpVersion) -> usize {
+        self.mss(ip) - if self.timestamps { wire::TIMESTAMPS } else { 0 }
     }
 }
 
@@ -307,7 +303,9 @@ mod tests {
 
     #[test]
     fn segments_have_the_size_of_the_wire() {
-        assert_eq!(Profile::all().map(|p| p.full_segment()), [1_000, 1_428, 1_428, 1_428]);
+        let of = |ip| Profile::all().map(|p| p.full_segment(ip));
+        assert_eq!(of(IpVersion::V4), [1_000, 1_448, 1_448, 1_448]);
+        assert_eq!(of(IpVersion::V6), [980, 1_428, 1_428, 1_428]);
         assert_eq!(Profile::all().map(|p| p.mtu), [1_040, 1_500, 1_500, 1_500]);
         assert_eq!(
             [536, 1_428, 1_460, 2_190].map(|m| InitialWindow::Rfc3390.segments(m)),

@@ -6,6 +6,7 @@ use super::ranges::Ranges;
 use super::wire::{MAX_SACK, SackBlocks};
 use std::collections::VecDeque;
 use trunkline_base::Time;
+use trunkline_net::IpVersion;
 
 /// Maximum number of separate ranges kept; data that would add another are not accepted.
 const MAX_RANGES: usize = 4_096;
@@ -40,7 +41,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Creates a receiver that expects the first byte of the stream.
-    pub fn new(profile: &Profile) -> Receiver {
+    pub fn new(profile: &Profile, ip: IpVersion) -> Receiver {
         Receiver {
             next: 1,
             fin: None,
@@ -53,7 +54,7 @@ impl Receiver {
             sack: false,
             rules: profile.delayed_ack,
             quick: profile.delayed_ack.quick,
-            mss: profile.full_segment(),
+            mss: profile.full_segment(ip),
             waiting: (0, 0),
             ack_by: Time::NEVER,
             ack_now: false,
@@ -238,7 +239,7 @@ mod tests {
     }
 
     fn receiver(profile: &Profile) -> Receiver {
-        let mut r = Receiver::new(profile);
+        let mut r = Receiver::new(profile, IpVersion::V6);
         r.use_sack(true);
         r
     }
@@ -284,7 +285,7 @@ mod tests {
             assert_eq!(due, alone, "{}", profile.name);
             r.take(at(10), 101, &[0; 100], false);
             assert_eq!(r.ack_is_due(at(10)), two_small, "{}", profile.name);
-            r.take(at(10), 201, &vec![0; profile.full_segment()], false);
+            r.take(at(10), 201, &vec![0; profile.full_segment(IpVersion::V6)], false);
             assert!(r.ack_is_due(at(10)));
             blocks(&mut r);
             r.take(at(20), 9_000, &[0; 100], false);

@@ -9,6 +9,7 @@ use super::sent::Scoreboard;
 use core::time::Duration;
 use std::collections::VecDeque;
 use trunkline_base::Time;
+use trunkline_net::IpVersion;
 
 /// Statistics of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -113,8 +114,8 @@ pub struct Sender {
 
 impl Sender {
     /// Creates a sender; it first sends the SYN.
-    pub fn new(profile: Profile, nodelay: bool) -> Sender {
-        let mss = profile.full_segment();
+    pub fn new(profile: Profile, ip: IpVersion, nodelay: bool) -> Sender {
+        let mss = profile.full_segment(ip);
         let ordered = profile.recovery == Recovery::Rack;
         Sender {
             mss,

@@ -124,7 +124,7 @@ impl Sink {
 
 impl Agent for Sink {
     fn receive(&mut self, datagram: Received<'_>, io: &mut AgentIo<'_>) {
-        let (from, ip_header) = (datagram.header.from, self.profile.ip_header);
+        let from = datagram.header.from;
         if datagram.header.protocol != Protocol::TCP {
             return;
         }
@@ -134,16 +134,16 @@ impl Agent for Sink {
         }
         let Some(segment) = Segment::parse(datagram.payload) else { return };
         let accepted = match self.driver {
-            None => Connection::accept(self.profile.clone(), self.iss, &segment),
+            None => Connection::accept(self.profile.clone(), io.ip(), self.iss, &segment),
             Some(_) => None,
         };
         if let Some(connection) = accepted {
-            self.driver = Some((Driver::new(connection, self.port, from, ip_header), from));
+            self.driver = Some((Driver::new(connection, self.port, from), from));
             self.go_on(io);
         } else if let Some(answer) = reset(&segment) {
             let mut packet = Vec::new();
             answer.emit(&mut packet);
-            send(io, self.port, from, ip_header, &packet);
+            send(io, self.port, from, &packet);
         }
     }
 

@@ -18,7 +18,8 @@ pub use sender::{Sender, Stats};
 use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_rate::tfmc::{Config, DATA_BYTES, IP_UDP_BYTES, RTP_BYTES};
+use trunkline_net::{IpVersion, Protocol};
+use trunkline_rate::tfmc::{Config, DATA_BYTES, RTP_BYTES};
 
 /// Length of the index that precedes a packet, in bytes; it refers to the list of all packets.
 const INDEX: usize = 4;
@@ -65,8 +66,9 @@ pub struct Trunk {
     /// Index of the call whose RTP sequence numbers indicate losses, if [`Config::numbers`] selects
     /// a single call.
     pub observed: u16,
-    /// Bytes on the wire in front of each datagram: 28 by default.
-    pub header: usize,
+    /// Bytes on the wire in front of each datagram, for comparisons; `None` stands for the headers of
+    /// UDP and the world's IP version.
+    pub header: Option<usize>,
     /// Bytes on the wire in front of each payload: 12 by default.
     pub per_packet: usize,
 }
@@ -96,7 +98,7 @@ impl Trunk {
             wait: Duration::ZERO,
             config: None,
             observed: 0,
-            header: IP_UDP_BYTES,
+            header: None,
             per_packet: RTP_BYTES,
         }
     }
@@ -106,6 +108,11 @@ impl Trunk {
     pub fn with_tfmc(self, config: Config) -> Trunk {
         let wait = Duration::from_millis(5);
         Trunk { mode: Mode::Tfmc, wait, config: Some(config), ..self }
+    }
+
+    /// Bytes on the wire in front of each datagram in a world of `ip`.
+    fn header(&self, ip: IpVersion) -> usize {
+        self.header.unwrap_or(Protocol::UDP.headers(ip))
     }
 
     /// Length of a packet within a datagram, in bytes.

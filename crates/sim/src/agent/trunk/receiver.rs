@@ -5,7 +5,7 @@ use crate::agent::{Agent, AgentIo, Outgoing, Received};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::Protocol;
-use trunkline_rate::tfmc::{self, Data, IP_UDP_BYTES};
+use trunkline_rate::tfmc::{self, Data};
 
 /// The receiving gateway of a [`Trunk`].
 pub struct Receiver {
@@ -79,7 +79,7 @@ impl Agent for Receiver {
             self.reports += 1;
             let (port, to, protocol) = (self.port, header.from, Protocol::UDP);
             let out = Outgoing { port, to, protocol, tos: 0, payload: &report.emit() };
-            io.send_behind(&out, IP_UDP_BYTES);
+            io.send(&out);
         }
     }
 }

@@ -142,7 +142,8 @@ impl Sender {
         self.stats.datagrams += 1;
         let &mut Sender { port, to, .. } = self;
         let (protocol, payload) = (Protocol::UDP, &self.datagram[..]);
-        io.send_behind(&Outgoing { port, to, protocol, tos: 0, payload }, self.trunk.header);
+        let bytes = self.trunk.header(io.ip()) + payload.len();
+        io.send_sized(&Outgoing { port, to, protocol, tos: 0, payload }, bytes);
     }
 
     fn ask(&self, io: &mut AgentIo<'_>) {
@@ -153,7 +154,13 @@ impl Sender {
 }
 
 impl Agent for Sender {
+    /// # Panics
+    ///
+    /// If TFMC counts other headers than the datagrams have in this world.
     fn start(&mut self, io: &mut AgentIo<'_>) {
+        let header = self.trunk.header(io.ip());
+        let counted = self.trunk.config.as_ref().map_or(header, |config| config.header);
+        assert_eq!(counted, header, "bytes of headers that TFMC counts, and that are sent");
         self.ask(io);
     }
 

@@ -4,7 +4,7 @@ use crate::{WireId, World};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, rng};
 use trunkline_media::talk::{Framing, Model};
-use trunkline_net::Protocol;
+use trunkline_net::{IpVersion, Protocol};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -23,7 +23,7 @@ struct Run {
 }
 
 fn run(trunk: &Trunk, loss: Loss, seconds: u64) -> Run {
-    let mut world = World::new(3);
+    let mut world = World::new(IpVersion::V4, 3);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let back = LinkModel {
         rate: Some(Bitrate::from_bps(1_000_000_000)),
@@ -126,7 +126,7 @@ fn tfmc_config() -> trunkline_rate::tfmc::Config {
 #[test]
 fn voice_goes_on_without_reports() {
     let trunk = constant(200, Duration::from_micros(100), 4).with_tfmc(tfmc_config());
-    let mut world = World::new(3);
+    let mut world = World::new(IpVersion::V4, 3);
     let (a, b) = (world.add_plain_host(), world.add_plain_host());
     let there = LinkModel { delay: ms(20), ..LinkModel::default() };
     let back = LinkModel { loss: Loss::EVERYTHING, ..there.clone() };

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write as _};
-use std::net::SocketAddrV6;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -68,9 +68,12 @@ impl Mouth {
                 true => (Type::DGRAM, Protocol::UDP),
                 false => (Type::RAW, Protocol::TCP),
             };
-            let socket = Socket::new(Domain::IPV6, kind, Some(protocol))?;
+            let socket = Socket::new(Domain::for_address(flow.from), kind, Some(protocol))?;
             socket.bind(&portless(flow, flow.from).into())?;
-            setsockopt(&socket, sockopt::Ipv6TClass, &flow.class.into())?;
+            match flow.from {
+                SocketAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4Tos, &flow.class.into())?,
+                SocketAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6TClass, &flow.class.into())?,
+            }
             // A packet that there is no room for is lost; the sender must not block.
             socket.set_nonblocking(true)?;
             Ok(socket)
@@ -91,8 +94,8 @@ impl Mouth {
 
 /// The address of `end` for the flow's socket: without a port unless the flow is UDP, since
 /// raw packets have the ports in their own headers.
-fn portless(flow: &Flow, end: SocketAddrV6) -> SocketAddrV6 {
-    SocketAddrV6::new(*end.ip(), if flow.udp { end.port() } else { 0 }, 0, 0)
+fn portless(flow: &Flow, end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip(), if flow.udp { end.port() } else { 0 })
 }
 
 /// Sends every packet when it is due, until `is_over` is set.

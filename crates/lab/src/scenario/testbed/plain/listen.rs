@@ -5,10 +5,12 @@ use super::{Flow, Heard, clock_ns, packet};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddrV6;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
 use trunkline_base::link_model::Ecn;
 
@@ -34,12 +36,15 @@ pub struct Ears<'a> {
 }
 
 /// Opens a socket bound to `at` that reports the traffic class of each packet.
-fn open(kind: Type, protocol: Protocol, at: SocketAddrV6) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV6, kind, Some(protocol))?;
+fn open(kind: Type, protocol: Protocol, at: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
     // Best effort: the kernel may allow less.
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = setsockopt(&socket, sockopt::RcvBufForce, &BUFFER);
-    setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
+    match at {
+        SocketAddr::V4(_) => setsockopt(&socket, sockopt::IpRecvTos, &true)?,
+        SocketAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?,
+    }
     socket.bind(&at.into())?;
     Ok(socket)
 }
@@ -47,7 +52,7 @@ fn open(kind: Type, protocol: Protocol, at: SocketAddrV6) -> io::Result<Socket> 
 impl<'a> Ears<'a> {
     /// Opens the sockets for these flows.
     pub fn open(flows: &'a [Flow]) -> Result<Ears<'a>, Error> {
-        let bind = |at: SocketAddrV6| cannot(format!("listen at {at}"));
+        let bind = |at: SocketAddr| cannot(format!("listen at {at}"));
         let mut ears = Vec::new();
         for (n, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.udp) {
             let socket = open(Type::DGRAM, Protocol::UDP, flow.to).map_err(bind(flow.to))?;
@@ -55,7 +60,7 @@ impl<'a> Ears<'a> {
         }
         if let Some(flow) = flows.iter().find(|flow| !flow.udp) {
             // A raw socket has no port.
-            let at = SocketAddrV6::new(*flow.to.ip(), 0, 0, 0);
+            let at = SocketAddr::new(flow.to.ip(), 0);
             let socket = open(Type::RAW, Protocol::TCP, at).map_err(bind(at))?;
             ears.push(Ear { socket, flow: None });
         }
@@ -98,8 +103,12 @@ impl<'a> Ears<'a> {
             let Ear { socket, flow } = &self.ears[ear];
             let mut slices = [IoSliceMut::new(&mut buf)];
             let flags = MsgFlags::MSG_DONTWAIT;
-            let got =
-                recvmsg::<SockaddrIn6>(socket.as_raw_fd(), &mut slices, Some(&mut space), flags);
+            let got = recvmsg::<SockaddrStorage>(
+                socket.as_raw_fd(),
+                &mut slices,
+                Some(&mut space),
+                flags,
+            );
             let now = clock_ns();
             let got = match got {
                 Err(Errno::EAGAIN) => return Ok(()),
@@ -107,10 +116,11 @@ impl<'a> Ears<'a> {
                 got => got?,
             };
             let class = got.cmsgs()?.find_map(|message| match message {
+                ControlMessageOwned::Ipv4Tos(class) => Some(class),
                 ControlMessageOwned::Ipv6TClass(class) => u8::try_from(class).ok(),
                 _ => None,
             });
-            let (length, flow, from) = (got.bytes, *flow, got.address.map(SocketAddrV6::from));
+            let (length, flow, from) = (got.bytes, *flow, got.address.as_ref().and_then(address));
             if let Some((n, payload)) = self.whose(flow, from, &buf[..length]) {
                 self.note(n, payload, class.unwrap_or_default(), now);
             }
@@ -122,7 +132,7 @@ impl<'a> Ears<'a> {
     fn whose<'b>(
         &self,
         flow: Option<usize>,
-        from: Option<SocketAddrV6>,
+        from: Option<SocketAddr>,
         packet: &'b [u8],
     ) -> Option<(usize, &'b [u8])> {
         let from = from?;
@@ -132,7 +142,7 @@ impl<'a> Ears<'a> {
                 ((own.ip(), own.port()) == (from.ip(), from.port())).then_some((n, packet))
             }
             None => {
-                let (ports, payload) = packet::segment(packet)?;
+                let (ports, payload) = packet::segment(packet, from.is_ipv4())?;
                 let is_of = |f: &Flow| {
                     !f.udp && f.from.ip() == from.ip() && (f.from.port(), f.to.port()) == ports
                 };
@@ -151,4 +161,10 @@ impl<'a> Ears<'a> {
             each.get_or_insert(delay);
         }
     }
+}
+
+/// The address that a packet came from.
+fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = from.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
+    v4.or_else(|| from.as_sockaddr_in6().map(|v6| SocketAddr::from((v6.ip(), v6.port()))))
 }

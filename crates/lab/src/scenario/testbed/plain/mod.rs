@@ -17,7 +17,7 @@ use crate::table::Row;
 pub use agent::agent;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddrV6;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -33,11 +33,11 @@ struct Flow {
     number: usize,
     /// Whether packets are UDP; otherwise they have TCP headers.
     udp: bool,
-    from: SocketAddrV6,
-    to: SocketAddrV6,
+    from: SocketAddr,
+    to: SocketAddr,
     /// Length of the payload in bytes, from [`packet::STAMP`] to [`packet::MAX_PAYLOAD`].
     payload: usize,
-    /// IPv6 traffic class (DSCP and ECN).
+    /// TOS byte or traffic class (DSCP and ECN).
     class: u8,
     /// When the first packet is sent, in nanoseconds after the calls begin.
     first_ns: u64,
@@ -62,7 +62,8 @@ impl Plan {
         let most = u64::try_from(MAX_LENGTH.as_nanos()).unwrap_or(u64::MAX);
         flows.all(|flow| {
             let packets = flow.count.checked_mul(flow.interval_ns.max(1));
-            let fits = (packet::STAMP..=packet::MAX_PAYLOAD).contains(&flow.payload);
+            let fits = (packet::STAMP..=packet::MAX_PAYLOAD).contains(&flow.payload)
+                && flow.from.is_ipv4() == flow.to.is_ipv4();
             // Some slack, since the last interval may extend beyond the end.
             let is_short = packets.is_some_and(|all| all <= 2 * most) && flow.first_ns <= 2 * most;
             let is_slow = !flow.each || flow.interval_ns >= nanos(SPACING);
@@ -113,8 +114,7 @@ fn nanos(duration: Duration) -> u64 {
 
 /// All flows of a scenario, each with its sending and its receiving host.
 fn flows(scenario: &Scenario, emulator: &Emulator) -> Vec<((usize, usize), Flow)> {
-    let address =
-        |host: usize, port: u16| SocketAddrV6::new(emulator.addresses(host).1, port, 0, 0);
+    let address = |host: usize, port: u16| SocketAddr::new(emulator.address(host), port);
     let plain = |p: &CallInstance<'_>| p.call.carrier == Carrier::Plain;
     let calls = scenario.placed().filter(plain).map(|CallInstance { call, port, offset }| {
         let ends = call.ends;
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_no_scenario_has_is_refused() {
-        let end = SocketAddrV6::new(std::net::Ipv6Addr::LOCALHOST, 5_000, 0, 0);
+        let end = SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), 5_000);
         let good = Flow {
             number: 0,
             udp: true,
@@ -309,8 +309,10 @@ mod tests {
         };
         let is_sane = |flow: Flow| Plan { sends: vec![flow], ..Plan::default() }.is_sane();
         assert!(is_sane(good.clone()));
+        let other = SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), 5_000);
+        assert!(!is_sane(Flow { to: other, ..good.clone() }));
         assert!(!is_sane(Flow { payload: 7, ..good.clone() }));
-        assert!(!is_sane(Flow { payload: 1_453, ..good.clone() }));
+        assert!(!is_sane(Flow { payload: 1_473, ..good.clone() }));
         assert!(!is_sane(Flow { count: u64::MAX, ..good.clone() }));
         assert!(!is_sane(Flow { first_ns: u64::MAX, ..good.clone() }));
         assert!(!is_sane(Flow { interval_ns: 0, ..good.clone() }));

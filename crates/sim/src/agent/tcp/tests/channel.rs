@@ -5,6 +5,7 @@ use core::time::Duration;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
 use trunkline_base::{Rng, Time};
+use trunkline_net::IpVersion;
 
 pub fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -91,7 +92,7 @@ impl Pair {
             (_, Some(server)) => server.receive(self.now, &segment),
             (_, None) => {
                 let profile = self.profile.clone();
-                self.server = Connection::accept(profile, self.server_iss, &segment);
+                self.server = Connection::accept(profile, IpVersion::V6, self.server_iss, &segment);
             }
         }
     }

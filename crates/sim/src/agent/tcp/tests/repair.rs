@@ -3,6 +3,7 @@
 use super::channel::{Pair, SERVER, ms};
 use crate::agent::tcp::{Idle, InitialWindow, Profile, Recovery, Stats};
 use trunkline_base::Time;
+use trunkline_net::IpVersion;
 
 /// Sends `total` bytes in one go over a channel of 10 ms each way that loses the data segments with
 /// these indices, in the order of sending. Returns the sender's statistics, and the time in
@@ -33,7 +34,7 @@ fn unlimited() -> [Profile; 4] {
 #[test]
 fn a_single_loss_is_repaired_without_a_timeout() {
     for profile in unlimited() {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         // The window has about 16 segments at this point.
         let (stats, _) = lose(&profile, 200 * full, &[30]);
         let of = (stats.retransmitted, stats.rtos, stats.fast_recoveries, stats.undone);
@@ -53,7 +54,7 @@ fn a_peer_without_sack_makes_a_reno_of_each() {
             if to == SERVER && nth == 30 { vec![] } else { vec![ms(10)] }
         });
         let stats = pair.client.stats();
-        assert_eq!(pair.client.full_segment(), 1_000);
+        assert_eq!(pair.client.full_segment(), 980, "1,040 bytes over IPv6");
         assert_eq!(pair.read[SERVER].len(), 200_000, "{}", profile.name);
         assert_eq!((stats.fast_recoveries, stats.rtos), (1, 0), "{}: {stats:?}", profile.name);
     }
@@ -81,17 +82,17 @@ fn three_sacks_leave_no_room_for_reordering() {
     // Ten segments, then twenty, and the eleventh of those is lost: it is retransmitted with the
     // third SACK, and not a quarter of a round trip later (RFC 8985, section 6.2).
     let profile = Profile::linux_6();
-    let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[20]);
+    let (stats, took) = lose(&profile, 30 * profile.full_segment(IpVersion::V6), &[20]);
     assert_eq!((took, stats.fast_recoveries), (60, 1), "{stats:?}");
     // With only two segments after it, the retransmission waits for that quarter.
-    let (stats, took) = lose(&profile, 30 * profile.full_segment(), &[27]);
+    let (stats, took) = lose(&profile, 30 * profile.full_segment(IpVersion::V6), &[27]);
     assert_eq!((took, stats.fast_recoveries), (65, 1), "{stats:?}");
 }
 
 #[test]
 fn two_losses_in_a_window_halve_it_twice_without_sack() {
     for profile in unlimited() {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         // More than 40 segments are in flight, so that Reno also gets enough duplicates.
         let (stats, _) = lose(&profile, 300 * full, &[80, 84]);
         let halvings = if profile.recovery == Recovery::Reno { 2 } else { 1 };
@@ -108,7 +109,7 @@ fn two_losses_in_a_window_halve_it_twice_without_sack() {
 #[test]
 fn a_lost_retransmission_is_found_by_time_alone() {
     for profile in unlimited() {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         let again = 200;
         let (mut count, mut lost) = (0, 0);
         let mut pair = Pair::established(&profile);
@@ -139,7 +140,7 @@ fn a_lost_retransmission_is_found_by_time_alone() {
 #[test]
 fn a_lost_tail_takes_a_probe_with_rack_and_a_timeout_otherwise() {
     for profile in unlimited() {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         let (stats, took) = lose(&profile, 20 * full, &[18, 19]);
         if profile.recovery == Recovery::Rack {
             assert_eq!((stats.rtos, stats.probes), (0, 1), "{stats:?}");
@@ -156,7 +157,7 @@ fn a_lost_tail_takes_a_probe_with_rack_and_a_timeout_otherwise() {
 #[test]
 fn a_timeout_that_came_early_is_taken_back_by_who_can_tell() {
     for profile in unlimited() {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         let mut pair = Pair::established(&profile);
         pair.client.write(&vec![1; 400 * full]);
         let begin = pair.now;
@@ -179,7 +180,7 @@ fn limited_transmit_saves_a_small_window_from_a_timeout() {
     for limited_transmit in [true, false] {
         let profile = Profile { limited_transmit, ..Profile::freebsd_5_4() };
         // The first of three is lost, which gives two duplicate ACKs and two new segments.
-        let (stats, _) = lose(&profile, 20 * profile.full_segment(), &[0]);
+        let (stats, _) = lose(&profile, 20 * profile.full_segment(IpVersion::V6), &[0]);
         let repaired = (stats.fast_recoveries, stats.rtos);
         assert_eq!(repaired, if limited_transmit { (1, 0) } else { (0, 1) }, "{stats:?}");
     }
@@ -190,7 +191,7 @@ fn forward_acknowledgment_counts_the_gap() {
     // Only the last two of five arrive, which is too few duplicate ACKs.
     for (profile, rtos) in [(Profile::linux_2_4(), 0), (Profile::freebsd_5_4(), 1)] {
         let profile = Profile { initial_window: InitialWindow::Segments(5), ..profile };
-        let (stats, _) = lose(&profile, 5 * profile.full_segment(), &[0, 1, 2]);
+        let (stats, _) = lose(&profile, 5 * profile.full_segment(IpVersion::V6), &[0, 1, 2]);
         assert_eq!((stats.rtos, stats.fast_recoveries), (rtos, 1 - rtos), "{stats:?}");
     }
 }
@@ -227,7 +228,7 @@ fn the_window_after_a_pause_is_the_profile_s() {
         (Profile::linux_6(), 10),
         (Profile::linux_2_4(), 3),
     ] {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         let mut pair = Pair::established(&profile);
         pair.client.write(&vec![1; 100 * full]);
         let resume = pair.now + ms(10_000);
@@ -243,7 +244,7 @@ fn the_window_after_a_pause_is_the_profile_s() {
 fn reordering_is_learnt_by_rack() {
     // Every tenth segment arrives 2 ms late, after up to ten later ones.
     let of = |profile: Profile| {
-        let full = profile.full_segment();
+        let full = profile.full_segment(IpVersion::V6);
         let mut pair = Pair::established(&profile);
         pair.client.write(&vec![1; 2_000 * full]);
         let (end, mut nth) = (pair.now + ms(60_000), 0u64);

@@ -3,6 +3,7 @@
 use super::channel::{CLIENT, Pair, SERVER, ms};
 use crate::agent::tcp::{DelayedAck, Flags, Options, Profile, Segment};
 use trunkline_base::Time;
+use trunkline_net::IpVersion;
 
 #[test]
 fn a_lone_segment_is_acknowledged_when_the_profile_says() {
@@ -28,7 +29,7 @@ fn every_second_full_segment_is_acknowledged_at_once() {
     let profile = Profile::freebsd_5_4();
     let mut pair = Pair::established(&profile);
     let begin = pair.now;
-    pair.client.write(&vec![1; 100 * profile.full_segment()]);
+    pair.client.write(&vec![1; 100 * profile.full_segment(IpVersion::V6)]);
     pair.run(begin + ms(5_000), &mut |_, _| vec![ms(10)]);
     let acks = pair.sent[CLIENT].iter().filter(|(at, _)| *at > begin).count();
     assert!((50..=54).contains(&acks), "{acks}");
