@@ -107,6 +107,18 @@ pub enum Error {
     /// A scenario is invalid.
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Mistake),
+    /// A scenario is neither shortened nor divided.
+    #[error(
+        "{file}: --{option} is for figures; a scenario is as long as its `length`, and one run. For \
+         several runs: for seed in 1 2 3; do trunkline-lab run {file} --seed $seed --out out-$seed; \
+         done"
+    )]
+    ScenarioOption {
+        /// Path of the scenario.
+        file: String,
+        /// Name of the option.
+        option: &'static str,
+    },
     /// No testbed can measure this figure.
     #[error("{figure}: --testbed is for scenarios (.toml files), {known}, and all of these: `all`")]
     NoTestbed {

@@ -10,6 +10,7 @@ use crate::plot;
 use crate::score::Score;
 use crate::store::{json, read_json, write_file};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -48,14 +49,18 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     // Testbeds don't run on every machine: where none has been run, nothing is missing.
     let is_beside = |figure| beside.iter().any(|(_, f)| std::ptr::eq(*f, figure));
     let (mut count, mut missing) = (0, Vec::new());
+    let mut builds: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for paper in PAPERS {
         let mut part = Part::default();
         for &(experiment, figure) in all.iter().filter(|(e, _)| e.paper == paper.folder) {
             let id = format!("{}/{}", experiment.paper, figure.name);
             match part.add(out, experiment, figure, &id)? {
-                true => count += 1,
-                false if is_beside(figure) => {}
-                false => missing.push(id),
+                Some(built) => {
+                    count += 1;
+                    builds.entry(built).or_default().push(id);
+                }
+                None if is_beside(figure) => {}
+                None => missing.push(id),
             }
         }
         part.write(&paper, &mut page);
@@ -63,6 +68,9 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
     if count == 0 {
         // A page without figures looks like a result, so an empty folder is an error.
         return Err(Error::NothingToReport(out.to_owned()));
+    }
+    if let Some(mixed) = mixed(&builds) {
+        let _ = writeln!(page, "<p class=\"open\">{mixed}</p>");
     }
     if !missing.is_empty() {
         let _ = writeln!(page, "<p>Not measured yet: {}.</p>", missing.join(", "));
@@ -117,16 +125,17 @@ impl Part {
         page.push_str(&self.figures);
     }
 
-    /// Adds one figure. Returns whether it has been measured.
+    /// Adds one figure. Returns from what the lab that measured it was built; `None` if it has not
+    /// been measured.
     fn add(
         &mut self,
         out: &Path,
         experiment: &Experiment,
         figure: &Figure,
         id: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<Option<String>, Error> {
         let Some((manifest, table)) = output::read(out, experiment, figure)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let claims: Vec<Judged> = figure.claims.iter().map(|c| output::judge(c, &table)).collect();
         let folder = out.join(experiment.paper).join(figure.name);
@@ -154,7 +163,7 @@ impl Part {
             self.claim(c, id);
         }
         self.figures.push_str("</table>\n");
-        Ok(true)
+        Ok(Some(manifest.built().to_owned()))
     }
 
     fn claim(&mut self, c: &Judged, id: &str) {
@@ -198,6 +207,19 @@ impl Part {
             );
         }
     }
+}
+
+/// A warning that figures were measured by different builds of the lab, with those of all builds but
+/// the most frequent one.
+fn mixed(builds: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    let usual = builds.iter().max_by_key(|(_, figures)| figures.len())?.0;
+    let others = builds.iter().filter(|(built, _)| *built != usual);
+    let others: Vec<String> = others
+        .map(|(built, figures)| format!("{} ({})", escape(&figures.join(", ")), escape(built)))
+        .collect();
+    let usual = escape(usual);
+    let text = format!("Not of the same build as the others ({usual}): {}.", others.join("; "));
+    (!others.is_empty()).then_some(text)
 }
 
 /// The sentences of a paper and their verdicts in each reading.
@@ -299,6 +321,17 @@ mod tests {
             let said = compare(&path, &claims).unwrap_err().to_string();
             assert!(said.contains(&format!("\"{id}\" is not")), "{said}");
         }
+    }
+
+    #[test]
+    fn figures_of_another_build_are_named() {
+        let figures = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
+        let mut builds = BTreeMap::from([("commit a".to_owned(), figures(&["x/1", "x/2"]))]);
+        assert_eq!(mixed(&builds), None);
+        assert_eq!(mixed(&BTreeMap::new()), None);
+        builds.insert("commit b, modified".to_owned(), figures(&["y/1"]));
+        let wanted = "Not of the same build as the others (commit a): y/1 (commit b, modified).";
+        assert_eq!(mixed(&builds).as_deref(), Some(wanted));
     }
 
     #[test]

@@ -10,7 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Version of the files' format, increased when their meaning changes.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
+
+/// From what this lab is built: the commit, with `modified` if files differ from it, the compiler,
+/// and the machine's target triple. A build for tests names no commit.
+pub const BUILT: &str = env!("TRUNKLINE_BUILT");
 
 /// Identifies the run of an experiment's points. Two runs with equal manifests give equal points.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ const SCHEMA: u32 = 3;
 pub struct Manifest {
     schema: u32,
     version: String,
+    /// Commit, compiler and target of the lab that measured: see [`BUILT`].
+    built: String,
     experiment: String,
     revision: u32,
     size: Size,
@@ -40,6 +46,7 @@ impl Manifest {
         Manifest {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            built: BUILT.to_owned(),
             experiment: experiment.id(),
             revision: experiment.revision,
             size,
@@ -47,6 +54,11 @@ impl Manifest {
             columns: experiment.columns.iter().map(|c| c.name.to_owned()).collect(),
             speech: speech.map(|s| format!("{} {:016x}", s.which(), s.digest())),
         }
+    }
+
+    /// From what the lab that measured was built.
+    pub(crate) fn built(&self) -> &str {
+        &self.built
     }
 
     /// Seed of all random numbers.
@@ -100,10 +112,10 @@ impl Manifest {
 
     /// The manifest as one line, for messages.
     pub(crate) fn line(&self) -> String {
-        let Manifest { version, revision, size, seed, speech, schema, .. } = self;
+        let Manifest { version, built, revision, size, seed, speech, schema, .. } = self;
         let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
         let size = size.name();
-        format!("{size}, seed {seed}, version {version}.{schema}.{revision}{speech}")
+        format!("{size}, seed {seed}, version {version}.{schema}.{revision}{speech}, {built}")
     }
 }
 

@@ -14,6 +14,11 @@ use trunkline_lab::{Error, output};
 /// Runs a scenario. Returns whether a testbed kept up and agrees with the simulator.
 pub fn run(args: &Run) -> Result<bool, Error> {
     let path = Path::new(&args.what);
+    for (option, is_given) in [("quick", args.how.quick), ("shard", args.shard.is_some())] {
+        if is_given {
+            return Err(Error::ScenarioOption { file: args.what.clone(), option });
+        }
+    }
     let scenario = scenario::load(path)?;
     let no_testbed = |why| Error::Testbed { what: args.what.clone(), why };
     // Checked first, so that a missing program doesn't cost a simulation.

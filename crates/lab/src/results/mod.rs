@@ -58,6 +58,8 @@ pub struct FigureResult {
     pub seed: u64,
     /// The experiment's revision that was measured.
     pub revision: u32,
+    /// Commit, compiler and target of the lab that measured.
+    pub built: String,
     /// The recordings and their digest, where they matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speech: Option<String>,

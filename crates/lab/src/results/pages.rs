@@ -143,14 +143,14 @@ fn section(
         _ => name.clone(),
     };
     let quick = if result.size == Size::Full { "" } else { " --quick" };
-    let FigureResult { seed, revision, .. } = result;
+    let FigureResult { seed, revision, built, .. } = result;
     let size = result.size.name();
     let _ = write!(page, "```sh\ntrunkline-lab run {how}{quick} --seed {seed}\n```\n\n");
     let _ = write!(page, "Run: {size}, seed {seed}, revision {revision}");
     if let Some(speech) = &result.speech {
         let _ = write!(page, ", speech {}", escaped(speech));
     }
-    page.push_str(".\n");
+    let _ = writeln!(page, "; {}.", escaped(built));
     listed(page, "Parameters", &result.parameters);
     claims(page, figure, result);
     let shown =

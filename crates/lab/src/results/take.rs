@@ -84,6 +84,7 @@ fn figure_result(figure: &Figure, manifest: &Manifest, table: &Table) -> FigureR
         size: manifest.size(),
         seed: manifest.seed(),
         revision: manifest.revision(),
+        built: manifest.built().to_owned(),
         speech: manifest.speech().map(str::to_owned),
         parameters: parameters(table),
         constants: constants(table),

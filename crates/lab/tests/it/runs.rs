@@ -239,6 +239,10 @@ fn a_scenario_of_ones_own() {
     assert!(csv.contains("recovered,5000,") && csv.contains("plain,5000,"), "{csv}");
     fs::write(&file, quiet.replace("jitter", "jiter")).unwrap();
     bad(&args, &["mine.toml:", "did you mean `jitter`?"]);
+    for option in [&["--quick"][..], &["--shard", "1/2"]] {
+        let args = [&["run", file.to_str().unwrap()], option].concat();
+        bad(&args, &["mine.toml: ", &option[0][2..], "for seed in 1 2 3; do"]);
+    }
 }
 
 #[test]
