@@ -2,7 +2,7 @@
 
 use super::delays::{HOP_BY_HOP, HOP_BY_HOP_SEALED, LIVE_TCPS, RATES, STREAM, STREAM_SEALED, TCPS};
 use super::{BEFORE, line, ratio};
-use crate::claim::{Bound, Claim, Measured};
+use crate::claim::{Bound, Claim, Measured, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Panel, Panels, Series, Style, one_panel};
 use crate::table::{Record, Table};
@@ -193,11 +193,14 @@ fn jitter_claim(id: &'static str, compared: Compared, says: &'static str) -> Cla
         unit: "times",
         decimals: 1,
         measure: Box::new(move |t| jitters(t, compared)),
+        expected: Verdict::Exceeds,
+        why: "Simulated nodes process a message in no time, so that they add nothing to the smaller \
+              jitter; the paper's programs took time at each hop.",
         ..Claim::holding(
             id,
             says,
             Some("the jitter hop by hop is up to three to four times smaller than end to end"),
-            Bound::at_least(3.0, "the lower of the paper's two numbers"),
+            Bound::at_least(3.0, "the lower of the paper's two numbers").better(4.0),
             "end-to-end-only",
         )
     }
