@@ -12,6 +12,7 @@ mod hops;
 pub mod messages;
 pub mod network;
 mod order;
+mod setup;
 mod throughput;
 pub mod transfer;
 
@@ -30,6 +31,7 @@ pub fn experiments() -> Vec<Experiment> {
         delays::experiment(),
         hops::experiment(),
         order::experiment(),
+        setup::experiment(),
         throughput::experiment(),
         fairness::experiment(),
         transfer::experiment(),

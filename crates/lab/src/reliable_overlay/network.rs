@@ -28,7 +28,7 @@ pub const MESSAGE: usize = 1_000;
 pub const QUEUE: Queue = Queue::Packets(50);
 
 /// Time of the first message: nodes find each other, and TCPs connect, before it.
-const START: Time = Time::from_millis(3_000);
+pub const START: Time = Time::from_millis(3_000);
 /// Time before the first message at which TCPs and streams are opened.
 const LEAD: Duration = Duration::from_secs(2);
 /// Packets still in flight when the last message is sent arrive within this time.

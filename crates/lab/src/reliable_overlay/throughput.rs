@@ -62,7 +62,7 @@ const IPV4_SHORTER: usize = IpVersion::V6.header() - IpVersion::V4.header();
 /// The [`MTUS`] entry for packets of 1,500 bytes.
 const FULL_MTU: usize = 1_500 + IPV4_SHORTER;
 
-const PORT: u16 = 5_000;
+pub const PORT: u16 = 5_000;
 /// By this time nodes have found each other.
 const START: Time = Time::from_millis(3_000);
 
@@ -260,7 +260,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer that sends messages of `bytes` to a node from `start` on.
+    /// A writer that sends messages of `bytes`, at most [`FULL_MESSAGE`], to a node from `start` on.
     pub fn new(service: Service, bytes: usize, to: NodeId, start: Time) -> Writer {
         Writer { service, bytes, to, start, held: false }
     }
@@ -269,7 +269,7 @@ impl Writer {
         // The first message of a batch that finds no room delays the rest.
         for _ in 0..16 {
             let (service, to) = (self.service, self.to);
-            let payload = &[0; MESSAGE][..self.bytes];
+            let payload = &[0; FULL_MESSAGE][..self.bytes];
             io.send(&ToNode::Send { service, deadline_ms: 255, to, port: PORT, payload });
         }
         io.wake_at(io.now() + Duration::from_millis(1));
@@ -464,7 +464,10 @@ fn overheads() -> Figure {
                     BOTH_LEVELS,
                 ),
                 5.7,
-                HOLDS,
+                (
+                    Verdict::Fails,
+                    "Only on the slowest link, as with packets of 1,000 bytes, but by less.",
+                ),
             ),
             most(
                 ("both-levels-full", FULL[2], FULL_PACKETS),
