@@ -4,6 +4,10 @@
 /// errors.
 pub const Z: f64 = 1.959_963_984_540_054;
 
+/// Number of events in the burst that stands for those of an unknown network: the mean at a
+/// burstiness of 90 %.
+const UNSEEN_BURST: f64 = 10.0;
+
 /// A share of events, measured in clusters whose members may depend on each other: losses come in
 /// bursts, but one second has little influence on the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,33 +21,61 @@ pub struct Ratio {
     /// Standard error of the estimate, from the differences between clusters; 0 with fewer than
     /// two.
     pub standard_error: f64,
-    /// 95 % interval of the estimate, within 0 to 1.
+    /// The variance of the estimate divided by that of as many independent cases (Kish, *Survey
+    /// Sampling*, 1965): about the number of events in a burst, and 1 or more.
+    pub design_effect: f64,
+    /// 95 % interval of the estimate, within 0 to 1: Wilson's (1927) with the cases and events
+    /// divided by the design effect (Franco, Little, Louis, Slud, *Comparative study of confidence
+    /// intervals for proportions in complex sample surveys*, 2019). Unlike one by Student's t, it
+    /// is not symmetric, and not narrow by chance when few bursts have been seen.
     pub interval: (f64, f64),
 }
 
 impl Ratio {
-    /// Estimates the share from `(events, cases)` of each cluster: the ratio estimator of cluster
-    /// sampling with Student's t (Cochran, *Sampling Techniques*, 1977, chapter 6). If the clusters
-    /// do not differ, above all if no event happened, the interval is Wilson's (1927), as if all
-    /// cases were independent.
+    /// Estimates the share from `(events, cases)` of each cluster, with the variance of the ratio
+    /// estimator of cluster sampling (Cochran, *Sampling Techniques*, 1977, chapter 6). Without
+    /// differences between clusters, as in a single one, cases count as independent.
     pub fn of_clusters(clusters: &[(u64, u64)]) -> Ratio {
+        Ratio::with_burst(clusters, 0.0)
+    }
+
+    /// As [`Ratio::of_clusters`], for losses of a network that may come in bursts of which few or
+    /// none have been seen: where the design effect is estimated, a burst of ten is added to them.
+    /// The losses of a single cluster count as one burst.
+    pub fn of_losses(clusters: &[(u64, u64)]) -> Ratio {
+        Ratio::with_burst(clusters, UNSEEN_BURST)
+    }
+
+    /// As [`Ratio::of_losses`], for those of the losses `all` that remain after recovery: the burst
+    /// that is added gives them the design effect of all losses while few have been seen. However
+    /// much of a burst recovery hides, the rest is as long on average, if bursts end at any time
+    /// with the same probability.
+    pub fn of_remaining(clusters: &[(u64, u64)], all: &Ratio) -> Ratio {
+        Ratio::with_burst(clusters, all.design_effect)
+    }
+
+    fn with_burst(clusters: &[(u64, u64)], burst: f64) -> Ratio {
         let events: u64 = clusters.iter().map(|c| c.0).sum();
         let cases: u64 = clusters.iter().map(|c| c.1).sum();
         let estimate = if cases == 0 { 0.0 } else { events as f64 / cases as f64 };
         let n = clusters.iter().filter(|c| c.1 > 0).count() as f64;
-        let mut standard_error = 0.0;
+        // Few clusters make the variance itself uncertain (Korn, Graubard, *Confidence intervals
+        // for proportions with small expected number of positive counts*, 1998).
+        let (mut variance, mut uncertain) = (0.0, 1.0);
         if n >= 2.0 {
             let residuals = clusters.iter().map(|&(e, c)| e as f64 - estimate * c as f64);
-            let squares: f64 = residuals.map(|r| r * r).sum();
-            standard_error = libm::sqrt(n / (n - 1.0) * squares) / cases as f64;
+            variance = n / (n - 1.0) * residuals.map(|r| r * r).sum::<f64>();
+            uncertain = t_quantile(n - 1.0) / Z;
         }
-        let interval = if standard_error > 0.0 {
-            let half = t_quantile(n - 1.0) * standard_error;
-            ((estimate - half).max(0.0), (estimate + half).min(1.0))
-        } else {
-            wilson(events as f64, cases as f64)
-        };
-        Ratio { events, cases, estimate, standard_error, interval }
+        let standard_error = if cases == 0 { 0.0 } else { libm::sqrt(variance) / cases as f64 };
+        let independent = events as f64 * (1.0 - estimate);
+        // All losses of one cluster may be a single burst.
+        let spread = if n < 2.0 && burst > 0.0 { independent * independent } else { variance };
+        let effect = (spread * uncertain * uncertain + burst * burst) / (independent + burst);
+        // Less than 1 is by chance, or of events that avoid each other.
+        let design_effect = if effect.is_finite() { effect.max(1.0) } else { 1.0 };
+        let interval = wilson(events as f64 / design_effect, cases as f64 / design_effect);
+        Ratio { events, cases, estimate, standard_error, design_effect, interval }
     }
 }
 
@@ -52,7 +84,8 @@ impl Ratio {
 pub struct Mean {
     /// The mean; 0 without values.
     pub estimate: f64,
-    /// 95 % interval by Student's t; with fewer than two values, the mean itself.
+    /// 95 % interval by Student's t; NaN with fewer than two values, which say nothing about their
+    /// spread.
     pub interval: (f64, f64),
 }
 
@@ -63,7 +96,7 @@ impl Mean {
         let estimate = if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / n };
         let squares: f64 = values.iter().map(|v| (v - estimate) * (v - estimate)).sum();
         let half = match values.len() {
-            0 | 1 => 0.0,
+            0 | 1 => f64::NAN,
             _ => t_quantile(n - 1.0) * libm::sqrt(squares / (n - 1.0) / n),
         };
         Mean { estimate, interval: (estimate - half, estimate + half) }
@@ -169,7 +202,7 @@ mod tests {
         for (v, t) in [(4.0, 2.776_4), (9.0, 2.262_2), (59.0, 2.001_0)] {
             near(t_quantile(v), t, 0.003 * t);
         }
-        // Wilson at 0 of 100: z² / (100 + z²).
+        // Wilson at 0 of 100 independent cases: z² / (100 + z²).
         let none = Ratio::of_clusters(&[(0, 50), (0, 50)]);
         assert_eq!((none.estimate, none.interval.0), (0.0, 0.0));
         near(none.interval.1, 0.036_993_5, 1e-7);
@@ -178,7 +211,65 @@ mod tests {
         let three = Ratio::of_clusters(&[(1, 10), (2, 10), (3, 10)]);
         near(three.estimate, 0.2, 1e-12);
         near(three.standard_error, 0.1 / 3f64.sqrt(), 1e-12);
-        assert_eq!(Ratio::of_clusters(&[]).interval, (0.0, 1.0));
+    }
+
+    /// No, one and 10⁶ events, in no, one or several clusters, also of different size.
+    #[test]
+    fn every_share_has_an_interval() {
+        let all: [(&[(u64, u64)], f64); 12] = [
+            (&[], 0.0),
+            (&[(0, 0)], 0.0),
+            (&[(0, 1)], 0.0),
+            (&[(1, 1)], 1.0),
+            (&[(0, 30_000)], 0.0),
+            (&[(1, 30_000)], 1.0 / 3e4),
+            (&[(1, 500), (0, 500), (0, 0)], 1e-3),
+            (&[(1_000_000, 1_000_000)], 1.0),
+            (&[(1_000_000, 2_000_000), (1_000_000, 2_000_000)], 0.5),
+            (&[(1_000_000, 1_000_000), (0, 1_000_000)], 0.5),
+            (&[(1_000_000, 1_000_000), (0, 1)], 1e6 / (1e6 + 1.0)),
+            (&[(1, 500), (1_000_000, 4_000_000)], 1_000_001.0 / 4_000_500.0),
+        ];
+        for (clusters, share) in all {
+            let losses = Ratio::of_losses(clusters);
+            let remaining = Ratio::of_remaining(clusters, &losses);
+            for ratio in [Ratio::of_clusters(clusters), losses, remaining] {
+                let (low, high) = ratio.interval;
+                near(ratio.estimate, share, 1e-12);
+                assert!(0.0 <= low && low <= share && share <= high && high <= 1.0, "{ratio:?}");
+                assert!(ratio.design_effect >= 1.0 && low < high, "{ratio:?}");
+            }
+        }
+        // Equal clusters are as sure as independent cases, never surer.
+        let equal = Ratio::of_clusters(&[(10, 100); 4]);
+        assert_eq!((equal.design_effect, equal.interval), (1.0, wilson(40.0, 400.0)));
+    }
+
+    #[test]
+    fn bursts_widen_intervals() {
+        // Three bursts of ten losses in a minute of 500 packets a second are three events.
+        let mut seconds = [(0, 500); 60];
+        for burst in [3, 20, 41] {
+            seconds[burst].0 = 10;
+        }
+        let bursts = Ratio::of_clusters(&seconds);
+        near(bursts.design_effect, 10.0, 0.5);
+        near(bursts.interval.1, wilson(3.0, 3_000.0).1, 1e-4);
+        // Where none has been seen, one of ten counts, but not beside many losses.
+        let none = [(0, 500); 60];
+        near(Ratio::of_losses(&none).design_effect, 10.0, 1e-9);
+        let singly: Vec<_> = (0..60).map(|n| (20 + n % 7, 500)).collect();
+        let singly = Ratio::of_losses(&singly);
+        near(singly.design_effect, 1.0, 0.1);
+        near(Ratio::of_remaining(&none, &singly).design_effect, 1.0, 0.1);
+        // A single cluster does not tell how they came.
+        let (low, high) = Ratio::of_losses(&[(300, 30_000)]).interval;
+        assert!(low < 0.002 && high > 0.05, "{low} {high}");
+        // Losses that remain of some in bursts come in bursts, too.
+        let bursts = Ratio::of_losses(&seconds);
+        let left = Ratio::of_remaining(&none, &bursts);
+        near(left.design_effect, bursts.design_effect, 1e-9);
+        assert!(left.interval.1 > 9.0 * Ratio::of_clusters(&none).interval.1);
     }
 
     /// Limits of the Poisson distribution as tabulated in Garwood's paper.
@@ -227,8 +318,12 @@ mod tests {
         let mean = Mean::of(&[2.0, 4.0, 6.0, 8.0, 10.0]);
         near(mean.interval.1 - mean.estimate, 2.776_4 * 2f64.sqrt(), 0.012);
         near(mean.estimate - 6.0, 0.0, 1e-12);
-        assert_eq!(Mean::of(&[3.0]).interval, (3.0, 3.0));
-        assert_eq!(Mean::of(&[]).estimate, 0.0);
+        for few in [&[][..], &[3.0]] {
+            let (low, high) = Mean::of(few).interval;
+            assert!(low.is_nan() && high.is_nan());
+        }
+        assert_eq!((Mean::of(&[3.0]).estimate, Mean::of(&[]).estimate), (3.0, 0.0));
+        assert_eq!(Mean::of(&[3.0; 4]).interval, (3.0, 3.0));
     }
 
     #[test]

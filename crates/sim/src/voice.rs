@@ -254,6 +254,16 @@ impl Sinks for VoiceSink {
 /// A source, and the sink that it sends to.
 pub type Call<S = VoiceSink> = (AppId<VoiceSource>, AppId<S>);
 
+/// Number of packets sent in one second, and what became of them.
+#[derive(Default)]
+struct Second {
+    sent: u64,
+    lost: u64,
+    late: u64,
+    /// Lost, late or recovered.
+    hit: u64,
+}
+
 /// Outcome of the packets of one or more calls.
 #[derive(Clone, Debug)]
 pub struct CallOutcome {
@@ -267,9 +277,10 @@ pub struct CallOutcome {
     pub recovered: u64,
     /// Number of duplicate packets.
     pub duplicates: u64,
-    /// Ratio of lost or late packets, clustered by second of sending.
+    /// Ratio of lost or late packets, clustered by second of sending, as those that remain of all
+    /// that were lost, late or recovered.
     pub missed: Ratio,
-    /// Ratio of lost packets, in the same clusters.
+    /// Ratio of lost packets, with an interval of the same kind.
     pub residual: Ratio,
     /// Delays of all packets that arrived, in ascending order.
     pub delays: Vec<Duration>,
@@ -294,35 +305,34 @@ impl CallOutcome {
         duplicates: u64,
         late_after: Duration,
     ) -> CallOutcome {
-        // Counts for each second: sent, lost, late.
-        let mut seconds: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+        let mut seconds: BTreeMap<u64, Second> = BTreeMap::new();
         let (mut recovered, mut delays) = (0, Vec::new());
         for (at, arrival) in packets {
-            let (sent, lost, late) = seconds.entry(at.as_nanos() / 1_000_000_000).or_default();
-            *sent += 1;
-            match arrival {
-                None => *lost += 1,
-                Some(arrival) => {
-                    *late += u64::from(arrival.delay > late_after);
-                    recovered += u64::from(arrival.recovered);
-                    delays.push(arrival.delay);
-                }
-            }
+            let second = seconds.entry(at.as_nanos() / 1_000_000_000).or_default();
+            let late = arrival.is_some_and(|a| a.delay > late_after);
+            let again = arrival.is_some_and(|a| a.recovered);
+            second.sent += 1;
+            second.lost += u64::from(arrival.is_none());
+            second.late += u64::from(late);
+            second.hit += u64::from(arrival.is_none() || late || again);
+            recovered += u64::from(again);
+            delays.extend(arrival.map(|a| a.delay));
         }
         delays.sort_unstable();
-        let sum = |f: fn(&(u64, u64, u64)) -> u64| seconds.values().map(f).sum();
-        let ratio = |f: fn(&(u64, u64, u64)) -> u64| {
-            let clusters: Vec<_> = seconds.values().map(|s| (f(s), s.0)).collect();
-            Ratio::of_clusters(&clusters)
+        let sum = |f: fn(&Second) -> u64| seconds.values().map(f).sum();
+        let clusters = |f: fn(&Second) -> u64| -> Vec<_> {
+            seconds.values().map(|s| (f(s), s.sent)).collect()
         };
+        let hit = Ratio::of_losses(&clusters(|s| s.hit));
+        let ratio = |f: fn(&Second) -> u64| Ratio::of_remaining(&clusters(f), &hit);
         CallOutcome {
-            sent: sum(|s| s.0),
-            lost: sum(|s| s.1),
-            late: sum(|s| s.2),
+            sent: sum(|s| s.sent),
+            lost: sum(|s| s.lost),
+            late: sum(|s| s.late),
             recovered,
             duplicates,
-            missed: ratio(|s| s.1 + s.2),
-            residual: ratio(|s| s.1),
+            missed: ratio(|s| s.lost + s.late),
+            residual: ratio(|s| s.lost),
             delays,
         }
     }

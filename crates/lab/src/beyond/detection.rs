@@ -76,7 +76,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "detection",
-        revision: 3,
+        revision: 4,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

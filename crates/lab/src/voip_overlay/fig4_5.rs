@@ -110,7 +110,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "loss",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

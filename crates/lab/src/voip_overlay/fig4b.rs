@@ -55,7 +55,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "until-deadline",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

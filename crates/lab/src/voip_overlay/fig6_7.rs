@@ -30,7 +30,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "delay",
-        revision: 3,
+        revision: 4,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -2,6 +2,7 @@
 
 mod common;
 mod index;
+mod intervals;
 mod phones;
 mod recovery_guide;
 mod runs;

@@ -173,13 +173,18 @@ fn run(kind: Kind, plan: &Plan, traffic: &Traffic, ledger: &Ledger, hops: u32) -
     let missed = share(lost + late, sent);
 
     let first = all().filter_map(|p| p.sent).min().unwrap_or_default();
-    let mut blocks = vec![(0, 0); 2_000];
-    for p in all() {
-        let second = p.sent.map_or(0, |t| t.since(first).as_secs()) as usize;
-        let block = &mut blocks[second.min(1_999)];
-        *block = (block.0 + u64::from(is_missed(p)), block.1 + 1);
-    }
-    let (low, high) = Ratio::of_clusters(&blocks).interval;
+    let clusters = |test: fn(&Packet) -> bool| {
+        let mut seconds = vec![(0, 0); 2_000];
+        for p in all() {
+            let second = p.sent.map_or(0, |t| t.since(first).as_secs()) as usize;
+            let (events, cases) = &mut seconds[second.min(1_999)];
+            (*events, *cases) = (*events + u64::from(test(p)), *cases + 1);
+        }
+        seconds
+    };
+    let hit = |p: &Packet| is_missed(p) || p.arrival.is_some_and(|a| a.recovered);
+    let hit = Ratio::of_losses(&clusters(hit));
+    let (low, high) = Ratio::of_remaining(&clusters(is_missed), &hit).interval;
 
     let calls = (0..plan.calls).map(|c| traffic.call(kind, c));
     let heard = Parameters::default()

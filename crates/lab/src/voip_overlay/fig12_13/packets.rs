@@ -42,7 +42,7 @@ pub(super) fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "routes-in-packets",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
