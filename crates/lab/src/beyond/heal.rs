@@ -76,7 +76,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let mut points = Vec::new();
     for (loss, p) in LOSSES {
         for &nodes in sizes {
-            let runs = size.pick(1, 1, if nodes <= 100 { 20 } else { 5 });
+            let runs = size.pick(1, 3, if nodes <= 100 { 20 } else { 5 });
             let settings = settings.clone().broken_for(sabotage, nodes);
             let measure = move |inputs: &Inputs<'_>| {
                 let one = |run| history(&settings, nodes, p, inputs.seed.wrapping_add(run));

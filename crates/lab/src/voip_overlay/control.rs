@@ -30,7 +30,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "control",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

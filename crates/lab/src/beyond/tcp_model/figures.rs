@@ -261,7 +261,8 @@ mod tests {
     /// link.
     fn table(simulator: f64, kernel: f64) -> Table {
         let of = |at: &'static str, tcp: &'static str, share: f64| {
-            let one = move |place: Params| row(at, tcp, &place, &[share * place.expected()], true);
+            let one =
+                move |place: Params| row(at, tcp, &place, &[share * place.expected(); 2], true);
             Params::all(Size::Full).into_iter().map(one)
         };
         let mut cells: Vec<_> = of(PLACES[0], SIMULATED, simulator).collect();

@@ -135,7 +135,7 @@ pub fn experiment() -> Experiment {
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let one = |place: Params| {
         // Without loss, runs differ only in their initial sequence numbers.
-        let runs = if place.loss > 0.0 { size.pick(1, 4, 20) } else { size.pick(1, 1, 2) };
+        let runs = if place.loss > 0.0 { size.pick(1, 4, 20) } else { size.pick(1, 2, 2) };
         let spans = spans(size);
         let profile = profile(sabotage);
         let measure = move |inputs: &Inputs<'_>| {
@@ -173,7 +173,9 @@ fn row(at: &str, tcp: &str, place: &Params, goodputs: &[f64], valid: bool) -> Ve
     let mut row: Vec<Cell> = vec![at.into(), tcp.into()];
     row.extend([f64::from(place.rate), f64::from(place.rtt), place.loss].map(Cell::from));
     row.push((goodputs.len() as u64).into());
-    row.extend([estimate, interval.0.max(0.0), interval.1].map(Cell::from));
+    // NaN stays NaN.
+    let low = if interval.0 < 0.0 { 0.0 } else { interval.0 };
+    row.extend([estimate, low, interval.1].map(Cell::from));
     row.extend(
         [place.room(), place.law()].map(|n| Cell::from(if n.is_finite() { n } else { f64::NAN })),
     );

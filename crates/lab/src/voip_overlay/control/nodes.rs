@@ -28,7 +28,7 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         if sabotage.is("room-for-all-but-one") {
             limits.max_nodes = nodes as usize - 1;
         }
-        let runs = size.pick(1, 1, 3);
+        let runs = size.pick(1, 2, 3);
         Point {
             key: format!("{nodes}-nodes"),
             x: nodes.into(),

@@ -135,12 +135,12 @@ fn calm(
     let signed = |world: &World| -> Vec<u64> {
         hosts().map(|h| world.node(h).router().map_or(0, |r| r.stats().originated)).collect()
     };
-    let bytes = |world: &World| -> [u64; 2] {
-        let links = hosts().flat_map(|h| world.node(h).links().map(|(_, l)| l.stats()));
-        let said = |[hellos, updates]: [u64; 2], s: LinkStats| {
+    let bytes = |world: &World| -> Vec<[u64; 2]> {
+        let sent = |[hellos, updates]: [u64; 2], s: LinkStats| {
             [hellos + s.hellos.bytes, updates + s.routing.bytes]
         };
-        links.fold([0; 2], said)
+        let of_node = |h| world.node(h).links().map(|(_, l)| l.stats()).fold([0; 2], sent);
+        hosts().map(of_node).collect()
     };
     let (signed_before, bytes_before) = (signed(&world), bytes(&world));
     world.run_until(START + HOUR.mul_f64(hours));
@@ -149,12 +149,16 @@ fn calm(
         .zip(&signed_before)
         .map(|(now, before)| (now - before) as f64 / hours)
         .collect();
-    let [hellos, routing] = [0, 1].map(|n| (bytes(&world)[n] - bytes_before[n]) as f64);
-    let share = 100.0 * routing / (hellos + routing);
+    let shares: Vec<f64> = bytes(&world)
+        .iter()
+        .zip(&bytes_before)
+        .map(|(now, before)| [0, 1].map(|n| (now[n] - before[n]) as f64))
+        .map(|[hellos, routing]| 100.0 * routing / (hellos + routing))
+        .collect();
     let x = if setting == "renewed" { 3.0 } else { 2.0 };
     Ok(vec![
         row("updates a node and hour", setting, x, &updates),
-        row("bytes that are no hellos (%)", setting, x, &[share]),
+        row("bytes that are no hellos (%)", setting, x, &shares),
     ])
 }
 
