@@ -198,6 +198,27 @@ impl Bound {
         }
     }
 
+    /// How many times as many runs would probably decide about a value that stays the same: the
+    /// interval must end before the bound does. Infinite if the value is at the bound; `None` if
+    /// the interval decides or is not known.
+    pub fn runs_to_decide(&self, measured: &Measured) -> Option<f64> {
+        let Measured { estimate, interval: (low, high), .. } = *measured;
+        if self.judge((low, high)) != Verdict::Undecided || !(high - low).is_finite() {
+            return None;
+        }
+        let times = |end: f64, bound: f64| {
+            let narrower = (end - estimate) / (bound - estimate);
+            // Intervals narrow with the square root of the number of runs; those of an event that
+            // never happened, with the number.
+            if low == estimate { narrower } else { narrower * narrower }
+        };
+        Some(match () {
+            () if estimate < self.low => times(high, self.low),
+            () if estimate > self.high => times(low, self.high),
+            () => times(low, self.low.max(low)).max(times(high, self.high.min(high))),
+        })
+    }
+
     /// Distance of a value from the allowed range; 0 within it.
     pub fn off(&self, value: f64) -> f64 {
         (self.low - value).max(value - self.high).max(0.0)
@@ -217,6 +238,40 @@ impl Bound {
             Some(end) => format!("{range} (the paper's better end: {end:.decimals$})"),
             None => range,
         }
+    }
+}
+
+/// The difference that two measurements of one quantity may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Share of the reference's value.
+    pub share: f64,
+    /// The difference that is allowed if the share of the value is smaller, in its unit.
+    pub least: f64,
+}
+
+/// The bound on a difference in units of the allowed one.
+pub const AGREES: Bound = Bound::at_most(1.0, "the allowed difference");
+
+impl Tolerance {
+    /// For shares of missed packets in percent, in the simulator and with real daemons.
+    pub const MISSED_PCT: Tolerance = Tolerance { share: 0.15, least: 0.1 };
+
+    /// Distance of a value from the reference, measured independently, in units of the allowed
+    /// difference.
+    pub fn apart(self, reference: &Measured, other: &Measured) -> Measured {
+        let allowed = (self.share * reference.estimate).max(self.least);
+        other.minus(reference).times(1.0 / allowed).abs()
+    }
+}
+
+/// How many runs would decide, in words, from [`Bound::runs_to_decide`].
+pub fn runs_in_words(times: f64) -> String {
+    // More than can be made.
+    const TOO_MANY: f64 = 10_000.0;
+    match times {
+        n if n > TOO_MANY => "no number of runs decides so close to the bound".into(),
+        n => format!("about {:.0} times as many runs would decide", libm::ceil(n)),
     }
 }
 
@@ -413,6 +468,23 @@ mod tests {
         assert_eq!(better, "at least 3 (the paper's better end: 4)");
         let texts = [Bound::at_most(0.5, ""), Bound::above(1.0, ""), bound].map(|b| b.text(2));
         assert_eq!(texts, ["at most 0.50", "more than 1.00", "1.00 to 2.00"]);
+    }
+
+    #[test]
+    fn an_undecided_claim_needs_more_runs() {
+        let bound = Bound::within(1.0, 2.0, "");
+        let needed = |estimate, interval| bound.runs_to_decide(&Measured::new(estimate, interval));
+        // The lower half of the interval must be a quarter as long, the upper one half.
+        assert_eq!(needed(1.5, (-0.5, 2.5)), Some(16.0));
+        assert_eq!(needed(1.5, (1.25, 3.0)), Some(9.0));
+        assert_eq!((needed(3.0, (0.0, 6.0)), needed(0.5, (0.0, 2.0))), (Some(9.0), Some(9.0)));
+        assert_eq!(needed(1.0, (0.0, 2.0)), Some(f64::INFINITY));
+        for decided in [(1.2, 1.8), (2.1, 3.0), (f64::NAN, f64::NAN)] {
+            assert_eq!(needed(1.5, decided), None);
+        }
+        // An event that never happened.
+        let never = Measured::new(0.0, (0.0, 0.5));
+        assert_eq!(Bound::at_most(0.125, "").runs_to_decide(&never), Some(4.0));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Files that a run writes for each figure: `data.csv`, `figure.svg`, `figure.png` and
 //! `claims.json`, in `OUT/paper/figure/`.
 
-use crate::claim::{Claim, Measured, Verdict};
+use crate::claim::{Claim, Measured, Verdict, runs_in_words};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size};
 use crate::plot;
@@ -99,7 +99,8 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     // Only if the claim does what it was published as doing.
     let why = if verdict == claim.expected && there { claim.why } else { "" };
     let late = if void { "Rows are not valid: the machine was too late." } else { "" };
-    let note: Vec<&str> = [late, why, note].into_iter().filter(|n| !n.is_empty()).collect();
+    let more = if void { String::new() } else { runs_to_decide(claim, &measured) };
+    let note: Vec<&str> = [late, &more, why, note].into_iter().filter(|n| !n.is_empty()).collect();
     let (low, high) = measured.interval;
     Judged {
         id: claim.id.to_owned(),
@@ -116,6 +117,16 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         expected: claim.expected,
         note: note.join(" "),
     }
+}
+
+/// How many runs would decide, in words; empty if the interval decides.
+fn runs_to_decide(claim: &Claim, measured: &Measured) -> String {
+    let (low, high) = measured.interval;
+    if measured.estimate.is_finite() && (low.is_nan() || high.is_nan()) {
+        return "A single run has no interval: two or more have one.".into();
+    }
+    let words = claim.bound.runs_to_decide(measured).map(runs_in_words);
+    words.map_or(String::new(), |words| format!("Undecided: {words}."))
 }
 
 /// A number of a judgement in words.
@@ -235,7 +246,7 @@ pub fn write_table(path: &Path, table: &Table) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::Measured;
+    use crate::claim::Bound;
 
     #[test]
     fn no_number_is_longer_than_a_line() {
@@ -243,6 +254,22 @@ mod tests {
         let claim = Claim { measure, ..Claim::default() };
         let table = Table { columns: &[], rows: Vec::new() };
         assert_eq!(judge(&claim, &table).interval, ["0.01", "3.0e302"]);
+    }
+
+    #[test]
+    fn an_undecided_claim_says_how_many_runs_would_decide() {
+        let note = |interval| {
+            let measure = Box::new(move |_: &Table| Measured::new(0.25, interval).noting("Here."));
+            let bound = Bound::at_most(0.5, "");
+            let table = Table { columns: &[], rows: Vec::new() };
+            let judged = judge(&Claim { measure, bound, ..Claim::default() }, &table);
+            (judged.verdict, judged.note)
+        };
+        let more = "Undecided: about 4 times as many runs would decide. Here.";
+        assert_eq!(note((0.125, 0.75)), (Verdict::Undecided, more.into()));
+        let one = "A single run has no interval: two or more have one. Here.";
+        assert_eq!(note((f64::NAN, f64::NAN)), (Verdict::Undecided, one.into()));
+        assert_eq!(note((0.125, 0.5)), (Verdict::Holds, "Here.".into()));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Tables of experiments that are measured in simulator and testbed: each row is a place, and each
 //! quantity has three columns, its mean over all runs and both ends of the 95 % interval.
 
-use crate::claim::Measured;
+use crate::claim::{Measured, Tolerance};
 use crate::table::{Cell, Record};
 use crate::testbed::Sample;
-use trunkline_base::stats::Mean;
+use trunkline_base::stats::{Mean, Ratio};
 
 /// The names of the columns of a quantity: mean, lower and upper end.
 pub fn columns(quantity: &str) -> [String; 3] {
@@ -31,6 +31,13 @@ pub fn cells<const N: usize>(runs: &[[f64; N]], whole: usize) -> Vec<Cell> {
     first.chain((whole..N).map(|n| mean(n).estimate)).map(Cell::from).collect()
 }
 
+/// Share of packets missed in several independent runs, from their counts: sent, missed, and lost on
+/// a link whether recovered or not. Within a run losses may depend on each other.
+pub fn missed(runs: &[[u64; 3]]) -> Ratio {
+    let clusters = |of: usize| runs.iter().map(|run| (run[of], run[0])).collect::<Vec<_>>();
+    Ratio::of_remaining(&clusters(1), &Ratio::of_losses(&clusters(2)))
+}
+
 /// The runs whose samples are named `of`, and whether all of them are valid.
 pub fn runs<const N: usize>(samples: &[Sample], of: &str) -> (Vec<[f64; N]>, bool) {
     let (numbers, valid) = Sample::pooled(samples, of);
@@ -44,10 +51,10 @@ pub fn apart(
     pairs: impl Iterator<Item = (String, Measured, Measured)>,
     (share, least): (f64, f64),
 ) -> Measured {
+    let allowed = Tolerance { share, least };
     let (mut apart, mut said) = (Vec::new(), Vec::new());
     for (name, sim, live) in pairs {
-        let allowed = (share * sim.estimate).max(least);
-        apart.push(live.minus(&sim).times(1.0 / allowed).abs());
+        apart.push(allowed.apart(&sim, &live));
         said.push(format!("{name}: {:.2}, {:.2}", sim.estimate, live.estimate));
     }
     Measured::maximum(apart).noting(format!("Simulator, testbed: {}.", said.join("; ")))

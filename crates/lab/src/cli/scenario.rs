@@ -4,6 +4,7 @@ use super::{Run, cpu, in_time};
 use crate::progress::{Bar, Weighed};
 use std::io;
 use std::path::{Path, PathBuf};
+use trunkline_lab::claim::{Verdict, runs_in_words};
 use trunkline_lab::run::Progress as _;
 use trunkline_lab::scenario::testbed::{Effort, Testbed};
 use trunkline_lab::scenario::{self, Results, Scenario};
@@ -162,10 +163,6 @@ fn aligned<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.enumerate().map(cell).collect()
 }
 
-/// Width of an interval of missed packets, in percentage points, from which it is too uncertain to
-/// confirm that both agree.
-const WIDE: f64 = 10.0;
-
 /// Simulator and testbed in comparison.
 struct Comparison<'a> {
     calls: Vec<Pair<'a>>,
@@ -189,9 +186,9 @@ impl<'a> Comparison<'a> {
         Comparison { calls, streams, transfers }
     }
 
-    /// Whether the intervals of missed packets overlap for every call.
+    /// Whether no call's missed packets in the testbed are surely others than in the simulator.
     fn agrees(&self) -> bool {
-        self.calls.iter().all(|&[a, b]| scenario::agree(a, b))
+        self.calls.iter().all(|&[a, b]| scenario::agree(a, b).0 != Verdict::Fails)
     }
 
     /// Prints the quantities that are judged, and then those for which a single run of each is too
@@ -199,17 +196,19 @@ impl<'a> Comparison<'a> {
     fn show(&self) {
         for &[a, b] in &self.calls {
             let calls = a.text("calls");
-            let is_wide =
-                |r: Record<'_>| r.number("missed_high_pct") - r.number("missed_low_pct") > WIDE;
-            let word = match scenario::agree(a, b) {
-                false => "DISAGREE",
-                true if is_wide(a) || is_wide(b) => "too uncertain to judge",
-                true => "agree",
+            let (verdict, runs) = scenario::agree(a, b);
+            let word = match verdict {
+                Verdict::Holds | Verdict::Exceeds => "agree",
+                Verdict::Fails => "DISAGREE",
+                Verdict::Undecided => "undecided",
             };
+            let runs = runs.map_or(String::new(), |n| format!("; {}", runs_in_words(n)));
             let [sim, live] = [a, b].map(|r| {
                 ["missed_low_pct", "missed_high_pct"].map(|column| r.text(column)).join(" to ")
             });
-            outln!("{word}: {calls}: missed in the simulator {sim} %, in the testbed {live} %");
+            outln!(
+                "{word}: {calls}: missed in the simulator {sim} %, in the testbed {live} %{runs}"
+            );
             beside(calls, ["delay_p50_ms", "median delay", "ms"], [a, b]);
             beside(calls, ["delay_p99_ms", "p99 of delays", "ms"], [a, b]);
         }

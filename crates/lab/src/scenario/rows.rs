@@ -1,5 +1,6 @@
 use super::SPACING;
 use super::model::{Call, Stream, Transfer};
+use crate::claim::{AGREES, Measured, Tolerance, Verdict};
 use crate::speech::Speech;
 use crate::table::{Cell, Column, Record, Row, print};
 use std::time::Duration;
@@ -28,6 +29,9 @@ pub const COLUMNS: &[Column] = &[
     Column::number("pesq_p5", 2),
     Column::text("valid"),
 ];
+
+/// The columns of the share of missed packets and its interval.
+const MISSED: [&str; 3] = ["missed_pct", "missed_low_pct", "missed_high_pct"];
 
 /// A row has the packets of a `[[stream]]`, from end to end, in the simulator or in the testbed.
 pub const STREAM_COLUMNS: &[Column] = &[
@@ -170,9 +174,50 @@ fn scores(call: &Call, calls: &[Vec<Packet>], speech: &Speech) -> Result<Vec<f64
     Ok(scores)
 }
 
-/// Whether the 95 % intervals of missed packets in two rows overlap.
-pub fn agree(a: Record<'_>, b: Record<'_>) -> bool {
-    let interval = |r: Record<'_>| (r.number("missed_low_pct"), r.number("missed_high_pct"));
-    let ((a_low, a_high), (b_low, b_high)) = (interval(a), interval(b));
-    a_low <= b_high && b_low <= a_high
+/// Whether the missed packets of a call in the testbed are those in the simulator, by rows of each,
+/// and how many times as many runs would decide that if these don't.
+pub fn agree(simulator: Record<'_>, testbed: Record<'_>) -> (Verdict, Option<f64>) {
+    let [a, b] = [simulator, testbed].map(|row| Measured::of(&row, MISSED));
+    let apart = Tolerance::MISSED_PCT.apart(&a, &b);
+    (AGREES.judge(apart.interval), AGREES.runs_to_decide(&apart))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Kind, Table};
+
+    /// The verdict on these shares of missed packets in percent, each with its interval.
+    fn verdict(simulator: [f64; 3], testbed: [f64; 3]) -> (Verdict, Option<f64>) {
+        let row = |[missed, low, high]: [f64; 3]| {
+            let cell = |column: &Column| match (column.kind, column.name) {
+                (Kind::Text, _) => "yes".into(),
+                (_, "missed_pct") => missed.into(),
+                (_, "missed_low_pct") => low.into(),
+                (_, "missed_high_pct") => high.into(),
+                _ => Cell::Number(0.0),
+            };
+            print(COLUMNS, COLUMNS.iter().map(cell).collect())
+        };
+        let table = Table { columns: COLUMNS, rows: vec![row(simulator), row(testbed)] };
+        let mut rows = table.iter();
+        agree(rows.next().unwrap(), rows.next().unwrap())
+    }
+
+    #[test]
+    fn rare_losses_agree_only_where_enough_were_seen() {
+        // A quarter of 10 % is more than allowed, a twentieth is not.
+        let of = |missed: f64| [missed, missed - 0.4, missed + 0.4];
+        assert_eq!(verdict(of(10.0), of(10.5)), (Verdict::Holds, None));
+        assert_eq!(verdict(of(10.0), of(12.5)), (Verdict::Fails, None));
+        // An overlap of long intervals says nothing: each may be the other's tenfold.
+        let (undecided, runs) = verdict([0.3, 0.0, 3.0], [0.31, 0.0, 3.0]);
+        assert_eq!(undecided, Verdict::Undecided);
+        assert!(runs.unwrap() > 100.0, "{runs:?}");
+        // No loss in either, but few packets.
+        assert_eq!(verdict([0.0, 0.0, 0.3], [0.0, 0.0, 0.3]).0, Verdict::Undecided);
+        assert_eq!(verdict([0.0, 0.0, 0.03], [0.0, 0.0, 0.06]), (Verdict::Holds, None));
+        // Differences without importance, however sure.
+        assert_eq!(verdict([0.1, 0.09, 0.11], [0.15, 0.14, 0.16]), (Verdict::Holds, None));
+    }
 }

@@ -108,10 +108,10 @@ fn daemons_do_what_the_simulator_says() {
     assert!(!shown.contains("DISAGREE") || !valid, "{shown}");
     if valid {
         for name in ["recovered", "plain"] {
-            assert!(
-                shown.contains(&format!("\nagree: {name}: missed in the simulator ")),
-                "{shown}"
-            );
+            // Four seconds may be too little to decide.
+            let said =
+                |word| shown.contains(&format!("\n{word}: {name}: missed in the simulator "));
+            assert!(said("agree") || said("undecided"), "{shown}");
             assert!(shown.contains(&format!("\nnot judged: {name}: median delay 1")), "{shown}");
         }
     }

@@ -5,13 +5,13 @@ mod figures;
 mod networks;
 mod testbed;
 
-use super::PAPER;
+use super::{PAPER, means};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
 use crate::scenario::{self, Scenario};
 use crate::table::{Cell, Column, Table};
 use crate::testbed::PLACES;
 use networks::{Kind, Network};
-use trunkline_base::stats::Mean;
+use trunkline_base::stats::{Mean, Ratio};
 
 const FIGURE: &str = "agreement";
 
@@ -31,24 +31,29 @@ const COLUMNS: &[Column] = &[
 struct Quantity {
     name: &'static str,
     unit: &'static str,
+    /// Empty for missed packets, which are counted: see [`MISSED`].
     column: &'static str,
     /// The kind of networks in which the quantity is measured.
     kind: Kind,
 }
 
 const QUANTITIES: [Quantity; 4] = [
-    Quantity { name: "missed", unit: "%", column: "missed_pct", kind: Kind::Lossy },
+    Quantity { name: "missed", unit: "%", column: "", kind: Kind::Lossy },
     Quantity { name: "median delay", unit: "ms", column: "delay_p50_ms", kind: Kind::Lossy },
     Quantity { name: "p99 delay", unit: "ms", column: "delay_p99_ms", kind: Kind::Lossy },
     Quantity { name: "silence", unit: "ms", column: "gap_max_ms", kind: Kind::Failing },
 ];
 
-/// The value of a quantity in one network and one run.
-#[derive(Clone, Copy)]
+/// The quantity whose runs are counts of packets: sent, missed, and lost on a link, recovered or
+/// not.
+const MISSED: &str = "missed";
+
+/// The value of a quantity in one network and one run; or three counts of packets.
+#[derive(Clone)]
 struct Value {
     network: &'static str,
     quantity: &'static str,
-    number: f64,
+    numbers: Vec<f64>,
 }
 
 /// The experiment that compares the simulator with the testbed.
@@ -56,7 +61,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "agreeing",
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),
@@ -82,7 +87,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
             let values = (0..runs).map(run).collect::<Result<Vec<_>, PointError>>()?.concat();
             Ok(rows(PLACES[0], |name, quantity| {
                 let is_it = |v: &&Value| v.network == name && v.quantity == quantity;
-                (values.iter().filter(is_it).map(|v| v.number).collect(), true)
+                (values.iter().filter(is_it).flat_map(|v| v.numbers.clone()).collect(), true)
             }))
         };
         Point {
@@ -106,9 +111,15 @@ fn values(scenario: &Scenario, calls: &Table) -> Vec<Value> {
         let rows: Vec<_> =
             scenario.calls.iter().zip(calls.iter()).filter(|(call, _)| is_of(&call.name)).collect();
         for quantity in QUANTITIES.iter().filter(|q| q.kind == network.kind && !rows.is_empty()) {
-            let sum: f64 = rows.iter().map(|(_, row)| row.number(quantity.column)).sum();
-            let number = sum / rows.len() as f64;
-            values.push(Value { network: network.name, quantity: quantity.name, number });
+            let sum = |column: &str| rows.iter().map(|(_, row)| row.number(column)).sum::<f64>();
+            let numbers = match quantity.name {
+                MISSED => {
+                    let [lost, late] = ["lost", "late"].map(sum);
+                    vec![sum("sent"), lost + late, lost + sum("recovered")]
+                }
+                _ => vec![sum(quantity.column) / rows.len() as f64],
+            };
+            values.push(Value { network: network.name, quantity: quantity.name, numbers });
         }
     }
     values
@@ -120,13 +131,26 @@ fn rows(at: &str, values: impl Fn(&str, &str) -> (Vec<f64>, bool)) -> Cells {
     let each = networks::ALL.iter().flat_map(|n| QUANTITIES.iter().map(move |q| (n, q)));
     each.filter_map(|(network, quantity)| {
         let (numbers, valid) = values(network.name, quantity.name);
-        let Mean { estimate, interval } = Mean::of(&numbers);
+        let (runs, Mean { estimate, interval }) = match quantity.name {
+            MISSED => missed_pct(&numbers),
+            _ => (numbers.len(), Mean::of(&numbers)),
+        };
         let mut row: Vec<Cell> = vec![at.into(), network.name.into()];
         row.extend([quantity.name, quantity.unit].map(Cell::from));
-        row.push((numbers.len() as u64).into());
-        row.extend([estimate, interval.0.max(0.0), interval.1].map(Cell::from));
+        row.push((runs as u64).into());
+        // NaN stays NaN.
+        let low = if interval.0 < 0.0 { 0.0 } else { interval.0 };
+        row.extend([estimate, low, interval.1].map(Cell::from));
         row.push(Cell::yes(valid));
         (!numbers.is_empty()).then_some(row)
     })
     .collect()
+}
+
+/// Number of runs, and the share of packets missed in all of them, in percent.
+fn missed_pct(counts: &[f64]) -> (usize, Mean) {
+    let runs = counts.as_chunks::<3>().0;
+    let whole = runs.iter().map(|run| run.map(|count| count as u64));
+    let Ratio { estimate, interval: (low, high), .. } = means::missed(&whole.collect::<Vec<_>>());
+    (runs.len(), Mean { estimate: 100.0 * estimate, interval: (100.0 * low, 100.0 * high) })
 }

@@ -48,6 +48,6 @@ fn run(
     let scenario = networks::scenario(networks, (seconds, stage.seed), Sabotage::NONE);
     let testbed = testbed::Testbed::new(&scenario, Some(stage.trunkline))?;
     let (live, effort) = testbed.run(None, stage.seed, dir.path(), stage.second)?;
-    let sample = |v: Value| Sample::new(key(v.network, v.quantity), vec![v.number]);
+    let sample = |v: Value| Sample::new(key(v.network, v.quantity), v.numbers);
     Ok((values(&scenario, &live.calls).into_iter().map(sample).collect(), effort))
 }
