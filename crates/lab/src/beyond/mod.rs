@@ -6,6 +6,7 @@
 pub mod agreement;
 mod calls;
 pub mod convergence;
+pub mod coverage;
 pub mod detection;
 pub mod edca;
 pub mod failover;
@@ -30,6 +31,7 @@ pub fn experiments() -> Vec<Experiment> {
     let mut all = vec![
         agreement::experiment(),
         convergence::experiment(),
+        coverage::experiment(),
         detection::experiment(),
         failover::experiment(),
         flap::experiment(),
