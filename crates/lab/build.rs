@@ -2,8 +2,13 @@
 //! Only in release builds, with which results are made: others would be compiled again after each
 //! commit.
 
-use std::env::var;
 use std::process::Command;
+
+/// A variable of the environment, in which cargo passes what a build script is told.
+#[expect(clippy::disallowed_methods, reason = "a build script has no arguments")]
+fn var(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
 
 /// The first line that a command prints; `None` if it fails.
 fn line(program: &str, args: &[&str]) -> Option<String> {
@@ -23,7 +28,7 @@ fn commit() -> Option<String> {
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let is_release = var("PROFILE").is_ok_and(|profile| profile == "release");
+    let is_release = var("PROFILE").is_some_and(|profile| profile == "release");
     let mut built = Vec::new();
     if is_release {
         println!("cargo::rerun-if-changed=../../crates");
@@ -36,7 +41,7 @@ fn main() {
     } else {
         built.push("debug build".into());
     }
-    let rustc = var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let rustc = var("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = line(&rustc, &["--version"]).unwrap_or_else(|| "unknown compiler".into());
     built.push(version.split(" (").next().unwrap_or_default().to_owned());
     built.push(var("TARGET").unwrap_or_default());

@@ -411,72 +411,76 @@ fn overheads() -> Figure {
                arrive. Ethernet's 14 bytes count, as they did on the \
                paper's links, and IPv4's headers.",
         chart: one_panel(overhead_chart),
-        claims: vec![
-            alone(),
-            most(
-                ("link-protocol", LINK, ""),
-                ("messages of 1,000 bytes over a reliable link", LINK_SAYS),
-                3.5,
-                (
-                    Verdict::Fails,
-                    "The slowest link is the worst: there, packets are farther apart than the 5 ms \
+        claims: overhead_claims(),
+    }
+}
+
+fn overhead_claims() -> Vec<Claim> {
+    vec![
+        alone(),
+        most(
+            ("link-protocol", LINK, ""),
+            ("messages of 1,000 bytes over a reliable link", LINK_SAYS),
+            3.5,
+            (
+                Verdict::Fails,
+                "The slowest link is the worst: there, packets are farther apart than the 5 ms \
                      for which an acknowledgement waits for data of the other end. From 10 Mbit/s on \
                      the rest is the size of the packets: 72 bytes around 1,000, where the TCP has \
                      52 around 1,448.",
-                ),
             ),
-            most(
-                ("link-protocol-full", FULL[0], FULL_PACKETS),
-                ("messages of 1,428 bytes over a reliable link", LINK_SAYS),
-                3.5,
-                HOLDS,
+        ),
+        most(
+            ("link-protocol-full", FULL[0], FULL_PACKETS),
+            ("messages of 1,428 bytes over a reliable link", LINK_SAYS),
+            3.5,
+            HOLDS,
+        ),
+        most(
+            ("best-effort", BEST_EFFORT, ""),
+            ("messages of 1,000 bytes by best effort", BEST_EFFORT_SAYS),
+            2.3,
+            (
+                Verdict::Fails,
+                "72 bytes around 1,000 are more than 52 around 1,448, whatever the protocol does.",
             ),
-            most(
-                ("best-effort", BEST_EFFORT, ""),
-                ("messages of 1,000 bytes by best effort", BEST_EFFORT_SAYS),
-                2.3,
-                (
-                    Verdict::Fails,
-                    "72 bytes around 1,000 are more than 52 around 1,448, whatever the protocol does.",
-                ),
-            ),
-            most(
-                ("best-effort-full", FULL[1], FULL_PACKETS),
-                ("messages of 1,428 bytes by best effort", BEST_EFFORT_SAYS),
-                2.3,
-                HOLDS,
-            ),
-            most(
-                ("both-levels", STREAM, ""),
-                ("a stream from end to end in packets of 1,000 bytes of it", BOTH_LEVELS),
-                5.7,
-                (
-                    Verdict::Fails,
-                    "Only on the slowest links: there, packets are farther apart than the 5 ms for \
+        ),
+        most(
+            ("best-effort-full", FULL[1], FULL_PACKETS),
+            ("messages of 1,428 bytes by best effort", BEST_EFFORT_SAYS),
+            2.3,
+            HOLDS,
+        ),
+        most(
+            ("both-levels", STREAM, ""),
+            ("a stream from end to end in packets of 1,000 bytes of it", BOTH_LEVELS),
+            5.7,
+            (
+                Verdict::Fails,
+                "Only on the slowest links: there, packets are farther apart than the 5 ms for \
                      which an acknowledgement waits for data of the other end, so that those of both \
                      levels are sent separately.",
-                ),
             ),
-            most(
-                ("both-levels-mtu", STREAM_MTU, DEFAULT_PACKETS),
-                (
-                    "a stream from end to end in packets as large as a link carries by default",
-                    BOTH_LEVELS,
-                ),
-                5.7,
-                (
-                    Verdict::Fails,
-                    "Only on the slowest link, as with packets of 1,000 bytes, but by less.",
-                ),
+        ),
+        most(
+            ("both-levels-mtu", STREAM_MTU, DEFAULT_PACKETS),
+            (
+                "a stream from end to end in packets as large as a link carries by default",
+                BOTH_LEVELS,
             ),
-            most(
-                ("both-levels-full", FULL[2], FULL_PACKETS),
-                ("a stream from end to end in packets of 1,500 bytes", BOTH_LEVELS),
-                5.7,
-                HOLDS,
+            5.7,
+            (
+                Verdict::Fails,
+                "Only on the slowest link, as with packets of 1,000 bytes, but by less.",
             ),
-        ],
-    }
+        ),
+        most(
+            ("both-levels-full", FULL[2], FULL_PACKETS),
+            ("a stream from end to end in packets of 1,500 bytes", BOTH_LEVELS),
+            5.7,
+            HOLDS,
+        ),
+    ]
 }
 
 /// Checks the set-up: what a TCP carries shows the headers of its packets.
