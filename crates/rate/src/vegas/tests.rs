@@ -157,10 +157,11 @@ fn a_call_that_begins_in_a_queue_knows_the_hop_from_one_that_has_ended() {
     let second = |scope| {
         let config = Config { scope, ..Config::paper() };
         let mut hop = HopBaseRtt::default();
-        let mut ended = Control::new(config, Kbps64, Time::ZERO);
-        let report = ReceiverReport::of_rtt(idle);
-        ended.report(Time::from_millis(100), &report, &mut hop).expect("possible");
-        drop(ended);
+        {
+            let mut ended = Control::new(config, Kbps64, Time::ZERO);
+            let report = ReceiverReport::of_rtt(idle);
+            ended.report(Time::from_millis(100), &report, &mut hop).expect("possible");
+        }
 
         let mut control = Control::new(config, Kbps64, Time::from_millis(9_900));
         let mut first = None;
