@@ -68,8 +68,8 @@ pub const PAPERS: [Paper; 6] = [
         title: "Trad, Ni, Afifi: Adaptive VoIP Transmission over Heterogeneous Wired/Wireless \
                 Networks (2004)",
         short: "Trad, Ni & Afifi 2004: codecs that adapt over 802.11e",
-        declared: "",
-        readings: &[],
+        declared: wifi_adapt::DECLARED,
+        readings: wifi_adapt::READINGS,
     },
     Paper {
         folder: beyond::PAPER,

@@ -3,9 +3,13 @@
 mod bandwidth;
 mod delays;
 mod fairness;
+mod jitter;
+mod one_queue;
+mod quality;
+mod set_up;
 
-use super::grid::{self, DRAFT, GREEDY, ONE_QUEUE, POLLED, SCHEMES, STANDARD};
-use crate::claim::{Claim, Measured, Verdict};
+use super::grid::{self, DRAFT, GREEDY, IN_ALL, LATER, POLLED_7, POLLED_20, SCHEMES, STANDARD};
+use crate::claim::Measured;
 use crate::experiment::Figure;
 use crate::plot::{Axis, Draw, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
@@ -17,6 +21,7 @@ const PAYLOAD: [&str; 3] = ["payload_kb_s", "payload_kb_low_s", "payload_kb_high
 const VARIATION: [&str; 3] = ["variation_pct", "variation_low_pct", "variation_high_pct"];
 const RATING: [&str; 3] = ["r", "r_low", "r_high"];
 const FAIRNESS: [&str; 3] = ["fairness", "fairness_low", "fairness_high"];
+const JITTER: [&str; 3] = ["jitter_ms", "jitter_low_ms", "jitter_high_ms"];
 
 /// A cell and the transport of calls in it, by their names in the table.
 type Sent = (&'static str, &'static str);
@@ -25,10 +30,13 @@ type Sent = (&'static str, &'static str);
 pub fn all() -> Vec<Figure> {
     use {
         bandwidth::fig6,
-        delays::{fig4, fig4b, fig5},
+        delays::{fig4, fig5},
         fairness::fig7,
+        jitter::fig5b,
+        one_queue::one_queue,
+        quality::fig4b,
     };
-    vec![fig4(), fig4b(), fig5(), fig6(), fig7()]
+    vec![fig4(), fig4b(), fig5(), fig5b(), fig6(), fig7(), one_queue()]
 }
 
 /// Selects the points of these transports, for claims.
@@ -114,11 +122,9 @@ fn draw(
     })
 }
 
-const CELLS: &[&str] = &[DRAFT, STANDARD, ONE_QUEUE, POLLED];
+/// The cells that figures show.
+const CELLS: &[&str] = &[DRAFT, STANDARD, IN_ALL, LATER, POLLED_20, POLLED_7];
+/// Numbers of stations with more than 6 calls.
+const MANY: &[f64] = &[8.0, 9.0, 10.0, 12.0, 14.0, 17.0, 19.0, 21.0, 24.0];
 /// Reason for bounds where the paper gives a number.
 const PUBLISHED: &str = "the paper's number";
-
-/// A claim that is expected to fail, and the reason.
-fn fails(why: &'static str, claim: Claim) -> Claim {
-    Claim { expected: Verdict::Fails, why, ..claim }
-}

@@ -1,13 +1,33 @@
-//! BaseRTT, the shortest recent round trip.
+//! BaseRTT, the shortest round trip: of a gateway's whole hop, or of one call.
 
 use core::time::Duration;
 use trunkline_base::Time;
+
+/// BaseRTT of a gateway: the shortest of all round trips measured on its hop, by calls in progress
+/// and by those that have ended (Trad, Ni, Afifi 2004, section 4.2). All calls of a gateway pass
+/// the same record to [`Control::report`](super::Control::report). It never ages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HopBaseRtt(Option<Duration>);
+
+impl HopBaseRtt {
+    /// The shortest round trip; `None` before the first.
+    pub fn get(self) -> Option<Duration> {
+        self.0
+    }
+
+    /// Records a round trip, and returns the shortest.
+    pub(super) fn sample(&mut self, rtt: Duration) -> Duration {
+        let least = self.0.map_or(rtt, |least| least.min(rtt));
+        self.0 = Some(least);
+        least
+    }
+}
 
 /// Time for which a probe holds the lowest rate: by then, a queue that the flow built at 64 kbit/s
 /// has drained, unless it was half a second long.
 const HOLD: Duration = Duration::from_millis(500);
 
-/// The shortest round trip, until it has not been seen again for a window.
+/// The shortest round trip of a call, until it has not been seen again for a window.
 ///
 /// If the base were forgotten then, a flow's own queue could pass for an empty hop: between the
 /// ratios at which the control lowers and raises, the rate can stay for long with a queue of a

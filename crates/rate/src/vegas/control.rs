@@ -1,8 +1,8 @@
 //! Rate control of one flow, report by report.
 
-use super::base_rtt::BaseRtt;
+use super::base_rtt::{BaseRtt, HopBaseRtt};
 use super::fec::Losses;
-use super::{CodecRate, Config, Fec, ReceiverReport, ReportError};
+use super::{BaseRttScope, CodecRate, Config, Fec, ReceiverReport, ReportError};
 use core::time::Duration;
 use trunkline_base::Time;
 
@@ -89,15 +89,23 @@ impl Control {
     /// congestion, as there is no evidence against it. A report at [`Time::NEVER`] counts as one at
     /// the time of the last.
     ///
+    /// `hop` is the record that all calls of the gateway share. It takes in the report's round trip
+    /// whatever [`Config::scope`] is, so that calls with different scopes can share it.
+    ///
     /// # Errors
     ///
     /// Returns [`ReportError`] for impossible values, and then changes nothing.
-    pub fn report(&mut self, now: Time, report: &ReceiverReport) -> Result<Decision, ReportError> {
+    pub fn report(
+        &mut self,
+        now: Time,
+        report: &ReceiverReport,
+        hop: &mut HopBaseRtt,
+    ) -> Result<Decision, ReportError> {
         report.check()?;
         // After the end of time, no silence could ever be detected.
         let now = if now == Time::NEVER { self.heard } else { now };
         self.heard = now;
-        let weighed = report.rtt.map(|rtt| self.weigh(now, rtt));
+        let weighed = report.rtt.map(|rtt| self.weigh(now, rtt, hop.sample(rtt)));
         let lost = report.loss.lost > 0;
         let verdict = lost.then(|| match weighed {
             Some((_, advice)) if !self.is_congestion(advice) => LossCause::Wireless,
@@ -140,9 +148,13 @@ impl Control {
         }
     }
 
-    fn weigh(&mut self, now: Time, rtt: Duration) -> (Measure, Advice) {
+    /// Compares a round trip with BaseRTT; `least` is the shortest one of the hop.
+    fn weigh(&mut self, now: Time, rtt: Duration, least: Duration) -> (Measure, Advice) {
         let lowest = self.rate.lower().is_none();
-        let base = self.base.sample(now, rtt, lowest);
+        let base = match self.config.scope {
+            BaseRttScope::Gateway => least.max(self.config.floor),
+            BaseRttScope::Call => self.base.sample(now, rtt, lowest),
+        };
         let rate = self.rate.bytes_per_second();
         let extra = rtt.saturating_sub(base);
 

@@ -5,7 +5,9 @@
 //! Networks*, section 4.2. For each flow, on each report from its receiver, with R the codec's rate
 //! in payload bytes per second:
 //!
-//! - BaseRTT is the shortest recent round trip (see [`Config::window`]);
+//! - BaseRTT is the shortest of all round trips measured on the hop, by any call of the gateway
+//!   ([`HopBaseRtt`]); or, as a choice of this project, the shortest recent one of the call itself
+//!   ([`BaseRttScope`]);
 //! - Diff = R · (RTT − BaseRTT): bytes that are in flight unnecessarily (2), (3);
 //! - α = 30 and β = 50 bytes for each 20 ms of RTT (section 5);
 //! - Diff > β lowers the codec by one of its five rates, Diff < α raises it by one.
@@ -35,13 +37,14 @@
 //! ```
 //! use std::time::Duration;
 //! use trunkline_base::Time;
-//! use trunkline_rate::vegas::{CodecRate, Config, Control, ReceiverReport};
+//! use trunkline_rate::vegas::{CodecRate, Config, Control, HopBaseRtt, ReceiverReport};
 //!
 //! let mut now = Time::ZERO;
+//! let mut hop = HopBaseRtt::default(); // shared by all calls of the gateway
 //! let mut control = Control::new(Config::default(), CodecRate::Kbps64, now);
 //! for millis in [20, 20, 30] {
 //!     now = now + Duration::from_millis(100);
-//!     control.report(now, &ReceiverReport::of_rtt(Duration::from_millis(millis)))?;
+//!     control.report(now, &ReceiverReport::of_rtt(Duration::from_millis(millis)), &mut hop)?;
 //! }
 //! assert_eq!(control.rate(), CodecRate::Kbps40); // 30/20 is above 1.45
 //! # Ok::<(), trunkline_rate::vegas::ReportError>(())
@@ -53,6 +56,7 @@ mod fec;
 #[cfg(test)]
 mod tests;
 
+pub use base_rtt::HopBaseRtt;
 pub use control::{Control, Decision, LossCause, Measure};
 pub use fec::{Fec, FecConfig, FecKind};
 
@@ -122,6 +126,17 @@ impl CodecRate {
     }
 }
 
+/// The round trips of which the shortest is BaseRTT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BaseRttScope {
+    /// All those measured on the gateway's hop, by calls in progress and by those that have ended,
+    /// as in the paper. A call that begins in a full queue knows from the others what an empty one
+    /// is like. BaseRTT never ages.
+    Gateway,
+    /// Those of the call itself. BaseRTT ages after [`Config::window`].
+    Call,
+}
+
 /// Parameters of a [`Control`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -134,6 +149,9 @@ pub struct Config {
     /// β in bytes for each `packet` of the round trip, 50 by default: the rate falls if more is in
     /// flight.
     pub beta: u32,
+    /// The round trips of which the shortest is BaseRTT: the gateway's in the paper, the call's by
+    /// default.
+    pub scope: BaseRttScope,
     /// Lower bound of BaseRTT. A ratio of round trips is meaningless if both are inaudibly short.
     /// None in the paper.
     pub floor: Duration,
@@ -141,7 +159,8 @@ pub struct Config {
     /// longer. The rate then falls to the lowest, one step per report, and after half a second
     /// there the shortest round trip is the new BaseRTT, even if the old one is seen again before.
     /// The downside is that a queue which other traffic fills for as long counts as empty. BaseRTT
-    /// never ages with [`Duration::MAX`], as in the paper. At least 1 ms.
+    /// never ages with [`Duration::MAX`], or with [`BaseRttScope::Gateway`], as in the paper: calls
+    /// that drain their own queue one at a time would never see it empty. At least 1 ms.
     pub window: Duration,
     /// Interval at which the receiver is asked to report, 100 ms by default. It only affects the
     /// detection of silence.
@@ -159,10 +178,12 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The paper's thresholds; a floor of 10 ms, half a packet; a window of 10 s; a step down after
-    /// 1 s without a report. None of the last three is tuned.
+    /// The paper's thresholds; a BaseRTT for each call, since routes to different receivers differ;
+    /// a floor of 10 ms, half a packet; a window of 10 s; a step down after 1 s without a report.
+    /// None of the last three is tuned.
     fn default() -> Config {
         Config {
+            scope: BaseRttScope::Call,
             floor: Duration::from_millis(10),
             window: Duration::from_secs(10),
             silence: Duration::from_secs(1),
@@ -173,13 +194,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The paper's parameters: no floor, a BaseRTT that is the all-time minimum, no reaction to
-    /// silence, and every loss at 16 kbit/s attributed to the channel.
+    /// The paper's parameters: a BaseRTT that is the all-time minimum of the gateway's whole hop, no
+    /// floor, no reaction to silence, and every loss at 16 kbit/s attributed to the channel.
     pub fn paper() -> Config {
         Config {
             packet: Duration::from_millis(20),
             alpha: 30,
             beta: 50,
+            scope: BaseRttScope::Gateway,
             floor: Duration::ZERO,
             window: Duration::MAX,
             interval: Duration::from_millis(100),

@@ -1,5 +1,6 @@
 use super::*;
 use CodecRate::*;
+use core::ops::{Deref, DerefMut};
 use proptest::prelude::*;
 use trunkline_base::Time;
 
@@ -14,11 +15,43 @@ fn loss(lost: u32, runs: u32) -> Loss {
     Loss { expected: 50, lost, runs }
 }
 
-/// A control at `rate` that has recorded a round trip of `base`.
-fn at(config: Config, rate: CodecRate, base: Duration) -> Control {
-    let mut control = Control::new(config, rate, Time::ZERO);
-    control.base.sample(Time::ZERO, base, false);
-    control
+/// The only call of a gateway.
+#[derive(Debug)]
+struct Alone {
+    control: Control,
+    hop: HopBaseRtt,
+}
+
+impl Alone {
+    fn new(config: Config, rate: CodecRate, now: Time) -> Alone {
+        Alone { control: Control::new(config, rate, now), hop: HopBaseRtt::default() }
+    }
+
+    fn report(&mut self, now: Time, report: &ReceiverReport) -> Result<Decision, ReportError> {
+        self.control.report(now, report, &mut self.hop)
+    }
+}
+
+impl Deref for Alone {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.control
+    }
+}
+
+impl DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut Control {
+        &mut self.control
+    }
+}
+
+/// A call at `rate` that has recorded a round trip of `base`.
+fn at(config: Config, rate: CodecRate, base: Duration) -> Alone {
+    let mut call = Alone::new(config, rate, Time::ZERO);
+    call.control.base.sample(Time::ZERO, base, false);
+    call.hop.sample(base);
+    call
 }
 
 /// The rate after one more round trip.
@@ -115,11 +148,74 @@ fn a_base_of_a_fifth_of_a_millisecond_makes_everything_congestion() {
     assert_eq!(after(Config::default(), Kbps64, idle, micros(14_600)), Kbps40);
 }
 
+/// A hop of 0.2 ms, where other traffic makes every round trip 0.7 ms after a call has ended. A new
+/// call compares with what the ended one measured, as in the paper; with a BaseRTT of its own it
+/// takes the queue for an empty hop.
+#[test]
+fn a_call_that_begins_in_a_queue_knows_the_hop_from_one_that_has_ended() {
+    let (idle, busy) = (micros(200), micros(700));
+    let second = |scope| {
+        let config = Config { scope, ..Config::paper() };
+        let mut hop = HopBaseRtt::default();
+        {
+            let mut ended = Control::new(config, Kbps64, Time::ZERO);
+            let report = ReceiverReport::of_rtt(idle);
+            ended.report(Time::from_millis(100), &report, &mut hop).expect("possible");
+        }
+
+        let mut control = Control::new(config, Kbps64, Time::from_millis(9_900));
+        let mut first = None;
+        for n in 100..120 {
+            let report = ReceiverReport::of_rtt(busy);
+            let decision = control.report(Time::from_millis(100 * n), &report, &mut hop);
+            let decision = decision.expect("possible");
+            first.get_or_insert((decision.rate, decision.measure.expect("measured").base_rtt));
+        }
+        (first, control.rate(), hop.get())
+    };
+    let known = second(BaseRttScope::Gateway);
+    assert_eq!(known, (Some((Kbps40, idle)), Kbps24, Some(idle)));
+    let alone = second(BaseRttScope::Call);
+    assert_eq!(alone, (Some((Kbps64, busy)), Kbps64, Some(idle)));
+}
+
+/// The shortest round trip of either call is that of both, whatever comes after it.
+#[test]
+fn calls_of_a_gateway_share_the_shortest_round_trip() {
+    let mut hop = HopBaseRtt::default();
+    let [mut a, mut b] = [0, 0].map(|_| Control::new(Config::paper(), Kbps64, Time::ZERO));
+    let mut base = |control: &mut Control, n: u64, rtt| {
+        let report = ReceiverReport::of_rtt(micros(rtt));
+        let decision = control.report(Time::from_millis(100 * n), &report, &mut hop);
+        decision.expect("possible").measure.expect("measured").base_rtt
+    };
+    assert_eq!(base(&mut a, 1, 900), micros(900));
+    assert_eq!(base(&mut b, 2, 300), micros(300));
+    assert_eq!(base(&mut a, 3, 800), micros(300));
+    // An hour later, and 36,000 reports without such a round trip.
+    for n in 4..36_000 {
+        assert_eq!(base(&mut b, n, 700), micros(300));
+    }
+    assert_eq!((a.rate(), b.rate()), (Kbps40, Kbps32));
+}
+
+/// A report that is refused leaves the gateway's record as it was.
+#[test]
+fn an_impossible_report_is_no_base() {
+    let mut hop = HopBaseRtt::default();
+    let mut control = Control::new(Config::paper(), Kbps64, Time::ZERO);
+    let short = ReceiverReport { rtt: Some(NANO), loss: Loss { expected: 1, lost: 2, runs: 1 } };
+    for report in [ReceiverReport::of_rtt(Duration::ZERO), short] {
+        assert!(control.report(Time::ZERO, &report, &mut hop).is_err());
+    }
+    assert_eq!(hop.get(), None);
+}
+
 /// Round trips of 0.2 to 2 ms, the shortest once in 20 s: all are below the floor and count as the
 /// base, and there is no probe.
 #[test]
 fn no_base_below_the_floor_ages() {
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     for n in 0..6_000 {
         let rtt = if n % 200 == 0 { 200 } else { 1_000 + 37 * (n % 28) };
         let report = ReceiverReport::of_rtt(micros(rtt));
@@ -166,7 +262,7 @@ fn congestion_takes_away_what_was_added() {
 
 #[test]
 fn losses_without_a_round_trip_are_congestion() {
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     let decision =
         control.report(Time::from_millis(1), &ReceiverReport::default()).expect("possible");
     assert_eq!((decision.rate, decision.verdict, decision.measure), (Kbps64, None, None));
@@ -179,7 +275,7 @@ fn losses_without_a_round_trip_are_congestion() {
 #[test]
 fn the_base_follows_a_route_that_has_become_longer() {
     for (config, last) in [(Config::default(), Kbps64), (Config::paper(), Kbps24)] {
-        let mut control = Control::new(config, Kbps64, Time::ZERO);
+        let mut control = Alone::new(config, Kbps64, Time::ZERO);
         let mut rates = Vec::new();
         for n in 1..200 {
             let rtt = if n < 50 { 30 } else { 90 };
@@ -197,7 +293,7 @@ fn the_base_follows_a_route_that_has_become_longer() {
 /// and losses don't count as congestion.
 #[test]
 fn the_base_follows_a_route_that_loses_all_the_time() {
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     let mut answers = Vec::new();
     for n in 0..300 {
         let rtt = Duration::from_millis(if n < 50 { 40 } else { 70 });
@@ -242,7 +338,7 @@ fn a_probe_finds_a_base_that_was_never_seen() {
 #[test]
 fn silence_is_noticed_whenever_the_last_report_was() {
     let report = ReceiverReport::of_rtt(Duration::from_millis(20));
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     control.report(Time::from_millis(100), &report).expect("possible");
     control.report(Time::NEVER, &report).expect("possible");
     assert_eq!(control.next_timeout(), Time::from_millis(1_100));
@@ -255,7 +351,7 @@ fn silence_is_noticed_whenever_the_last_report_was() {
 
 #[test]
 fn a_station_that_vanishes_falls_step_by_step() {
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     assert_eq!(control.next_timeout(), Time::from_millis(1_000));
     control.expire(Time::from_millis(999));
     assert_eq!(control.rate(), Kbps64);
@@ -266,13 +362,13 @@ fn a_station_that_vanishes_falls_step_by_step() {
     assert_eq!(control.next_timeout(), Time::NEVER);
 
     // A late call has the same effect.
-    let mut late = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut late = Alone::new(Config::default(), Kbps64, Time::ZERO);
     late.expire(Time::from_millis(2_999));
     assert_eq!((late.rate(), late.next_timeout()), (Kbps32, Time::from_millis(3_000)));
     late.expire(Time::from_millis(60_000));
     assert_eq!((late.rate(), late.next_timeout()), (Kbps16, Time::NEVER));
 
-    let mut paper = Control::new(Config::paper(), Kbps64, Time::ZERO);
+    let mut paper = Alone::new(Config::paper(), Kbps64, Time::ZERO);
     assert_eq!(paper.next_timeout(), Time::NEVER);
     paper.expire(Time::NEVER);
     assert_eq!(paper.rate(), Kbps64);
@@ -284,7 +380,7 @@ fn a_station_that_vanishes_falls_step_by_step() {
 fn silence_is_as_long_as_three_reports() {
     for (millis, silence) in [(20, 1_000), (333, 1_000), (500, 1_500), (5_000, 15_000)] {
         let config = Config { interval: Duration::from_millis(millis), ..Config::default() };
-        let mut control = Control::new(config, Kbps64, Time::ZERO);
+        let mut control = Alone::new(config, Kbps64, Time::ZERO);
         assert_eq!(control.next_timeout(), Time::from_millis(silence), "{millis}");
         let heard = Time::from_millis(2 * millis);
         control.report(heard, &ReceiverReport::of_rtt(micros(11_000))).expect("possible");
@@ -296,7 +392,7 @@ fn silence_is_as_long_as_three_reports() {
         assert_eq!(control.rate(), Kbps40, "{millis}");
     }
     let never = Config { interval: Duration::MAX, ..Config::default() };
-    assert_eq!(Control::new(never, Kbps64, Time::ZERO).next_timeout(), Time::NEVER);
+    assert_eq!(Alone::new(never, Kbps64, Time::ZERO).next_timeout(), Time::NEVER);
 }
 
 #[test]
@@ -328,7 +424,7 @@ fn what_cannot_be_changes_nothing() {
 fn a_bottleneck_is_used_and_its_queue_stays_short() {
     const CARRIES: f64 = 4_500.0;
     let idle = 0.015;
-    let mut control = Control::new(Config::default(), Kbps64, Time::ZERO);
+    let mut control = Alone::new(Config::default(), Kbps64, Time::ZERO);
     let (mut queue, mut sent, mut longest) = (0.0_f64, 0.0, 0.0_f64);
     for n in 1..=600 {
         let bytes = control.rate().bytes_per_second() as f64 / 10.0;
@@ -367,25 +463,29 @@ fn any_loss() -> impl Strategy<Value = Loss> {
 
 fn any_config() -> impl Strategy<Value = Config> {
     let nanos = || any::<u64>().prop_map(Duration::from_nanos);
-    let odd = (nanos(), nanos(), nanos(), any::<[u32; 3]>(), any::<[u8; 2]>(), any::<[bool; 2]>());
-    let odd = odd.prop_map(|(packet, floor, window, numbers, most, [alpha_at_lowest, parity])| {
-        let kind = if parity { FecKind::Parity } else { FecKind::Copies };
-        let (residual, clean) = (numbers[2], window);
-        let [max_copies, max_span] = most;
-        let fec = FecConfig { kind, residual, max_copies, max_span, clean };
-        let [alpha, beta, _] = numbers;
-        Config {
-            packet,
-            alpha,
-            beta,
-            floor,
-            window,
-            interval: clean,
-            silence: floor,
-            alpha_at_lowest,
-            fec,
-        }
-    });
+    let odd = (nanos(), nanos(), nanos(), any::<[u32; 3]>(), any::<[u8; 2]>(), any::<[bool; 3]>());
+    let odd = odd.prop_map(
+        |(packet, floor, window, numbers, most, [alpha_at_lowest, parity, shared])| {
+            let kind = if parity { FecKind::Parity } else { FecKind::Copies };
+            let (residual, clean) = (numbers[2], window);
+            let [max_copies, max_span] = most;
+            let fec = FecConfig { kind, residual, max_copies, max_span, clean };
+            let [alpha, beta, _] = numbers;
+            let scope = if shared { BaseRttScope::Gateway } else { BaseRttScope::Call };
+            Config {
+                packet,
+                alpha,
+                beta,
+                scope,
+                floor,
+                window,
+                interval: clean,
+                silence: floor,
+                alpha_at_lowest,
+                fec,
+            }
+        },
+    );
     prop_oneof![Just(Config::paper()), Just(Config::default()), odd]
 }
 
@@ -402,7 +502,7 @@ proptest! {
         start in 0usize..5,
         reports in proptest::collection::vec((any_rtt(), any_loss(), 0u64..30_000, any::<bool>()), 1..100),
     ) {
-        let mut control = Control::new(config, CodecRate::ALL[start], Time::ZERO);
+        let mut control = Alone::new(config, CodecRate::ALL[start], Time::ZERO);
         let mut highest = control.rate();
         for (rtt, loss, millis, expire) in reports {
             let (now, before) = (Time::from_millis(millis), control.rate());
@@ -419,7 +519,7 @@ proptest! {
             prop_assert_eq!((decision.rate, decision.fec), (control.rate(), control.fec()));
             prop_assert_eq!(decision.verdict.is_some(), loss.lost > 0);
             if loss.lost > 0 {
-                let ages = config.window < Duration::MAX;
+                let ages = config.scope == BaseRttScope::Call && config.window < Duration::MAX;
                 let most = if ages { highest } else { before };
                 prop_assert!(decision.rate <= most, "raised with a loss");
             }

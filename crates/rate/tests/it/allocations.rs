@@ -83,6 +83,7 @@ fn a_report_on_a_codec_costs_no_allocation() {
     for config in [vegas::Config::default(), vegas::Config::paper()] {
         let rate = vegas::CodecRate::Kbps64;
         let mut control = vegas::Control::new(config, rate, Time::ZERO);
+        let mut hop = vegas::HopBaseRtt::default();
         let mut changes = 0;
         let counted = allocation_counter::measure(|| {
             let mut before = control.rate();
@@ -92,7 +93,7 @@ fn a_report_on_a_codec_costs_no_allocation() {
                 let loss = vegas::Loss { expected: 5, lost, runs: lost };
                 let report = vegas::ReceiverReport { rtt, loss };
                 let now = Time::from_millis(100 * n);
-                let decision = control.report(now, &report).expect("a possible report");
+                let decision = control.report(now, &report, &mut hop).expect("a possible report");
                 changes += u32::from(decision.rate != before);
                 before = decision.rate;
                 control.expire(now);

@@ -13,11 +13,15 @@
 mod parity;
 
 use super::{Agent, AgentIo, Outgoing, Received};
+use core::cell::Cell;
 use core::time::Duration;
+use std::rc::Rc;
 use trunkline_base::Time;
 use trunkline_media::red::{self, BLOCK_HEADER, Block, PRIMARY_HEADER};
 use trunkline_net::{Endpoint, Protocol};
-use trunkline_rate::vegas::{CodecRate, Config, Control, Fec, Loss, LossCause, ReceiverReport};
+use trunkline_rate::vegas::{
+    CodecRate, Config, Control, Fec, HopBaseRtt, Loss, LossCause, ReceiverReport,
+};
 
 /// Duration of the speech in a packet.
 pub const PACKET: Duration = Duration::from_millis(20);
@@ -91,14 +95,16 @@ pub struct Verdicts {
     pub wireless: u64,
 }
 
-/// The sending end of a call. Redundancy requested by [`vegas`](trunkline_rate::vegas) is sent only
-/// after [`Gateway::with_fec`].
+/// The sending end of a call at a gateway, which may have others ([`Gateway::beside`]). Redundancy
+/// requested by [`vegas`](trunkline_rate::vegas) is sent only after [`Gateway::with_fec`].
 pub struct Gateway {
     port: u16,
     to: Endpoint,
     call: Call,
     rate: CodecRate,
     control: Option<Control>,
+    /// Record that all calls of the gateway share.
+    hop: Rc<Cell<HopBaseRtt>>,
     /// Maximum rate of copied speech; `None` if nothing is copied.
     copies: Option<CodecRate>,
     /// Parity generator; `None` if no parity is sent.
@@ -113,7 +119,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Sends a call from `port` to the [`Station`] at `to`.
+    /// Sends a call from `port` to the [`Station`] at `to`. Unless it is placed
+    /// [beside](Gateway::beside) others, it is the only call of its gateway.
     pub fn new(port: u16, to: Endpoint, call: Call, coding: Coding) -> Gateway {
         let (rate, control) = match coding {
             Coding::Fixed(rate) => (rate, None),
@@ -125,6 +132,7 @@ impl Gateway {
             call,
             rate,
             control,
+            hop: Rc::default(),
             copies: None,
             parity: None,
             parities: 0,
@@ -134,6 +142,12 @@ impl Gateway {
             rtt: None,
             timeout: Time::NEVER,
         }
+    }
+
+    /// Places the call at the gateway that `hop` belongs to: all calls with the same record share
+    /// its BaseRTT, also with calls that have ended before they begin.
+    pub fn beside(self, hop: &Rc<Cell<HopBaseRtt>>) -> Gateway {
+        Gateway { hop: Rc::clone(hop), ..self }
     }
 
     /// Sends the redundancy that the control requests: at most [`MAX_COPIES`] copies, at the rate
@@ -168,7 +182,9 @@ impl Gateway {
         let report = parse(now, payload.first_chunk()?)?;
         self.rtt = report.rtt.or(self.rtt);
         let Some(control) = &mut self.control else { return Some(()) };
-        let decision = control.report(now, &report).ok()?;
+        let mut hop = self.hop.get();
+        let decision = control.report(now, &report, &mut hop).ok()?;
+        self.hop.set(hop);
         self.rate = decision.rate;
         match decision.verdict {
             Some(LossCause::Congestion) => self.verdicts.congestion += 1,

@@ -1,11 +1,13 @@
 //! Calls and other traffic over a cell of 802.11e.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_net::wifi::edca::{DRAFT, MAX_WINDOW};
 use trunkline_net::wifi::{Config, InvalidCell};
 use trunkline_net::{Class, IpVersion, Protocol};
-use trunkline_rate::vegas::{self, CodecRate};
+use trunkline_rate::vegas::{self, CodecRate, HopBaseRtt};
 use trunkline_sim::agent::adaptive::{Call, Coding, Gateway, Station};
 use trunkline_sim::agent::{AgentId, Cbr, Meter};
 use trunkline_sim::{CellId, HostId, WireId, World, WorldError};
@@ -45,11 +47,22 @@ impl Topology {
         tos: u8,
         coding: Coding,
     ) -> (AgentId<Gateway>, AgentId<Station>) {
+        let call = Call { start: Time::from_millis(5), packets: 50 * SECONDS as u32, tos };
+        self.call_beside(station, call, coding, &Rc::default())
+    }
+
+    /// The same of a call at other times, beside those of the same gateway.
+    fn call_beside(
+        &mut self,
+        station: usize,
+        call: Call,
+        coding: Coding,
+        hop: &Rc<Cell<HopBaseRtt>>,
+    ) -> (AgentId<Gateway>, AgentId<Station>) {
         let (a, b) = (self.access_point, self.stations[station]);
         let port = 4_000 + station as u16;
-        let call = Call { start: Time::from_millis(5), packets: 50 * SECONDS as u32, tos };
         let to = self.world.endpoint(b, 5_000);
-        let gateway = Gateway::new(port, to, call, coding);
+        let gateway = Gateway::new(port, to, call, coding).beside(hop);
         let from = self.world.endpoint(a, port);
         let station = Station::new(5_000, from, call, ms(100), ms(10));
         let gateway = self.world.bind(a, Protocol::UDP, port, gateway).unwrap();
@@ -137,6 +150,28 @@ fn the_codec_follows_the_cell() {
     let verdicts = topology.world.agent(gateway).verdicts();
     assert!(verdicts.congestion + verdicts.wireless > 10, "{verdicts:?}");
     assert!(topology.world.agent(station).arrived().iter().flatten().count() < 500);
+}
+
+/// A call ends after a second in an idle cell. Another begins when other traffic has filled their
+/// queue. Beside the first, it knows how long that round trip should be; at a gateway of its own, it
+/// never sees a shorter one.
+#[test]
+fn a_call_in_a_full_queue_knows_the_cell_from_one_that_has_ended() {
+    let last = |shared: bool| {
+        let mut topology = Topology::new(2);
+        let coding = Coding::Adaptive(CodecRate::Kbps64, vegas::Config::paper());
+        let at = |ms, packets| Call { start: Time::from_millis(ms), packets, tos: CS1 };
+        let hop = Rc::default();
+        topology.call_beside(0, at(5, 50), coding, &hop);
+        let other = if shared { Rc::clone(&hop) } else { Rc::default() };
+        let (second, _) = topology.call_beside(1, at(3_005, 125), coding, &other);
+        topology.background(1, Duration::from_micros(300));
+        topology.run();
+        let base = hop.get().get().unwrap();
+        assert!(base < Duration::from_micros(140), "{base:?}");
+        topology.world.agent(second).sent().last().unwrap().rate
+    };
+    assert_eq!([true, false].map(last), [CodecRate::Kbps16, CodecRate::Kbps64]);
 }
 
 #[test]

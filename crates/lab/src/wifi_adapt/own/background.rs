@@ -82,7 +82,7 @@ pub fn figure() -> Figure {
             },
             Claim {
                 expected: Verdict::Fails,
-                why: "56 to 58 wherever the cell is full, and 75 to 92 where it isn't.",
+                why: "49 to 52 wherever the cell is full, and 62 to 92 where it isn't.",
                 unit: "of R",
                 decimals: 1,
                 measure: Box::new(|t| {
