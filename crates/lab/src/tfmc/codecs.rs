@@ -60,19 +60,19 @@ pub fn experiment() -> Experiment {
 fn rows(sabotage: Sabotage) -> Vec<Vec<Cell>> {
     let headers = if sabotage.is("without-rtp") { 28.0 } else { 40.0 };
     let lookaheads = if sabotage.is("lookahead-twice") { 2.0 } else { 1.0 };
-    let row = |((codec, rate, millis, payload, published), (frame, ahead, published_ms)): (
-        (&str, f64, f64, f64, f64),
-        (f64, f64, f64),
-    )| {
+    let mut rows = Vec::new();
+    for ((codec, rate, millis, payload, published), (frame, ahead, published_ms)) in
+        CODECS.into_iter().zip(FRAMES)
+    {
         let mut row: Vec<Cell> = vec![codec.into()];
         let (whole, sum) = (8.0 * (headers + payload) / millis, rate + 8.0 * headers / millis);
         let ahead = lookaheads * ahead / PER_MS;
         let delays = [frame / PER_MS + ahead, millis + ahead, published_ms];
         row.extend([rate, millis, payload, whole, sum, published].map(Cell::from));
         row.extend(delays.map(Cell::from));
-        row
-    };
-    CODECS.into_iter().zip(FRAMES).map(row).collect()
+        rows.push(row);
+    }
+    rows
 }
 
 fn table1() -> Figure {
