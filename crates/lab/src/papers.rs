@@ -52,8 +52,8 @@ pub const PAPERS: [Paper; 6] = [
         title: "Trad, Afifi: Adaptive Multiplexing Scheme for Voice Flow Transmission Across \
                 Best-Effort IP Networks (INRIA RR-4929)",
         short: "Trad & Afifi 2003: calls that share datagrams",
-        declared: "",
-        readings: &[],
+        declared: tfmc::readings::DECLARED,
+        readings: &tfmc::readings::READINGS,
     },
     Paper {
         folder: dccp_voice::PAPER,

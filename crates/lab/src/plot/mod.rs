@@ -130,7 +130,7 @@ pub struct Style {
     pub dash: &'static str,
     /// Marker at each point.
     pub marker: Marker,
-    /// Line width, in tenths of a pixel.
+    /// Line width, in tenths of a pixel; 0 for markers that are not connected.
     pub width: u32,
     /// Representation of the intervals.
     pub interval: Interval,
@@ -200,6 +200,11 @@ impl Style {
     /// The same style without markers, and with a band for the interval: for many points.
     pub fn dense(self) -> Style {
         Style { marker: Marker::None, interval: Interval::Band, ..self }
+    }
+
+    /// The same style without a line: for values that don't follow each other.
+    pub fn dots(self) -> Style {
+        Style { width: 0, ..self }
     }
 
     /// The same style as a step line without markers: for values that hold for a while.

@@ -207,7 +207,8 @@ fn lines(frame: &Frame<'_>, series: &Series, out: &mut String) {
     if style.interval == Interval::Band {
         band(frame, series, out);
     }
-    let mut rest = series.points.as_slice();
+    let is_connected = style.width > 0;
+    let mut rest = if is_connected { series.points.as_slice() } else { &[] };
     while let Some(begin) = rest.iter().position(finite) {
         let run = &rest[begin..];
         let (run, after) = run.split_at(run.iter().position(|m| !finite(m)).unwrap_or(run.len()));
@@ -325,7 +326,9 @@ fn legends(figure: &Panels, frames: &[Frame<'_>], out: &mut String) {
             fresh
         };
         for series in panel.series.iter().filter(|s| fresh(&s.name, s.style)) {
-            line(out, (LEGEND, y), (LEGEND + 36.0, y), &stroke(series.style));
+            if series.style.width > 0 {
+                line(out, (LEGEND, y), (LEGEND + 36.0, y), &stroke(series.style));
+            }
             marker((LEGEND + 18.0, y), series.style, out);
             y = legend_words(&series.name, y, out);
         }

@@ -1,17 +1,19 @@
-//! Figures 6 to 8 and their claims.
+//! Figures 6 to 8, and what they become in other readings.
 
 use super::competition::{
-    ALL, CHOSEN, DECLARED, FEWER_BYTES, FEWER_DATAGRAMS, FULL, NOMINAL, ONE_CALL, SINGLY, TFMC,
-    window_name,
+    BINNED, FEWER_BYTES, FEWER_DATAGRAMS, FULL, RUN, SINGLY, TFMC, measures, shown,
 };
-use crate::claim::{Bound, Claim, Measured, Verdict};
+use super::network::Access;
+use super::readings::Place;
+use super::sentences::{self, KEPT, TCP, value};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum, minimum};
 use crate::experiment::Figure;
-use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
+use crate::plot::{Axis, Boxes, Mark, Panel, Panels, Quartiles, Series, Style};
 use crate::table::{Record, Table};
 
 /// The figures on calls that share a link with a TCP.
 pub fn all() -> Vec<Figure> {
-    vec![fig6(), fig7(), fig7b(), fig7c(), fig8()]
+    vec![fig6(), fig6b(), fig7(), fig7b(), fig7c(), fig8()]
 }
 
 fn fig6() -> Figure {
@@ -22,20 +24,42 @@ fn fig6() -> Figure {
         caption: "A TCP Reno with packets of 1,000 bytes over 10 Mbit/s and 10 ms with a drop-tail \
                queue of 50 packets; 200 calls of 24 kbit/s begin after 20 s, at the same instant \
                up to a millisecond. Throughput on the bottleneck, with headers, in bins of half a \
-               second. The access links (100 Mbit/s, 1 ms) and the window of 20 packets, ns-2's \
-               default, are not in the paper.",
-        chart: Box::new(|t| throughput("A datagram for each packet", t, SINGLY)),
+               second of the first run. The access links (100 Mbit/s, 1 ms) and the window of 20 \
+               packets, ns-2's default, are not in the paper. Values are medians of all runs.",
+        chart: Box::new(|t| throughput("A datagram for each packet", t, ("", SINGLY))),
+        claims: sentences::of_fig6(),
+    }
+}
+
+/// Readings by their access links: with queues of 50 packets, and of 1,000.
+const BY_ACCESS: [[&str; 3]; 2] =
+    [["access-10-50", "access-30-50", "access-100-50"], ["access-10-1000", "access-30-1000", ""]];
+
+fn fig6b() -> Figure {
+    Figure {
+        name: "fig6b",
+        title: "What the TCP keeps, by the access links",
+        section: "beyond",
+        caption: "Not in the paper, which doesn't describe the access links: what the TCP of figure 6 \
+               keeps of its throughput when the calls begin, for access links of 10, 30 and 100 \
+               Mbit/s with queues of 50 and 1,000 packets. Dots: runs. Boxes: their quartiles and \
+               extremes. Slow access links with short queues drop the calls' packets before they \
+               reach the bottleneck.",
+        chart: Box::new(by_access),
         claims: vec![Claim {
-            measure: Box::new(|t| measured(t, SINGLY, KEPT)),
-            sabotage: "spread-20ms",
-            unit: "% of its earlier throughput",
+            measure: Box::new(|t| {
+                let of = |reading: &&'static str| value(t, reading, SINGLY, KEPT);
+                Measured::range(&BY_ACCESS.iter().flatten().map(of).collect::<Vec<_>>())
+            }),
+            reads: Box::new(|key| BY_ACCESS.iter().flatten().any(|name| measures(name)(key))),
+            unit: "points",
             decimals: 1,
-            ..claim(
-                "tcp-falls",
-                "without multiplexing, the TCP keeps at most half of its throughput when the calls \
-                 begin",
-                "TCP throughput was dramatically decreased: the calls cause starvation",
-                Bound::at_most(50.0, "a dramatic decrease is interpreted as half or more"),
+            ..Claim::holding(
+                "access-decides",
+                "the access links alone change by more than 25 points what the TCP keeps",
+                None,
+                Bound::above(25.0, OWN_TARGET),
+                "one-access",
             )
         }],
     }
@@ -46,67 +70,18 @@ fn fig7() -> Figure {
         name: "fig7",
         title: "Throughput of a TCP and of calls with TFMC",
         section: "5.4",
-        caption: "The same with TFMC, which reports every 5 ms; below, packets in a datagram. Calls \
-               can't take less than 2.56 Mbit/s, their speech with RTP's headers.",
-        chart: Box::new(|t| throughput("With TFMC", t, TFMC)),
-        claims: vec![
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, TCP)),
-                expected: Verdict::Fails,
-                why: SWINGS,
-                ..claim(
-                    "tcp-over-5",
-                    "with TFMC the TCP keeps more than 5 Mbit/s",
-                    "TCP maintained a steady sending rate of more than 5 Mbit/s",
-                    Bound::above(5.0, "the paper's number"),
-                )
-            },
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, LEAD)),
-                why: "The same is true without multiplexing, at this spread: of 200 packets that \
-                      arrive at once, two in three find the queue full.",
-                sabotage: "singly-5ms",
-                ..claim(
-                    "voice-below-tcp",
-                    "with TFMC the calls get less than the TCP",
-                    "voice flows get less bandwidth than the TCP flow",
-                    Bound::above(0.0, "the TCP's throughput minus the calls'"),
-                )
-            },
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, SMOOTHER)),
-                expected: Verdict::Fails,
-                why: STEADY,
-                sabotage: "swing-every-second",
-                unit: "points",
-                decimals: 2,
-                ..claim(
-                    "smoother",
-                    "from one half second to the next the calls' throughput varies less with TFMC \
-                     than without",
-                    "the TFMC flow is smoother than non-multiplexed voice flows",
-                    Bound::above(
-                        0.0,
-                        "the coefficient of variation without TFMC minus that with it",
-                    ),
-                )
-            },
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, SAVED)),
-                expected: Verdict::Fails,
-                why: "Two thirds of the calls' packets don't reach the bottleneck without \
-                      multiplexing; more do with TFMC.",
-                sabotage: "m-fixed-46",
-                ..claim(
-                    "less-bandwidth",
-                    "on the bottleneck the calls take less with TFMC than without",
-                    "it requires less network bandwidth, because of header overhead reduction",
-                    Bound::above(0.0, "throughput without minus with"),
-                )
-            },
-        ],
+        caption: "The same with TFMC, whose receiver reports every 5 ms; below, packets in a datagram. \
+               Calls can't take less than 2.56 Mbit/s, their speech with RTP's headers. The call whose \
+               sequence numbers reveal losses is a random one. Calls that lose no packet, or all, \
+               reveal none, so that the runs fall in two groups, of which the first run shows one. \
+               Fig7c shows all.",
+        chart: Box::new(|t| throughput("With TFMC", t, ("", TFMC))),
+        claims: sentences::of_fig7(),
     }
 }
+
+/// Readings by the spread of the calls, in milliseconds.
+const BY_SPREAD: [&str; 5] = ["spread-0", "", "spread-5", "spread-10", "spread-20"];
 
 fn fig7b() -> Figure {
     Figure {
@@ -115,106 +90,103 @@ fn fig7b() -> Figure {
         section: "beyond",
         caption: "Not in the paper. The same with calls that begin within 0 to 20 ms, the interval \
                between their packets: the effect of a queue of 50 packets on 200 that arrive at \
-               once, and what remains of it when they don't. Above with the window of 20 packets, \
-               below without a limit.",
+               once, and what remains of it when they don't. Above a datagram for each packet, \
+               below with TFMC. Dots: runs. Boxes: their quartiles and extremes.",
         chart: Box::new(by_spread),
         claims: vec![Claim {
-            published: None,
-            measure: Box::new(|t| {
-                place(t, SINGLY, (20, DECLARED.1)).map_or_else(none, |r| Measured::of(&r, KEPT))
-            }),
-            sabotage: "spread-1ms",
+            measure: Box::new(|t| value(t, "spread-20", SINGLY, KEPT)),
+            reads: Box::new(measures("spread-20")),
             unit: "% of its earlier throughput",
             decimals: 1,
-            ..claim(
+            ..Claim::holding(
                 "spread-keeps",
                 "without multiplexing, the TCP keeps more than half of its throughput when the calls' \
                  packets are spread over 20 ms",
-                "",
+                None,
                 Bound::above(
                     50.0,
                     "the other side of fig6's bound, set before the first measurement",
                 ),
+                "one-spread",
             )
         }],
     }
 }
 
-/// Reason why figure 7 is not reproduced.
-const SWINGS: &str = "Equation (2) with the size of the present datagram allows 25 times as much \
-                      with 46 packets in it as with one, so that m swings between 1 and 46 with \
-                      every report, and most datagrams are single packets. See fig7c.";
-
-/// Reason why calls are not smoother with TFMC.
-const STEADY: &str = "Without multiplexing the queue lets the same calls' packets through every 20 ms, \
-                      which hardly varies.";
-
-/// Reason why their delay isn't shorter with TFMC.
-const EMPTY: &str = "Without multiplexing a packet is lost, or finds the queue nearly empty: 50 \
-                     such packets are 2.4 ms. With TFMC there are fewer losses, and packets wait \
-                     for others.";
+/// Sizes in equation (2), with losses by the trunk's own numbers.
+const SIZES: [&str; 4] = ["trunk-numbers", "trunk-next-size", "trunk-60-bytes", "trunk-1000-bytes"];
+/// All that fig7c shows, in the order of its horizontal axis.
+const SHOWN: [&str; 12] = [
+    "",
+    "next-size",
+    "60-bytes",
+    "1000-bytes",
+    "on-arrival",
+    "trunk-numbers",
+    "trunk-next-size",
+    "trunk-60-bytes",
+    "trunk-1000-bytes",
+    FULL,
+    FEWER_BYTES,
+    FEWER_DATAGRAMS,
+];
 
 fn fig7c() -> Figure {
-    let own = |id, says, columns: [&'static str; 3], bound, sabotage| Claim {
-        published: None,
-        measure: Box::new(move |t| measured(t, CHOSEN, columns)),
-        sabotage,
-        ..claim(id, says, "", bound)
-    };
-    const OF_FIG7: &str = "that of figures 7 and 8, set before this was measured";
     Figure {
         name: "fig7c",
-        title: "Throughput with TFMC, by the size in equation (2)",
+        title: "Throughput with TFMC, by what the paper's text leaves open",
         section: "beyond",
         caption: "Not in the paper. Equation (4) yields the number of packets at which the rate is \
-               TCP's, and equation (2) uses the size of a packet; if that is the datagram with the \
-               number to be found, both together state that the trunk sends as many datagrams per \
-               second as TCP would send segments. Shown over time with that, and in the table with \
-               a segment of 1,460 bytes, with losses by the sequence numbers of one call, with 46 \
-               packets in each datagram, and with each half of that gain alone: as few bytes in as \
-               many datagrams as before, and as few datagrams with as many bytes.",
-        chart: Box::new(|t| throughput("With TFMC by the next datagram", t, CHOSEN)),
+               TCP's, and S in equation (2) has no argument. From left to right, 1: S is the \
+               present datagram, S(m₁); 2: the next one, S(m₂), so that the trunk sends as many \
+               datagrams per second as a TCP segments; 3: a voice packet's 60 bytes; 4: ns-2's \
+               1,000 bytes; 5: S(m₁) with reports that follow arrivals; 6 to 9: the four sizes with \
+               losses by the trunk's own numbers instead of those of one call. Only in full runs, \
+               10: 46 packets in each datagram; 11 and 12: each half of that gain alone, as few \
+               bytes in as many datagrams as before, and as few datagrams with as many bytes. Dots: \
+               runs. Boxes: their quartiles and extremes.",
+        chart: Box::new(by_choice),
         claims: vec![
-            own(
-                "tcp-over-5",
-                "with TFMC by the next datagram, the TCP keeps more than 5 Mbit/s",
-                TCP,
-                Bound::above(5.0, OF_FIG7),
-                "no-tfmc",
-            ),
-            own(
-                "voice-below-tcp",
-                "with it the calls get less than the TCP",
-                LEAD,
-                Bound::above(0.0, OF_FIG7),
-                "singly-5ms",
-            ),
             Claim {
-                unit: "points",
-                expected: Verdict::Fails,
-                why: STEADY,
-                ..own(
-                    "smoother",
-                    "with it the calls' throughput varies less than without",
-                    SMOOTHER,
-                    Bound::above(0.0, OF_FIG7),
-                    "swing-every-second",
+                expected: Verdict::Undecided,
+                why: "With S(m₁) and with 1,000 bytes, runs fall in two groups.",
+                measure: Box::new(|t| {
+                    Measured::range(&SIZES.map(|reading| value(t, reading, TFMC, TCP)))
+                }),
+                reads: Box::new(|key| SIZES.iter().any(|name| measures(name)(key))),
+                unit: "Mbit/s",
+                ..Claim::holding(
+                    "size-decides",
+                    "with losses by the trunk's own numbers, the size in equation (2) alone changes \
+                     the TCP's throughput by more than 1 Mbit/s",
+                    None,
+                    Bound::above(1.0, OWN_TARGET),
+                    "one-size",
                 )
             },
             Claim {
-                unit: "ms",
-                expected: Verdict::Fails,
-                why: EMPTY,
-                ..own(
-                    "lower",
-                    "with it a call's packets take less time than without, on average",
-                    FASTER,
-                    Bound::above(0.0, OF_FIG7),
-                    "longer-path",
+                measure: Box::new(between_runs),
+                reads: Box::new(measures("")),
+                unit: "Mbit/s",
+                ..Claim::holding(
+                    "watched-call-decides",
+                    "with losses by the numbers of one call, the TCP's throughput differs by more \
+                     than 3 Mbit/s between runs, by the call",
+                    None,
+                    Bound::above(3.0, OWN_TARGET),
+                    "one-size",
                 )
             },
         ],
     }
+}
+
+/// Largest difference of the TCP's throughput between runs of the declared reading.
+fn between_runs(table: &Table) -> Measured {
+    let is_it =
+        |r: &Record<'_>| r.is("row", RUN) && r.is("carried", TFMC) && r.is("reading", shown(""));
+    let runs = || table.iter().filter(is_it).map(|r| r.number("tcp_mbit_s"));
+    Measured::census(maximum(runs()) - minimum(runs()))
 }
 
 fn fig8() -> Figure {
@@ -223,122 +195,31 @@ fn fig8() -> Figure {
         title: "Delay of one call's packets, with TFMC and without",
         section: "5.4",
         caption: "One of the 200 calls, from the call to the far gateway, including the wait for \
-               others: the mean and, thin, the maximum of the packets in half a second.",
+               others: the mean and, thin, the maximum of the packets in half a second of the first \
+               run. Values are medians of all runs.",
         chart: Box::new(delay),
-        claims: vec![
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, FASTER)),
-                expected: Verdict::Fails,
-                why: EMPTY,
-                sabotage: "longer-path",
-                unit: "ms",
-                decimals: 2,
-                ..claim(
-                    "lower",
-                    "a call's packets take less time with TFMC than without, on average",
-                    "TFMC, globally, achieves better delay than non-multiplexed flows",
-                    Bound::above(0.0, "the mean delay without TFMC minus that with it"),
-                )
-            },
-            Claim {
-                measure: Box::new(|t| measured(t, TFMC, FASTEST)),
-                expected: Verdict::Fails,
-                why: "50 short packets in the queue are 2.4 ms, and 20 ms would take 24 of the \
-                      TCP's, whose window is 20.",
-                sabotage: "longer-path",
-                unit: "ms",
-                decimals: 2,
-                ..claim(
-                    "by-20-ms",
-                    "some packet takes at least 20 ms less with TFMC than the same one without",
-                    "delay reduced by 20 ms for some packets",
-                    Bound::at_least(20.0, "the paper's number; the largest difference in a run"),
-                )
-            },
-        ],
+        claims: sentences::of_fig8(),
     }
 }
 
-const KEPT: [&str; 3] = ["kept_pct", "kept_low_pct", "kept_high_pct"];
-const TCP: [&str; 3] = ["tcp_mbit_s", "tcp_low_mbit_s", "tcp_high_mbit_s"];
-const VOICE: [&str; 3] = ["voice_mbit_s", "voice_low_mbit_s", "voice_high_mbit_s"];
-const LEAD: [&str; 3] = ["lead_mbit_s", "lead_low_mbit_s", "lead_high_mbit_s"];
-const SAVED: [&str; 3] = ["saved_mbit_s", "saved_low_mbit_s", "saved_high_mbit_s"];
-const SMOOTHER: [&str; 3] = ["smoother_pct", "smoother_low_pct", "smoother_high_pct"];
-const FASTER: [&str; 3] = ["faster_ms", "faster_low_ms", "faster_high_ms"];
-const FASTEST: [&str; 3] = ["fastest_ms", "fastest_low_ms", "fastest_high_ms"];
-
-/// A claim of the paper, in Mbit/s, which fails for calls without TFMC.
-fn claim(id: &'static str, says: &'static str, published: &'static str, bound: Bound) -> Claim {
-    Claim {
-        id,
-        statement: says,
-        published: Some(published),
-        bound,
-        unit: "Mbit/s",
-        measure: Box::new(|_| none()),
-        sabotage: "no-tfmc",
-        ..Claim::default()
-    }
-}
-
-fn none() -> Measured {
-    Measured::census(f64::NAN)
-}
-
-/// The row over all runs of a configuration.
-fn place<'a>(
+fn bins<'a>(
     table: &'a Table,
-    carried: &str,
-    (spread, window): (u32, Option<u64>),
-) -> Option<Record<'a>> {
-    table.iter().find(|r| {
-        r.is("row", ALL)
-            && r.is("carried", carried)
-            && r.number("spread_ms") == f64::from(spread)
-            && r.is("window", &window_name(window))
+    (reading, carried): (&'static str, &'static str),
+) -> impl Iterator<Item = Record<'a>> {
+    let reading = shown(reading);
+    table.iter().filter(move |r| {
+        r.is("row", BINNED) && r.is("carried", carried) && r.is("reading", reading)
     })
-}
-
-/// Value in the declared configuration; a note has the values in all others.
-fn measured(table: &Table, carried: &str, columns: [&'static str; 3]) -> Measured {
-    let declared = place(table, carried, DECLARED);
-    let measured = declared.map_or_else(none, |r| Measured::of(&r, columns));
-    let others = |window: Option<u64>| {
-        let of = table.iter().filter(|r| {
-            r.is("row", ALL) && r.is("carried", carried) && r.is("window", &window_name(window))
-        });
-        let one = |r: Record<'_>| format!("{} ms: {}", r.text("spread_ms"), r.text(columns[0]));
-        of.map(one).collect::<Vec<_>>().join("; ")
-    };
-    let readings = [SINGLY, TFMC, CHOSEN, NOMINAL, ONE_CALL, FULL, FEWER_BYTES, FEWER_DATAGRAMS];
-    let reading = |name: &&str| {
-        let row = place(table, name, DECLARED)?;
-        let value = row.text(columns[0]);
-        (!value.is_empty()).then(|| format!("{name}: {value}"))
-    };
-    let note = format!(
-        "By spread, with a window of 20 packets: {}. Without a limit: {}. By transport of the \
-         packets: {}.",
-        others(DECLARED.1),
-        others(None),
-        readings.iter().filter_map(reading).collect::<Vec<_>>().join("; ")
-    );
-    measured.noting(note)
-}
-
-fn bins<'a>(table: &'a Table, carried: &'static str) -> impl Iterator<Item = Record<'a>> {
-    table.iter().filter(move |r| r.is("carried", carried) && !r.is("row", ALL))
 }
 
 fn time_line(
     table: &Table,
     (name, style): (&str, Style),
-    carried: &'static str,
+    of: (&'static str, &'static str),
     column: &'static str,
 ) -> Series {
     let mark = |r: Record<'_>| Mark { x: r.number("time_s"), y: r.number(column), interval: None };
-    let points = bins(table, carried).map(mark).collect();
+    let points = bins(table, of).map(mark).collect();
     Series { name: name.to_owned(), style: style.stepped(), points }
 }
 
@@ -347,13 +228,13 @@ fn time_axis(table: &Table) -> Axis {
     Axis::fitting("time (s)", 0.0, [last].into_iter())
 }
 
-fn throughput(title: &str, table: &Table, carried: &'static str) -> Panels {
-    let line = |name, n, column| time_line(table, (name, Style::nth(n)), carried, column);
+fn throughput(title: &str, table: &Table, of: (&'static str, &'static str)) -> Panels {
+    let line = |name, n, column| time_line(table, (name, Style::nth(n)), of, column);
     let mut panels = vec![Panel::new(
         Axis::linear("Mbit/s", (0.0, 10.0), 2.0),
         vec![line("TCP", 0, "tcp_mbit_s"), line("200 calls", 1, "voice_mbit_s")],
     )];
-    if carried != SINGLY {
+    if of.1 != SINGLY {
         let y = Axis::linear("packets in a datagram", (0.0, 50.0), 10.0);
         panels.push(Panel::new(y, vec![line("packets", 2, "packets_per_datagram")]));
     }
@@ -361,17 +242,17 @@ fn throughput(title: &str, table: &Table, carried: &'static str) -> Panels {
 }
 
 fn delay(table: &Table) -> Panels {
-    let line = |name, n, carried, column| {
+    let line = |name, n, of, column| {
         let style = Style::nth(n);
         let style = if column == "delay_max_ms" { Style { width: 8, ..style } } else { style };
-        time_line(table, (name, style), carried, column)
+        time_line(table, (name, style), of, column)
     };
     let series = vec![
-        line("singly", 1, SINGLY, "delay_ms"),
-        line("singly, maximum", 1, SINGLY, "delay_max_ms"),
-        line("TFMC", 0, TFMC, "delay_ms"),
-        line("TFMC, maximum", 0, TFMC, "delay_max_ms"),
-        line("TFMC, next datagram", 2, CHOSEN, "delay_ms"),
+        line("singly", 1, ("", SINGLY), "delay_ms"),
+        line("singly, maximum", 1, ("", SINGLY), "delay_max_ms"),
+        line("TFMC", 0, ("", TFMC), "delay_ms"),
+        line("TFMC, maximum", 0, ("", TFMC), "delay_max_ms"),
+        line("TFMC, next datagram", 2, ("next-size", TFMC), "delay_ms"),
     ];
     Panels {
         title: "Delay of a call".to_owned(),
@@ -381,35 +262,127 @@ fn delay(table: &Table) -> Panels {
     }
 }
 
-fn by_spread(table: &Table) -> Panels {
-    let panel = |window: Option<u64>, label: &str| {
-        let line = |(name, n, carried, columns): (&str, usize, &str, [&str; 3])| {
-            let of = table.iter().filter(|r| {
-                r.is("row", ALL) && r.is("carried", carried) && r.is("window", &window_name(window))
-            });
-            let mark = |r: Record<'_>| {
-                let Measured { estimate, interval, .. } = Measured::of(&r, columns);
-                Mark { x: r.number("spread_ms"), y: estimate, interval: Some(interval) }
-            };
-            Series { name: name.to_owned(), style: Style::nth(n), points: of.map(mark).collect() }
+/// All runs of some readings, as dots, and their distribution. Each reading has its position.
+fn runs(
+    table: &Table,
+    (name, n): (&str, usize),
+    (carried, column): (&'static str, &'static str),
+    readings: &[(&'static str, f64)],
+) -> (Series, Boxes) {
+    let of = |reading: &'static str| {
+        let reading = shown(reading);
+        let is_it = move |r: &Record<'_>| {
+            r.is("row", RUN) && r.is("carried", carried) && r.is("reading", reading)
         };
-        let series = [
-            ("TCP with TFMC", 0, TFMC, TCP),
-            ("calls with TFMC", 1, TFMC, VOICE),
-            ("TCP with single packets", 2, SINGLY, TCP),
-            ("calls, single packets", 3, SINGLY, VOICE),
-            ("TCP, next datagram", 4, CHOSEN, TCP),
-            ("calls, next datagram", 5, CHOSEN, VOICE),
-        ];
-        Panel::new(Axis::linear(label, (0.0, 8.0), 2.0), series.map(line).into())
+        table.iter().filter(is_it).map(|r| r.number(column)).collect::<Vec<f64>>()
+    };
+    let dots = readings
+        .iter()
+        .flat_map(|&(reading, x)| of(reading).into_iter().map(move |y| (x, y)))
+        .map(|(x, y)| Mark { x, y, interval: None });
+    let style = Style::nth(n).dots();
+    let boxes = readings.iter().filter_map(|&(reading, x)| Quartiles::of(x, of(reading)));
+    (
+        Series { name: name.to_owned(), style, points: dots.collect() },
+        Boxes { name: format!("{name}, quartiles"), style, boxes: boxes.collect() },
+    )
+}
+
+fn dotted(y: Axis, all: impl IntoIterator<Item = (Series, Boxes)>) -> Panel {
+    let (series, boxes) = all.into_iter().unzip();
+    Panel { boxes, ..Panel::new(y, series) }
+}
+
+fn by_access(table: &Table) -> Panels {
+    let of = |(n, readings): (usize, &[&'static str; 3])| {
+        let placed = readings.map(|name| {
+            let Access { mbit_s, .. } = Place::of(name).access;
+            // Both queues beside each other.
+            (name, f64::from(mbit_s) + 4.0 * n as f64 - 2.0)
+        });
+        let name = ["queue of 50", "queue of 1,000"][n];
+        runs(table, (name, n), (SINGLY, "kept_pct"), &placed)
+    };
+    let y = Axis::linear("kept by the TCP (%)", (0.0, 120.0), 20.0);
+    Panels {
+        title: "What the TCP keeps without multiplexing".to_owned(),
+        x: Axis::linear("access links (Mbit/s)", (0.0, 110.0), 10.0),
+        panels: vec![dotted(y, BY_ACCESS.iter().enumerate().map(of))],
+        guides: Vec::new(),
+    }
+}
+
+fn by_spread(table: &Table) -> Panels {
+    let panel = |label: &str, carried| {
+        let of = |(name, n, column): (&str, usize, &'static str)| {
+            let apart = 0.5 * n as f64 - 0.25;
+            let placed = BY_SPREAD.map(|name| (name, Place::of(name).spread_ms() + apart));
+            runs(table, (name, n), (carried, column), &placed)
+        };
+        let of = [("TCP", 0, "tcp_mbit_s"), ("calls", 1, "voice_mbit_s")].map(of);
+        dotted(Axis::linear(label, (0.0, 8.0), 2.0), of)
     };
     Panels {
         title: "By the spread of the calls' packets".to_owned(),
-        x: Axis::linear("calls begin within (ms)", (0.0, 20.0), 5.0),
+        x: Axis::linear("calls begin within (ms)", (-1.0, 21.0), 5.0),
+        panels: vec![panel("Mbit/s, single packets", SINGLY), panel("Mbit/s, TFMC", TFMC)],
+        guides: Vec::new(),
+    }
+}
+
+fn by_choice(table: &Table) -> Panels {
+    let placed: Vec<_> = SHOWN.into_iter().zip(1..).map(|(name, n)| (name, f64::from(n))).collect();
+    let of = |name, n, column| runs(table, (name, n), (TFMC, column), &placed);
+    let apart = |(mut series, mut boxes): (Series, Boxes), by: f64| {
+        series.points.iter_mut().for_each(|mark| mark.x += by);
+        boxes.boxes.iter_mut().for_each(|b| b.x += by);
+        (series, boxes)
+    };
+    let (tcp, calls) = (of("TCP", 0, "tcp_mbit_s"), of("calls", 1, "voice_mbit_s"));
+    let count = Axis::linear("packets in a datagram", (0.0, 50.0), 10.0);
+    Panels {
+        title: "With TFMC, by what the text leaves open".to_owned(),
+        x: Axis::linear("reading, by its number in the text", (0.0, 13.0), 1.0),
         panels: vec![
-            panel(DECLARED.1, "Mbit/s, window of 20"),
-            panel(None, "Mbit/s, without a limit"),
+            dotted(
+                Axis::linear("Mbit/s", (0.0, 8.0), 2.0),
+                [apart(tcp, -0.15), apart(calls, 0.15)],
+            ),
+            dotted(count, [of("packets", 2, "packets_per_datagram")]),
         ],
         guides: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::competition::COLUMNS;
+    use super::*;
+    use crate::plot::panels_svg;
+
+    /// Runs in two groups: a line or a bar at their mean would show a rate that no run has.
+    #[test]
+    fn every_run_is_a_dot_and_no_bar_stands_at_a_mean() {
+        let row = |tcp: &str| -> Vec<String> {
+            let cell = |column: &crate::table::Column| match column.name {
+                "row" => RUN.to_owned(),
+                "reading" => shown("").to_owned(),
+                "carried" => TFMC.to_owned(),
+                "tcp_mbit_s" => tcp.to_owned(),
+                _ => String::new(),
+            };
+            COLUMNS.iter().map(cell).collect()
+        };
+        let rows = ["1.000", "6.300", "6.200"].map(row).into();
+        let table = Table { columns: COLUMNS, rows };
+        for (chart, n) in [(by_spread as fn(&Table) -> Panels, 1), (by_choice, 0)] {
+            let figure = chart(&table);
+            let tcp = &figure.panels[n].series[0];
+            let seen: Vec<f64> = tcp.points.iter().map(|mark| mark.y).collect();
+            assert_eq!(seen, [1.0, 6.3, 6.2]);
+            assert!(tcp.points.iter().all(|mark| mark.interval.is_none()));
+            assert_eq!(figure.panels[n].boxes[0].boxes[0].values, [1.0, 1.0, 6.2, 6.3, 6.3]);
+            assert!(!panels_svg(&figure).contains("<polyline"), "dots are not connected");
+        }
     }
 }

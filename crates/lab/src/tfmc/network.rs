@@ -3,10 +3,10 @@
 use crate::experiment::PointError;
 use rand::Rng as _;
 use std::time::Duration;
-use trunkline_base::link_model::{LinkModel, Queue};
+use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_base::{Bitrate, Rng, Time, rng};
-use trunkline_net::{Bins, Class, IpVersion, Protocol};
-use trunkline_rate::tfmc::{Config, RTP_BYTES};
+use trunkline_net::{Bin, Bins, Class, IpVersion, Protocol};
+use trunkline_rate::tfmc::{Config, IP_UDP_BYTES, RTP_BYTES};
 use trunkline_sim::agent::AgentId;
 use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 use trunkline_sim::agent::trunk::{Mode, Receiver, Sender, Stats, Trunk};
@@ -18,8 +18,6 @@ pub const CALLS: u32 = 200;
 pub const INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of speech in a packet.
 pub const PAYLOAD: usize = 20;
-/// Index of the call whose delay figure 8 shows.
-pub const OBSERVED: u16 = 0;
 /// Interval over which throughput is measured.
 pub const BIN: Duration = Duration::from_millis(500);
 
@@ -27,11 +25,10 @@ pub const BIN: Duration = Duration::from_millis(500);
 const RATE: u64 = 10_000_000;
 /// The bottleneck's propagation delay (section 5.4).
 const DELAY: Duration = Duration::from_millis(10);
-/// The access links' rate in bits per second and propagation delay, which the paper doesn't give.
-const ACCESS_RATE: u64 = 100_000_000;
+/// The access links' propagation delay, which the paper doesn't give.
 const ACCESS_DELAY: Duration = Duration::from_millis(1);
-/// Holds more than the packets of all calls at the same instant.
-const ACCESS_QUEUE: Queue = Queue::Packets(1_000);
+/// Bytes of a TCP packet with its headers (section 5.4).
+const TCP_PACKET: usize = 1_040;
 /// TCPs begin within this time, at random, so that two runs are not the same.
 const TCP_WITHIN: Duration = Duration::from_millis(100);
 
@@ -65,21 +62,44 @@ pub struct Times {
     pub settled: Duration,
 }
 
+/// The links between a host and its router, in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Rate in Mbit/s in each direction.
+    pub mbit_s: u32,
+    /// Longest queue, in packets of any size.
+    pub packets: usize,
+}
+
+impl Access {
+    /// Links on which nothing is lost and hardly anything waits: in the paper the link between the
+    /// routers is the bottleneck. The queue holds the packets of all calls at once.
+    pub const WIDE: Access = Access { mbit_s: 100, packets: 1_000 };
+}
+
 /// Configuration of one simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Setup {
     /// Transport of the calls' packets.
     pub carried: Multiplexing,
+    /// Number of calls; 200 in the paper.
+    pub calls: u32,
     /// Time within which calls begin, each at random; their packets keep these distances.
     pub spread: Duration,
     /// The bottleneck's propagation delay.
     pub delay: Duration,
     /// Number of TCPs, which run from the beginning.
     pub tcps: u16,
+    /// Number of further TCPs, which begin with the calls.
+    pub late_tcps: u16,
     /// Largest window of each TCP, in packets; unlimited if `None`.
     pub window: Option<u64>,
     /// Queue in front of the bottleneck.
     pub queue: Queue,
+    /// The links of gateways and TCPs.
+    pub access: Access,
+    /// Whether the bottleneck loses everything for a second of the measured span.
+    pub outage: bool,
     /// Times at which flows begin and end.
     pub times: Times,
     /// Bytes of headers in front of each datagram, if they aren't those of UDP and IPv4, and in front
@@ -93,14 +113,35 @@ impl Setup {
     pub fn new(carried: Multiplexing, spread: Duration, times: Times) -> Setup {
         Setup {
             carried,
+            calls: CALLS,
             spread,
             delay: DELAY,
             tcps: 1,
+            late_tcps: 0,
             window: Some(20),
             queue: Queue::Packets(50),
+            access: Access::WIDE,
+            outage: false,
             times,
             headers: (None, RTP_BYTES),
         }
+    }
+
+    /// Longest time that a call's single packet can wait in queues, in milliseconds: behind those of
+    /// all other calls on the access link, and behind a full queue at the bottleneck, where the TCP
+    /// has no more packets than its window.
+    ///
+    /// # Panics
+    ///
+    /// If the bottleneck's queue doesn't count packets.
+    pub fn longest_wait_ms(&self) -> f64 {
+        let Queue::Packets(room) = self.queue else { panic!("{:?} counts no packets", self.queue) };
+        let (header, per_packet) = self.headers();
+        let single = header + per_packet + PAYLOAD;
+        let window = self.window.map_or(room, |packets| room.min(packets as usize));
+        let behind = (window * TCP_PACKET + (room - window) * single) as f64;
+        let access = self.access.packets.min(self.calls as usize) * single;
+        8e3 * behind / RATE as f64 + 8e-3 * access as f64 / f64::from(self.access.mbit_s)
     }
 
     /// Simulates one run.
@@ -110,56 +151,85 @@ impl Setup {
     /// If the network can't be built.
     pub fn run(&self, seed: u64) -> Result<RunResult, PointError> {
         let mut rng = rng(seed, 1);
-        let mut net = Net::new(self.queue, self.delay, seed)?;
+        let mut net = Net::new(self, seed)?;
         for n in 0..self.tcps {
             net.tcp(n, self.window, within(TCP_WITHIN, &mut rng))?;
         }
+        for n in self.tcps..self.tcps + self.late_tcps {
+            net.tcp(n, self.window, self.times.calls + within(TCP_WITHIN, &mut rng))?;
+        }
         let trunk = self.trunk(&mut rng);
         let (sender, receiver) = net.trunk(&trunk)?;
-        let bins = (self.times.end.as_nanos() / BIN.as_nanos()) as usize;
-        let world = &mut net.world;
-        world.record(
+        let bins = bin(self.times.end);
+        net.world.record(
             net.bottleneck,
             WireEnd::First,
             Bins { from: Time::ZERO, width: BIN, count: bins },
         );
-        let mut each = Vec::with_capacity(bins);
-        let mut before = Stats::default();
-        for bin in 1..=bins {
-            world.run_until(Time::ZERO + BIN * bin as u32);
-            let now = world.agent(sender).stats();
-            each.push(
-                (now.packets - before.packets) as f64 / (now.datagrams - before.datagrams) as f64,
-            );
-            before = now;
+        let mut sent = Vec::with_capacity(bins);
+        let outage = bin(self.times.calls + self.times.settled) + 1;
+        for n in 0..bins {
+            if self.outage && n == outage {
+                net.lose(Loss::EVERYTHING)?;
+            } else if self.outage && n == outage + 2 {
+                net.lose(Loss::None)?;
+            }
+            net.world.run_until(Time::ZERO + BIN * (n as u32 + 1));
+            sent.push(net.world.agent(sender).stats());
         }
-        let mbit_s = |class| -> Vec<f64> {
+        let world = &net.world;
+        let of = |class, count: fn(&Bin) -> u64| -> Vec<f64> {
             let seen = world.bins(net.bottleneck, WireEnd::First, class);
-            let of = |bin: usize| seen.get(bin).map_or(0, |bin| bin.arrived.bytes);
-            (0..bins).map(|bin| 8e-6 * of(bin) as f64 / BIN.as_secs_f64()).collect()
+            (0..bins).map(|bin| seen.get(bin).map_or(0, count) as f64).collect()
         };
-        let (tcp, voice) = (mbit_s(TCP), mbit_s(VOICE));
+        let mbit_s = |class| -> Vec<f64> {
+            let bytes = of(class, |bin| bin.arrived.bytes).into_iter();
+            bytes.map(|bytes| 8e-6 * bytes / BIN.as_secs_f64()).collect()
+        };
+        let [tcp_packets, voice_packets] =
+            [TCP, VOICE].map(|class| of(class, |bin| bin.offered.packets));
         // Packets in flight at the end have had no time to arrive.
         let last = Time::ZERO + self.times.end - Duration::from_millis(200);
         let receiver = world.agent(receiver);
+        let measured = (Time::ZERO + self.times.calls + self.times.settled, last);
+        let delays = receiver.delays(trunk.observed).filter(|(due, _)| *due < last);
         Ok(RunResult {
             times: self.times,
-            tcp,
-            voice,
-            packets_per_datagram: each,
-            delays: receiver.delays(OBSERVED).filter(|(due, _)| *due < last).collect(),
-            lost: lost(
-                &trunk,
-                receiver,
-                (Time::ZERO + self.times.calls + self.times.settled, last),
-            ),
+            tcp: mbit_s(TCP),
+            voice: mbit_s(VOICE),
+            offered: self.offered(&sent),
+            router_packets: tcp_packets
+                .iter()
+                .zip(&voice_packets)
+                .map(|(tcp, voice)| (tcp + voice) / BIN.as_secs_f64())
+                .collect(),
+            packets_per_datagram: packets_per_datagram(&sent),
+            delays: delays.collect(),
+            lost: lost(&trunk, receiver, measured),
             stats: world.agent(sender).stats(),
         })
     }
 
+    /// Bytes in front of each datagram, and in front of each packet's speech.
+    fn headers(&self) -> (usize, usize) {
+        let (header, per_packet) = self.headers;
+        (header.unwrap_or(IP_UDP_BYTES), per_packet)
+    }
+
+    /// The rate at which the gateway sent in each bin, in Mbit/s with headers, from its statistics at the end of
+    /// each.
+    fn offered(&self, sent: &[Stats]) -> Vec<f64> {
+        let (header, per_packet) = self.headers();
+        let bytes = |stats: &Stats| {
+            stats.datagrams as usize * header + stats.packets as usize * (per_packet + PAYLOAD)
+        };
+        let grown = each(sent, |after, before| (bytes(after) - bytes(before)) as f64);
+        grown.into_iter().map(|bytes| 8e-6 * bytes / BIN.as_secs_f64()).collect()
+    }
+
     fn trunk(&self, rng: &mut Rng) -> Trunk {
         let Times { calls, end, .. } = self.times;
-        let starts: Vec<Duration> = (0..CALLS).map(|_| within(self.spread, rng)).collect();
+        let starts: Vec<Duration> = (0..self.calls).map(|_| within(self.spread, rng)).collect();
         let packets = ((end - calls).as_nanos() / INTERVAL.as_nanos()) as u32;
         let call = |start: &Duration| {
             let first = Time::ZERO + calls + *start;
@@ -167,7 +237,9 @@ impl Setup {
         };
         let (header, per_packet) = self.headers;
         let trunk = Trunk::new(PAYLOAD, starts.iter().map(call));
-        let trunk = Trunk { observed: OBSERVED, header, per_packet, ..trunk };
+        // One call's place among those that begin together decides how many packets it loses.
+        let observed = (rng.next_u64() % u64::from(self.calls)) as u16;
+        let trunk = Trunk { observed, header, per_packet, ..trunk };
         match self.carried {
             Multiplexing::Singly => trunk,
             Multiplexing::Fixed(packets) => {
@@ -194,9 +266,29 @@ pub fn spread_calls(calls: u32, begin: Time, packets: u32, rng: &mut Rng) -> Vec
     (0..calls).map(call).collect()
 }
 
+/// The bin that begins at this time from the beginning of the run.
+fn bin(at: Duration) -> usize {
+    (at.as_nanos() / BIN.as_nanos()) as usize
+}
+
+/// The growth of a gateway's statistics in each bin, from those at the end of each.
+fn each(sent: &[Stats], grown: impl Fn(&Stats, &Stats) -> f64) -> Vec<f64> {
+    let begin = Stats::default();
+    let before = std::iter::once(&begin).chain(sent);
+    sent.iter().zip(before).map(|(after, before)| grown(after, before)).collect()
+}
+
+/// Mean number of packets in a datagram in each bin; NaN if there are none.
+fn packets_per_datagram(sent: &[Stats]) -> Vec<f64> {
+    each(sent, |after, before| {
+        (after.packets - before.packets) as f64 / (after.datagrams - before.datagrams) as f64
+    })
+}
+
 /// Share of packets due in this span that never arrived, for each call, in ascending order.
 fn lost(trunk: &Trunk, receiver: &Receiver, (from, to): (Time, Time)) -> Vec<f64> {
-    let mut calls = vec![(0u32, 0u32); CALLS as usize];
+    let count = trunk.packets.iter().map(|packet| usize::from(packet.call) + 1).max();
+    let mut calls = vec![(0u32, 0u32); count.unwrap_or(1)];
     for (packet, arrived) in trunk.packets.iter().zip(receiver.arrived()) {
         if (from..to).contains(&packet.due) {
             let call = &mut calls[usize::from(packet.call)];
@@ -214,29 +306,38 @@ struct Net {
     world: World,
     routers: [RouterId; 2],
     bottleneck: WireId,
+    narrow: LinkModel,
+    access: LinkModel,
 }
 
 impl Net {
-    fn new(queue: Queue, delay: Duration, seed: u64) -> Result<Net, PointError> {
+    fn new(setup: &Setup, seed: u64) -> Result<Net, PointError> {
+        let &Setup { queue, delay, access, .. } = setup;
         let mut world = World::new(IpVersion::V4, seed);
         let [near, far] = [world.add_router(), world.add_router()];
         let rate = Some(Bitrate::from_bps(RATE));
         let narrow = LinkModel { rate, delay, queue, ..LinkModel::default() };
-        let bottleneck = world.cable(near, far, narrow.clone(), narrow)?;
-        Ok(Net { world, routers: [near, far], bottleneck })
+        let bottleneck = world.cable(near, far, narrow.clone(), narrow.clone())?;
+        let access = LinkModel {
+            rate: Some(Bitrate::from_bps(1_000_000 * u64::from(access.mbit_s))),
+            delay: ACCESS_DELAY,
+            queue: Queue::Packets(access.packets),
+            ..LinkModel::default()
+        };
+        Ok(Net { world, routers: [near, far], bottleneck, narrow, access })
+    }
+
+    /// Changes the loss of the bottleneck's forward direction.
+    fn lose(&mut self, loss: Loss) -> Result<(), PointError> {
+        let narrow = LinkModel { loss, ..self.narrow.clone() };
+        Ok(self.world.change(self.bottleneck, WireEnd::First, narrow)?)
     }
 
     /// Adds a host on each side.
     fn hosts(&mut self) -> Result<[HostId; 2], PointError> {
-        let access = LinkModel {
-            rate: Some(Bitrate::from_bps(ACCESS_RATE)),
-            delay: ACCESS_DELAY,
-            queue: ACCESS_QUEUE,
-            ..LinkModel::default()
-        };
         let hosts = [self.world.add_plain_host(), self.world.add_plain_host()];
         for (host, router) in hosts.into_iter().zip(self.routers) {
-            self.world.cable(host, router, access.clone(), access.clone())?;
+            self.world.cable(host, router, self.access.clone(), self.access.clone())?;
         }
         Ok(hosts)
     }
@@ -271,6 +372,11 @@ pub struct RunResult {
     pub tcp: Vec<f64>,
     /// Throughput of the calls on the bottleneck in each bin, with headers, in Mbit/s.
     pub voice: Vec<f64>,
+    /// Rate at which the gateway sent in each bin, whether it arrived or not, with headers, in
+    /// Mbit/s.
+    pub offered: Vec<f64>,
+    /// Packets per second of TCPs and calls that the first router had to forward in each bin.
+    pub router_packets: Vec<f64>,
     /// Mean number of packets in a datagram in each bin; NaN if there are none.
     pub packets_per_datagram: Vec<f64>,
     /// Due time of each packet of the observed call, and its delay if it arrived.
@@ -289,13 +395,11 @@ impl RunResult {
 
     /// The bins before the calls, once the TCPs have settled.
     fn before(&self) -> std::ops::Range<usize> {
-        let bin = |at: Duration| (at.as_nanos() / BIN.as_nanos()) as usize;
         bin(self.times.calls - self.times.settled)..bin(self.times.calls)
     }
 
     /// The bins with the calls, once all have settled.
     fn after(&self) -> std::ops::Range<usize> {
-        let bin = |at: Duration| (at.as_nanos() / BIN.as_nanos()) as usize;
         bin(self.times.calls + self.times.settled)..bin(self.times.end)
     }
 
@@ -307,6 +411,21 @@ impl RunResult {
     /// The TCPs' throughput with the calls, in Mbit/s.
     pub fn tcp_after(&self) -> f64 {
         mean(&self.tcp[self.after()])
+    }
+
+    /// The lowest of the TCPs' throughputs in a bin with the calls, as a share of their mean.
+    pub fn tcp_lowest(&self) -> f64 {
+        self.tcp[self.after()].iter().copied().fold(f64::NAN, f64::min) / self.tcp_after()
+    }
+
+    /// The rate at which the gateway sent, in Mbit/s.
+    pub fn offered(&self) -> f64 {
+        mean(&self.offered[self.after()])
+    }
+
+    /// Packets per second at the first router with the calls.
+    pub fn router_packets(&self) -> f64 {
+        mean(&self.router_packets[self.after()])
     }
 
     /// The calls' throughput, in Mbit/s.
@@ -389,10 +508,54 @@ mod tests {
         let setup = Setup::new(Multiplexing::Singly, INTERVAL, times());
         let seen = Setup { tcps: 0, ..setup }.run(1).unwrap();
         assert!((seen.voice() - 4.8).abs() < 0.01, "{}", seen.voice());
+        assert!((seen.offered() - 4.8).abs() < 0.01, "{}", seen.offered());
+        assert!((seen.router_packets() - 1e4).abs() < 20.0, "{}", seen.router_packets());
         assert_eq!((seen.lost(), seen.stats.packets), (0.0, 20_000));
         assert!((12.0..13.0).contains(&seen.delay_ms()), "{}", seen.delay_ms());
         let packed = Setup { tcps: 0, carried: Multiplexing::Fixed(40), ..setup }.run(1).unwrap();
         // At most 40 packets in 5 ms: at best 28/40 + 32 bytes each.
         assert!((2.6..2.75).contains(&packed.voice()), "{}", packed.voice());
+        assert!((200.0..400.0).contains(&packed.router_packets()), "{}", packed.router_packets());
+    }
+
+    /// A gateway offers the same at any spread; of 200 packets within a millisecond, the bottleneck
+    /// carries those that its queue holds, and those that leave while they arrive.
+    #[test]
+    fn what_is_offered_is_not_what_is_carried() {
+        let at_once = Setup::new(Multiplexing::Singly, Duration::from_millis(1), times());
+        let seen = Setup { tcps: 0, ..at_once }.run(1).unwrap();
+        assert!((seen.offered() - 4.8).abs() < 0.01, "{}", seen.offered());
+        // 50 + 1 and the 20 or so that leave in a millisecond.
+        assert!((seen.voice() - 4.8 * 71.0 / 200.0).abs() < 0.1, "{}", seen.voice());
+        assert!((seen.lost() - 129.0 / 200.0).abs() < 0.02, "{}", seen.lost());
+    }
+
+    /// The bottleneck's queue has 20 packets of 1,040 bytes and 30 of 60: 22,600 bytes are 18.08 ms;
+    /// 200 of 60 on the access link are 0.96. Without a window, 50 of 1,040 are 41.6 ms.
+    #[test]
+    fn queues_bound_the_wait() {
+        let setup = Setup::new(Multiplexing::Singly, Duration::ZERO, times());
+        assert!((setup.longest_wait_ms() - 19.04).abs() < 1e-9, "{}", setup.longest_wait_ms());
+        let wide = Setup { window: None, ..setup }.longest_wait_ms();
+        assert!((wide - 42.56).abs() < 1e-9, "{wide}");
+        let slow = Access { mbit_s: 10, packets: 50 };
+        let slow = Setup { access: slow, ..setup }.longest_wait_ms();
+        assert!((slow - 18.08 - 2.4).abs() < 1e-9, "{slow}");
+        // Nothing waits longer than that: 12 ms of propagation, and 0.06 of transmission.
+        for spread in [Duration::ZERO, Duration::from_millis(1)] {
+            let seen = Setup { spread, ..setup }.run(1).unwrap();
+            let most = seen.delays_ms().into_iter().fold(0.0, f64::max);
+            assert!((12.0..12.1 + setup.longest_wait_ms()).contains(&most), "{most}");
+        }
+    }
+
+    /// A TCP with its window has the same in each half second, until the link is cut for one.
+    #[test]
+    fn an_outage_is_a_low_half_second() {
+        let setup = Setup::new(Multiplexing::Singly, Duration::ZERO, times());
+        let steady = Setup { calls: 1, ..setup }.run(1).unwrap().tcp_lowest();
+        assert!((0.95..=1.0).contains(&steady), "{steady}");
+        let cut = Setup { calls: 1, outage: true, ..setup }.run(1).unwrap().tcp_lowest();
+        assert!(cut < 0.1, "{cut}");
     }
 }

@@ -91,6 +91,17 @@ pub enum Numbers {
     OneFlow,
 }
 
+/// The moments at which a receiver reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reports {
+    /// With the first datagram that arrives at least an interval after the last report.
+    OnArrival,
+    /// At fixed intervals from the first datagram on, as in the paper (sections 5.1 and 5.1.2):
+    /// [`Receiver::next_report`]. An interval with too few datagrams has no report (RFC 3448,
+    /// section 6.2).
+    Periodic,
+}
+
 /// The parameters of a sender and its receiver; both ends need the same.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {
@@ -109,7 +120,10 @@ pub struct Config {
     pub numbers: Numbers,
     /// Rules for counting loss events.
     pub loss: loss_events::Config,
-    /// Minimum interval between two reports; 5 ms in the paper (section 5.1.2).
+    /// Moments at which the receiver reports.
+    pub reports: Reports,
+    /// Interval between two reports, the minimum if they follow arrivals; 5 ms in the paper (section
+    /// 5.1.2). 0 counts as 1 µs where reports are periodic.
     pub feedback_interval: Duration,
     /// Minimum number of datagrams per report; 0 counts as 1.
     pub datagrams_per_feedback: u32,
@@ -122,7 +136,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The paper's parameters, except that losses are found by the trunk's own numbers.
+    /// The paper's parameters, except that losses are found by the trunk's own numbers, and that
+    /// arrivals cause reports, which needs no timer.
     ///
     /// Where the paper leaves a choice: datagrams of at most 1,500 bytes, at most one report per
     /// four datagrams, and RFC 3448's q = 0.9.
@@ -135,6 +150,7 @@ impl Default for Config {
             equation: Throughput::RFC,
             numbers: Numbers::Trunk,
             loss: loss_events::Config { short_intervals: false, discount: None },
+            reports: Reports::OnArrival,
             feedback_interval: Duration::from_millis(5),
             datagrams_per_feedback: 4,
             rtt_keeps: 0.9,
@@ -144,9 +160,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The paper's parameters, which take the losses of one call's packets for those of the trunk.
+    /// The paper's parameters: the losses of one call's packets count as those of the trunk, and
+    /// the receiver reports at fixed intervals, however few datagrams have arrived (section 5.1.2).
     pub fn paper() -> Config {
-        Config { numbers: Numbers::OneFlow, ..Config::default() }
+        Config {
+            numbers: Numbers::OneFlow,
+            reports: Reports::Periodic,
+            datagrams_per_feedback: 1,
+            ..Config::default()
+        }
     }
 
     /// Sizes of datagrams whose packets have `payload` bytes on average.

@@ -1,6 +1,6 @@
 //! The receiving end of a trunk (Trad and Afifi, section 5.1.2).
 
-use super::{Config, Feedback, Numbers, begin, extend};
+use super::{Config, Feedback, Numbers, Reports, begin, extend};
 use crate::equation::MIN_RTT;
 use crate::loss_events::{History, News};
 use crate::tfrc::MAX_BACKOFF;
@@ -19,9 +19,11 @@ pub enum DataError {
 /// The receiving end of a trunk: it is given each datagram's number on arrival, and decides when a
 /// report is due.
 ///
-/// A report is due with the first datagram that arrives at least an interval after the last report,
-/// and never for fewer than [`Config::datagrams_per_feedback`]. No timer makes a report due, so the
-/// last datagrams before a pause go unreported until others follow.
+/// With [`Reports::OnArrival`] a report is due with the first datagram that arrives at least an
+/// interval after the last report, and no timer makes it due, so that the last datagrams before a
+/// pause go unreported until others follow. With [`Reports::Periodic`] it is due at
+/// [`next_report`](Receiver::next_report). It is never due for fewer datagrams than
+/// [`Config::datagrams_per_feedback`].
 ///
 /// If the sender restarts with another number, it needs a new receiver.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Receiver {
     /// Datagrams received since the last report, and the time of that report.
     since_report: u32,
     reported: Option<Time>,
+    /// The next of the fixed times for reports; `NEVER` before the first datagram.
+    tick: Time,
 }
 
 impl Receiver {
@@ -52,6 +56,7 @@ impl Receiver {
             highest_at: Time::ZERO,
             since_report: 0,
             reported: None,
+            tick: Time::NEVER,
         }
     }
 
@@ -89,6 +94,9 @@ impl Receiver {
         if self.config.numbers == Numbers::Trunk {
             self.note(now, number);
         }
+        if !self.has_enough() {
+            self.skip_ticks(now);
+        }
         self.since_report = self.since_report.saturating_add(1);
         Ok(self.is_due(now))
     }
@@ -115,10 +123,35 @@ impl Receiver {
         }
     }
 
+    fn has_enough(&self) -> bool {
+        self.since_report >= self.config.per_feedback()
+    }
+
     fn is_due(&self, now: Time) -> bool {
         let interval = self.config.feedback_interval;
-        self.since_report >= self.config.per_feedback()
-            && self.reported.is_none_or(|at| now.since(at) >= interval)
+        self.has_enough()
+            && match self.config.reports {
+                Reports::OnArrival => self.reported.is_none_or(|at| now.since(at) >= interval),
+                Reports::Periodic => now >= self.tick,
+            }
+    }
+
+    /// Moves the next fixed time for a report beyond `now`; the first is an interval from `now`.
+    fn skip_ticks(&mut self, now: Time) {
+        let interval = self.config.feedback_interval.max(Duration::from_micros(1));
+        if self.tick == Time::NEVER {
+            self.tick = now + interval;
+        } else if self.tick <= now {
+            let passed = now.since(self.tick).as_nanos() / interval.as_nanos();
+            self.tick += interval.saturating_mul(u32::try_from(passed + 1).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The time at which [`report`](Receiver::report) returns a report of what has arrived so far;
+    /// never while too little has arrived, or if arrivals cause reports.
+    pub fn next_report(&self) -> Time {
+        let is_periodic = self.config.reports == Reports::Periodic;
+        if is_periodic && self.has_enough() { self.tick } else { Time::NEVER }
     }
 
     /// Returns the report if one is due.
@@ -126,6 +159,7 @@ impl Receiver {
         let numbers = self.numbers.as_ref().filter(|_| self.is_due(now))?;
         let number = numbers.highest() as u32;
         (self.since_report, self.reported) = (0, Some(now));
+        self.skip_ticks(now);
         Some(Feedback { number, elapsed: now.since(self.highest_at), loss: self.loss(now) })
     }
 

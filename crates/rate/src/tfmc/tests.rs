@@ -210,6 +210,32 @@ fn reports_have_their_distance() {
     }
 }
 
+/// Reports at 5, 15 and 20 ms: none at 10, since nothing has arrived since 5. Each names the last
+/// datagram, and the time since then.
+#[test]
+fn periodic_reports_keep_their_times() {
+    let mut receiver = Receiver::new(Config::paper());
+    assert_eq!(receiver.next_report(), Time::NEVER);
+    let mut reports = Vec::new();
+    let arrivals = [(0, 0), (1, 1), (2, 2), (12, 3), (15, 4)].map(|(ms, n)| (at(ms), n));
+    for (now, number) in arrivals.into_iter().chain([(at(100), 5)]) {
+        while receiver.next_report() < now {
+            let tick = receiver.next_report();
+            assert_eq!(receiver.report(tick - Duration::from_nanos(1)), None);
+            let report = receiver.report(tick).unwrap();
+            reports.push((tick, report.number, report.elapsed));
+            assert_eq!((receiver.next_report(), receiver.report(tick)), (Time::NEVER, None));
+        }
+        receiver.receive(now, number).unwrap();
+    }
+    assert_eq!(reports, [(at(5), 2, ms(3)), (at(15), 4, ms(0))]);
+    assert_eq!(receiver.next_report(), at(105));
+    let at_once = Config { feedback_interval: Duration::ZERO, ..Config::paper() };
+    let mut receiver = Receiver::new(at_once);
+    receiver.receive(at(1), 0).unwrap();
+    assert_eq!(receiver.next_report(), at(1) + Duration::from_micros(1));
+}
+
 /// The trunk's own path: of 1,000 datagrams a second, one in 50 is lost, 20 ms each way. A round
 /// trip of 40 ms has 40 datagrams, fewer than lie between two losses, so each loss is an event: p =
 /// 1/50. By the numbers of one call of 50, which is in every twentieth datagram, either no loss is

@@ -45,7 +45,7 @@ const SPREAD: Duration = Duration::from_millis(1);
 
 /// The experiment on the bottleneck's queue.
 pub fn experiment() -> Experiment {
-    one_figure(COLUMNS, Box::new(points), figure())
+    Experiment { revision: 2, ..one_figure(COLUMNS, Box::new(points), figure()) }
 }
 
 /// Number of runs, and the times at which flows begin and end.

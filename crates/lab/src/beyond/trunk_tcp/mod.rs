@@ -23,7 +23,8 @@ use trunkline_sim::agent::tcp::Profile;
 const FIGURE: &str = "trunk-tcp";
 
 /// Quantities that have an interval.
-const COMPARED: [&str; 4] = ["tcp_mbit_s", "voice_mbit_s", "missed_pct", "delay_p99_ms"];
+const COMPARED: [&str; 5] =
+    ["tcp_mbit_s", "voice_mbit_s", "offered_mbit_s", "missed_pct", "delay_p99_ms"];
 
 const COLUMNS: &[Column] = &[
     Column::text("where").parameter(),
@@ -35,6 +36,9 @@ const COLUMNS: &[Column] = &[
     Column::number("voice_mbit_s", 3),
     Column::number("voice_mbit_s_low", 3),
     Column::number("voice_mbit_s_high", 3),
+    Column::number("offered_mbit_s", 3),
+    Column::number("offered_mbit_s_low", 3),
+    Column::number("offered_mbit_s_high", 3),
     Column::number("missed_pct", 3),
     Column::number("missed_pct_low", 3),
     Column::number("missed_pct_high", 3),
@@ -50,7 +54,7 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// A run's quantities, in the order of their columns.
-type Run = [f64; 9];
+type Run = [f64; 10];
 
 /// Number of calls in the paper (section 5.4).
 const CALLS: u32 = 200;
@@ -74,16 +78,26 @@ const TCP: &str = "tcp";
 struct TrunkMode {
     /// Value of the column `calls`.
     name: &'static str,
-    /// The trunk's mode; `None` without calls.
-    multiplex: Option<Multiplex>,
+    /// The calls; `None` without any.
+    calls: Option<Calls>,
+}
+
+/// How calls are carried.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Calls {
+    /// As plain UDP, as in the paper's figure 6.
+    Udp,
+    /// Over the overlay, with a trunk in this mode.
+    Trunk(Multiplex),
 }
 
 /// All transports, in the order of the rows.
-const ALL: [TrunkMode; 4] = [
-    TrunkMode { name: "none", multiplex: None },
-    TrunkMode { name: "off", multiplex: Some(Multiplex::Off) },
-    TrunkMode { name: "fill", multiplex: Some(Multiplex::Fill) },
-    TrunkMode { name: "tfmc", multiplex: Some(Multiplex::Tfmc) },
+const ALL: [TrunkMode; 5] = [
+    TrunkMode { name: "none", calls: None },
+    TrunkMode { name: "udp", calls: Some(Calls::Udp) },
+    TrunkMode { name: "off", calls: Some(Calls::Trunk(Multiplex::Off)) },
+    TrunkMode { name: "fill", calls: Some(Calls::Trunk(Multiplex::Fill)) },
+    TrunkMode { name: "tfmc", calls: Some(Calls::Trunk(Multiplex::Tfmc)) },
 ];
 
 fn mbit_s(rate: u64) -> Option<Bitrate> {
@@ -94,17 +108,20 @@ impl TrunkMode {
     /// The calls from `a` to `b`, and the TCP from `c` to `d`, over the same bottleneck for
     /// `seconds`.
     fn scenario(self, (seconds, seed): (u64, u64), sabotage: Sabotage) -> Scenario {
-        let multiplex = match self.multiplex {
+        let tfmc = Calls::Trunk(Multiplex::Tfmc);
+        let carried = match self.calls {
             _ if sabotage.is("no-calls") => None,
-            Some(Multiplex::Off) if sabotage.is("swapped") => Some(Multiplex::Tfmc),
-            Some(Multiplex::Tfmc) if sabotage.is("swapped") => Some(Multiplex::Off),
+            Some(Calls::Udp) if sabotage.is("swapped") => Some(tfmc),
+            Some(calls) if sabotage.is("swapped") && calls == tfmc => Some(Calls::Udp),
             as_named => as_named,
         };
         let length = Duration::from_secs(seconds);
         let from = within(WITHIN, &mut rng(seed, fnv1a(TCP.bytes())));
         let mut hosts: Vec<Host> = ["a", "b", "c", "d"].map(Host::new).into();
-        for (from, to) in [(0, 2), (1, 1)] {
-            if let Some(multiplex) = multiplex.filter(|_| !sabotage.is("no-trunk")) {
+        if let Some(Calls::Trunk(multiplex)) = carried
+            && !sabotage.is("no-trunk")
+        {
+            for (from, to) in [(0, 2), (1, 1)] {
                 hosts[from].trunks.push(Config { multiplex, ..Config::new(NodeId(to)) });
             }
         }
@@ -130,7 +147,7 @@ impl TrunkMode {
         Scenario {
             name: FIGURE.into(),
             length,
-            ip: IpVersion::V6,
+            ip: IpVersion::V4,
             pesq: false,
             sealed: true,
             hosts,
@@ -143,7 +160,7 @@ impl TrunkMode {
                 wire("voice", (far, Vertex::Host(1)), &access),
                 wire(TCP, (far, Vertex::Host(3)), &access),
             ],
-            calls: multiplex.iter().map(|_| calls()).collect(),
+            calls: carried.map(calls).into_iter().collect(),
             streams: Vec::new(),
             transfers: vec![Transfer {
                 name: TCP.into(),
@@ -159,12 +176,16 @@ impl TrunkMode {
     }
 }
 
-fn calls() -> Call {
+fn calls(carried: Calls) -> Call {
+    let carrier = match carried {
+        Calls::Udp => Carrier::Plain,
+        Calls::Trunk(_) => Carrier::Overlay(Service::RealTime),
+    };
     Call {
         name: "calls".into(),
         ends: (0, 1),
         count: CALLS,
-        carrier: Carrier::Overlay(Service::RealTime),
+        carrier,
         bytes: PACKET,
         threshold: DEADLINE,
     }
@@ -185,6 +206,7 @@ fn seen(calls: &Table, links: &Table, seconds: u64, late: [f64; 2]) -> Run {
     [
         arrived(TCP, seconds - WITHIN.as_secs_f64()),
         arrived("voice", seconds),
+        8e-6 * count("a", "offered_bytes") / seconds,
         of_calls("missed_pct"),
         of_calls("delay_p99_ms"),
         count("a", "offered") / seconds,
@@ -207,7 +229,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "trunk-beside-tcp",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

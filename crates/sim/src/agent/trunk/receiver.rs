@@ -4,8 +4,11 @@ use super::{INDEX, MIN_PACKET, Trunk};
 use crate::agent::{Agent, AgentIo, Outgoing, Received};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_net::Protocol;
+use trunkline_net::{Endpoint, Protocol};
 use trunkline_rate::tfmc::{self, Data};
+
+/// The only wake-up: for the next periodic report.
+const REPORT: u64 = 0;
 
 /// The receiving gateway of a [`Trunk`].
 pub struct Receiver {
@@ -13,6 +16,10 @@ pub struct Receiver {
     trunk: Trunk,
     tfmc: Option<tfmc::Receiver>,
     arrived: Vec<Option<Time>>,
+    /// The address that the trunk comes from; `None` before its first datagram.
+    from: Option<Endpoint>,
+    /// Scheduled wake-up for a periodic report.
+    report_at: Time,
     reports: u64,
 }
 
@@ -26,7 +33,23 @@ impl Receiver {
         let trunk = trunk.checked();
         let tfmc = trunk.config.map(tfmc::Receiver::new);
         let arrived = vec![None; trunk.packets.len()];
-        Receiver { port, trunk, tfmc, arrived, reports: 0 }
+        Receiver { port, trunk, tfmc, arrived, from: None, report_at: Time::NEVER, reports: 0 }
+    }
+
+    /// Sends the report that is due, if one is, and schedules the next periodic one.
+    fn report(&mut self, io: &mut AgentIo<'_>) {
+        let (Some(tfmc), Some(to)) = (&mut self.tfmc, self.from) else { return };
+        if let Some(report) = tfmc.report(io.now()) {
+            self.reports += 1;
+            let (port, protocol) = (self.port, Protocol::UDP);
+            let out = Outgoing { port, to, protocol, tos: 0, payload: &report.emit() };
+            io.send(&out);
+        }
+        let next = tfmc.next_report();
+        if next < self.report_at {
+            self.report_at = next;
+            io.wake_at(next, REPORT);
+        }
     }
 
     /// Arrival time of each of the trunk's packets; `None` if it did not arrive.
@@ -73,13 +96,15 @@ impl Agent for Receiver {
         if let Some(rtt) = rtt {
             tfmc.set_rtt(rtt);
         }
-        let is_due = tfmc.receive(at, number) == Ok(true);
-        let report = if is_due { tfmc.report(io.now()) } else { None };
-        if let Some(report) = report {
-            self.reports += 1;
-            let (port, to, protocol) = (self.port, header.from, Protocol::UDP);
-            let out = Outgoing { port, to, protocol, tos: 0, payload: &report.emit() };
-            io.send(&out);
+        let received = tfmc.receive(at, number);
+        self.from = Some(header.from);
+        if received.is_ok() {
+            self.report(io);
         }
+    }
+
+    fn wake(&mut self, _token: u64, io: &mut AgentIo<'_>) {
+        self.report_at = Time::NEVER;
+        self.report(io);
     }
 }

@@ -156,6 +156,23 @@ fn one_call_sees_its_own_losses_alone() {
     }
 }
 
+/// 50 packets at once every 20 ms, and a report 5 ms after each burst: no other interval has a
+/// datagram. With reports upon arrival, the four packets that a report needs are in the burst.
+#[test]
+fn periodic_reports_follow_their_own_clock() {
+    let [periodic, on_arrival] =
+        [trunkline_rate::tfmc::Config::paper(), trunkline_rate::tfmc::Config::default()];
+    for config in [periodic, on_arrival] {
+        let trunk = constant(50, Duration::ZERO, 2).with_tfmc(config);
+        let Run { world, sender, receiver, .. } = run(&trunk, Loss::None, 4);
+        let stats = world.agent(sender).stats();
+        assert_eq!((world.agent(receiver).reports(), stats.reports), (100, 100));
+        // The time that a report waited for its turn is no part of the round trip.
+        let rtt = world.agent(sender).tfmc().unwrap().rtt().unwrap();
+        assert!((ms(40)..ms(41)).contains(&rtt), "{rtt:?}");
+    }
+}
+
 #[test]
 fn talkspurts_are_calls_like_any_others() {
     let model = Model { cycles: 5, ..Model::default() };
