@@ -202,6 +202,7 @@ impl Sender {
         self.undo = None;
         self.phase = Phase::Open;
         self.forced = false;
+        self.spare_syns();
         self.stats.undone += 1;
     }
 

@@ -138,6 +138,14 @@ pub struct Profile {
     pub idle: Idle,
     /// Delay of the ACKs that the receiving half sends.
     pub delayed_ack: DelayedAck,
+    /// Number of SYNs that may be repeated before the initial window shrinks to one segment; RFC
+    /// 5681, section 3.1, allows none. A repetition that timestamps show to be unnecessary doesn't
+    /// count if [`undo`](Self::undo) is set.
+    pub spare_syns: u32,
+    /// Number of repeated SYNs after which the RTO has not been doubled yet.
+    pub linear_syns: u32,
+    /// Whether a listener echoes the timestamp of the last SYN instead of that of the first.
+    pub echo_last_syn: bool,
     /// Receive window, in bytes.
     pub receive_buffer: usize,
     /// Maximum number of bytes that the sender buffers, sent and unsent.
@@ -180,6 +188,9 @@ impl Profile {
             },
             idle: Idle::Keep,
             delayed_ack: DelayedAck { wait: Duration::ZERO, quick: 0, by_bytes: false },
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            echo_last_syn: false,
             receive_buffer: 16 << 20,
             send_buffer: 4 << 20,
         }
@@ -217,6 +228,11 @@ impl Profile {
             },
             idle: Idle::OneSegment,
             delayed_ack: DelayedAck { wait: ms(100), quick: 0, by_bytes: false },
+            // Only a listener's window shrinks.
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            // The syncache keeps the timestamp of each SYN that it answers.
+            echo_last_syn: true,
             receive_buffer: 6 << 20,
             send_buffer: 4 << 20,
         }
@@ -250,6 +266,9 @@ impl Profile {
             },
             idle: Idle::Decay,
             delayed_ack: DelayedAck { wait: ms(40), quick: 16, by_bytes: true },
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            echo_last_syn: false,
             receive_buffer: 6 << 20,
             send_buffer: 4 << 20,
         }
@@ -272,6 +291,8 @@ impl Profile {
                 min_is_of_variance: true,
                 max: ms(120_000),
             },
+            spare_syns: 1,
+            linear_syns: 4,
             ..Profile::linux_2_4()
         }
     }

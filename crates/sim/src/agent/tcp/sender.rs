@@ -108,7 +108,8 @@ pub struct Sender {
     last_sent: Time,
     /// Whether the congestion window blocked a segment.
     blocked: bool,
-    syn_retransmitted: bool,
+    /// Number of SYNs that were repeated because one seemed lost.
+    repeated_syns: u32,
     pub(super) stats: Stats,
 }
 
@@ -141,7 +142,7 @@ impl Sender {
             rto_at: Time::NEVER,
             last_sent: Time::ZERO,
             blocked: false,
-            syn_retransmitted: false,
+            repeated_syns: 0,
             stats: Stats::default(),
             profile,
         }
@@ -158,8 +159,11 @@ impl Sender {
         }
         self.window_end = window_end;
         self.congestion = Congestion::new(&self.profile, self.mss);
-        if self.syn_retransmitted {
+        if self.repeated_syns > self.profile.spare_syns {
             self.congestion.start_small();
+        }
+        if self.repeated_syns > 0 {
+            self.rtt.end_handshake();
         }
         self.phase = Phase::Open;
         self.dupacks = 0;
@@ -314,7 +318,7 @@ impl Sender {
     fn retransmit(&mut self, now: Time, index: usize) -> Chunk {
         let sent = self.board.retransmit(index, now);
         let cost = self.board.cost(sent.start, sent.end);
-        self.syn_retransmitted |= sent.start == 0;
+        self.repeated_syns += u32::from(sent.start == 0);
         self.stats.retransmitted += 1;
         let stamp = super::connection::timestamp(now);
         if let Some(undo) = &mut self.undo {
@@ -441,8 +445,21 @@ impl Sender {
         let limit = self.window_limit();
         self.congestion.collapse(limit, !is_backoff, self.board.pipe());
         (self.phase, self.high, self.dupacks) = (Phase::Loss, self.nxt, 0);
-        self.rtt.back_off();
+        if self.una > 0 || self.repeated_syns >= self.profile.linear_syns {
+            self.rtt.back_off();
+        }
         self.rto_at = now + self.rtt.rto();
+    }
+
+    /// Sends the SYN again, because the peer did.
+    pub fn repeat_syn(&mut self) {
+        self.board.lose_first();
+        self.forced = true;
+    }
+
+    /// Records that the peer had received the first SYN: repeating it was unnecessary.
+    pub(super) fn spare_syns(&mut self) {
+        self.repeated_syns = 0;
     }
 
     /// Saves the state needed to undo the reduction that follows.

@@ -258,18 +258,3 @@ fn reordering_is_learnt_by_rack() {
     let [rack, sack] = [Profile::linux_6(), Profile::freebsd_5_4()].map(of);
     assert!(rack < 30 && sack > 3 * rack, "RACK {rack}, SACK {sack}");
 }
-
-#[test]
-fn a_lost_syn_is_sent_again_and_leaves_a_window_of_one() {
-    let profile = Profile::linux_6();
-    let mut pair = Pair::new(&profile, [1, 2]);
-    pair.client.write(&[1; 20_000]);
-    let mut syns = 0;
-    pair.run(Time::from_millis(1_500), &mut |to, _| {
-        syns += usize::from(to == SERVER);
-        if syns == 1 { vec![] } else { vec![ms(100)] }
-    });
-    let at: Vec<_> =
-        pair.sent[SERVER].iter().map(|&(at, len)| (at.as_micros() / 1_000, len)).collect();
-    assert_eq!(at[..4], [(1, 0), (1_001, 0), (1_201, 1_428), (1_401, 1_428)]);
-}
