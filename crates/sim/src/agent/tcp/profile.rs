@@ -138,6 +138,8 @@ pub struct Profile {
     pub idle: Idle,
     /// Delay of the ACKs that the receiving half sends.
     pub delayed_ack: DelayedAck,
+    /// Whether a FIN that arrives before earlier data is SACKed.
+    pub sack_fin: bool,
     /// Number of SYNs that may be repeated before the initial window shrinks to one segment; RFC
     /// 5681, section 3.1, allows none. A repetition that timestamps show to be unnecessary doesn't
     /// count if [`undo`](Self::undo) is set.
@@ -188,6 +190,7 @@ impl Profile {
             },
             idle: Idle::Keep,
             delayed_ack: DelayedAck { wait: Duration::ZERO, quick: 0, by_bytes: false },
+            sack_fin: false,
             spare_syns: u32::MAX,
             linear_syns: 0,
             echo_last_syn: false,
@@ -228,6 +231,8 @@ impl Profile {
             },
             idle: Idle::OneSegment,
             delayed_ack: DelayedAck { wait: ms(100), quick: 0, by_bytes: false },
+            // SACK blocks cover data only.
+            sack_fin: false,
             // Only a listener's window shrinks.
             spare_syns: u32::MAX,
             linear_syns: 0,
@@ -266,6 +271,7 @@ impl Profile {
             },
             idle: Idle::Decay,
             delayed_ack: DelayedAck { wait: ms(40), quick: 16, by_bytes: true },
+            sack_fin: true,
             spare_syns: u32::MAX,
             linear_syns: 0,
             echo_last_syn: false,

@@ -1,9 +1,9 @@
-//! Lost SYNs and SYN-ACKs.
+//! Lost SYNs, SYN-ACKs and FINs.
 //!
 //! Observations of "Linux 6.18" are of its own TCP (`reno`, kernel 6.18.44) between two network
 //! namespaces, with rules that drop the first packets of a kind.
 
-use super::channel::{Pair, SERVER, ms};
+use super::channel::{CLIENT, Pair, SERVER, ms};
 use crate::agent::tcp::{Flags, Profile, Stats};
 use trunkline_base::Time;
 use trunkline_net::IpVersion;
@@ -105,4 +105,27 @@ fn the_first_measurement_is_from_the_syn_that_is_echoed() {
 fn the_first_syns_are_repeated_at_equal_intervals() {
     assert_eq!(open(&Profile::linux_6(), 6, 0).syns, [0, 1, 2, 3, 4, 5, 7].map(|s| 1_000 * s));
     assert_eq!(open(&Profile::linux_2_4(), 3, 0).syns, [0, 3, 9, 21].map(|s| 1_000 * s));
+}
+
+/// Linux 6.18 answers a FIN behind a lost segment, of the bytes 1 to 100, with the SACK block 101 to
+/// 102. Its sender then repeats the segment without waiting for a timeout.
+#[test]
+fn a_fin_that_arrives_too_early_repairs_the_tail() {
+    for (profile, at_once) in [(Profile::linux_6(), true), (Profile::freebsd_5_4(), false)] {
+        let mut pair = Pair::established(&profile);
+        let begin = pair.now;
+        pair.client.write(&[1; 100]);
+        // The data are lost.
+        pair.run(begin + ms(1), &mut |_, _| vec![]);
+        pair.client.close();
+        let mut blocks = Vec::new();
+        pair.run(begin + ms(60), &mut |to, segment| {
+            if to == CLIENT {
+                blocks.extend_from_slice(segment.options.sack.as_slice());
+            }
+            vec![ms(10)]
+        });
+        let repaired = pair.read[SERVER].len() == 100;
+        assert_eq!((!blocks.is_empty(), repaired), (at_once, at_once), "{}", profile.name);
+    }
 }
