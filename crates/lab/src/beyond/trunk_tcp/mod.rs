@@ -207,7 +207,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "trunk-beside-tcp",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -116,6 +116,8 @@ pub struct Profile {
     /// Whether the window grows by the data that an ACK acknowledges (RFC 3465, without its limit),
     /// instead of by one step per ACK.
     pub count_acked: bool,
+    /// Whether the ACK that ends a recovery lets the window grow.
+    pub grow_at_end: bool,
     /// Whether the window grows only while it limits the sender.
     pub grow_if_limited: bool,
     /// Method of detecting and repairing losses.
@@ -124,9 +126,10 @@ pub struct Profile {
     pub reduction: Reduction,
     /// Whether the first two duplicate ACKs release new data (RFC 3042).
     pub limited_transmit: bool,
-    /// Whether a second RTO during the repair after an earlier one leaves ssthresh as it is (RFC
-    /// 5681, equation 4).
-    pub keep_ssthresh_on_backoff: bool,
+    /// Whether ssthresh is lowered only once per window of data: an RTO in fast recovery leaves it
+    /// as it is, and so does one that follows another without a new ACK in between (Linux's
+    /// `tcp_enter_loss`; RFC 5681, section 3.1, has the second). Otherwise every RTO lowers it.
+    pub reduce_once: bool,
     /// Whether a reduction is undone if timestamps (RFC 3522), DSACKs (RFC 3708) or ACKs of
     /// segments sent only once (RFC 5682) show that it was unnecessary.
     pub undo: bool,
@@ -172,11 +175,12 @@ impl Profile {
             initial_window: InitialWindow::Segments(1),
             window_limit: Some(20),
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: false,
             recovery: Recovery::Reno,
             reduction: Reduction::AtOnce,
             limited_transmit: false,
-            keep_ssthresh_on_backoff: false,
+            reduce_once: false,
             undo: false,
             coalesce: false,
             rto: RtoRules {
@@ -211,11 +215,12 @@ impl Profile {
             initial_window: InitialWindow::Rfc3390,
             window_limit: None,
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: false,
             recovery: Recovery::Sack,
             reduction: Reduction::AtOnce,
             limited_transmit: true,
-            keep_ssthresh_on_backoff: false,
+            reduce_once: false,
             undo: false,
             coalesce: true,
             rto: RtoRules {
@@ -254,11 +259,12 @@ impl Profile {
             initial_window: InitialWindow::Rfc3390,
             window_limit: None,
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: true,
             recovery: Recovery::Fack,
             reduction: Reduction::RateHalving,
             limited_transmit: true,
-            keep_ssthresh_on_backoff: true,
+            reduce_once: true,
             undo: true,
             coalesce: true,
             rto: RtoRules {
@@ -287,6 +293,7 @@ impl Profile {
             name: "linux-6",
             initial_window: InitialWindow::Segments(10),
             count_acked: true,
+            grow_at_end: true,
             recovery: Recovery::Rack,
             reduction: Reduction::Proportional,
             rto: RtoRules {

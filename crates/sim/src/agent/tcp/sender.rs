@@ -110,6 +110,8 @@ pub struct Sender {
     blocked: bool,
     /// Number of SYNs that were repeated because one seemed lost.
     repeated_syns: u32,
+    /// Whether an RTO has expired since the last new ACK.
+    pub(super) backs_off: bool,
     pub(super) stats: Stats,
 }
 
@@ -143,6 +145,7 @@ impl Sender {
             last_sent: Time::ZERO,
             blocked: false,
             repeated_syns: 0,
+            backs_off: false,
             stats: Stats::default(),
             profile,
         }
@@ -428,12 +431,19 @@ impl Sender {
             return;
         }
         self.stats.rtos += 1;
-        let is_backoff = self.phase == Phase::Loss && self.profile.keep_ssthresh_on_backoff;
-        if !is_backoff {
+        let reduces = match self.phase {
+            _ if !self.profile.reduce_once => true,
+            Phase::Open => true,
+            Phase::Fast => false,
+            Phase::Loss => !self.backs_off,
+        };
+        if reduces {
             self.begin_undo();
-            // Without SACK, the first ACK may be for data that arrived long before.
-            self.doubt_rto = self.profile.undo && self.profile.sack();
         }
+        // Without SACK, the first ACK may be for data that arrived long before. After a loss that
+        // was detected otherwise, the RTO has a cause.
+        let has_cause = self.phase != Phase::Open && !self.backs_off;
+        self.doubt_rto = self.profile.undo && self.profile.sack() && !has_cause;
         if self.board.first().is_some_and(|s| s.sacked) {
             self.board.renege();
         }
@@ -443,8 +453,9 @@ impl Sender {
             _ => self.board.lose_if(|_, _| true),
         }
         let limit = self.window_limit();
-        self.congestion.collapse(limit, !is_backoff, self.board.pipe());
+        self.congestion.collapse(limit, reduces, self.board.pipe());
         (self.phase, self.high, self.dupacks) = (Phase::Loss, self.nxt, 0);
+        self.backs_off = true;
         if self.una > 0 || self.repeated_syns >= self.profile.linear_syns {
             self.rtt.back_off();
         }

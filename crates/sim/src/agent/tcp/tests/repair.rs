@@ -258,3 +258,27 @@ fn reordering_is_learnt_by_rack() {
     let [rack, sack] = [Profile::linux_6(), Profile::freebsd_5_4()].map(of);
     assert!(rack < 30 && sack > 3 * rack, "RACK {rack}, SACK {sack}");
 }
+
+#[test]
+fn an_rto_in_fast_recovery_leaves_the_threshold_as_it_is() {
+    // The first of twenty segments is lost, and so is its retransmission, with nothing after it that
+    // could show that. Linux halves the threshold once, FreeBSD twice.
+    for (profile, threshold) in [(Profile::linux_6(), 10), (Profile::freebsd_5_4(), 5)] {
+        let profile = Profile { initial_window: InitialWindow::Segments(20), ..profile };
+        let full = profile.full_segment(IpVersion::V6);
+        let mut pair = Pair::established(&profile);
+        pair.client.write(&vec![1; 20 * full]);
+        let (begin, mut first, mut copies) = (pair.now, None, 0);
+        pair.run(begin + ms(1_500), &mut |to, segment| {
+            let data = to == SERVER && !segment.data.is_empty();
+            let first = *first.get_or_insert(segment.seq);
+            copies += u32::from(data && segment.seq == first);
+            if data && segment.seq == first && copies < 3 { vec![] } else { vec![ms(10)] }
+        });
+        let stats = pair.client.stats();
+        assert_eq!((stats.fast_recoveries, stats.rtos), (1, 1), "{}: {stats:?}", profile.name);
+        assert_eq!(stats.acknowledged, 20 * full as u64);
+        let unit = if profile.reduce_once { 1 } else { full as u64 };
+        assert_eq!(stats.ssthresh, Some(threshold * unit), "{}: {stats:?}", profile.name);
+    }
+}
