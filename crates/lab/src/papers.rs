@@ -60,8 +60,8 @@ pub const PAPERS: [Paper; 6] = [
         title: "Balan, Eggert, Niccolini, Brunner: An Experimental Evaluation of Voice Quality over \
                 the Datagram Congestion Control Protocol (INFOCOM 2007)",
         short: "Balan et al. 2007: voice over DCCP",
-        declared: "",
-        readings: &[],
+        declared: dccp_voice::DECLARED,
+        readings: dccp_voice::READINGS,
     },
     Paper {
         folder: wifi_adapt::PAPER,

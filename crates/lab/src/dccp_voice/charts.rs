@@ -73,6 +73,50 @@ pub fn differences(
     each.map(one).collect()
 }
 
+/// Why a claim on two calls doesn't read a point: the condition of [`only_where`] there.
+pub const BOTH_OF_USE: &str = "both R are above 0, where the scale begins";
+
+/// Whether R is above 0 over each of these transports, at each of these places, in the order of
+/// [`differences`].
+pub fn of_use(
+    table: &Table,
+    codecs: &[Codec],
+    transports: &[&str],
+    places: &[(f64, f64)],
+) -> Vec<bool> {
+    let each = codecs.iter().flat_map(|codec| places.iter().map(move |place| (*codec, *place)));
+    let is_positive = |(codec, place)| {
+        transports.iter().all(|name| one(table, codec, name, place).estimate > 0.0)
+    };
+    each.map(is_positive).collect()
+}
+
+/// Applies `of` to the values of the points at which a claim's condition holds. If it holds at
+/// none, the claim is undecided by rule: the result is that of all points, with an interval that
+/// decides nothing.
+pub fn only_where(
+    condition: &str,
+    holds: &[bool],
+    values: Vec<Measured>,
+    of: fn(Vec<Measured>) -> Measured,
+) -> Measured {
+    let read = values.iter().zip(holds).filter(|(_, holds)| **holds);
+    let read: Vec<Measured> = read.map(|(value, _)| value.clone()).collect();
+    let (n, total) = (read.len(), values.len());
+    let all = of(values);
+    if all.estimate.is_nan() || n == total {
+        // Points that weren't measured must not be taken for points that the condition excludes.
+        return all;
+    }
+    if n == 0 {
+        let whole = Measured::new(all.estimate, (f64::NEG_INFINITY, f64::INFINITY));
+        return whole.noting(format!("Undecided by rule: at none of its points {condition}."));
+    }
+    of(read).noting(format!(
+        "Reads {n} of {total} points: at the others it isn't true that {condition}."
+    ))
+}
+
 /// The places of these delays at one loss, in percent.
 pub fn along(delays: &[f64], loss_pct: f64) -> Vec<(f64, f64)> {
     delays.iter().map(|delay| (*delay, loss_pct)).collect()
@@ -127,4 +171,36 @@ pub fn draw(title: &'static str, along: Along, transports: &'static [&'static st
 fn style(n: usize, name: &str) -> Style {
     let style = Style::nth(PAPERS.iter().position(|p| *p == name).unwrap_or(n));
     if name == MODIFIED { Style { width: 30, ..style } } else { style }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Bound, Claim, Verdict};
+    use crate::output::judge;
+
+    /// The verdict of "at least 1" on the larger of 2 and −5, which are read or not.
+    fn judged(holds: [bool; 2], values: [f64; 2]) -> (Verdict, String) {
+        let measure = move |_: &Table| {
+            let values = values.map(Measured::census).into();
+            only_where("it rains", &holds, values, Measured::maximum)
+        };
+        let bound = Bound::at_least(1.0, "");
+        let claim = Claim { bound, measure: Box::new(measure), ..Claim::default() };
+        let judged = judge(&claim, &Table { columns: &[], rows: Vec::new() });
+        (judged.verdict, judged.note)
+    }
+
+    #[test]
+    fn a_claim_reads_only_points_where_its_condition_holds() {
+        let values = [2.0, -5.0];
+        assert_eq!(judged([true, true], values).0, Verdict::Holds);
+        assert_eq!(judged([false, true], values).0, Verdict::Fails);
+        let (verdict, note) = judged([false, false], values);
+        assert_eq!(verdict, Verdict::Undecided);
+        assert_eq!(note, "Undecided by rule: at none of its points it rains.");
+        // A missing point is no point where it doesn't rain.
+        assert_eq!(judged([true, false], [2.0, f64::NAN]).0, Verdict::Fails);
+        assert_eq!(judged([false, false], [2.0, f64::NAN]).0, Verdict::Fails);
+    }
 }

@@ -1,6 +1,7 @@
 //! Calls over every transport, by delay and by loss.
 
 use super::call::{Call, Codec, Path};
+use super::fig5_7::ONE_SEGMENT;
 use super::transport::{self, Transport};
 use super::{PAPER, fig1_2, fig5_7, lossy};
 use crate::experiment::{Cells, Experiment, Inputs, Point, PointError, Sabotage, Size};
@@ -47,7 +48,7 @@ pub fn experiments() -> Vec<Experiment> {
     let one = |name, points, figures| Experiment {
         paper: PAPER,
         name,
-        revision: 2,
+        revision: 3,
         columns: COLUMNS,
         needs_speech: false,
         points,
@@ -144,11 +145,13 @@ fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Pat
     if sabotage.is("half-lost-but-over-tcp") && path.loss > 0.0 {
         path.loss = if is_tfrc { 0.5 } else { 0.0 };
     }
-    if sabotage.is("half-lost-with-such-a-floor") && path.loss > 0.0 {
-        path.loss = 0.5;
+    let loses_a_twentieth =
+        sabotage.is("twentieth-lost") || sabotage.is("twentieth-lost-with-such-a-floor");
+    if loses_a_twentieth && is_tfrc && path.loss > 0.0 {
+        path.loss = 0.05;
     }
     if (sabotage.is("g729-later") && codec == Codec::G729)
-        || (sabotage.is("modified-later") && name == transport::MODIFIED)
+        || (sabotage.is("modified-later") && [transport::MODIFIED, ONE_SEGMENT].contains(&name))
     {
         path.delay_ms += 100;
     }

@@ -100,11 +100,14 @@ fn broken(name: &str, mut config: Config, sabotage: Sabotage) -> Config {
     if sabotage.is("no-restart") {
         config.restart = None;
     }
+    if sabotage.is("restart-with-such-a-floor") && name == UNMODIFIED[2] {
+        config.minimum = Some(Minimum { least: Some(Least::Bytes(16_000.0)), ..Minimum::PAPER });
+    }
     if let Some(minimum) = &mut config.minimum {
         if sabotage.is("no-floor") {
             minimum.least = None;
         }
-        if sabotage.is("floor-of-the-codec") || sabotage.is("half-lost-with-such-a-floor") {
+        if sabotage.is("floor-of-the-codec") || sabotage.is("twentieth-lost-with-such-a-floor") {
             // More than G.711 needs over the longest round trip.
             minimum.least = Some(Least::Bytes(16_000.0));
         }

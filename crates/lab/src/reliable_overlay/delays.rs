@@ -68,7 +68,7 @@ const BATCHES: usize = 20;
 pub fn experiment() -> Experiment {
     let figures = delay_figures::all();
     Experiment {
-        revision: 4,
+        revision: 5,
         testbed: Some(testbed::testbed()),
         ..super::experiment("delays", COLUMNS, Box::new(points), figures)
     }

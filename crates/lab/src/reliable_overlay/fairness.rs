@@ -72,7 +72,7 @@ const WITHIN: Duration = Duration::from_secs(1);
 /// The experiment on how flows share a bottleneck.
 pub fn experiment() -> Experiment {
     Experiment {
-        revision: 2,
+        revision: 3,
         ..super::experiment("fairness", COLUMNS, Box::new(points), vec![figure()])
     }
 }

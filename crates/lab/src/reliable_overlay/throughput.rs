@@ -70,7 +70,7 @@ const START: Time = Time::from_millis(3_000);
 pub fn experiment() -> Experiment {
     let figures = vec![fig9(), overheads()];
     Experiment {
-        revision: 3,
+        revision: 4,
         ..super::experiment("throughput", COLUMNS, Box::new(points), figures)
     }
 }

@@ -99,7 +99,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn experiment() -> Experiment {
     let figures = vec![figure::figure()];
     Experiment {
-        revision: 2,
+        revision: 3,
         testbed: Some(testbed::testbed()),
         ..super::experiment("transfer", COLUMNS, Box::new(points), figures)
     }

@@ -1,6 +1,6 @@
 //! Figures and claims on the goodput of a TCP connection over a single link.
 
-use super::{FIGURE, KERNELS, LOSSES, SIMULATED};
+use super::{FIGURE, HEAVY, KERNELS, LOSSES, SIMULATED};
 use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
@@ -15,8 +15,9 @@ pub fn simulated() -> Figure {
         section: "beyond",
         caption: "Linux's TCP as simulated (reno, selective acknowledgments, RACK-TLP), alone on \
                links of 1, 10 and 100 Mbit/s with round trips of 10, 50 and 200 ms that lose none, \
-               0.1 and 1 % of the packets, with a queue of the bandwidth-delay product: goodput \
-               against what the rate and the square-root law allow.",
+               0.1 and 1 % of the packets, and of 10 Mbit/s that lose 3 and 5 %, with a queue of \
+               the bandwidth-delay product: goodput against what the rate and the square-root law \
+               allow.",
         chart: one_panel(over_expected),
         claims: vec![full(PLACES[0], SIMULATED), law()],
     }
@@ -26,6 +27,7 @@ pub fn simulated() -> Figure {
 pub fn beside() -> Figure {
     let mut claims: Vec<Claim> = KERNELS.map(|tcp| full(PLACES[1], tcp)).into();
     claims.push(agrees());
+    claims.push(agrees_at_heavy_loss());
     Figure {
         name: "tcp-model-testbed",
         title: "Goodput of this kernel's TCP, compared with the simulated one",
@@ -77,7 +79,8 @@ fn over_expected(table: &Table) -> Chart {
         let points = here.map(|r| mark(expected(&r), &r)).collect();
         Series { name: format!("{loss} % lost"), style: Style::nth(n), points }
     };
-    let mut series: Vec<Series> = LOSSES.iter().enumerate().map(one).collect();
+    let losses = LOSSES.iter().chain(&HEAVY);
+    let mut series: Vec<Series> = losses.enumerate().map(one).collect();
     series.push(line("as much as allowed", Style::CURVE, 1.0));
     Chart {
         title: "The simulated TCP, alone on a link".to_owned(),
@@ -192,20 +195,22 @@ fn full(at: &'static str, tcp: &'static str) -> Claim {
 fn law() -> Claim {
     Claim {
         id: "square-root-law",
-        statement: "on every link where the square-root law allows at most half of the rate, the \
-               simulated TCP has the goodput of the law",
+        statement: "on every link that loses at most 1 %, and where the square-root law allows at \
+               most half of the rate, the simulated TCP has the goodput of the law",
         published: None,
         bound: Bound::at_most(
             25.0,
-            "the law excludes timeouts, recovery and delayed acknowledgments: 25 %; not at 200 ms \
-             and 0.1 %, where the beginning of a connection affects most of a minute",
+            "the law excludes timeouts, recovery and delayed acknowledgments: 25 %; not at 3 and \
+             5 %, where timeouts prevail, nor at 200 ms and 0.1 %, where the beginning of a \
+             connection affects most of a minute",
         ),
         unit: "%",
         decimals: 1,
         measure: Box::new(|t| {
             let is_of_loss = |r: &Record<'_>| {
                 let is_slow = r.number("rtt_ms") >= 200.0 && r.number("loss_pct") < 1.0;
-                r.number("law_mbit_s") <= 0.5 * r.number("room_mbit_s") && !is_slow
+                let is_limited = r.number("law_mbit_s") <= 0.5 * r.number("room_mbit_s");
+                is_limited && !is_slow && !is_heavy(r)
             };
             let here = of(t, PLACES[0], SIMULATED).filter(is_of_loss);
             let off = |r: Record<'_>| {
@@ -219,31 +224,60 @@ fn law() -> Claim {
     }
 }
 
+/// Whether the row is of a link with one of the losses in [`HEAVY`].
+fn is_heavy(r: &Record<'_>) -> bool {
+    r.number("loss_pct") >= HEAVY[0]
+}
+
+/// Largest difference between the simulated TCP and the kernel's reno, in percent of the latter,
+/// over the links with heavy loss or those without.
+fn difference(t: &Table, heavy: bool) -> Measured {
+    let mut all = pairs(t, KERNELS[0]);
+    all.retain(|(sim, _)| is_heavy(sim) == heavy);
+    let wanted = of(t, PLACES[0], SIMULATED).filter(|r| is_heavy(r) == heavy).count();
+    // With a link missing, no claim about every link can be decided.
+    if all.len() < wanted {
+        return Measured::census(f64::NAN);
+    }
+    let off = |(sim, kernel): &(Record<'_>, Record<'_>)| {
+        let (sim, kernel) = (goodput(sim), goodput(kernel));
+        sim.minus(&kernel).times(100.0 / kernel.estimate)
+    };
+    farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
+}
+
 /// The claim that the simulated TCP agrees with the kernel's reno. The bound was set before the
 /// first measurement.
 fn agrees() -> Claim {
     Claim {
         id: "agrees",
-        statement: "on every link the simulated TCP has the goodput of the kernel's reno",
+        statement: "on every link that loses at most 1 % the simulated TCP has the goodput of the \
+               kernel's reno",
         published: None,
         bound: Bound::at_most(10.0, "10 %: set before the first measurement"),
         unit: "%",
         decimals: 1,
-        measure: Box::new(|t| {
-            let all = pairs(t, KERNELS[0]);
-            // With a link missing, no claim about every link can be decided.
-            if all.len() < of(t, PLACES[0], SIMULATED).count() {
-                return Measured::census(f64::NAN);
-            }
-            let off = |(sim, kernel): &(Record<'_>, Record<'_>)| {
-                let (sim, kernel) = (goodput(sim), goodput(kernel));
-                sim.minus(&kernel).times(100.0 / kernel.estimate)
-            };
-            farthest(all.iter().map(|pair| (off(pair), place(&pair.0))).collect())
-        }),
+        measure: Box::new(|t| difference(t, false)),
         expected: Verdict::Undecided,
         why: "At 100 Mbit/s, 200 ms and 1 % the simulated TCP has about 13 % more, and runs differ \
               by as much; on all other links it is within 5 %, mostly within 1 %.",
+        sabotage: "acks-counted",
+        ..Claim::default()
+    }
+}
+
+/// The claim that it also agrees where timeouts and small windows matter. Over `trunkline impair`,
+/// reno of Linux 6.18.44 carried 5.41 and 3.97 Mbit/s at 10 ms (3 and 5 % loss), 1.34 and 0.97 at
+/// 50 ms, and 0.36 and 0.26 at 200 ms: means of 20 connections of 60 s each.
+fn agrees_at_heavy_loss() -> Claim {
+    Claim {
+        id: "agrees-lossy",
+        statement: "at 3 and 5 % loss the simulated TCP has the goodput of the kernel's reno",
+        published: None,
+        bound: Bound::at_most(10.0, "10 %, as where less is lost"),
+        unit: "%",
+        decimals: 1,
+        measure: Box::new(|t| difference(t, true)),
         sabotage: "acks-counted",
         ..Claim::default()
     }
@@ -281,8 +315,8 @@ mod tests {
         let full = ["full-reno", "full-cubic", "full-bbr"];
         assert_eq!(failing(1.0, 0.995), [""; 0]);
         assert_eq!(failing(1.05, 0.98), full);
-        assert_eq!(failing(1.12, 1.0), ["agrees"]);
-        assert_eq!(failing(0.88, 1.0), ["agrees"]);
+        assert_eq!(failing(1.12, 1.0), ["agrees", "agrees-lossy"]);
+        assert_eq!(failing(0.88, 1.0), ["agrees", "agrees-lossy"]);
         let mut without = table(1.0, 1.0);
         without.rows.pop();
         without.rows.retain(|row| !(row[1] == "reno" && row[4] == "1.0" && row[3] == "50"));

@@ -60,6 +60,10 @@ struct Params {
 const RATES: [u32; 3] = [1, 10, 100];
 const RTTS: [u32; 3] = [10, 50, 200];
 const LOSSES: [f64; 3] = [0.0, 0.1, 1.0];
+/// Losses at which timeouts and small windows matter, in percent, on links of [`HEAVY_RATE`].
+const HEAVY: [f64; 2] = [3.0, 5.0];
+/// Rate of the links with heavy loss in Mbit/s: more than TCP can use.
+const HEAVY_RATE: u32 = 10;
 
 impl Params {
     /// All combinations of rate, round-trip time and loss; just one place for [`Size::Tiny`].
@@ -69,7 +73,14 @@ impl Params {
         }
         let of = |rate, rtt| LOSSES.map(|loss| Params { rate, rtt, loss });
         let pairs = RATES.into_iter().flat_map(|rate| RTTS.map(|rtt| (rate, rtt)));
-        pairs.flat_map(|(rate, rtt)| of(rate, rtt)).collect()
+        let heavy = RTTS.map(|rtt| HEAVY.map(|loss| Params { rate: HEAVY_RATE, rtt, loss }));
+        let heavy = heavy.into_iter().flatten();
+        pairs.flat_map(|(rate, rtt)| of(rate, rtt)).chain(heavy).collect()
+    }
+
+    /// Whether the loss is one of [`HEAVY`].
+    fn is_heavy(&self) -> bool {
+        self.loss >= HEAVY[0]
     }
 
     /// Name of the place in files and samples.
@@ -123,7 +134,7 @@ pub fn experiment() -> Experiment {
     Experiment {
         paper: PAPER,
         name: "tcp",
-        revision: 1,
+        revision: 2,
         columns: COLUMNS,
         needs_speech: false,
         points: Box::new(points),

@@ -66,7 +66,7 @@ impl Sender {
         self.measure(now, ack, &done);
         let is_plain = !done.advanced && ack.bare && !window_moved && !self.board.is_empty();
         if done.advanced {
-            self.dupacks = 0;
+            (self.dupacks, self.backs_off) = (0, false);
         } else if is_plain && (done.sacked || !self.profile.sack()) {
             self.dupacks += 1;
         }
@@ -202,6 +202,7 @@ impl Sender {
         self.undo = None;
         self.phase = Phase::Open;
         self.forced = false;
+        self.spare_syns();
         self.stats.undone += 1;
     }
 
@@ -219,7 +220,7 @@ impl Sender {
             // The SYN's ACK acknowledges no data.
             _ if done.advanced && self.una > 1 => {
                 let classic = self.profile.recovery == Recovery::Reno;
-                if !recovered || classic {
+                if !recovered || classic || self.profile.grow_at_end {
                     self.congestion.grow(done.cost);
                 }
             }

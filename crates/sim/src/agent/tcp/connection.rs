@@ -101,6 +101,8 @@ impl Connection {
         }
         let mut connection = Connection::connect(profile, (syn.to, syn.from), iss, false);
         connection.over(ip);
+        // The timeout of a SYN-ACK is doubled from the beginning.
+        connection.sender.profile.linear_syns = 0;
         connection.agree(syn);
         connection.state = State::SynReceived;
         Some(connection)
@@ -227,6 +229,19 @@ impl Connection {
         }
     }
 
+    /// Answers the peer's SYN again: it was repeated, so the answer may be lost.
+    fn receive_syn_again(&mut self, segment: &Segment<'_>) {
+        if segment.seq != self.irs || segment.flags.has(Flags::ACK) {
+            return;
+        }
+        if let Some((value, _)) = segment.options.timestamps
+            && self.sender.profile.echo_last_syn
+        {
+            self.recent = value;
+        }
+        self.sender.repeat_syn();
+    }
+
     fn echo(&self, segment: &Segment<'_>) -> Option<u32> {
         segment.options.timestamps.filter(|_| self.timestamps).map(|(_, echo)| echo)
     }
@@ -238,6 +253,10 @@ impl Connection {
             if start == Some(self.receiver.next()) {
                 self.state = State::Reset;
             }
+            return;
+        }
+        if self.state == State::SynReceived && segment.flags.has(Flags::SYN) {
+            self.receive_syn_again(segment);
             return;
         }
         let Some(start) = start.filter(|_| !segment.flags.has(Flags::SYN)) else {

@@ -116,6 +116,8 @@ pub struct Profile {
     /// Whether the window grows by the data that an ACK acknowledges (RFC 3465, without its limit),
     /// instead of by one step per ACK.
     pub count_acked: bool,
+    /// Whether the ACK that ends a recovery lets the window grow.
+    pub grow_at_end: bool,
     /// Whether the window grows only while it limits the sender.
     pub grow_if_limited: bool,
     /// Method of detecting and repairing losses.
@@ -124,9 +126,10 @@ pub struct Profile {
     pub reduction: Reduction,
     /// Whether the first two duplicate ACKs release new data (RFC 3042).
     pub limited_transmit: bool,
-    /// Whether a second RTO during the repair after an earlier one leaves ssthresh as it is (RFC
-    /// 5681, equation 4).
-    pub keep_ssthresh_on_backoff: bool,
+    /// Whether ssthresh is lowered only once per window of data: an RTO in fast recovery leaves it
+    /// as it is, and so does one that follows another without a new ACK in between (Linux's
+    /// `tcp_enter_loss`; RFC 5681, section 3.1, has the second). Otherwise every RTO lowers it.
+    pub reduce_once: bool,
     /// Whether a reduction is undone if timestamps (RFC 3522), DSACKs (RFC 3708) or ACKs of
     /// segments sent only once (RFC 5682) show that it was unnecessary.
     pub undo: bool,
@@ -138,6 +141,16 @@ pub struct Profile {
     pub idle: Idle,
     /// Delay of the ACKs that the receiving half sends.
     pub delayed_ack: DelayedAck,
+    /// Whether a FIN that arrives before earlier data is SACKed.
+    pub sack_fin: bool,
+    /// Number of SYNs that may be repeated before the initial window shrinks to one segment; RFC
+    /// 5681, section 3.1, allows none. A repetition that timestamps show to be unnecessary doesn't
+    /// count if [`undo`](Self::undo) is set.
+    pub spare_syns: u32,
+    /// Number of repeated SYNs after which the RTO has not been doubled yet.
+    pub linear_syns: u32,
+    /// Whether a listener echoes the timestamp of the last SYN instead of that of the first.
+    pub echo_last_syn: bool,
     /// Receive window, in bytes.
     pub receive_buffer: usize,
     /// Maximum number of bytes that the sender buffers, sent and unsent.
@@ -162,11 +175,12 @@ impl Profile {
             initial_window: InitialWindow::Segments(1),
             window_limit: Some(20),
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: false,
             recovery: Recovery::Reno,
             reduction: Reduction::AtOnce,
             limited_transmit: false,
-            keep_ssthresh_on_backoff: false,
+            reduce_once: false,
             undo: false,
             coalesce: false,
             rto: RtoRules {
@@ -180,6 +194,10 @@ impl Profile {
             },
             idle: Idle::Keep,
             delayed_ack: DelayedAck { wait: Duration::ZERO, quick: 0, by_bytes: false },
+            sack_fin: false,
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            echo_last_syn: false,
             receive_buffer: 16 << 20,
             send_buffer: 4 << 20,
         }
@@ -197,11 +215,12 @@ impl Profile {
             initial_window: InitialWindow::Rfc3390,
             window_limit: None,
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: false,
             recovery: Recovery::Sack,
             reduction: Reduction::AtOnce,
             limited_transmit: true,
-            keep_ssthresh_on_backoff: false,
+            reduce_once: false,
             undo: false,
             coalesce: true,
             rto: RtoRules {
@@ -217,6 +236,13 @@ impl Profile {
             },
             idle: Idle::OneSegment,
             delayed_ack: DelayedAck { wait: ms(100), quick: 0, by_bytes: false },
+            // SACK blocks cover data only.
+            sack_fin: false,
+            // Only a listener's window shrinks.
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            // The syncache keeps the timestamp of each SYN that it answers.
+            echo_last_syn: true,
             receive_buffer: 6 << 20,
             send_buffer: 4 << 20,
         }
@@ -233,11 +259,12 @@ impl Profile {
             initial_window: InitialWindow::Rfc3390,
             window_limit: None,
             count_acked: false,
+            grow_at_end: false,
             grow_if_limited: true,
             recovery: Recovery::Fack,
             reduction: Reduction::RateHalving,
             limited_transmit: true,
-            keep_ssthresh_on_backoff: true,
+            reduce_once: true,
             undo: true,
             coalesce: true,
             rto: RtoRules {
@@ -250,6 +277,10 @@ impl Profile {
             },
             idle: Idle::Decay,
             delayed_ack: DelayedAck { wait: ms(40), quick: 16, by_bytes: true },
+            sack_fin: true,
+            spare_syns: u32::MAX,
+            linear_syns: 0,
+            echo_last_syn: false,
             receive_buffer: 6 << 20,
             send_buffer: 4 << 20,
         }
@@ -262,6 +293,7 @@ impl Profile {
             name: "linux-6",
             initial_window: InitialWindow::Segments(10),
             count_acked: true,
+            grow_at_end: true,
             recovery: Recovery::Rack,
             reduction: Reduction::Proportional,
             rto: RtoRules {
@@ -272,6 +304,8 @@ impl Profile {
                 min_is_of_variance: true,
                 max: ms(120_000),
             },
+            spare_syns: 1,
+            linear_syns: 4,
             ..Profile::linux_2_4()
         }
     }

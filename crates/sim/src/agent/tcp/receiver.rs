@@ -30,6 +30,7 @@ pub struct Receiver {
     /// Data received twice, to be reported once (RFC 2883).
     duplicate: Option<(u64, u64)>,
     sack: bool,
+    sack_fin: bool,
     rules: DelayedAck,
     quick: u32,
     mss: usize,
@@ -52,6 +53,7 @@ impl Receiver {
             recent: VecDeque::new(),
             duplicate: None,
             sack: false,
+            sack_fin: profile.sack_fin,
             rules: profile.delayed_ack,
             quick: profile.delayed_ack.quick,
             mss: profile.full_segment(ip),
@@ -118,7 +120,8 @@ impl Receiver {
         if from == self.next {
             self.append(now, data);
         } else {
-            self.hold(from, data);
+            let has_fin = fin && self.sack_fin && self.fin == Some(from + data.len() as u64);
+            self.hold(from, data, has_fin);
         }
         if self.fin == Some(self.next) {
             self.next += 1;
@@ -149,23 +152,26 @@ impl Receiver {
         self.held.drop_below(self.next);
         let first = self.held.iter().next();
         if let Some((_, end)) = first.filter(|r| r.0 == self.next) {
-            let len = (end - self.next) as usize;
+            // The last number may be that of the FIN, which is no data.
+            let data_end = end.min(self.fin.unwrap_or(u64::MAX));
+            let len = (data_end - self.next) as usize;
             let (a, b) = self.above.as_slices();
             self.inbox.extend_from_slice(&a[..len.min(a.len())]);
             self.inbox.extend_from_slice(&b[..len.saturating_sub(a.len())]);
             self.above.drain(..len);
-            self.next = end;
+            self.next = data_end;
             self.held.drop_below(end);
         }
+        // All that is still held begins above the next number, and so do its blocks.
         let next = self.next;
-        self.recent.retain(|r| r.1 > next);
+        self.recent.retain(|r| r.0 > next);
     }
 
-    /// Stores data that arrived out of order.
-    fn hold(&mut self, from: u64, data: &[u8]) {
+    /// Stores data that arrived out of order, and the FIN after them if `has_fin` is set.
+    fn hold(&mut self, from: u64, data: &[u8], has_fin: bool) {
         self.ack_now = true;
-        let end = from + data.len() as u64;
-        if data.is_empty() || self.held.len() >= MAX_RANGES {
+        let end = from + data.len() as u64 + u64::from(has_fin);
+        if end == from || self.held.len() >= MAX_RANGES {
             return;
         }
         if self.held.covers(from, end) {
@@ -261,6 +267,26 @@ mod tests {
         assert_eq!(take(1, 100), [(701, 801), (501, 601)]);
         assert_eq!(take(1, 100), [(1, 101), (701, 801), (501, 601)]);
         assert_eq!(r.next(), 401);
+    }
+
+    #[test]
+    fn a_fin_behind_a_gap_is_reported_like_data() {
+        for (profile, alone, with_data) in [
+            (Profile::linux_6(), vec![(201, 202)], vec![(101, 202)]),
+            (Profile::freebsd_5_4(), vec![], vec![(101, 201)]),
+        ] {
+            let mut r = receiver(&profile);
+            r.take(Time::ZERO, 201, &[], true);
+            assert!(r.ack_is_due(Time::ZERO));
+            assert_eq!(blocks(&mut r), alone, "{}", profile.name);
+            r.take(Time::ZERO, 101, &[2; 100], false);
+            assert_eq!(blocks(&mut r), with_data, "{}", profile.name);
+            r.take(Time::ZERO, 1, &[1; 100], false);
+            assert_eq!((blocks(&mut r), r.next()), (vec![], 202), "{}", profile.name);
+            let mut read = Vec::new();
+            r.read(|bytes| read.extend_from_slice(bytes));
+            assert_eq!(read, [[1; 100], [2; 100]].concat());
+        }
     }
 
     #[test]

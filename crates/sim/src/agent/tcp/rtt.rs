@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+/// Least RTO without a measurement after a SYN was repeated (RFC 6298, section 5.7).
+const AFTER_REPEATED_SYN: Duration = Duration::from_secs(3);
+
 /// Parameters of the retransmission timeout (RTO).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RtoRules {
@@ -69,6 +72,14 @@ impl Rtt {
     /// Doubles the RTO after it expired, until the next measurement.
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(12);
+    }
+
+    /// Ends the backoff of a repeated SYN; without a measurement, the RTO becomes at least 3 s.
+    pub fn end_handshake(&mut self) {
+        if self.srtt.is_none() {
+            self.rules.initial = self.rules.initial.max(AFTER_REPEATED_SYN);
+        }
+        self.backoff = 0;
     }
 
     /// Ends the backoff without a measurement, because the RTO was premature.

@@ -108,7 +108,10 @@ pub struct Sender {
     last_sent: Time,
     /// Whether the congestion window blocked a segment.
     blocked: bool,
-    syn_retransmitted: bool,
+    /// Number of SYNs that were repeated because one seemed lost.
+    repeated_syns: u32,
+    /// Whether an RTO has expired since the last new ACK.
+    pub(super) backs_off: bool,
     pub(super) stats: Stats,
 }
 
@@ -141,7 +144,8 @@ impl Sender {
             rto_at: Time::NEVER,
             last_sent: Time::ZERO,
             blocked: false,
-            syn_retransmitted: false,
+            repeated_syns: 0,
+            backs_off: false,
             stats: Stats::default(),
             profile,
         }
@@ -158,8 +162,11 @@ impl Sender {
         }
         self.window_end = window_end;
         self.congestion = Congestion::new(&self.profile, self.mss);
-        if self.syn_retransmitted {
+        if self.repeated_syns > self.profile.spare_syns {
             self.congestion.start_small();
+        }
+        if self.repeated_syns > 0 {
+            self.rtt.end_handshake();
         }
         self.phase = Phase::Open;
         self.dupacks = 0;
@@ -314,7 +321,7 @@ impl Sender {
     fn retransmit(&mut self, now: Time, index: usize) -> Chunk {
         let sent = self.board.retransmit(index, now);
         let cost = self.board.cost(sent.start, sent.end);
-        self.syn_retransmitted |= sent.start == 0;
+        self.repeated_syns += u32::from(sent.start == 0);
         self.stats.retransmitted += 1;
         let stamp = super::connection::timestamp(now);
         if let Some(undo) = &mut self.undo {
@@ -424,12 +431,19 @@ impl Sender {
             return;
         }
         self.stats.rtos += 1;
-        let is_backoff = self.phase == Phase::Loss && self.profile.keep_ssthresh_on_backoff;
-        if !is_backoff {
+        let reduces = match self.phase {
+            _ if !self.profile.reduce_once => true,
+            Phase::Open => true,
+            Phase::Fast => false,
+            Phase::Loss => !self.backs_off,
+        };
+        if reduces {
             self.begin_undo();
-            // Without SACK, the first ACK may be for data that arrived long before.
-            self.doubt_rto = self.profile.undo && self.profile.sack();
         }
+        // Without SACK, the first ACK may be for data that arrived long before. After a loss that
+        // was detected otherwise, the RTO has a cause.
+        let has_cause = self.phase != Phase::Open && !self.backs_off;
+        self.doubt_rto = self.profile.undo && self.profile.sack() && !has_cause;
         if self.board.first().is_some_and(|s| s.sacked) {
             self.board.renege();
         }
@@ -439,10 +453,24 @@ impl Sender {
             _ => self.board.lose_if(|_, _| true),
         }
         let limit = self.window_limit();
-        self.congestion.collapse(limit, !is_backoff, self.board.pipe());
+        self.congestion.collapse(limit, reduces, self.board.pipe());
         (self.phase, self.high, self.dupacks) = (Phase::Loss, self.nxt, 0);
-        self.rtt.back_off();
+        self.backs_off = true;
+        if self.una > 0 || self.repeated_syns >= self.profile.linear_syns {
+            self.rtt.back_off();
+        }
         self.rto_at = now + self.rtt.rto();
+    }
+
+    /// Sends the SYN again, because the peer did.
+    pub fn repeat_syn(&mut self) {
+        self.board.lose_first();
+        self.forced = true;
+    }
+
+    /// Records that the peer had received the first SYN: repeating it was unnecessary.
+    pub(super) fn spare_syns(&mut self) {
+        self.repeated_syns = 0;
     }
 
     /// Saves the state needed to undo the reduction that follows.
