@@ -119,7 +119,7 @@ fn pages_have_claims_numbers_and_the_command() {
     let page = fs::read_to_string(tree.path().join("docs/results/voip-overlay.md")).unwrap();
     for line in [
         "trunkline-lab run voip-overlay/fig4 --seed 1",
-        "Run: full, seed 1, revision 1.",
+        &format!("Run: full, seed 1, revision 1; {}.", crate::store::BUILT),
         "Parameters: `path` overlay.",
         "| `half` half of it is left | about 0.5 % | 0.40 to 0.60 % | 0.49 (0.45 – 0.52) % | holds |",
         "| `none` nothing is left | – | at most 0.10 (our target) | 0.49 (0.45 – 0.52) | **fails** |",

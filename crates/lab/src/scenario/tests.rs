@@ -114,6 +114,7 @@ fn one_ip_version_is_for_the_whole_file() {
             "[[stream]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbit/s\"\npacket = \"{packet} B\""
         );
         let file = file.replace("ip = 6", &format!("ip = {ip}"));
+        let file = file.replace("\"5ms\"", "\"5ms\", plain = true");
         with(&file, &more).map(|s| s.streams[0].payload)
     };
     assert_eq!((stream(4, 48), stream(6, 68)), (Ok(8), Ok(8)));
