@@ -28,7 +28,7 @@ const fn reading(name: &'static str, differs: &'static str) -> Reading {
 /// sequence numbers: a call that loses most of its packets, or none, leaves no choice to them.
 pub const READINGS: [Reading; 20] = [
     reading("next-size", "S in (2) is S(m₂), the size of the datagrams to come, as in (4)"),
-    reading("60-bytes", "S in (2) is a voice packet by itself: 60 bytes"),
+    reading("60-bytes", "S in (2) is a single voice packet: 60 bytes"),
     reading("1000-bytes", "S in (2) is ns-2's default for TFRC, and the TCP's: 1,000 bytes"),
     reading("on-arrival", "a datagram that arrives 5 ms after a report, or later, causes the next"),
     reading("trunk-numbers", "losses are found by the trunk's own sequence numbers"),

@@ -255,7 +255,7 @@ mod tests {
         for (sentence, verdict, readings) in OTHERS {
             assert_ne!(*verdict, Holds, "{sentence}");
             let known = |name: &&str| name.is_empty() || READINGS.iter().any(|r| r.name == *name);
-            assert!(readings.iter().all(|name| known(&name)), "{sentence}: {readings:?}");
+            assert!(readings.iter().all(known), "{sentence}: {readings:?}");
         }
         assert_eq!(published("tcp-falls"), (Holds, ""));
         assert_eq!(published("tcp-falls@spread-20").0, Fails);
