@@ -8,7 +8,7 @@
 //! use std::time::Duration;
 //! use trunkline_base::link_model::LinkModel;
 //! use trunkline_base::{Bitrate, Time};
-//! use trunkline_net::Protocol;
+//! use trunkline_net::{IpVersion, Protocol};
 //! use trunkline_sim::World;
 //! use trunkline_sim::agent::tcp::{Bulk, Profile, Sink};
 //!
