@@ -57,8 +57,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         if let (true, [_, second]) = (sabotage.is("second-link-loses-half"), &mut models[..]) {
             *second = ten_ms(meets.losing(LOSS_PCT / 200.0));
         }
-        if links == 2 && sabotage.is("links-lose-six") {
-            models = vec![ten_ms(meets.losing(0.06)); 2];
+        if links == 2 && sabotage.is("links-lose-eight") {
+            models = vec![ten_ms(meets.losing(0.08)); 2];
         }
         let in_order = links == 2 && sabotage.is("in-order-at-the-relay");
         let chain =
@@ -325,7 +325,7 @@ fn fig7() -> Figure {
                 decimals: 3,
                 measure: Box::new(twice),
                 why: "(p − r)² is expected, where r is the residual loss: 0.20 %.",
-                sabotage: "links-lose-six",
+                sabotage: "links-lose-eight",
                 ..Claim::default()
             },
             Claim {
