@@ -172,14 +172,14 @@ pub fn against(claim: &Claim, runs: &[Judged]) -> Against {
     }
 }
 
-/// Whether a sabotage worked: a claim must fail, and one that fails without it must be farther outside
-/// `bound` than then. An unmeasured claim does not count as failed: then the sabotage only removed
-/// the points.
+/// Whether a sabotage worked: a claim that holds or exceeds must fail, and any other must be farther
+/// outside `bound` than without it. An unmeasured claim does not count as failed: then the sabotage
+/// only removed the points.
 pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
     let off = |j: &Judged| j.numbers.measured.map_or(f64::NAN, |value| bound.off(value));
     sabotaged.verdict == Verdict::Fails
         && sabotaged.numbers.measured.is_some()
-        && (honest.verdict != Verdict::Fails || off(sabotaged) > off(honest))
+        && (honest.verdict.is_good() || off(sabotaged) > off(honest))
 }
 
 #[cfg(test)]
@@ -224,7 +224,6 @@ mod tests {
         assert!(!can_fail(honest(), judged("0.6", Holds)), "it survived");
         assert!(!can_fail(honest(), judged("0.6", Undecided)), "it may have survived");
         assert!(!can_fail(honest(), judged(NOTHING, Fails)), "its points are gone");
-        assert!(can_fail(judged("0.5", Undecided), judged("1.5", Fails)));
         let failing = || judged("3.8", Fails);
         assert!(can_fail(failing(), judged("4.2", Fails)));
         assert!(!can_fail(failing(), judged("3.8", Fails)), "the judge sees no difference");

@@ -140,7 +140,7 @@ fn reading(name: &str) -> &'static str {
     if name == ONE_SEGMENT { SEGMENT_FLOOR } else { "" }
 }
 
-/// Smallest lead of a variant over any of the unmodified ones, at these places.
+/// Minimum of the differences between a variant and each of the unmodified ones, at these points.
 fn lead(t: &Table, name: &'static str, places: &[(f64, f64)]) -> Measured {
     let each =
         UNMODIFIED.iter().flat_map(|other| differences(t, &Codec::ALL, [name, *other], places));

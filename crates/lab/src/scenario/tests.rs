@@ -108,7 +108,7 @@ fn one_ip_version_is_for_the_whole_file() {
     let said = with(file, mixed).unwrap_err();
     assert!(said.starts_with("x.toml:11:1: all packets of a scenario are of one IP"), "{said}");
     assert!(said.contains("at the top"), "{said}");
-    // The smallest packet is smaller by the difference of the headers.
+    // The minimum packet size differs by 20 bytes, the difference between the IP headers.
     let stream = |ip: u8, packet: u8| {
         let more = format!(
             "[[stream]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbit/s\"\npacket = \"{packet} B\""

@@ -248,7 +248,7 @@ fn edge() -> Claim {
     Claim {
         id: "above-latency-at-the-edge",
         statement: "paths by expected latency deliver more than those by latency at 99 and 100 ms, too, \
-               where hardly any path but the shortest is in time",
+               where few paths other than the shortest are in time",
         published: None,
         bound: Bound::above(0.0, "better, at both: this project's own target"),
         unit: POINTS,
