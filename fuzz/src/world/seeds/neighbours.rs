@@ -83,6 +83,8 @@ pub fn scripts() -> Vec<(&'static str, Vec<u8>)> {
         ms(30),
         N::Wake { node: 0, arena: 2 },
         N::Sleep { unit: 2, n: 20 },
+        // The second uplink still accepts nothing at the end.
+        send(REAL_TIME, BY_DEFAULT, 160, 2),
         SETTLE,
     ];
     let dead_and_restarted = vec![
