@@ -49,12 +49,15 @@ pub struct Batch<'a> {
     places: Vec<(usize, ClaimSite<'a>)>,
 }
 
-/// Batches of the points that `places` need; with `sabotaged`, each claim uses its own sabotage.
-pub fn batches<'a>(places: &[ClaimSite<'a>], size: Size, sabotaged: bool) -> Vec<Batch<'a>> {
+/// Batches of the points that `places` need, each claim with the sabotage that is given for it.
+pub fn batches<'a>(
+    places: &[ClaimSite<'a>],
+    size: Size,
+    sabotage: impl Fn(&Claim) -> Sabotage,
+) -> Vec<Batch<'a>> {
     let mut batches: Vec<Batch<'a>> = Vec::new();
     for (n, &place) in places.iter().enumerate() {
-        let named = Sabotage::named(place.claim.sabotage);
-        let sabotage = if sabotaged { named } else { Sabotage::NONE };
+        let sabotage = sabotage(place.claim);
         let experiment = place.experiment;
         let same =
             |b: &&mut Batch<'_>| std::ptr::eq(b.experiment, experiment) && b.sabotage == sabotage;
@@ -182,9 +185,35 @@ pub fn can_fail(bound: &Bound, honest: &Judged, sabotaged: &Judged) -> bool {
         && (honest.verdict.is_good() || off(sabotaged) > off(honest))
 }
 
+/// Names of the claims among `others`, each with its verdict, that hold in general but fail with
+/// the sabotage of `place`. A claim that its own sabotage doesn't turn names the wrong one, or
+/// reads the wrong numbers; what is turned instead tells which.
+///
+/// # Errors
+///
+/// If a point can't be measured.
+pub fn turned_instead(
+    place: &ClaimSite<'_>,
+    others: &[(ClaimSite<'_>, Verdict)],
+    size: Size,
+    settings: &Settings<'_>,
+) -> Result<Vec<&'static str>, Error> {
+    let beside = |other: &ClaimSite<'_>| {
+        std::ptr::eq(other.figure, place.figure) && other.claim.id != place.claim.id
+    };
+    let good = |(other, verdict): &&(ClaimSite<'_>, Verdict)| beside(other) && verdict.is_good();
+    let others: Vec<ClaimSite<'_>> = others.iter().filter(good).map(|(other, _)| *other).collect();
+    let batches = batches(&others, size, |_| Sabotage::named(place.claim.sabotage));
+    let judged = judge_all(&batches, settings, &())?;
+    let turned = others.iter().zip(judged).filter(|(_, j)| j.verdict == Verdict::Fails);
+    Ok(turned.map(|(other, _)| other.claim.id).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::Measured;
+    use crate::table::Column;
     use Verdict::{Fails, Holds, Undecided};
 
     /// Smaller values are better.
@@ -263,6 +292,68 @@ mod tests {
             decided += usize::from(its.measured != NOTHING);
         }
         assert!(spared > 100 && decided > 20, "{spared} rows spared, {decided} claims judged");
+    }
+
+    /// Two columns at 1, one of which a sabotage sets to 0.
+    fn two_claims() -> Experiment {
+        const COLUMNS: &[Column] = &[Column::number("left", 0), Column::number("right", 0)];
+        let claim = |id, column: &'static str, sabotage| Claim {
+            measure: Box::new(move |t| {
+                Measured::census(t.records().map(|r| r.number(column)).sum())
+            }),
+            ..Claim::holding(id, "", None, Bound::at_least(1.0, ""), sabotage)
+        };
+        let point = |sabotage: Sabotage| Point {
+            key: "point".into(),
+            x: 0.0,
+            figures: vec!["two"],
+            weight: 1.0,
+            measure: Box::new(move |_| {
+                let cut = |name| if sabotage.is(name) { 0.0 } else { 1.0 };
+                Ok(vec![vec![cut("cut-left").into(), cut("cut-right").into()]])
+            }),
+        };
+        let figure = Figure {
+            name: "two",
+            title: "",
+            section: "beyond",
+            caption: "",
+            chart: Box::new(|_| unreachable!("nothing is drawn")),
+            claims: vec![
+                claim("left", "left", "cut-left"),
+                claim("right", "right", "cut-left"),
+                claim("neither", "right", "cut-nothing"),
+            ],
+        };
+        Experiment {
+            paper: "none",
+            name: "two",
+            revision: 1,
+            columns: COLUMNS,
+            needs_speech: false,
+            points: Box::new(move |_, sabotage| vec![point(sabotage)]),
+            figures: vec![figure],
+            testbed: None,
+        }
+    }
+
+    #[test]
+    fn a_sabotage_that_turns_another_claim_is_told() {
+        let experiment = two_claims();
+        let places = claims(&[(&experiment, &experiment.figures[0])]);
+        let settings = Settings { seed: 1, speech: None, threads: 1 };
+        let judged = |sabotage: fn(&Claim) -> Sabotage| {
+            judge_all(&batches(&places, Size::Tiny, sabotage), &settings, &()).unwrap()
+        };
+        let honest = judged(|_| Sabotage::NONE);
+        let broken = judged(|claim| Sabotage::named(claim.sabotage));
+        let turns = |n: usize| can_fail(&places[n].claim.bound, &honest[n], &broken[n]);
+        assert_eq!([turns(0), turns(1), turns(2)], [true, false, false]);
+        let verdicts: Vec<_> = places.iter().copied().zip([Holds; 3]).collect();
+        let instead =
+            |n: usize| turned_instead(&places[n], &verdicts, Size::Tiny, &settings).unwrap();
+        assert_eq!(instead(1), ["left"]);
+        assert!(instead(2).is_empty());
     }
 
     #[test]

@@ -4,9 +4,10 @@ use super::How;
 use crate::progress::{Bar, Weighed};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use trunkline_lab::check::{self, Against, ClaimSite};
-use trunkline_lab::claim::Verdict;
-use trunkline_lab::experiment::Size;
+use trunkline_lab::claim::{Claim, Verdict};
+use trunkline_lab::experiment::{Sabotage, Size};
 use trunkline_lab::output::Judged;
 use trunkline_lab::run::Settings;
 use trunkline_lab::score::Score;
@@ -47,35 +48,28 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = how.speech.load(needs_speech)?;
-    let judge = |places: &[ClaimSite<'_>], sabotaged, seed| {
-        let settings = Settings { seed, speech: speech.as_ref(), threads: how.threads() };
-        let batches = check::batches(places, how.size(), sabotaged);
+    let settings = |seed| Settings { seed, speech: speech.as_ref(), threads: how.threads() };
+    let judge = |places: &[ClaimSite<'_>], sabotage: fn(&Claim) -> Sabotage, seed| {
+        let settings = settings(seed);
+        let batches = check::batches(places, how.size(), sabotage);
         let (points, weight) = check::extent(&batches);
         let bar = Bar::new(points, "point");
         let judged = check::judge_all(&batches, &settings, &Weighed(&bar, weight));
         bar.finish();
         judged
     };
-    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, usize::from);
-    let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
-    for seed in how.seed..how.seed + seeds as u64 {
-        // Claims that a majority has decided need no more runs.
-        let open: Vec<usize> =
-            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds)).collect();
-        if open.is_empty() {
-            break;
-        }
-        let again: Vec<ClaimSite<'_>> = open.iter().map(|n| places[*n]).collect();
-        for (n, judged) in open.into_iter().zip(judge(&again, false, seed)?) {
-            runs[n].push(judged);
-        }
-    }
+    let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, u64::from);
+    let honest = |places: &[ClaimSite<'_>], seed| judge(places, |_| Sabotage::NONE, seed);
+    let runs = until_settled(&places, how.seed..how.seed + seeds, honest)?;
     let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
     if let Some(every) = args.sabotage {
         let sample = (0..places.len()).step_by(every.into());
         let of: Vec<ClaimSite<'_>> = sample.clone().map(|n| places[n]).collect();
-        sabotaged = sample.zip(judge(&of, true, how.seed)?).collect();
+        let named = |claim: &Claim| Sabotage::named(claim.sabotage);
+        sabotaged = sample.zip(judge(&of, named, how.seed)?).collect();
     }
+    let verdicts: Vec<_> =
+        places.iter().zip(&runs).map(|(place, runs)| (*place, runs[0].verdict)).collect();
     let (mut good, mut score) = (true, Score::default());
     for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
         let verdict = check::together(runs);
@@ -88,11 +82,40 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
         good &= against != Against::Broken && !fickle;
         let broken = sabotaged.get(&n);
         let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
-        good &= !survives;
         outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
+        if survives {
+            good = false;
+            let settings = settings(how.seed);
+            let turned = check::turned_instead(place, &verdicts, how.size(), &settings)?;
+            if !turned.is_empty() {
+                outln!("    {} turns instead: {}", place.claim.sabotage, turned.join(", "));
+            }
+        }
     }
     outln!("{}", score.text());
     Ok(good)
+}
+
+/// Runs of each claim, one with each seed until a majority has decided.
+fn until_settled(
+    places: &[ClaimSite<'_>],
+    seeds: Range<u64>,
+    judge: impl Fn(&[ClaimSite<'_>], u64) -> Result<Vec<Judged>, Error>,
+) -> Result<Vec<Vec<Judged>>, Error> {
+    let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
+    let of = (seeds.end - seeds.start) as usize;
+    for seed in seeds {
+        let open: Vec<usize> =
+            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], of)).collect();
+        if open.is_empty() {
+            break;
+        }
+        let again: Vec<ClaimSite<'_>> = open.iter().map(|n| places[*n]).collect();
+        for (n, judged) in open.into_iter().zip(judge(&again, seed)?) {
+            runs[n].push(judged);
+        }
+    }
+    Ok(runs)
 }
 
 /// One line of `check` about a claim.
