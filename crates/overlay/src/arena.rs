@@ -54,8 +54,8 @@ impl UplinkId {
     }
 }
 
-/// Bytes of an uplink's room that each envelope takes in addition to its own: about the memory that
-/// Linux keeps with a datagram that waits in a socket.
+/// Bytes of an uplink's room that each datagram takes in addition to its own: about the memory that
+/// Linux keeps with one that waits in a socket.
 pub const ENVELOPE_COST: usize = 1_024;
 
 /// Consecutive envelopes of the arena with the same uplink, destination and marking. All have
@@ -96,10 +96,17 @@ const MAX_RUN_BYTES: usize = 65_000;
 /// The room of an uplink, and whether more is needed.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Bytes that it still accepts, each envelope with [`ENVELOPE_COST`].
+    /// Bytes that it still accepts, each datagram with [`ENVELOPE_COST`].
     bytes: usize,
     /// Whether an envelope found no room.
     wanted: bool,
+    /// Whether a whole run is one datagram, which is segmented after it has waited.
+    offload: bool,
+}
+
+impl Room {
+    /// The room of an uplink that was never set.
+    const ENDLESS: Room = Room { bytes: usize::MAX, wanted: false, offload: false };
 }
 
 /// Memory that the driver owns and a node seals envelopes into, with the room that each uplink has.
@@ -127,15 +134,26 @@ impl TxArena {
         }
     }
 
-    /// Sets the bytes that `uplink` accepts, each envelope with [`ENVELOPE_COST`] more. An envelope
+    /// Sets the bytes that `uplink` accepts, each datagram with [`ENVELOPE_COST`] more. An envelope
     /// is written if any are left, so the last one may exceed them. Without this call, an uplink
     /// accepts everything.
     pub fn set_room(&mut self, uplink: UplinkId, bytes: usize) {
+        let room = self.room_mut(uplink);
+        *room = Room { bytes, wanted: false, ..*room };
+    }
+
+    /// Sets whether the system takes a run that leaves by `uplink` as one datagram (generic
+    /// segmentation offload). Without this call, each envelope is one.
+    pub fn set_offload(&mut self, uplink: UplinkId, offload: bool) {
+        self.room_mut(uplink).offload = offload;
+    }
+
+    fn room_mut(&mut self, uplink: UplinkId) -> &mut Room {
         let index = uplink.index();
         if self.rooms.len() <= index {
-            self.rooms.resize(index + 1, Room { bytes: usize::MAX, wanted: false });
+            self.rooms.resize(index + 1, Room::ENDLESS);
         }
-        self.rooms[index] = Room { bytes, wanted: false };
+        &mut self.rooms[index]
     }
 
     /// Bytes that `uplink` still accepts.
@@ -143,9 +161,10 @@ impl TxArena {
         self.rooms.get(uplink.index()).map_or(usize::MAX, |room| room.bytes)
     }
 
-    /// The uplinks whose room was set, with the bytes that they still accept.
-    pub fn rooms(&self) -> impl Iterator<Item = (UplinkId, usize)> {
-        (0..).map(UplinkId).zip(self.rooms.iter().map(|room| room.bytes))
+    /// The uplinks whose room was set, with the bytes that they still accept and whether a run is one
+    /// datagram.
+    pub fn rooms(&self) -> impl Iterator<Item = (UplinkId, usize, bool)> {
+        (0..).zip(&self.rooms).map(|(n, room)| (UplinkId(n), room.bytes, room.offload))
     }
 
     /// Whether `uplink` had no room for an envelope since its room was set.
@@ -172,20 +191,23 @@ impl TxArena {
         let start = self.used;
         let end = start.checked_add(len).filter(|&end| end <= self.bytes.len())?;
         let room = self.runs.len() < self.max_runs;
-        match self.runs.last_mut() {
+        let continues = match self.runs.last_mut() {
             Some(run) if run.takes((uplink, to, dscp), len) => {
                 run.count += 1;
                 run.len += len;
+                true
             }
             _ if room => {
                 let from = None;
                 self.runs.push(Run { uplink, to, from, dscp, segment: len, count: 1, start, len });
+                false
             }
             _ => return None,
-        }
+        };
         self.used = end;
         if let Some(room) = self.rooms.get_mut(uplink.index()) {
-            room.bytes = room.bytes.saturating_sub(len + ENVELOPE_COST);
+            let cost = if continues && room.offload { 0 } else { ENVELOPE_COST };
+            room.bytes = room.bytes.saturating_sub(len + cost);
         }
         self.bytes.get_mut(start..end)
     }
@@ -324,5 +346,20 @@ mod tests {
         assert_eq!([first, second, third].map(|id| arena.is_wanted(id)), [false, true, false]);
         arena.set_room(second, 1);
         assert!(arena.has_room(second) && !arena.is_wanted(second));
+    }
+
+    #[test]
+    fn a_run_that_leaves_as_one_datagram_costs_that_of_one() {
+        let to: SocketAddr = "[::1]:1".parse().unwrap();
+        let mut arena = TxArena::new(10_000, 10);
+        arena.set_offload(UP, true);
+        arena.set_room(UP, 10_000);
+        for (len, room) in [(100, 8_876), (100, 8_776), (40, 8_736), (40, 7_672), (40, 7_632)] {
+            arena.envelope(UP, to, 46, len).unwrap();
+            assert_eq!(arena.room(UP), room);
+        }
+        arena.set_offload(UP, false);
+        arena.envelope(UP, to, 46, 40).unwrap();
+        assert_eq!(arena.room(UP), 7_632 - 40 - ENVELOPE_COST);
     }
 }

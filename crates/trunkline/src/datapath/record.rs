@@ -24,7 +24,7 @@ use trunkline_overlay::session::{Client, SessionId};
 use trunkline_overlay::wire::{Incarnation, NodeId, Service};
 
 /// First bytes of a recording: its format and version.
-pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x07";
+pub const MAGIC: &[u8; 8] = b"TLREC\x00\x00\x08";
 
 /// Size in bytes of the memory that envelopes are sealed into between two flushes. A recording is
 /// valid only for this size and [`ARENA_RUNS`], since the rest waits in the node.
@@ -189,8 +189,8 @@ pub fn sent(arena: &TxArena) -> impl Iterator<Item = Body> {
 /// Builds the body of a [`Tag::Transmit`] record: the time, and the uplinks' rooms.
 fn transmit_body(now: Time, arena: &TxArena) -> Body {
     let rooms = arena.rooms();
-    rooms.fold(Body::default().time(now), |body, (uplink, bytes)| {
-        body.u64(uplink.0.into()).u64(bytes as u64)
+    rooms.fold(Body::default().time(now), |body, (uplink, bytes, offload)| {
+        body.u64(uplink.0.into()).u64(bytes as u64).u64(offload.into())
     })
 }
 
@@ -200,6 +200,7 @@ pub fn read_transmit(r: &mut Reader<'_>, arena: &mut TxArena) -> Result<Time, Sh
     while !r.is_empty() {
         let uplink = UplinkId(u16::try_from(r.u64()?).map_err(|_| Short)?);
         arena.set_room(uplink, usize::try_from(r.u64()?).map_err(|_| Short)?);
+        arena.set_offload(uplink, r.u64()? != 0);
     }
     Ok(now)
 }

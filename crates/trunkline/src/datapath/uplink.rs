@@ -97,6 +97,11 @@ impl Uplink {
         self.stats
     }
 
+    /// Whether a run leaves as one datagram.
+    pub fn offloads(&self) -> bool {
+        self.gso
+    }
+
     /// Bytes that the uplink accepts after it was given `given` bytes; 0 means that it waits to
     /// become writable.
     pub fn room(&mut self, now: Time, given: usize) -> usize {

@@ -159,6 +159,7 @@ impl Uplinks {
         let i = free.unwrap_or(self.slots.len());
         let (id, room) = (UplinkId(i as u16 + 1), uplink.room(clock::now(), 0));
         arena.set_room(id, room);
+        arena.set_offload(id, uplink.offloads());
         let slot = Some(Slot { uplink, departure, room, full_since: None });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
@@ -431,6 +432,7 @@ impl Uplinks {
             }
             slot.room = slot.uplink.room(now, slot.room - arena.room(id));
             arena.set_room(id, slot.room);
+            arena.set_offload(id, slot.uplink.offloads());
             any |= slot.room > 0;
             if slot.room == 0 {
                 slot.full_since = Some(now);
