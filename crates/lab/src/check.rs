@@ -298,9 +298,7 @@ mod tests {
     fn two_claims() -> Experiment {
         const COLUMNS: &[Column] = &[Column::number("left", 0), Column::number("right", 0)];
         let claim = |id, column: &'static str, sabotage| Claim {
-            measure: Box::new(move |t| {
-                Measured::census(t.records().map(|r| r.number(column)).sum())
-            }),
+            measure: Box::new(move |t| Measured::census(t.iter().map(|r| r.number(column)).sum())),
             ..Claim::holding(id, "", None, Bound::at_least(1.0, ""), sabotage)
         };
         let point = |sabotage: Sabotage| Point {

@@ -282,3 +282,13 @@ fn an_rto_in_fast_recovery_leaves_the_threshold_as_it_is() {
         assert_eq!(stats.ssthresh, Some(threshold * unit), "{}: {stats:?}", profile.name);
     }
 }
+
+#[test]
+fn the_ack_that_ends_a_recovery_lets_the_window_grow_as_the_profile_says() {
+    // A lone segment is lost: the ACK of its retransmission ends the recovery.
+    for (grow_at_end, cwnd) in [(true, 2), (false, 1)] {
+        let profile = Profile { grow_at_end, ..Profile::linux_6() };
+        let (stats, _) = lose(&profile, profile.full_segment(IpVersion::V6), &[0]);
+        assert_eq!((stats.rtos, stats.cwnd), (1, cwnd), "{stats:?}");
+    }
+}
