@@ -74,21 +74,31 @@ pub fn differences(
 }
 
 /// Why a claim on two calls doesn't read a point: the condition of [`only_where`] there.
-pub const BOTH_OF_USE: &str = "both R are above 0, where the scale begins";
+pub const BOTH_OF_USE: &str =
+    "something is left of both calls: R above 0 and less than 95 % missed";
+/// The same for a claim that one call is better, which a call that is silent can show.
+pub const EITHER_OF_USE: &str =
+    "something is left of either call: R above 0 and less than 95 % missed";
 
-/// Whether R is above 0 over each of these transports, at each of these places, in the order of
-/// [`differences`].
+/// Share of missed packets, in percent, from which a call counts as silent: its R depends on nothing
+/// else any more, and is above 0 with G.711.
+const SILENT_PCT: f64 = 95.0;
+
+/// Whether something is left of a call over this transport, at each of these places, in the order
+/// of [`differences`].
 pub fn of_use(
     table: &Table,
     codecs: &[Codec],
-    transports: &[&str],
+    transport: &str,
     places: &[(f64, f64)],
 ) -> Vec<bool> {
     let each = codecs.iter().flat_map(|codec| places.iter().map(move |place| (*codec, *place)));
-    let is_positive = |(codec, place)| {
-        transports.iter().all(|name| one(table, codec, name, place).estimate > 0.0)
+    let is_heard = |row: Record<'_>| {
+        let columns = ["dropped_by_sender_pct", "dropped_by_playout_pct", "lost_pct"];
+        let missed: f64 = columns.iter().map(|column| row.number(column)).sum();
+        row.number("r") > 0.0 && missed < SILENT_PCT
     };
-    each.map(is_positive).collect()
+    each.map(|(codec, place)| at(table, codec, transport, place).is_some_and(is_heard)).collect()
 }
 
 /// Applies `of` to the values of the points at which a claim's condition holds. If it holds at

@@ -3,7 +3,7 @@
 use super::call::Codec;
 use super::charts::{Along, above, along, at, differences, draw, one};
 use super::transport::{PAPERS, UNMODIFIED};
-use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict};
+use crate::claim::{Bound, Claim, Measured, OWN_TARGET, Verdict, maximum};
 use crate::experiment::Figure;
 use crate::plot::{Axis, Mark, Panel, Panels, Series, Style};
 use crate::table::Table;
@@ -36,6 +36,8 @@ fn fig1() -> Figure {
         chart: draw("Without loss", Along::Delay(0.0), &PAPERS[..5]),
         claims: vec![
             below_50(),
+            not_yet_at_50(),
+            udp_falls(),
             g729_below(),
             same(),
             tcp_like_udp("g729-tcp-equals-udp", Codec::G729, &[0.0, 50.0, 100.0, 250.0, 400.0]),
@@ -65,6 +67,7 @@ fn fig2() -> Figure {
             still_below(),
             sp_like_tfrc(),
             restart_better(),
+            g729_near_udp(),
             g711_beneath(),
             better_with_segment(),
         ],
@@ -163,6 +166,65 @@ fn below_50() -> Claim {
             "below-50",
             "at 100 ms and beyond, TFRC, SP and SP+FR have R below 50 with both codecs",
             Bound::below(50.0, "the paper's 50"),
+        )
+    }
+}
+
+/// The other half of the sentence of [`below_50`].
+fn not_yet_at_50() -> Claim {
+    Claim {
+        published: below_50().published,
+        measure: Box::new(|t| {
+            let all = Codec::ALL
+                .iter()
+                .flat_map(|codec| UNMODIFIED.iter().map(|name| one(t, *codec, name, (50.0, 0.0))));
+            Measured::minimum(all)
+        }),
+        at: &[50.0],
+        expected: Verdict::Fails,
+        why: "At 50 ms it has dropped below 50 with both codecs.",
+        sabotage: "tfrc-later",
+        ..points(
+            "not-yet-at-50",
+            "at 50 ms, TFRC, SP and SP+FR have R of 50 or more with both codecs",
+            Bound::at_least(50.0, "the paper's 50"),
+        )
+    }
+}
+
+/// Delays from which on R of a call without loss falls along a line, in milliseconds.
+const ON_A_LINE: [f64; 2] = [250.0, 400.0];
+
+/// The delay at which R over UDP reaches 50, in milliseconds.
+fn reaches_50(t: &Table, codec: Codec) -> f64 {
+    let [from, to] = ON_A_LINE;
+    let [near, far] = ON_A_LINE.map(|delay| one(t, codec, "udp", (delay, 0.0)).estimate);
+    from + (near - 50.0) / (near - far) * (to - from)
+}
+
+fn udp_falls() -> Claim {
+    const PAPERS: [f64; 2] = [375.0, 425.0];
+    Claim {
+        published: Some(
+            "UDP only reaches such a low quality when the delay exceeds 375 to 425 ms, depending on \
+             the codec",
+        ),
+        measure: Box::new(|t| {
+            let [first, last] = [Codec::G729, Codec::G711].map(|codec| reaches_50(t, codec));
+            let outside = maximum([PAPERS[0] - first, last - PAPERS[1], 0.0]);
+            Measured::census(outside).noting(format!("At {first:.0} and {last:.0} ms."))
+        }),
+        at: &ON_A_LINE,
+        unit: "ms outside of 375 to 425",
+        expected: Verdict::Fails,
+        why: "The codecs are λ1 = 10 points apart, which are 75 ms, not 50, at the E-model's 0.134 \
+              points/ms. The delay on top of network and playout was chosen so that both ends are \
+              missed by as much.",
+        sabotage: "g729-later",
+        ..points(
+            "udp-falls",
+            "over UDP R falls below 50 between 375 and 425 ms, with either codec",
+            Bound::at_most(0.0, "the paper's 375 and 425 ms"),
         )
     }
 }
@@ -430,6 +492,26 @@ fn restart_better() -> Claim {
             "restart-better",
             "at 0.1 % loss SP+FR is above SP, at 50 to 150 ms",
             Bound::at_least(1.0, "the paper gives no number: a point"),
+        )
+    }
+}
+
+fn g729_near_udp() -> Claim {
+    Claim {
+        published: Some(
+            "a lower-bitrate codec, such as G.729, can maintain a quality over TCP that is \
+             reasonably close to that of UDP",
+        ),
+        measure: Box::new(|t| {
+            let places = along(&[50.0, 100.0, 150.0, 250.0], 0.1);
+            Measured::maximum(differences(t, &[Codec::G729], ["udp", "tcp"], &places))
+        }),
+        at: &[50.0, 100.0, 150.0, 250.0],
+        sabotage: "nagle",
+        ..points(
+            "g729-near-udp",
+            "G.729 over TCP at 0.1 % loss is close to UDP, at 50 to 250 ms",
+            Bound::at_most(10.0, CLOSE),
         )
     }
 }

@@ -150,7 +150,8 @@ fn path_of(path: &Path, (codec, name): (Codec, &str), sabotage: Sabotage) -> Pat
     if loses_a_twentieth && is_tfrc && path.loss > 0.0 {
         path.loss = 0.05;
     }
-    if (sabotage.is("g729-later") && codec == Codec::G729)
+    if (sabotage.is("tfrc-later") && is_tfrc)
+        || (sabotage.is("g729-later") && codec == Codec::G729)
         || (sabotage.is("modified-later") && [transport::MODIFIED, ONE_SEGMENT].contains(&name))
     {
         path.delay_ms += 100;
