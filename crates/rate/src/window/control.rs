@@ -103,9 +103,6 @@ impl Control {
             self.before = None;
             self.window.on_delay(adjustment);
         }
-        if !share {
-            self.window.fitting = 0;
-        }
     }
 
     /// Adjusts the window after an acknowledgement: `acknowledged` of the `in_flight` bytes are

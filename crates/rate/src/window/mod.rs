@@ -88,6 +88,9 @@ impl Config {
     }
 }
 
+/// Queueing delay that slow start may cause while it yields.
+const OVERSHOOT: Duration = Duration::from_millis(60);
+
 /// Contents of an acknowledgement.
 struct Progress {
     /// Bytes acknowledged for the first time.
@@ -106,6 +109,9 @@ struct Progress {
 /// window, and at twice the window in slow start, where it doubles (as Linux does).
 const PACING_GAIN: (u32, u32) = (6, 5);
 const PACING_GAIN_SLOW_START: (u32, u32) = (2, 1);
+/// While it yields, a window is sent evenly over its round trip, or else a long path's queue would
+/// grow by a part of that round trip.
+const PACING_GAIN_YIELDING: (u32, u32) = (21, 20);
 
 /// `window` times `to / from`.
 fn scale(window: u64, to: Duration, from: Duration) -> u64 {
@@ -127,8 +133,6 @@ pub struct Window {
     yields: bool,
     /// Whether slow start had ended when it emptied the queue.
     is_bounded: bool,
-    /// Last size, in bytes, that left the queue within the target; 0 if none is known.
-    fitting: u64,
 }
 
 impl Window {
@@ -146,7 +150,6 @@ impl Window {
             cubic: Cubic::default(),
             yields: false,
             is_bounded: false,
-            fitting: 0,
         }
     }
 
@@ -162,8 +165,11 @@ impl Window {
 
     /// Time that `bytes` take at the window's pace over a path with this round trip.
     pub fn pace(&self, bytes: usize, rtt: Duration) -> Duration {
-        let (times, of) =
-            if self.is_in_slow_start() { PACING_GAIN_SLOW_START } else { PACING_GAIN };
+        let (times, of) = match () {
+            () if self.yields => PACING_GAIN_YIELDING,
+            () if self.is_in_slow_start() => PACING_GAIN_SLOW_START,
+            () => PACING_GAIN,
+        };
         let nanos = rtt.as_nanos() * bytes as u128 * u128::from(of);
         let nanos = nanos / (u128::from(self.cwnd) * u128::from(times));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -191,12 +197,9 @@ impl Window {
         }
         let mut left = bytes;
         if self.is_in_slow_start() {
-            // A queue shows a round trip later. While it yields, that round trip adds half a window
-            // to it at most, not a whole one.
-            let slower = if self.yields { 2 } else { 1 };
-            let up = (left / slower).min(self.ssthresh - self.cwnd);
+            let up = self.in_slow_start(left, rtt).min(self.ssthresh - self.cwnd);
             self.cwnd += up;
-            left -= (up * slower).min(left);
+            left = if self.is_in_slow_start() { 0 } else { left - up };
         }
         if left > 0 {
             let segment = self.config.segment as u64;
@@ -210,6 +213,17 @@ impl Window {
             }
         }
         self.cwnd = self.cwnd.min(self.config.max);
+    }
+
+    /// Growth in slow start by `bytes` acknowledged bytes. A queue shows a round trip later: while it
+    /// yields, that adds half a window at most, and on a long path whose rate is not known no more
+    /// than [`OVERSHOOT`] takes.
+    fn in_slow_start(&self, bytes: u64, rtt: Duration) -> u64 {
+        match () {
+            () if !self.yields => bytes,
+            () if self.ssthresh == u64::MAX => (bytes / 2).min(scale(bytes, OVERSHOOT, rtt)),
+            () => bytes / 2,
+        }
     }
 
     /// Grows by a segment for each window acknowledged.
@@ -266,10 +280,10 @@ impl Window {
                 self.is_bounded = self.ssthresh < u64::MAX;
                 (self.ssthresh, self.cwnd) = (minimum, minimum);
             }
-            // Slow start leads back to the rate, so that the pause costs little.
-            Adjustment::Resume { window } => {
-                let bound = window.max(self.fitting).max(minimum);
-                self.ssthresh = if self.is_bounded { bound } else { u64::MAX };
+            // Most of the rate at once and slow start for the rest, so that the pause costs little.
+            Adjustment::Resume { window, at_once } => {
+                self.ssthresh = if self.is_bounded { window.max(minimum) } else { u64::MAX };
+                self.cwnd = at_once.clamp(self.cwnd, self.config.max);
             }
             Adjustment::Fit { base, queue } if queue > TARGET => {
                 let stays = scale(self.cwnd, base + TARGET, base + queue);
@@ -279,7 +293,6 @@ impl Window {
                 self.cubic.on_loss(self.cwnd, self.config.segment as u64);
             }
             Adjustment::Fit { queue, .. } => {
-                self.fitting = self.cwnd;
                 if queue > TARGET / 2 {
                     self.ssthresh = self.ssthresh.min(self.cwnd);
                 }

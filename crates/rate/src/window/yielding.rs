@@ -14,9 +14,9 @@ pub(super) const TARGET: Duration = Duration::from_millis(20);
 /// otherwise pass for part of the path after a while.
 const MEASURE_AGAIN: Duration = Duration::from_secs(30);
 
-/// Time at the minimum window after which a remaining delay is not the transfer's own queue: the
-/// path has become longer, or others fill it.
-const NOT_OWN: Duration = Duration::from_secs(3);
+/// Time at the minimum window, with a delay that stays the same, after which that is not the
+/// transfer's own queue: the path has become longer, or others fill it.
+const NOT_OWN: Duration = Duration::from_secs(1);
 
 /// Adjustment of the window to the queueing delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +28,8 @@ pub(super) enum Adjustment {
         /// Window that fills the path, and half of the queue that it may have, at the rate at which
         /// data arrived before.
         window: u64,
+        /// Part of it to begin with: less where the rate was measured without the calls.
+        at_once: u64,
     },
     /// Aim at the queueing delay [`TARGET`] on a path with round trip `base`.
     Fit {
@@ -48,6 +50,8 @@ struct Arrivals {
     bytes: u64,
     /// Bytes per second in the last two measurements.
     rates: [u64; 2],
+    /// Bytes per second when the queue was last within the target.
+    fitting: u64,
 }
 
 impl Arrivals {
@@ -61,12 +65,15 @@ impl Arrivals {
         }
     }
 
-    /// Bytes that arrive in `time`.
-    fn in_time(&self, time: Duration) -> u64 {
-        let rate = self.rates[0].max(self.rates[1]);
-        let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+    fn rate(&self) -> u64 {
+        self.rates[0].max(self.rates[1])
     }
+}
+
+/// Bytes that arrive in `time` at `rate` bytes per second.
+fn in_time(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// A pause in which the queue empties.
@@ -100,10 +107,12 @@ pub(super) struct Yielding {
     drain: Option<Drain>,
     arrivals: Arrivals,
     measure_at: Time,
-    /// Since when the window has been at its minimum with a long queue, and the shortest round trip
-    /// since.
+    /// Since when the window has been at its minimum with a long queue that didn't become shorter,
+    /// and the shortest round trip since.
     at_minimum: Option<(Time, Duration)>,
     is_on: bool,
+    /// Whether the pause is the one at the beginning of a call.
+    is_first: bool,
 }
 
 impl Yielding {
@@ -123,8 +132,8 @@ impl Yielding {
     pub fn stop(&mut self, now: Time, rtt: &RoundTrip) -> Option<Adjustment> {
         self.is_on = false;
         let base = self.drain.and(self.base.or(rtt.shortest()));
-        let adjustment = base.map(|base| self.resume(now, base));
-        (self.drain, self.at_minimum) = (None, None);
+        let adjustment = base.map(|base| self.resume(now, base, self.arrivals.rate()));
+        (self.drain, self.at_minimum, self.arrivals.fitting) = (None, None, 0);
         adjustment
     }
 
@@ -150,6 +159,7 @@ impl Yielding {
     pub fn adjust(&mut self, now: Time, rtt: &RoundTrip, state: State) -> Option<Adjustment> {
         let smoothed = rtt.smoothed()?;
         if !self.is_on || now >= self.measure_at {
+            self.is_first = !self.is_on;
             (self.is_on, self.measure_at) = (true, now + MEASURE_AGAIN);
             self.drain = Some(Drain::Empties(now + 4 * smoothed));
             self.at_minimum = None;
@@ -168,7 +178,7 @@ impl Yielding {
                     return None;
                 }
                 let base = self.round.or(self.base).or(rtt.shortest())?;
-                return Some(self.resume(now, base));
+                return Some(self.resume(now, base, self.arrivals.rate()));
             }
             None => {}
         }
@@ -185,25 +195,35 @@ impl Yielding {
         self.base = Some(base);
         let queue = round - base;
         self.was_long = queue > TARGET / 2;
+        if queue <= TARGET {
+            self.arrivals.fitting = self.arrivals.rate();
+        }
         if !state.at_minimum || queue <= TARGET {
             self.at_minimum = None;
             return Some(Adjustment::Fit { base, queue });
         }
-        let (since, shortest) = self.at_minimum.unwrap_or((now, round));
+        let (mut since, shortest) = self.at_minimum.unwrap_or((now, round));
+        if round + TARGET / 2 < shortest {
+            // The queue of before still drains.
+            since = now;
+        }
         let shortest = shortest.min(round);
         self.at_minimum = Some((since, shortest));
         if now.since(since) < NOT_OWN {
             return None;
         }
-        Some(self.resume(now, shortest))
+        self.is_first = false;
+        Some(self.resume(now, shortest, self.arrivals.fitting))
     }
 
-    fn resume(&mut self, now: Time, base: Duration) -> Adjustment {
-        let window = self.arrivals.in_time(base + TARGET / 2);
+    /// Begins again on a path with round trip `base`, where data arrived at `rate` before.
+    fn resume(&mut self, now: Time, base: Duration, rate: u64) -> Adjustment {
+        let window = in_time(rate, base + TARGET / 2);
+        let at_once = if self.is_first { window / 2 } else { window / 8 * 7 };
         (self.arrivals.since, self.arrivals.bytes) = (now, 0);
         (self.base, self.drain, self.at_minimum) = (Some(base), None, None);
         (self.round, self.round_ends, self.was_long) = (None, now + base, false);
-        Adjustment::Resume { window }
+        Adjustment::Resume { window, at_once }
     }
 }
 
@@ -216,10 +236,11 @@ mod tests {
     const SEGMENT: usize = 1_280;
     const STEP: Duration = Duration::from_micros(100);
 
-    /// A transfer through a router that carries `rate` bytes/s and queues for a second at most.
+    /// A transfer through a router that carries `rate` bytes/s and queues for `room` at most.
     struct Transfer {
         control: Control,
         rate: f64,
+        room: Duration,
         base: Duration,
         now: Time,
         /// When the router has sent everything in its queue.
@@ -237,6 +258,7 @@ mod tests {
             Transfer {
                 control: Control::new(Config { algorithm, ..Config::new(SEGMENT) }),
                 rate,
+                room: Duration::from_secs(1),
                 base,
                 now: Time::from_millis(1),
                 idle_at: Time::ZERO,
@@ -286,7 +308,7 @@ mod tests {
             self.sent += 1;
             let pace = self.control.pace(SEGMENT);
             self.paced_until = self.now.max(self.paced_until) + pace;
-            if self.queue() > Duration::from_secs(1) {
+            if self.queue() > self.room {
                 let extent = Extent { next: self.sent, transmissions: self.sent };
                 return self.control.on_loss(self.sent, extent);
             }
@@ -339,6 +361,54 @@ mod tests {
         }
     }
 
+    /// Long paths, where a queue shows late: rate in Mbit/s, round trip and room in milliseconds.
+    const LONG_PATHS: [(f64, u64, u64); 5] =
+        [(1.5, 400, 300), (8.0, 400, 300), (8.0, 180, 300), (8.0, 180, 3_000), (40.0, 180, 300)];
+
+    fn over_long_path((mbps, base, room): (f64, u64, u64)) -> Transfer {
+        let base = Duration::from_millis(base);
+        let transfer = Transfer::new(Algorithm::Reno, mbps * 1e6 / 8.0, base);
+        Transfer { room: Duration::from_millis(room), ..transfer }
+    }
+
+    #[test]
+    fn a_long_path_s_queue_stays_short_when_the_transfer_returns() {
+        for path in LONG_PATHS {
+            let mut transfer = over_long_path(path);
+            transfer.run(Duration::from_secs(10), false);
+            // The queue that the call met.
+            transfer.run(Duration::from_millis(path.2), true);
+            let queue = transfer.run(Duration::from_secs(20), true);
+            let share = share(&mut transfer, Duration::from_secs(100));
+            println!("{path:?}: {queue:?}, {share:.2}");
+            assert!(queue < Duration::from_millis(60), "{queue:?} on {path:?}");
+            assert!(share > 0.8, "{share} on {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_begins_in_a_call_is_gentle_on_a_long_path() {
+        for path in LONG_PATHS {
+            let mut transfer = over_long_path(path);
+            let queue = transfer.run(Duration::from_secs(15), true);
+            let share = share(&mut transfer, Duration::from_secs(10));
+            println!("{path:?}: {queue:?}, {share:.2}");
+            assert!(queue < Duration::from_millis(130), "{queue:?} on {path:?}");
+            assert!(share > 0.6, "{share} on {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_to_measure_costs_less_than_a_tenth() {
+        let mut transfer = over_long_path(LONG_PATHS[1]);
+        transfer.run(Duration::from_secs(10), false);
+        transfer.run(Duration::from_secs(10), true);
+        let before = transfer.carried;
+        let queue = transfer.run(Duration::from_secs(60), true);
+        let share = (transfer.carried - before) as f64 / 60.0 / transfer.rate;
+        assert!(share > 0.9 && queue < Duration::from_millis(30), "{share} {queue:?}");
+    }
+
     /// A call that ends while the queue is being emptied leaves no small window behind.
     #[test]
     fn a_call_of_a_moment_costs_little() {
@@ -360,8 +430,8 @@ mod tests {
         let rate = 10e6 / 8.0;
         let mut transfer = Transfer::new(Algorithm::Reno, rate, Duration::from_millis(20));
         transfer.run(Duration::from_secs(12), true);
-        transfer.base = Duration::from_millis(70);
-        transfer.run(Duration::from_secs(8), true);
+        transfer.base = Duration::from_millis(180);
+        transfer.run(Duration::from_secs(5), true);
         let longer = share(&mut transfer, Duration::from_secs(5));
         transfer.base = Duration::from_millis(20);
         transfer.run(Duration::from_secs(3), true);
