@@ -31,16 +31,16 @@ pub enum Answer<A> {
 /// Finds the addresses of names.
 pub struct Resolver {
     families: LookupIpStrategy,
-    patience: Duration,
+    timeout: Duration,
     resolver: Option<TokioResolver>,
     /// Modification times of the files when they were last read; `None` before the first time.
     read: Option<[Option<SystemTime>; 2]>,
 }
 
 impl Resolver {
-    /// Creates a resolver for IPv4 addresses, IPv6 addresses, or both, whose lookups should end
-    /// within `patience`. It has read no file yet.
-    pub fn new(v4: bool, v6: bool, patience: Duration) -> Resolver {
+    /// Creates a resolver for IPv4 addresses, IPv6 addresses, or both, which waits for the answer to
+    /// each query for `timeout`. It has read no file yet.
+    pub fn new(v4: bool, v6: bool, timeout: Duration) -> Resolver {
         let families = match (v4, v6) {
             (_, false) => LookupIpStrategy::Ipv4Only,
             (false, true) => LookupIpStrategy::Ipv6Only,
@@ -48,7 +48,7 @@ impl Resolver {
             // wait in vain (RFC 4074, 4.1).
             (true, true) => LookupIpStrategy::Ipv4thenIpv6,
         };
-        Resolver { families, patience, resolver: None, read: None }
+        Resolver { families, timeout, resolver: None, read: None }
     }
 
     /// Resolver with the current system configuration; `None` if that is missing.
@@ -66,7 +66,7 @@ impl Resolver {
     fn build(&self, mut builder: Builder) -> Result<TokioResolver, NetError> {
         let options = builder.options_mut();
         options.ip_strategy = self.families;
-        options.timeout = options.timeout.min(self.patience / 2);
+        options.timeout = self.timeout;
         // Those who ask keep the answers themselves.
         options.cache_size = 0;
         builder.build()
@@ -156,7 +156,8 @@ mod tests {
         let config = ResolverConfig::from_name_servers(vec![server]);
         let provider = TokioRuntimeProvider::default();
         let builder = TokioResolver::builder_with_config(config, provider);
-        let unread = Resolver { families, patience: FOR_PHONES, resolver: None, read: None };
+        let timeout = FOR_PHONES / 2;
+        let unread = Resolver { families, timeout, resolver: None, read: None };
         unread.build(builder).expect("a resolver")
     }
 
@@ -197,7 +198,7 @@ mod tests {
     fn who_never_answers_for_ipv6_is_believed_of_ipv4() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let resolver = resolver(Resolver::new(true, true, FOR_PHONES).families).await;
+            let resolver = resolver(Resolver::new(true, true, FOR_PHONES / 2).families).await;
             let ask = |name| look_up(Some(resolver.clone()), name, FOR_PHONES);
             let half = ask("half.example").await;
             assert!(matches!(&half, Answer::Addresses(all, _) if all[0].is_ipv4()), "{half:?}");

@@ -16,8 +16,11 @@ use trunkline_overlay::node::LinkName;
 /// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 64;
 
-/// Time that a lookup may take. No one waits for it, and a slow name server is better than none.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// Time that a lookup may take. No one waits for it, and a slow name server is better than none; but
+/// an operator should learn within ten seconds that there is none.
+const PATIENCE: Duration = Duration::from_secs(9);
+/// Time that each query may take: an answer to a former one is not taken.
+const TIMEOUT: Duration = Duration::from_millis(8_500);
 
 /// Time to wait for the other family's addresses once those of one are known (RFC 8305, 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(250);
@@ -49,8 +52,8 @@ impl Lookups {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // One for each family: a server that answers for one alone then delays nothing.
         let resolvers = [
-            v4.then(|| Resolver::new(true, false, PATIENCE)),
-            v6.then(|| Resolver::new(false, true, PATIENCE)),
+            v4.then(|| Resolver::new(true, false, TIMEOUT)),
+            v6.then(|| Resolver::new(false, true, TIMEOUT)),
         ];
         std::thread::Builder::new()
             .name("names".into())

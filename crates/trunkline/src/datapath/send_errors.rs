@@ -24,39 +24,62 @@ pub struct SendError {
     pub since: Time,
     /// Time of the last error.
     pub last: Time,
+    /// Whether the kernel has taken a datagram since.
+    pub is_over: bool,
 }
 
 impl SendError {
-    /// Whether the failure may last: its last error is recent.
+    /// Whether the failure may last: its last error is recent, and nothing was sent since.
     pub fn lasts(&self, now: Time) -> bool {
-        now.since(self.last) < PAUSE
+        !self.is_over && now.since(self.last) < PAUSE
     }
 }
 
 /// The errors of all destinations.
 #[derive(Default, Debug)]
-pub struct SendErrors(BTreeMap<(UplinkId, SocketAddr), SendError>);
+pub struct SendErrors {
+    destinations: BTreeMap<(UplinkId, SocketAddr), SendError>,
+    /// Number of destinations whose last datagram was refused.
+    refused: usize,
+}
 
 impl SendErrors {
     /// Records that `error` kept `count` datagrams from being sent by an uplink to an address.
     pub fn note(&mut self, now: Time, to: (UplinkId, SocketAddr), error: &io::Error, count: u64) {
-        if self.0.len() >= MAX_DESTINATIONS && !self.0.contains_key(&to) {
-            let oldest = self.0.iter().min_by_key(|(_, e)| e.last).map(|(to, _)| *to);
-            oldest.and_then(|to| self.0.remove(&to));
+        let all = &mut self.destinations;
+        if all.len() >= MAX_DESTINATIONS && !all.contains_key(&to) {
+            let oldest = all.iter().min_by_key(|(_, e)| e.last).map(|(to, _)| *to);
+            let removed = oldest.and_then(|to| all.remove(&to));
+            self.refused -= usize::from(removed.is_some_and(|e| !e.is_over));
         }
-        let new = SendError { errno: 0, count: 0, since: now, last: now };
-        let entry = self.0.entry(to).or_insert(new);
+        let new = SendError { errno: 0, count: 0, since: now, last: now, is_over: true };
+        let entry = all.entry(to).or_insert(new);
         if !entry.lasts(now) {
             entry.since = now;
         }
+        self.refused += usize::from(std::mem::take(&mut entry.is_over));
         entry.errno = error.raw_os_error().unwrap_or_default();
         entry.count += count;
         entry.last = now;
     }
 
+    /// Records that the kernel has taken datagrams by an uplink to some addresses.
+    pub fn sent(&mut self, uplink: UplinkId, to: impl Iterator<Item = SocketAddr>) {
+        if self.refused == 0 {
+            return;
+        }
+        for to in to {
+            let entry = self.destinations.get_mut(&(uplink, to)).filter(|entry| !entry.is_over);
+            if let Some(entry) = entry {
+                entry.is_over = true;
+                self.refused -= 1;
+            }
+        }
+    }
+
     /// The errors of datagrams by an uplink to an address, if there were any.
     pub fn of(&self, to: (UplinkId, SocketAddr)) -> Option<SendError> {
-        self.0.get(&to).copied()
+        self.destinations.get(&to).copied()
     }
 }
 
@@ -73,11 +96,32 @@ mod tests {
             errors.note(Time::from_millis(at), to, &unreachable, 2);
         }
         let (since, last) = (Time::from_millis(30_000), Time::from_millis(30_000));
-        let expected = SendError { errno: libc::ENETUNREACH, count: 8, since, last };
+        let errno = libc::ENETUNREACH;
+        let expected = SendError { errno, count: 8, since, last, is_over: false };
         assert_eq!(errors.of(to), Some(expected));
         assert!(expected.lasts(Time::from_millis(39_999)));
         assert!(!expected.lasts(Time::from_millis(40_000)));
         assert_eq!(errors.of((UplinkId(2), to.1)), None);
+    }
+
+    /// A firewall was mended; what fails next, fails for another reason.
+    #[test]
+    fn a_failure_is_over_once_something_is_sent() {
+        let mut errors = SendErrors::default();
+        let to = (UplinkId(1), "192.0.2.1:7000".parse().unwrap());
+        let other: SocketAddr = "192.0.2.2:7000".parse().unwrap();
+        let refused = io::Error::from_raw_os_error(libc::EPERM);
+        let lasts = |errors: &SendErrors, at| errors.of(to).unwrap().lasts(Time::from_millis(at));
+        errors.note(Time::from_millis(1_000), to, &refused, 1);
+        errors.sent(UplinkId(1), [other].into_iter());
+        errors.sent(UplinkId(2), [to.1].into_iter());
+        assert!(lasts(&errors, 1_500));
+        errors.sent(UplinkId(1), [to.1].into_iter());
+        assert!(!lasts(&errors, 1_500) && errors.refused == 0);
+        errors.note(Time::from_millis(2_000), to, &refused, 1);
+        let again = errors.of(to).unwrap();
+        assert_eq!((again.since, again.count), (Time::from_millis(2_000), 2));
+        assert!(lasts(&errors, 2_500));
     }
 
     #[test]
@@ -88,7 +132,7 @@ mod tests {
         for n in 0..2_000u16 {
             errors.note(Time::from_millis(n.into()), to(n), &refused, 1);
         }
-        assert_eq!(errors.0.len(), MAX_DESTINATIONS);
+        assert_eq!((errors.destinations.len(), errors.refused), (MAX_DESTINATIONS, 1_024));
         assert_eq!((errors.of(to(0)), errors.of(to(1_999)).is_some()), (None, true));
     }
 }

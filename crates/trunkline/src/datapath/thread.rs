@@ -144,6 +144,8 @@ pub struct LinkSnapshot {
     pub refused: Refusals,
     /// Errors of the kernel when it refused to send to the neighbour.
     pub send_error: Option<SendError>,
+    /// Time since the link's uplink takes nothing, if that is so.
+    pub stalled: Option<Time>,
 }
 
 /// Counters of the packet thread itself.
@@ -527,6 +529,7 @@ impl PacketThread {
             stats: link.stats(),
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
             send_error: link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to)),
+            stalled: self.uplinks.stalled(link.uplink()),
         }
     }
 

@@ -181,7 +181,10 @@ impl Uplink {
                 ..TxItem::new(run.to, &arena.bytes()[run.range()])
             });
             let done = match output.tx.send(self.socket.as_fd(), items) {
-                Ok(n) => n,
+                Ok(n) => {
+                    output.errors.sent(first.uplink, runs[..n].iter().map(|run| run.to));
+                    n
+                }
                 Err(e) if first.count > 1 && refuses_offload(&e) => {
                     // A device that cannot segment is never tried again. EINVAL may concern this
                     // run alone.
@@ -215,7 +218,10 @@ impl Uplink {
             let mut left = envelopes.skip(done).peekable();
             let to = left.peek().and_then(|item| item.to);
             done += match (output.tx.send(self.socket.as_fd(), left), to) {
-                (Ok(sent), _) => sent,
+                (Ok(sent), to) => {
+                    output.errors.sent(uplink, to.into_iter());
+                    sent
+                }
                 (Err(error), Some(to)) => {
                     self.stats.errors += 1;
                     self.full |= error.kind() == io::ErrorKind::WouldBlock;

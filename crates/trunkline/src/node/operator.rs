@@ -415,6 +415,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         drops: drops.iter().map(|(_, n)| n).sum(),
         updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
         send_error: link.send_error.map(|error| send_error(now, &error)),
+        stalled_s: link.stalled.map(|since| now.since(since).as_secs_f64()),
     }
 }
 

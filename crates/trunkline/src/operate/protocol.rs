@@ -407,6 +407,9 @@ pub struct Link {
     pub updates_refused: BTreeMap<String, u64>,
     /// Errors of the kernel when it refused to send to the neighbour; `null` if it never did.
     pub send_error: Option<SendError>,
+    /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if
+    /// it takes packets.
+    pub stalled_s: Option<f64>,
 }
 
 /// The kernel's refusals to send to one address.
@@ -422,7 +425,7 @@ pub struct SendError {
     pub since_s: f64,
     /// Time since the last error, in seconds.
     pub last_s: f64,
-    /// Whether the last error is less than 10 s old.
+    /// Whether the last error is less than 10 s old, and nothing was sent since.
     pub lasts: bool,
 }
 

@@ -240,10 +240,14 @@ fn place(l: &Link) -> String {
     }
 }
 
-/// Why the kernel sends nothing to the neighbour, if it refuses at present.
+/// Time for which an interface that takes nothing is not worth mentioning, in seconds: it is busy.
+const BUSY_S: f64 = 1.0;
+
+/// Why nothing is sent to the neighbour at present, if that is so.
 fn refusal(l: &Link) -> String {
     match &l.send_error {
         Some(error) if error.lasts => format!(" ({})", error.error),
+        _ if l.stalled_s.is_some_and(|s| s >= BUSY_S) => " (the interface takes nothing)".into(),
         _ if l.up => String::new(),
         _ => l.lookup_error.as_ref().map_or_else(String::new, |error| format!(" ({error})")),
     }

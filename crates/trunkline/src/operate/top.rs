@@ -415,6 +415,7 @@ mod tests {
             damping_left_s: None,
             downs: 0,
             send_error: None,
+            stalled_s: None,
             goodbyes: 0,
             bytes_in,
             bytes_out: 0,

@@ -88,7 +88,7 @@ impl Driver {
         let (udp, connections) = (BTreeMap::new(), BTreeMap::new());
         let has = |v6| gateway.config().sockets.iter().any(|s| s.address.is_ipv6() == v6);
         let (resolver, media) =
-            (Resolver::new(has(false), has(true), FOR_PHONES), MediaStats::default());
+            (Resolver::new(has(false), has(true), FOR_PHONES / 2), MediaStats::default());
         let limited_logs = LimitedLogs::default();
         Driver {
             gateway,

@@ -32,7 +32,7 @@ pub enum LookupError {
     #[error("the name has no address")]
     Nothing,
     /// The name service failed, or did not answer.
-    #[error("the name service does not answer")]
+    #[error("the name service fails or does not answer")]
     NoAnswer,
     /// No address of the name can be a neighbour's.
     #[error(

@@ -2,8 +2,12 @@
 
 use super::PacketThread;
 use crate::clock;
+use std::time::Duration;
 use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
+
+/// Time for which an interface that takes nothing is not worth mentioning: it is busy.
+const BUSY: Duration = Duration::from_secs(1);
 
 impl PacketThread {
     /// Logs the node's notices. Those that others can provoke appear at most once in ten seconds.
@@ -67,10 +71,12 @@ impl PacketThread {
         let name = node.control().name(id).map(tracing::field::display);
         let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
         let address = link.address().map(tracing::field::display);
+        let stalled = self.uplinks.stalled(link.uplink()).map(|since| clock::now().since(since));
+        let interface = stalled.filter(|time| *time >= BUSY).map(|_| "takes nothing");
         match down.map(DownCause::label) {
             None => tracing::info!(neighbour, name, path, address, "the link is up"),
             Some(why) => {
-                tracing::warn!(neighbour, name, path, address, why, "the link is down");
+                tracing::warn!(neighbour, name, path, address, why, interface, "the link is down");
             }
         }
     }

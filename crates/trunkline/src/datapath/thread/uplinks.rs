@@ -270,6 +270,11 @@ impl Uplinks {
         (slot.departure.interface != 0).then_some((slot.departure.egress, slot.full_since))
     }
 
+    /// Time since `uplink` takes nothing, if that is so.
+    pub fn stalled(&self, uplink: UplinkId) -> Option<Time> {
+        self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?.full_since
+    }
+
     /// Takes an uplink that has room again for one that doesn't stall.
     pub(super) fn forget_stalls(&mut self) {
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.room > 0) {
