@@ -235,6 +235,11 @@ impl FromStr for Part {
     }
 }
 
+/// Whether `what` names a scenario's file.
+fn is_scenario(what: &str) -> bool {
+    Path::new(what).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+}
+
 /// Runs the command line and returns the exit status.
 pub fn run(args: &Args) -> ExitCode {
     let papers = papers();
@@ -243,7 +248,7 @@ pub fn run(args: &Args) -> ExitCode {
             list::list(&papers, *json);
             Ok(true)
         }
-        Command::Run(args) if args.what.ends_with(".toml") => scenario::run(args),
+        Command::Run(args) if is_scenario(&args.what) => scenario::run(args),
         Command::Run(args) if args.json => Err(Error::NoJson(args.what.clone())),
         Command::Run(args) if args.testbed => beside(&papers, args),
         Command::Run(args) => measure(&papers, args),

@@ -191,6 +191,19 @@ mod tests {
         }
     }
 
+    /// A sentence would count twice, in two set-ups.
+    #[test]
+    fn claims_beyond_the_papers_are_this_project_s() {
+        let papers = papers();
+        let beyond = papers.figures().filter(|(e, _)| e.paper == beyond::PAPER);
+        let beside = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure));
+        let all = beyond.chain(beside.filter(|(e, _)| e.paper == beyond::PAPER));
+        for (_, figure) in all {
+            let papers = figure.claims.iter().find(|claim| claim.published.is_some());
+            assert!(papers.is_none(), "{} {:?}", figure.name, papers.map(|c| c.id));
+        }
+    }
+
     #[test]
     fn variants_follow_their_figure() {
         let papers = papers();

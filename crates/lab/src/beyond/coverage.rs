@@ -277,9 +277,9 @@ fn figure() -> Figure {
                 }),
                 ..Claim::holding(
                     "contain",
-                    "at least 54 of 60 intervals from one run contain the true share: with losses \
-                     of 5 and 0.03 %, single and at a burstiness of 75 and 90 %, and with those \
-                     that remain of 5 % after recovery",
+                    "at least nine of ten intervals from one run contain the true share: with losses \
+                     of 5 and 0.03 %, single and at a burstiness of up to 90 %, and with those that \
+                     remain of 5 % after recovery",
                     None,
                     Bound::at_least(90.0, "54 of 60"),
                     "independent",

@@ -7,6 +7,7 @@ use super::overlay::Settings;
 use crate::chain::Bursts;
 use crate::experiment::{Cells, Experiment, Inputs, Point, Sabotage, Size};
 use crate::table::{Cell, Column};
+use crate::voip_overlay::without_packets;
 use rand::Rng as _;
 use std::time::Duration;
 use trunkline_base::link_model::LinkModel;
@@ -145,7 +146,10 @@ fn history(
     let mut topology = graph.topology();
     for host in (0..nodes).map(HostId) {
         let config = topology.config_mut(host);
-        config.links.iter_mut().for_each(|link| settings.adjust(link));
+        for link in &mut config.links {
+            settings.adjust(link);
+            without_packets(link);
+        }
         config.routing = Some(settings.routing.clone());
     }
     let mut world = topology.build(seed)?;

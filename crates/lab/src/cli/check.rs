@@ -4,7 +4,6 @@ use super::How;
 use crate::progress::{Bar, Weighed};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::ops::Range;
 use trunkline_lab::check::{self, Against, ClaimSite};
 use trunkline_lab::claim::{Claim, Verdict};
 use trunkline_lab::experiment::{Sabotage, Size};
@@ -59,8 +58,9 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
         judged
     };
     let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, u64::from);
+    let seeds: Vec<u64> = (0..seeds).map(|n| how.seed.wrapping_add(n)).collect();
     let honest = |places: &[ClaimSite<'_>], seed| judge(places, |_| Sabotage::NONE, seed);
-    let runs = until_settled(&places, how.seed..how.seed + seeds, honest)?;
+    let runs = until_settled(&places, &seeds, honest)?;
     let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
     if let Some(every) = args.sabotage {
         let sample = (0..places.len()).step_by(every.into());
@@ -99,14 +99,13 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
 /// Runs of each claim, one with each seed until a majority has decided.
 fn until_settled(
     places: &[ClaimSite<'_>],
-    seeds: Range<u64>,
+    seeds: &[u64],
     judge: impl Fn(&[ClaimSite<'_>], u64) -> Result<Vec<Judged>, Error>,
 ) -> Result<Vec<Vec<Judged>>, Error> {
     let mut runs: Vec<Vec<Judged>> = vec![Vec::new(); places.len()];
-    let of = (seeds.end - seeds.start) as usize;
-    for seed in seeds {
+    for &seed in seeds {
         let open: Vec<usize> =
-            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], of)).collect();
+            (0..places.len()).filter(|n| !check::is_settled(&runs[*n], seeds.len())).collect();
         if open.is_empty() {
             break;
         }

@@ -36,19 +36,20 @@ struct ListedClaim {
     sabotage: &'static str,
 }
 
-/// A paper in `list --json`, with its sentences as they were published.
+/// A paper in `list --json`, with the verdicts that are expected of a full-size run in the simulator.
+/// A smaller run, and a testbed, may give others.
 #[derive(Serialize)]
 struct ListedPaper {
     paper: &'static str,
     title: &'static str,
-    /// Number of the paper's sentences by published verdict.
+    /// Number of the paper's sentences by expected verdict.
     sentences: Count,
-    /// Number of this project's claims by published verdict.
+    /// Number of this project's claims by expected verdict.
     own: Count,
     /// The declared reading, where there are others.
     declared: &'static str,
     readings: Vec<ListedReading>,
-    /// Each sentence and its published verdict in each reading.
+    /// Each sentence and its expected verdict in each reading.
     matrix: Vec<Sentence>,
 }
 
@@ -59,9 +60,8 @@ struct ListedReading {
 }
 
 fn paper(paper: &Paper, papers: &Papers) -> ListedPaper {
-    let beside = papers.testbeds().map(|(e, testbed)| (e, &testbed.figure));
     let mut score = Score::default();
-    for (experiment, figure) in papers.figures().chain(beside) {
+    for (experiment, figure) in papers.figures() {
         for claim in figure.claims.iter().filter(|_| experiment.paper == paper.folder) {
             score.add(paper.folder, claim, claim.expected);
         }
@@ -111,7 +111,7 @@ pub fn list(papers: &Papers, json: bool) {
     let listed: Vec<Listed> = simulated.chain(beside).collect();
     if json {
         let all: Vec<ListedPaper> = PAPERS.iter().map(|p| paper(p, papers)).collect();
-        let all = json!({ "papers": all, "figures": listed });
+        let all = json!({ "verdicts": "expected at full size", "papers": all, "figures": listed });
         outln!("{}", serde_json::to_string_pretty(&all).expect("plain values are JSON"));
         return;
     }

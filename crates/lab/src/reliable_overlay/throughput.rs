@@ -424,10 +424,9 @@ fn overhead_claims() -> Vec<Claim> {
             3.5,
             (
                 Verdict::Fails,
-                "The slowest link is the worst: there, packets are farther apart than the 5 ms \
-                     for which an acknowledgement waits for data of the other end. From 10 Mbit/s on \
-                     the rest is the size of the packets: 72 bytes around 1,000, where the TCP has \
-                     52 around 1,448.",
+                "It is the size of the packets: 72 bytes around 1,000, where the TCP has 52 around \
+                     1,448. Best effort's packets are as large; acknowledgements add a quarter of a \
+                     point at most.",
             ),
         ),
         most(

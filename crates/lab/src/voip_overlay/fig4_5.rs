@@ -253,12 +253,12 @@ fn fig5() -> Figure {
             ),
             approximate(
                 "at 10 % loss the residual loss is that of 2p² − 3p³ on each link, which is 3.37 %",
-                "the residual loss matches 2p² − 3p³ on each link",
+                "the residual loss matches 2p² − 3p³",
                 |p| twice(paper_residual(p)),
             ),
             at_five(
                 "5 % loss on each link becomes about 1 %",
-                "over two links with 5 % loss all but 1 % of the packets are recovered",
+                "all but 1 % of the packets are recovered",
                 Bound::within(0.95, 1.05, "1 %, to a twentieth of it"),
             ),
             independent(),

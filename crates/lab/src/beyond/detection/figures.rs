@@ -196,9 +196,7 @@ fn shorter_is_riskier() -> Claim {
         id: "shorter-is-riskier",
         statement: "with the paper's hellos (every second, no probes) 5 s of silence cause more false \
                deaths than 10 s",
-        published: Some(
-            "detecting failures in less than 10 s makes routes more likely to be unstable",
-        ),
+        published: None,
         bound: Bound::above(
             100.0,
             "more by an amount that an operator would notice: one in a quarter of an hour",

@@ -101,18 +101,13 @@ fn of_place(at: &'static str) -> Vec<Claim> {
 
 /// A claim that the sabotage breaks by removing the trunk; with daemons there is none, as they
 /// would have to be broken.
-fn claim(
-    at: &str,
-    id: &'static str,
-    says: &'static str,
-    published: Option<&'static str>,
-    bound: Bound,
-) -> Claim {
+fn claim(at: &str, id: &'static str, says: &'static str, bound: Bound) -> Claim {
     let sabotage = if at == PLACES[0] { "no-trunk" } else { "" };
-    Claim { unit: "Mbit/s", ..Claim::holding(id, says, published, bound, sabotage) }
+    Claim { unit: "Mbit/s", ..Claim::holding(id, says, None, bound, sabotage) }
 }
 
-/// The paper's statements on figures 6 and 7.
+/// The TFMC paper's statements on figures 6 and 7, in another set-up: the sentences themselves are
+/// judged in [`crate::tfmc`].
 fn papers(at: &'static str) -> [Claim; 4] {
     let without_calls = if at == PLACES[0] { "no-calls" } else { "" };
     [
@@ -127,7 +122,6 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 at,
                 "tcp-falls",
                 "with calls over plain UDP the TCP has at most half of its throughput alone",
-                Some("TCP throughput was dramatically decreased: the calls cause starvation"),
                 Bound::at_most(
                     50.0,
                     "a dramatic decrease is interpreted as half or more, as for \
@@ -141,7 +135,6 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 at,
                 "tcp-over-5",
                 "with TFMC the TCP has more than 5 Mbit/s",
-                Some("TCP maintained a sending rate of more than 5 Mbit/s"),
                 Bound::above(5.0, "the paper's number"),
             )
         },
@@ -151,7 +144,6 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 at,
                 "voice-below-tcp",
                 "with TFMC the calls have less than the TCP",
-                Some("voice flows get less bandwidth than the TCP flow"),
                 Bound::above(0.0, "the TCP's throughput minus the calls'"),
             )
         },
@@ -162,7 +154,6 @@ fn papers(at: &'static str) -> [Claim; 4] {
                 at,
                 "less-bandwidth",
                 "with TFMC the calls need less than over plain UDP",
-                Some("it requires less network bandwidth, because of header overhead reduction"),
                 Bound::above(0.0, "offered over plain UDP minus with TFMC: what is required"),
             )
         },
@@ -178,7 +169,6 @@ fn own(at: &'static str) -> [Claim; 3] {
                 at,
                 "tcp-over-5-fill",
                 "with a full trunk (`fill`), too, the TCP has more than 5 Mbit/s",
-                None,
                 Bound::above(5.0, "the paper's number, for TFMC"),
             )
         },
@@ -189,7 +179,6 @@ fn own(at: &'static str) -> [Claim; 3] {
                 at,
                 "heard-fill",
                 "in a full trunk less than 1 % of the calls' packets is missed with the TCP",
-                None,
                 Bound::below(1.0, OWN_TARGET),
             )
         },
@@ -200,7 +189,6 @@ fn own(at: &'static str) -> [Claim; 3] {
                 at,
                 "heard-tfmc",
                 "with TFMC less than 1 % of the calls' packets is missed with the TCP",
-                None,
                 Bound::below(1.0, OWN_TARGET),
             )
         },

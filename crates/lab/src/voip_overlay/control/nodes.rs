@@ -2,6 +2,7 @@
 
 use super::row;
 use crate::experiment::{Cells, Inputs, Point, PointError, Sabotage, Size};
+use crate::voip_overlay::without_packets;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::link;
@@ -79,14 +80,10 @@ fn measure(
     ])
 }
 
-/// Sets the paper's hellos, and makes the queues of packets small, since none are sent here. With the
-/// default ones, the 2,000 ends of links between 500 nodes would take 18 GB.
+/// Sets the paper's hellos.
 fn quiet(link: &mut link::Config) {
-    const SMALL: (usize, usize) = (1 << 16, 64);
     link.liveness = Liveness::PAPER;
-    (link.realtime.bytes, link.realtime.packets) = SMALL;
-    (link.best_effort.bytes, link.best_effort.packets) = SMALL;
-    (link.reliable.bytes, link.reliable.packets) = SMALL;
+    without_packets(link);
 }
 
 /// Seconds until all nodes agree on the overlay's state; NaN if they never do.
