@@ -16,13 +16,20 @@ part() {
     flow 1 3 25 --calls 5 >other & local other=$!
     sleep 5
     $3
-    sleep 12
+    sleep 8
+    ask links 1 --json >during
+    sleep 4
     $4
     wait $hung $other
     echo "calls over the uplink that hangs: $(cat hung)"
     echo "calls over the other uplink: $(cat other)"
     control "the uplink to node 2 did hang" above "$(missed hung)" 20
     right "calls over the other uplink miss nothing" below "$(missed other)" 0.5
+    if [ "$3" = queue_fills ]; then
+        local stalled
+        stalled=$(field during '[l["stalled_s"] or 0 for l in it if l["neighbour"] == 2][0]')
+        right "after 8 s links says that the interface takes nothing, for $stalled s" above "$stalled" 5
+    fi
     local downs
     ask links 1 --json >links
     downs=$(field links '[l["downs"] for l in it if l["neighbour"] == 3][0]')
