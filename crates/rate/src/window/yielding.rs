@@ -43,6 +43,9 @@ pub(super) enum Adjustment {
 /// Time over which the rate of arrivals is measured.
 const RATE_OVER: Duration = Duration::from_millis(500);
 
+/// Time without an arrival after which a rate measured before says nothing about the path.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+
 /// The rate at which data arrives, which is that of the path while a queue waits there.
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
@@ -56,8 +59,12 @@ struct Arrivals {
 
 impl Arrivals {
     fn add(&mut self, now: Time, bytes: u64) {
-        self.bytes += bytes;
         let span = now.since(self.since);
+        if span >= FORGOTTEN {
+            *self = Arrivals { since: now, ..Arrivals::default() };
+            return;
+        }
+        self.bytes += bytes;
         if span >= RATE_OVER {
             let rate = u128::from(self.bytes) * 1_000_000_000 / span.as_nanos();
             self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), self.rates[0]];
@@ -396,6 +403,18 @@ mod tests {
             assert!(queue < Duration::from_millis(130), "{queue:?} on {path:?}");
             assert!(share > 0.6, "{share} on {path:?}");
         }
+    }
+
+    #[test]
+    fn a_rate_of_before_a_pause_is_forgotten() {
+        let mut arrivals = Arrivals::default();
+        let mut run = |from: u64, to: u64, bytes| {
+            (from..to).step_by(10).for_each(|ms| arrivals.add(Time::from_millis(ms), bytes));
+            arrivals.rate()
+        };
+        assert!(run(10_000, 12_000, 1_000).abs_diff(100_000) < 3_000);
+        assert_eq!(run(20_000, 20_400, 10), 0, "nothing is known of the path yet");
+        assert!(run(20_400, 21_000, 10).abs_diff(1_000) < 100);
     }
 
     #[test]
