@@ -3,10 +3,10 @@
 
 use crate::claim::{Claim, Measured, Verdict, runs_in_words};
 use crate::error::Error;
-use crate::experiment::{Experiment, Figure, Size};
+use crate::experiment::{Experiment, Figure, Sabotage, Size};
 use crate::plot;
 use crate::store::{Manifest, Store, write_file, write_json};
-use crate::table::Table;
+use crate::table::{Row, Table};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -221,8 +221,34 @@ pub fn read(
             true => Err("it has no rows".to_owned()),
             false => table.validate().map(|()| table),
         })
+        .and_then(|table| {
+            let there = stored(out, experiment, figure, manifest.size());
+            match there.map_err(|e| e.to_string())? {
+                Some(rows) if rows != table.rows => Err(NOT_POINTS.to_owned()),
+                _ => Ok(table),
+            }
+        })
         .map_err(|why| Error::NotFromPoints { path, why })?;
     Ok(Some((manifest, table)))
+}
+
+const NOT_POINTS: &str = "it differs from the points in the folder beside it";
+
+/// The rows of a figure's points, if they are still there.
+fn stored(
+    out: &Path,
+    experiment: &Experiment,
+    figure: &Figure,
+    size: Size,
+) -> Result<Option<Vec<Row>>, Error> {
+    let store = Store::at(out, experiment);
+    let mut points = (experiment.points)(size, Sabotage::NONE);
+    points.retain(|point| point.figures.contains(&figure.name));
+    let rows = points.iter().map(|point| store.load(point));
+    let rows = rows.collect::<Result<Vec<Option<Vec<Row>>>, Error>>()?;
+    // Results may be kept without points, but not with a part of them.
+    let is_kept = rows.iter().any(Option::is_some);
+    Ok(is_kept.then(|| rows.into_iter().flatten().flatten().collect()))
 }
 
 /// Writes a figure as `name`.svg and `name`.png, and returns the path of the former.

@@ -158,6 +158,12 @@ impl Store {
         read_json(&out.join(experiment.paper).join(experiment.name).join("manifest.json"))
     }
 
+    /// The points in `out`, of whatever run they are.
+    pub fn at(out: &Path, experiment: &Experiment) -> Store {
+        let folder = out.join(experiment.paper).join(experiment.name);
+        Store { folder, width: experiment.columns.len() }
+    }
+
     fn path(&self, point: &Point) -> PathBuf {
         self.folder.join("points").join(format!("{}.json", point.key))
     }

@@ -80,6 +80,21 @@ fn figures_of_one_experiment_share_its_points() {
 }
 
 #[test]
+fn a_table_that_is_not_of_its_points_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, nowhere) = (dir.path(), Path::new("/nowhere"));
+    good(&tiny("voip-overlay/fig4", out, nowhere));
+    let report = ["report", "--out", out.to_str().unwrap()];
+    good(&report);
+    let data = out.join("voip-overlay/fig4/data.csv");
+    let csv = fs::read_to_string(&data).unwrap();
+    fs::write(&data, csv.replacen(",5.00,", ",4.99,", 1)).unwrap();
+    bad(&report, &["fig4/data.csv", "differs from the points"]);
+    fs::remove_file(&data).unwrap();
+    bad(&report, &["fig4/data.csv"]);
+}
+
+#[test]
 fn what_cannot_be_done_is_said_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (out, nowhere) = (dir.path().join("out"), Path::new("/nowhere"));
