@@ -2,7 +2,7 @@
 //! delay that it measures (as LEDBAT does, RFC 6817). A loss would tell only that the queue, which
 //! the voice waits in as well, is full.
 
-use super::RoundTrip;
+use super::{RoundTrip, scale};
 use core::time::Duration;
 use trunkline_base::Time;
 
@@ -75,12 +75,6 @@ impl Arrivals {
     fn rate(&self) -> u64 {
         self.rates[0].max(self.rates[1])
     }
-}
-
-/// Bytes that arrive in `time` at `rate` bytes per second.
-fn in_time(rate: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// A pause in which the queue empties.
@@ -225,7 +219,7 @@ impl Yielding {
 
     /// Begins again on a path with round trip `base`, where data arrived at `rate` before.
     fn resume(&mut self, now: Time, base: Duration, rate: u64) -> Adjustment {
-        let window = in_time(rate, base + TARGET / 2);
+        let window = scale(rate, base + TARGET / 2, Duration::from_secs(1));
         let at_once = if self.is_first { window / 2 } else { window / 8 * 7 };
         (self.arrivals.since, self.arrivals.bytes) = (now, 0);
         (self.base, self.drain, self.at_minimum) = (Some(base), None, None);

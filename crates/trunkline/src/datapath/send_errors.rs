@@ -39,8 +39,8 @@ impl SendError {
 #[derive(Default, Debug)]
 pub struct SendErrors {
     destinations: BTreeMap<(UplinkId, SocketAddr), SendError>,
-    /// Number of destinations whose last datagram was refused.
-    refused: usize,
+    /// Time of the last error of all.
+    last: Option<Time>,
 }
 
 impl SendErrors {
@@ -49,30 +49,29 @@ impl SendErrors {
         let all = &mut self.destinations;
         if all.len() >= MAX_DESTINATIONS && !all.contains_key(&to) {
             let oldest = all.iter().min_by_key(|(_, e)| e.last).map(|(to, _)| *to);
-            let removed = oldest.and_then(|to| all.remove(&to));
-            self.refused -= usize::from(removed.is_some_and(|e| !e.is_over));
+            oldest.and_then(|to| all.remove(&to));
         }
-        let new = SendError { errno: 0, count: 0, since: now, last: now, is_over: true };
+        let new = SendError { errno: 0, count: 0, since: now, last: now, is_over: false };
         let entry = all.entry(to).or_insert(new);
         if !entry.lasts(now) {
             entry.since = now;
         }
-        self.refused += usize::from(std::mem::take(&mut entry.is_over));
+        entry.is_over = false;
+        self.last = Some(now);
         entry.errno = error.raw_os_error().unwrap_or_default();
         entry.count += count;
         entry.last = now;
     }
 
-    /// Records that the kernel has taken datagrams by an uplink to some addresses.
-    pub fn sent(&mut self, uplink: UplinkId, to: impl Iterator<Item = SocketAddr>) {
-        if self.refused == 0 {
+    /// Records that the kernel has taken datagrams by an uplink to some addresses. That matters only
+    /// while an error is recent: packets cost nothing more otherwise.
+    pub fn sent(&mut self, now: Time, uplink: UplinkId, to: impl Iterator<Item = SocketAddr>) {
+        if self.last.is_none_or(|last| now.since(last) >= PAUSE) {
             return;
         }
         for to in to {
-            let entry = self.destinations.get_mut(&(uplink, to)).filter(|entry| !entry.is_over);
-            if let Some(entry) = entry {
+            if let Some(entry) = self.destinations.get_mut(&(uplink, to)) {
                 entry.is_over = true;
-                self.refused -= 1;
             }
         }
     }
@@ -113,11 +112,12 @@ mod tests {
         let refused = io::Error::from_raw_os_error(libc::EPERM);
         let lasts = |errors: &SendErrors, at| errors.of(to).unwrap().lasts(Time::from_millis(at));
         errors.note(Time::from_millis(1_000), to, &refused, 1);
-        errors.sent(UplinkId(1), [other].into_iter());
-        errors.sent(UplinkId(2), [to.1].into_iter());
+        let now = Time::from_millis(1_200);
+        errors.sent(now, UplinkId(1), [other].into_iter());
+        errors.sent(now, UplinkId(2), [to.1].into_iter());
         assert!(lasts(&errors, 1_500));
-        errors.sent(UplinkId(1), [to.1].into_iter());
-        assert!(!lasts(&errors, 1_500) && errors.refused == 0);
+        errors.sent(now, UplinkId(1), [to.1].into_iter());
+        assert!(!lasts(&errors, 1_500));
         errors.note(Time::from_millis(2_000), to, &refused, 1);
         let again = errors.of(to).unwrap();
         assert_eq!((again.since, again.count), (Time::from_millis(2_000), 2));
@@ -132,7 +132,7 @@ mod tests {
         for n in 0..2_000u16 {
             errors.note(Time::from_millis(n.into()), to(n), &refused, 1);
         }
-        assert_eq!((errors.destinations.len(), errors.refused), (MAX_DESTINATIONS, 1_024));
+        assert_eq!(errors.destinations.len(), MAX_DESTINATIONS);
         assert_eq!((errors.of(to(0)), errors.of(to(1_999)).is_some()), (None, true));
     }
 }

@@ -182,7 +182,11 @@ impl Uplink {
             });
             let done = match output.tx.send(self.socket.as_fd(), items) {
                 Ok(n) => {
-                    output.errors.sent(first.uplink, runs[..n].iter().map(|run| run.to));
+                    output.errors.sent(
+                        output.now,
+                        first.uplink,
+                        runs[..n].iter().map(|run| run.to),
+                    );
                     n
                 }
                 Err(e) if first.count > 1 && refuses_offload(&e) => {
@@ -219,7 +223,7 @@ impl Uplink {
             let to = left.peek().and_then(|item| item.to);
             done += match (output.tx.send(self.socket.as_fd(), left), to) {
                 (Ok(sent), to) => {
-                    output.errors.sent(uplink, to.into_iter());
+                    output.errors.sent(output.now, uplink, to.into_iter());
                     sent
                 }
                 (Err(error), Some(to)) => {
