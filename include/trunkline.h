@@ -159,8 +159,8 @@ int tl_bind(int fd, uint16_t port);
  *
  * Errors, after which the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the node
  * does not keep up; with TL_BLOCKING the descriptor becomes readable when another try may succeed:
- * call tl_recvfrom, too), ENOTCONN (the node is away; the socket reconnects automatically),
- * EINVAL (not bound). If the next item to receive is a notification about an earlier packet (see
+ * call tl_recvfrom, too, also after the last packet), ENOTCONN (the node is away; the socket
+ * reconnects automatically), EINVAL (not bound). If the next item to receive is a notification about an earlier packet (see
  * tl_recvfrom), it is returned here instead.
  */
 ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct tl_addr *to);

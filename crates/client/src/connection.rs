@@ -292,6 +292,18 @@ impl Connection {
         None
     }
 
+    /// After a send: the same descriptor, while a part of the packet is still in this process and
+    /// the caller may block. Without it the last packet of a caller that then does something else
+    /// would never be complete.
+    pub(crate) fn room_for_rest(&mut self, may_wait: bool) -> Option<Arc<Epoll>> {
+        if !may_wait || self.nonblocking || !self.waits() {
+            return None;
+        }
+        let Link::Up(carrier) = &mut self.link else { return None };
+        // The next call detects a broken connection.
+        if carrier.flushed().unwrap_or(true) { None } else { self.room(may_wait) }
+    }
+
     pub(crate) fn receive(&mut self, buf: &mut [u8]) -> Result<Received, Error> {
         self.advance()?;
         let Link::Up(carrier) = &mut self.link else {

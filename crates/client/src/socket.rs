@@ -212,9 +212,13 @@ pub enum SocketOption {
     /// application that doesn't read; not packets on links after the first. A packet without a
     /// route is dropped as usual. Default: no.
     Blocking(bool),
-    /// Whether [`DatagramSocket::recv_from`], and with [`Wait`](SocketOption::Blocking) also
+    /// Whether [`DatagramSocket::recv_from`], and with [`Blocking`](SocketOption::Blocking) also
     /// [`DatagramSocket::send_to`], returns [`WouldBlock`](Error::WouldBlock) instead of blocking.
     /// Default: they block.
+    ///
+    /// A nonblocking socket of a node on another host works only while it is called: what TCP has
+    /// not yet taken of the last packet is sent when the descriptor is readable and `recv_from` is
+    /// called.
     Nonblocking(bool),
     /// Maximum time that [`DatagramSocket::recv_from`] waits; not zero. Default: `None`, for ever.
     ReadTimeout(Option<Duration>),
@@ -363,13 +367,13 @@ impl DatagramSocket {
     }
 
     /// Sends one packet. Never blocks, except for non-real-time packets with
-    /// [`Wait`](SocketOption::Blocking): real-time media are better dropped than delayed.
+    /// [`Blocking`](SocketOption::Blocking): real-time media are better dropped than delayed.
     ///
     /// # Errors
     ///
     /// The packet was not sent: [`TooLarge`](Error::TooLarge); [`WouldBlock`](Error::WouldBlock) if
-    /// the node does not keep up (with [`Wait`](SocketOption::Blocking), if the socket is nonblocking:
-    /// its descriptor becomes readable when another attempt is worthwhile);
+    /// the node does not keep up (with [`Blocking`](SocketOption::Blocking), if the socket is
+    /// nonblocking: its descriptor becomes readable when another attempt is worthwhile);
     /// [`Disconnected`](Error::Disconnected) while the node is away. If a [`Status`](Error::Status)
     /// or an error about an earlier packet (see [`recv_from`](DatagramSocket::recv_from)) is the
     /// next thing to receive, it is returned here, and this packet is not sent: send it again.
@@ -384,16 +388,25 @@ impl DatagramSocket {
         to: Address,
         may_wait: bool,
     ) -> Result<(), Error> {
+        // The lock is held during an attempt, not while waiting.
         loop {
-            // The lock is held during the attempt, not while waiting.
             let room = {
                 let mut connection = self.lock();
                 match connection.send(payload, to) {
+                    Ok(()) => break,
                     Err(Error::WouldBlock) => connection.room(may_wait),
-                    result => return result,
+                    Err(error) => return Err(error),
                 }
             };
             wait_for_room(&*room.ok_or(Error::WouldBlock)?)?;
+        }
+        loop {
+            let room = self.lock().room_for_rest(may_wait);
+            let Some(room) = room else { return Ok(()) };
+            if wait_for_room(&room).is_err() {
+                // The packet has been accepted.
+                return Ok(());
+            }
         }
     }
 
