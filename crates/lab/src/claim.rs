@@ -318,6 +318,13 @@ impl Measured {
         Measured { note: note.into(), ..self }
     }
 
+    /// The same, with an interval that ends where the quantity does: the interval of the mean of few
+    /// runs may be longer.
+    pub fn limited(self, least: f64, most: f64) -> Measured {
+        let (low, high) = self.interval;
+        Measured { interval: (low.clamp(least, most), high.clamp(least, most)), ..self }
+    }
+
     /// `self - other`, both measured independently of each other (Zou and
     /// Donner, *Construction of confidence limits about effect measures*, 2008).
     pub fn minus(&self, other: &Measured) -> Measured {

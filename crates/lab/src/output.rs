@@ -64,9 +64,8 @@ pub struct Numbers {
 
 impl Numbers {
     fn of(claim: &Claim, measured: &Measured) -> Numbers {
-        let decimals = claim.decimals;
-        let number =
-            |n: f64| format!("{n:.decimals$}").parse().ok().filter(|n: &f64| n.is_finite());
+        let decimals = decimals(claim, measured);
+        let number = |n: f64| Some(rounded(n, decimals)).filter(|n| n.is_finite());
         let [(low, high), (bound_low, bound_high)] =
             [measured.interval, claim.bound.ends()].map(|(a, b)| (number(a), number(b)));
         let better_end = claim.bound.better_end().and_then(number);
@@ -93,7 +92,8 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         true => claim.bound.judge(measured.interval),
         false => Verdict::Fails,
     };
-    let print = |n: f64| printed(n, claim.decimals);
+    let decimals = decimals(claim, &measured);
+    let print = |n: f64| printed(n, decimals);
     let missing = "The points that it needs have not been measured.";
     let note = if there { measured.note.as_str() } else { missing };
     // Only if the claim does what it was published as doing.
@@ -127,6 +127,22 @@ fn runs_to_decide(claim: &Claim, measured: &Measured) -> String {
     }
     let words = claim.bound.runs_to_decide(measured).map(runs_in_words);
     words.map_or(String::new(), |words| format!("Undecided: {words}."))
+}
+
+/// How many more decimals than its claim has a judgement may have.
+pub(crate) const MORE_DECIMALS: usize = 3;
+
+/// Number of decimals of a judgement: the claim's, or more where an end of the interval would be
+/// rounded onto the other side of the bound, so that readers would expect another verdict.
+fn decimals(claim: &Claim, measured: &Measured) -> usize {
+    let (low, high) = measured.interval;
+    let verdict = claim.bound.judge(measured.interval);
+    let is_enough = |&n: &usize| claim.bound.judge((rounded(low, n), rounded(high, n))) == verdict;
+    (claim.decimals..=claim.decimals + MORE_DECIMALS).find(is_enough).unwrap_or(claim.decimals)
+}
+
+fn rounded(n: f64, decimals: usize) -> f64 {
+    format!("{n:.decimals$}").parse().unwrap_or(n)
 }
 
 /// A number of a judgement in words.
@@ -299,6 +315,28 @@ mod tests {
         let one = "A single run has no interval: two or more have one. Here.";
         assert_eq!(note((f64::NAN, f64::NAN)), (Verdict::Undecided, one.into()));
         assert_eq!(note((0.125, 0.5)), (Verdict::Holds, "Here.".into()));
+    }
+
+    #[test]
+    fn an_end_beside_the_bound_is_printed_beside_it() {
+        let printed = |interval: (f64, f64)| {
+            let measure = Box::new(move |_: &Table| Measured::new(0.25, interval));
+            let claim = Claim { measure, bound: Bound::at_most(0.5, ""), ..Claim::default() };
+            let judged = judge(&claim, &Table { columns: &[], rows: Vec::new() });
+            (judged.interval, judged.verdict, judged.numbers.high)
+        };
+        for (high, text, verdict) in [
+            (0.496, "0.50", Verdict::Holds),
+            (0.504, "0.504", Verdict::Undecided),
+            (0.50004, "0.50004", Verdict::Undecided),
+            // No reader would see the difference.
+            (0.500_000_4, "0.50", Verdict::Undecided),
+        ] {
+            let (interval, was, number) = printed((0.126, high));
+            assert_eq!((interval[1].as_str(), was), (text, verdict));
+            assert_eq!(number, text.parse().ok());
+            assert_eq!(interval[0].len(), text.len(), "alike: {interval:?}");
+        }
     }
 
     #[test]

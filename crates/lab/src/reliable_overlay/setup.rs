@@ -2,22 +2,28 @@
 
 use super::network::{START, links};
 use super::throughput::PORT;
-use crate::claim::{Bound, Claim, Measured};
+use crate::claim::{Bound, Claim, Measured, Verdict, maximum};
 use crate::experiment::{Cells, Experiment, Figure, Inputs, Point, PointError, Sabotage, Size};
 use crate::plot::{Axis, Chart, Mark, Series, Style, one_panel};
 use crate::table::{Column, Table};
+use crate::voip_overlay::control;
 use std::time::Duration;
-use trunkline_net::IpVersion;
+use trunkline_base::link_model::Ledger;
+use trunkline_net::{IpVersion, Protocol};
+use trunkline_overlay::monitor::Liveness;
 use trunkline_overlay::node::Echo;
 use trunkline_overlay::wire::{MAX_HOPS, NodeId, Service};
+use trunkline_sim::random::Graph;
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
-use trunkline_sim::{HostId, Topology, World};
+use trunkline_sim::{HostId, Topology, WireId, World};
 
 const COLUMNS: &[Column] =
     &[Column::text("quantity").parameter(), Column::text("unit"), Column::number("value", 3)];
 
 const ROUND_TRIP: &str = "round trip";
 const ACKS: &str = "acknowledgements in a window";
+const IDLE: &str = "control traffic on an idle link";
+const LINKS: &str = "most links in a packet";
 
 /// Links between the ends, and the delay of each.
 const HOPS: u32 = 5;
@@ -27,7 +33,10 @@ const PING: usize = 64;
 
 /// The experiment on the testbed itself.
 pub fn experiment() -> Experiment {
-    super::experiment("setup", COLUMNS, Box::new(points), vec![figure()])
+    Experiment {
+        revision: 2,
+        ..super::experiment("setup", COLUMNS, Box::new(points), vec![figure()])
+    }
 }
 
 fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
@@ -42,6 +51,8 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     vec![
         point("round-trip", 0.0, Box::new(move |i| round_trip(sabotage, i))),
         point("acknowledgements", 1.0, Box::new(move |i| acks(seconds, sabotage, i))),
+        point("idle", 2.0, Box::new(move |i| idle(seconds, sabotage, i))),
+        point("links", 3.0, Box::new(move |_| Ok(links_in_a_packet(sabotage)))),
     ]
 }
 
@@ -95,6 +106,43 @@ fn acks(seconds: u64, sabotage: Sabotage, inputs: &Inputs<'_>) -> Result<Cells, 
     Ok(vec![vec![ACKS.into(), "".into(), per_window.into()]])
 }
 
+/// UDP payload on an idle sealed link with the papers' hellos, both directions together.
+fn idle(seconds: u64, sabotage: Sabotage, inputs: &Inputs<'_>) -> Result<Cells, PointError> {
+    let mut topology = Topology::chain(links(1, DELAY, 0.0)).over(IpVersion::V4);
+    for end in [HostId(0), HostId(1)] {
+        let mut liveness = Liveness::PAPER;
+        if sabotage.is("twice-the-hellos") {
+            liveness.interval /= 2;
+        }
+        topology.config_mut(end).links[0].liveness = liveness;
+    }
+    topology.seal();
+    let mut world = topology.build(inputs.seed)?;
+    let headers = Protocol::UDP.headers(IpVersion::V4) as u64;
+    let payload = |l: &Ledger| l.offered.bytes - headers * l.offered.packets;
+    let sent = |world: &World| world.ledgers(WireId(0)).iter().map(payload).sum::<u64>();
+    // Records have been flooded by then.
+    let from = START + Duration::from_secs(60);
+    world.run_until(from);
+    let before = sent(&world);
+    world.run_until(from + Duration::from_secs(seconds));
+    let a_second = (sent(&world) - before) as f64 / seconds as f64;
+    Ok(vec![vec![IDLE.into(), "bytes/s".into(), a_second.into()]])
+}
+
+/// Nodes of overlays in which each has a link to each other one: a record has at most 32 links.
+const MESHES: [u32; 4] = [9, 17, 25, 33];
+
+fn links_in_a_packet(sabotage: Sabotage) -> Cells {
+    let mtu = if sabotage.is("half-a-packet") { control::ETHERNET / 2 } else { control::ETHERNET };
+    let mesh = |nodes: u32| {
+        let pairs = (0..nodes).flat_map(|a| (0..a).map(move |b| (HostId(b), HostId(a), DELAY)));
+        Graph { places: Vec::new(), links: pairs.collect() }
+    };
+    let each = MESHES.map(|nodes| control::links_in_a_packet(&mesh(nodes), mtu));
+    vec![vec![LINKS.into(), "".into(), maximum(each).into()]]
+}
+
 fn value(table: &Table, quantity: &'static str) -> Measured {
     let row = table.iter().find(|r| r.is("quantity", quantity));
     Measured::census(row.map_or(f64::NAN, |r| r.number("value")))
@@ -107,38 +155,80 @@ fn figure() -> Figure {
         section: "Experimental results",
         caption: "Six nodes in a row with five links of 10 ms and 10 Mbit/s: the round trip of an echo \
                without other traffic, and the acknowledgements that the receiving end of a stream \
-               sends in a round trip, which is the time of a window.",
+               sends in a round trip, which is the time of a window. A link without traffic, sealed \
+               and with a hello a second from each end. Packets with the records of overlays of 9 \
+               to 33 nodes, each of which has links to all others.",
         chart: one_panel(chart),
-        claims: vec![
-            Claim {
-                unit: "ms",
-                decimals: 2,
-                at: &[0.0],
-                measure: Box::new(|t| value(t, ROUND_TRIP)),
-                why: "Ten transmissions of the echo's packet take the time beyond 100 ms.",
-                ..Claim::holding(
-                    "round-trip",
-                    "an echo takes about 100 ms from the first node to the last and back",
-                    Some("the round trip between the ends is 99.96 ms without traffic"),
-                    Bound::within(98.0, 102.0, "99.96, to a fiftieth of it"),
-                    "longer-links",
-                )
-            },
-            Claim {
-                unit: "in a window",
-                decimals: 1,
-                at: &[1.0],
-                measure: Box::new(|t| value(t, ACKS)),
-                ..Claim::holding(
-                    "four-acks",
-                    "the receiving end of a stream acknowledges at least four times in a window",
-                    Some("at least four acknowledgements are used for each end-to-end window"),
-                    Bound::at_least(4.0, "as published"),
-                    "a-message-a-second",
-                )
-            },
-        ],
+        claims: of_streams().into_iter().chain(of_control_traffic()).collect(),
     }
+}
+
+fn of_streams() -> [Claim; 2] {
+    [
+        Claim {
+            unit: "ms",
+            decimals: 2,
+            at: &[0.0],
+            measure: Box::new(|t| value(t, ROUND_TRIP)),
+            why: "Ten transmissions of the echo's packet take the time beyond 100 ms.",
+            ..Claim::holding(
+                "round-trip",
+                "an echo takes about 100 ms from the first node to the last and back",
+                Some("the round trip between the ends is 99.96 ms without traffic"),
+                Bound::within(98.0, 102.0, "99.96, to a fiftieth of it"),
+                "longer-links",
+            )
+        },
+        Claim {
+            unit: "in a window",
+            decimals: 1,
+            at: &[1.0],
+            measure: Box::new(|t| value(t, ACKS)),
+            ..Claim::holding(
+                "four-acks",
+                "the receiving end of a stream acknowledges at least four times in a window",
+                Some("at least four acknowledgements are used for each end-to-end window"),
+                Bound::at_least(4.0, "as published"),
+                "a-message-a-second",
+            )
+        },
+    ]
+}
+
+fn of_control_traffic() -> [Claim; 2] {
+    [
+        Claim {
+            unit: "bytes/s",
+            decimals: 1,
+            at: &[2.0],
+            measure: Box::new(|t| value(t, IDLE)),
+            expected: Verdict::Fails,
+            why: "A sealed hello has 46 bytes: 22 of its own and 24 of the envelope that \
+                  authenticates it.",
+            ..Claim::holding(
+                "idle-link",
+                "an idle link carries at most 56 bytes/s, both directions together",
+                Some("an idle link carries two packets of 28 bytes each second"),
+                Bound::at_most(56.0, "2 × 28, whatever the 28 bytes consist of"),
+                "twice-the-hellos",
+            )
+        },
+        Claim {
+            unit: "links",
+            decimals: 0,
+            at: &[3.0],
+            measure: Box::new(|t| value(t, LINKS)),
+            expected: Verdict::Exceeds,
+            why: "A record has 80 bytes for its node and 10 for each of at most 32 links.",
+            ..Claim::holding(
+                "links-in-a-packet",
+                "where nodes have many links, a packet carries the state of 90",
+                Some("a link-state packet can describe up to 90 links"),
+                Bound::at_least(90.0, "as published").better(90.0),
+                "half-a-packet",
+            )
+        },
+    ]
 }
 
 fn chart(table: &Table) -> Chart {
@@ -149,8 +239,8 @@ fn chart(table: &Table) -> Chart {
     };
     Chart {
         title: "Six nodes in a row".to_owned(),
-        x: Axis::linear("", (-0.5, 1.5), 1.0),
-        y: Axis::linear("round trip (ms); acknowledgements", (0.0, 120.0), 20.0),
-        series: [ROUND_TRIP, ACKS].into_iter().enumerate().map(mark).collect(),
+        x: Axis::linear("", (-0.5, 3.5), 1.0),
+        y: Axis::linear("ms, acknowledgements, bytes/s, links", (0.0, 140.0), 20.0),
+        series: [ROUND_TRIP, ACKS, IDLE, LINKS].into_iter().enumerate().map(mark).collect(),
     }
 }

@@ -4,7 +4,7 @@ use super::check::{GENERATE, MEASURE};
 use super::{ClaimResult, FigureResult};
 use crate::claim::{Claim, Verdict};
 use crate::experiment::Size;
-use crate::output::{self, NOTHING};
+use crate::output::{self, MORE_DECIMALS, NOTHING};
 
 /// A difference between stored and computed: the key, a description, and the cure.
 pub(super) type Wrong = (&'static str, String, &'static str);
@@ -45,12 +45,14 @@ fn numbers(claim: &Claim, stored: &ClaimResult) -> Option<Wrong> {
         let what = "the points that it needs have not been measured".to_owned();
         return Some(("measured", what, MEASURE));
     }
+    let least = claim.decimals;
+    let decimals = decimals(measured).clamp(least, least + MORE_DECIMALS);
     let mut numbers = [f64::NAN; 3];
     for (number, (key, text)) in
         numbers.iter_mut().zip([("measured", measured), ("interval", low), ("interval", high)])
     {
-        let Some(n) = output::number(text, claim.decimals) else {
-            let decimals = output::counted(claim.decimals, "decimal");
+        let Some(n) = output::number(text, decimals) else {
+            let decimals = output::counted(decimals, "decimal");
             let what = format!("\"{text}\" is not a number with {decimals}");
             return Some((key, what, MEASURE));
         };
@@ -64,7 +66,7 @@ fn numbers(claim: &Claim, stored: &ClaimResult) -> Option<Wrong> {
         let what = format!("{measured} is outside of its interval, {low} to {high}");
         return Some(("measured", what, MEASURE));
     }
-    if !possible(claim, (from, to)).contains(&stored.verdict) {
+    if !possible(claim, decimals, (from, to)).contains(&stored.verdict) {
         let (verdict, bound) = (stored.verdict.name(), &stored.bound);
         let what = format!("\"{verdict}\" does not follow from {low} to {high}, {bound}");
         return Some(("verdict", what, MEASURE));
@@ -86,9 +88,14 @@ fn unexpected(claim: &Claim, stored: &ClaimResult, size: Size) -> Option<Wrong> 
     Some(("verdict", what, cure))
 }
 
-/// The verdicts that an interval allows before it was rounded to the claim's precision.
-fn possible(claim: &Claim, (low, high): (f64, f64)) -> Vec<Verdict> {
-    let half = 0.5 * libm::pow(10.0, -(claim.decimals as f64));
+/// Number of digits behind the point.
+fn decimals(text: &str) -> usize {
+    text.split_once('.').map_or(0, |(_, digits)| digits.len())
+}
+
+/// The verdicts that an interval allows before it was rounded to this many decimals.
+fn possible(claim: &Claim, decimals: usize, (low, high): (f64, f64)) -> Vec<Verdict> {
+    let half = 0.5 * libm::pow(10.0, -(decimals as f64));
     let near = [-half, 0.0, half];
     let all = near.iter().flat_map(|a| near.iter().map(move |b| (low + a, high + b)));
     all.map(|interval| claim.bound.judge(interval)).collect()

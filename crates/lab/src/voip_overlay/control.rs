@@ -7,6 +7,8 @@ mod nodes;
 mod quiet;
 mod updates;
 
+pub use updates::{ETHERNET, links_in_a_packet};
+
 use super::PAPER;
 use crate::experiment::{Experiment, Point, Sabotage, Size};
 use crate::table::{Cell, Column};

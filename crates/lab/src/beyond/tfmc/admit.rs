@@ -314,7 +314,7 @@ fn good(id: &'static str, says: &'static str, path: &'static str) -> Claim {
     let why = "below, many users are dissatisfied (G.107, table B.1)";
     Claim {
         unit: "R",
-        measure: Box::new(move |t| first(t, RATING, at(path, SHARE, 200))),
+        measure: Box::new(move |t| first(t, RATING, at(path, SHARE, 200)).limited(0.0, 100.0)),
         at: &[200.0],
         expected: Verdict::Undecided,
         why: FULL,
@@ -347,7 +347,9 @@ fn claims() -> Vec<Claim> {
         },
         Claim {
             unit: "Mbit/s",
-            measure: Box::new(beside(TCP_RATE, SLOWLY, SHARE, 200)),
+            measure: Box::new(|t| {
+                first(t, TCP_RATE, at(SLOWLY, SHARE, 200)).limited(0.0, f64::INFINITY)
+            }),
             at: &[200.0],
             expected: Verdict::Fails,
             why: FULL,

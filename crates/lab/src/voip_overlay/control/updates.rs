@@ -17,13 +17,13 @@ use trunkline_sim::random::{Graph, Waxman};
 const DEGREES: [u32; 6] = [3, 4, 6, 8, 10, 12];
 const NODES: u32 = 100;
 /// Largest IP packet in a regular Ethernet frame, in bytes.
-const ETHERNET: usize = 1_500;
+pub const ETHERNET: usize = 1_500;
 /// Number of links that change at once, in both directions.
 const EVENTS: usize = 60;
 
 pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
     let mtu = if sabotage.is("half-a-packet") { ETHERNET / 2 } else { ETHERNET };
-    let room = mtu - IP_UDP_HEADERS - ENVELOPE_OVERHEAD;
+    let room = room(mtu);
     let overlays: u32 = size.pick(2, 20, 200);
     let degrees: &[u32] = size.pick(&[4], &DEGREES, &DEGREES);
     let point = |&degree: &u32| Point {
@@ -45,6 +45,17 @@ pub fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         }),
     };
     degrees.iter().map(point).collect()
+}
+
+/// Bytes for frames in an IP packet of `mtu` bytes.
+fn room(mtu: usize) -> usize {
+    mtu - IP_UDP_HEADERS - ENVELOPE_OVERHEAD
+}
+
+/// Mean number of links that an IP packet of `mtu` bytes describes when a node comes up in this
+/// overlay.
+pub fn links_in_a_packet(overlay: &Graph, mtu: usize) -> f64 {
+    transfer(overlay, room(mtu), 0)
 }
 
 /// A router that has the records of a whole overlay, which it received from a neighbour that is in
