@@ -51,6 +51,12 @@ impl Control {
         self.window.size()
     }
 
+    /// Whether the window yields to calls, and empties a queue or returns from that: what waits for it
+    /// then says nothing about the path's rate.
+    pub fn is_returning(&self) -> bool {
+        self.window.yields && (self.yielding.is_draining() || self.window.is_in_slow_start())
+    }
+
     /// Time that `bytes` take at the window's pace.
     pub fn pace(&self, bytes: usize) -> Duration {
         // Nothing needs a pace while a packet waits for the one before it.

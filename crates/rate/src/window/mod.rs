@@ -91,6 +91,12 @@ impl Config {
 /// Queueing delay that slow start may cause while it yields.
 const OVERSHOOT: Duration = Duration::from_millis(60);
 
+/// Where a delay has ended slow start and no queue forms for more than this many rounds, the window
+/// grows faster again: by an eighth of the target in each of two rounds, then by two, and so on up to
+/// this many eighths. The delay may have been another's, or jitter's.
+const SHORT: u32 = 3;
+const MOST_GROWTH: u32 = 12;
+
 /// Contents of an acknowledgement.
 struct Progress {
     /// Bytes acknowledged for the first time.
@@ -131,8 +137,12 @@ pub struct Window {
     cubic: Cubic,
     /// Whether it yields to calls.
     yields: bool,
-    /// Whether slow start had ended when it emptied the queue.
-    is_bounded: bool,
+    /// The slow start threshold, or the window if that was larger, before it emptied the queue.
+    before_pause: u64,
+    /// Whether a delay has set the threshold, and not a loss.
+    is_bound_by_delay: bool,
+    /// Queueing delay by which congestion avoidance may grow in a round trip, where no queue forms.
+    growth: Duration,
 }
 
 impl Window {
@@ -149,7 +159,9 @@ impl Window {
             acked: 0,
             cubic: Cubic::default(),
             yields: false,
-            is_bounded: false,
+            before_pause: u64::MAX,
+            is_bound_by_delay: false,
+            growth: Duration::ZERO,
         }
     }
 
@@ -203,6 +215,9 @@ impl Window {
         }
         if left > 0 {
             let segment = self.config.segment as u64;
+            if self.yields {
+                self.cwnd += scale(left, self.growth, rtt).min(left / 2);
+            }
             match self.config.algorithm {
                 Algorithm::Reno => self.add(left),
                 // Between two measurements of a delay, CUBIC may grow by more than the target.
@@ -246,6 +261,7 @@ impl Window {
         .max(2 * segment);
         self.cwnd = self.ssthresh;
         self.acked = 0;
+        (self.is_bound_by_delay, self.growth) = (false, Duration::ZERO);
     }
 
     /// Handles a packet that a queue on the path marked instead of dropping it; called at most once
@@ -276,26 +292,37 @@ impl Window {
         let minimum = self.minimum();
         match adjustment {
             Adjustment::Drain => {
-                // Slow start that has found no bound yet begins again.
-                self.is_bounded = self.ssthresh < u64::MAX;
+                self.before_pause = self.ssthresh.max(self.cwnd);
                 (self.ssthresh, self.cwnd) = (minimum, minimum);
+                self.growth = Duration::ZERO;
             }
             // Most of the rate at once and slow start for the rest, so that the pause costs little.
             Adjustment::Resume { window, at_once } => {
-                self.ssthresh = if self.is_bounded { window.max(minimum) } else { u64::MAX };
-                self.cwnd = at_once.clamp(self.cwnd, self.config.max);
+                // Slow start that has found no bound yet begins again.
+                let is_bounded = self.before_pause < u64::MAX;
+                let bound = window.map_or(self.before_pause, |window| window.max(minimum));
+                self.ssthresh = if is_bounded { bound } else { u64::MAX };
+                self.is_bound_by_delay = is_bounded;
+                self.cwnd = at_once.max(2 * minimum).clamp(self.cwnd, self.config.max);
             }
-            Adjustment::Fit { base, queue } if queue > TARGET => {
+            Adjustment::Fit { base, queue, .. } if queue > TARGET => {
+                (self.is_bound_by_delay, self.growth) = (true, Duration::ZERO);
                 let stays = scale(self.cwnd, base + TARGET, base + queue);
                 self.cwnd = stays.max(self.cwnd / 2).max(minimum);
                 self.ssthresh = self.cwnd;
                 self.acked = 0;
                 self.cubic.on_loss(self.cwnd, self.config.segment as u64);
             }
-            Adjustment::Fit { queue, .. } => {
-                if queue > TARGET / 2 {
-                    self.ssthresh = self.ssthresh.min(self.cwnd);
+            Adjustment::Fit { queue, .. } if queue > TARGET / 2 => {
+                if self.ssthresh > self.cwnd {
+                    (self.ssthresh, self.is_bound_by_delay) = (self.cwnd, true);
                 }
+                self.growth = Duration::ZERO;
+            }
+            Adjustment::Fit { short, .. } => {
+                let more = (short.saturating_sub(SHORT).div_ceil(2)).min(MOST_GROWTH);
+                self.growth =
+                    if self.is_bound_by_delay { TARGET / 8 * more } else { Duration::ZERO };
             }
         }
     }

@@ -280,7 +280,8 @@ impl Sender {
         let retransmitted = slot < self.next;
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
         // Flow-controlled packets are not counted: their senders have been slowed down already.
-        let counts = !retransmitted && entry.since < Time::NEVER;
+        // Nor are those that wait until the window has found its size again.
+        let counts = !retransmitted && entry.since < Time::NEVER && !self.control.is_returning();
         let rtt = self.control.rtt().shortest().unwrap_or_default();
         if counts && self.red.marks(now.since(entry.since), rtt) {
             flags |= MARKED;
