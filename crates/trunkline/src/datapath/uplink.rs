@@ -10,10 +10,11 @@ use super::send_errors::SendErrors;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::Socket;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{ENVELOPE_COST, Run, TxArena};
+use trunkline_overlay::arena::{ENVELOPE_COST, Run, TxArena, UplinkId};
 
 /// Time that a device needs at most for what waits in its socket.
 const BUFFER_TIME: Duration = Duration::from_millis(20);
@@ -23,6 +24,8 @@ const FIRST_LIMIT: usize = 16 << 10;
 const LEAST_LIMIT: usize = 2 * (1_280 + ENVELOPE_COST);
 /// The default size of a socket's buffer in Linux.
 const MOST_LIMIT: usize = 208 << 10;
+/// Time after which a limit is lowered if it was not used.
+const UNUSED: Duration = Duration::from_secs(1);
 /// Time over which the rate of a device is measured.
 const MEASURED: Duration = Duration::from_millis(5);
 
@@ -200,8 +203,7 @@ impl Uplink {
                 Err(error) => {
                     let refused = first.count as u64;
                     self.stats.errors += refused;
-                    self.full |= error.kind() == io::ErrorKind::WouldBlock;
-                    output.errors.note(output.now, (first.uplink, first.to), &error, refused);
+                    self.refused(output, (first.uplink, first.to), &error, refused);
                     1
                 }
             };
@@ -228,12 +230,27 @@ impl Uplink {
                 }
                 (Err(error), Some(to)) => {
                     self.stats.errors += 1;
-                    self.full |= error.kind() == io::ErrorKind::WouldBlock;
-                    output.errors.note(output.now, (uplink, to), &error, 1);
+                    self.refused(output, (uplink, to), &error, 1);
                     1
                 }
                 (Err(_), None) => return,
             };
+        }
+    }
+}
+
+impl Uplink {
+    /// Notes that the kernel refused `count` datagrams. Want of room is no error of a destination.
+    fn refused(
+        &mut self,
+        output: &mut Output,
+        to: (UplinkId, SocketAddr),
+        error: &io::Error,
+        count: u64,
+    ) {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => self.full = true,
+            _ => output.errors.note(output.now, to, error, count),
         }
     }
 }
@@ -257,18 +274,35 @@ struct Buffer {
     /// Bytes that left while the socket had no room, and the time that they took.
     left: usize,
     took: Duration,
+    /// The most bytes that waited since a time.
+    most: usize,
+    most_since: Time,
 }
 
 impl Buffer {
     fn new(now: Time) -> Buffer {
-        Buffer { limit: FIRST_LIMIT, seen: (now, 0), left: 0, took: Duration::ZERO }
+        Buffer {
+            limit: FIRST_LIMIT,
+            seen: (now, 0),
+            left: 0,
+            took: Duration::ZERO,
+            most: 0,
+            most_since: now,
+        }
     }
 
     /// Adjusts the limit when `queued` bytes wait after `given` bytes. The queue may have been empty
-    /// for a part of the time, so the rate is at least what left in it.
+    /// for a part of the time, so the rate is at least what left in it. A limit that was not used is
+    /// lowered: a device may since have become slower, or hang.
     fn given(&mut self, now: Time, given: usize, queued: usize) {
         let (at, before) = self.seen;
-        let left = before.saturating_add(given).saturating_sub(queued);
+        let waited = before.saturating_add(given);
+        self.most = self.most.max(waited);
+        if now.since(self.most_since) >= UNUSED {
+            self.limit = self.limit.min(self.most.saturating_mul(2).max(FIRST_LIMIT));
+            (self.most, self.most_since) = (0, now);
+        }
+        let left = waited.saturating_sub(queued);
         self.limit = self.limit.max(bytes_in_time(left, now.since(at)));
         self.seen = (now, queued);
     }

@@ -246,8 +246,8 @@ const BUSY_S: f64 = 1.0;
 /// Why nothing is sent to the neighbour at present, if that is so.
 fn refusal(l: &Link) -> String {
     match &l.send_error {
-        Some(error) if error.lasts => format!(" ({})", error.error),
         _ if l.stalled_s.is_some_and(|s| s >= BUSY_S) => " (the interface takes nothing)".into(),
+        Some(error) if error.lasts => format!(" ({})", error.error),
         _ if l.up => String::new(),
         _ => l.lookup_error.as_ref().map_or_else(String::new, |error| format!(" ({error})")),
     }

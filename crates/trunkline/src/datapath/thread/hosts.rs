@@ -59,9 +59,12 @@ struct Lookup {
 
 impl Lookup {
     /// Takes new addresses. Those that it had keep their order, since a name server may give another
-    /// each time, and new ones have their turn at once.
+    /// each time. A new one has its turn at once; others follow those that it had, which would never
+    /// have theirs if each answer brought more new ones than it lasts for.
     fn take(&mut self, now: Time, link: &LinkName, found: Vec<SocketAddr>) {
         let had = self.addresses.len();
+        self.addresses.rotate_left(self.next.min(had));
+        self.next = 0;
         self.addresses.retain(|address| found.contains(address));
         let kept = self.addresses.len();
         let is_new = |address: &SocketAddr| !self.addresses.contains(address);
@@ -69,10 +72,11 @@ impl Lookup {
         if kept == had && new.is_empty() {
             return;
         }
-        if !new.is_empty() {
-            (self.next, self.turn_at, self.rounds) = (kept, now, 0);
+        if let Some((first, others)) = new.split_first() {
+            (self.turn_at, self.rounds) = (now, 0);
+            self.addresses.insert(0, *first);
+            self.addresses.extend(others);
         }
-        self.addresses.extend(new);
         let (host, addresses) = (&self.host, &self.addresses);
         tracing::info!(%host, neighbour = link.0.0, ?addresses, "the name was looked up");
     }
@@ -221,5 +225,40 @@ impl PacketThread {
             let usable = |a: &SocketAddr| nobodys(*a).is_none() && uplinks.can_reach(a);
             self.hosts.answered(now, reply, usable);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_overlay::wire::NodeId;
+
+    /// Each answer brings more new addresses than have their turn until the next one, and one that
+    /// stays.
+    #[test]
+    fn an_address_that_stays_has_its_turn() {
+        let address = |n: u16| SocketAddr::from(([192, 0, 2, 1], n));
+        let host = Host { name: "relay.example".into(), port: 7_000 };
+        let link: LinkName = (NodeId(2), String::new());
+        let mut lookup = Lookup {
+            host,
+            addresses: Vec::new(),
+            next: 0,
+            turn_at: Time::ZERO,
+            rounds: 0,
+            fresh_until: Time::ZERO,
+            is_asked: false,
+            error: None,
+        };
+        let mut turns = Vec::new();
+        for answer in 0..3u16 {
+            let at = Time::from_millis(5_000 * u64::from(answer));
+            let found = (0..8).map(|n| address(100 * (answer + 1) + n)).chain([address(7)]);
+            lookup.take(at, &link, found.collect());
+            turns.extend((0..5).filter_map(|_| lookup.turn(at)));
+        }
+        assert!(turns.contains(&address(7)), "{turns:?}");
+        let new = |answer: u16| address(100 * answer);
+        assert!((1..=3).all(|answer| turns.contains(&new(answer))), "a new one at once: {turns:?}");
     }
 }

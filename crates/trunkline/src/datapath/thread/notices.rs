@@ -2,12 +2,14 @@
 
 use super::PacketThread;
 use crate::clock;
+use nix::errno::Errno;
 use std::time::Duration;
 use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
 
-/// Time for which an interface that takes nothing is not worth mentioning: it is busy.
-const BUSY: Duration = Duration::from_secs(1);
+/// Time for which an interface that takes nothing is not worth mentioning: it is busy. A link may be
+/// dead a second after the interface took something.
+const BUSY: Duration = Duration::from_millis(300);
 
 impl PacketThread {
     /// Logs the node's notices. Those that others can provoke appear at most once in ten seconds.
@@ -73,10 +75,22 @@ impl PacketThread {
         let address = link.address().map(tracing::field::display);
         let stalled = self.uplinks.stalled(link.uplink()).map(|since| clock::now().since(since));
         let interface = stalled.filter(|time| *time >= BUSY).map(|_| "takes nothing");
+        let error = link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to));
+        let error = error.filter(|error| error.lasts(clock::now()));
+        let error = error.map(|error| tracing::field::debug(Errno::from_raw(error.errno)));
         match down.map(DownCause::label) {
             None => tracing::info!(neighbour, name, path, address, "the link is up"),
             Some(why) => {
-                tracing::warn!(neighbour, name, path, address, why, interface, "the link is down");
+                tracing::warn!(
+                    neighbour,
+                    name,
+                    path,
+                    address,
+                    why,
+                    interface,
+                    error,
+                    "the link is down"
+                );
             }
         }
     }
