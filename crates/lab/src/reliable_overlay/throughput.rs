@@ -355,7 +355,7 @@ fn fig9() -> Figure {
         claims: vec![Claim {
             unit: "of the TCP's",
             measure: Box::new(|t| beside(t, TCPS[1])),
-            expected: Verdict::Undecided,
+            expected: Verdict::Fails,
             why: "Both have the same window in packets, but the link's are smaller: a message of \
                   1,000 bytes in 1,072, where the TCP has 1,448 in 1,500. The window grows by \
                   1,280 bytes per round trip, the largest packet that a link carries by default.",

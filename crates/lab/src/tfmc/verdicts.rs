@@ -9,14 +9,14 @@ use crate::claim::Verdict::{self, Fails, Holds, Undecided};
 /// the window, access links, and what is carried.
 const VERDICTS: [(&str, &str); 9] = [
     ("tcp-falls", "H ---- ---- HHHF H HHHFH -"),
-    ("tcp-over-5", "U UUUU UHHU UFUU U UFUHF -"),
-    ("tcp-steady", "U UUUU UHHU UUFU U UFFHU -"),
-    ("voice-below-tcp", "H HHHH UHHU HUUU H HUUHU -"),
-    ("smoother", "U UUUF UFHF UFUF F UFFFF -"),
-    ("less-bandwidth", "U UUUU HHHH UUUU H UUUFU F"),
-    ("lower", "U UUUU UUUU FUFF F FFFFU -"),
+    ("tcp-over-5", "U UUFU UHHU UFUU U UUUHU -"),
+    ("tcp-steady", "U HHUU HHHH HUUU U UFFHU -"),
+    ("voice-below-tcp", "H HHUH UHHU HUUU U HUUHU -"),
+    ("smoother", "U FUUU UFHU UFUU F UUFFF -"),
+    ("less-bandwidth", "U UUUU HHHU UUUU U UUUFU U"),
+    ("lower", "U UFUU UUUU UUUF U UFUFU -"),
     ("by-20-ms", "U UUUU UUUU UUUU F UUFFF -"),
-    ("fewer-packets", "U UUUH HHHH UUUU H UUUFU -"),
+    ("fewer-packets", "U UUUH HHHU UUUU U UUUFU -"),
 ];
 
 /// The numbers of one call as witness for those of all.

@@ -310,13 +310,13 @@ fn figure() -> Figure {
 }
 
 /// The claim that of 200 calls offered, those admitted are good enough.
-fn good(id: &'static str, says: &'static str, path: &'static str) -> Claim {
+fn good(id: &'static str, says: &'static str, path: &'static str, expected: Verdict) -> Claim {
     let why = "below, many users are dissatisfied (G.107, table B.1)";
     Claim {
         unit: "R",
         measure: Box::new(move |t| first(t, RATING, at(path, SHARE, 200)).limited(0.0, 100.0)),
         at: &[200.0],
-        expected: Verdict::Undecided,
+        expected,
         why: FULL,
         ..claim(id, says, Bound::at_least(ENOUGH, why), "admit-all")
     }
@@ -332,8 +332,9 @@ fn claims() -> Vec<Claim> {
             "of 200 calls offered within 5 s next to a TCP, those that a trunk admits by its share \
              are good enough",
             BESIDE,
+            Verdict::Fails,
         ),
-        good("good-slowly", "so are those of 200 within 20 s", SLOWLY),
+        good("good-slowly", "so are those of 200 within 20 s", SLOWLY, Verdict::Undecided),
         Claim {
             unit: "R",
             measure: Box::new(beside(BETTER, BESIDE, SHARE, 200)),
