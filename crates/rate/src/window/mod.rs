@@ -92,9 +92,11 @@ impl Config {
 const OVERSHOOT: Duration = Duration::from_millis(60);
 
 /// Where a delay has ended slow start and no queue forms for more than this many rounds, the window
-/// grows faster again: by an eighth of the target in each of two rounds, then by two, and so on up to
-/// this many eighths. The delay may have been another's, or jitter's.
+/// grows faster again: by an eighth of the target in each of two rounds, then by two, and so on. The
+/// delay may have been another's, or jitter's.
 const SHORT: u32 = 3;
+
+/// Largest growth in such a round, in eighths of the target.
 const MOST_GROWTH: u32 = 12;
 
 /// Contents of an acknowledgement.

@@ -15,13 +15,17 @@ pub(super) const TARGET: Duration = Duration::from_millis(20);
 const MEASURE_AGAIN: Duration = Duration::from_secs(30);
 
 /// Number of rounds in a row in which the queue doesn't get shorter, although the window did, after
-/// which the path is measured: it may have become longer. Time between two such measurements.
+/// after which the path is measured: it may have become longer.
 const IN_VAIN: u32 = 2;
+
+/// Least time between the last measurement of the path and one because of a longer path.
 const NOT_AGAIN: Duration = Duration::from_secs(2);
 
 /// Samples of the round trip in a round, so that the least of them is not one that jitter has
-/// delayed; a round with fewer is longer, up to this many times.
+/// delayed. With fewer, the round continues.
 const SAMPLES: u32 = 8;
+
+/// Longest time of a round with few samples, in round trips.
 const LONGEST_ROUND: u32 = 4;
 
 /// Time at the minimum window, with a delay that stays the same, after which that is not the

@@ -58,6 +58,20 @@ struct Lookup {
 }
 
 impl Lookup {
+    /// Nothing is known of the name yet.
+    fn new(host: Host) -> Lookup {
+        Lookup {
+            host,
+            addresses: Vec::new(),
+            next: 0,
+            turn_at: Time::ZERO,
+            rounds: 0,
+            fresh_until: Time::ZERO,
+            is_asked: false,
+            error: None,
+        }
+    }
+
     /// Takes new addresses. Those that it had keep their order, since a name server may give another
     /// each time. A new one has its turn at once; others follow those that it had, which would never
     /// have theirs if each answer brought more new ones than it lasts for.
@@ -124,16 +138,7 @@ impl Hosts {
         self.links.retain(|link, lookup| host(link) == Some(&lookup.host));
         for (link, path) in wanted {
             let Some(host) = &path.host else { continue };
-            self.links.entry(link.clone()).or_insert_with(|| Lookup {
-                host: host.clone(),
-                addresses: Vec::new(),
-                next: 0,
-                turn_at: Time::ZERO,
-                rounds: 0,
-                fresh_until: Time::ZERO,
-                is_asked: false,
-                error: None,
-            });
+            self.links.entry(link.clone()).or_insert_with(|| Lookup::new(host.clone()));
         }
         self.look_at = if self.links.is_empty() { Time::NEVER } else { Time::ZERO };
     }
@@ -240,16 +245,7 @@ mod tests {
         let address = |n: u16| SocketAddr::from(([192, 0, 2, 1], n));
         let host = Host { name: "relay.example".into(), port: 7_000 };
         let link: LinkName = (NodeId(2), String::new());
-        let mut lookup = Lookup {
-            host,
-            addresses: Vec::new(),
-            next: 0,
-            turn_at: Time::ZERO,
-            rounds: 0,
-            fresh_until: Time::ZERO,
-            is_asked: false,
-            error: None,
-        };
+        let mut lookup = Lookup::new(host);
         let mut turns = Vec::new();
         for answer in 0..3u16 {
             let at = Time::from_millis(5_000 * u64::from(answer));
