@@ -15,6 +15,8 @@ use trunkline_base::{Pacer, Time};
 
 /// Minimum time before a record is retransmitted.
 const MIN_RETRANSMIT: Duration = Duration::from_millis(50);
+/// Maximum of that time for a neighbour that acknowledges late.
+const MAX_RETRANSMIT: Duration = Duration::from_secs(1);
 /// Maximum time between retransmissions, reached if a neighbour will not accept a record.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Maximum number of acknowledgements waiting to be sent; without one, the neighbour retransmits.
@@ -24,8 +26,16 @@ const MAX_ACKS: usize = 512;
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     due: Time,
+    /// Time of the last transmission, if `tries` is not 0.
+    sent: Time,
     tries: u8,
     class: Class,
+}
+
+impl Pending {
+    fn new(due: Time, class: Class) -> Pending {
+        Pending { due, sent: Time::ZERO, tries: 0, class }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -81,6 +91,11 @@ pub(super) struct Adjacency {
     agenda: BTreeSet<(Class, Time, Key)>,
     acks: VecDeque<(Key, u64)>,
     pacer: Pacer,
+    /// Time that the neighbour is given to acknowledge a record. A busy processor may delay it by
+    /// much more than the link: retransmitting to it sooner would keep it busy.
+    patience: Duration,
+    /// Time of the last increase of `patience`.
+    widened: Time,
 }
 
 impl Adjacency {
@@ -96,6 +111,8 @@ impl Adjacency {
             agenda: BTreeSet::new(),
             acks: VecDeque::new(),
             pacer: limits.flood_pacer(),
+            patience: MIN_RETRANSMIT,
+            widened: Time::ZERO,
         }
     }
 
@@ -109,7 +126,7 @@ impl Adjacency {
         }
         for (key, entry) in db.iter() {
             if self.known.get(&key).is_none_or(|&seq| seq < entry.seq) {
-                self.schedule(key, Pending { due: now, tries: 0, class: Class::Rest });
+                self.schedule(key, Pending::new(now, Class::Rest));
             }
         }
     }
@@ -139,14 +156,15 @@ impl Adjacency {
         if !self.up {
             return;
         }
-        let item = Pending { due, tries: 0, class: Class::Change };
+        let item = Pending::new(due, Class::Change);
         // Without the key that verifies it, the record would be refused. An introduction that was
         // sent but not acknowledged may be lost, or have arrived before the neighbour had the link
         // up.
         let introduction = Key { part: Part::Introduction, ..key };
-        if let Some(&Pending { tries, due: before, .. }) = self.pending.get(&introduction) {
+        if let Some(&before) = self.pending.get(&introduction) {
             // No later than before: records that already wait must not overtake it.
-            self.schedule(introduction, Pending { tries, due: due.min(before), ..item });
+            let due = due.min(before.due);
+            self.schedule(introduction, Pending { due, class: Class::Change, ..before });
         }
         self.schedule(key, item);
     }
@@ -188,10 +206,21 @@ impl Adjacency {
     }
 
     /// Handles the neighbour's acknowledgement of `seq`.
-    pub fn acked(&mut self, key: Key, seq: u64, db: &Database) {
-        if db.get(key).is_some_and(|entry| entry.seq == seq) {
-            self.known.insert(key, seq);
-            self.cancel(key);
+    pub fn acked(&mut self, now: Time, key: Key, seq: u64, db: &Database) {
+        if db.get(key).is_none_or(|entry| entry.seq != seq) {
+            return;
+        }
+        let known = self.known.insert(key, seq);
+        match self.cancel(key) {
+            Some(item) if item.tries == 1 && 2 * now.since(item.sent) < self.patience => {
+                self.patience = (self.patience - self.patience / 8).max(MIN_RETRANSMIT);
+            }
+            // A second acknowledgement of one record: a copy of it was sent in vain.
+            None if known == Some(seq) && now >= self.widened + self.patience => {
+                self.patience = (2 * self.patience).min(MAX_RETRANSMIT);
+                self.widened = now;
+            }
+            _ => {}
         }
     }
 
@@ -275,10 +304,10 @@ impl Adjacency {
                 stats.sent += 1;
                 let tries = self.pending.get(&key).map_or(0, |item| item.tries);
                 stats.repeated += u64::from(tries > 0);
-                let wait = (2 * self.rtt).max(MIN_RETRANSMIT).saturating_mul(1 << tries.min(8));
+                let wait = (2 * self.rtt).max(self.patience).saturating_mul(1 << tries.min(8));
                 let due = now + wait.min(LONGEST_WAIT);
                 let tries = tries.saturating_add(1);
-                self.schedule(key, Pending { due, tries, class: Class::Rest });
+                self.schedule(key, Pending { due, sent: now, tries, class: Class::Rest });
             }
         }
         self.sent(now, w)

@@ -341,9 +341,10 @@ impl Router {
             Ok(RouteFrame::Ack(acks)) => {
                 let Some(link) = &mut self.links[index] else { return };
                 for (key, seq) in acks.iter() {
-                    link.adjacency.acked(key, seq, &self.db);
+                    link.adjacency.acked(now, key, seq, &self.db);
                 }
-                self.confirm(now);
+                let neighbour = link.adjacency.neighbour;
+                self.confirm(now, neighbour);
             }
             Err(_) => self.refuse(now, index, RefusedRecord::Malformed),
         }
@@ -468,7 +469,7 @@ impl Router {
         }
         self.stats.accepted += 1;
         self.keep(now, record, Some(from), now);
-        self.confirm(now);
+        self.confirm(now, origin);
     }
 
     /// Stores `record`, which came from the link `from` if not from this node, and offers it to
@@ -523,21 +524,23 @@ impl Router {
         self.links.iter().flatten().filter_map(|link| link.hold).fold(now, Time::max)
     }
 
-    /// Spreads this node's records once both ends of each new link have each other's.
-    fn confirm(&mut self, now: Time) {
+    /// Spreads this node's records once both ends of each new link have each other's. `changed` is
+    /// the neighbour that has sent or acknowledged a record.
+    fn confirm(&mut self, now: Time, changed: NodeId) {
         if self.links.iter().flatten().all(|link| link.hold.is_none()) {
             return;
         }
         let own: Vec<(Key, u64)> =
             self.db.of(self.config.id).map(|(key, entry)| (key, entry.seq)).collect();
         for link in self.links.iter_mut().flatten() {
-            let Some(hold) = link.hold else { continue };
             let Adjacency { neighbour, path, .. } = link.adjacency;
+            link.hold = link.hold.filter(|&hold| hold > now);
+            if link.hold.is_none() || neighbour != changed {
+                continue;
+            }
             let mut theirs = self.db.of(neighbour).flat_map(|(_, entry)| &entry.links);
             let is_listed = theirs.any(|a| (a.neighbour, a.path) == (self.config.id, path));
-            if hold <= now
-                || is_listed && own.iter().all(|&(key, seq)| link.adjacency.has(key, seq))
-            {
+            if is_listed && own.iter().all(|&(key, seq)| link.adjacency.has(key, seq)) {
                 link.hold = None;
             }
         }

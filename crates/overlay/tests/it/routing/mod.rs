@@ -7,4 +7,5 @@ mod liars;
 mod loops;
 mod net;
 mod new_links;
+mod slow_acks;
 mod spf;
