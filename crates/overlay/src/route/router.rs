@@ -11,6 +11,7 @@ use super::{Config, Limits};
 use crate::identity::{PublicKey, Trust};
 use crate::link::{LinkCost, LinkId};
 use crate::wire::{Metric, NodeId};
+use core::cell::Cell;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,6 +119,9 @@ pub struct Router {
     table: Arc<ForwardingTable>,
     table_changed: bool,
     stats: RouteStats,
+    /// The next timeout, unless something has changed since it was computed: a packet that is
+    /// forwarded changes nothing here, whatever the number of links.
+    wake: Cell<Option<Time>>,
 }
 
 impl Router {
@@ -151,6 +155,7 @@ impl Router {
             table: Arc::default(),
             table_changed: false,
             stats: RouteStats::default(),
+            wake: Cell::new(None),
             config,
         }
     }
@@ -158,6 +163,7 @@ impl Router {
     /// Handles `link` coming up, or a restart of its neighbour. The link is advertised as soon as
     /// it has a [cost](Router::set_cost).
     pub fn link_up(&mut self, now: Time, link: LinkId, neighbour: Neighbour) {
+        self.wake.set(None);
         let index = usize::from(link.0);
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
@@ -177,6 +183,7 @@ impl Router {
 
     /// Handles the failure of `link`.
     pub fn link_down(&mut self, now: Time, link: LinkId) {
+        self.wake.set(None);
         if let Some(link) = self.link(link) {
             link.down();
             self.touch(now);
@@ -185,6 +192,7 @@ impl Router {
 
     /// Removes `link` for good.
     pub fn remove_link(&mut self, now: Time, link: LinkId) {
+        self.wake.set(None);
         if let Some(place) = self.links.get_mut(usize::from(link.0)) {
             *place = None;
             self.touch(now);
@@ -193,6 +201,7 @@ impl Router {
 
     /// Adds `link`, which is not up yet.
     pub fn add_link(&mut self, now: Time, link: LinkId, id: NodeId, path: u8) {
+        self.wake.set(None);
         let index = usize::from(link.0);
         if self.links.len() <= index {
             self.links.resize_with(index + 1, || None);
@@ -203,6 +212,7 @@ impl Router {
 
     /// Sets the cost of `link`, which is up. The caller has decided that it should be advertised.
     pub fn set_cost(&mut self, now: Time, link: LinkId, cost: LinkCost) {
+        self.wake.set(None);
         let cost = Some(cost.as_sent());
         if let Some(link) = self.link(link).filter(|l| l.adjacency.up && l.cost != cost) {
             if link.cost.is_none() {
@@ -215,6 +225,7 @@ impl Router {
 
     /// Sets the round trip of `link`, which determines the time of retransmissions.
     pub fn set_rtt(&mut self, link: LinkId, rtt: Duration) {
+        self.wake.set(None);
         if let Some(link) = self.link(link) {
             link.adjacency.rtt = rtt;
         }
@@ -223,6 +234,7 @@ impl Router {
     /// Sets whether others should send their traffic over other paths where they exist: this node
     /// stays reachable, like an OSPF stub router (RFC 6987).
     pub fn drain(&mut self, now: Time, drain: bool) {
+        self.wake.set(None);
         if self.own.draining != drain {
             self.own.draining = drain;
             self.touch(now);
@@ -231,6 +243,7 @@ impl Router {
 
     /// Introduces this node with `certificate` from now on.
     pub fn introduce(&mut self, now: Time, certificate: Vec<u8>) {
+        self.wake.set(None);
         self.own.introduce(now, certificate, &self.config.limits);
     }
 
@@ -245,6 +258,7 @@ impl Router {
         trust: &Trust,
         configured: &[(NodeId, PublicKey)],
     ) {
+        self.wake.set(None);
         self.wall = (wall_ns, now);
         self.keys.set_trust(trust, configured, wall_ns);
         self.forget_unknown(now);
@@ -299,6 +313,7 @@ impl Router {
 
     /// Replaces the operator's routes.
     pub fn set_routes(&mut self, now: Time, routes: Vec<StaticRoute>) {
+        self.wake.set(None);
         self.config.routes = routes;
         // An operator should not have to wait, and cannot make changes too fast.
         self.spf_at = now;
@@ -321,6 +336,7 @@ impl Router {
     /// Takes a routing frame, whole as it was in an envelope from `link`. `wall_ns` is the present
     /// time in nanoseconds since 1970.
     pub fn recv(&mut self, now: Time, wall_ns: u64, link: LinkId, frame: &[u8]) {
+        self.wake.set(None);
         self.wall = (wall_ns, now);
         let index = usize::from(link.0);
         if !self.link(link).is_some_and(|l| l.adjacency.up) {
@@ -387,6 +403,7 @@ impl Router {
 
     /// Performs the actions that are due.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.wake.set(None);
         if self.check_at <= now {
             self.check(now);
         }
@@ -630,6 +647,13 @@ impl Router {
     /// Time of the next call of [`handle_timeout`](Router::handle_timeout) and of the next poll for
     /// frames; in the past if there is something to do now.
     pub fn next_timeout(&self) -> Time {
+        let wake = self.wake.get().unwrap_or_else(|| self.earliest());
+        debug_assert_eq!(wake, self.earliest(), "a change was not noticed");
+        self.wake.set(Some(wake));
+        wake
+    }
+
+    fn earliest(&self) -> Time {
         let links = self.links.iter().flatten().map(|l| &l.adjacency);
         let waiting = links.clone().any(|a| !a.inbox.is_empty());
         let check = if waiting { self.check_at } else { Time::NEVER };
@@ -640,6 +664,7 @@ impl Router {
     /// The next frame for `link`, of at most `room` bytes, which must be at least
     /// [`MIN_ROOM`](super::MIN_ROOM); `None` if nothing is due.
     pub fn poll_frame(&mut self, link: LinkId, now: Time, room: usize) -> Option<Vec<u8>> {
+        self.wake.set(None);
         let link = self.links.get_mut(usize::from(link.0))?.as_mut()?;
         link.adjacency.poll(now, room, &self.db, &mut self.stats)
     }
