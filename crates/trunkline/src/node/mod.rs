@@ -125,8 +125,8 @@ fn cannot_have(what: String, key: &'static str) -> impl FnOnce(io::Error) -> Err
             NotFound => "make its directory, or ",
             PermissionDenied => "let this user have it, or ",
             AlreadyExists => "move that away, or ",
-            // Only for a Unix socket: sockaddr_un has 108 bytes (unix(7)).
-            InvalidInput => "a path has at most 107 bytes: ",
+            // sockaddr_un has 108 bytes (unix(7)).
+            InvalidInput if key == "socket" || key == "control" => "a path has at most 107 bytes: ",
             _ => "",
         };
         Error::Io { what, source, advice: format!("; {remedy}change `{key}` in [node]") }

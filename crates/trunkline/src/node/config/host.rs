@@ -48,6 +48,22 @@ impl Address {
             Address::Name(_) => None,
         }
     }
+
+    /// Whether it is an IPv6 address; `None` if that is not known before a lookup.
+    pub fn is_ipv6(&self) -> Option<bool> {
+        match self {
+            Address::Number(address) => Some(address.is_ipv6()),
+            Address::Name(host) => host.zone().map(|_| true),
+        }
+    }
+
+    /// The name of its interface, if it is a link-local address with one.
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            Address::Number(_) => None,
+            Address::Name(host) => host.zone().map(|(_, interface)| interface),
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -62,7 +78,7 @@ impl FromStr for Address {
         let no = |why: &str| Err(format!("address {text:?} {why}; {shape}"));
         let Some((name, port)) = text.rsplit_once(':') else { return no("has no port") };
         let port = match port.parse() {
-            Ok(port) if port > 0 => port,
+            Ok(port) if port > 0 && !text.contains(":+") => port,
             _ => return no("has no port from 1 to 65535"),
         };
         let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -74,6 +90,9 @@ impl FromStr for Address {
                 false => no("has an interface, which only a link-local address has"),
             },
             (Some(_), None) => no("is no IPv6 address"),
+            (None, _) if name.starts_with("udp:") || name.starts_with("tcp:") => {
+                no("begins with a protocol: links use UDP, so leave it out")
+            }
             (None, _) if name.contains(':') => no("is IPv6 without brackets"),
             (None, _) => match not_a_name(name) {
                 Some(why) => no(why),

@@ -75,9 +75,9 @@ pub fn check_egress(file: &File, index: usize) -> Result<(), (&'static str, Stri
             );
             return Err(("source", what));
         }
-        let number = link.address.as_ref().and_then(Address::number);
-        if let Some(address) = number.filter(|a| a.is_ipv6() != source.is_ipv6()) {
-            let what = format!("source {source} is of another IP version than address {address}");
+        let is_ipv6 = link.address.as_ref().and_then(Address::is_ipv6);
+        if is_ipv6.is_some_and(|is_ipv6| is_ipv6 != source.is_ipv6()) {
+            let what = format!("source {source} is of another IP version than the link's address");
             return Err(("source", what));
         }
     }
@@ -88,16 +88,38 @@ pub fn check_egress(file: &File, index: usize) -> Result<(), (&'static str, Stri
             format!("interface {name:?} is not a name: `ip link` lists those of this machine");
         return Err(("interface", what));
     }
-    let before = leave_alike(file, index);
-    if !before.is_empty() && own_source(file, index).is_none() {
+    let egress = |n: usize| (leaves_from(file, n), &file.link[n].interface);
+    let zone = link.address.as_ref().and_then(Address::zone);
+    if let (Some(zone), Some(name)) = (zone, &link.interface)
+        && zone != name
+    {
+        let what = format!("interface {name:?} is not that of the address, {zone:?}");
+        return Err(("interface", what));
+    }
+    let before = (0..index).find(|&n| {
+        link.address.is_some() && file.link[n].address == link.address && egress(n) == egress(index)
+    });
+    if let Some(before) = before {
         let what = format!(
             "the link to neighbour {} has the same address and leaves the same way: give each its \
              own `source` or `interface`, or `listen` an address for each",
-            before[0].neighbour
+            file.link[before].neighbour
         );
         return Err(("address", what));
     }
     Ok(())
+}
+
+/// The source address of the link of section `index`, as far as the file determines it.
+fn leaves_from(file: &File, index: usize) -> Option<IpAddr> {
+    let link = &file.link[index];
+    let is_ipv6 = link.address.as_ref().and_then(Address::number).map(|a| a.is_ipv6());
+    let mut own = file.node.listen.iter().filter(|l| is_ipv6.is_some_and(|is| l.is_ipv6() == is));
+    let only = match (own.next(), own.next()) {
+        (Some(only), None) if link.interface.is_none() => Some(only.ip()),
+        _ => None,
+    };
+    link.source.or_else(|| own_source(file, index)).or(only.filter(|ip| !ip.is_unspecified()))
 }
 
 /// The links before that of section `index` that have its address and are configured to leave as it
@@ -111,15 +133,21 @@ fn leave_alike(file: &File, index: usize) -> Vec<&LinkSection> {
     file.link[..index].iter().filter(alike).collect()
 }
 
-/// The source address of the link of section `index`, if several links have its address and none
-/// has a `source` or `interface`: each leaves from another address in `listen`, in its order.
+/// The source address of the link of section `index`, if several links have its address and it has
+/// no `source` or `interface`: each such link leaves from another address in `listen`, in its order,
+/// that is no other link's `source`.
 pub fn own_source(file: &File, index: usize) -> Option<IpAddr> {
     let link = &file.link[index];
     let address = link.address.as_ref().and_then(Address::number);
     let address = address.filter(|_| link.source.is_none() && link.interface.is_none())?;
     let others = file.link.iter().filter(|l| l.address == link.address).count();
     let own = file.node.listen.iter().map(SocketAddr::ip);
-    let mut own = own.filter(|ip| ip.is_ipv6() == address.is_ipv6() && !ip.is_unspecified());
+    let is_taken = |ip: &IpAddr| {
+        let same = file.link.iter().filter(|l| l.address == link.address && l.interface.is_none());
+        same.filter_map(|l| l.source).any(|source| source == *ip)
+    };
+    let mut own =
+        own.filter(|ip| ip.is_ipv6() == address.is_ipv6() && !ip.is_unspecified() && !is_taken(ip));
     if others < 2 { None } else { own.nth(leave_alike(file, index).len()) }
 }
 

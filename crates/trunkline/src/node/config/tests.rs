@@ -365,6 +365,15 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     assert!(mistake(&local("fe80::1")).contains("add its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
+    for (own, why) in [
+        ("[fe80::1]:7002", "add the number of its interface"),
+        ("224.0.0.1:7002", "not an address of one machine"),
+        ("255.255.255.255:7002", "not an address of one machine"),
+        ("[ff02::1]:7002", "not an address of one machine"),
+    ] {
+        let listen = mistake(&GOOD.replace("127.0.0.1:7002", own));
+        assert!(listen.contains(own) && listen.contains(why), "{listen}");
+    }
     for value in ["256", "64", "-1", "\"EF\""] {
         let dscp = mistake(&GOOD.replace("dscp = 0", &format!("dscp = {value}")));
         assert!(dscp.starts_with("x.toml:18:8: "), "{dscp}");
@@ -492,4 +501,11 @@ fn a_link_leaves_from_an_address_or_by_an_interface() {
         parse(Path::new("x.toml"), &twice.replace("[\"127.0.0.1:7002\"]", listen)).unwrap();
     let sources: Vec<_> = config.paths.values().map(|e| e.source.unwrap().to_string()).collect();
     assert_eq!(sources, ["127.0.0.3", "127.0.0.4"], "each provider's address has a link");
+    let first = "address = \"127.0.0.1:7001\"\nsource = \"127.0.0.3\"";
+    let one = twice.replacen("address = \"127.0.0.1:7001\"", first, 1);
+    let config = parse(Path::new("x.toml"), &one.replace("[\"127.0.0.1:7002\"]", listen)).unwrap();
+    let sources: Vec<_> = config.paths.values().map(|e| e.source.unwrap().to_string()).collect();
+    assert_eq!(sources, ["127.0.0.3", "127.0.0.4"], "that of the other is taken");
+    let said = mistake(&one.replace("127.0.0.1:7002", "127.0.0.3:7002"));
+    assert!(said.contains("has the same address and leaves the same way"), "{said}");
 }
