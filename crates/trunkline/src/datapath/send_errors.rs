@@ -13,6 +13,12 @@ const MAX_DESTINATIONS: usize = 1_024;
 /// Errors that are further apart belong to different failures.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// Errors of one destination that are worth a log line, age at which they no longer are, and interval
+/// between two lines about the same error.
+const FEW: u64 = 3;
+const OLD: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_secs(600);
+
 /// Errors of datagrams to one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendError {
@@ -41,6 +47,8 @@ pub struct SendErrors {
     destinations: BTreeMap<(UplinkId, SocketAddr), SendError>,
     /// Time of the last error of all.
     last: Option<Time>,
+    /// The last error of each destination that was logged, and when.
+    told: BTreeMap<(UplinkId, SocketAddr), (i32, Time)>,
 }
 
 impl SendErrors {
@@ -76,15 +84,92 @@ impl SendErrors {
         }
     }
 
+    /// The next destination with an error that is still to be logged; it counts as logged then.
+    pub fn next_untold(&mut self, now: Time) -> Option<((UplinkId, SocketAddr), i32)> {
+        if self.last.is_none_or(|last| now.since(last) >= OLD) {
+            return None;
+        }
+        let told = &self.told;
+        let is_untold = |to: &(UplinkId, SocketAddr), e: &SendError| {
+            let same = told.get(to).filter(|(errno, _)| *errno == e.errno);
+            same.is_none_or(|(_, at)| now.since(*at) >= AGAIN)
+        };
+        let mut recent = self.destinations.iter().filter(|(_, e)| {
+            // A full queue of an interface is no fault.
+            now.since(e.last) < OLD && e.count >= FEW && e.errno != libc::ENOBUFS
+        });
+        let (&to, &SendError { errno, .. }) = recent.find(|(to, e)| is_untold(to, e))?;
+        if self.told.len() >= MAX_DESTINATIONS {
+            self.told.retain(|_, (_, at)| now.since(*at) < AGAIN);
+        }
+        self.told.insert(to, (errno, now));
+        Some((to, errno))
+    }
+
     /// The errors of datagrams by an uplink to an address, if there were any.
     pub fn of(&self, to: (UplinkId, SocketAddr)) -> Option<SendError> {
         self.destinations.get(&to).copied()
     }
 }
 
+/// Advice for an operator about an error.
+pub fn remedy(errno: i32) -> &'static str {
+    match errno {
+        libc::EPERM => {
+            "a firewall of this machine rejects them: allow UDP to that address \
+                        (`nft list ruleset`)"
+        }
+        libc::EACCES => {
+            "a route prohibits them, or the address is a broadcast one: see \
+                         `ip route get ADDRESS`"
+        }
+        libc::ENETUNREACH | libc::EHOSTUNREACH => {
+            "there is no route, or its next hop does not answer, or this machine lacks the link's \
+             `source`: see `ip route get ADDRESS` and `ip addr`"
+        }
+        libc::ENODEV | libc::ENXIO | libc::ENETDOWN => {
+            "the interface does not exist or is down: see `ip link`, and `interface` in [[link]]"
+        }
+        libc::EINVAL => {
+            "a route is a blackhole, or `source` or `interface` in [[link]] don't fit \
+                         the address: see `ip route get ADDRESS`"
+        }
+        libc::EMSGSIZE => {
+            "packets are larger than the interface takes: lower `mtu` in [[link]], or \
+                           raise the interface's (`ip link`)"
+        }
+        _ => "see errno(3), and `trunkline links`",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_error_is_logged_once_in_a_while() {
+        let mut errors = SendErrors::default();
+        let to = |n: u16| (UplinkId(1), SocketAddr::from(([192, 0, 2, 1], n)));
+        let at = Time::from_millis;
+        let note = |errors: &mut SendErrors, ms, to, errno| {
+            errors.note(at(ms), to, &io::Error::from_raw_os_error(errno), 1);
+        };
+        for ms in [1_000, 1_100] {
+            note(&mut errors, ms, to(1), libc::EPERM);
+        }
+        assert_eq!(errors.next_untold(at(1_200)), None, "it may be a moment's");
+        note(&mut errors, 1_300, to(1), libc::EPERM);
+        (0..9).for_each(|_| note(&mut errors, 1_300, to(2), libc::ENOBUFS));
+        assert_eq!(errors.next_untold(at(1_400)), Some((to(1), libc::EPERM)));
+        assert_eq!(errors.next_untold(at(1_400)), None);
+        note(&mut errors, 2_000, to(1), libc::ENETUNREACH);
+        assert_eq!(errors.next_untold(at(2_000)), Some((to(1), libc::ENETUNREACH)));
+        note(&mut errors, 600_000, to(1), libc::ENETUNREACH);
+        assert_eq!(errors.next_untold(at(600_000)), None);
+        note(&mut errors, 603_000, to(1), libc::ENETUNREACH);
+        assert_eq!(errors.next_untold(at(603_000)), Some((to(1), libc::ENETUNREACH)));
+        assert_eq!(errors.next_untold(at(606_000)), None, "it is over");
+    }
 
     #[test]
     fn a_failure_begins_anew_after_a_pause() {

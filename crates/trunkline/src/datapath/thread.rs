@@ -427,6 +427,7 @@ impl PacketThread {
                 self.resume_accept(now);
                 self.uplinks.look_for_silence(now, &self.node);
                 self.look_for_hosts(now);
+                self.log_send_errors(now);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
             }

@@ -38,6 +38,24 @@ fn hold<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
     wait_for("a port that is free", || bind().ok())
 }
 
+/// A link that can't leave from the start is logged once, with what can be done.
+#[test]
+fn an_error_of_the_kernel_is_logged_with_a_remedy() {
+    let dir = temp_dir();
+    let node = Node { sealed: true, ..Node::new(dir.path(), 1, IP) };
+    let (to, key) = (free_port(IP), common::keys::of_neighbour(2, true));
+    node.write(&format!(
+        "[[link]]\nneighbour = 2\npath = \"lte\"\naddress = \"{to}\"\ninterface = \"nosuch0\"\n{key}"
+    ));
+    let mut process = Process::start(&mut node.command());
+    process.wait_for_word("the kernel refuses to send packets");
+    let said = process.stderr();
+    let line = said.lines().find(|line| line.contains("refuses to send")).expect("a line");
+    for part in ["neighbour=2", "path=\"lte\"", "error=ENODEV", "see `ip link`"] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+}
+
 #[test]
 fn a_busy_udp_port_is_named() {
     let (_dir, node) = single();

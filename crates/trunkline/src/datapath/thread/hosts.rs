@@ -31,6 +31,9 @@ pub enum LookupError {
     /// The name doesn't exist, or has no address.
     #[error("the name has no address")]
     Nothing,
+    /// There is no interface of the name after the `%`.
+    #[error("this machine has no interface of that name")]
+    NoInterface,
     /// The name service failed, or did not answer.
     #[error("the name service fails or does not answer")]
     NoAnswer,
@@ -160,6 +163,9 @@ impl Hosts {
                 (error, fresh)
             }
             // The addresses that it had may still be right.
+            Answer::Nothing if host.zone().is_some() => {
+                (Some(LookupError::NoInterface), LEAST_FRESH)
+            }
             Answer::Nothing => (Some(LookupError::Nothing), LEAST_FRESH),
             Answer::Silence => (Some(LookupError::NoAnswer), LEAST_FRESH),
         };

@@ -2,8 +2,10 @@
 
 use super::PacketThread;
 use crate::clock;
+use crate::datapath::send_errors;
 use nix::errno::Errno;
 use std::time::Duration;
+use trunkline_base::Time;
 use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
 
@@ -43,6 +45,25 @@ impl PacketThread {
         }
         if let Some(router) = self.node.node().router() {
             self.differing.look(now, router);
+        }
+    }
+
+    /// Logs what the kernel has refused to send, and what can be done about that.
+    pub(super) fn log_send_errors(&mut self, now: Time) {
+        while let Some(((uplink, to), errno)) = self.uplinks.next_untold(now) {
+            let mut links = self.node.node().links();
+            let link = links.find(|(_, l)| l.uplink() == uplink && l.address() == Some(to));
+            let link = link.map(|(_, link)| link.config());
+            let neighbour = link.map(|config| config.neighbour.0);
+            let path = link.map(|config| config.path.as_str()).filter(|path| !path.is_empty());
+            tracing::warn!(
+                neighbour,
+                path,
+                address = %to,
+                error = ?Errno::from_raw(errno),
+                "the kernel refuses to send packets: {}",
+                send_errors::remedy(errno)
+            );
         }
     }
 

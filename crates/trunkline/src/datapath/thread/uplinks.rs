@@ -379,6 +379,11 @@ impl Uplinks {
         self.output.errors.of((uplink, to))
     }
 
+    /// The next destination with an error that is still to be logged.
+    pub fn next_untold(&mut self, now: Time) -> Option<((UplinkId, SocketAddr), i32)> {
+        self.output.errors.next_untold(now)
+    }
+
     /// Sends everything in `arena`.
     fn send(&mut self, now: Time, arena: &TxArena) {
         self.output.now = now;
