@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::arena::UplinkId;
+use trunkline_overlay::link::LinkId;
 
 /// Maximum number of destinations with errors. The one with the oldest error makes room.
 const MAX_DESTINATIONS: usize = 1_024;
@@ -13,10 +14,12 @@ const MAX_DESTINATIONS: usize = 1_024;
 /// Errors that are further apart belong to different failures.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Errors of one destination that are worth a log line, age at which they no longer are, and interval
-/// between two lines about the same error.
+/// Number of errors of one destination that are worth a log line, and age at which they no longer
+/// are.
 const FEW: u64 = 3;
 const OLD: Duration = Duration::from_secs(2);
+
+/// Interval between two lines about the same error of a link.
 const AGAIN: Duration = Duration::from_secs(600);
 
 /// Errors of datagrams to one destination.
@@ -47,8 +50,10 @@ pub struct SendErrors {
     destinations: BTreeMap<(UplinkId, SocketAddr), SendError>,
     /// Time of the last error of all.
     last: Option<Time>,
-    /// The last error of each destination that was logged, and when.
-    told: BTreeMap<(UplinkId, SocketAddr), (i32, Time)>,
+    /// The last error of each link that was logged, and when.
+    told: BTreeMap<LinkId, (i32, Time)>,
+    /// Time of the last look for errors to be logged.
+    looked: Time,
 }
 
 impl SendErrors {
@@ -84,26 +89,32 @@ impl SendErrors {
         }
     }
 
-    /// The next destination with an error that is still to be logged; it counts as logged then.
-    pub fn next_untold(&mut self, now: Time) -> Option<((UplinkId, SocketAddr), i32)> {
-        if self.last.is_none_or(|last| now.since(last) >= OLD) {
+    /// Whether to look for errors to be logged: some are recent, and the last look is a second ago.
+    pub fn is_worth_a_look(&mut self, now: Time) -> bool {
+        let is_recent = self.last.is_some_and(|last| now.since(last) < OLD);
+        let looks = is_recent && now.since(self.looked) >= Duration::from_secs(1);
+        if looks {
+            self.looked = now;
+        }
+        looks
+    }
+
+    /// The present error of a link, if it is to be logged; it counts as logged then. Only links are
+    /// asked about: anyone can make this node answer an address that the kernel refuses.
+    pub fn to_log(&mut self, now: Time, link: LinkId, to: (UplinkId, SocketAddr)) -> Option<i32> {
+        let error = self.destinations.get(&to).filter(|error| {
+            // A full queue of an interface is no fault.
+            now.since(error.last) < OLD && error.count >= FEW && error.errno != libc::ENOBUFS
+        })?;
+        let is_told = self.told.get(&link).is_some_and(|&(errno, at)| {
+            let silence = if errno == error.errno { AGAIN } else { PAUSE };
+            now.since(at) < silence
+        });
+        if is_told {
             return None;
         }
-        let told = &self.told;
-        let is_untold = |to: &(UplinkId, SocketAddr), e: &SendError| {
-            let same = told.get(to).filter(|(errno, _)| *errno == e.errno);
-            same.is_none_or(|(_, at)| now.since(*at) >= AGAIN)
-        };
-        let mut recent = self.destinations.iter().filter(|(_, e)| {
-            // A full queue of an interface is no fault.
-            now.since(e.last) < OLD && e.count >= FEW && e.errno != libc::ENOBUFS
-        });
-        let (&to, &SendError { errno, .. }) = recent.find(|(to, e)| is_untold(to, e))?;
-        if self.told.len() >= MAX_DESTINATIONS {
-            self.told.retain(|_, (_, at)| now.since(*at) < AGAIN);
-        }
-        self.told.insert(to, (errno, now));
-        Some((to, errno))
+        self.told.insert(link, (error.errno, now));
+        Some(error.errno)
     }
 
     /// The errors of datagrams by an uplink to an address, if there were any.
@@ -116,12 +127,10 @@ impl SendErrors {
 pub fn remedy(errno: i32) -> &'static str {
     match errno {
         libc::EPERM => {
-            "a firewall of this machine rejects them: allow UDP to that address \
-                        (`nft list ruleset`)"
+            "a firewall of this machine rejects them: allow UDP to that address (`nft list ruleset`)"
         }
         libc::EACCES => {
-            "a route prohibits them, or the address is a broadcast one: see \
-                         `ip route get ADDRESS`"
+            "a route prohibits them, or the address is a broadcast one: see `ip route get ADDRESS`"
         }
         libc::ENETUNREACH | libc::EHOSTUNREACH => {
             "there is no route, or its next hop does not answer, or this machine lacks the link's \
@@ -131,12 +140,12 @@ pub fn remedy(errno: i32) -> &'static str {
             "the interface does not exist or is down: see `ip link`, and `interface` in [[link]]"
         }
         libc::EINVAL => {
-            "a route is a blackhole, or `source` or `interface` in [[link]] don't fit \
-                         the address: see `ip route get ADDRESS`"
+            "a route is a blackhole, or `source` or `interface` in [[link]] does not fit the \
+             address: see `ip route get ADDRESS`"
         }
         libc::EMSGSIZE => {
-            "packets are larger than the interface takes: lower `mtu` in [[link]], or \
-                           raise the interface's (`ip link`)"
+            "packets are larger than the interface takes: lower `mtu` in [[link]], or raise the \
+             interface's (`ip link`)"
         }
         _ => "see errno(3), and `trunkline links`",
     }
@@ -147,28 +156,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_error_is_logged_once_in_a_while() {
+    fn each_error_of_a_link_is_logged_once_in_a_while() {
         let mut errors = SendErrors::default();
         let to = |n: u16| (UplinkId(1), SocketAddr::from(([192, 0, 2, 1], n)));
         let at = Time::from_millis;
-        let note = |errors: &mut SendErrors, ms, to, errno| {
-            errors.note(at(ms), to, &io::Error::from_raw_os_error(errno), 1);
+        let note = |errors: &mut SendErrors, ms, n, errno| {
+            errors.note(at(ms), to(n), &io::Error::from_raw_os_error(errno), 1);
         };
+        let log = |errors: &mut SendErrors, ms, n| errors.to_log(at(ms), LinkId(n), to(n));
+        assert!(!errors.is_worth_a_look(at(1_000)));
         for ms in [1_000, 1_100] {
-            note(&mut errors, ms, to(1), libc::EPERM);
+            note(&mut errors, ms, 1, libc::EPERM);
         }
-        assert_eq!(errors.next_untold(at(1_200)), None, "it may be a moment's");
-        note(&mut errors, 1_300, to(1), libc::EPERM);
-        (0..9).for_each(|_| note(&mut errors, 1_300, to(2), libc::ENOBUFS));
-        assert_eq!(errors.next_untold(at(1_400)), Some((to(1), libc::EPERM)));
-        assert_eq!(errors.next_untold(at(1_400)), None);
-        note(&mut errors, 2_000, to(1), libc::ENETUNREACH);
-        assert_eq!(errors.next_untold(at(2_000)), Some((to(1), libc::ENETUNREACH)));
-        note(&mut errors, 600_000, to(1), libc::ENETUNREACH);
-        assert_eq!(errors.next_untold(at(600_000)), None);
-        note(&mut errors, 603_000, to(1), libc::ENETUNREACH);
-        assert_eq!(errors.next_untold(at(603_000)), Some((to(1), libc::ENETUNREACH)));
-        assert_eq!(errors.next_untold(at(606_000)), None, "it is over");
+        assert_eq!(log(&mut errors, 1_200, 1), None, "it may be a moment's");
+        note(&mut errors, 1_300, 1, libc::EPERM);
+        (0..9).for_each(|_| note(&mut errors, 1_300, 2, libc::ENOBUFS));
+        assert!(errors.is_worth_a_look(at(1_400)) && !errors.is_worth_a_look(at(2_399)));
+        assert_eq!([1, 2].map(|n| log(&mut errors, 1_400, n)), [Some(libc::EPERM), None]);
+        assert_eq!(log(&mut errors, 1_400, 1), None);
+        note(&mut errors, 2_000, 1, libc::ENETUNREACH);
+        assert_eq!(log(&mut errors, 2_000, 1), None, "two errors in turn are no more lines");
+        note(&mut errors, 12_000, 1, libc::ENETUNREACH);
+        assert_eq!(log(&mut errors, 12_000, 1), Some(libc::ENETUNREACH));
+        note(&mut errors, 611_999, 1, libc::ENETUNREACH);
+        assert_eq!(log(&mut errors, 611_999, 1), None);
+        note(&mut errors, 612_000, 1, libc::ENETUNREACH);
+        assert_eq!(log(&mut errors, 612_000, 1), Some(libc::ENETUNREACH));
+        assert!(!errors.is_worth_a_look(at(614_000)), "it is over");
     }
 
     #[test]

@@ -593,7 +593,8 @@ fn check_listen(listen: &[SocketAddr]) -> Result<(), String> {
         return Err(format!("[node] listen has {n} addresses: give {MAX_LISTEN} at most"));
     }
     for (n, address) in listen.iter().enumerate() {
-        if let Some(why) = not_own(*address) {
+        let is_any = address.ip().is_unspecified();
+        if let Some(why) = nobodys(*address).filter(|_| !is_any && address.port() > 0) {
             return Err(format!("[node] listen {address} {why}"));
         }
         let includes = |other: &&SocketAddr| {
@@ -609,22 +610,6 @@ fn check_listen(listen: &[SocketAddr]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Reason why no machine can have `address` as its own, if there is one.
-fn not_own(address: SocketAddr) -> Option<&'static str> {
-    match address {
-        SocketAddr::V4(a) if a.ip().is_multicast() || a.ip().is_broadcast() => {
-            Some("is not an address of one machine: give this machine's own")
-        }
-        SocketAddr::V6(a) if a.ip().is_multicast() => {
-            Some("is not an address of one machine: give this machine's own")
-        }
-        SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0 => {
-            Some("is link-local: add the number of its interface (`ip link`), \"[fe80::1%2]:7000\"")
-        }
-        _ => None,
-    }
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {

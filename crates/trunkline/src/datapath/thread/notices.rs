@@ -48,18 +48,20 @@ impl PacketThread {
         }
     }
 
-    /// Logs what the kernel has refused to send, and what can be done about that.
+    /// Logs which links the kernel refuses to send packets for, and what can be done about that.
     pub(super) fn log_send_errors(&mut self, now: Time) {
-        while let Some(((uplink, to), errno)) = self.uplinks.next_untold(now) {
-            let mut links = self.node.node().links();
-            let link = links.find(|(_, l)| l.uplink() == uplink && l.address() == Some(to));
-            let link = link.map(|(_, link)| link.config());
-            let neighbour = link.map(|config| config.neighbour.0);
-            let path = link.map(|config| config.path.as_str()).filter(|path| !path.is_empty());
+        let errors = self.uplinks.errors_mut();
+        if !errors.is_worth_a_look(now) {
+            return;
+        }
+        for (id, link) in self.node.node().links() {
+            let Some(address) = link.address() else { continue };
+            let Some(errno) = errors.to_log(now, id, (link.uplink(), address)) else { continue };
+            let config = link.config();
             tracing::warn!(
-                neighbour,
-                path,
-                address = %to,
+                neighbour = config.neighbour.0,
+                path = Some(config.path.as_str()).filter(|path| !path.is_empty()),
+                %address,
                 error = ?Errno::from_raw(errno),
                 "the kernel refuses to send packets: {}",
                 send_errors::remedy(errno)

@@ -379,9 +379,9 @@ impl Uplinks {
         self.output.errors.of((uplink, to))
     }
 
-    /// The next destination with an error that is still to be logged.
-    pub fn next_untold(&mut self, now: Time) -> Option<((UplinkId, SocketAddr), i32)> {
-        self.output.errors.next_untold(now)
+    /// The errors of the kernel when it refused to send.
+    pub fn errors_mut(&mut self) -> &mut SendErrors {
+        &mut self.output.errors
     }
 
     /// Sends everything in `arena`.

@@ -131,7 +131,7 @@ fn not_a_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Reason why `address` can't be a neighbour's, if there is one.
+/// Reason why `address` can't be that of a node, if there is one.
 pub fn nobodys(address: SocketAddr) -> Option<&'static str> {
     let why = match (address, address.ip()) {
         (_, ip) if ip.is_unspecified() || ip.is_multicast() => "is not a single machine's",
@@ -140,7 +140,7 @@ pub fn nobodys(address: SocketAddr) -> Option<&'static str> {
             "is of IPv4: write it as \"192.0.2.1:7000\""
         }
         (SocketAddr::V6(a), IpAddr::V6(ip)) if ip.is_unicast_link_local() && a.scope_id() == 0 => {
-            "is link-local: add its interface (`ip link`), \"[fe80::1%eth0]:7000\""
+            "is link-local: add the number of its interface (`ip link`), \"[fe80::1%2]:7000\""
         }
         _ if address.port() == 0 => "has no port",
         _ => return None,

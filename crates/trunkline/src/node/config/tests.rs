@@ -362,14 +362,15 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     }
     let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
     let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
-    assert!(mistake(&local("fe80::1")).contains("add its interface"));
+    assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
     for (own, why) in [
         ("[fe80::1]:7002", "add the number of its interface"),
-        ("224.0.0.1:7002", "not an address of one machine"),
-        ("255.255.255.255:7002", "not an address of one machine"),
-        ("[ff02::1]:7002", "not an address of one machine"),
+        ("224.0.0.1:7002", "is not a single machine's"),
+        ("255.255.255.255:7002", "is not a single machine's"),
+        ("[ff02::1]:7002", "is not a single machine's"),
+        ("[::ffff:192.0.2.1]:7002", "is of IPv4"),
     ] {
         let listen = mistake(&GOOD.replace("127.0.0.1:7002", own));
         assert!(listen.contains(own) && listen.contains(why), "{listen}");
