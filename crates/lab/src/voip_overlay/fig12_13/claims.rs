@@ -44,8 +44,7 @@ fn worse(table: &Table, at: &[f64]) -> Measured {
     let worst = Measured::maximum(at.iter().map(|d| compared(table, pair, *d, columns)));
     let mean = least(table, pair.0, pair.1, at).estimate;
     worst.noting(format!(
-        "Over all graphs the mean difference is {mean:.3} points, where it is \
-                          smallest."
+        "At no diameter is the mean difference over all graphs below {mean:.3} points."
     ))
 }
 
@@ -74,12 +73,12 @@ const POINTS: &str = "points";
 fn loss_near_best() -> Claim {
     Claim {
         id: "loss-near-best",
-        statement: "at the smallest diameter paths by loss deliver no more than 0.2 points less than \
-               the best paths",
+        statement: "at the smallest diameter, the paths with the least loss deliver at most 0.2 \
+               points less than the best paths",
         published: Some("in networks of small diameter routing by loss does very well"),
         bound: Bound::at_least(
             -0.2,
-            "less than 0.1 PESQ by Figure 1, in which the first per cent costs 0.37",
+            "less than 0.1 PESQ by Figure 1, in which 1 % of loss costs 0.37",
         ),
         unit: POINTS,
         decimals: 3,
@@ -145,7 +144,7 @@ fn slight_drop(nodes: u32) -> Claim {
         published: None,
         bound: Bound::at_least(
             -0.25,
-            "this project's own target: 0.09 PESQ by Figure 1, in which the first per cent costs 0.37",
+            "this project's own target: 0.09 PESQ by Figure 1, in which 1 % of loss costs 0.37",
         ),
         unit: POINTS,
         decimals: 3,
@@ -221,7 +220,7 @@ fn daemon() -> Claim {
         measure: Box::new(|t| worse(t, &TO_95)),
         at: &TO_95,
         why: "The two differ by 2p³ and on links where 3T + Δ exceeds the deadline, and nearly \
-              always select the same path.",
+              always choose the same path.",
         sabotage: "daemon-ignores-loss",
         ..Claim::default()
     }
@@ -237,8 +236,8 @@ fn daemon_edge(nodes: u32) -> Claim {
         measure: Box::new(|t| worse(t, &EDGE)),
         at: &EDGE,
         expected: if nodes == 15 { Verdict::Undecided } else { Verdict::Holds },
-        why: "Loss costs a little more in the daemon's metric, so that it takes a detour a little \
-              sooner. Here a detour is late.",
+        why: "The daemon's metric gives loss a slightly higher cost, so it prefers slightly longer \
+              paths. At these diameters, a longer path is too late.",
         sabotage: "daemon-by-loss",
         ..Claim::default()
     }

@@ -39,7 +39,7 @@ const COLUMNS: &[Column] = &[
     Column::number("worse_high_pct", 2),
 ];
 
-/// Percentage points of delivery: 0.04 PESQ by Figure 1, in which the first per cent costs 0.37.
+/// Percentage points of delivery: 0.04 PESQ by Figure 1, in which 1 % of loss costs 0.37.
 const MUCH: f64 = 0.1;
 
 /// Stands in place of another route's name.
