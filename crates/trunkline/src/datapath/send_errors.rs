@@ -101,7 +101,12 @@ impl SendErrors {
 
     /// The present error of a link, if it is to be logged; it counts as logged then. Only links are
     /// asked about: anyone can make this node answer an address that the kernel refuses.
-    pub fn to_log(&mut self, now: Time, link: LinkId, to: (UplinkId, SocketAddr)) -> Option<i32> {
+    pub fn take_untold(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        to: (UplinkId, SocketAddr),
+    ) -> Option<i32> {
         let error = self.destinations.get(&to).filter(|error| {
             // A full queue of an interface is no fault.
             now.since(error.last) < OLD && error.count >= FEW && error.errno != libc::ENOBUFS
@@ -163,7 +168,7 @@ mod tests {
         let note = |errors: &mut SendErrors, ms, n, errno| {
             errors.note(at(ms), to(n), &io::Error::from_raw_os_error(errno), 1);
         };
-        let log = |errors: &mut SendErrors, ms, n| errors.to_log(at(ms), LinkId(n), to(n));
+        let log = |errors: &mut SendErrors, ms, n| errors.take_untold(at(ms), LinkId(n), to(n));
         assert!(!errors.is_worth_a_look(at(1_000)));
         for ms in [1_000, 1_100] {
             note(&mut errors, ms, 1, libc::EPERM);

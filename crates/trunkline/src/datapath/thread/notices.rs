@@ -56,7 +56,9 @@ impl PacketThread {
         }
         for (id, link) in self.node.node().links() {
             let Some(address) = link.address() else { continue };
-            let Some(errno) = errors.to_log(now, id, (link.uplink(), address)) else { continue };
+            let Some(errno) = errors.take_untold(now, id, (link.uplink(), address)) else {
+                continue;
+            };
             let config = link.config();
             tracing::warn!(
                 neighbour = config.neighbour.0,
