@@ -63,10 +63,11 @@ impl Sentence {
         self.readings.iter().find(|(name, _)| name == reading).map(|(_, verdict)| *verdict)
     }
 
-    /// Number of readings in which the sentence holds or is exceeded, and number of all.
+    /// Number of readings in which the sentence holds, neither exceeded nor undecided, and number of
+    /// all in which it is judged.
     pub fn holds_in(&self) -> (usize, usize) {
-        let good = |v: &Verdict| matches!(v, Verdict::Holds | Verdict::Exceeds);
-        (self.readings.iter().filter(|(_, v)| good(v)).count(), self.readings.len())
+        let holds = self.readings.iter().filter(|(_, verdict)| *verdict == Verdict::Holds);
+        (holds.count(), self.readings.len())
     }
 }
 
@@ -128,6 +129,7 @@ mod tests {
             (Some("a"), "", Holds),
             (Some("a"), "polled", Fails),
             (Some("a"), "slow", Holds),
+            (Some("a"), "fast", Exceeds),
             (Some("b"), "", Holds),
             (Some("b"), "", Undecided),
             (Some("c"), "", Holds),
@@ -140,7 +142,7 @@ mod tests {
         score.add("y", &claim(Some("a"), ""), Fails);
         assert_eq!(score.published(), Count { holds: 1, exceeds: 1, fails: 1, undecided: 1 });
         assert_eq!(score.own, Count { holds: 1, fails: 1, ..Count::default() });
-        assert_eq!(score.sentences[0].holds_in(), (2, 3));
+        assert_eq!(score.sentences[0].holds_in(), (2, 4));
         assert_eq!(score.sentences[0].verdict("polled"), Some(Fails));
         assert_eq!(
             score.text(),

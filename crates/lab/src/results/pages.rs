@@ -98,7 +98,10 @@ fn matrix(page: &mut String, paper: &Paper, score: &Score) {
         for reading in paper.readings {
             let _ = writeln!(page, "- `{}`: {}", reading.name, reading.differs);
         }
-        page.push('\n');
+        page.push_str(
+            "\n*Exceeds* and *undecided* do not count as *holds*. \"–\": the sentence is not judged in \
+             that reading.\n\n",
+        );
     }
     let names: Vec<&str> = paper.readings.iter().map(|r| r.name).collect();
     let head: String = names.iter().map(|name| format!(" `{name}` |")).collect();
