@@ -145,8 +145,11 @@ fn poisson_mean(events: u64, probability: f64) -> f64 {
 /// The 95 % interval of [`quantile`] for any distribution: the values whose ranks are 1.96 standard
 /// deviations of the binomial distribution away (Conover, *Practical Nonparametric Statistics*,
 /// 1999, section 3.2). With few values it ends at the smallest or largest value, and covers less
-/// than 95 %.
+/// than 95 %. `None` with fewer than two values, which say nothing about their spread.
 pub fn quantile_interval<T: Copy>(sorted: &[T], share: f64) -> Option<(T, T)> {
+    if sorted.len() < 2 {
+        return None;
+    }
     let n = sorted.len() as f64;
     let half = Z * libm::sqrt(n * share * (1.0 - share));
     let rank = |r: f64| libm::ceil(r).clamp(1.0, n.max(1.0)) as usize - 1;
@@ -331,7 +334,7 @@ mod tests {
         // 500 values: 25 ± 1.96 √23.75 = 25 ± 9.55, so ranks 16 and 36.
         let sorted: Vec<u32> = (1..=500).collect();
         assert_eq!(quantile_interval(&sorted, 0.05), Some((16, 36)));
-        assert_eq!(quantile_interval(&[7], 0.05), Some((7, 7)));
+        assert_eq!(quantile_interval(&[7], 0.05), None);
         assert_eq!(quantile_interval::<u8>(&[], 0.05), None);
     }
 

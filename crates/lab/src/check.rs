@@ -229,7 +229,8 @@ mod tests {
             bound: String::new(),
             bound_why: String::new(),
             measured: measured.to_owned(),
-            interval: [String::new(), String::new()],
+            interval: None,
+            one_run: false,
             unit: String::new(),
             numbers: Numbers {
                 measured: number,

@@ -275,26 +275,58 @@ pub fn runs_in_words(times: f64) -> String {
     }
 }
 
+/// Source of a value, which decides whether it has an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// A count, an extreme of all runs, or a result without chance: exact as it is.
+    Exact,
+    /// A single run, which says nothing about how much others would differ.
+    OneRun,
+    /// A sample, whose spread gives the interval.
+    Sample,
+}
+
 /// A value with its confidence interval, and a note on the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The measured value, in the claim's unit.
     pub estimate: f64,
-    /// Its 95 % interval; the value itself where nothing was sampled.
+    /// Its 95 % interval. Without one, what the verdict follows from: the value itself, or NaN
+    /// where a single run must not decide.
     pub interval: (f64, f64),
+    /// Source of the value, and so of its interval.
+    pub basis: Basis,
     /// Further facts from the data for the reader; may be empty.
     pub note: String,
 }
 
 impl Measured {
-    /// A value with its 95 % interval.
+    /// A value with its 95 % interval; a value of a single run if an end is NaN.
     pub fn new(estimate: f64, interval: (f64, f64)) -> Measured {
-        Measured { estimate, interval, note: String::new() }
+        let has_ends = !interval.0.is_nan() && !interval.1.is_nan();
+        let basis = if has_ends { Basis::Sample } else { Basis::OneRun };
+        Measured { estimate, interval, basis, note: String::new() }
     }
 
     /// A count, or the extreme of all runs: exact for those runs, whatever others would give.
     pub fn census(value: f64) -> Measured {
-        Measured::new(value, (value, value))
+        Measured { basis: Basis::Exact, ..Measured::new(value, (value, value)) }
+    }
+
+    /// A value of the only run, for a claim about that run: it decides, and has no interval.
+    pub fn of_one_run(value: f64) -> Measured {
+        Measured { basis: Basis::OneRun, ..Measured::census(value) }
+    }
+
+    /// The 95 % interval, if there is one.
+    pub fn known_interval(&self) -> Option<(f64, f64)> {
+        Some(self.interval).filter(|_| self.basis == Basis::Sample)
+    }
+
+    /// The same, computed from `parts`: a sample among them makes it one, and then a single run.
+    fn from(self, parts: &[&Measured]) -> Measured {
+        let basis = parts.iter().map(|part| part.basis).max();
+        Measured { basis: basis.unwrap_or(self.basis), ..self }
     }
 
     /// Rate of independent events per unit of `exposure`, from their count, with the exact interval
@@ -332,20 +364,21 @@ impl Measured {
         let estimate = a.estimate - b.estimate;
         let low = libm::hypot(a.estimate - a.interval.0, b.interval.1 - b.estimate);
         let high = libm::hypot(a.interval.1 - a.estimate, b.estimate - b.interval.0);
-        Measured::new(estimate, (estimate - low, estimate + high))
+        Measured::new(estimate, (estimate - low, estimate + high)).from(&[a, b])
     }
 
     /// The value and its interval multiplied by `k`, which may be negative.
     pub fn times(&self, k: f64) -> Measured {
         let (low, high) = (k * self.interval.0, k * self.interval.1);
         Measured::new(k * self.estimate, if k < 0.0 { (high, low) } else { (low, high) })
+            .from(&[self])
     }
 
     /// The distance from zero.
     pub fn abs(&self) -> Measured {
         let (low, high) = self.interval;
         let nearest = if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) };
-        Measured::new(self.estimate.abs(), (nearest, low.abs().max(high.abs())))
+        Measured::new(self.estimate.abs(), (nearest, low.abs().max(high.abs()))).from(&[self])
     }
 
     /// The mean of values measured independently of each other.
@@ -358,6 +391,7 @@ impl Measured {
         let low = half(|v| v.estimate - v.interval.0);
         let high = half(|v| v.interval.1 - v.estimate);
         Measured::new(estimate, (estimate - low, estimate + high))
+            .from(&values.iter().collect::<Vec<_>>())
     }
 
     /// The maximum of several values: the true one is at least as large as the lower end of each
@@ -367,6 +401,7 @@ impl Measured {
         let values: Vec<Measured> = values.into_iter().collect();
         let of = |f: fn(&Measured) -> f64| maximum(values.iter().map(f));
         Measured::new(of(|v| v.estimate), (of(|v| v.interval.0), of(|v| v.interval.1)))
+            .from(&values.iter().collect::<Vec<_>>())
     }
 
     /// The minimum of several values, with an interval computed as in [`Measured::maximum`].

@@ -1,7 +1,7 @@
 //! Files that a run writes for each figure: `data.csv`, `figure.svg`, `figure.png` and
 //! `claims.json`, in `OUT/paper/figure/`.
 
-use crate::claim::{Claim, Measured, Verdict, runs_in_words};
+use crate::claim::{Basis, Claim, Measured, Verdict, runs_in_words};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Sabotage, Size};
 use crate::plot;
@@ -29,8 +29,11 @@ pub struct Judged {
     pub bound_why: String,
     /// The measured value at the claim's precision, or [`NOTHING`].
     pub measured: String,
-    /// The 95 % interval of the measured value.
-    pub interval: [String; 2],
+    /// The 95 % interval of the measured value; `None` for a value of a single run, and for one
+    /// that is exact: a count, an extreme of all runs, or a result without chance.
+    pub interval: Option<[String; 2]>,
+    /// Whether the value is of a single run.
+    pub one_run: bool,
     /// The unit of the bound and the measured value.
     pub unit: String,
     /// The bound, value and interval as numbers, for programs.
@@ -50,9 +53,9 @@ pub struct Judged {
 pub struct Numbers {
     /// The measured value, in the claim's unit.
     pub measured: Option<f64>,
-    /// The lower end of its 95 % interval.
+    /// The lower end of its 95 % interval, if it has one.
     pub low: Option<f64>,
-    /// The upper end of its 95 % interval.
+    /// The upper end of its 95 % interval, if it has one.
     pub high: Option<f64>,
     /// The smallest value that the claim allows, or the one that it must exceed.
     pub bound_low: Option<f64>,
@@ -66,8 +69,9 @@ impl Numbers {
     fn of(claim: &Claim, measured: &Measured) -> Numbers {
         let decimals = decimals(claim, measured);
         let number = |n: f64| Some(rounded(n, decimals)).filter(|n| n.is_finite());
+        let (low, high) = measured.known_interval().unwrap_or((f64::NAN, f64::NAN));
         let [(low, high), (bound_low, bound_high)] =
-            [measured.interval, claim.bound.ends()].map(|(a, b)| (number(a), number(b)));
+            [(low, high), claim.bound.ends()].map(|(a, b)| (number(a), number(b)));
         let better_end = claim.bound.better_end().and_then(number);
         let measured = number(measured.estimate);
         Numbers { measured, low, high, bound_low, bound_high, better_end }
@@ -101,7 +105,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
     let late = if void { "Rows are not valid: the machine was too late." } else { "" };
     let more = if void { String::new() } else { runs_to_decide(claim, &measured) };
     let note: Vec<&str> = [late, &more, why, note].into_iter().filter(|n| !n.is_empty()).collect();
-    let (low, high) = measured.interval;
+    let interval = measured.known_interval().filter(|_| there);
     Judged {
         id: claim.id.to_owned(),
         claim: claim.statement.to_owned(),
@@ -110,7 +114,8 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
         bound: claim.bound.text(claim.decimals),
         bound_why: claim.bound.why.to_owned(),
         measured: if there { print(measured.estimate) } else { NOTHING.into() },
-        interval: [print(low), print(high)],
+        interval: interval.map(|(low, high)| [print(low), print(high)]),
+        one_run: there && measured.basis == Basis::OneRun,
         unit: claim.unit.to_owned(),
         numbers: Numbers::of(claim, &measured),
         verdict,
@@ -123,7 +128,7 @@ pub fn judge(claim: &Claim, table: &Table) -> Judged {
 fn runs_to_decide(claim: &Claim, measured: &Measured) -> String {
     let (low, high) = measured.interval;
     if measured.estimate.is_finite() && (low.is_nan() || high.is_nan()) {
-        return "A single run has no interval: two or more have one.".into();
+        return "A single run has no interval, and can't decide: two or more have one.".into();
     }
     let words = claim.bound.runs_to_decide(measured).map(runs_in_words);
     words.map_or(String::new(), |words| format!("Undecided: {words}."))
@@ -172,12 +177,28 @@ pub fn counted(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
+/// The interval of a value in parentheses, with this word between its ends, or the words that there
+/// is none; nothing for an exact value, and where both ends are the same to the last decimal.
+pub(crate) fn sure(interval: Option<&[String; 2]>, one_run: bool, to: &str) -> String {
+    match interval {
+        Some([low, high]) if low != high => format!(" ({low}{to}{high})"),
+        None if one_run => " (one run: no interval)".to_owned(),
+        _ => String::new(),
+    }
+}
+
 impl Judged {
-    /// Value, interval and bound, such as `0.49 % (0.48 to 0.50), bound: 0.45 to 0.55`.
+    /// Value and interval, such as `0.49 (0.48 to 0.50) %`.
+    pub fn value(&self) -> String {
+        let Judged { measured, unit, .. } = self;
+        format!("{measured}{} {unit}", sure(self.interval.as_ref(), self.one_run, " to "))
+            .trim_end()
+            .to_owned()
+    }
+
+    /// Value, interval and bound, such as `0.49 (0.48 to 0.50) %, bound: 0.45 to 0.55`.
     pub fn numbers(&self) -> String {
-        let Judged { measured, interval: [low, high], unit, bound, .. } = self;
-        let sure = if low == high { String::new() } else { format!(" ({low} to {high})") };
-        format!("{measured}{sure} {unit}, bound: {bound}")
+        format!("{}, bound: {}", self.value(), self.bound)
     }
 }
 
@@ -298,7 +319,37 @@ mod tests {
         let measure = Box::new(|_: &Table| Measured::new(0.02, (0.01, 3e302)));
         let claim = Claim { measure, ..Claim::default() };
         let table = Table { columns: &[], rows: Vec::new() };
-        assert_eq!(judge(&claim, &table).interval, ["0.01", "3.0e302"]);
+        assert_eq!(judge(&claim, &table).interval.unwrap(), ["0.01", "3.0e302"]);
+    }
+
+    /// An interval of zero width would promise that other runs give the same.
+    #[test]
+    fn a_single_run_has_no_interval() {
+        let judged = |measured: Measured| {
+            let measure = Box::new(move |_: &Table| measured.clone());
+            let claim = Claim { measure, bound: Bound::at_most(0.5, ""), ..Claim::default() };
+            judge(&Claim { unit: "%", ..claim }, &Table { columns: &[], rows: Vec::new() })
+        };
+        let two_runs = Measured::new(0.25, (0.125, 0.375));
+        let one_run = Measured::of_one_run(0.25);
+        let alone = Measured::new(0.25, (f64::NAN, f64::NAN));
+        for (measured, interval, text) in [
+            (two_runs.clone(), Some(["0.12", "0.38"]), "0.25 (0.12 to 0.38) %"),
+            (one_run.clone(), None, "0.25 (one run: no interval) %"),
+            (one_run.times(-1.0).abs(), None, "0.25 (one run: no interval) %"),
+            (Measured::maximum([one_run.clone()]), None, "0.25 (one run: no interval) %"),
+            (one_run.minus(&Measured::census(0.0)), None, "0.25 (one run: no interval) %"),
+            (alone, None, "0.25 (one run: no interval) %"),
+            (Measured::census(0.25), None, "0.25 %"),
+        ] {
+            let judged = judged(measured);
+            assert_eq!(judged.interval, interval.map(|ends| ends.map(str::to_owned)));
+            assert_eq!(judged.value(), text);
+            let numbers = [judged.numbers.low, judged.numbers.high];
+            assert_eq!(numbers.map(|end| end.is_some()), [interval.is_some(); 2]);
+        }
+        let both = judged(Measured::mean(&[two_runs, one_run]));
+        assert!(both.interval.is_some() && !both.one_run, "{both:?}");
     }
 
     #[test]
@@ -312,7 +363,7 @@ mod tests {
         };
         let more = "Undecided: about 4 times as many runs would decide. Here.";
         assert_eq!(note((0.125, 0.75)), (Verdict::Undecided, more.into()));
-        let one = "A single run has no interval: two or more have one. Here.";
+        let one = "A single run has no interval, and can't decide: two or more have one. Here.";
         assert_eq!(note((f64::NAN, f64::NAN)), (Verdict::Undecided, one.into()));
         assert_eq!(note((0.125, 0.5)), (Verdict::Holds, "Here.".into()));
     }
@@ -323,7 +374,7 @@ mod tests {
             let measure = Box::new(move |_: &Table| Measured::new(0.25, interval));
             let claim = Claim { measure, bound: Bound::at_most(0.5, ""), ..Claim::default() };
             let judged = judge(&claim, &Table { columns: &[], rows: Vec::new() });
-            (judged.interval, judged.verdict, judged.numbers.high)
+            (judged.interval.unwrap(), judged.verdict, judged.numbers.high)
         };
         for (high, text, verdict) in [
             (0.496, "0.50", Verdict::Holds),

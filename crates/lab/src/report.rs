@@ -40,7 +40,8 @@ pub fn write(papers: &Papers, out: &Path) -> Result<(PathBuf, usize), Error> {
          Figures 12 and 13 by closed form. Every number is in the figure's <code>data.csv</code>. A claim <em>holds</em> if all of \
          the 95 % interval is within its bound, <em>fails</em> if none of it is, and is \
          <em>undecided</em> otherwise; it <em>exceeds</em> if the interval is beyond the better end of \
-         what the paper says. A sentence of a paper counts once, by its declared reading; \
+         what the paper says. A value without an interval is exact for what was run, or that of one \
+         run, where the claim is about it. A sentence of a paper counts once, by its declared reading; \
          what this project adds is counted apart.</p>\n",
         env!("CARGO_PKG_VERSION")
     );
@@ -175,8 +176,13 @@ impl Part {
             Verdict::Undecided => "open",
         };
         let word = format!("<span class=\"{class}\">{}</span>", c.verdict.name());
-        let [low, high] = c.interval.each_ref().map(|text| escape(text));
-        let sure = if low == high { String::new() } else { format!("<br>{low} to {high}") };
+        let sure = match &c.interval {
+            Some([low, high]) if low != high => {
+                format!("<br>{} to {}", escape(low), escape(high))
+            }
+            None if c.one_run => "<br>one run: no interval".to_owned(),
+            _ => String::new(),
+        };
         let measured = escape(&c.measured);
         let here = format!("{measured}{sure}<br><span class=\"small\">{unit}</span>");
         let published = c.published.as_deref().map(escape);
@@ -339,7 +345,7 @@ mod tests {
         let mut part = Part::default();
         let claim = Judged {
             measured: "<script>".into(),
-            interval: ["<b>".into(), "<i>".into()],
+            interval: Some(["<b>".into(), "<i>".into()]),
             ..judged("first")
         };
         part.claim(&claim, "voip-overlay/fig4");

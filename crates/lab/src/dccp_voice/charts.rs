@@ -3,7 +3,7 @@
 use super::call::Codec;
 use super::transport::{MODIFIED, PAPERS};
 use crate::claim::Measured;
-use crate::plot::{Axis, Draw, Guide, Mark, Panel, Panels, Series, Style};
+use crate::plot::{Axis, Draw, Guide, Interval, Mark, Panel, Panels, Series, Style};
 use crate::table::{Record, Table};
 use trunkline_base::stats::{quantile, quantile_interval};
 
@@ -32,12 +32,14 @@ fn runs(r: &Record<'_>) -> Vec<f64> {
     r.text("r_of_each_run").split_whitespace().filter_map(|run| run.parse().ok()).collect()
 }
 
-/// The median of some values with its 95 % interval; NaN if there are none.
+/// The median of some values with its 95 % interval, which a single one does not have; NaN if there
+/// are none.
 fn median(mut values: Vec<f64>) -> Measured {
     values.sort_by(f64::total_cmp);
-    match (quantile(&values, 0.5), quantile_interval(&values, 0.5)) {
-        (Some(median), Some(interval)) => Measured::new(median, interval),
-        _ => Measured::census(f64::NAN),
+    let none = (f64::NAN, f64::NAN);
+    match quantile(&values, 0.5) {
+        Some(median) => Measured::new(median, quantile_interval(&values, 0.5).unwrap_or(none)),
+        None => Measured::census(f64::NAN),
     }
 }
 
@@ -180,6 +182,7 @@ pub fn draw(title: &'static str, along: Along, transports: &'static [&'static st
 /// The paper's proposed variant has a thicker line, as in the paper.
 fn style(n: usize, name: &str) -> Style {
     let style = Style::nth(PAPERS.iter().position(|p| *p == name).unwrap_or(n));
+    let style = Style { interval: Interval::Quartiles, ..style };
     if name == MODIFIED { Style { width: 30, ..style } } else { style }
 }
 

@@ -211,6 +211,8 @@ fn row(codec: Codec, transport: &str, path: &Path, runs: &[Run]) -> Vec<Cell> {
     let mean =
         |value: &dyn Fn(&Run) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
     let [q1, r, q3] = quartiles(&|run| run.r);
+    // A single run has a value and no spread.
+    let [q1, q3] = if runs.len() > 1 { [q1, q3] } else { [f64::NAN; 2] };
     let mut each = String::new();
     for run in runs {
         let space = if each.is_empty() { "" } else { " " };

@@ -117,8 +117,16 @@ pub struct Mark {
     pub x: f64,
     /// Value on the vertical axis.
     pub y: f64,
-    /// 95 % interval of `y`, if there is one.
+    /// 95 % interval of `y`, if there is one, or the quartiles with [`Interval::Quartiles`]. A NaN,
+    /// as that of a single run, is not drawn.
     pub interval: Option<(f64, f64)>,
+}
+
+impl Mark {
+    /// The ends of a bar or band that can be drawn.
+    fn ends(&self) -> Option<(f64, f64)> {
+        self.interval.filter(|(low, high)| !low.is_nan() && !high.is_nan())
+    }
 }
 
 /// Appearance of a series.
@@ -144,6 +152,9 @@ pub struct Style {
 pub enum Interval {
     /// A bar at each point.
     Bars,
+    /// A bar at each point from the first to the third quartile of the runs, which is no 95 %
+    /// interval.
+    Quartiles,
     /// A shaded band along the line.
     Band,
 }

@@ -263,7 +263,9 @@ fn marks(frame: &Frame<'_>, series: &Series, out: &mut String) {
     let style = series.style;
     let inside = |axis: &super::Axis, v: f64| (0.0..=1.0).contains(&axis.place(v));
     for mark in series.points.iter().filter(|m| inside(frame.x, m.x) && inside(frame.y, m.y)) {
-        if let (Some((low, high)), Interval::Bars) = (mark.interval, style.interval) {
+        if let (Some((low, high)), Interval::Bars | Interval::Quartiles) =
+            (mark.ends(), style.interval)
+        {
             let thin = format!("stroke=\"{}\" stroke-width=\"1\"", style.colour);
             let (bottom, top) = frame.y.range;
             let end = |y: f64| frame.at(mark.x, y.clamp(bottom, top));
@@ -355,13 +357,14 @@ fn legend_words(name: &str, mut y: f64, out: &mut String) -> f64 {
 
 /// Explains how a panel shows intervals or distributions.
 fn note(panel: &Panel) -> Option<&'static str> {
-    let interval = |s: &Series| s.points.iter().any(|m| m.interval.is_some());
-    let bands = panel.series.iter().any(|s| s.style.interval == Interval::Band);
-    match (panel.series.iter().any(interval), bands, panel.boxes.is_empty()) {
-        (true, true, _) => Some("shaded: 95 % intervals"),
-        (true, false, _) => Some("bars: 95 % intervals"),
-        (false, _, false) => Some("boxes: quartiles; whiskers: all"),
-        _ => None,
+    let shown = panel.series.iter().filter(|s| s.points.iter().any(|m| m.ends().is_some()));
+    let shows = |kind| shown.clone().any(|s| s.style.interval == kind);
+    match () {
+        () if shows(Interval::Band) => Some("shaded: 95 % intervals"),
+        () if shows(Interval::Bars) => Some("bars: 95 % intervals"),
+        () if shows(Interval::Quartiles) => Some("bars: quartiles of the runs"),
+        () if !panel.boxes.is_empty() => Some("boxes: quartiles; whiskers: all"),
+        () => None,
     }
 }
 

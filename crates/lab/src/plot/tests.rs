@@ -67,6 +67,25 @@ fn a_step_line_holds_each_value_until_the_next() {
     insta::assert_snapshot!("step", more(&empty, &one(Panel::new(y(), vec![steps()]))));
 }
 
+/// An interval of a single run is NaN, and quartiles are no 95 % interval.
+#[test]
+fn a_bar_is_called_what_it_is_and_that_of_a_single_run_is_not_drawn() {
+    let note = |interval, kind| {
+        let mark = Mark { x: 2.0, y: 1.0, interval };
+        let style = Style { interval: kind, ..Style::nth(0) };
+        let series = Series { name: "lost".into(), style, points: vec![mark] };
+        let drawn = more(&one(Panel::new(y(), Vec::new())), &one(Panel::new(y(), vec![series])));
+        let words = ["95 % intervals", "quartiles"];
+        words.into_iter().find(|word| drawn.contains(word))
+    };
+    let ends = Some((0.5, 1.5));
+    assert_eq!(note(ends, Interval::Bars), Some("95 % intervals"));
+    assert_eq!(note(ends, Interval::Quartiles), Some("quartiles"));
+    for kind in [Interval::Bars, Interval::Band] {
+        assert_eq!(note(Some((f64::NAN, f64::NAN)), kind), None);
+    }
+}
+
 #[test]
 fn boxes_show_quartiles_and_extremes() {
     let values = Quartiles::of(0.0, (1..=8).map(f64::from)).unwrap().values;

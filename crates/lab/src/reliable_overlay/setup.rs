@@ -143,9 +143,11 @@ fn links_in_a_packet(sabotage: Sabotage) -> Cells {
     vec![vec![LINKS.into(), "".into(), maximum(each).into()]]
 }
 
+/// A quantity of one run; those that no run measures are exact.
 fn value(table: &Table, quantity: &'static str) -> Measured {
     let row = table.iter().find(|r| r.is("quantity", quantity));
-    Measured::census(row.map_or(f64::NAN, |r| r.number("value")))
+    let value = row.map_or(f64::NAN, |r| r.number("value"));
+    if quantity == LINKS { Measured::census(value) } else { Measured::of_one_run(value) }
 }
 
 fn figure() -> Figure {

@@ -40,7 +40,9 @@ fn other_words(claim: &Claim, stored: &ClaimResult) -> Option<Wrong> {
 
 /// Checks that the measured value is within its interval, from which the verdict follows.
 fn numbers(claim: &Claim, stored: &ClaimResult) -> Option<Wrong> {
-    let ClaimResult { measured, interval: [low, high], .. } = stored;
+    let ClaimResult { measured, interval, .. } = stored;
+    // Without an interval, the verdict follows from the value.
+    let [low, high] = interval.as_ref().map_or([measured; 2], |[low, high]| [low, high]);
     if measured == NOTHING {
         let what = "the points that it needs have not been measured".to_owned();
         return Some(("measured", what, MEASURE));

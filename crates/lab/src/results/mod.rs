@@ -21,6 +21,7 @@ pub use take::{Taken, take};
 use crate::claim::Verdict;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Size};
+use crate::output;
 use crate::papers::Papers;
 use crate::store::{json, read_json, write_file};
 use crate::table::Row;
@@ -131,8 +132,11 @@ pub struct ClaimResult {
     pub unit: String,
     /// The measured value, at the claim's precision.
     pub measured: String,
-    /// 95 % confidence interval of the measured value.
-    pub interval: [String; 2],
+    /// 95 % confidence interval of the measured value, if it has one.
+    pub interval: Option<[String; 2]>,
+    /// Whether the value is of a single run, which has no interval.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_run: bool,
     /// Verdict that follows from the bound and the interval.
     pub verdict: Verdict,
     /// Further findings in the data; may be empty.
@@ -142,8 +146,8 @@ pub struct ClaimResult {
 impl ClaimResult {
     /// `0.49 (0.48 – 0.50) %`, without the interval where nothing was sampled.
     pub(crate) fn value(&self) -> String {
-        let ClaimResult { measured, interval: [low, high], unit, .. } = self;
-        let sure = if low == high { String::new() } else { format!(" ({low} – {high})") };
+        let ClaimResult { measured, interval, one_run, unit, .. } = self;
+        let sure = output::sure(interval.as_ref(), *one_run, " – ");
         format!("{measured}{sure} {unit}").replace('-', "−").trim_end().to_owned()
     }
 }

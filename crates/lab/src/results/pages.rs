@@ -56,7 +56,9 @@ fn page(paper: &Paper, papers: &Papers, results: &Results) -> String {
          # {}\n\n\
          Simulated with the daemon's own code. A claim *holds* if its whole 95 % interval \
          is within the bound, *fails* if none of it is, and is *undecided* otherwise. It *exceeds* if \
-         the interval is beyond the better end of what the paper says.\n",
+         the interval is beyond the better end of what the paper says. A value without an interval is \
+         exact for what was run (a count, an extreme of all runs, or a result without chance), or that \
+         of one run, where the claim is about it: then it says so.\n",
         paper.title
     );
     let published = summary.score.published();

@@ -75,6 +75,7 @@ fn figure_result(figure: &Figure, manifest: &Manifest, table: &Table) -> FigureR
             unit: judged.unit,
             measured: judged.measured,
             interval: judged.interval,
+            one_run: judged.one_run,
             verdict: judged.verdict,
             note,
         };

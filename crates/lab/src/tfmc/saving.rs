@@ -183,7 +183,7 @@ fn live_claim() -> Claim {
         measure: Box::new(|t| {
             let ten =
                 |r: &Record<'_>| r.number("payload_bytes") == 20.0 && r.number("packets") == 10.0;
-            Measured::census(t.iter().find(ten).map_or(f64::NAN, |r| r.number("live_pct")))
+            Measured::of_one_run(t.iter().find(ten).map_or(f64::NAN, |r| r.number("live_pct")))
         }),
         at: &[20.0],
         sabotage: "trunk-off",

@@ -363,7 +363,7 @@ fn overhead() -> Claim {
         unit: "% more bytes",
         measure: Box::new(|table| {
             let low = table.iter().filter(|r| r.number("loss_pct") == 0.5);
-            Measured::maximum(low.map(|r| Measured::census(r.number("overhead_pct"))))
+            Measured::maximum(low.map(|r| Measured::of_one_run(r.number("overhead_pct"))))
         }),
         at: &[0.5],
         sabotage: "hello-every-20-ms",

@@ -207,7 +207,7 @@ fn cost() -> Claim {
         decimals: 1,
         measure: Box::new(|table| {
             let rows = there(table, 10.0, &["uniform", "25", "50"]);
-            let each = rows.iter().map(|r| Measured::census(5.0 * r.number("overhead_pct")));
+            let each = rows.iter().map(|r| Measured::of_one_run(5.0 * r.number("overhead_pct")));
             Measured::maximum(each)
         }),
         at: &[10.0],
