@@ -40,6 +40,7 @@ pub mod reliable_overlay;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod sabotages;
 pub mod scenario;
 pub mod score;
 pub mod speech;

@@ -4,6 +4,7 @@ use super::{ClaimResult, FOLDER, FigureResult, Parameter, Results, SmallTable, f
 use crate::claim::Claim;
 use crate::experiment::{Experiment, Figure, Size, place};
 use crate::papers::{PAPERS, Paper, Papers};
+use crate::sabotages;
 use crate::score::Score;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,39 @@ fn page(paper: &Paper, papers: &Papers, results: &Results) -> String {
             section(&mut page, (experiment, figure, is_simulated), result);
         }
     }
+    broken(&mut page, paper, papers, results);
     page
+}
+
+/// The change that each sabotage of the paper's claims makes, and how many claims of which figures must fail
+/// with it.
+fn broken(page: &mut String, paper: &Paper, papers: &Papers, results: &Results) {
+    let all = figures(papers);
+    let shown = all
+        .iter()
+        .filter(|(e, f, _)| e.paper == paper.folder && results.figures.contains_key(&id(e, f)));
+    let mut rows = String::new();
+    for (name, does) in sabotages::of(paper.folder) {
+        let of = |figure: &Figure| {
+            let claims = figure.claims.iter().filter(|claim| claim.sabotage == *name).count();
+            (claims > 0).then(|| format!("{} ({claims})", figure.name))
+        };
+        let of: Vec<String> = shown.clone().filter_map(|(_, figure, _)| of(figure)).collect();
+        if !of.is_empty() {
+            let _ = writeln!(rows, "| `{name}` | {} | {} |", cell(does), of.join(", "));
+        }
+    }
+    if !rows.is_empty() {
+        let _ = write!(
+            page,
+            "\n## Sabotages\n\nEach breaks one thing on purpose, so that a claim must fail: \
+             `trunkline-lab check --sabotage {0}`, or `{0}/FIGURE/CLAIM` for one of them. \
+             `trunkline-lab list {0}/FIGURE/CLAIM` says which one a claim has. In parentheses: \
+             number of claims.\n\n\
+             | sabotage | what it changes | of figures |\n|---|---|---|\n{rows}",
+            paper.folder
+        );
+    }
 }
 
 /// Each sentence of the paper and its verdict in each reading.
