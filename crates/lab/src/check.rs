@@ -4,6 +4,7 @@ use crate::claim::{Bound, Claim, Verdict};
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure, Point, Sabotage, Size};
 use crate::output::{Judged, NOTHING, Numbers, judge};
+use crate::papers::{Paper, Papers};
 use crate::run::{self, Job, Progress, Settings};
 use crate::table::{Row, Table};
 
@@ -19,9 +20,14 @@ pub struct ClaimSite<'a> {
 }
 
 impl ClaimSite<'_> {
-    /// Full name of the claim, such as `voip-overlay/fig4 follows`.
+    /// Full name of the claim, such as `voip-overlay/fig4/follows`.
     pub fn name(&self) -> String {
-        format!("{}/{} {}", self.experiment.paper, self.figure.name, self.claim.id)
+        format!("{}/{}", self.experiment.figure_id(self.figure), self.claim.id)
+    }
+
+    /// Name of the set-up in which the claim judges a sentence of its paper, if there are several.
+    pub fn reading(&self) -> Option<&'static str> {
+        Paper::of(self.experiment.paper).reading_of(self.claim)
     }
 
     /// Whether the claim reads this point.
@@ -31,6 +37,39 @@ impl ClaimSite<'_> {
             && (at.is_empty() || at.contains(&point.x))
             && reads(&point.key)
     }
+}
+
+/// Every claim that `wanted` selects, as [`Papers::select_claims`] has it, and of these only those of
+/// one `reading`, if it is given.
+///
+/// # Errors
+///
+/// As [`Papers::select_claims`], or [`Error::UnknownReading`].
+pub fn select<'a>(
+    papers: &'a Papers,
+    (wanted, reading): (&str, Option<&str>),
+    beside: bool,
+) -> Result<Vec<ClaimSite<'a>>, Error> {
+    let (figures, id) = papers.select_claims(wanted, beside)?;
+    let mut sites = claims(&figures);
+    sites.retain(|site| id.is_none_or(|id| site.claim.id == id));
+    let Some(reading) = reading else { return Ok(sites) };
+    let mut known: Vec<&str> = Vec::new();
+    for name in sites.iter().filter_map(ClaimSite::reading) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    sites.retain(|site| site.reading() == Some(reading));
+    if sites.is_empty() {
+        let known = match known.is_empty() {
+            true => "its sentences have one reading each".to_owned(),
+            false => format!("there are {}", known.join(", ")),
+        };
+        let (what, reading) = (wanted.to_owned(), reading.to_owned());
+        return Err(Error::UnknownReading { what, reading, known });
+    }
+    Ok(sites)
 }
 
 /// Every claim of these figures.
@@ -258,6 +297,30 @@ mod tests {
         assert!(can_fail(failing(), judged("4.2", Fails)));
         assert!(!can_fail(failing(), judged("3.8", Fails)), "the judge sees no difference");
         assert!(!can_fail(failing(), judged("3.4", Fails)), "it mends more than it breaks");
+    }
+
+    #[test]
+    fn claims_are_selected_by_name_and_reading() {
+        let papers = crate::papers();
+        let named = |wanted, reading| {
+            let sites = select(&papers, (wanted, reading), false)?;
+            Ok::<_, Error>(sites.iter().map(ClaimSite::name).collect::<Vec<_>>())
+        };
+        let one = named("dccp-voice/fig3/md-does-not", None).unwrap();
+        assert_eq!(one, ["dccp-voice/fig3/md-does-not"]);
+        let other = named("dccp-voice/fig3", Some("one-segment")).unwrap();
+        let wanted =
+            ["dccp-voice/fig3/one-segment-does-not", "dccp-voice/fig3/one-segment-unimpaired"];
+        assert_eq!(other, wanted);
+        let declared = named("dccp-voice/fig3", Some("declared")).unwrap();
+        assert!(declared.contains(&one[0]) && !declared.contains(&wanted[0].to_owned()));
+        let said = |wanted| named(wanted, Some("great")).unwrap_err().to_string();
+        assert_eq!(
+            said("dccp-voice/fig3"),
+            "no claim of dccp-voice/fig3 is judged in the reading \"great\": there are declared, \
+             one-segment"
+        );
+        assert!(said("voip-overlay").ends_with("its sentences have one reading each"));
     }
 
     /// Takes the experiment whose claims read the fewest of its points.

@@ -40,6 +40,7 @@ use trunkline_overlay::link::realtime::Recovery;
     after_help = "\
 Examples:
   trunkline-lab list
+  trunkline-lab list voip-overlay/fig4/overhead
   trunkline-lab run voip-overlay/fig4 --quick
   trunkline-lab run all --out results && trunkline-lab report --out results
   trunkline-lab check --quick
@@ -55,12 +56,7 @@ pub struct Args {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List every figure and its claims
-    List {
-        /// Print the list as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List(list::List),
     Run(Run),
     Merge(Merge),
     Report(report::Report),
@@ -244,10 +240,7 @@ fn is_scenario(what: &str) -> bool {
 pub fn run(args: &Args) -> ExitCode {
     let papers = papers();
     let done = match &args.command {
-        Command::List { json } => {
-            list::list(&papers, *json);
-            Ok(true)
-        }
+        Command::List(args) => list::run(&papers, args),
         Command::Run(args) if is_scenario(&args.what) => scenario::run(args),
         Command::Run(args) if args.json => Err(Error::NoJson(args.what.clone())),
         Command::Run(args) if args.testbed => beside(&papers, args),

@@ -18,6 +18,39 @@ pub enum Error {
         /// "did you mean …? ", or empty.
         suggestion: String,
     },
+    /// A claim is named where a figure is wanted.
+    #[error(
+        "\"{claim}\" would be a claim of {figure}: a figure is wanted here; `check` and `list` take \
+         claims, too"
+    )]
+    ClaimForFigure {
+        /// The figure in the name.
+        figure: String,
+        /// The rest of the name.
+        claim: String,
+    },
+    /// A figure has no claim of this name.
+    #[error(
+        "{figure} has no claim \"{claim}\": {suggestion}`trunkline-lab list {figure}` lists them all"
+    )]
+    UnknownClaim {
+        /// The figure in the name.
+        figure: String,
+        /// The rest of the name.
+        claim: String,
+        /// "did you mean …? ", or empty.
+        suggestion: String,
+    },
+    /// No selected claim is judged in this reading.
+    #[error("no claim of {what} is judged in the reading \"{reading}\": {known}")]
+    UnknownReading {
+        /// The figures or claims that were requested.
+        what: String,
+        /// The reading that was requested.
+        reading: String,
+        /// The readings that there are, for the message.
+        known: String,
+    },
     /// A file or folder can't be read or written.
     #[error("{}: {why}", path.display())]
     File {

@@ -187,6 +187,11 @@ impl Experiment {
     pub fn id(&self) -> String {
         format!("{}/{}", self.paper, self.name)
     }
+
+    /// Full name of a figure of this experiment, such as `voip-overlay/fig4`.
+    pub fn figure_id(&self, figure: &Figure) -> String {
+        format!("{}/{}", self.paper, figure.name)
+    }
 }
 
 #[cfg(test)]

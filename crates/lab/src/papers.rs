@@ -1,3 +1,4 @@
+use crate::claim::Claim;
 use crate::error::Error;
 use crate::experiment::{Experiment, Figure};
 use crate::testbed::Testbed;
@@ -120,20 +121,9 @@ impl Papers {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownFigure`], with the most similar one.
+    /// [`Error::UnknownFigure`], with the most similar one, or [`Error::ClaimForFigure`].
     pub fn find(&self, wanted: &str) -> Result<(&Experiment, &Figure), Error> {
-        let id = |e: &Experiment, f: &Figure| format!("{}/{}", e.paper, f.name);
-        if let Some(found) = self.figures().find(|(e, f)| id(e, f) == wanted) {
-            return Ok(found);
-        }
-        let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wanted);
-        let nearest = self
-            .figures()
-            .map(|(e, f)| id(e, f))
-            .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
-            .filter(|name| likeness(name) > 0.5);
-        let suggestion = nearest.map_or(String::new(), |n| format!("did you mean \"{n}\"? "));
-        Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
+        find(self.figures().collect(), wanted)
     }
 
     /// The figures that `wanted` selects: one, those of a folder, those of the five papers
@@ -143,16 +133,112 @@ impl Papers {
     ///
     /// As [`Papers::find`].
     pub fn select(&self, wanted: &str) -> Result<Vec<(&Experiment, &Figure)>, Error> {
-        match wanted {
-            "all" => Ok(self.figures().collect()),
-            "papers" => Ok(self.figures().filter(|(e, _)| e.paper != beyond::PAPER).collect()),
-            folder if PAPERS.iter().any(|paper| paper.folder == folder) => {
-                Ok(self.figures().filter(|(e, _)| e.paper == folder).collect())
+        select(self.figures().collect(), wanted)
+    }
+
+    /// As [`Papers::select`], also for a claim, `paper/figure/claim`, whose figure and id are
+    /// returned. With `beside`, figures of testbeds can be selected too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Papers::find`], or [`Error::UnknownClaim`].
+    #[expect(clippy::type_complexity, reason = "a pair of what is selected")]
+    pub fn select_claims(
+        &self,
+        wanted: &str,
+        beside: bool,
+    ) -> Result<(Vec<(&Experiment, &Figure)>, Option<&'static str>), Error> {
+        let mut all: Vec<_> = self.figures().collect();
+        if beside {
+            all.extend(self.testbeds().map(|(e, testbed)| (e, &testbed.figure)));
+        }
+        let (figure, name) = match select(all.clone(), wanted) {
+            Err(Error::ClaimForFigure { figure, claim }) => (figure, claim),
+            figures => return Ok((figures?, None)),
+        };
+        let found = find(all, &figure)?;
+        let ids = found.1.claims.iter().map(|claim| claim.id);
+        match ids.clone().find(|id| *id == name) {
+            Some(id) => Ok((vec![found], Some(id))),
+            None => {
+                let suggestion = suggestion(ids.map(str::to_owned), &name);
+                Err(Error::UnknownClaim { figure, claim: name, suggestion })
             }
-            one => Ok(vec![self.find(one)?]),
         }
     }
 }
+
+fn find<'a>(
+    figures: Vec<(&'a Experiment, &'a Figure)>,
+    wanted: &str,
+) -> Result<(&'a Experiment, &'a Figure), Error> {
+    let named = |wanted: &str| figures.iter().find(|(e, f)| e.figure_id(f) == wanted);
+    if let Some(found) = named(wanted) {
+        return Ok(*found);
+    }
+    match wanted.rsplit_once('/').filter(|(figure, _)| named(figure).is_some()) {
+        Some((figure, claim)) => {
+            let (figure, claim) = (figure.to_owned(), claim.to_owned());
+            Err(Error::ClaimForFigure { figure, claim })
+        }
+        None => {
+            let suggestion = suggestion(figures.iter().map(|(e, f)| e.figure_id(f)), wanted);
+            Err(Error::UnknownFigure { wanted: wanted.to_owned(), suggestion })
+        }
+    }
+}
+
+fn select<'a>(
+    mut figures: Vec<(&'a Experiment, &'a Figure)>,
+    wanted: &str,
+) -> Result<Vec<(&'a Experiment, &'a Figure)>, Error> {
+    match wanted {
+        "all" => {}
+        "papers" => figures.retain(|(e, _)| e.paper != beyond::PAPER),
+        folder if PAPERS.iter().any(|paper| paper.folder == folder) => {
+            figures.retain(|(e, _)| e.paper == folder);
+        }
+        one => return Ok(vec![find(figures, one)?]),
+    }
+    Ok(figures)
+}
+
+/// "did you mean …? " with the most similar name; empty if none is similar.
+fn suggestion(names: impl Iterator<Item = String>, wanted: &str) -> String {
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(name, wanted);
+    let nearest = names
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|name| likeness(name) > 0.5);
+    nearest.map_or(String::new(), |name| format!("did you mean \"{name}\"? "))
+}
+
+impl Paper {
+    /// The folder with this name.
+    ///
+    /// # Panics
+    ///
+    /// If there is none, which is a bug in an experiment.
+    pub fn of(folder: &str) -> &'static Paper {
+        let found = PAPERS.iter().find(|paper| paper.folder == folder);
+        found.unwrap_or_else(|| panic!("{folder} is no folder of figures"))
+    }
+
+    /// Name of the set-up in which a claim judges a sentence of the paper, [`DECLARED`] for the
+    /// declared one. `None` for a claim of this project, and for a paper with a single reading.
+    pub fn reading_of(&self, claim: &Claim) -> Option<&'static str> {
+        let has_several = claim.published.is_some() && !self.readings.is_empty();
+        has_several.then_some(if claim.reading.is_empty() { DECLARED } else { claim.reading })
+    }
+
+    /// How a set-up differs from the declared one; for the declared one, what it is.
+    pub fn about_reading(&self, name: &str) -> &'static str {
+        let other = self.readings.iter().find(|reading| reading.name == name);
+        other.map_or(self.declared, |reading| reading.differs)
+    }
+}
+
+/// Name of the declared reading in command lines and output.
+pub const DECLARED: &str = "declared";
 
 #[cfg(test)]
 mod tests {
@@ -205,6 +291,25 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_is_selected_by_its_name() {
+        let papers = papers();
+        let (figures, claim) = papers.select_claims("voip-overlay/fig4/overhead", false).unwrap();
+        assert_eq!((figures.len(), figures[0].1.name, claim), (1, "fig4", Some("overhead")));
+        let (figures, claim) = papers.select_claims("voip-overlay/fig4", false).unwrap();
+        assert_eq!((figures.len(), claim), (1, None));
+        let said =
+            |name, beside| papers.select_claims(name, beside).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(
+            said("voip-overlay/fig4/overhaed", false),
+            "voip-overlay/fig4 has no claim \"overhaed\": did you mean \"overhead\"? `trunkline-lab \
+             list voip-overlay/fig4` lists them all"
+        );
+        let live = "beyond/agreement-testbed";
+        assert!(said(live, false).contains("did you mean \"beyond/agreement\"?"));
+        assert_eq!(papers.select_claims(live, true).unwrap().0[0].1.name, "agreement-testbed");
+    }
+
+    #[test]
     fn variants_follow_their_figure() {
         let papers = papers();
         let names: Vec<&str> = papers.figures().map(|(_, figure)| figure.name).collect();
@@ -239,6 +344,11 @@ mod tests {
             said("tfmc/tabl"),
             "there is no figure \"tfmc/tabl\": did you mean \"tfmc/table1\"? \
              `trunkline-lab list` lists them all"
+        );
+        assert_eq!(
+            said("tfmc/table1/delays"),
+            "\"delays\" would be a claim of tfmc/table1: a figure is wanted here; `check` and `list` \
+             take claims, too"
         );
         let nothing_similar = said("nonsense");
         assert_eq!(

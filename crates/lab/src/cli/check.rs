@@ -10,22 +10,28 @@ use trunkline_lab::experiment::{Sabotage, Size};
 use trunkline_lab::output::Judged;
 use trunkline_lab::run::Settings;
 use trunkline_lab::score::Score;
-use trunkline_lab::{Error, Papers};
+use trunkline_lab::{Error, Papers, sabotages};
 
 /// Check that every claim still does what was published
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Exits with 1 if a claim that was published as holding fails (at full size: or is
 undecided); with --sabotage, if a claim survives what should make it fail. Stores
-nothing.
+nothing. `trunkline-lab list PAPER/FIGURE/CLAIM` says what a claim's sabotage changes.
 
 Examples:
   trunkline-lab check --quick
+  trunkline-lab check --quick dccp-voice/fig3/sp-fr-drops
+  trunkline-lab check --quick dccp-voice --reading one-segment
   trunkline-lab check --quick --sabotage voip-overlay/fig4")]
 pub struct Check {
-    /// PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure
+    /// PAPER/FIGURE/CLAIM, PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure;
+    /// `trunkline-lab list` has their names
     #[arg(default_value = "all")]
     what: String,
+    /// Only claims that judge a paper's sentence in this reading: its name, or `declared`
+    #[arg(long, value_name = "NAME")]
+    reading: Option<String>,
     #[command(flatten)]
     how: How,
     /// Apply the sabotage of each claim, or with =N of every Nth, and check that the claim fails
@@ -43,7 +49,7 @@ pub struct Check {
 /// Judges claims as `args` say, and prints a line on each. Returns whether all do as published, and
 /// each sabotaged one fails.
 pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
-    let places = check::claims(&papers.select(&args.what)?);
+    let places = check::select(papers, (&args.what, args.reading.as_deref()), false)?;
     let how = &args.how;
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = how.speech.load(needs_speech)?;
@@ -82,7 +88,10 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
         good &= against != Against::Broken && !fickle;
         let broken = sabotaged.get(&n);
         let survives = broken.is_some_and(|b| !check::can_fail(&place.claim.bound, &runs[0], b));
-        outln!("{}", told(place, runs, (verdict, against), broken.map(|b| (b, survives))));
+        outln!("{}", told(place, runs, (verdict, against), survives));
+        if let Some(broken) = broken {
+            outln!("    {}", turned(place, broken));
+        }
         if survives {
             good = false;
             let settings = settings(how.seed);
@@ -92,7 +101,10 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
             }
         }
     }
-    outln!("{}", score.text());
+    // Other readings than the declared one count nothing.
+    if score.published().all() + score.own.all() > 0 {
+        outln!("{}", score.text());
+    }
     Ok(good)
 }
 
@@ -122,10 +134,10 @@ fn told(
     place: &ClaimSite<'_>,
     runs: &[Judged],
     (verdict, against): (Verdict, Against),
-    broken: Option<(&Judged, bool)>,
+    survives: bool,
 ) -> String {
     let word = match against {
-        _ if broken.is_some_and(|(_, survives)| survives) => "CAN'T FAIL".to_owned(),
+        _ if survives => "CAN'T FAIL".to_owned(),
         Against::AsPublished if verdict.is_good() => verdict.name().to_owned(),
         Against::AsPublished => format!("{}, as published", verdict.name()),
         Against::Better => format!("{}, and was published as failing", verdict.name()),
@@ -144,8 +156,41 @@ fn told(
     if let Some(published) = &runs[0].published {
         let _ = write!(line, " (paper: {published})");
     }
-    if let Some((broken, _)) = broken {
-        let _ = write!(line, "; with {}: {}", place.claim.sabotage, broken.measured);
+    if let Some(reading) = place.reading() {
+        let _ = write!(line, " (reading: {reading})");
     }
     line
+}
+
+/// The line about a sabotaged claim: what the sabotage changes, and what becomes of the claim.
+fn turned(place: &ClaimSite<'_>, broken: &Judged) -> String {
+    let name = place.claim.sabotage;
+    let does = sabotages::about(place.experiment.paper, name).unwrap_or("undescribed");
+    format!("sabotaged by {name} ({does}): {}: {}", broken.value(), broken.verdict.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trunkline_lab::claim::{Bound, Measured};
+    use trunkline_lab::output::judge;
+    use trunkline_lab::table::Table;
+
+    #[test]
+    fn a_sabotaged_claim_has_a_value_with_its_interval_and_a_verdict() {
+        let papers = trunkline_lab::papers();
+        let sites = check::select(&papers, ("voip-overlay/fig4/overhead", None), false).unwrap();
+        let claim = Claim {
+            measure: Box::new(|_| Measured::new(7.0, (6.5, 7.25))),
+            bound: Bound::at_most(1.0, ""),
+            unit: "% more bytes",
+            ..Claim::default()
+        };
+        let broken = judge(&claim, &Table { columns: &[], rows: Vec::new() });
+        assert_eq!(
+            turned(&sites[0], &broken),
+            "sabotaged by hello-every-20-ms (hellos every 20 ms instead of every second): 7.00 (6.50 \
+             to 7.25) % more bytes: fails"
+        );
+    }
 }

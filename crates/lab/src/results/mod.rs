@@ -175,7 +175,7 @@ pub(crate) fn figures(papers: &Papers) -> Vec<(&Experiment, &Figure, bool)> {
 
 /// Id of a figure in [`Results`], such as `voip-overlay/fig4`.
 pub(crate) fn id(experiment: &Experiment, figure: &Figure) -> String {
-    format!("{}/{}", experiment.paper, figure.name)
+    experiment.figure_id(figure)
 }
 
 impl Results {

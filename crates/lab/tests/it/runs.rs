@@ -282,6 +282,34 @@ fn the_list_is_complete() {
     }
 }
 
+#[test]
+fn a_claim_is_listed_and_checked_by_its_name() {
+    let name = "dccp-voice/fig3/one-segment-does-not";
+    let all = good(&["list", name]);
+    for line in [
+        "    reading: one-segment: The minimum is one segment of 1,460 bytes per round trip.",
+        "    published verdict: holds",
+        "    sabotage: no-floor: SP+FR+MD has no minimum rate",
+    ] {
+        assert!(all.lines().any(|l| l == line), "{line}: {all}");
+    }
+    let others = good(&["list", "dccp-voice", "--reading", "one-segment"]);
+    assert!(others.contains("one-segment-does-not") && !others.contains("sp-fr-drops"), "{others}");
+
+    let checked = good(&["check", name, "--quick", "--sabotage", "--seeds", "1"]);
+    let lines: Vec<&str> = checked.lines().collect();
+    let [claim, sabotaged] = lines[..] else { panic!("{checked}") };
+    assert!(claim.starts_with(&format!("holds: {name}: 0.0 (one run: no interval) %, bound: ")));
+    assert!(claim.ends_with(" (reading: one-segment)"), "{claim}");
+    let wanted = "sabotaged by no-floor (SP+FR+MD has no minimum rate): 100.0 (one run: no interval) %: \
+                  fails";
+    assert_eq!(sabotaged.trim_start(), wanted);
+
+    let run = |what| ["run", what];
+    bad(&run(name), &["would be a claim of dccp-voice/fig3", "`check` and `list` take claims"]);
+    bad(&["check", "dccp-voice/fig3/md"], &["fig3 has no claim \"md\":", "list dccp-voice/fig3"]);
+}
+
 /// Covers `list | head`, and a full disk.
 #[test]
 fn nothing_panics_where_what_it_prints_to_takes_no_more() {
