@@ -29,7 +29,7 @@ use trunkline_lab::speech::{self, Filter, Speech, Variant, Voices};
 use trunkline_lab::store::write_json;
 use trunkline_lab::table::print;
 use trunkline_lab::testbed::{RoundStore, RunProgress, Testbed};
-use trunkline_lab::{Error, Papers, papers};
+use trunkline_lab::{Error, Paper, Papers, papers};
 use trunkline_overlay::link::realtime::Recovery;
 
 /// Reproduce the papers' figures, with the daemon's own code in a simulated network
@@ -404,6 +404,14 @@ fn merge(papers: &Papers, args: &Merge) -> Result<bool, Error> {
     Ok(true)
 }
 
+/// The claim's name, its verdict here and the published one, and in which reading.
+fn status(experiment: &Experiment, claim: &Claim, judged: &Judged) -> String {
+    let reading = Paper::of(experiment.paper).reading_of(claim);
+    let reading = reading.map_or(String::new(), |name| format!("; reading: {name}"));
+    let [here, published] = [judged.verdict, claim.expected].map(Verdict::name);
+    format!("{}: {here} (published: {published}{reading})", claim.id)
+}
+
 fn show(drawn: &[Drawn<'_>], out: &Path) {
     let mut score = Score::default();
     for Drawn { experiment, figure, judged, .. } in drawn {
@@ -411,10 +419,13 @@ fn show(drawn: &[Drawn<'_>], out: &Path) {
         outln!("{}/{}: {}", experiment.paper, figure.name, folder.display());
         for (claim, j) in figure.claims.iter().zip(judged) {
             score.add(experiment.paper, claim, j.verdict);
-            let paper = j.published.as_ref().map_or(String::new(), |p| format!(" (paper: {p})"));
-            outln!("    {}: {}: {}{paper}", j.verdict.name(), j.claim, j.numbers());
+            outln!("    {}: {}", status(experiment, claim, j), j.numbers());
+            outln!("        {}", j.claim);
+            if let Some(published) = &j.published {
+                outln!("        paper: {published}");
+            }
             if j.verdict != Verdict::Holds && !j.note.is_empty() {
-                outln!("        {}", j.note);
+                outln!("        note: {}", j.note);
             }
         }
     }

@@ -305,7 +305,12 @@ fn a_claim_is_listed_and_checked_by_its_name() {
                   fails";
     assert_eq!(sabotaged.trim_start(), wanted);
 
-    let run = |what| ["run", what];
+    let dir = tempfile::tempdir().unwrap();
+    let run = |what| ["run", what, "--quick", "--out", dir.path().to_str().unwrap()];
+    let ran = good(&run("dccp-voice/fig3"));
+    let wanted = "    md-does-not: fails (published: fails; reading: declared): 6.0 (one run: no \
+                  interval) %, bound: at most 1.0";
+    assert!(ran.lines().any(|line| line == wanted), "{ran}");
     bad(&run(name), &["would be a claim of dccp-voice/fig3", "`check` and `list` take claims"]);
     bad(&["check", "dccp-voice/fig3/md"], &["fig3 has no claim \"md\":", "list dccp-voice/fig3"]);
 }
