@@ -51,6 +51,12 @@ pub enum Error {
         /// The readings that there are, for the message.
         known: String,
     },
+    /// No selected claim has a sabotage or variation of this name.
+    #[error(
+        "there is no sabotage or variation \"{0}\" of these claims: docs/results/PAPER.md lists those \
+         of each paper"
+    )]
+    UnknownChange(String),
     /// A file or folder can't be read or written.
     #[error("{}: {why}", path.display())]
     File {

@@ -1,6 +1,8 @@
 //! The changes that sabotages make, in words. Each is applied by the experiments of its folder,
 //! under the same name.
 
+use crate::error::Error;
+use crate::experiment::Sabotage;
 use crate::{beyond, dccp_voice, reliable_overlay, tfmc, voip_overlay, wifi_adapt};
 
 /// The change that a sabotage of a folder's claims makes; `None` if it has no such sabotage.
@@ -18,6 +20,25 @@ pub fn of(folder: &str) -> &'static [(&'static str, &'static str)] {
         wifi_adapt::PAPER => WIFI_ADAPT,
         beyond::PAPER => BEYOND,
         _ => &[],
+    }
+}
+
+/// Changes that break nothing, for `check --with`: by them a reader sees what a choice decides that a
+/// paper's text leaves open.
+pub fn variations(folder: &str) -> &'static [(&'static str, &'static str)] {
+    if folder == wifi_adapt::PAPER { wifi_adapt::RATES } else { &[] }
+}
+
+/// The sabotage or variation with this name, of any of these folders.
+///
+/// # Errors
+///
+/// [`Error::UnknownChange`].
+pub fn find<'a>(folders: impl Iterator<Item = &'a str>, wanted: &str) -> Result<Sabotage, Error> {
+    let mut known = folders.flat_map(|folder| of(folder).iter().chain(variations(folder)));
+    match known.find(|(name, _)| *name == wanted) {
+        Some((name, _)) => Ok(Sabotage::named(name)),
+        None => Err(Error::UnknownChange(wanted.to_owned())),
     }
 }
 
@@ -275,6 +296,11 @@ mod tests {
             assert_eq!(described, named.into_iter().collect::<Vec<_>>(), "{}", paper.folder);
         }
         assert_eq!(about("tfmc", "no-tcp"), Some("there is no TCP"));
+        let both = ["tfmc", "wifi-adapt"];
+        for known in ["no-tcp", "other-traffic-3"] {
+            assert!(find(both.into_iter(), known).is_ok_and(|found| found.is(known)));
+        }
+        assert!(find(["tfmc"].into_iter(), "other-traffic-3").is_err());
         assert_eq!((about("tfmc", ""), about("nowhere", "no-tcp")), (None, None));
     }
 }

@@ -23,7 +23,8 @@ Examples:
   trunkline-lab check --quick
   trunkline-lab check --quick dccp-voice/fig3/sp-fr-drops
   trunkline-lab check --quick dccp-voice --reading one-segment
-  trunkline-lab check --quick --sabotage voip-overlay/fig4")]
+  trunkline-lab check --quick --sabotage voip-overlay/fig4
+  trunkline-lab check --quick --with other-traffic-3 wifi-adapt/fig4")]
 pub struct Check {
     /// PAPER/FIGURE/CLAIM, PAPER/FIGURE, PAPER, `papers` (all five), or `all` for every figure;
     /// `trunkline-lab list` has their names
@@ -40,6 +41,10 @@ pub struct Check {
         default_missing_value = "1", value_parser = clap::value_parser!(u16).range(1..)
     )]
     sabotage: Option<u16>,
+    /// Measure with one change for all claims, a sabotage or a variation of their paper, and
+    /// compare with what is published without it: docs/results/PAPER.md lists them
+    #[arg(long, value_name = "NAME", conflicts_with = "sabotage")]
+    with: Option<String>,
     /// Judge this many runs, with consecutive seeds, by the majority of their verdicts [default: 3
     /// with --quick, else 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -54,7 +59,11 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
     let needs_speech = places.iter().any(|p| p.experiment.needs_speech);
     let speech = how.speech.load(needs_speech)?;
     let settings = |seed| Settings { seed, speech: speech.as_ref(), threads: how.threads() };
-    let judge = |places: &[ClaimSite<'_>], sabotage: fn(&Claim) -> Sabotage, seed| {
+    let change = match &args.with {
+        Some(name) => sabotages::find(places.iter().map(|p| p.experiment.paper), name)?,
+        None => Sabotage::NONE,
+    };
+    let judge = |places: &[ClaimSite<'_>], sabotage: &dyn Fn(&Claim) -> Sabotage, seed| {
         let settings = settings(seed);
         let batches = check::batches(places, how.size(), sabotage);
         let (points, weight) = check::extent(&batches);
@@ -65,14 +74,14 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
     };
     let seeds = args.seeds.map_or(if how.quick { 3 } else { 1 }, u64::from);
     let seeds: Vec<u64> = (0..seeds).map(|n| how.seed.wrapping_add(n)).collect();
-    let honest = |places: &[ClaimSite<'_>], seed| judge(places, |_| Sabotage::NONE, seed);
+    let honest = |places: &[ClaimSite<'_>], seed| judge(places, &|_| change, seed);
     let runs = until_settled(&places, &seeds, honest)?;
     let mut sabotaged: BTreeMap<usize, Judged> = BTreeMap::new();
     if let Some(every) = args.sabotage {
         let sample = (0..places.len()).step_by(every.into());
         let of: Vec<ClaimSite<'_>> = sample.clone().map(|n| places[n]).collect();
         let named = |claim: &Claim| Sabotage::named(claim.sabotage);
-        sabotaged = sample.zip(judge(&of, named, how.seed)?).collect();
+        sabotaged = sample.zip(judge(&of, &named, how.seed)?).collect();
     }
     let verdicts: Vec<_> =
         places.iter().zip(&runs).map(|(place, runs)| (*place, runs[0].verdict)).collect();
@@ -80,7 +89,11 @@ pub fn run(papers: &Papers, args: &Check) -> Result<bool, Error> {
     for (n, (place, runs)) in places.iter().zip(&runs).enumerate() {
         let verdict = check::together(runs);
         score.add(place.experiment.paper, place.claim, verdict);
-        let against = check::against(place.claim, runs);
+        let against = match check::against(place.claim, runs) {
+            // Published without the change.
+            Against::Broken if args.with.is_some() => Against::Otherwise,
+            against => against,
+        };
         // A claim published as decided must be decided wherever as much is measured.
         let fickle = place.claim.expected.is_good()
             && verdict == Verdict::Undecided

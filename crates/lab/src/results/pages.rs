@@ -120,6 +120,17 @@ fn broken(page: &mut String, paper: &Paper, papers: &Papers, results: &Results) 
             paper.folder
         );
     }
+    let variations = sabotages::variations(paper.folder);
+    if !variations.is_empty() {
+        let _ = writeln!(
+            page,
+            "\nChanges that break nothing, for `trunkline-lab check {} --with NAME`:\n",
+            paper.folder
+        );
+    }
+    for (name, does) in variations {
+        let _ = writeln!(page, "- `{name}`: {}", escaped(does));
+    }
 }
 
 /// Each sentence of the paper and its verdict in each reading.

@@ -76,7 +76,8 @@ pub const G711: &str = "g711";
 /// The transports, in the order of the table.
 pub const SCHEMES: [&str; 4] = [ADAPTIVE, TFRC, GREEDY, G711];
 
-/// Background traffic to each station; the paper doesn't give it.
+/// Background traffic to each station. The paper doesn't give it; with this much the cell is full at
+/// seven stations, about where the paper's curves bend.
 pub const BACKGROUND: Bitrate = Bitrate::from_bps(4_000_000);
 /// Background traffic to all stations together, in [`IN_ALL`]: more than any cell carries.
 const ALL_BACKGROUND: u64 = 30_000_000;
@@ -202,6 +203,22 @@ fn controlled(over: &str, calls: u16, sabotage: Sabotage) -> u16 {
     if halved { calls / 2 } else { calls }
 }
 
+/// Variations of the declared reading, to show what [`BACKGROUND`] decides.
+pub const RATES: &[(&str, &str)] = &[
+    ("other-traffic-1", "1 Mbit/s of other traffic to each station instead of 4"),
+    ("other-traffic-2", "2 Mbit/s of other traffic to each station instead of 4"),
+    ("other-traffic-3", "3 Mbit/s of other traffic to each station instead of 4"),
+    ("other-traffic-5", "5 Mbit/s of other traffic to each station instead of 4"),
+    ("other-traffic-6", "6 Mbit/s of other traffic to each station instead of 4"),
+];
+
+/// Background traffic to each station in one of [`RATES`].
+fn other_rate(variation: Sabotage) -> Option<Bitrate> {
+    let (name, _) = RATES.iter().find(|(name, _)| variation.is(name))?;
+    let mbit_s: u64 = name.rsplit('-').next()?.parse().ok()?;
+    Some(Bitrate::from_bps(1_000_000 * mbit_s))
+}
+
 /// Medium access of the access point.
 fn access(of: Access, over: &str, sabotage: Sabotage) -> Access {
     let unmarked = sabotage.is("adaptive-unmarked") || sabotage.is("unmarked-beside-50/s");
@@ -225,7 +242,7 @@ fn row(
     let background = match kind.name {
         _ if sabotage.is("no-background") => Bitrate::from_bps(0),
         IN_ALL => Bitrate::from_bps(ALL_BACKGROUND / u64::from(calls)),
-        _ => BACKGROUND,
+        _ => other_rate(sabotage).unwrap_or(BACKGROUND),
     };
     let setting = Setting {
         calls,
@@ -265,4 +282,20 @@ fn row(
     let others: [fn(&RunSummary) -> f64; 2] = [|s| s.lost_pct, |s| s.background];
     row.extend(others.iter().map(|of| mean_cells(&seen, of)[0].clone()));
     Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variation_s_name_and_words_say_its_rate() {
+        for (name, does) in RATES {
+            let rate = other_rate(Sabotage::named(name)).unwrap();
+            assert_ne!(rate, BACKGROUND);
+            let mbit_s = rate.as_bps() / 1_000_000;
+            assert!(does.starts_with(&format!("{mbit_s} Mbit/s ")), "{name}: {does}");
+        }
+        assert_eq!(other_rate(Sabotage::NONE), None);
+    }
 }

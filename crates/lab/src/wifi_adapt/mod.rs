@@ -15,18 +15,24 @@ use crate::claim::{Bound, Claim};
 use crate::experiment::Experiment;
 use crate::papers::Reading;
 
+pub use grid::RATES;
+
 /// Folder of this paper's figures, in command lines and results.
 pub const PAPER: &str = "wifi-adapt";
 
-/// The declared reading, with the sections that ask for it.
+/// The declared reading, with the sections that ask for it, and what rests on the paper's figures
+/// instead.
 pub const DECLARED: &str = "calls contend with user priority 6 and other traffic with 1 (section 5: \
                             \"EDCF VoIP flow priority\"; polls are what an access point \"may\" do, \
                             section 4.1), with the parameters of drafts, which is what \"EDCF\" \
-                            was called in; other traffic is a flow of 4 Mbit/s to each station \
-                            from the beginning (section 5 has a flow for each station, and its \
-                            curves bend where such a cell is full); BaseRTT is the gateway's \
+                            was called in; other traffic is a flow to each station from the \
+                            beginning (section 5 has a flow for each station). The text gives no \
+                            rate for it: 4 Mbit/s was fitted to the figures, whose curves bend \
+                            where such a cell is full, and docs/wifi-adapt.md has the verdicts at \
+                            other rates; BaseRTT is the gateway's \
                             (section 4.2); TFRC carries the 50 packets a second of a G.711 call \
-                            (section 5: packets of 200 bytes, and figure 6 ends at 20 KB/s); \
+                            (section 5: packets of 200 bytes; and, from the figures, figure 6 \
+                            ends at 20 KB/s); \
                             bandwidth includes headers, as \"total packet size\" in table 1 and \
                             TFRC's 200 bytes do; variation is that of the sending rate over time";
 

@@ -312,6 +312,7 @@ fn a_claim_is_listed_and_checked_by_its_name() {
                   interval) %, bound: at most 1.0";
     assert!(ran.lines().any(|line| line == wanted), "{ran}");
     bad(&run(name), &["would be a claim of dccp-voice/fig3", "`check` and `list` take claims"]);
+    bad(&["check", "tfmc/fig7", "--with", "no-tpc"], &["no sabotage or variation \"no-tpc\""]);
     bad(&["check", "dccp-voice/fig3/md"], &["fig3 has no claim \"md\":", "list dccp-voice/fig3"]);
 }
 
