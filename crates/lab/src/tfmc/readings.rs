@@ -9,13 +9,18 @@ use trunkline_rate::tfmc::{Config, Numbers, Reports, Segment};
 ///
 /// The spread of the calls, the access links and the window were fixed before the first
 /// measurement. S(m₁), the numbers of one call and periodic reports are what sections 5.1.2 and
-/// 5.1.3 say.
+/// 5.1.3 say. At exactly the same instant, the order of the packets at a full queue, and with it the
+/// calls that lose them, would be that of the simulator's events in every run; the reading `spread-0`
+/// has that.
 pub const DECLARED: &str = "S in equation (2) is S(m₁), the size of the present datagram: the sender \
                             varies it only after it has estimated the rate, and keeps it until the \
                             next report (5.1.3). The receiver reports every 5 ms by its own clock, \
-                            and finds losses by the RTP sequence numbers of one call (5.1.2), here \
-                            one at random. All packets occur at the same instant (5.1), here within \
-                            a millisecond. The link between the routers is the bottleneck (5.4), so \
+                            and finds losses by \"RTP sequence numbers related to one multiplexed \
+                            flow\" (5.1.2). The text doesn't say which: a random one in each run \
+                            favours none. Packets \"occur at the same instant\" (5.1), but come from \
+                            200 sources (5.4), in an order that the text leaves open: here each \
+                            call lags by a random time of less than a millisecond, which is about \
+                            what the 200 packets take on an access link (0.96 ms). The link between the routers is the bottleneck (5.4), so \
                             that the access links, which the text doesn't describe, are ten times as \
                             fast and lose nothing. The TCP's window and the bottleneck's queue are \
                             ns-2's defaults, 20 and 50 packets, as the text gives neither.";
@@ -162,6 +167,15 @@ mod tests {
             let twin = all[..n].iter().find(|other| (other.1, other.2) == (*place, *config));
             assert!(twin.is_none(), "{name} is {twin:?}");
         }
+    }
+
+    /// The reason that the declared reading gives for its spread.
+    #[test]
+    fn the_spread_is_about_what_the_packets_take_on_an_access_link() {
+        let bits = 8.0 * 200.0 * 60.0;
+        let takes_ms = bits / (1e3 * f64::from(Place::DECLARED.access.mbit_s));
+        assert!((takes_ms - 0.96).abs() < 1e-9 && Place::DECLARED.spread_ms() == 1.0);
+        assert!(DECLARED.contains("(0.96 ms)"));
     }
 
     /// Sections 5.1.2 and 5.1.3.
