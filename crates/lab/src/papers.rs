@@ -15,11 +15,13 @@ pub struct Paper {
     pub title: &'static str,
     /// The same in a few words, for a table.
     pub short: &'static str,
-    /// The declared reading, where there are others: the set-up that the paper's text asks for, and
-    /// where it does.
+    /// The declared reading, where there are others: the set-up that the paper's text asks for, where
+    /// it does, and what the rest is based on.
     pub declared: &'static str,
     /// The other readings of the paper's sentences.
     pub readings: &'static [Reading],
+    /// Path of the page that describes the measurements, in the source tree; empty if there is none.
+    pub guide: &'static str,
 }
 
 /// A set-up in which sentences of a paper are judged, other than the declared one.
@@ -40,6 +42,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "Amir et al. 2005: voice over an overlay",
         declared: "",
         readings: &[],
+        guide: "",
     },
     Paper {
         folder: reliable_overlay::PAPER,
@@ -47,6 +50,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "Amir & Danilov 2003: reliable links",
         declared: reliable_overlay::DECLARED,
         readings: reliable_overlay::READINGS,
+        guide: "",
     },
     Paper {
         folder: tfmc::PAPER,
@@ -55,6 +59,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "Trad & Afifi 2003: calls that share datagrams",
         declared: tfmc::readings::DECLARED,
         readings: &tfmc::readings::READINGS,
+        guide: "",
     },
     Paper {
         folder: dccp_voice::PAPER,
@@ -63,6 +68,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "Balan et al. 2007: voice over DCCP",
         declared: dccp_voice::DECLARED,
         readings: dccp_voice::READINGS,
+        guide: "docs/dccp-voice.md",
     },
     Paper {
         folder: wifi_adapt::PAPER,
@@ -71,6 +77,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "Trad, Ni & Afifi 2004: codecs that adapt over 802.11e",
         declared: wifi_adapt::DECLARED,
         readings: wifi_adapt::READINGS,
+        guide: "docs/wifi-adapt.md",
     },
     Paper {
         folder: beyond::PAPER,
@@ -79,6 +86,7 @@ pub const PAPERS: [Paper; 6] = [
         short: "no paper: failures, trunks, the simulator compared with real daemons",
         declared: "",
         readings: &[],
+        guide: "",
     },
 ];
 

@@ -80,6 +80,14 @@ fn page(paper: &Paper, papers: &Papers, results: &Results) -> String {
         "\nEach command writes the figure (`figure.svg`, `figure.png`), its numbers (`data.csv`) and \
          its claims (`claims.json`) to `lab-out/`.\n",
     );
+    if let Some(name) = paper.guide.strip_prefix("docs/") {
+        let _ = writeln!(
+            page,
+            "\n[{0}](../{name}) describes the measurements, the columns of `data.csv`, and the choices \
+             made where the paper leaves something open.",
+            paper.guide
+        );
+    }
     matrix(&mut page, paper, &summary.score);
     for (experiment, figure, is_simulated) in figures(papers) {
         let result = results.figures.get(&id(experiment, figure));
@@ -139,7 +147,16 @@ fn matrix(page: &mut String, paper: &Paper, score: &Score) {
         return;
     }
     page.push_str("\n## Sentences\n\n");
-    if !paper.readings.is_empty() {
+    if paper.readings.is_empty() {
+        page.push_str(
+            "This paper needs no declared reading: each of its sentences is judged in one set-up.\n\n",
+        );
+    } else {
+        page.push_str(
+            "A *reading* is a set-up that the paper's text allows. The declared one follows the text \
+             as far as that goes, and its verdicts count; the others show what depends on that \
+             choice.\n\n",
+        );
         let _ = write!(page, "Declared reading: {}\n\nOther readings:\n\n", paper.declared);
         for reading in paper.readings {
             let _ = writeln!(page, "- `{}`: {}", reading.name, reading.differs);
