@@ -95,8 +95,12 @@ struct Run {
 }
 
 const RUN_HELP: &str = "\
-Writes data.csv, figure.svg, figure.png and claims.json to OUT/PAPER/FIGURE.
-Points that are there from an interrupted run are kept.
+Writes data.csv, figure.svg, figure.png and claims.json to OUT/PAPER/FIGURE: OUT is the folder
+of --out, and PAPER/FIGURE the figure's name, as `trunkline-lab list` has it. A figure is drawn
+from points, its independent measurements, which are kept in OUT/PAPER/EXPERIMENT/points.
+Figures of the same points share an experiment, such as voip-overlay/loss behind fig4 and fig5
+(`list --json` names it). Points that are there, also from an interrupted run, are not measured
+again; without them, all of them are.
 
 Examples:
   trunkline-lab run voip-overlay/fig4 --quick
@@ -139,14 +143,15 @@ fn run_help() -> String {
 /// How points are measured.
 #[derive(clap::Args, Debug)]
 struct How {
-    /// Measure for about a minute instead of as long as the paper
+    /// Measure for about a minute instead of as long as the paper. Nothing changes for a figure
+    /// that takes no longer at full size; then the output says so
     #[arg(long)]
     quick: bool,
     /// Measure hardly anything: for tests of this program
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// Seed of all random numbers
-    #[arg(long, default_value_t = 1)]
+    /// Seed of all random numbers, from 0 to 18446744073709551615
+    #[arg(long, default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     seed: u64,
     /// Number of points to measure at once [default: one per processor]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -212,6 +217,11 @@ struct Merge {
     out: PathBuf,
     #[command(flatten)]
     speech: SpeechArgs,
+}
+
+/// Parses a seed, a whole number of 64 bits without a sign.
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}", u64::MAX))
 }
 
 /// A shard and the number of shards, written as `2/8`.
@@ -287,6 +297,13 @@ fn measure(papers: &Papers, args: &Run) -> Result<bool, Error> {
     let drawn = plan.run(&args.out, &settings, &progress)?;
     bar.finish();
     show(&drawn, &args.out);
+    if how.quick {
+        let whole = drawn.iter().filter(|d| d.experiment.is_always_whole(d.figure));
+        let whole: Vec<String> = whole.map(|d| d.experiment.figure_id(d.figure)).collect();
+        if !whole.is_empty() {
+            outln!("--quick changes nothing: {}, as long as at full size", whole.join(", "));
+        }
+    }
     Ok(true)
 }
 

@@ -74,12 +74,14 @@ pub enum Error {
         why: String,
     },
     /// A file that `run` writes from its points is damaged, or does not fit them or the code.
-    #[error("{}: {why}: `trunkline-lab run` writes it again from the points that are there", path.display())]
+    #[error("{}: {why}: {}", path.display(), written_again(*kept))]
     NotFromPoints {
         /// Path of the file.
         path: PathBuf,
         /// Reason for refusing the file, for the message.
         why: String,
+        /// Whether the measured points are there.
+        kept: bool,
     },
     /// The stored results are not as `report --markdown` writes them.
     #[error("{}: {why}: restore it (`git checkout -- {}`)", path.display(), crate::results::FILE)]
@@ -180,6 +182,17 @@ pub enum Error {
         /// Why the testbed failed.
         why: crate::scenario::testbed::Error,
     },
+}
+
+/// How to write a figure's files again.
+fn written_again(from_points: bool) -> &'static str {
+    match from_points {
+        true => "`trunkline-lab run` writes it again from the points that are there",
+        false => {
+            "not all of the points that were measured for it are there (OUT/PAPER/EXPERIMENT/points): \
+             restore them, or `trunkline-lab run` measures what is missing again"
+        }
+    }
 }
 
 impl Error {

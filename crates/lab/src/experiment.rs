@@ -188,6 +188,17 @@ impl Experiment {
         format!("{}/{}", self.paper, self.name)
     }
 
+    /// Whether a quick run measures as much for a figure as a full one: the same points, of the same
+    /// weight.
+    pub fn is_always_whole(&self, figure: &Figure) -> bool {
+        let extent = |size| -> Vec<(String, f64)> {
+            let points = (self.points)(size, Sabotage::NONE).into_iter();
+            let shown = points.filter(|p| p.figures.contains(&figure.name));
+            shown.map(|point| (point.key, point.weight)).collect()
+        };
+        extent(Size::Quick) == extent(Size::Full)
+    }
+
     /// Full name of a figure of this experiment, such as `voip-overlay/fig4`.
     pub fn figure_id(&self, figure: &Figure) -> String {
         format!("{}/{}", self.paper, figure.name)
@@ -209,6 +220,22 @@ mod tests {
         ] {
             assert_eq!(place(section), wanted);
         }
+    }
+
+    #[test]
+    fn figures_of_which_a_quick_run_leaves_nothing_out() {
+        let papers = crate::papers();
+        let whole = papers.figures().filter(|(e, f)| e.is_always_whole(f));
+        let whole: Vec<String> = whole.map(|(e, f)| e.figure_id(f)).collect();
+        let wanted = [
+            "voip-overlay/send-filter",
+            "tfmc/table1",
+            "dccp-voice/table1",
+            "dccp-voice/table2",
+            "dccp-voice/fig3",
+            "wifi-adapt/table1",
+        ];
+        assert_eq!(whole, wanted);
     }
 
     /// Runs count upwards from a point's seed, by a million at most.

@@ -265,8 +265,19 @@ pub fn read(
                 _ => Ok(table),
             }
         })
-        .map_err(|why| Error::NotFromPoints { path, why })?;
+        .map_err(|why| {
+            let kept = has_points(out, experiment, figure, manifest.size());
+            Error::NotFromPoints { path, why, kept }
+        })?;
     Ok(Some((manifest, table)))
+}
+
+/// Whether all points that a figure shows have been measured and are kept.
+pub(crate) fn has_points(out: &Path, e: &Experiment, figure: &Figure, size: Size) -> bool {
+    let store = Store::at(out, e);
+    let points = (e.points)(size, Sabotage::NONE).into_iter();
+    let mut shown = points.filter(|point| point.figures.contains(&figure.name));
+    shown.all(|point| store.load(&point).is_ok_and(|rows| rows.is_some()))
 }
 
 const NOT_POINTS: &str = "it differs from the points in the folder beside it";

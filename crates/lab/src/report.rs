@@ -140,7 +140,8 @@ impl Part {
         };
         let claims: Vec<Judged> = figure.claims.iter().map(|c| output::judge(c, &table)).collect();
         let folder = out.join(experiment.paper).join(figure.name);
-        compare(&folder.join("claims.json"), &claims)?;
+        let kept = || output::has_points(out, experiment, figure, manifest.size());
+        compare(&folder.join("claims.json"), &claims, kept)?;
         let svg = plot::panels_svg(&(figure.chart)(&table));
         self.smaller += usize::from(manifest.size() != Size::Full);
         self.all += 1;
@@ -258,7 +259,9 @@ fn matrix(paper: &Paper, score: &Score) -> String {
 
 /// Compares the claims that `run` judged, if they are there, with those that the figure's table
 /// gives.
-fn compare(path: &Path, claims: &[Judged]) -> Result<(), Error> {
+///
+/// `kept` tells whether the figure's points are there.
+fn compare(path: &Path, claims: &[Judged], kept: impl Fn() -> bool) -> Result<(), Error> {
     let Some(stored) = read_json::<Value>(path)? else { return Ok(()) };
     let stored = stored.as_array().map_or(&[][..], Vec::as_slice);
     // Numbers are compared as they are read back.
@@ -271,7 +274,7 @@ fn compare(path: &Path, claims: &[Judged]) -> Result<(), Error> {
     };
     let why =
         format!("\"{}\" is not what data.csv and the claims in the code give", id.escape_debug());
-    Err(Error::NotFromPoints { path: path.to_owned(), why })
+    Err(Error::NotFromPoints { path: path.to_owned(), why, kept: kept() })
 }
 
 fn escape(text: &str) -> String {
@@ -298,10 +301,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("claims.json");
         let claims = [judged("first"), judged("second")];
-        compare(&path, &claims).unwrap();
+        compare(&path, &claims, || true).unwrap();
         let text = json(&claims);
         fs::write(&path, &text).unwrap();
-        compare(&path, &claims).unwrap();
+        compare(&path, &claims, || true).unwrap();
         for (edit, id) in [
             (["undecided", "holds"], "first"),
             (["\"measured\": 0.02", "\"measured\": 0.01"], "first"),
@@ -311,7 +314,7 @@ mod tests {
         ] {
             assert!(text.contains(edit[0]), "{text}");
             fs::write(&path, text.replacen(edit[0], edit[1], 1)).unwrap();
-            let said = compare(&path, &claims).unwrap_err().to_string();
+            let said = compare(&path, &claims, || true).unwrap_err().to_string();
             let wanted = format!(
                 "claims.json: \"{id}\" is not what data.csv and the claims in the code give: \
                  `trunkline-lab run`"
@@ -324,7 +327,7 @@ mod tests {
             (vec![judged("first"), judged("second"), judged("third")], "third"),
         ] {
             fs::write(&path, json(&stored)).unwrap();
-            let said = compare(&path, &claims).unwrap_err().to_string();
+            let said = compare(&path, &claims, || true).unwrap_err().to_string();
             assert!(said.contains(&format!("\"{id}\" is not")), "{said}");
         }
     }

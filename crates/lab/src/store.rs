@@ -115,7 +115,10 @@ impl Manifest {
         let Manifest { version, built, revision, size, seed, speech, schema, .. } = self;
         let speech = speech.as_ref().map_or(String::new(), |s| format!(", speech {s}"));
         let size = size.name();
-        format!("{size}, seed {seed}, version {version}.{schema}.{revision}{speech}, {built}")
+        format!(
+            "{size}, seed {seed}, revision {revision}{speech}; trunkline-lab {version}, format \
+             {schema}, {built}"
+        )
     }
 }
 

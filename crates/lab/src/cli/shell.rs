@@ -30,8 +30,8 @@ pub struct Shell {
     /// Shell to run if no program is given
     #[arg(long, env = "SHELL", default_value = "sh")]
     shell: String,
-    /// Seed of all random numbers
-    #[arg(long, default_value_t = 1)]
+    /// Seed of all random numbers, from 0 to 18446744073709551615
+    #[arg(long, default_value_t = 1, value_parser = super::seed, allow_negative_numbers = true)]
     seed: u64,
     /// Path of the daemon [default: next to this program, or in PATH]
     #[arg(long, value_name = "PATH")]

@@ -259,7 +259,8 @@ fn unmodified() -> [Claim; 3] {
             sabotage: "restart-with-such-a-floor",
             ..claim(
                 "sp-fr-loses",
-                "over SP+FR, Ie rises above the codec's λ1 by more than 10",
+                "over SP+FR, Ie rises above the codec's λ1 by more than 10 (by the paper's formula up \
+                 to 140.8, where nothing is played)",
                 Bound::above(10.0, CLOSE),
             )
         },
@@ -384,4 +385,16 @@ fn draw() -> Draw {
             guides: Vec::new(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claim_on_loss_says_how_far_the_formula_goes() {
+        let g729 = Codec::G729.coefficients();
+        let most = format!("up to {:.1},", g729.impairment(1.0) - g729.gamma1);
+        assert!(unmodified().iter().any(|claim| claim.statement.contains(&most)), "{most}");
+    }
 }

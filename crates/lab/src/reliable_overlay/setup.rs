@@ -45,7 +45,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         key: key.to_owned(),
         x,
         figures: vec!["setup"],
-        weight: 0.1,
+        weight: 0.005 * seconds as f64,
         measure,
     };
     vec![

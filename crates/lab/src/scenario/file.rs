@@ -11,7 +11,7 @@ use super::options::{
     BestEffort, Hello, LinkEnd, NodeSections, NodeSettings, Realtime, RecoveryName, RoutingSection,
     settings,
 };
-use super::units::{Rate, Room, Share, Span};
+use super::units::{Ip, Rate, Room, Share, Span};
 use super::ways;
 use super::wire::{Direction, DirectionSection, RedSection, Traces, read_file};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ const MAX_FILE: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 struct Sections {
     length: Spanned<Span>,
-    ip: Option<Spanned<u8>>,
+    ip: Option<Ip>,
     #[serde(default)]
     pesq: bool,
     #[serde(default)]
@@ -183,11 +183,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Scenario, Mistake> {
         return at_length("PESQ scores segments of 12 s: make the calls at least as long");
     }
     check_sizes(&text, &file)?;
-    let ip = match file.ip.as_ref().map(|ip| (*ip.get_ref(), ip.span())) {
-        None | Some((6, _)) => IpVersion::V6,
-        Some((4, _)) => IpVersion::V4,
-        Some((_, span)) => return Err(text.mistake(Some(span), "ip is 4 or 6 (the default)")),
-    };
+    let ip = file.ip.as_ref().map_or(IpVersion::V6, |ip| ip.0);
     let mut reader = Reader {
         text,
         length,

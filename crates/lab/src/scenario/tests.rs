@@ -97,10 +97,19 @@ fn each_way_says_what_it_does_otherwise() {
 
 #[test]
 fn one_ip_version_is_for_the_whole_file() {
-    let of = |top| two(top, "delay = \"5ms\"").map(|s| s.ip);
+    let of = |top: &str| two(top, "delay = \"5ms\"").map(|s| s.ip);
     assert_eq!(of(""), Ok(IpVersion::V6));
     assert_eq!([of("ip = 4"), of("ip = 6")], [Ok(IpVersion::V4), Ok(IpVersion::V6)]);
-    assert_eq!(of("ip = 5").unwrap_err(), "x.toml:2:6: ip is 4 or 6 (the default)");
+    for (other, is) in [
+        ("5", "invalid value: integer `5`"),
+        ("\"4\"", "invalid type: string \"4\""),
+        ("[4, 6]", "invalid type: sequence"),
+        ("4.0", "invalid type: floating point `4.0`"),
+    ] {
+        let wanted =
+            format!("x.toml:2:6: {is}, expected 4 or 6 (the default), one number for all packets");
+        assert_eq!(of(&format!("ip = {other}")).unwrap_err(), wanted);
+    }
     let mixed = "[[call]]\nfrom = \"a\"\nto = \"b\"\n[[stream]]\nfrom = \"a\"\nto = \"b\"\nip = 4\n\
                  rate = \"1 Mbit/s\"";
     let file = "length = \"2 s\"\nip = 6\nhost = [{ name = \"a\" }, { name = \"b\" }]\n\

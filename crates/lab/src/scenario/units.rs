@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::Queue;
+use trunkline_net::IpVersion;
 
 /// Splits text into a number and its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -136,6 +137,32 @@ quantity!(
     /// A number of bytes, such as `"1500 B"`, `"64 kB"` or `"4 MiB"`.
     Size(usize) => usize, size, "a number of bytes, such as \"1500 B\" or \"64 kB\"", false
 );
+
+/// The IP version of all packets, as the number 4 or 6.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ip(pub IpVersion);
+
+impl<'de> Deserialize<'de> for Ip {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ip, D::Error> {
+        struct Number;
+        impl Visitor<'_> for Number {
+            type Value = Ip;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("4 or 6 (the default), one number for all packets")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Ip, E> {
+                match number {
+                    4 => Ok(Ip(IpVersion::V4)),
+                    6 => Ok(Ip(IpVersion::V6)),
+                    other => Err(E::invalid_value(Unexpected::Signed(other), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Number)
+    }
+}
 
 #[cfg(test)]
 mod tests {

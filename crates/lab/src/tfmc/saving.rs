@@ -48,7 +48,7 @@ fn points(size: Size, sabotage: Sabotage) -> Vec<Point> {
         key: payload.to_string(),
         x: payload.into(),
         figures: vec!["fig4"],
-        weight: 0.1,
+        weight: size.pick(0.05, 0.1, 0.2),
         measure: Box::new(move |inputs| rows(payload, (size, sabotage), inputs)),
     };
     let payloads: &[u32] = size.pick(&[20], &PAYLOADS, &PAYLOADS);

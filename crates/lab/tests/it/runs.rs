@@ -89,7 +89,12 @@ fn a_table_that_is_not_of_its_points_is_refused() {
     let data = out.join("voip-overlay/fig4/data.csv");
     let csv = fs::read_to_string(&data).unwrap();
     fs::write(&data, csv.replacen(",5.00,", ",4.99,", 1)).unwrap();
-    bad(&report, &["fig4/data.csv", "differs from the points"]);
+    bad(&report, &["fig4/data.csv", "differs from the points", "writes it again from the points"]);
+    fs::write(&data, csv.replacen("links", "hops", 1)).unwrap();
+    bad(&report, &["fig4/data.csv", "its columns are hops", "writes it again from the points"]);
+    fs::remove_dir_all(out.join("voip-overlay/loss/points")).unwrap();
+    let remedy = "(OUT/PAPER/EXPERIMENT/points): restore them, or `trunkline-lab run`";
+    bad(&report, &["fig4/data.csv", "its columns are hops", remedy]);
     fs::remove_file(&data).unwrap();
     bad(&report, &["fig4/data.csv"]);
 }
@@ -106,6 +111,15 @@ fn what_cannot_be_done_is_said_in_one_line() {
     bad(&run("nonsense"), &["no figure \"nonsense\":", "list"]);
     bad(&run("voip-overlay/fig1"), &["/nowhere/librispeech/87-121553-0000.wav", "--speech"]);
     bad(&run("/nowhere.toml"), &["/nowhere.toml: cannot be read"]);
+    for seed in ["-1", "1.5", "18446744073709551616"] {
+        let args = [&run("voip-overlay/fig4")[..], &["--seed", seed]].concat();
+        let error = String::from_utf8(common::run(&args).stderr).unwrap();
+        let wanted = format!(
+            "invalid value '{seed}' for '--seed <SEED>': a seed is a whole number from 0 to \
+             18446744073709551615"
+        );
+        assert!(error.contains(&wanted), "{error}");
+    }
     for (option, value) in
         [("--jobs", "0"), ("--shard", "3/2"), ("--shard", "0/2"), ("--seed", "-1")]
     {
@@ -311,6 +325,7 @@ fn a_claim_is_listed_and_checked_by_its_name() {
     let wanted = "    md-does-not: fails (published: fails; reading: declared): 6.0 (one run: no \
                   interval) %, bound: at most 1.0";
     assert!(ran.lines().any(|line| line == wanted), "{ran}");
+    assert!(ran.ends_with("--quick changes nothing: dccp-voice/fig3, as long as at full size\n"));
     bad(&run(name), &["would be a claim of dccp-voice/fig3", "`check` and `list` take claims"]);
     bad(&["check", "tfmc/fig7", "--with", "no-tpc"], &["no sabotage or variation \"no-tpc\""]);
     bad(&["check", "dccp-voice/fig3/md"], &["fig3 has no claim \"md\":", "list dccp-voice/fig3"]);
