@@ -20,7 +20,8 @@ pub const DECLARED: &str = "S in equation (2) is S(m₁), the size of the presen
                             favours none. Packets \"occur at the same instant\" (5.1), but come from \
                             200 sources (5.4), in an order that the text leaves open: here each \
                             call lags by a random time of less than a millisecond, which is about \
-                            what the 200 packets take on an access link (0.96 ms). The link between the routers is the bottleneck (5.4), so \
+                            what the 200 packets take on an access link (0.96 ms). The link \
+                            between the routers is the bottleneck (5.4), so \
                             that the access links, which the text doesn't describe, are ten times as \
                             fast and lose nothing. The TCP's window and the bottleneck's queue are \
                             ns-2's defaults, 20 and 50 packets, as the text gives neither.";
