@@ -27,7 +27,10 @@ pub struct Control {
     /// Number of the last transmission before the last reduction of the window.
     reduced: u64,
     timeouts: u32,
+    /// Whether the window or the pace has delayed data since the last acknowledgement, and whether
+    /// it did before that.
     flow_controlled: bool,
+    was_flow_controlled: bool,
     yielding: Yielding,
 }
 
@@ -42,6 +45,7 @@ impl Control {
             reduced: 0,
             timeouts: 0,
             flow_controlled: false,
+            was_flow_controlled: false,
             yielding: Yielding::default(),
         }
     }
@@ -52,9 +56,11 @@ impl Control {
     }
 
     /// Whether the window yields to calls, and empties a queue or returns from that: what waits for it
-    /// then says nothing about the path's rate.
+    /// then says nothing about the path's rate. A window in slow start that delays nothing is no
+    /// reason to wait: something else limits the rate.
     pub fn is_returning(&self) -> bool {
-        self.window.yields && (self.yielding.is_draining() || self.window.is_in_slow_start())
+        let grows = self.window.is_in_slow_start() && self.was_flow_controlled;
+        self.window.yields && (self.yielding.is_draining() || grows)
     }
 
     /// Time that `bytes` take at the window's pace.
@@ -117,11 +123,12 @@ impl Control {
         if self.recovery.is_some_and(|until| first >= until) {
             self.recovery = None;
         }
+        self.was_flow_controlled = core::mem::take(&mut self.flow_controlled);
         let progress = Progress {
             acknowledged,
             in_flight,
             recovering: self.recovery.is_some(),
-            flow_controlled: core::mem::take(&mut self.flow_controlled),
+            flow_controlled: self.was_flow_controlled,
             rtt: self.rtt.smoothed().unwrap_or_default(),
         };
         self.yielding.arrived(now, acknowledged);
