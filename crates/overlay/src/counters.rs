@@ -41,6 +41,8 @@ pub enum DropReason {
     QueueFull,
     /// A packet that waited longer than its queue allows.
     QueueDelay,
+    /// A real-time packet of a source that already had its share of a queue that was too long.
+    SourceShare,
     /// A real-time packet that passed its deadline while it waited at this node, in an unread
     /// socket or in a send queue.
     Late,
@@ -71,11 +73,14 @@ pub enum DropReason {
     OverShare,
     /// A reliable packet further ahead of the first missing one than the neighbour may send.
     BeyondWindow,
+    /// A segment of a stream without the numbers that its two ends have agreed on, or a reset with a
+    /// position outside of its window: late, or forged.
+    StreamNumber,
 }
 
 impl DropReason {
     /// Every reason, in the order of the enum.
-    pub const ALL: [DropReason; 30] = [
+    pub const ALL: [DropReason; 32] = [
         DropReason::Malformed,
         DropReason::UnknownReceiver,
         DropReason::WrongSource,
@@ -93,6 +98,7 @@ impl DropReason {
         DropReason::NoAddress,
         DropReason::QueueFull,
         DropReason::QueueDelay,
+        DropReason::SourceShare,
         DropReason::Late,
         DropReason::RetransmitLate,
         DropReason::RetransmitBudget,
@@ -106,6 +112,7 @@ impl DropReason {
         DropReason::TrunkUnknown,
         DropReason::OverShare,
         DropReason::BeyondWindow,
+        DropReason::StreamNumber,
     ];
 
     /// The reason as a metric label.
@@ -128,6 +135,7 @@ impl DropReason {
             DropReason::NoAddress => "no_address",
             DropReason::QueueFull => "queue_full",
             DropReason::QueueDelay => "queue_delay",
+            DropReason::SourceShare => "source_share",
             DropReason::Late => "late",
             DropReason::RetransmitLate => "retransmit_late",
             DropReason::RetransmitBudget => "retransmit_budget",
@@ -141,6 +149,7 @@ impl DropReason {
             DropReason::TrunkUnknown => "trunk_unknown",
             DropReason::OverShare => "over_share",
             DropReason::BeyondWindow => "beyond_window",
+            DropReason::StreamNumber => "stream_number",
         }
     }
 }

@@ -25,7 +25,7 @@ ROUTING_DIGEST = 0x459C015F
 SIGNATURE = 64
 
 # Flags of a stream's segments (section 11.1).
-OPEN, END, RESET, ACK, DATA = 0x01, 0x02, 0x04, 0x08, 0x40
+OPEN, END, RESET, ACK, DATA, NUMBER = 0x01, 0x02, 0x04, 0x08, 0x40, 0x80
 
 
 class Link:
@@ -248,15 +248,18 @@ class Member:
         return (self._numbers[RELIABLE] - self._acknowledged) & 0xFFFF
 
 
-def open_request() -> bytes:
-    """A segment that asks to open a stream, with a window of 1 MiB."""
-    return bytes([OPEN | ACK]) + bytes(6) + struct.pack(">HBBB", 4096, 0, 0, 0)
+def open_request(opener: int = 1) -> bytes:
+    """A segment that asks to open a stream, with a window of 1 MiB, by the opener's number."""
+    return struct.pack(">BI6xHBBB", OPEN | ACK, opener, 4096, 0, 0, 0)
 
 
-def first_data(data: bytes) -> bytes:
-    """A segment with all data of a direction and its end."""
-    return bytes([DATA | END | ACK]) + bytes(6) + struct.pack(">HBBB", 4096, 0, 0, 0) + bytes(6) + data
+def first_data(data: bytes, opener: int = 1) -> bytes:
+    """A segment with all data of a direction and its end, and a guess of the stream's number."""
+    number = int.from_bytes(os.urandom(4), "big")
+    flags = NUMBER | OPEN | DATA | END | ACK
+    return struct.pack(">BII6xHBBB6x", flags, number, opener, 4096, 0, 0, 0) + data
 
 
 def reset(reason: int) -> bytes:
-    return bytes([RESET, reason])
+    """A reset at the beginning of the window, with a guess of the stream's number."""
+    return struct.pack(">BB", RESET | NUMBER, reason) + os.urandom(4) + bytes(6)

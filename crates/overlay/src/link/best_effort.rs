@@ -1,7 +1,8 @@
-//! The best-effort service: each packet is sent once, first in, first out.
+//! The best-effort service: each packet is sent once, in the turn of its source and flow.
 
-use super::ring::PacketRing;
+use super::pool::PacketPool;
 use super::service::{Class, LinkContext, LinkService, Sent};
+use super::turns::Turns;
 use super::{Packet, remaining_ms};
 use crate::counters::{DropReason, Drops};
 use core::time::Duration;
@@ -29,7 +30,8 @@ impl Default for Config {
 /// Packets of one link that wait to be sent.
 #[derive(Debug)]
 pub struct Queue {
-    ring: PacketRing,
+    pool: PacketPool,
+    turns: Turns,
     max_wait: Duration,
     next_seq: u16,
     /// Bytes of flow-controlled packets: their senders wait for room rather than lose any, so these
@@ -38,10 +40,11 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(config: &super::Config) -> Queue {
+    pub(super) fn new(config: &super::Config, secret: u64) -> Queue {
         let config = &config.best_effort;
         Queue {
-            ring: PacketRing::new(config.bytes, config.packets),
+            pool: PacketPool::new(config.bytes, config.packets),
+            turns: Turns::new(config.bytes, config.packets, secret),
             max_wait: config.max_wait,
             next_seq: 0,
             flow_controlled: 0,
@@ -60,41 +63,45 @@ impl LinkService for Queue {
         packet: &Packet<'_>,
         latest: Time,
     ) -> Result<(), DropReason> {
-        let len = packet.frame_len();
-        if !self.ring.has_room(len) {
+        let (len, blocks) = (packet.frame_len(), since == Time::NEVER);
+        // Flow-controlled packets have a bound of their own.
+        let is_admitted = blocks || self.turns.admits(&packet.flow, len);
+        if !is_admitted || !self.pool.has_room(len) {
             return Err(DropReason::QueueFull);
         }
-        self.ring.keep(since, packet, latest)?;
-        self.flow_controlled += if since == Time::NEVER { len } else { 0 };
+        let slot = self.pool.keep(since, packet, latest)?;
+        self.turns.push(&packet.flow, slot, len, false);
+        self.flow_controlled += if blocks { len } else { 0 };
         Ok(())
     }
 
     fn flow_controlled(&self, len: usize) -> Option<usize> {
-        self.ring.has_room(len).then_some(self.flow_controlled)
+        self.pool.has_room(len).then_some(self.flow_controlled)
     }
 
     fn waiting(&self) -> usize {
-        self.ring.len()
+        self.turns.len()
     }
 
     /// Bytes of the next frame, after dropping packets that have waited too long.
     #[inline]
     fn head(&mut self, moment: &LinkContext, drops: &mut Drops) -> Option<usize> {
         loop {
-            let slot = self.ring.oldest()?;
-            let (entry, frame) = self.ring.get(slot)?;
+            let slot = self.turns.next()?;
+            let (entry, frame) = self.pool.get(slot)?;
             if moment.now.since(entry.since) <= self.max_wait {
                 return Some(frame.len());
             }
             drops.count(DropReason::QueueDelay);
-            self.ring.release(slot);
+            self.turns.pop();
+            self.pool.remove(slot);
         }
     }
 
     #[inline]
     fn pop(&mut self, moment: &LinkContext, out: &mut [u8]) -> Sent {
-        if let Some(slot) = self.ring.oldest()
-            && let Some((entry, frame)) = self.ring.get(slot)
+        if let Some(slot) = self.turns.pop()
+            && let Some((entry, frame)) = self.pool.get(slot)
         {
             let remaining = remaining_ms(moment.now, entry.deadline);
             entry.write(frame, out, self.next_seq, remaining, false);
@@ -102,7 +109,7 @@ impl LinkService for Queue {
                 self.flow_controlled = self.flow_controlled.saturating_sub(frame.len());
             }
             self.next_seq = self.next_seq.wrapping_add(1);
-            self.ring.release(slot);
+            self.pool.remove(slot);
         }
         Sent::Original
     }

@@ -134,7 +134,7 @@ mod tests {
 
     fn end(own: u8, start: u64) -> Link {
         let seal = Seal::Aead(Box::default());
-        let mut link = Link::new(seal, Config::new(NodeId(u32::from(3 - own))), Time::ZERO);
+        let mut link = Link::new(seal, Config::new(NodeId(u32::from(3 - own))), Time::ZERO, 1);
         install(&mut link, own, start);
         link
     }
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_link_that_is_not_sealed_neither_says_nor_takes_it() {
         let (seal, _) = Link::unsealed(NodeId(1), Incarnation(1), &Config::new(NodeId(2)));
-        let mut open = Link::new(seal, Config::new(NodeId(2)), Time::ZERO);
+        let mut open = Link::new(seal, Config::new(NodeId(2)), Time::ZERO, 1);
         open.address = Some(address(2));
         assert_eq!((open.leave(ms(0)), open.on_goodbye(ms(0))), (None, Err(DropReason::Malformed)));
     }

@@ -7,6 +7,7 @@ mod drr;
 mod goodbye;
 mod live;
 mod packet;
+mod pool;
 pub mod realtime;
 pub mod reliable;
 mod report;
@@ -14,7 +15,9 @@ mod ring;
 mod scheduler;
 mod service;
 mod session;
+mod shares;
 mod stats;
+mod turns;
 
 use crate::arena::{Ends, LocalAddress, TxArena, UplinkId};
 use crate::counters::DropReason;
@@ -32,7 +35,7 @@ use trunkline_base::{Bitrate, Pacer, Time};
 
 pub use cost::{LinkCost, residual_of};
 pub use live::LinkChange;
-pub(crate) use packet::{Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
+pub(crate) use packet::{CONTROL, Packet, RxPacketInfo, STREAM, is_stale, remaining_ms};
 pub use report::{DownCause, LinkReport};
 pub use scheduler::Progress;
 use service::{LinkContext, LinkService, Sent, Services};
@@ -191,8 +194,9 @@ struct Volume {
 }
 
 impl Link {
-    /// Creates a link that seals with `seal` and sends its first hello at `first_hello`.
-    pub(crate) fn new(seal: Seal, config: Config, first_hello: Time) -> Link {
+    /// Creates a link that seals with `seal` and sends its first hello at `first_hello`. By
+    /// `secret`, sources of packets are assigned to queues.
+    pub(crate) fn new(seal: Seal, config: Config, first_hello: Time, secret: u64) -> Link {
         Link {
             seal,
             address: config.address,
@@ -207,7 +211,7 @@ impl Link {
             own_mtu: config.mtu,
             version: 0,
             monitor: LinkMonitor::new(config.liveness.clone(), config.damping, first_hello),
-            services: Services::new(&config),
+            services: Services::new(&config, secret),
             routing: VecDeque::new(),
             pacer: Pacer::of_time(scheduler::PACING_BURST),
             ask_credit: 0,
@@ -442,7 +446,7 @@ impl Link {
         self.services.get_mut(flow.service).on_data(&incoming, self.tally.drops())?;
         let (recovered, hop_limit) = (hop.recovered, hop.hop_limit);
         let flags = match flow.service {
-            Service::Reliable => hop.remaining_ms & (packet::STREAM | packet::MARKED),
+            Service::Reliable => hop.remaining_ms & (STREAM | CONTROL | packet::MARKED),
             _ => 0,
         };
         Ok(Packet { flow, recovered, hop_limit, flags, payload, deadline })

@@ -9,6 +9,9 @@ use trunkline_base::wire::Writer;
 /// Packet flag: it belongs to a stream.
 pub(crate) const STREAM: u8 = 0x10;
 
+/// Flag of a stream's packet: it holds no data, and goes before those of its source that do.
+pub(crate) const CONTROL: u8 = 0x40;
+
 /// Flag of a reliable packet: a queue on its path wants its sender to slow down.
 pub(crate) const MARKED: u8 = 0x20;
 
@@ -21,7 +24,7 @@ pub(crate) struct Packet<'a> {
     pub recovered: bool,
     /// Number of links that it may cross after the next one.
     pub hop_limit: u8,
-    /// Flags of a reliable packet: [`STREAM`], [`MARKED`].
+    /// Flags of a reliable packet: [`STREAM`], [`CONTROL`], [`MARKED`].
     pub flags: u8,
     pub payload: &'a [u8],
     /// Time until which it is useful at its destination, on this node's clock.
@@ -32,6 +35,11 @@ impl Packet<'_> {
     /// Whether it belongs to a stream.
     pub fn is_of_stream(&self) -> bool {
         self.flow.service == Service::Reliable && self.flags & STREAM != 0
+    }
+
+    /// Whether it goes before other packets of its source.
+    pub fn is_control(&self) -> bool {
+        self.is_of_stream() && self.flags & CONTROL != 0
     }
 
     /// Whether a queue on its path wants its sender to slow down.

@@ -3,6 +3,7 @@
 //! never allocates afterwards.
 
 use super::packet::Packet;
+use super::pool::PacketPool;
 use crate::counters::DropReason;
 use crate::wire::HopHeader;
 use trunkline_base::Time;
@@ -34,6 +35,32 @@ pub struct Entry {
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
+    /// The record of a slot without a packet.
+    pub const EMPTY: Entry = Entry {
+        offset: 0,
+        len: 0,
+        recovered: false,
+        hop_limit: 0,
+        since: Time::ZERO,
+        deadline: Time::ZERO,
+        latest: Time::ZERO,
+        retransmitted: Time::ZERO,
+        sent: None,
+    };
+
+    /// The record of `packet`, which is stored from `since` on, and useful to the next node until
+    /// `latest`; `None` if it is longer than any packet.
+    pub fn of(packet: &Packet<'_>, since: Time, latest: Time) -> Option<Entry> {
+        let len = u16::try_from(packet.frame_len()).ok()?;
+        let &Packet { recovered, hop_limit, deadline, .. } = packet;
+        Some(Entry { len, recovered, hop_limit, since, deadline, latest, ..Entry::EMPTY })
+    }
+
+    /// Length of the packet's frame in bytes.
+    pub fn frame_len(&self) -> usize {
+        self.len.into()
+    }
+
     /// Writes its `frame` into `out`, which has exactly its length, as it leaves under number
     /// `link_seq`; `remaining_ms` is its remaining time on this link.
     #[inline]
@@ -71,21 +98,9 @@ pub struct PacketRing {
 impl PacketRing {
     /// Allocates a ring of `bytes` bytes and `packets` packets, rounded up to a power of two.
     pub fn new(bytes: usize, packets: usize) -> PacketRing {
-        const NEVER: Time = Time::ZERO;
-        let empty = Entry {
-            offset: 0,
-            len: 0,
-            recovered: false,
-            hop_limit: 0,
-            since: NEVER,
-            deadline: NEVER,
-            latest: NEVER,
-            retransmitted: NEVER,
-            sent: None,
-        };
         PacketRing {
             bytes: vec![0; bytes.min(u32::MAX as usize)].into(),
-            entries: vec![empty; packets.max(1).next_power_of_two()].into(),
+            entries: vec![Entry::EMPTY; packets.max(1).next_power_of_two()].into(),
             first: 0,
             next: 0,
             head: 0,
@@ -113,6 +128,17 @@ impl PacketRing {
         Ok(slot)
     }
 
+    /// Moves the packet in `slot` of a pool to the end of this ring, which has room for it.
+    pub fn take(&mut self, pool: &mut PacketPool, slot: Slot) -> Option<Slot> {
+        let (&from, frame) = pool.get(slot)?;
+        let (new, room) = self.push(frame.len(), from.since, from.deadline, from.latest)?;
+        room.copy_from_slice(frame);
+        let entry = self.entry_mut(new);
+        (entry.recovered, entry.hop_limit) = (from.recovered, from.hop_limit);
+        pool.remove(slot);
+        Some(new)
+    }
+
     /// Reserves room for a packet of `len` bytes, displacing the oldest ones if needed; `None` if
     /// it is larger than the whole ring.
     fn push(
@@ -136,25 +162,11 @@ impl PacketRing {
             }
         };
         let slot = self.next;
-        *self.entry_mut(slot) = Entry {
-            offset: offset as u32,
-            len: len16,
-            recovered: false,
-            hop_limit: 0,
-            since,
-            deadline,
-            latest,
-            retransmitted: Time::ZERO,
-            sent: None,
-        };
+        *self.entry_mut(slot) =
+            Entry { offset: offset as u32, len: len16, since, deadline, latest, ..Entry::EMPTY };
         self.next += 1;
         self.head = offset + len;
         Some((slot, &mut self.bytes[offset..offset + len]))
-    }
-
-    /// Capacity of the ring, in bytes of packets.
-    pub fn size(&self) -> usize {
-        self.bytes.len()
     }
 
     /// Whether a packet of `len` bytes fits without displacing another.

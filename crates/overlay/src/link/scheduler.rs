@@ -276,7 +276,7 @@ mod tests {
         let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let config = Config { address: Some(from), ..Config::new(PEER) };
         let (seal, _) = Link::unsealed(OWN, Incarnation(1), &config);
-        (Link::new(seal, config, Time::NEVER), from)
+        (Link::new(seal, config, Time::NEVER, 1), from)
     }
 
     fn seal() -> Seal {

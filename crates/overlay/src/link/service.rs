@@ -161,9 +161,9 @@ macro_rules! register {
         }
 
         impl AnyService {
-            fn new(service: Service, config: &Config) -> AnyService {
+            fn new(service: Service, config: &Config, secret: u64) -> AnyService {
                 match service {
-                    $(Service::$service => AnyService::$service(<$kind>::new(config))),+
+                    $(Service::$service => AnyService::$service(<$kind>::new(config, secret))),+
                 }
             }
         }
@@ -319,8 +319,8 @@ pub(super) struct Turn {
 }
 
 impl Services {
-    pub fn new(config: &Config) -> Services {
-        Services::of(Service::ALL.map(|service| AnyService::new(service, config)))
+    pub fn new(config: &Config, secret: u64) -> Services {
+        Services::of(Service::ALL.map(|service| AnyService::new(service, config, secret)))
     }
 
     pub fn get(&self, service: Service) -> &AnyService {
@@ -454,7 +454,7 @@ mod tests {
     }
 
     fn services<const N: usize>(which: [Service; N]) -> Services<N> {
-        Services::of(which.map(|service| AnyService::new(service, &config())))
+        Services::of(which.map(|service| AnyService::new(service, &config(), 1)))
     }
 
     fn enqueue(service: &mut AnyService, ports: u16, len: usize, deadline: Time) {

@@ -68,6 +68,8 @@ pub struct Forwarder {
     reports: VecDeque<LinkReport>,
     /// Source of random numbers for path challenges to neighbours, among others.
     pub(super) entropy: ChaCha20Rng,
+    /// Assigns sources of packets to queues.
+    secret: u64,
     /// Whether control needs reports of link costs.
     advertise: bool,
     /// Metric used to route locally originated packets.
@@ -133,9 +135,11 @@ impl Forwarder {
         };
         let mut links = Links::default();
         let sealed = config.sealing.is_some();
+        let secret = ChaCha20Rng::from_seed(start.entropy_for(b"turns")).random();
         for (config, number) in config.links.into_iter().zip(0..) {
             let first = first_hello(config.liveness.interval);
-            add_link(&mut links, LinkId(number), id, incarnation, sealed, config, first);
+            let own = (id, incarnation, sealed, secret);
+            add_link(&mut links, LinkId(number), own, config, first);
         }
         let trunks = config.trunks;
         let mut forwarder = Forwarder {
@@ -144,13 +148,18 @@ impl Forwarder {
             sealed,
             max_payload,
             reports: VecDeque::new(),
+            secret,
             entropy: ChaCha20Rng::from_seed(start.entropy_for(b"addresses")),
             advertise: config.routing.is_some(),
             metric: config.routing.as_ref().map_or(Metric::default(), |r| r.metric),
             links,
             table: Arc::default(),
             access: config.access,
-            sessions: Sessions::new(config.max_sessions, rng.random()),
+            sessions: Sessions::new(
+                config.max_sessions,
+                rng.random(),
+                ChaCha20Rng::from_seed(start.entropy_for(b"ports")),
+            ),
             session_versions: config.session_versions,
             echoes: Echoes::new(),
             flows: Flows::new(MAX_FLOWS, rng.random()),
@@ -161,7 +170,7 @@ impl Forwarder {
             denials: PortUnreachableLimiter::default(),
             held: Held::default(),
             trunks: Trunks::default(),
-            streams: StreamState::new(config.streams),
+            streams: StreamState::new(config.streams, &start.entropy_for(b"streams")),
             turn: 0,
             shared: Vec::new(),
             moved: VecDeque::new(),
@@ -180,9 +189,9 @@ impl Forwarder {
                 self.streams_have_new_table();
             }
             Command::Add(link, config) => {
-                let Forwarder { id, incarnation, sealed, .. } = *self;
+                let Forwarder { id, incarnation, sealed, secret, .. } = *self;
                 self.max_payload = self.max_payload.min(config.max_payload());
-                add_link(&mut self.links, link, id, incarnation, sealed, *config, now);
+                add_link(&mut self.links, link, (id, incarnation, sealed, secret), *config, now);
             }
             Command::Remove(link) => {
                 self.links.remove(link);
@@ -401,7 +410,7 @@ impl Forwarder {
             let done = match packet.flow.destination_port {
                 // A node's packets to itself cross no link, so this source is forged.
                 _ if packet.flow.source == self.id => Err(DropReason::Bounced),
-                _ if packet.is_of_stream() => self.on_stream(now, packet),
+                _ if packet.is_of_stream() => self.on_stream(now, Some(from), packet),
                 NODE_PORT => {
                     let done = self.on_port_unbound(now, packet, sink);
                     let done = done.or_else(|| self.on_trunk((now, at), packet, sink));
@@ -619,9 +628,7 @@ fn advertise(now: Time, id: LinkId, link: &mut Link, reports: &mut VecDeque<Link
 fn add_link(
     links: &mut Links,
     number: LinkId,
-    own: NodeId,
-    incarnation: Incarnation,
-    sealed: bool,
+    (own, incarnation, sealed, secret): (NodeId, Incarnation, bool, u64),
     config: link::Config,
     first_hello: Time,
 ) {
@@ -632,7 +639,7 @@ fn add_link(
             (seal, Some(index))
         }
     };
-    let mut link = Link::new(seal, config, first_hello);
+    let mut link = Link::new(seal, config, first_hello, secret);
     link.begin(incarnation);
     links.insert(number, link);
     if let Some(index) = index {

@@ -84,7 +84,7 @@ mod tests {
     fn a_place_is_used_again_and_its_indices_are_not() {
         let link = |n| {
             let config = Config::new(NodeId(n));
-            Link::new(Link::unsealed(NodeId(1), Incarnation(1), &config).0, config, Time::ZERO)
+            Link::new(Link::unsealed(NodeId(1), Incarnation(1), &config).0, config, Time::ZERO, 1)
         };
         let mut links = Links::default();
         let (a, b) = (LinkId(0), LinkId(1));

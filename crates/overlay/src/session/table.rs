@@ -1,6 +1,8 @@
 use super::flow::{Dedup, FlowMap, LIFE, Peer, RELIABLE_LIFE};
 use super::wire::RefusalReason;
 use crate::wire::{Metric, Service};
+use rand::RngExt;
+use rand::rngs::ChaCha20Rng;
 use trunkline_base::{Pacer, Rate, Time};
 
 /// Number of a node's session: a small index that is reused after the session has ended.
@@ -55,23 +57,22 @@ pub struct Sessions {
     max: usize,
     /// For every port, one more than the index of the session that holds it; 0 if none does.
     ports: Box<[u32]>,
-    next_dynamic: u16,
+    /// Draws dynamic ports: who isn't told the port of an application should not guess it.
+    dynamic: ChaCha20Rng,
     /// Number of packets sent by all sessions, counted from its start value.
     sent: u16,
 }
 
 impl Sessions {
     /// Creates a table for at most `max` sessions; flow numbers begin at `first`, which should
-    /// differ from one start of a node to the next.
-    pub(crate) fn new(max: usize, first: u16) -> Sessions {
+    /// differ from one start of a node to the next. Dynamic ports are drawn by `dynamic`.
+    pub(crate) fn new(max: usize, first: u16, dynamic: ChaCha20Rng) -> Sessions {
         Sessions {
             slots: Vec::new(),
             free: Vec::new(),
             max,
             ports: vec![0; 1 << 16].into(),
-            // Not the same as at the last start, so that new applications do not take the ports
-            // that earlier ones are about to request again.
-            next_dynamic: FIRST_DYNAMIC | first,
+            dynamic,
             sent: first,
         }
     }
@@ -194,15 +195,11 @@ impl Sessions {
         Ok(port)
     }
 
+    /// A free dynamic port: the first one from a random one on (RFC 6056, 3.3.1).
     fn free_port(&mut self) -> Option<u16> {
-        for _ in FIRST_DYNAMIC..=u16::MAX {
-            let port = self.next_dynamic;
-            self.next_dynamic = port.checked_add(1).unwrap_or(FIRST_DYNAMIC);
-            if self.ports[usize::from(port)] == 0 {
-                return Some(port);
-            }
-        }
-        None
+        let first = self.dynamic.random_range(FIRST_DYNAMIC..=u16::MAX);
+        let mut all = (first..=u16::MAX).chain(FIRST_DYNAMIC..first);
+        all.find(|port| self.ports[usize::from(*port)] == 0)
     }
 
     /// The port that session `id` holds.
@@ -247,16 +244,21 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
+
+    fn sessions(max: usize, first: u16) -> Sessions {
+        Sessions::new(max, first, ChaCha20Rng::from_seed([1; 32]))
+    }
 
     #[test]
     fn ports_are_given_once_and_come_back() {
-        let mut s = Sessions::new(2, 0);
+        let mut s = sessions(2, 0);
         let (a, b) = (s.open(Client::Local).unwrap(), s.open(Client::Local).unwrap());
         assert!(s.open(Client::Local).is_none(), "the table is full");
         assert_eq!(s.bind(a, 5), Ok(5));
         assert_eq!(s.bind(a, 6), Err(RefusalReason::OutOfOrder));
         assert_eq!(s.bind(b, 5), Err(RefusalReason::PortInUse));
-        assert_eq!(s.bind(b, 0), Ok(FIRST_DYNAMIC));
+        assert!(s.bind(b, 0).is_ok_and(|port| port >= FIRST_DYNAMIC));
         s.close(a);
         s.close(a);
         let c = s.open(Client::Local).unwrap();
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_displaced_flow_goes_on_with_later_numbers() {
-        let mut s = Sessions::new(1, 65_000);
+        let mut s = sessions(1, 65_000);
         let id = s.open(Client::Local).unwrap();
         let mut last = std::collections::BTreeMap::new();
         for round in 0..4_000u64 {
@@ -280,7 +282,7 @@ mod tests {
 
     #[test]
     fn dynamic_ports_run_out_with_an_error() {
-        let mut s = Sessions::new(20_000, 0);
+        let mut s = sessions(20_000, 0);
         for _ in FIRST_DYNAMIC..=u16::MAX {
             let id = s.open(Client::Local).unwrap();
             s.bind(id, 0).unwrap();

@@ -13,7 +13,8 @@ use trunkline_overlay::node::{Routing, Stream, StreamPhase};
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::{
-    AckHead, DataHeader, FlowHeader, HopHeader, Metric, NodeId, SelectiveAck, Service,
+    AckHead, DataHeader, FlowHeader, Frame, Frames, HopHeader, Metric, NodeId, SelectiveAck,
+    Service,
 };
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::{AppId, Application, HostId, Io, Topology, World};
@@ -38,10 +39,13 @@ const END: u8 = 0x02;
 const ACK: u8 = 0x08;
 const ASK: u8 = 0x10;
 const DATA: u8 = 0x40;
+const NUMBER: u8 = 0x80;
 const STREAM: u8 = 0x10;
 const MARKED: u8 = 0x20;
 const TAG: u16 = 9;
 const PORT: u16 = 7;
+/// The liar's number in its requests to open a stream.
+const OPENER: u32 = 77;
 
 /// Accepts every stream, and either writes endlessly or only reads.
 #[derive(Default)]
@@ -82,6 +86,8 @@ struct Scene {
     world: World,
     liar: Liar,
     numbers: u16,
+    /// The number of the stream [`OWN`], once it has been opened.
+    stream: u32,
     honest: (AppId<StreamSource>, AppId<StreamSink>),
     open: AppId<Open>,
 }
@@ -108,7 +114,7 @@ fn scene(writes: bool) -> Scene {
     let mut liar = Liar::new(LIAR, "", (VICTIM, NodeId(2)));
     assert!(liar.greet(&mut world));
     liar.introduce(&mut world);
-    let mut scene = Scene { world, liar, numbers: 0, honest, open };
+    let mut scene = Scene { world, liar, numbers: 0, stream: 0, honest, open };
     scene.run(3_000..4_500, |_, _| {});
     let update = scene.liar.update(scene.world.now().as_nanos(), &[NodeId(2)]);
     scene.liar.say(&mut scene.world, &update);
@@ -120,6 +126,8 @@ fn scene(writes: bool) -> Scene {
 #[derive(Clone, Copy, Default)]
 struct Lie<'a> {
     flags: u8,
+    /// The stream's number; that of [`OWN`] if it is 0 and its flag isn't set.
+    number: u32,
     next: u64,
     window: u16,
     marks: u8,
@@ -134,6 +142,12 @@ impl Lie<'_> {
         let mut out = [0; 1_200];
         let mut w = Writer::new(&mut out);
         w.u8(self.flags).unwrap();
+        if self.flags & NUMBER != 0 {
+            w.u32(self.number).unwrap();
+        }
+        if self.flags & OPEN != 0 {
+            w.u32(OPENER).unwrap();
+        }
         if self.flags & ACK != 0 {
             w.u48(self.next).unwrap();
             w.u16(self.window).unwrap();
@@ -200,6 +214,15 @@ impl Scene {
     }
 
     fn throw(&mut self, about: About, lie: Lie<'_>) {
+        let frame = self.frame(about, lie);
+        self.liar.say(&mut self.world, &frame);
+    }
+
+    fn frame(&mut self, about: About, lie: Lie<'_>) -> Vec<u8> {
+        let lie = match about.from == LIAR && lie.flags & OPEN == 0 {
+            true => Lie { flags: lie.flags | NUMBER, number: self.stream, ..lie },
+            false => lie,
+        };
         let payload = lie.payload();
         let header = DataHeader {
             flow: FlowHeader {
@@ -222,13 +245,35 @@ impl Scene {
         let mut head = [0; 64];
         let mut w = Writer::new(&mut head);
         header.emit(payload.len() as u16, &mut w).unwrap();
-        let frame = [w.written(), &payload].concat();
-        self.liar.say(&mut self.world, &frame);
+        [w.written(), &payload].concat()
+    }
+
+    /// Requests a stream, and returns the number in the answer.
+    fn request(&mut self, about: About, lie: Lie<'_>) -> Option<u32> {
+        let frame = self.frame(about, lie);
+        let answers = self.liar.ask(&mut self.world, &frame);
+        answers.iter().flat_map(|frames| Frames::new(frames)).find_map(|frame| match frame {
+            Ok(Frame::Data(h, [flags, rest @ ..]))
+                if h.flow.flow_seq == about.tag && flags & (NUMBER | OPEN) == NUMBER | OPEN =>
+            {
+                rest.first_chunk().map(|number| u32::from_be_bytes(*number))
+            }
+            _ => None,
+        })
+    }
+
+    /// Opens the stream `about` as its opener does, and returns whether it could.
+    fn open_as(&mut self, about: About, window: u16) -> bool {
+        let lie = Lie { flags: OPEN | ACK, window: window / 256, ..Lie::default() };
+        let Some(number) = self.request(about, lie) else { return false };
+        self.stream = number;
+        self.throw(about, Lie { flags: lie.flags | NUMBER, number, ..lie });
+        true
     }
 
     /// Opens the stream [`OWN`], with a window of this many bytes.
     fn open(&mut self, window: u16) {
-        self.throw(OWN, Lie { flags: OPEN | ACK, window: window / 256, ..Lie::default() });
+        assert!(self.open_as(OWN, window));
     }
 
     /// The liar's streams at the victim.
@@ -388,8 +433,7 @@ fn streams_without_end() {
         for _ in 0..20 {
             n += 1;
             let (port, tag) = ((n / 7) as u16, (n * 31) as u16);
-            let about = About { ports: (port, OPEN_TO_ALL), tag, ..OWN };
-            scene.throw(about, Lie { flags: OPEN | ACK, window: 9, ..Lie::default() });
+            scene.open_as(About { ports: (port, OPEN_TO_ALL), tag, ..OWN }, 9 * 256);
         }
         most = most.max(scene.of_liar().len());
     });
@@ -399,6 +443,26 @@ fn streams_without_end() {
         assert_eq!((source.reset, sink.read, sink.ended.is_some()), (None, 10_000, true));
     }
     assert!(scene.world.app(scene.open).accepted < 60_000);
+    scene.others_go_on();
+}
+
+/// Requests by nodes that don't exist, and by others that know nothing of them, take no places.
+#[test]
+fn requests_alone_take_no_places() {
+    let mut scene = scene(false);
+    let mut n = 0u32;
+    scene.run(4_900..13_000, |scene, _| {
+        for _ in 0..20 {
+            n += 1;
+            let from = if n.is_multiple_of(2) { NodeId(1) } else { NodeId(1_000 + n) };
+            let about = About { from, ports: (n as u16, OPEN_TO_ALL), tag: n as u16, ..OWN };
+            scene.throw(about, Lie { flags: OPEN | ACK, window: 9, ..Lie::default() });
+            let guess = Lie { flags: OPEN | NUMBER | ACK, number: n, window: 9, ..Lie::default() };
+            scene.throw(about, guess);
+        }
+        assert_eq!(streams(&scene.world).iter().filter(|s| s.port == OPEN_TO_ALL).count(), 0);
+    });
+    assert_eq!(scene.world.app(scene.open).accepted, 0);
     scene.others_go_on();
 }
 
@@ -515,8 +579,8 @@ fn tokens_that_nobody_gave() {
     scene.others_go_on();
 }
 
-/// An application that never accepts a stream: as many wait as its backlog allows, and the others
-/// are refused.
+/// An application that never accepts a stream: of a node as many wait as leave as much room to
+/// others, and the rest is refused.
 #[test]
 fn a_listener_that_accepts_nothing() {
     let mut scene = scene(false);
@@ -529,10 +593,10 @@ fn a_listener_that_accepts_nothing() {
             scene.world.attach(HostId(2), 0, source).unwrap()
         })
         .collect();
-    // The sources keep requesting for ten seconds.
-    scene.run(4_900..18_000, |_, _| {});
+    // The sources keep requesting for thirty seconds.
+    scene.run(4_900..37_000, |_, _| {});
     let waiting = |s: &Stream| s.state == StreamPhase::Waiting;
-    assert_eq!(streams(&scene.world).into_iter().filter(waiting).count(), 5);
+    assert_eq!(streams(&scene.world).into_iter().filter(waiting).count(), 3);
     let refused = sources.iter().filter(|&&id| scene.world.app(id).reset == Some(Reset::Full));
-    assert_eq!(refused.count(), 45);
+    assert_eq!(refused.count(), 47);
 }

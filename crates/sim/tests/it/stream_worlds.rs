@@ -1,15 +1,17 @@
-//! Streams in networks of any shape in which links lose, delay, reorder, fail and become slow, and
-//! relays crash: all data written are read unchanged, and both ends see the end.
+//! Streams in networks of any shape in which links lose, delay, reorder, fail and become slow,
+//! relays crash, and other nodes flood the links with datagrams: all data written are read unchanged, and both ends see the end.
 
 use crate::common::{at, link, ms};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
+use std::time::Duration;
 use trunkline_base::link_model::{Chain, LinkModel, Loss};
 use trunkline_base::{Bitrate, Rng};
 use trunkline_overlay::node::Routing;
 use trunkline_overlay::session::wire::stream::Reset;
-use trunkline_overlay::wire::NodeId;
+use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
+use trunkline_sim::voice::{VoiceSink, VoiceSource};
 use trunkline_sim::{AppId, HostId, Topology, WireEnd, WireId, World};
 
 /// Start of the streams in ms, when all routes exist. Faults begin once streams are open, and end
@@ -135,6 +137,28 @@ fn faults(case: &mut Case, rng: &mut Rng) {
     }
 }
 
+/// Applications at any node that send datagrams of any service, at up to ten times a link's rate,
+/// while there are faults.
+fn floods(case: &mut Case, rng: &mut Rng) {
+    let hosts: Vec<u32> = case.ends.iter().chain(&case.relays).copied().collect();
+    for n in 0..[0, 0, 1, 3][rng.random_range(0..4)] {
+        let pair: Vec<u32> = hosts.sample(rng, 2).copied().collect();
+        let &[from, to] = &pair[..] else { continue };
+        let services =
+            [Service::Reliable, Service::Reliable, Service::RealTime, Service::BestEffort];
+        let service = services[rng.random_range(0..4)];
+        let begin = rng.random_range(BEGIN..FAULTS);
+        let bytes = rng.random_range(20..1_100);
+        let rate = rng.random_range(100_000.0..5_000_000.0);
+        let spacing = Duration::from_secs_f64(8.0 * bytes as f64 / rate);
+        let count = Duration::from_millis(HEALED - begin).div_duration_f64(spacing) as u64;
+        case.world.attach(HostId(to), 7_000 + n, VoiceSink::default()).unwrap();
+        let mut source = VoiceSource::new(NodeId(to + 1), 7_000 + n, service, at(begin), count);
+        (source.bytes, source.spacing) = (bytes, spacing);
+        case.world.attach(HostId(from), 0, source).unwrap();
+    }
+}
+
 type Pair = (AppId<StreamSource>, AppId<StreamSink>, u64);
 
 fn streams(case: &mut Case, rng: &mut Rng) -> Vec<Pair> {
@@ -167,6 +191,7 @@ fn run(seed: u64) -> Result<Outcome, String> {
     let mut rng = trunkline_base::rng(seed, 77);
     let mut case = case(seed, &mut rng);
     let pairs = streams(&mut case, &mut rng);
+    floods(&mut case, &mut trunkline_base::rng(seed, 78));
     faults(&mut case, &mut rng);
     let world = &mut case.world;
     let is_done = |world: &World, &(source, sink, _): &Pair| {

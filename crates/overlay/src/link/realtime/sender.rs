@@ -4,6 +4,7 @@ use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
 use crate::link::ring::{PacketRing, Slot};
+use crate::link::shares::Shares;
 use crate::link::{Packet, is_stale, remaining_ms};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
@@ -18,6 +19,8 @@ pub struct Sender {
     ring: PacketRing,
     /// Originals and retransmissions waiting to be sent.
     queue: SendQueue,
+    /// Bytes that each source has sent lately.
+    shares: Shares,
     /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
     next_seq: u64,
@@ -30,6 +33,9 @@ pub struct Sender {
     policy: Box<dyn Policy>,
 }
 
+/// Wait from which no source may have more than its share.
+const CROWDED: Duration = Duration::from_millis(10);
+
 /// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
 /// Maximum number of copies that earlier losses can pay for.
@@ -38,11 +44,12 @@ const COPY_BURST: f64 = 32.0;
 const MAX_COPIES_EACH: u32 = 3;
 
 impl Sender {
-    pub(crate) fn new(config: &Config) -> Sender {
+    pub(crate) fn new(config: &Config, secret: u64) -> Sender {
         let packets = config.packets.clamp(1, 1 << 15).next_power_of_two();
         Sender {
             ring: PacketRing::new(config.bytes, packets),
             queue: SendQueue::new(2 * packets),
+            shares: Shares::new(secret),
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.retransmit_ratio, config.retransmit_burst),
@@ -62,11 +69,22 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
+        let (source, len) = (self.shares.source(&packet.flow), packet.frame_len());
+        if self.is_crowded(now) && self.shares.exceeds(now, source, len) {
+            return Err(DropReason::SourceShare);
+        }
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
         // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
+        self.shares.add(now, source, len);
         self.queue.push(packet.deadline, slot, false);
         Ok(())
+    }
+
+    /// Whether the packet that goes next has waited for so long that not all can be in time.
+    fn is_crowded(&self, now: Time) -> bool {
+        let next = self.queue.first().and_then(|job| self.ring.get(job.slot));
+        next.is_some_and(|(entry, _)| now.since(entry.since) > CROWDED)
     }
 
     /// Queues the retransmissions that `ranges` request, as far as they can still be in time over a
@@ -323,7 +341,7 @@ mod tests {
 
     #[test]
     fn repeats_once_asked_and_only_while_in_time() {
-        let mut s = Sender::new(&Config::default());
+        let mut s = Sender::new(&Config::default(), 1);
         let mut drops = Drops::default();
         for k in 0..3 {
             enqueue(&mut s, Time::from_millis(0), &[k], 100);
@@ -358,7 +376,7 @@ mod tests {
 
     #[test]
     fn earlier_deadlines_overtake() {
-        let mut s = Sender::new(&Config::default());
+        let mut s = Sender::new(&Config::default(), 1);
         let mut drops = Drops::default();
         enqueue(&mut s, Time::ZERO, &[1], 200);
         enqueue(&mut s, Time::ZERO, &[2], 50);
@@ -371,7 +389,7 @@ mod tests {
     #[test]
     fn a_greedy_neighbour_gets_its_share() {
         let config = Config { retransmit_ratio: 0.1, retransmit_burst: 5, ..Config::default() };
-        let mut s = Sender::new(&config);
+        let mut s = Sender::new(&config, 1);
         let mut drops = Drops::default();
         let mut retransmissions = 0;
         for _ in 0..1_000 {
@@ -391,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_waits_too_long_is_dropped_before_it_gets_a_number() {
-        let mut s = Sender::new(&Config::default());
+        let mut s = Sender::new(&Config::default(), 1);
         let mut drops = Drops::default();
         enqueue(&mut s, Time::ZERO, &[1], 100);
         enqueue(&mut s, Time::from_millis(40), &[2], 140);
@@ -405,7 +423,7 @@ mod tests {
     fn what_is_too_many_envelopes_back_is_not_repeated() {
         let mut drops = Drops::default();
         for (later, retransmitted) in [(SeqTracker::REACH, true), (SeqTracker::REACH + 1, false)] {
-            let mut s = Sender::new(&Config::default());
+            let mut s = Sender::new(&Config::default(), 1);
             enqueue(&mut s, Time::ZERO, &[1], 255);
             let mut out = [0; DATA_HEADER + 1];
             assert_eq!(s.head(Time::ZERO, 7, Duration::ZERO, &mut drops), Some(out.len()));
@@ -422,7 +440,7 @@ mod tests {
     /// belongs to another.
     #[test]
     fn a_request_for_what_has_left_the_ring_is_not_taken_for_another() {
-        let (mut s, mut drops) = (Sender::new(&Config::default()), Drops::default());
+        let (mut s, mut drops) = (Sender::new(&Config::default(), 1), Drops::default());
         let rtt = Duration::from_millis(140);
         let at = |k: u64| Time::from_nanos(2_000 * k);
         for k in 0..70_000 {
@@ -463,7 +481,7 @@ mod tests {
             (Some(Answer { copies: 9, within }), 80, vec![10, 30, 50, 70]),
             (Some(Answer { copies: 1, within: Duration::ZERO }), 40, vec![10, 10]),
         ] {
-            let mut s = Sender::new(&Config::default());
+            let mut s = Sender::new(&Config::default(), 1);
             s.policy = Box::new(Fixed(answer));
             let mut drops = Drops::default();
             enqueue(&mut s, Time::ZERO, &[1], 100);

@@ -76,8 +76,8 @@ pub(super) struct Reliable {
 }
 
 impl Reliable {
-    pub fn new(config: &super::Config) -> Reliable {
-        Reliable { tx: Sender::new(&config.reliable, config.mtu), rx: Receiver::default() }
+    pub fn new(config: &super::Config, secret: u64) -> Reliable {
+        Reliable { tx: Sender::new(&config.reliable, config.mtu, secret), rx: Receiver::default() }
     }
 }
 

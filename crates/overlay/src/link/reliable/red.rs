@@ -41,6 +41,9 @@ pub struct Red {
 }
 
 impl Red {
+    /// Before the first packet.
+    pub const NEW: Red = Red { average: 0, owed: 0 };
+
     /// Whether to mark a packet that leaves after waiting for `waited`, on a link with round trip
     /// `rtt`.
     pub fn marks(&mut self, waited: Duration, rtt: Duration) -> bool {

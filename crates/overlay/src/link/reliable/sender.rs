@@ -5,7 +5,9 @@ use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
 use crate::counters::DropReason;
 use crate::link::Packet;
 use crate::link::packet::MARKED;
+use crate::link::pool::PacketPool;
 use crate::link::ring::{PacketRing, Slot};
+use crate::link::turns::{Backlog, Turns};
 use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, MAX_ACK_DELAY, MAX_HOPS, SelectiveAck};
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -28,14 +30,17 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// longer round trip.
 const LOCAL_QUEUE: Duration = HIGH.saturating_add(NEAR);
 
-/// Once a packet has waited for this long, no more packets of other nodes' streams are accepted if
-/// a new one would wait for [`LONGEST_WAIT`], at the rate at which packets left meanwhile. They are
-/// retransmitted end to end after 5 s, which must suffice for other queues and the return path too:
-/// otherwise copies fill the queue.
+/// Once a packet of a flow has waited for this long, no more of its packets are accepted if a new
+/// one would wait for [`LONGEST_WAIT`], at the rate at which its packets left meanwhile. Those of
+/// streams are retransmitted end to end after 5 s, which must suffice for other queues and the
+/// return path too: otherwise copies fill the queue.
 const WAITED: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// Bytes that may wait in any case.
+/// Bytes of a flow from other nodes that may wait in any case.
+const MIN_FLOW: usize = 4 << 10;
+
+/// Bytes of this node's streams that may wait in any case.
 const MIN_QUEUE: usize = 32 << 10;
 
 /// Lower bound of the round trip in calculations.
@@ -66,14 +71,24 @@ enum Kind {
     FlowControlled,
 }
 
+/// State of a packet that waits for its first transmission.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    kind: Kind,
+    /// Number of its flow, of those that are distinguished.
+    flow: u8,
+    /// Bytes of its flow that had left when it was queued.
+    left_before: u64,
+}
+
 /// State of the packet in a slot of the ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     state: State,
     retransmitted: bool,
     kind: Kind,
-    /// Bytes sent for the first time up to when this packet was queued.
-    sent_before: u64,
+    /// Number of its flow, of those that are distinguished.
+    flow: u8,
     /// Bytes that it occupies in the window.
     cost: u32,
     /// Number of its last transmission among all of them, and the time of that.
@@ -86,6 +101,12 @@ struct Flight {
 /// Packets of one link that wait to be sent or to be acknowledged.
 #[derive(Debug)]
 pub(crate) struct Sender {
+    /// Packets that were never sent, in the turns of their sources.
+    queue: PacketPool,
+    turns: Turns,
+    /// Indexed by slot of the queue.
+    waiting: Box<[Waiting]>,
+    /// Packets that have numbers.
     ring: PacketRing,
     /// Indexed by slot. Numbers are slots, counted from `base`.
     flights: Box<[Flight]>,
@@ -100,8 +121,6 @@ pub(crate) struct Sender {
     next: Slot,
     /// Bytes that were never sent, per [`Kind`].
     unsent: [usize; 3],
-    /// Bytes that were sent for the first time.
-    sent: u64,
     /// Packets to be retransmitted, lowest slot first, because streams wait for that one. Some may
     /// have been acknowledged since.
     lost: BinaryHeap<Reverse<Slot>>,
@@ -109,7 +128,8 @@ pub(crate) struct Sender {
     /// arrived.
     order: VecDeque<(Slot, u64)>,
     transmissions: u64,
-    red: Red,
+    /// By number of a flow: one that fills its share of the link marks no packets of others.
+    reds: Box<[Red; 256]>,
     control: Control,
     pacer: Pacer,
     in_flight: u64,
@@ -134,11 +154,14 @@ pub(crate) struct Sender {
 
 impl Sender {
     /// Creates the sender of a link with IP packets of up to `mtu` bytes.
-    pub fn new(config: &Config, mtu: usize) -> Sender {
+    pub fn new(config: &Config, mtu: usize, secret: u64) -> Sender {
         let packets = config.packets.clamp(1, MAX_AHEAD as usize).next_power_of_two();
         let mut window = window::Config::new(mtu);
         window.algorithm = config.algorithm;
         Sender {
+            queue: PacketPool::new(config.bytes, packets),
+            turns: Turns::new(config.bytes, packets, secret),
+            waiting: vec![Waiting::default(); packets].into(),
             ring: PacketRing::new(config.bytes, packets),
             flights: vec![Flight::default(); packets].into(),
             base: 0,
@@ -148,11 +171,10 @@ impl Sender {
             first: 0,
             next: 0,
             unsent: [0; 3],
-            sent: 0,
             lost: BinaryHeap::with_capacity(packets),
             order: VecDeque::with_capacity(2 * packets),
             transmissions: 0,
-            red: Red::default(),
+            reds: Box::new([const { Red::NEW }; 256]),
             control: Control::new(window),
             pacer: Pacer::of_time(PACING_BURST),
             in_flight: 0,
@@ -176,24 +198,30 @@ impl Sender {
     /// Queues a packet if there is room; stored packets are never displaced.
     pub fn enqueue(&mut self, since: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
         let len = packet.frame_len();
-        if !self.ring.has_room(len) {
-            return Err(DropReason::QueueFull);
-        }
         let kind = match (packet.is_of_stream(), packet.hop_limit == MAX_HOPS - 1) {
             (true, true) => Kind::OwnStream,
-            (true, false) if self.is_behind(since) => return Err(DropReason::QueueFull),
             (false, _) if since == Time::NEVER => Kind::FlowControlled,
             _ => Kind::Other,
         };
-        let slot = self.ring.keep(since, packet, packet.deadline)?;
-        let (cost, sent_before) = ((len + OVERHEAD) as u32, self.sent);
-        *self.flight(slot) = Flight { kind, cost, sent_before, ..Flight::default() };
+        let backlog = self.turns.backlog(&packet.flow);
+        // The other kinds have bounds of their own.
+        let is_refused = kind == Kind::Other
+            && (!self.turns.admits(&packet.flow, len + OVERHEAD)
+                || backlog.is_some_and(|backlog| self.is_behind(since, backlog)));
+        if is_refused || !self.queue.has_room(len) {
+            return Err(DropReason::QueueFull);
+        }
+        let slot = self.queue.keep(since, packet, packet.deadline)?;
+        let left_before = backlog.map_or(0, |backlog| backlog.left);
+        let flow = self.turns.flow(&packet.flow);
+        *self.record(slot) = Waiting { kind, flow, left_before };
+        self.turns.push(&packet.flow, slot, len + OVERHEAD, packet.is_control());
         self.unsent[kind as usize] += len;
         Ok(())
     }
 
     pub fn has_room(&self, len: usize) -> bool {
-        self.ring.has_room(len)
+        self.queue.has_room(len)
     }
 
     /// Whether a frame of `len` bytes of a local stream finds room. Packets of local streams wait
@@ -207,20 +235,20 @@ impl Sender {
         let span = nanos(LOCAL_QUEUE) * nanos(shortest.unwrap_or(NEAR).max(NEAR)) / nanos(NEAR);
         let soon = smoothed.map_or(0, |r| self.control.size().saturating_mul(span) / nanos(r));
         // The other half is for packets from other nodes.
-        let own = (soon as usize).max(MIN_QUEUE).min(self.ring.size() / 2);
+        let own = (soon as usize).max(MIN_QUEUE).min(self.queue.size() / 2);
         let own = if data { own } else { own + MIN_QUEUE };
-        self.ring.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
+        self.queue.has_room(len) && self.unsent[Kind::OwnStream as usize] < own
     }
 
-    /// Whether a packet that arrives now would wait for too long.
-    fn is_behind(&mut self, now: Time) -> bool {
-        let first = self.ring.get(self.next).map_or(now, |(entry, _)| entry.since);
-        let (waited, unsent) = (now.since(first), self.unsent.iter().sum::<usize>());
-        if waited <= WAITED || unsent <= MIN_QUEUE {
+    /// Whether a packet that arrives now would wait for too long behind what waits of its flow.
+    fn is_behind(&mut self, now: Time, Backlog { oldest, bytes, left }: Backlog) -> bool {
+        let since = self.queue.get(oldest).map_or(now, |(entry, _)| entry.since);
+        let waited = now.since(since);
+        if waited <= WAITED || bytes <= MIN_FLOW {
             return false;
         }
-        let left = (self.sent - self.flight(self.next).sent_before).max(1);
-        unsent as u128 * waited.as_nanos() > u128::from(left) * LONGEST_WAIT.as_nanos()
+        let left = left.saturating_sub(self.record(oldest).left_before).max(1);
+        bytes as u128 * waited.as_nanos() > u128::from(left) * LONGEST_WAIT.as_nanos()
     }
 
     /// Flow-controlled bytes that were never sent.
@@ -230,7 +258,12 @@ impl Sender {
 
     /// Number of packets to be sent or retransmitted.
     pub fn waiting(&self) -> usize {
-        self.lost.len() + (self.ring.end() - self.next) as usize
+        self.lost.len() + (self.ring.end() - self.next) as usize + self.turns.len()
+    }
+
+    fn record(&mut self, slot: Slot) -> &mut Waiting {
+        let mask = self.waiting.len() - 1;
+        &mut self.waiting[slot as usize & mask]
     }
 
     fn flight(&mut self, slot: Slot) -> &mut Flight {
@@ -238,7 +271,8 @@ impl Sender {
         &mut self.flights[slot as usize & mask]
     }
 
-    /// Slot of the next packet to send: lost packets come before new ones.
+    /// Slot of the next packet to send that has a number: lost packets come before those that a
+    /// neighbour lost with its state.
     fn candidate(&mut self) -> Option<Slot> {
         while let Some(&Reverse(slot)) = self.lost.peek() {
             if slot >= self.first && self.flight(slot).state == State::Lost {
@@ -251,11 +285,10 @@ impl Sender {
 
     /// Bytes of the next frame, if window and pace permit it.
     pub fn head(&mut self, now: Time) -> Option<usize> {
-        let Some(slot) = self.candidate() else {
+        let Some((len, cost)) = self.next_packet() else {
             self.probe = false;
             return None;
         };
-        let cost = u64::from(self.flight(slot).cost);
         let fits = self.in_flight == 0 || self.in_flight + cost <= self.control.size();
         self.paced_until = Time::NEVER;
         if !self.probe {
@@ -269,13 +302,35 @@ impl Sender {
                 return None;
             }
         }
-        self.ring.get(slot).map(|(_, frame)| frame.len())
+        Some(len)
+    }
+
+    /// Bytes of the next packet's frame, and of the window that it takes.
+    fn next_packet(&mut self) -> Option<(usize, u64)> {
+        if let Some(slot) = self.candidate() {
+            let (_, frame) = self.ring.get(slot)?;
+            let len = frame.len();
+            return Some((len, self.flight(slot).cost.into()));
+        }
+        let (_, frame) = self.queue.get(self.turns.next()?)?;
+        let len = frame.len();
+        self.ring.has_room(len).then_some((len, (len + OVERHEAD) as u64))
+    }
+
+    /// Gives the packet whose turn it is a number.
+    fn number(&mut self) -> Option<Slot> {
+        let queued = self.turns.pop()?;
+        let &mut Waiting { kind, flow, .. } = self.record(queued);
+        let slot = self.ring.take(&mut self.queue, queued)?;
+        let cost = self.ring.get(slot).map_or(0, |(_, frame)| (frame.len() + OVERHEAD) as u32);
+        *self.flight(slot) = Flight { kind, flow, cost, ..Flight::default() };
+        Some(slot)
     }
 
     /// Writes the head into `out`; true if it is a retransmission. `measured` is the link's round
     /// trip, zero while it is unknown.
     pub fn pop(&mut self, now: Time, measured: Duration, out: &mut [u8]) -> bool {
-        let Some(slot) = self.candidate() else { return false };
+        let Some(slot) = self.candidate().or_else(|| self.number()) else { return false };
         let Some((entry, frame)) = self.ring.get(slot) else { return false };
         let retransmitted = slot < self.next;
         let mut flags = frame.get(DATA_HEADER - 1).copied().unwrap_or_default();
@@ -283,7 +338,8 @@ impl Sender {
         // Nor are those that wait until the window has found its size again.
         let counts = !retransmitted && entry.since < Time::NEVER && !self.control.is_returning();
         let rtt = self.control.rtt().shortest().unwrap_or_default();
-        if counts && self.red.marks(now.since(entry.since), rtt) {
+        let flow = self.flights[slot as usize & (self.flights.len() - 1)].flow;
+        if counts && self.reds[usize::from(flow)].marks(now.since(entry.since), rtt) {
             flags |= MARKED;
         }
         entry.write(frame, out, (slot - self.base) as u16, self.epoch | flags, retransmitted);
@@ -292,7 +348,6 @@ impl Sender {
         } else {
             let len = frame.len();
             self.next += 1;
-            self.sent += len as u64;
             let kind = self.flight(slot).kind;
             self.unsent[kind as usize] = self.unsent[kind as usize].saturating_sub(len);
         }
@@ -552,7 +607,7 @@ impl Sender {
     }
 
     fn expire(&mut self, now: Time) {
-        let waits = self.candidate().is_some();
+        let waits = self.candidate().is_some() || self.turns.len() > 0;
         if self.in_flight == 0 && !waits {
             return;
         }
@@ -587,8 +642,8 @@ impl Sender {
         }
         self.epoch = self.epoch.wrapping_add(1) & EPOCH;
         for slot in self.first..self.next {
-            let Flight { kind, cost, sent_before, .. } = *self.flight(slot);
-            *self.flight(slot) = Flight { kind, cost, sent_before, ..Flight::default() };
+            let Flight { kind, flow, cost, .. } = *self.flight(slot);
+            *self.flight(slot) = Flight { kind, flow, cost, ..Flight::default() };
             self.unsent[kind as usize] += (cost as usize).saturating_sub(OVERHEAD);
         }
         (self.base, self.next, self.highest) = (self.first, self.first, self.first);

@@ -1,6 +1,7 @@
 //! The node's handling of streams: from its applications into packets, and back.
 
 mod access;
+mod opening;
 mod status;
 mod tell;
 
@@ -8,10 +9,10 @@ pub use status::{Stream, StreamPhase, StreamStats};
 
 use super::Forwarder;
 use crate::counters::DropReason;
-use crate::link::{LinkId, Packet, STREAM};
+use crate::link::{CONTROL, LinkId, Packet, STREAM};
 use crate::session::stream::{
-    End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, SegmentOutcome, Sender, StreamId,
-    Streams,
+    Body, Broken, End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, SegmentOutcome, Sender,
+    StreamId, Streams, is_control,
 };
 use crate::session::wire::stream::{Request, Reset};
 use crate::session::{Client, SessionId};
@@ -19,8 +20,8 @@ use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
+use trunkline_base::Time;
 use trunkline_base::wire::Writer;
-use trunkline_base::{Pacer, Rate, Time};
 use trunkline_rate::window;
 
 /// Maximum number of packets that one stream sends in its turn.
@@ -30,17 +31,15 @@ const TURN: usize = 16;
 /// doesn't get room earlier.
 const NO_WAY: Duration = Duration::from_millis(100);
 
-/// Maximum number of bytes buffered in a stream that has not been accepted yet.
-const UNACCEPTED: u64 = 16 << 10;
-
-/// Rate of resets in response to packets of unknown or refused streams, for all other nodes
-/// together.
-const UNKNOWN: Rate = Rate { per_second: 200, burst: 200 };
+/// Bytes of a packet of a stream besides the segment's data, rounded up: headers of IPv4 and UDP,
+/// envelope, data frame and segment.
+const STREAM_OVERHEAD: usize = 84;
 
 /// The state of all streams that end at a node.
 #[derive(Debug)]
 pub(super) struct StreamState {
     pub table: Streams,
+    numbers: opening::Numbers,
     /// Sessions that have yet to be notified why their stream was reset.
     broken: VecDeque<(SessionId, Reset)>,
     /// Time of the next try to deliver deferred notifications to applications.
@@ -51,20 +50,22 @@ pub(super) struct StreamState {
     stranded: BTreeSet<StreamId>,
     /// Memory in which one segment is assembled.
     packet: Box<[u8]>,
-    unknown: Pacer,
+    answers: opening::Answers,
     stats: StreamStats,
 }
 
 impl StreamState {
-    pub fn new(config: crate::session::stream::Config) -> StreamState {
+    /// `secret` makes the numbers of streams that other nodes open.
+    pub fn new(config: crate::session::stream::Config, secret: &[u8; 32]) -> StreamState {
         StreamState {
             table: Streams::new(config),
+            numbers: opening::Numbers::new(secret),
             broken: VecDeque::new(),
             tell_at: Time::NEVER,
             patience: tell::NOT_READ,
             stranded: BTreeSet::new(),
             packet: vec![0; crate::session::wire::MAX_MESSAGE].into(),
-            unknown: Pacer::of(UNKNOWN),
+            answers: opening::Answers::default(),
             stats: StreamStats::default(),
         }
     }
@@ -90,6 +91,9 @@ impl StreamState {
         self.stats.sent += end.tx.delivered();
         self.stats.received += end.rx.received();
         self.stats.retransmitted += end.tx.retransmits();
+        if let Some(number) = end.number_given() {
+            self.numbers.close(end.key, number, end.begun());
+        }
         Some(end)
     }
 
@@ -214,8 +218,8 @@ impl Forwarder {
         }
         self.make_room(key)?;
         let (tx, rx) = self.halves(credit.into());
-        let tag = self.entropy.random();
-        let mut end = End::opening(now, key, tag, Owner::Session(id), tx, rx);
+        let numbers = (self.entropy.random(), self.entropy.random());
+        let mut end = End::opening(now, key, numbers, Owner::Session(id), tx, rx);
         end.metric = self.sessions.metric_of(id).unwrap_or(self.metric);
         end.messages = messages;
         self.streams.table.insert(end);
@@ -243,7 +247,7 @@ impl Forwarder {
 
     fn halves(&self, credit: u64) -> (Sender, Receiver) {
         let config = &self.streams.table.config;
-        let mut window = window::Config::new(self.max_payload + 80);
+        let mut window = window::Config::new(self.max_payload + STREAM_OVERHEAD);
         (window.algorithm, window.max) = (config.algorithm, 2 * config.buffer as u64);
         let max = config.buffer as u64;
         (Sender::new(max, window), Receiver::new(max, credit))
@@ -313,17 +317,24 @@ impl Forwarder {
     }
 
     /// Processes a packet of a stream that ends here.
-    pub(super) fn on_stream(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
+    ///
+    /// It came over the link `from`, if not from this node.
+    pub(super) fn on_stream(
+        &mut self,
+        now: Time,
+        from: Option<LinkId>,
+        packet: &Packet<'_>,
+    ) -> Result<(), DropReason> {
         let h = &packet.flow;
-        let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
+        let key = Key::of(h);
         let segment = Segment::parse(packet.payload).map_err(|_| DropReason::Malformed)?;
         if h.source != self.id
             && let Err(forbidden) = self.access.check_from(h.source)
         {
             // Notify the other end, so that it stops.
             if let Segment::Body(body) = &segment {
-                self.streams.stats.refused += u64::from(body.open);
-                self.say_reset(now, packet, Reset::Forbidden);
+                self.streams.stats.refused += u64::from(body.is_request());
+                self.say_reset(now, from, packet, body, Reset::Forbidden);
             }
             return Err(forbidden);
         }
@@ -334,7 +345,8 @@ impl Forwarder {
         {
             if end.tag == h.flow_seq {
                 found = Some(id);
-            } else if matches!(&segment, Segment::Body(body) if body.open) && !end.is_over() {
+            } else if matches!(&segment, Segment::Body(body) if body.is_request()) && !end.is_over()
+            {
                 // Either its node has restarted and opens another stream between the same ports, or
                 // an attacker does so on its behalf. Only the node can tell whether it has this
                 // stream, so challenge it; it repeats its request.
@@ -344,17 +356,14 @@ impl Forwarder {
             }
         }
         match (found, segment) {
-            (Some(id), Segment::Reset(why)) => {
-                // An end that has received everything loses nothing by a reset, and one that is
-                // still opening the stream may try again.
-                let end = self.streams.table.get_mut(id);
-                if end.is_some_and(|(end, _)| !end.is_over() && !end.is_put_off(why)) {
-                    self.streams.break_off(id, why);
-                }
-                Ok(())
-            }
+            (Some(id), Segment::Broken(broken)) => self.on_broken(id, &broken),
+            // A copy of the request, which is late.
+            (Some(_), Segment::Body(body)) if body.is_request() => Ok(()),
             (Some(id), Segment::Body(body)) => {
                 let Some((end, mut memory)) = self.streams.table.get_mut(id) else { return Ok(()) };
+                if !end.is_from_peer(&body) {
+                    return Err(DropReason::StreamNumber);
+                }
                 let marked = packet.is_marked();
                 let done = end.on_segment(now, &body, marked, &mut memory);
                 self.streams.table.touch(id);
@@ -374,66 +383,52 @@ impl Forwarder {
                 }
                 Ok(())
             }
-            (None, Segment::Body(body)) if body.open => {
-                let done = self.let_in(now, key, packet, body.messages);
-                match done {
-                    Ok(()) => self.on_stream(now, packet),
-                    Err(why) => {
-                        self.streams.stats.refused += 1;
-                        self.say_reset(now, packet, why);
-                        Err(DropReason::NoPort)
-                    }
-                }
-            }
-            (None, Segment::Body(_)) => {
-                self.say_reset(now, packet, Reset::Unknown);
-                Err(DropReason::NoPort)
-            }
-            (None, Segment::Reset(_)) => Err(DropReason::NoPort),
+            (None, Segment::Body(body)) => match self.on_unknown(now, from, packet, &body) {
+                Ok(true) => self.on_stream(now, from, packet),
+                Ok(false) => Ok(()),
+                Err(why) => Err(self.refuse_segment(now, from, packet, &body, why)),
+            },
+            (None, Segment::Broken(_)) => Err(DropReason::NoPort),
         }
     }
 
-    /// Adds a stream that another node has requested, which then waits to be accepted. An error is
-    /// the reason for refusing it.
-    fn let_in(
-        &mut self,
-        now: Time,
-        key: Key,
-        packet: &Packet<'_>,
-        messages: bool,
-    ) -> Result<(), Reset> {
-        let listener = *self.streams.table.listener(key.port).ok_or(Reset::NotListening)?;
-        if listener.waiting >= listener.backlog {
-            return Err(Reset::Full);
+    /// Processes a reset of stream `id`.
+    fn on_broken(&mut self, id: StreamId, broken: &Broken) -> Result<(), DropReason> {
+        let Some((end, _)) = self.streams.table.get_mut(id) else { return Ok(()) };
+        if !end.believes(broken) {
+            return Err(DropReason::StreamNumber);
         }
-        self.make_room(key).map_err(|_| Reset::Full)?;
-        let token = self.entropy.random();
-        let (tx, _) = self.halves(0);
-        let rx = Receiver::new(UNACCEPTED.min(self.streams.table.config.buffer as u64), 0);
-        let owner = Owner::Backlog { token };
-        let numbers = (packet.flow.flow_seq, self.entropy.random());
-        let mut end = End::opened(now, key, numbers, owner, tx, rx);
-        end.metric = packet.flow.metric;
-        end.messages = messages;
-        self.streams.table.insert(end);
-        self.streams.stats.accepted += 1;
+        // An end that has received everything loses nothing by a reset, and one that is still
+        // opening the stream may try again.
+        if !end.is_over() && !end.is_put_off(broken.why) {
+            self.streams.break_off(id, broken.why);
+        }
         Ok(())
     }
 
     /// Answers a packet of a stream that is unknown or refused here with a reset, unless too many
     /// such packets have come.
-    fn say_reset(&mut self, now: Time, packet: &Packet<'_>, why: Reset) {
+    fn say_reset(
+        &mut self,
+        now: Time,
+        from: Option<LinkId>,
+        packet: &Packet<'_>,
+        body: &Body<'_>,
+        why: Reset,
+    ) {
         let h = &packet.flow;
-        if h.source != self.id && !self.streams.unknown.admit(now, 1) {
+        let Some(broken) = body.refusal(why) else { return };
+        if !self.streams.answers.admit(now, from, h.source) {
             return;
         }
-        let key = Key { peer: h.source, peer_port: h.source_port, port: h.destination_port };
-        self.send_reset(now, key, (h.flow_seq, h.metric), why);
+        self.send_reset(now, Key::of(h), (h.flow_seq, h.metric), broken);
     }
 
     fn reset_peer(&mut self, now: Time, end: &End, why: Reset) {
-        if !end.is_over() {
-            self.send_reset(now, end.key, (end.tag, end.metric), why);
+        if !end.is_over()
+            && let Some(broken) = end.broken(why)
+        {
+            self.send_reset(now, end.key, (end.tag, end.metric), broken);
         }
     }
 
@@ -442,11 +437,11 @@ impl Forwarder {
         now: Time,
         key: Key,
         (tag, metric): (u16, crate::wire::Metric),
-        why: Reset,
+        broken: Broken,
     ) {
-        let mut payload = [0; 4];
+        let mut payload = [0; 16];
         let mut w = Writer::new(&mut payload);
-        if Segment::Reset(why).emit_head(&mut w).is_ok() {
+        if Segment::Broken(broken).emit_head(&mut w).is_ok() {
             self.send_segment(now, (key, tag, metric), w.written());
         }
     }
@@ -472,13 +467,13 @@ impl Forwarder {
             flow,
             recovered: false,
             hop_limit: MAX_HOPS - 1,
-            flags: STREAM,
+            flags: STREAM | if is_control(payload) { CONTROL } else { 0 },
             payload,
             deadline: now + crate::link::NO_DEADLINE,
         };
         if key.peer == self.id {
             self.streams.tell_at = Time::ZERO;
-            if let Err(why) = self.on_stream(now, &packet) {
+            if let Err(why) = self.on_stream(now, None, &packet) {
                 self.stats.drops.count(why);
             }
             return;

@@ -1,12 +1,13 @@
 //! One end of one stream: both halves, its opening and its end.
 
+use super::OPENING_WINDOW;
 use super::buffer::Memory;
 use super::receiver::{Receiver, SegmentOutcome};
-use super::segment::{ACK_HEAD, Body, Data, HEAD, INSTANCE_LEN, MAX_RANGES, Segment};
+use super::segment::{ACK_HEAD, Body, Broken, Data, HEAD, MAX_RANGES, NUMBER_LEN, Number, Segment};
 use super::sender::Sender;
 use crate::session::SessionId;
 use crate::session::wire::stream::Reset;
-use crate::wire::{Metric, NodeId};
+use crate::wire::{FlowHeader, Metric, NodeId};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
@@ -18,8 +19,9 @@ const IDLE: Duration = Duration::from_secs(15);
 /// any outage that routing recovers from.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time for which opening a stream is tried, and interval between tries.
-const OPENING: Duration = Duration::from_secs(10);
+/// Time for which opening a stream is tried, and interval between tries. On a thin link, a request
+/// waits behind the streams of other nodes.
+const OPENING: Duration = Duration::from_secs(30);
 const TRY: Duration = Duration::from_secs(1);
 
 /// Time for which an application that reads nothing may block the other one.
@@ -39,6 +41,14 @@ pub struct Key {
     pub peer_port: u16,
     /// The virtual port at this end.
     pub port: u16,
+}
+
+impl Key {
+    /// The stream that a packet for this node belongs to.
+    pub fn of(header: &FlowHeader) -> Key {
+        let &FlowHeader { source, source_port, destination_port, .. } = header;
+        Key { peer: source, peer_port: source_port, port: destination_port }
+    }
 }
 
 /// Owner of a stream at this node.
@@ -83,8 +93,13 @@ pub struct End {
     pub rx: Receiver,
     phase: Phase,
     is_opener: bool,
-    /// Random number from the accepting end; `None` at the opener before the first answer.
-    instance: Option<u16>,
+    /// The opener's number, as long as its segments carry it: until it knows that the accepting end
+    /// has the stream.
+    opener: Option<u32>,
+    /// The stream's number, from the accepting end; `None` at the opener before the first answer.
+    instance: Option<u32>,
+    /// Time at which this end came into being.
+    begun: Time,
     /// Whether the next segment requests an acknowledgement.
     ask: bool,
     /// Times of the last input and of the last request to answer, and the time since when the other
@@ -107,26 +122,37 @@ pub struct End {
 }
 
 impl End {
-    /// Creates the opener's end of a stream. It sends a request to open every second, for ten
-    /// seconds at most.
-    pub fn opening(now: Time, key: Key, tag: u16, owner: Owner, tx: Sender, rx: Receiver) -> End {
-        let phase = Phase::Opening { until: now + OPENING, again: now };
-        End::new(now, key, tag, owner, (tx, rx), phase)
-    }
-
-    /// Creates the accepting end of a stream. It owes an acknowledgement, which is its answer. The
-    /// first of `numbers` is the stream's tag, the second this end's own, drawn at random.
-    pub fn opened(
+    /// Creates the opener's end of a stream. It sends a request to open every second, for thirty
+    /// seconds at most. The first of `numbers` is the stream's tag, the second the opener's number,
+    /// both drawn at random.
+    pub fn opening(
         now: Time,
         key: Key,
-        numbers: (u16, u16),
+        numbers: (u16, u32),
         owner: Owner,
         tx: Sender,
         rx: Receiver,
     ) -> End {
-        let (tag, instance) = numbers;
-        let mut end = End::new(now, key, tag, owner, (tx, rx), Phase::Open);
-        end.instance = Some(instance);
+        let phase = Phase::Opening { until: now + OPENING, again: now };
+        let mut end = End::new(now, key, numbers.0, owner, (tx, rx), phase);
+        end.opener = Some(numbers.1);
+        end
+    }
+
+    /// Creates the accepting end of a stream whose opener has shown the stream's number. The first
+    /// of `numbers` is the stream's tag, the second its number.
+    pub fn opened(
+        now: Time,
+        key: Key,
+        numbers: (u16, u32),
+        owner: Owner,
+        tx: Sender,
+        rx: Receiver,
+    ) -> End {
+        let mut end = End::new(now, key, numbers.0, owner, (tx, rx), Phase::Open);
+        end.instance = Some(numbers.1);
+        // The answer to the request has announced it.
+        end.rx.announce(OPENING_WINDOW);
         end.rx.on_ask(now);
         end
     }
@@ -148,8 +174,10 @@ impl End {
             tx,
             rx,
             is_opener: matches!(phase, Phase::Opening { .. }),
+            opener: None,
             instance: None,
             phase,
+            begun: now,
             ask: false,
             heard: now,
             asked: now,
@@ -161,6 +189,16 @@ impl End {
             held_until: None,
             refused: None,
         }
+    }
+
+    /// The stream's number, if this end has given it.
+    pub fn number_given(&self) -> Option<u32> {
+        self.instance.filter(|_| !self.is_opener)
+    }
+
+    /// Time at which this end came into being.
+    pub fn begun(&self) -> Time {
+        self.begun
     }
 
     /// Whether the stream has been opened: at the opener, whether the other end has answered.
@@ -179,9 +217,40 @@ impl End {
         self.is_over() && (self.told_finished || self.owner == Owner::Nobody)
     }
 
-    /// Processes a segment from the other end, which arrived with a congestion mark if `marked`. An
-    /// error ends the stream: the other end has violated the protocol, or sends to an application
-    /// that has gone.
+    /// Whether a segment with these numbers may be from the other end: a node that isn't on the
+    /// path knows neither.
+    pub fn is_from_peer(&self, body: &Body<'_>) -> bool {
+        match (self.instance, body.instance) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            (None, Some(_)) => self.is_opener && body.opener == self.opener,
+            (_, None) => false,
+        }
+    }
+
+    /// Whether a reset is believed: it shows the stream's number, and a position within a window.
+    pub fn believes(&self, broken: &Broken) -> bool {
+        match (broken.number, self.instance) {
+            (Number::Stream(theirs), Some(ours)) if ours != theirs => return false,
+            (Number::Opener(theirs), None) => return self.opener == Some(theirs),
+            (Number::Opener(_), Some(_)) | (Number::Stream(_), None) => return false,
+            _ => {}
+        }
+        match broken.is_of_recipient {
+            true => self.tx.is_under_way(broken.position),
+            false => self.rx.is_in_window(broken.position),
+        }
+    }
+
+    /// The reset that tells the other end that this one has broken the stream off; none if that
+    /// doesn't know the stream yet.
+    pub fn broken(&self, why: Reset) -> Option<Broken> {
+        let number = Number::Stream(self.instance?);
+        Some(Broken { why, number, position: self.tx.position(), is_of_recipient: false })
+    }
+
+    /// Processes a segment [from the other end](End::is_from_peer), which arrived with a congestion
+    /// mark if `marked`. An error ends the stream: the other end has violated the protocol, or
+    /// sends to an application that has gone.
     pub fn on_segment(
         &mut self,
         now: Time,
@@ -189,19 +258,19 @@ impl End {
         marked: bool,
         memory: &mut Memory<'_>,
     ) -> Result<SegmentOutcome, Reset> {
-        if self.is_opener {
-            let instance = body.instance.ok_or(Reset::Protocol)?;
-            if *self.instance.get_or_insert(instance) != instance {
-                // The other node has restarted, and a late request has created another end there.
-                return Err(Reset::Unknown);
-            }
-        }
         self.heard = now;
         if let Phase::Opening { .. } = self.phase {
             self.phase = Phase::Open;
-        } else if body.open && !self.is_opener {
-            // Its request has arrived again, so the answer is lost.
+            self.instance = body.instance;
+            // Only then does the application at the other end learn of the stream.
             self.rx.on_ask(now);
+        }
+        match (body.opener, self.is_opener) {
+            // The accepting end has the stream.
+            (None, true) => self.opener = None,
+            // The opener doesn't know that this end has it.
+            (Some(_), false) => self.rx.on_ask(now),
+            _ => {}
         }
         if marked {
             self.rx.on_mark();
@@ -259,8 +328,7 @@ impl End {
         }
         // Ranges get a separate segment: they would change the size of others.
         let rides = self.rx.owes_ack() && !self.rx.has_gaps();
-        let instance = self.own_instance();
-        let fixed = HEAD + instance.map_or(0, |_| INSTANCE_LEN);
+        let fixed = HEAD + self.opener.map_or(0, |_| NUMBER_LEN);
         let head = fixed + if rides { ACK_HEAD } else { 0 };
         // A segment that was sent without an acknowledgement is retransmitted as it was.
         let (fresh, again) = (room.checked_sub(head)?, room.checked_sub(fixed)?);
@@ -269,7 +337,7 @@ impl End {
             let ack = rides.then(|| self.rx.ack(0));
             let (position, end) = (cut.position, cut.is_end);
             let data = Data { position, end, retransmitted: cut.is_retransmitted(), bytes: &[] };
-            let body = Body { ask: cut.ask, instance, ack, data: Some(data), ..Body::default() };
+            let body = Body { ask: cut.ask, ack, data: Some(data), ..self.body() };
             let mut w = Writer::new(out);
             Segment::Body(body).emit_head(&mut w).ok()?;
             let head = w.len();
@@ -288,26 +356,26 @@ impl End {
                 return None;
             }
             self.phase = Phase::Opening { until, again: now + TRY };
-            return self.emit_control(true, out);
+            return self.emit_control(out);
         }
-        (self.ask || self.rx.due() <= now).then(|| self.emit_control(false, out))?
+        (self.ask || self.rx.due() <= now).then(|| self.emit_control(out))?
     }
 
-    /// Writes a segment without data: an acknowledgement, and the flags that are due. `open` makes
-    /// it a request to open the stream.
-    fn emit_control(&mut self, open: bool, out: &mut [u8]) -> Option<usize> {
+    /// Writes a segment without data: an acknowledgement, and the flags that are due. As long as the
+    /// stream has no number, it is a request to open it.
+    fn emit_control(&mut self, out: &mut [u8]) -> Option<usize> {
         let ack = Some(self.rx.ack(MAX_RANGES));
         let ask = core::mem::take(&mut self.ask);
-        let (instance, messages) = (self.own_instance(), open && self.messages);
-        let body = Body { open, messages, ask, instance, ack, data: None };
+        let body = Body { ask, ack, ..self.body() };
         let mut w = Writer::new(out);
         Segment::Body(body).emit_head(&mut w).ok()?;
         Some(w.len())
     }
 
-    /// The value of [`Body::instance`] in this end's segments.
-    fn own_instance(&self) -> Option<u16> {
-        self.instance.filter(|_| !self.is_opener)
+    /// A segment of this end, without content.
+    fn body(&self) -> Body<'static> {
+        let messages = self.messages && self.opener.is_some();
+        Body { opener: self.opener, instance: self.instance, messages, ..Body::default() }
     }
 
     /// Suspends sending until `at`, because there is no route or its link is full.

@@ -29,11 +29,14 @@ mod tests;
 
 pub(crate) use end::{End, Key, Owner};
 pub(crate) use receiver::{Receiver, SegmentOutcome};
+pub(crate) use segment::{Ack, Body, Broken, MAX_CONTROL, Segment, WINDOW_UNIT, is_control};
 #[cfg(test)]
-pub(crate) use segment::{Ack, Body, Data};
-pub(crate) use segment::{MAX_CONTROL, Segment};
+pub(crate) use segment::{Data, Number};
 pub(crate) use sender::Sender;
 pub(crate) use table::{Role, StreamId, Streams};
+
+/// Bytes that the opener of a stream may send before it is accepted.
+pub(crate) const OPENING_WINDOW: u64 = 16 << 10;
 
 use core::ops::RangeInclusive;
 use trunkline_rate::window::Algorithm;

@@ -240,6 +240,18 @@ impl Receiver {
         ack
     }
 
+    /// Records that the peer has been told to send up to `position`.
+    pub fn announce(&mut self, position: u64) {
+        self.announced = self.announced.max(position);
+    }
+
+    /// Whether the peer may be at `position`, given modulo 2^48.
+    pub fn is_in_window(&self, position: u64) -> bool {
+        let position = extend48(self.next, position);
+        // The end of the stream counts as a byte.
+        (self.next..=self.announced + 1).contains(&position)
+    }
+
     /// Allocates the least memory that a buffer may have, so that the stream makes progress,
     /// however slow, whatever others allocate later. False if there is not that much.
     pub fn begin(&mut self, memory: &mut Memory<'_>) -> bool {

@@ -287,6 +287,16 @@ impl Sender {
         (!self.is_short && (self.in_flight > 0 || self.lost > 0)).then_some(self.advanced)
     }
 
+    /// The position up to which this direction has been sent, its end included.
+    pub fn position(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether a segment at `position`, given modulo 2^48, may be on its way.
+    pub fn is_under_way(&self, position: u64) -> bool {
+        (self.first..=self.next).contains(&extend48(self.first, position))
+    }
+
     /// Whether any data is not acknowledged, or still to be sent.
     pub fn is_waiting(&self) -> bool {
         !self.sent.is_empty() || self.next < self.written || self.is_shut && !self.end_sent

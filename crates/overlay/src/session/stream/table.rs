@@ -44,6 +44,8 @@ type Remembered = BTreeSet<(u64, StreamId)>;
 #[derive(Debug)]
 struct Peer {
     streams: usize,
+    /// Streams that wait to be accepted.
+    waiting: u16,
     remembered: Remembered,
     memory: Budget,
 }
@@ -118,11 +120,22 @@ impl Streams {
     }
 
     /// Whether there may be one more stream with `peer`, and there is memory for it to receive
-    /// data. One node may have half of all streams, so that it can't displace those of others.
+    /// data.
     pub fn has_room(&self, peer: NodeId) -> bool {
+        !self.is_full(peer) && self.has_memory(peer)
+    }
+
+    /// Whether `peer` has as many streams as there is room for more: however many nodes take all
+    /// that they may, each other one finds half of the rest.
+    fn is_full(&self, peer: NodeId) -> bool {
         let of_peer = self.peers.get(&peer).map_or(0, |p| p.streams);
-        let is_full = self.len() >= self.config.max || of_peer >= self.config.max.div_ceil(2);
-        !is_full && self.has_memory(peer)
+        of_peer >= self.config.max.saturating_sub(self.len())
+    }
+
+    /// Whether one more stream with `peer` may wait to be accepted at a port where `backlog` may:
+    /// streams with one node take half of them at most.
+    pub fn may_wait(&self, peer: NodeId, backlog: u16) -> bool {
+        self.peers.get(&peer).is_none_or(|p| p.waiting < backlog.div_ceil(2))
     }
 
     /// Whether there is memory for one more stream with `peer` to receive data.
@@ -152,7 +165,7 @@ impl Streams {
         self.slots[id as usize] = Some(slot);
         self.by_key.insert(key, id);
         let memory = Budget::new(self.config.memory / 2);
-        let new = Peer { streams: 0, remembered: Remembered::new(), memory };
+        let new = Peer { streams: 0, waiting: 0, remembered: Remembered::new(), memory };
         self.peers.entry(key.peer).or_insert(new).streams += 1;
         match owner {
             Owner::Session(session) => self.set_role(session, Some(Role::End(id))),
@@ -160,6 +173,9 @@ impl Streams {
                 self.by_token.insert(token, id);
                 if let Some(listener) = self.listeners.get_mut(&key.port) {
                     listener.waiting += 1;
+                }
+                if let Some(peer) = self.peers.get_mut(&key.peer) {
+                    peer.waiting += 1;
                 }
             }
             Owner::Nobody => {}
@@ -178,7 +194,7 @@ impl Streams {
         self.timers.remove(&(armed, id));
         self.free.push(id);
         self.by_key.remove(&end.key);
-        self.disown(end.key.port, end.owner);
+        self.disown(&end.key, end.owner);
         if let Some(peer) = self.peers.get_mut(&end.key.peer) {
             let mut memory = Memory { all: &mut self.memory, peer: &mut peer.memory };
             end.tx.release(&mut memory);
@@ -195,14 +211,17 @@ impl Streams {
         Some(end)
     }
 
-    /// Removes the record that `owner` has a stream of `port`.
-    fn disown(&mut self, port: u16, owner: Owner) {
+    /// Removes the record that `owner` has the stream with this key.
+    fn disown(&mut self, key: &Key, owner: Owner) {
         match owner {
             Owner::Session(session) => self.set_role(session, None),
             Owner::Backlog { token } => {
                 self.by_token.remove(&token);
-                if let Some(listener) = self.listeners.get_mut(&port) {
+                if let Some(listener) = self.listeners.get_mut(&key.port) {
                     listener.waiting = listener.waiting.saturating_sub(1);
+                }
+                if let Some(peer) = self.peers.get_mut(&key.peer) {
+                    peer.waiting = peer.waiting.saturating_sub(1);
                 }
             }
             Owner::Nobody => {}
@@ -313,8 +332,8 @@ impl Streams {
     pub fn set_owner(&mut self, id: StreamId, owner: Owner) {
         let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let before = core::mem::replace(&mut slot.end.owner, owner);
-        let port = slot.end.key.port;
-        self.disown(port, before);
+        let key = slot.end.key;
+        self.disown(&key, before);
         if let Owner::Session(session) = owner {
             self.set_role(session, Some(Role::End(id)));
         }

@@ -31,21 +31,29 @@ struct Side {
     ended: bool,
     /// Number of segments that this side has sent.
     segments: u64,
+    /// The opener's number in a request that is still to be answered.
+    asked: Option<u32>,
 }
+
+/// The numbers of the stream: its tag and its number.
+const NUMBERS: (u16, u32) = (7, 9);
+/// The opener's number in the tests below.
+const OPENER: u32 = 11;
 
 impl Side {
     fn new(opens: bool, to_write: Vec<u8>) -> Side {
-        let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 80) };
+        let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 84) };
         let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 64 << 10));
         let key = Key { peer: NodeId(2), peer_port: 2, port: 1 };
         let owner = Owner::Session(SessionId(0));
         let end = match opens {
-            true => End::opening(Time::ZERO, key, 7, owner, tx, rx),
-            false => End::opened(Time::ZERO, key, (7, 9), owner, tx, rx),
+            true => End::opening(Time::ZERO, key, (7, OPENER), owner, tx, rx),
+            false => End::opened(Time::ZERO, key, NUMBERS, owner, tx, rx),
         };
         let (all, peer) = (Budget::new(4 << 20), Budget::new(4 << 20));
         let (written, credit, read, unread, ended) = (0, 0, Vec::new(), 0, false);
-        Side { end, all, peer, to_write, written, credit, read, unread, ended, segments: 0 }
+        let (segments, asked) = (0, None);
+        Side { end, all, peer, to_write, written, credit, read, unread, ended, segments, asked }
     }
 
     /// Runs the application: it writes as much as permitted, and reads available data.
@@ -87,8 +95,37 @@ impl Side {
     fn hear(&mut self, now: Time, bytes: &[u8], marked: bool) -> Result<SegmentOutcome, Reset> {
         let mut memory = Memory { all: &mut self.all, peer: &mut self.peer };
         let Ok(Segment::Body(body)) = Segment::parse(bytes) else { panic!("a body") };
+        if body.is_request() {
+            self.asked = body.opener;
+        }
+        if !self.end.is_from_peer(&body) {
+            return Ok(SegmentOutcome::Copy);
+        }
         self.end.on_segment(now, &body, marked, &mut memory)
     }
+
+    /// The next segment to send: an answer to a request, which the node makes, or one of the end's.
+    fn poll(&mut self, now: Time, room: usize, out: &mut [u8]) -> Option<usize> {
+        let Some(opener) = self.asked.take() else { return self.end.poll(now, room, out) };
+        Some(emit(out, answer(opener, NUMBERS.1)))
+    }
+}
+
+fn emit(out: &mut [u8], body: Body<'_>) -> usize {
+    let mut w = trunkline_base::wire::Writer::new(out);
+    Segment::Body(body).emit_head(&mut w).unwrap();
+    w.len()
+}
+
+/// The answer to a request to open a stream.
+fn answer(opener: u32, number: u32) -> Body<'static> {
+    let ack = Some(super::segment::Ack::new(0, 64, 0, 0));
+    Body { opener: Some(opener), instance: Some(number), ack, ..Body::default() }
+}
+
+/// A segment of the stream without content.
+fn of_stream() -> Body<'static> {
+    Body { instance: Some(NUMBERS.1), ..Body::default() }
 }
 
 /// Behaviour of a channel towards segments.
@@ -128,11 +165,11 @@ fn run(sides: &mut [Side; 2], channel: Channel, rng: &mut Rng) -> u64 {
         for (from, side) in sides.iter_mut().enumerate() {
             let reads = !rng.random_ratio(channel.rests, 1_000);
             side.run(now, reads);
-            let Side { end, all, peer, segments, .. } = side;
+            let Side { end, all, peer, .. } = side;
             end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
-            while let Some(len) = end.poll(now, ROOM, &mut out) {
+            while let Some(len) = side.poll(now, ROOM, &mut out) {
                 assert!(len <= ROOM);
-                *segments += 1;
+                side.segments += 1;
                 if rng.random_ratio(channel.loss, 1_000)
                     || (channel.cut.0..channel.cut.1).contains(&ms)
                 {
@@ -248,7 +285,7 @@ fn who_reads_nothing_holds_the_other_back() {
             sides[from].run(now, ms > 30_000);
             let Side { end, all, peer, .. } = &mut sides[from];
             end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
-            while let Some(len) = sides[from].end.poll(now, ROOM, &mut out) {
+            while let Some(len) = sides[from].poll(now, ROOM, &mut out) {
                 sides[1 - from].segments += u64::from(ms > 10_000 && ms < 30_000);
                 sides[1 - from].hear(now, &out[..len], false).unwrap();
             }
@@ -262,17 +299,13 @@ fn who_reads_nothing_holds_the_other_back() {
 
 fn opened() -> (Side, impl Fn(u64, bool, &[u8]) -> Vec<u8>) {
     let mut side = Side::new(false, vec![]);
-    let mut out = [0; 100];
-    let mut w = trunkline_base::wire::Writer::new(&mut out);
-    Segment::Body(Body { open: true, ..Body::default() }).emit_head(&mut w).unwrap();
-    side.hear(Time::ZERO, w.written(), false).unwrap();
     // From here on, it has announced a window.
     side.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
     let segment = |position: u64, end: bool, bytes: &[u8]| {
         let data = Data { position, end, retransmitted: false, bytes: &[] };
         let mut out = [0; 32];
         let mut w = trunkline_base::wire::Writer::new(&mut out);
-        let body = Body { data: Some(data), ..Body::default() };
+        let body = Body { data: Some(data), ..of_stream() };
         Segment::Body(body).emit_head(&mut w).unwrap();
         [w.written(), bytes].concat()
     };
@@ -347,8 +380,8 @@ fn one_that_is_never_answered_gives_up_and_one_that_falls_silent_does() {
         let Side { end, all, peer, .. } = side;
         end.handle_timeout(Time::from_millis(ms), &mut Memory { all, peer })
     };
-    assert_eq!(at(&mut side, 9_999), Ok(()));
-    assert_eq!(at(&mut side, 10_000), Err(Reset::Timeout));
+    assert_eq!(at(&mut side, 29_999), Ok(()));
+    assert_eq!(at(&mut side, 30_000), Err(Reset::Timeout));
     let (mut side, _) = opened();
     let mut asked = 0;
     for ms in 0..59_999 {
@@ -369,7 +402,7 @@ fn settle(sides: &mut [Side; 2], now: Time) {
             if end.next_timeout() <= now {
                 end.handle_timeout(now, &mut Memory { all, peer }).unwrap();
             }
-            while let Some(len) = sides[from].end.poll(now, ROOM, &mut out) {
+            while let Some(len) = sides[from].poll(now, ROOM, &mut out) {
                 sides[1 - from].hear(now, &out[..len], false).unwrap();
                 any = true;
             }
@@ -405,7 +438,7 @@ fn ack(next: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
     ranges.iter().for_each(|&range| ack.push(range));
     let mut out = [0; 200];
     let mut w = trunkline_base::wire::Writer::new(&mut out);
-    let body = Body { ack: Some(ack), ..Body::default() };
+    let body = Body { ack: Some(ack), ..of_stream() };
     Segment::Body(body).emit_head(&mut w).unwrap();
     w.written().to_vec()
 }
@@ -458,8 +491,7 @@ fn the_opener_decides_whether_messages_have_boundaries() {
     let mut out = [0; 32];
     let mut w = trunkline_base::wire::Writer::new(&mut out);
     let data = Some(Data { position: 0, end: false, retransmitted: false, bytes: &[] });
-    let body = Body { instance: Some(9), data, ..Body::default() };
-    Segment::Body(body).emit_head(&mut w).unwrap();
+    Segment::Body(Body { data, ..answer(OPENER, 9) }).emit_head(&mut w).unwrap();
     w.bytes(b"1").unwrap();
     side.hear(Time::ZERO, w.written(), false).unwrap();
     assert!(side.end.is_open() && side.end.messages);
@@ -490,7 +522,7 @@ fn what_nobody_has_read_yet_is_not_forgotten() {
     side.hear(Time::ZERO, &segment(0, true, b"1234"), false).unwrap();
     let ack = super::segment::Ack::new(1, 10, 0, 0);
     let mut w = trunkline_base::wire::Writer::new(&mut out);
-    Segment::Body(Body { ack: Some(ack), ..Body::default() }).emit_head(&mut w).unwrap();
+    Segment::Body(Body { ack: Some(ack), ..of_stream() }).emit_head(&mut w).unwrap();
     let bytes = w.written().to_vec();
     side.hear(Time::ZERO, &bytes, false).unwrap();
     assert!(side.end.is_over());
@@ -505,34 +537,44 @@ fn what_nobody_has_read_yet_is_not_forgotten() {
     assert!(side.end.is_forgotten(late) && side.end.next_timeout() <= late);
 }
 
-/// A request to open that arrives late, after the accepting node has restarted, opens a stream with
-/// the same tag between the same ports. The opener accepts no byte of it as its own.
+/// A late or forged answer has another number, or not the opener's. The opener accepts no byte and no
+/// reset of it as its own.
 #[test]
-fn an_end_made_by_a_late_request_is_told_apart() {
-    let opened = |instance| {
-        let mut side = Side::new(false, vec![instance as u8; 10]);
-        let (tx, rx) = (Sender::new(MAX, window::Config::new(ROOM + 80)), Receiver::new(MAX, 0));
-        let key = side.end.key;
-        let owner = Owner::Nobody;
-        side.end = End::opened(Time::ZERO, key, (7, instance), owner, tx, rx);
-        side
+fn only_who_knows_the_numbers_is_believed() {
+    let mut opener = Side::new(true, vec![]);
+    opener.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
+    let broken =
+        |number, position| Broken { why: Reset::Unknown, number, position, is_of_recipient: false };
+    assert!(!opener.end.is_from_peer(&answer(OPENER + 1, 9)), "an answer to another request");
+    assert!(!opener.end.is_from_peer(&of_stream()) && !opener.end.is_from_peer(&Body::default()));
+    assert!(!opener.end.believes(&broken(Number::Opener(OPENER + 1), 0)));
+    assert!(!opener.end.believes(&broken(Number::Stream(9), 0)));
+    assert!(opener.end.believes(&broken(Number::Opener(OPENER), 0)));
+    let mut out = [0; 100];
+    let len = emit(&mut out, answer(OPENER, 9));
+    opener.hear(Time::ZERO, &out[..len], false).unwrap();
+    let mut numbers = |out: &mut [u8]| {
+        let len = opener.end.poll(Time::ZERO, ROOM, out).unwrap();
+        let Ok(Segment::Body(body)) = Segment::parse(&out[..len]) else { panic!("a body") };
+        (body.instance, body.opener)
     };
-    let (mut opener, mut first, mut second) = (Side::new(true, vec![]), opened(1), opened(2));
-    let mut out = [0; 2_000];
-    let len = opener.end.poll(Time::ZERO, ROOM, &mut out).unwrap();
-    let mut answer = |side: &mut Side| {
-        side.hear(Time::ZERO, &out[..len], false).unwrap();
-        side.run(Time::ZERO, true);
-        let mut out = [0; 2_000];
-        let len = side.end.poll(Time::ZERO, ROOM, &mut out).unwrap();
-        out[..len].to_vec()
-    };
-    let [one, other] = [&mut first, &mut second].map(&mut answer);
-    assert!(opener.hear(Time::ZERO, &one, false).is_ok());
-    assert_eq!(opener.hear(Time::ZERO, &other, false), Err(Reset::Unknown));
-    assert!(opener.hear(Time::ZERO, &one, false).is_ok());
-    // Without a number, it is not a valid answer.
-    assert_eq!(opener.hear(Time::ZERO, &ack(0, &[]), false), Err(Reset::Protocol));
+    assert_eq!(numbers(&mut out), (Some(9), Some(OPENER)), "it shows that it has the answer");
+    let mut opener = Side::new(true, vec![]);
+    opener.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
+    let len = emit(&mut out, answer(OPENER, 9));
+    opener.hear(Time::ZERO, &out[..len], false).unwrap();
+    assert!(!opener.end.is_from_peer(&answer(OPENER, 10)), "another number");
+    assert!(opener.end.is_from_peer(&answer(OPENER, 9)) && opener.end.is_from_peer(&of_stream()));
+    opener.end.poll(Time::ZERO, ROOM, &mut [0; 100]).unwrap();
+    for (number, position, is_believed) in [
+        (Number::Stream(9), 0, true),
+        (Number::Stream(9), 64 << 10, true),
+        (Number::Stream(9), 1 << 40, false),
+        (Number::Stream(10), 0, false),
+        (Number::Opener(OPENER), 0, false),
+    ] {
+        assert_eq!(opener.end.believes(&broken(number, position)), is_believed, "{number:?}");
+    }
 }
 
 #[test]
@@ -621,7 +663,7 @@ fn standing_still_is_no_round_trip() {
     let hear = |side: &mut Side, ms, next| {
         let mut out = [0; 64];
         let mut w = trunkline_base::wire::Writer::new(&mut out);
-        let body = Body { ack: Some(ack(next)), ..Body::default() };
+        let body = Body { ack: Some(ack(next)), ..of_stream() };
         Segment::Body(body).emit_head(&mut w).unwrap();
         side.hear(Time::from_millis(ms), w.written(), false).unwrap();
     };
@@ -630,7 +672,7 @@ fn standing_still_is_no_round_trip() {
     side.to_write = vec![7; 10_000];
     side.run(Time::ZERO, true);
     let len = side.end.poll(Time::ZERO, ROOM, &mut [0; 2_000]).unwrap();
-    let head = super::segment::HEAD + super::segment::INSTANCE_LEN + super::segment::ACK_HEAD;
+    let head = super::segment::HEAD + super::segment::ACK_HEAD;
     let first = (len - head) as u64;
     hear(&mut side, 198_000, first);
     assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first, None));

@@ -141,6 +141,29 @@ impl Liar {
         throw(world, self.victim, self.address, &bytes);
     }
 
+    /// Delivers these frames to the victim, and returns the frames of each envelope that it sends
+    /// back at once. Anything that the victim sends to others at this moment is lost.
+    pub fn ask(&mut self, world: &mut World, frames: &[u8]) -> Vec<Vec<u8>> {
+        let mut bytes = self.seal(frames);
+        let (from, seal) = (self.address, &mut self.seal);
+        world.operate(self.victim, |now, node| {
+            let mut datagrams = [RxDatagram { at: now, from, local: None, bytes: &mut bytes }];
+            node.recv(now, &mut datagrams, &mut Nobody);
+            let mut arena = TxArena::new(64 << 10, 64);
+            node.transmit(now, &mut arena);
+            let mut answers = Vec::new();
+            for run in arena.runs().iter().filter(|run| run.to == from) {
+                for bytes in arena.envelopes(run) {
+                    let mut bytes = bytes.to_vec();
+                    if seal.open(&mut bytes).is_ok() {
+                        answers.push(Seal::frames_mut(&mut bytes).to_vec());
+                    }
+                }
+            }
+            answers
+        })
+    }
+
     /// Sends a hello for a link of 2 ms that receives everything.
     pub fn hello(&mut self, world: &mut World) {
         let now = world.now().as_micros() as u32;

@@ -13,7 +13,7 @@ struct OneDirection {
 
 impl OneDirection {
     fn new() -> OneDirection {
-        let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 80) };
+        let config = window::Config { max: 2 * MAX, ..window::Config::new(ROOM + 84) };
         OneDirection { tx: Sender::new(MAX, config), now: Time::ZERO, retransmissions: 0 }
     }
 

@@ -1,0 +1,76 @@
+//! Shares of sources in a queue that has another order than turns.
+
+use super::turns::{Assignment, SOURCES};
+use crate::wire::FlowHeader;
+use core::time::Duration;
+use trunkline_base::Time;
+
+/// Time over which the shares of sources are compared: once to twice this long.
+const EPOCH: Duration = Duration::from_millis(250);
+
+/// Bytes that each source has sent lately over a queue that has another order. While the queue is
+/// too long, nothing more is accepted of a source with more than an equal share.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Accepted bytes by queue of the source: in this epoch, and in the one before.
+    now: Box<[u32; SOURCES]>,
+    before: Box<[u32; SOURCES]>,
+    /// Bytes of all sources in both epochs, and the number of sources that have sent any.
+    all: u64,
+    sources: u64,
+    ends: Time,
+    assignment: Assignment,
+}
+
+impl Shares {
+    pub fn new(secret: u64) -> Shares {
+        Shares {
+            now: Box::new([0; SOURCES]),
+            before: Box::new([0; SOURCES]),
+            all: 0,
+            sources: 0,
+            ends: Time::ZERO,
+            assignment: Assignment(secret),
+        }
+    }
+
+    /// The queue of a packet's source.
+    pub fn source(&self, flow: &FlowHeader) -> u8 {
+        self.assignment.source(flow) as u8
+    }
+
+    /// Whether a packet of `len` bytes would be more than its source's equal share.
+    pub fn exceeds(&mut self, now: Time, source: u8, len: usize) -> bool {
+        self.turn(now);
+        let sent = u64::from(self.of(source.into()));
+        self.sources > 1 && (sent + len as u64) * self.sources > self.all + len as u64
+    }
+
+    /// Counts a packet of `len` bytes that was accepted.
+    pub fn add(&mut self, now: Time, source: u8, len: usize) {
+        self.turn(now);
+        let source = usize::from(source);
+        self.sources += u64::from(self.of(source) == 0);
+        self.now[source] = self.now[source].saturating_add(len as u32);
+        self.all += len as u64;
+    }
+
+    fn of(&self, source: usize) -> u32 {
+        self.now[source].saturating_add(self.before[source])
+    }
+
+    /// Begins the next epoch, if it is time.
+    fn turn(&mut self, now: Time) {
+        if now < self.ends {
+            return;
+        }
+        core::mem::swap(&mut self.now, &mut self.before);
+        self.now.fill(0);
+        if now >= self.ends + EPOCH {
+            self.before.fill(0);
+        }
+        self.ends = now + EPOCH;
+        self.all = self.before.iter().map(|&bytes| u64::from(bytes)).sum();
+        self.sources = self.before.iter().filter(|&&bytes| bytes > 0).count() as u64;
+    }
+}

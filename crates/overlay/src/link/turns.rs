@@ -1,0 +1,610 @@
+//! Turns of the sources of a service's packets: deficit round robin (Shreedhar & Varghese 1995) by
+//! source node, then by flow. A source with more packets than its share delays only itself.
+//!
+//! Sources and flows have records only while their packets wait. Records are found by a hash with a
+//! key of this node's own, so that no one can choose identities to make that slow.
+
+use super::ring::Slot;
+use crate::wire::FlowHeader;
+use std::collections::VecDeque;
+
+/// Number of hashes of sources.
+pub(super) const SOURCES: usize = 256;
+
+/// Hashes sources and flows by a secret of this node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Assignment(pub u64);
+
+impl Assignment {
+    pub fn source(self, flow: &FlowHeader) -> usize {
+        self.of_source(flow.source.0)
+    }
+
+    fn of_source(self, id: u32) -> usize {
+        self.hash(u64::from(id)) as usize % SOURCES
+    }
+
+    fn flow(self, flow: &FlowHeader) -> u64 {
+        self.of_key(flow_key(flow))
+    }
+
+    fn of_key(self, (nodes, ports): FlowKey) -> u64 {
+        self.hash(self.hash(nodes) ^ u64::from(ports))
+    }
+
+    /// Folded multiplication by a secret number, twice.
+    fn hash(self, value: u64) -> u64 {
+        let fold = |a: u64, b: u64| {
+            let wide = u128::from(a) * u128::from(b);
+            (wide >> 64) as u64 ^ wide as u64
+        };
+        let Assignment(secret) = self;
+        let once = fold(value ^ secret.rotate_left(32), secret | 1);
+        fold(once ^ secret, 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// Bytes that a source, and a flow within its source's turn, may send in each round: about one
+/// Ethernet packet. Larger packets wait for several rounds.
+const QUANTUM: u32 = 1_500;
+
+/// How many times the room that is free a source may fill: one alone has four fifths of the room,
+/// two have four ninths each.
+const TIMES_FREE: usize = 4;
+
+/// The slot where there is no packet.
+const NONE: Slot = Slot::MAX;
+/// The index where there is no record of a source or flow.
+const NOBODY: u16 = u16::MAX;
+
+/// Packets in the order of their arrival.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    first: Slot,
+    last: Slot,
+    packets: u32,
+    bytes: u32,
+}
+
+impl Queue {
+    const EMPTY: Queue = Queue { first: NONE, last: NONE, packets: 0, bytes: 0 };
+}
+
+/// Source, destination and ports: what tells flows apart.
+type FlowKey = (u64, u32);
+
+/// A flow with packets.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    key: FlowKey,
+    queue: Queue,
+    /// Bytes that have left since anything of it has been waiting.
+    left: u64,
+    /// Bytes that it may still send in this round.
+    deficit: u32,
+    /// The next flow of the source, and the next one with the same hash.
+    behind: u16,
+    chained: u16,
+}
+
+/// A source with packets.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    id: u32,
+    packets: u32,
+    bytes: usize,
+    deficit: u32,
+    /// Whether it has received its quantum for this round, and the flow whose turn it is.
+    is_paid: bool,
+    is_flow_paid: bool,
+    /// Packets that go before those of its flows.
+    first: Queue,
+    /// Flows with packets, in the order of their turns.
+    flow: u16,
+    last_flow: u16,
+    /// The next source with the same hash.
+    chained: u16,
+}
+
+/// Waiting packets of one flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Backlog {
+    /// Slot of its oldest packet.
+    pub oldest: Slot,
+    pub bytes: usize,
+    /// Bytes of it that have left since anything of it has been waiting.
+    pub left: u64,
+}
+
+/// The order in which the packets of a service's sources leave.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// Behind each packet, by the low bits of its slot: the next one of its queue, and its cost.
+    behind: Box<[(Slot, u32)]>,
+    sources: Vec<Source>,
+    flows: Vec<Flow>,
+    /// The first record of each hash.
+    sources_by_hash: Box<[u16; SOURCES]>,
+    flows_by_hash: Box<[u16]>,
+    unused_sources: Vec<u16>,
+    unused_flows: Vec<u16>,
+    /// Sources with packets; it is the first one's turn.
+    line: VecDeque<u16>,
+    /// Bytes and packets of all sources, and how many bytes may wait.
+    bytes: usize,
+    packets: u32,
+    most_bytes: usize,
+    assignment: Assignment,
+}
+
+impl Turns {
+    /// Turns for packets in the slots of a ring for `packets` packets and `bytes` bytes.
+    pub fn new(bytes: usize, packets: usize, secret: u64) -> Turns {
+        // Each record has a packet, so that there are numbers for all of them.
+        let packets = packets.clamp(1, usize::from(NOBODY)).next_power_of_two();
+        Turns {
+            behind: vec![(NONE, 0); packets].into(),
+            sources: Vec::new(),
+            flows: Vec::new(),
+            sources_by_hash: Box::new([NOBODY; SOURCES]),
+            flows_by_hash: vec![NOBODY; packets].into(),
+            unused_sources: Vec::new(),
+            unused_flows: Vec::new(),
+            line: VecDeque::new(),
+            bytes: 0,
+            packets: 0,
+            most_bytes: bytes,
+            assignment: Assignment(secret),
+        }
+    }
+
+    /// A number of 8 bits for a flow.
+    pub fn flow(&self, flow: &FlowHeader) -> u8 {
+        self.assignment.flow(flow) as u8
+    }
+
+    /// Number of waiting packets.
+    pub fn len(&self) -> usize {
+        self.packets as usize
+    }
+
+    /// Whether a packet of `cost` bytes may wait: a source may have [`TIMES_FREE`] times as much as
+    /// all sources leave free, and each of its flows as many times what is left of that (Choudhury &
+    /// Hahne 1998), so that there is room for those that come later.
+    pub fn admits(&self, header: &FlowHeader, cost: usize) -> bool {
+        let source = self.find_source(header).map(|n| &self.sources[usize::from(n)]);
+        let (packets, bytes) = source.map_or((0, 0), |s| (s.packets as usize, s.bytes));
+        let flow = self.find_flow(header).map(|n| self.flows[usize::from(n)].queue);
+        let flow = flow.unwrap_or(Queue::EMPTY);
+        let fits = |size: usize, all: usize, source: usize, flow: usize, cost: usize| {
+            let left = (TIMES_FREE * size.saturating_sub(all)).saturating_sub(source);
+            flow + cost <= TIMES_FREE * left
+        };
+        fits(self.most_bytes, self.bytes, bytes, flow.bytes as usize, cost)
+            && fits(self.behind.len(), self.len(), packets, flow.packets as usize, 1)
+    }
+
+    /// Adds the packet in `slot`; the caller has checked that there is room. With `first` it goes
+    /// before other packets of its source.
+    pub fn push(&mut self, header: &FlowHeader, slot: Slot, cost: usize, first: bool) {
+        let source = self.find_source(header).unwrap_or_else(|| self.begin_source(header));
+        let at = self.place(slot);
+        self.behind[at] = (NONE, cost as u32);
+        let queue = match first {
+            true => &mut self.sources[usize::from(source)].first,
+            false => {
+                let flow = self.find_flow(header);
+                let flow = flow.unwrap_or_else(|| self.begin_flow(header, source));
+                &mut self.flows[usize::from(flow)].queue
+            }
+        };
+        queue.packets += 1;
+        queue.bytes += cost as u32;
+        match core::mem::replace(&mut queue.last, slot) {
+            NONE => queue.first = slot,
+            last => self.behind[last as usize & (self.behind.len() - 1)].0 = slot,
+        }
+        let source = &mut self.sources[usize::from(source)];
+        source.packets += 1;
+        source.bytes += cost;
+        self.packets += 1;
+        self.bytes += cost;
+    }
+
+    /// The waiting packets of the flow, if there are any.
+    pub fn backlog(&self, header: &FlowHeader) -> Option<Backlog> {
+        let Flow { queue, left, .. } = self.flows[usize::from(self.find_flow(header)?)];
+        Some(Backlog { oldest: queue.first, bytes: queue.bytes as usize, left })
+    }
+
+    /// The packet whose turn it is. Calling it again changes nothing.
+    #[inline]
+    pub fn next(&mut self) -> Option<Slot> {
+        loop {
+            let record = *self.line.front()?;
+            let slot = self.next_of(record);
+            let cost = self.behind[self.place(slot)].1;
+            let source = &mut self.sources[usize::from(record)];
+            // A single source needs no turns.
+            if self.line.len() == 1 {
+                return Some(slot);
+            }
+            if !core::mem::replace(&mut source.is_paid, true) {
+                source.deficit += QUANTUM;
+            }
+            if source.deficit >= cost {
+                return Some(slot);
+            }
+            source.is_paid = false;
+            self.line.rotate_left(1);
+        }
+    }
+
+    /// The packet of a source whose turn it is among its flows.
+    fn next_of(&mut self, record: u16) -> Slot {
+        let source = &mut self.sources[usize::from(record)];
+        if source.first.packets > 0 {
+            return source.first.first;
+        }
+        // Terminates, because each round adds a quantum for each flow.
+        loop {
+            let flow = &mut self.flows[usize::from(source.flow)];
+            if source.flow == source.last_flow {
+                return flow.queue.first;
+            }
+            if !core::mem::replace(&mut source.is_flow_paid, true) {
+                flow.deficit += QUANTUM;
+            }
+            let place = flow.queue.first as usize & (self.behind.len() - 1);
+            if flow.deficit >= self.behind[place].1 {
+                return flow.queue.first;
+            }
+            let (done, next) = (source.flow, core::mem::replace(&mut flow.behind, NOBODY));
+            self.flows[usize::from(source.last_flow)].behind = done;
+            (source.flow, source.last_flow, source.is_flow_paid) = (next, done, false);
+        }
+    }
+
+    /// Removes the packet whose turn it is.
+    pub fn pop(&mut self) -> Option<Slot> {
+        let slot = self.next()?;
+        let record = *self.line.front()?;
+        let (behind, cost) = self.behind[self.place(slot)];
+        let source = &mut self.sources[usize::from(record)];
+        let is_first = source.first.packets > 0;
+        let queue = match is_first {
+            true => &mut source.first,
+            false => {
+                let flow = &mut self.flows[usize::from(source.flow)];
+                flow.left += u64::from(cost);
+                flow.deficit = flow.deficit.saturating_sub(cost);
+                &mut flow.queue
+            }
+        };
+        queue.first = behind;
+        queue.packets -= 1;
+        queue.bytes = queue.bytes.saturating_sub(cost);
+        let is_empty = behind == NONE;
+        if is_empty {
+            queue.last = NONE;
+        }
+        source.deficit = source.deficit.saturating_sub(cost);
+        source.packets -= 1;
+        source.bytes = source.bytes.saturating_sub(cost as usize);
+        let is_done = source.packets == 0;
+        self.packets -= 1;
+        self.bytes = self.bytes.saturating_sub(cost as usize);
+        if is_empty && !is_first {
+            self.end_flow(record);
+        }
+        if is_done {
+            self.end_source(record);
+        }
+        Some(slot)
+    }
+
+    fn find_source(&self, header: &FlowHeader) -> Option<u16> {
+        let mut at = self.sources_by_hash[self.assignment.source(header)];
+        while at != NOBODY && self.sources[usize::from(at)].id != header.source.0 {
+            at = self.sources[usize::from(at)].chained;
+        }
+        (at != NOBODY).then_some(at)
+    }
+
+    fn find_flow(&self, header: &FlowHeader) -> Option<u16> {
+        let key = flow_key(header);
+        let mut at = self.flows_by_hash[self.hash_of_flow(key)];
+        while at != NOBODY && self.flows[usize::from(at)].key != key {
+            at = self.flows[usize::from(at)].chained;
+        }
+        (at != NOBODY).then_some(at)
+    }
+
+    fn hash_of_flow(&self, key: FlowKey) -> usize {
+        self.assignment.of_key(key) as usize & (self.flows_by_hash.len() - 1)
+    }
+
+    /// A record for a source whose first packet arrives.
+    fn begin_source(&mut self, header: &FlowHeader) -> u16 {
+        let hash = self.assignment.source(header);
+        let source = Source {
+            id: header.source.0,
+            packets: 0,
+            bytes: 0,
+            deficit: 0,
+            is_paid: false,
+            is_flow_paid: false,
+            first: Queue::EMPTY,
+            flow: NOBODY,
+            last_flow: NOBODY,
+            chained: self.sources_by_hash[hash],
+        };
+        let record = insert(&mut self.sources, &mut self.unused_sources, source);
+        self.sources_by_hash[hash] = record;
+        self.line.push_back(record);
+        record
+    }
+
+    /// A record for a flow whose first packet arrives: it is the last of its source.
+    fn begin_flow(&mut self, header: &FlowHeader, source: u16) -> u16 {
+        let key = flow_key(header);
+        let hash = self.hash_of_flow(key);
+        let chained = self.flows_by_hash[hash];
+        let (queue, behind) = (Queue::EMPTY, NOBODY);
+        let flow = Flow { key, queue, left: 0, deficit: 0, behind, chained };
+        let record = insert(&mut self.flows, &mut self.unused_flows, flow);
+        self.flows_by_hash[hash] = record;
+        let source = &mut self.sources[usize::from(source)];
+        match core::mem::replace(&mut source.last_flow, record) {
+            NOBODY => source.flow = record,
+            last => self.flows[usize::from(last)].behind = record,
+        }
+        record
+    }
+
+    /// Removes the record of the flow whose turn it is: nothing of it waits any more, and an empty
+    /// queue keeps no credit for later.
+    fn end_flow(&mut self, source: u16) {
+        let source = &mut self.sources[usize::from(source)];
+        let record = source.flow;
+        let Flow { key, behind, chained, .. } = self.flows[usize::from(record)];
+        source.flow = behind;
+        source.is_flow_paid = false;
+        if behind == NOBODY {
+            source.last_flow = NOBODY;
+        }
+        let hash = self.hash_of_flow(key);
+        let mut at = self.flows_by_hash[hash];
+        if at == record {
+            self.flows_by_hash[hash] = chained;
+        }
+        while at != NOBODY {
+            let flow = &mut self.flows[usize::from(at)];
+            if flow.chained == record {
+                flow.chained = chained;
+            }
+            at = flow.chained;
+        }
+        self.unused_flows.push(record);
+    }
+
+    /// Removes the record of a source of which nothing waits any more.
+    fn end_source(&mut self, record: u16) {
+        let Source { id, chained, .. } = self.sources[usize::from(record)];
+        let hash = self.assignment.of_source(id);
+        let mut at = self.sources_by_hash[hash];
+        if at == record {
+            self.sources_by_hash[hash] = chained;
+        }
+        while at != NOBODY {
+            let source = &mut self.sources[usize::from(at)];
+            if source.chained == record {
+                source.chained = chained;
+            }
+            at = source.chained;
+        }
+        self.line.pop_front();
+        self.unused_sources.push(record);
+    }
+
+    fn place(&self, slot: Slot) -> usize {
+        slot as usize & (self.behind.len() - 1)
+    }
+}
+
+fn flow_key(header: &FlowHeader) -> FlowKey {
+    let nodes = u64::from(header.source.0) << 32 | u64::from(header.destination.0);
+    (nodes, u32::from(header.source_port) << 16 | u32::from(header.destination_port))
+}
+
+/// Adds a record in the place of one that is not used, or behind all others.
+fn insert<T>(records: &mut Vec<T>, unused: &mut Vec<u16>, record: T) -> u16 {
+    match unused.pop() {
+        Some(at) => {
+            records[usize::from(at)] = record;
+            at
+        }
+        None => {
+            records.push(record);
+            (records.len() - 1) as u16
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Metric, NodeId, Service};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const PACKETS: usize = 4_096;
+
+    fn flow(source: u32, port: u16) -> FlowHeader {
+        FlowHeader {
+            service: Service::BestEffort,
+            metric: Metric::default(),
+            source: NodeId(source),
+            destination: NodeId(1_000),
+            source_port: port,
+            destination_port: 7,
+            flow_seq: 0,
+        }
+    }
+
+    fn turns() -> Turns {
+        Turns::new(1 << 20, PACKETS, 0x1234_5678_9abc_def1)
+    }
+
+    /// Keeps `waiting` packets of each flow in the queue, and returns the bytes that each has sent
+    /// when `total` have left.
+    fn run(
+        turns: &mut Turns,
+        flows: &[(FlowHeader, usize, usize)],
+        total: usize,
+    ) -> BTreeMap<(u32, u16), usize> {
+        let (mut slot, mut owners) = (0, BTreeMap::new());
+        let mut waiting = vec![0; flows.len()];
+        let mut sent = BTreeMap::new();
+        while sent.values().sum::<usize>() < total {
+            for (n, (flow, cost, most)) in flows.iter().enumerate() {
+                while waiting[n] < *most {
+                    turns.push(flow, slot, *cost, false);
+                    owners.insert(slot, n);
+                    (waiting[n], slot) = (waiting[n] + 1, slot + 1);
+                }
+            }
+            let next = turns.next();
+            assert_eq!(turns.next(), next, "asking changes nothing");
+            assert_eq!(turns.pop(), next);
+            let n = owners.remove(&next.unwrap()).unwrap();
+            waiting[n] -= 1;
+            let (flow, cost, _) = flows[n];
+            *sent.entry((flow.source.0, flow.source_port)).or_default() += cost;
+        }
+        sent
+    }
+
+    #[test]
+    fn sources_share_equally_whatever_their_flows_and_packets() {
+        let flows = [
+            (flow(1, 1), 1_200, 2),
+            (flow(2, 1), 200, 100),
+            (flow(2, 2), 1_000, 20),
+            (flow(2, 3), 1_000, 20),
+            (flow(3, 1), 9_000, 3),
+        ];
+        let sent = run(&mut turns(), &flows, 6_000_000);
+        let of = |source: u32| -> usize {
+            sent.iter().filter(|((s, _), _)| *s == source).map(|(_, bytes)| bytes).sum()
+        };
+        for source in 1..=3 {
+            assert!(of(source).abs_diff(2_000_000) < 30_000, "{sent:?}");
+        }
+        // Flows of one source share what it has.
+        for port in 1..=3 {
+            assert!(sent[&(2, port)].abs_diff(2_000_000 / 3) < 30_000, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_goes_first_does_so_in_its_source_s_turn() {
+        let mut turns = turns();
+        for slot in 0..100 {
+            turns.push(&flow(1 + slot as u32 % 2, 1), slot, 1_000, false);
+        }
+        turns.push(&flow(2, 9), 100, 100, true);
+        let order: Vec<_> = (0..6).map_while(|_| turns.pop()).collect();
+        let first = order.iter().position(|slot| *slot == 100);
+        assert!(first.is_some_and(|place| (1..=2).contains(&place)), "{order:?}");
+        assert_eq!(order.iter().filter(|slot| **slot % 2 == 0).count(), 4, "{order:?}");
+    }
+
+    #[test]
+    fn a_source_leaves_room_for_others() {
+        let mut turns = turns();
+        let mut slot = 0;
+        let mut fill = |turns: &mut Turns, source| {
+            let mut count = 0usize;
+            while turns.admits(&flow(source, 1), 1_000) {
+                turns.push(&flow(source, 1), slot, 1_000, false);
+                (slot, count) = (slot + 1, count + 1);
+            }
+            count
+        };
+        let counts: Vec<_> = (1..=4).map(|source| fill(&mut turns, source)).collect();
+        // Each takes 16 of 21 parts of what is left.
+        let mut left: usize = 1_048;
+        for &count in &counts {
+            assert!(count.abs_diff(left * 16 / 21) <= 2, "{counts:?}");
+            left -= count;
+        }
+        let out: Vec<_> = core::iter::from_fn(|| turns.pop()).collect();
+        assert_eq!(out.len(), counts.iter().sum::<usize>());
+        assert_eq!((turns.len(), turns.bytes, turns.line.len()), (0, 0, 0));
+        assert!(turns.admits(&flow(5, 1), 1 << 20), "all of it is free again");
+    }
+
+    #[test]
+    fn many_flows_of_a_source_leave_room_for_other_sources() {
+        let mut turns = turns();
+        let mut slot = 0;
+        for port in 0..1_000 {
+            while turns.admits(&flow(1, port), 1_000) {
+                turns.push(&flow(1, port), slot, 1_000, false);
+                slot += 1;
+            }
+        }
+        // Four fifths.
+        assert!((830..840).contains(&slot), "{slot}");
+        assert!((0..100).all(|_| {
+            slot += 1;
+            let admits = turns.admits(&flow(2, 1), 1_000);
+            turns.push(&flow(2, 1), slot, 1_000, false);
+            admits
+        }));
+    }
+
+    #[test]
+    fn thousands_of_sources_with_a_packet_each_leave_in_their_order() {
+        let mut turns = turns();
+        let count = PACKETS as u32;
+        (0..count).for_each(|n| turns.push(&flow(n, 1), n.into(), 100, false));
+        let left: Vec<_> = core::iter::from_fn(|| turns.pop()).collect();
+        assert!(left.into_iter().eq((0..count).map(Slot::from)));
+        assert!(turns.sources_by_hash.iter().all(|record| *record == NOBODY));
+    }
+
+    proptest! {
+        /// Everything leaves once, each flow in its order.
+        #[test]
+        fn each_flow_keeps_its_order(
+            steps in prop::collection::vec((0u32..600, 0u16..40, 1usize..3_000, any::<bool>()), 1..600),
+        ) {
+            let mut turns = turns();
+            let mut waiting = BTreeMap::new();
+            let mut last = BTreeMap::new();
+            let mut check = |slot: Slot, waiting: &mut BTreeMap<Slot, (u32, u16)>| {
+                let key = waiting.remove(&slot).expect("it waits");
+                assert!(last.insert(key, slot).is_none_or(|before| before < slot), "in order");
+            };
+            for (slot, (source, port, cost, leaves)) in (0..).zip(steps) {
+                let flow = flow(source, port);
+                if turns.admits(&flow, cost) {
+                    turns.push(&flow, slot, cost, false);
+                    waiting.insert(slot, (source, port));
+                }
+                if leaves && let Some(slot) = turns.pop() {
+                    check(slot, &mut waiting);
+                }
+                prop_assert_eq!(turns.len(), waiting.len());
+            }
+            while let Some(slot) = turns.pop() {
+                check(slot, &mut waiting);
+            }
+            prop_assert!(waiting.is_empty() && turns.line.is_empty());
+            prop_assert!(turns.sources_by_hash.iter().all(|record| *record == NOBODY));
+            prop_assert!(turns.flows_by_hash.iter().all(|record| *record == NOBODY));
+        }
+    }
+}
