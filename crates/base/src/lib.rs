@@ -11,7 +11,7 @@ pub mod stats;
 mod time;
 pub mod wire;
 
-pub use pacer::{Pacer, PerSource, Rate};
+pub use pacer::{Pacer, PerSource, Rate, network};
 pub use rate::{Bitrate, ParseBitrateError};
 pub use seq::{SeqClass, SeqTracker, SeqWindow, extend, extend48, first};
 pub use time::Time;

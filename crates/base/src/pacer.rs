@@ -128,7 +128,7 @@ impl PerSource {
 }
 
 /// The unit of one customer: an IPv4 address, or a /64 (RFC 6177).
-fn network(ip: IpAddr) -> IpAddr {
+pub fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
         v4 => v4,

@@ -1,13 +1,14 @@
-//! Features that the standard library and `nix` lack: a counting allocator, real-time scheduling,
-//! and a TUN device. ARCHITECTURE.md lists all unsafe code.
+//! Features that the standard library and `nix` lack: a counting allocator, the state of the heap
+//! and of TCP connections, real-time scheduling, and a TUN device. ARCHITECTURE.md lists all unsafe code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::time::Duration;
 
 /// The system's allocator with a counter of each thread's allocations, so that a running daemon can
 /// show that its packet thread makes none.
@@ -100,4 +101,59 @@ pub fn open_tun(name: &str) -> io::Result<File> {
     // into it; it lives through the call.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(file) }
+}
+
+/// State of a TCP connection that shows whether its other end is still there.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TcpProgress {
+    /// Whether data, or probes of a closed window, wait for an acknowledgement.
+    pub is_waiting: bool,
+    /// Time since the last acknowledgement.
+    pub last_ack: Duration,
+}
+
+/// The state of the connection `tcp`; its default if the system doesn't tell.
+pub fn tcp_progress(tcp: &impl AsRawFd) -> TcpProgress {
+    // SAFETY: the struct consists of integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = std::mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: `info` has room for `len` bytes.
+    let rc = unsafe {
+        libc::getsockopt(
+            tcp.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    if rc < 0 {
+        return TcpProgress::default();
+    }
+    TcpProgress {
+        is_waiting: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
+        last_ack: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    }
+}
+
+/// Bytes of the heap that are in use, and bytes that the allocator keeps although they are free;
+/// `None` if it doesn't tell.
+pub fn heap() -> Option<(usize, usize)> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it takes no arguments, and returns numbers.
+        let info = unsafe { libc::mallinfo2() };
+        Some((info.uordblks, info.fordblks))
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
+/// Gives free memory of the heap back to the system.
+pub fn trim_heap() {
+    // SAFETY: it returns only pages that nothing uses.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }

@@ -5,6 +5,7 @@ pub mod expiry;
 mod flows;
 mod http;
 mod manager;
+mod memory;
 mod metrics;
 mod operator;
 mod reload;
@@ -23,6 +24,7 @@ use crate::{clock, log, sip, stop};
 use config::{Config, Mistake};
 use expiry::ExpiryMonitor;
 use manager::State;
+use memory::HeapTrimmer;
 use operator::Operator;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -164,6 +166,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     tracing::info!(%name, "ready");
     manager::tell(State::Ready);
     let mut watchdog = Watchdog::new(manager::patience(), clock::now());
+    let mut trimmer = HeapTrimmer::new(clock::now());
     let mut reminder = unsealed.then(|| Reminder::new(clock::now(), unsealed::AGAIN));
     while !stop.wait(watchdog.patience().min(Duration::from_millis(200))) {
         if watchdog.look(clock::now(), || handle.beat()) {
@@ -178,6 +181,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         operator.watch_certificate();
         operator.watch_addresses();
+        trimmer.look(clock::now());
         if reminder.as_mut().is_some_and(|reminder| reminder.is_due(clock::now())) {
             tracing::warn!("{}", unsealed::WARNING);
         }

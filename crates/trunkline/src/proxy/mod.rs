@@ -10,6 +10,7 @@ mod endpoint;
 mod opener;
 mod port;
 mod relay;
+mod share;
 mod signalling;
 mod table;
 mod tally;
@@ -41,6 +42,10 @@ Examples:
     on A:  trunkline proxy --socket /run/trunkline/node.sock tcp:127.0.0.1:9418 6:9418
            git clone git://127.0.0.1/project.git
 
+  The same server for twenty sites, of which none has more than 50 connections:
+    on F:  trunkline proxy --socket /run/trunkline/node.sock 6:9418 tcp:127.0.0.1:9418 \\
+             --max-flows 1000 --max-flows-per-node 50
+
   RTP and RTCP from A to F:
     on F:  trunkline proxy --socket /run/trunkline/node.sock 6:5004-5005 udp:127.0.0.1:5004-5005
     on A:  trunkline proxy --socket /run/trunkline/node.sock udp:127.0.0.1:5004-5005 6:5004-5005
@@ -48,15 +53,18 @@ Examples:
 
 TCP: every connection at LISTEN is a stream of its own to SEND, as reliable as TCP itself.
 Ends of a direction and resets are passed on in both directions. Beyond --max-flows,
-a connection is reset, and so is one without a stream or a server; the log gives the reason. A
-silent connection stays, unless --idle is given. The other end's proxy may be any
-program that listens for streams (`trunkline cat --listen`), and vice versa. If the
-node restarts, its open connections are reset, and later ones succeed.
+or --max-flows-per-node of one node, a connection is reset, and so is one without a
+stream or a server; the log gives the reason. A silent connection stays, unless --idle
+is given; one whose client has vanished is reset after two minutes. The other end's
+proxy may be any program that listens for streams (`trunkline cat --listen`), and vice
+versa. If the node restarts, its open connections are reset, and later ones succeed.
 When the proxy ends, open connections are reset.
 
 UDP: every sender at LISTEN gets a port of its own at SEND's side, and answers to that
-port are returned to it. A sender is forgotten after --idle; if there are more
-than --max-flows, the one silent longest is forgotten.
+port are returned to it. A sender is forgotten after --idle. If there are more than
+--max-flows, the one silent longest is forgotten, among those of the node (or host) that
+has most: a node with 10,000 ports displaces only its own. The same holds for a node
+with --max-flows-per-node.
 
 Packets larger than the overlay carries (shown at start; 1,188 bytes unless a
 link's mtu differs) are dropped. While the node is away packets are lost;
@@ -98,9 +106,24 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     max_flows: u16,
+    /// Maximum number of them from one node, or from one host if LISTEN is udp: or tcp: [default:
+    /// half of --max-flows for streams from a node, otherwise all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    max_flows_per_node: Option<u16>,
     /// Print the final counts as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Maximum number of flows, and of those from one node or host. Streams don't displace each
+    /// other, so that a node could keep others out.
+    fn max_flows(&self) -> (usize, usize) {
+        let max = self.max_flows;
+        let is_stream = is_tcp(&self.send);
+        let share = if is_stream { max.div_ceil(2) } else { max };
+        (max.into(), self.max_flows_per_node.unwrap_or(share).min(max).into())
+    }
 }
 
 /// Connection to the node
@@ -189,6 +212,8 @@ impl Overlay {
 /// Limits of a proxy.
 struct Limits {
     max_flows: usize,
+    /// Maximum number of flows of one node or host.
+    max_flows_each: usize,
     idle: Duration,
     /// Maximum payload that the node stated at first, in bytes.
     max_payload: usize,
@@ -237,8 +262,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return tcp::run(args, overlay.at, own, &stop);
     }
     let forwards = listen(args, &overlay, own, terms)?;
-    let (max_flows, idle) = (usize::from(args.max_flows), args.idle.map_or(IDLE, |span| span.0));
-    let limits = Limits { max_flows, idle, max_payload, terms };
+    let (max_flows, max_flows_each) = args.max_flows();
+    let idle = args.idle.map_or(IDLE, |span| span.0);
+    let limits = Limits { max_flows, max_flows_each, idle, max_payload, terms };
     let mut relay = Relay::new(forwards, overlay, limits).map_err(cannot("start", ""))?;
     errln!(
         "listening on {}, sending to {}; packets of up to {max_payload} bytes",

@@ -3,6 +3,7 @@
 
 use super::opener::{Opener, Ticket};
 use super::port::{Memory, Packet, Port, Terms};
+use super::share::Origin;
 use super::signalling::CallDetector;
 use super::table::Table;
 use super::tally::{Reason, Tally};
@@ -52,7 +53,7 @@ pub struct Relay {
     epoll: Epoll,
     forwards: Vec<Forward>,
     watch: CallDetector,
-    flows: Table<Key, Far>,
+    flows: Table<Key, Origin, Far>,
     limits: Limits,
     opener: Opener,
     next_ticket: Ticket,
@@ -73,7 +74,7 @@ impl Relay {
             epoll,
             watch: CallDetector::new(&forwards),
             forwards,
-            flows: Table::new(limits.max_flows),
+            flows: Table::new(limits.max_flows, limits.max_flows_each),
             limits,
             opener,
             next_ticket: 0,
@@ -144,9 +145,10 @@ impl Relay {
                 Some(slot) => slot,
                 None => match open(to, limits.terms, opener, next_ticket) {
                     Ok(far) => {
-                        let (slot, displaced) = flows.insert(key, far, now);
+                        let origin = Origin::from(&key.1);
+                        let (slot, displaced) = flows.insert(key, origin, far, now);
                         if let Some(far) = displaced {
-                            tally.displaced(limits.max_flows);
+                            tally.displaced(limits);
                             give_up(&far, tally);
                         }
                         if let Some((_, Far::Open(port))) = flows.at(slot) {

@@ -4,31 +4,38 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trunkline_base::Time;
 
-/// Entries by key and by slot, a small number that is reused.
+/// Entries by key and by slot, a small number that is reused. Each entry has an origin: one origin
+/// with many entries displaces its own rather than those of others.
 #[derive(Debug)]
-pub struct Table<K, V> {
+pub struct Table<K, O, V> {
     by_key: BTreeMap<K, usize>,
-    slots: Vec<Option<Entry<K, V>>>,
+    slots: Vec<Option<Entry<K, O, V>>>,
     free: Vec<usize>,
+    /// Number of entries of each origin that has any.
+    counts: BTreeMap<O, usize>,
     max: usize,
+    max_each: usize,
 }
 
 #[derive(Debug)]
-struct Entry<K, V> {
+struct Entry<K, O, V> {
     key: K,
+    origin: O,
     last_used: Time,
     value: V,
 }
 
-impl<K: Ord + Copy, V> Table<K, V> {
-    /// Creates an empty table for `max` entries, at least one.
-    pub fn new(max: usize) -> Table<K, V> {
-        Table { by_key: BTreeMap::new(), slots: Vec::new(), free: Vec::new(), max: max.max(1) }
-    }
-
-    /// Number of entries in the table.
-    pub fn len(&self) -> usize {
-        self.by_key.len()
+impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
+    /// Creates an empty table for `max` entries, and `max_each` of each origin, at least one.
+    pub fn new(max: usize, max_each: usize) -> Table<K, O, V> {
+        Table {
+            by_key: BTreeMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            counts: BTreeMap::new(),
+            max: max.max(1),
+            max_each: max_each.max(1),
+        }
     }
 
     /// Finds the slot of `key`.
@@ -54,23 +61,38 @@ impl<K: Ord + Copy, V> Table<K, V> {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|e| such(&e.value)))
     }
 
-    /// Adds an entry. It replaces one with the same key or, if the table is full, the least
-    /// recently used one, which is returned.
-    pub fn insert(&mut self, key: K, value: V, now: Time) -> (usize, Option<V>) {
+    /// Adds an entry. It replaces one with the same key, or displaces one, which is returned: the
+    /// least recently used one of the same `origin`, if that has its maximum already or would then
+    /// have the most; if the table is full, that of the origins with the most entries.
+    pub fn insert(&mut self, key: K, origin: O, value: V, now: Time) -> (usize, Option<V>) {
         let mut displaced = self.find(&key).and_then(|slot| self.remove(slot));
-        if self.len() >= self.max {
-            // A linear search, once per new flow and not per packet.
-            let used = |slot: &usize| self.slots[*slot].as_ref().map(|e| e.last_used);
-            let oldest = self.by_key.values().copied().min_by_key(used);
-            displaced = oldest.and_then(|slot| self.remove(slot));
+        let of_same = self.counts.get(&origin).copied().unwrap_or(0);
+        let most = self.counts.values().copied().max().unwrap_or(0);
+        let is_full = self.by_key.len() >= self.max;
+        // Searches take time in proportion to the table, once per new flow and not per packet.
+        if of_same >= self.max_each || (is_full && of_same > 0 && of_same + 1 >= most) {
+            displaced = self.displace(|other, _| *other == origin);
+        } else if is_full {
+            displaced = self.displace(|_, count| count == most);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        self.slots[slot] = Some(Entry { key, last_used: now, value });
+        self.slots[slot] = Some(Entry { key, origin, last_used: now, value });
         self.by_key.insert(key, slot);
+        *self.counts.entry(origin).or_insert(0) += 1;
         (slot, displaced)
+    }
+
+    /// Removes the least recently used entry of the origins that satisfy `such`, a function of the
+    /// origin and its number of entries.
+    fn displace(&mut self, such: impl Fn(&O, usize) -> bool) -> Option<V> {
+        let entries = self.slots.iter().enumerate().filter_map(|(i, e)| Some((i, e.as_ref()?)));
+        let count = |origin| self.counts.get(origin).copied().unwrap_or(0);
+        let its = entries.filter(|(_, e)| such(&e.origin, count(&e.origin)));
+        let (slot, _) = its.min_by_key(|(_, e)| e.last_used)?;
+        self.remove(slot)
     }
 
     /// Removes and returns the entry in `slot`.
@@ -78,6 +100,12 @@ impl<K: Ord + Copy, V> Table<K, V> {
         let entry = self.slots.get_mut(slot)?.take()?;
         self.by_key.remove(&entry.key);
         self.free.push(slot);
+        if let Some(count) = self.counts.get_mut(&entry.origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&entry.origin);
+            }
+        }
         Some(entry.value)
     }
 
@@ -102,31 +130,60 @@ mod tests {
 
     #[test]
     fn the_one_silent_longest_makes_room() {
-        let mut table = Table::new(3);
-        let slots: Vec<usize> =
-            (0..3_u32).map(|k| table.insert(k, k * 10, s(u64::from(k))).0).collect();
-        assert_eq!(table.touch(slots[0], s(5)), Some((0, &mut 0)));
-        let (slot, displaced) = table.insert(7, 70, s(6));
-        assert_eq!((slot, displaced), (slots[1], Some(10)), "1 was used before 0 and 2");
-        assert_eq!((table.len(), table.find(&1), table.find(&7)), (3, None, Some(slot)));
-        assert_eq!(table.insert(7, 71, s(7)), (slot, Some(70)), "one entry per key");
-        assert_eq!(table.len(), 3);
+        // Whether all are of one origin or each is of its own.
+        for each in [0, 1] {
+            let mut table = Table::new(3, 9);
+            let slots: Vec<usize> = (0..3_u32)
+                .map(|k| table.insert(k, k * each, k * 10, s(u64::from(k) % 2)).0)
+                .collect();
+            assert_eq!(table.touch(slots[0], s(5)), Some((0, &mut 0)));
+            assert_eq!(table.touch(slots[1], s(4)), Some((1, &mut 10)));
+            let (slot, displaced) = table.insert(7, 7 * each, 70, s(6));
+            assert_eq!((slot, displaced), (slots[2], Some(20)), "2 was used before 0 and 1");
+            assert_eq!((table.find(&2), table.find(&7)), (None, Some(slot)));
+            assert_eq!(table.insert(7, 7 * each, 71, s(7)), (slot, Some(70)), "one entry per key");
+            assert_eq!(table.by_key.len(), 3);
+        }
+    }
+
+    /// An origin with many entries displaces its own, and makes room for others.
+    #[test]
+    fn the_origin_with_the_most_makes_room() {
+        let mut table = Table::new(10, 8);
+        let insert = |table: &mut Table<_, u8, u32>, origin, n, at| {
+            table.insert((origin, n), origin, n, s(at)).1
+        };
+        assert_eq!(insert(&mut table, 1, 0, 0), None);
+        assert_eq!(insert(&mut table, 2, 0, 0), None);
+        for n in 0..10_000 {
+            let displaced = insert(&mut table, 3, n, 1 + u64::from(n));
+            assert_eq!(displaced, n.checked_sub(8), "no more than eight, and the oldest goes");
+        }
+        assert_eq!(insert(&mut table, 4, 0, 20_000), Some(9_992), "from the one with eight");
+        assert_eq!(insert(&mut table, 3, 10_000, 20_001), Some(9_993), "in place of its own");
+        assert!(table.find(&(1, 0)).is_some() && table.find(&(2, 0)).is_some());
+        table.expire(s(30_000), Duration::from_secs(1), |_| {});
+        assert!(table.counts.is_empty(), "{:?}", table.counts);
     }
 
     #[test]
     fn what_is_silent_lapses() {
-        let mut table = Table::new(9);
+        let mut table = Table::new(9, 9);
         for k in 0..4_u64 {
-            table.insert(k, k, s(k));
+            table.insert(k, 0, k, s(k));
         }
         let mut gone = Vec::new();
         table.expire(s(12), Duration::from_secs(10), |v| gone.push(v));
         assert_eq!(gone, [0, 1, 2]);
-        assert_eq!((table.len(), table.find(&2)), (1, None));
+        assert_eq!((table.by_key.len(), table.find(&2)), (1, None));
         let slot = table.find(&3).expect("it stays");
         assert_eq!(table.at(slot), Some((3, &mut 3)));
         table.expire(s(13), Duration::from_secs(10), |v| gone.push(v));
-        assert_eq!((table.len(), table.at(slot)), (0, None), "looking at one is not using it");
+        assert_eq!(
+            (table.by_key.len(), table.at(slot)),
+            (0, None),
+            "looking at one is not using it"
+        );
         assert_eq!(table.remove(slot), None);
     }
 }

@@ -1,5 +1,6 @@
 //! Counters of a proxy, and its log messages about them.
 
+use super::Limits;
 use crate::clock;
 use std::fmt::Display;
 use std::time::Duration;
@@ -139,13 +140,17 @@ impl Tally {
         }
     }
 
-    /// Counts a flow displaced by a new one because the table was full.
-    pub fn displaced(&mut self, max: usize) {
+    /// Counts a flow displaced by a new one because the table was full, or its origin had its
+    /// share.
+    pub fn displaced(&mut self, limits: &Limits) {
         self.flows.displaced += 1;
         if due(&mut self.told.full) {
             tracing::warn!(
-                "more than {max} senders at once: the one silent longest was forgotten, and \
-                 will seem to be a new one; allow more with --max-flows"
+                "more than {} senders at once, or {} of one node or host: of the node or host with \
+                 the most, the one silent longest was forgotten, and will seem to be a new one; \
+                 allow more with --max-flows and --max-flows-per-node",
+                limits.max_flows,
+                limits.max_flows_each
             );
         }
     }

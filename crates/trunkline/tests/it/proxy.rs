@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use trunkline_client::{Address, Attachment, DatagramSocket, NodeId, Service, SocketOption};
 
 /// A program that returns each datagram to its sender.
 struct Echo {
@@ -332,6 +333,46 @@ fn the_table_is_bounded_and_forgets_who_is_silent() {
     let (far, _) = end(bridge.far);
     assert_eq!(far["flows"], *flows, "{far}");
     assert_eq!(echo.end(), 7);
+}
+
+/// Node 1 sends from ten thousand ports, beside a program at node 3.
+#[apply(on_time)]
+fn a_node_with_many_ports_displaces_only_its_own_flows() {
+    let chain = Chain::of(3);
+    let (at, server) = (free_port(LOCALHOST), free_port(LOCALHOST));
+    let far = proxy(socket(&chain, 1), "2:4000", &format!("udp:{server}"), &["--max-flows", "64"]);
+    let near = proxy(socket(&chain, 2), &format!("udp:{at}"), "2:4000", &[]);
+    let echo = UdpSocket::bind(server).expect("free");
+    let peers = thread::spawn(move || {
+        let (mut peers, mut buf) = (BTreeSet::new(), [0; 99]);
+        echo.set_read_timeout(Some(ms(2_000))).expect("an option");
+        while let Ok((n, from)) = echo.recv_from(&mut buf) {
+            if buf[..n].starts_with(b"honest") {
+                peers.insert(from);
+                echo.send_to(&buf[..n], from).expect("sent");
+            }
+        }
+        peers
+    });
+    let honest = program(at);
+    ask(&honest, b"honest at first");
+    let to = Address { node: NodeId(2), port: 4_000 };
+    let at = Attachment::from(socket(&chain, 0));
+    for port in 20_000..30_000 {
+        let socket = DatagramSocket::bind(at.clone(), port).expect("a port");
+        socket.set_option(SocketOption::Service(Service::Reliable)).expect("an option");
+        socket.send_to(b"x", to).expect("sent");
+        if port % 500 == 0 {
+            ask(&honest, b"honest meanwhile");
+        }
+    }
+    ask(&honest, b"honest afterwards");
+    assert_eq!(peers.join().expect("it ends").len(), 1, "always the same flow");
+    let (far, log) = end(far);
+    assert!(far["flows"]["displaced"].as_u64() > Some(5_000), "{far}");
+    assert!(log.contains("--max-flows-per-node"), "{log}");
+    let (near, _) = end(near);
+    assert_eq!(near["flows"]["displaced"], 0, "{near}");
 }
 
 #[apply(on_time)]

@@ -183,6 +183,34 @@ fn who_is_refused_is_reset_and_the_log_says_why() {
     assert!(log.contains("no application listens for streams"), "{log}");
 }
 
+/// Node 1 takes all the places that it may have, which leaves those of node 3.
+#[apply(on_time)]
+fn a_node_has_a_share_of_the_connections() {
+    let chain = Chain::of(3);
+    let server = TcpListener::bind((LOCALHOST, 0)).expect("free");
+    let to = format!("tcp:{}", server.local_addr().expect("bound"));
+    let far = proxy(socket(&chain, 1), "2:900", &to, &["--max-flows", "8"]);
+    let ats = [0, 2].map(|i| {
+        let at = free_port(LOCALHOST);
+        (proxy(socket(&chain, i), &format!("tcp:{at}"), "2:900", &[]), at)
+    });
+    let connect = |at| {
+        let near = TcpStream::connect(at).expect("the proxy listens");
+        (near, accept(&server, common::PATIENCE).expect("a connection"))
+    };
+    let mut open: Vec<_> = (0..4).map(|_| connect(ats[0].1)).collect();
+    is_reset(&TcpStream::connect(ats[0].1).expect("the proxy listens"));
+    open.extend((0..4).map(|_| connect(ats[1].1)));
+    drop(open);
+    for (near, _) in ats {
+        end(near);
+    }
+    let (said, log) = end(far);
+    assert_eq!(said["refused"]["too_many_of_node"], 1, "{said}");
+    assert_eq!((count(&said, "opened"), &said["refused"]["too_many"]), (8, &0.into()), "{said}");
+    assert!(log.contains("from node 1 was refused: it has 4 already; allow more with"), "{log}");
+}
+
 /// Each node is killed and restarted while a connection is open; a later connection succeeds.
 #[apply(on_time)]
 fn a_restart_of_a_node_breaks_only_what_is_open() {

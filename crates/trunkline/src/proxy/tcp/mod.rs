@@ -4,6 +4,7 @@ mod pair;
 mod tally;
 
 use super::endpoint::EndpointHost;
+use super::share::{Origin, Place, Shares};
 use super::{Args, Error, cannot, cannot_listen};
 use crate::stop::Signals;
 use pair::{Pair, Stream, Tcp};
@@ -33,6 +34,7 @@ struct Proxy {
     at: Attachment,
     places: Arc<Semaphore>,
     max: usize,
+    shares: Shares,
     idle: Option<Duration>,
     tally: Tally,
 }
@@ -46,9 +48,10 @@ enum Inlet {
 /// Runs the proxy until a signal arrives; `own` is the local node's number.
 pub fn run(args: &Args, at: Attachment, own: NodeId, stop: &Signals) -> Result<(), Error> {
     check(args)?;
-    let max = usize::from(args.max_flows);
+    let (max, each) = args.max_flows();
     let (places, idle) = (Arc::new(Semaphore::new(max)), args.idle.map(|span| span.0));
-    let proxy = Arc::new(Proxy { at, places, max, idle, tally: Tally::default() });
+    let shares = Shares::new(each);
+    let proxy = Arc::new(Proxy { at, places, max, shares, idle, tally: Tally::default() });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(cannot("start", ""))?;
     let ended = runtime.block_on(async {
@@ -128,10 +131,9 @@ async fn listen(args: &Args, proxy: &Proxy, own: NodeId) -> Result<Vec<Inlet>, E
 }
 
 impl Proxy {
-    /// A permit for one more connection, if fewer are open than allowed.
-    fn place(&self) -> Option<OwnedSemaphorePermit> {
-        let place = self.places.clone().try_acquire_owned().ok();
-        if place.is_none() {
+    /// A permit for one more connection from `origin`, if fewer are open than allowed.
+    fn place(&self, origin: Origin) -> Option<(OwnedSemaphorePermit, Place<'_>)> {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
             self.tally.refused(
                 RefusedConnection::TooMany,
                 format_args!(
@@ -139,26 +141,37 @@ impl Proxy {
                     self.max
                 ),
             );
+            return None;
+        };
+        let share = self.shares.place(origin);
+        if share.is_none() {
+            self.tally.refused(
+                RefusedConnection::TooManyOfNode,
+                format_args!(
+                    "a connection from {origin} was refused: it has {} already; allow more with \
+                     --max-flows-per-node",
+                    self.shares.max()
+                ),
+            );
         }
-        place
+        Some((place, share?))
     }
 }
 
 /// Accepts TCP connections forever, and opens a stream for each.
 async fn from_tcp(proxy: Arc<Proxy>, listener: TcpListener, to: Address) {
     loop {
-        let tcp = match listener.accept().await {
-            Ok((tcp, _)) => Tcp::new(tcp),
+        let (tcp, from) = match listener.accept().await {
+            Ok((tcp, from)) => (Tcp::new(tcp), from),
             Err(error) => {
                 proxy.tally.complain(format_args!("a connection did not come in: {error}"));
                 tokio::time::sleep(NO_FILES).await;
                 continue;
             }
         };
-        let Some(place) = proxy.place() else { continue };
         let proxy = proxy.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let Some(_place) = proxy.place(from.into()) else { return };
             // The program may give up meanwhile: if only one end existed, it would be closed and
             // not reset.
             match AsyncStream::connect(proxy.at.clone(), to).await {
@@ -190,10 +203,9 @@ async fn from_overlay(proxy: Arc<Proxy>, listener: AsyncListener, to: Arc<[Socke
                 continue;
             }
         };
-        let Some(place) = proxy.place() else { continue };
         let (proxy, to) = (proxy.clone(), to.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let Some(_place) = proxy.place(Origin::Node(from.node)) else { return };
             match within(TCP_TIMEOUT, TcpStream::connect(&to[..])).await {
                 Ok(tcp) => join(&proxy, Tcp::new(tcp), stream).await,
                 Err(error) => {

@@ -3,7 +3,8 @@
 use super::reset_on_close;
 use super::tally::Tally;
 use crate::clock;
-use socket2::SockRef;
+use crate::sys::{self, TcpProgress};
+use socket2::{SockRef, TcpKeepalive};
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -21,6 +22,12 @@ const CHUNK: usize = 16 << 10;
 /// stalled.
 const UNSENT: u32 = 64 << 10;
 
+/// Interval between two looks whether the other end of a TCP connection is still there, and their
+/// number until it counts as gone: two minutes. A connection without data in flight is probed by
+/// the system as often, after a minute of silence.
+const LOOK: Duration = Duration::from_secs(15);
+const LOOKS: u32 = 8;
+
 /// A TCP connection that is reset unless it has [ended well](Tcp::end).
 pub struct Tcp(TcpStream);
 
@@ -30,7 +37,8 @@ impl Tcp {
         // Data that a program writes have already been combined, or should not be.
         let _ = tcp.set_nodelay(true);
         // Without keepalive, a connection would stay forever after its host has gone.
-        let _ = SockRef::from(&tcp).set_keepalive(true);
+        let keepalive = TcpKeepalive::new().with_time(4 * LOOK).with_interval(LOOK);
+        let _ = SockRef::from(&tcp).set_tcp_keepalive(&keepalive.with_retries(LOOKS - 4));
         let _ = SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT);
         Tcp(tcp)
     }
@@ -43,6 +51,19 @@ impl Tcp {
             }
             Err(error) => error,
         }
+    }
+
+    /// Resolves when nothing of what was sent has been acknowledged for two minutes: the system
+    /// would retransmit for a quarter of an hour. (`TCP_USER_TIMEOUT` would also end connections
+    /// whose other end is there but reads nothing.)
+    async fn vanished(&self) -> io::Error {
+        let mut looks = 0;
+        while looks < LOOKS {
+            tokio::time::sleep(LOOK).await;
+            let TcpProgress { is_waiting, last_ack } = sys::tcp_progress(&self.0);
+            looks = if is_waiting && last_ack >= LOOK { looks + 1 } else { 0 };
+        }
+        ErrorKind::TimedOut.into()
     }
 
     async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
@@ -160,6 +181,7 @@ impl Pair<'_> {
             biased;
             ended = both => ended?,
             error = self.tcp.lost() => return Err(Lost::Tcp(error)),
+            error = self.tcp.vanished() => return Err(Lost::Tcp(error)),
             // Nothing more is reported to the reader of a stream after its end.
             Err(error) = self.stream.stream.finish() => return Err(Lost::Stream(error)),
             () = self.idle(idle) => return Err(Lost::Idle),
@@ -222,5 +244,41 @@ impl Pair<'_> {
 impl Drop for Pair<'_> {
     fn drop(&mut self) {
         self.tally.ended(self.is_whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_vanished_client_is_probed_after_a_minute_and_gone_after_two() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _guard = runtime.enter();
+        let tcp = Tcp::new(TcpStream::from_std(tcp).unwrap());
+        let socket = SockRef::from(&tcp.0);
+        assert!(socket.keepalive().unwrap());
+        let (time, interval) = (socket.tcp_keepalive_time(), socket.tcp_keepalive_interval());
+        let (time, interval) = (time.unwrap(), interval.unwrap());
+        assert_eq!(time, Duration::from_secs(60));
+        let retries = socket.tcp_keepalive_retries().unwrap();
+        assert_eq!(time + retries * interval, Duration::from_secs(120));
+    }
+
+    #[test]
+    fn an_end_that_acknowledges_but_does_not_read_has_not_vanished() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_far, _) = listener.accept().unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        while (&tcp).write(&[0; 4_096]).is_ok() {}
+        std::thread::sleep(Duration::from_millis(500));
+        let state = sys::tcp_progress(&tcp);
+        assert!(!state.is_waiting || state.last_ack < LOOK, "{state:?}");
     }
 }

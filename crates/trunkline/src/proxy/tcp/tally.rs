@@ -10,6 +10,8 @@ use trunkline_base::Time;
 pub enum RefusedConnection {
     /// The limit of `--max-flows` has been reached.
     TooMany,
+    /// The limit of `--max-flows-per-node` has been reached.
+    TooManyOfNode,
     /// There is no connection to the node.
     NodeAway,
     /// The stream could not be opened.
@@ -21,8 +23,9 @@ pub enum RefusedConnection {
 }
 
 impl RefusedConnection {
-    const ALL: [(RefusedConnection, &str); 5] = [
+    const ALL: [(RefusedConnection, &str); 6] = [
         (RefusedConnection::TooMany, "too_many"),
+        (RefusedConnection::TooManyOfNode, "too_many_of_node"),
         (RefusedConnection::NodeAway, "node_away"),
         (RefusedConnection::NoStream, "no_stream"),
         (RefusedConnection::NoTcp, "no_tcp"),
