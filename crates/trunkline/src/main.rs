@@ -116,6 +116,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|command| command == "node") {
         let _ = stop::ignore_others();
     }
+    sys::keep_little_memory();
     log::init();
     let done = command().map_or(Ok(()), run).and_then(|()| match out::failure() {
         None => Ok(()),

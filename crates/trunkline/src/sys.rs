@@ -1,5 +1,6 @@
 //! Features that the standard library and `nix` lack: a counting allocator, the state of the heap
-//! and of TCP connections, real-time scheduling, and a TUN device. ARCHITECTURE.md lists all unsafe code.
+//! and of TCP connections, real-time scheduling, and a TUN device. ARCHITECTURE.md lists all unsafe
+//! code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -147,6 +148,24 @@ pub fn heap() -> Option<(usize, usize)> {
     }
     #[cfg(not(target_env = "gnu"))]
     None
+}
+
+/// Bytes of a page of memory.
+pub fn page_size() -> usize {
+    // SAFETY: it only looks up a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
+}
+
+/// Makes the allocator return each large piece of memory when it is freed, and free memory at the
+/// end of a heap. By default it keeps pieces of up to 32 MiB once one of that size has been freed,
+/// and twice as much at the end of each thread's heap.
+pub fn keep_little_memory() {
+    // SAFETY: it sets parameters of the allocator.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 1 << 20);
+    }
 }
 
 /// Gives free memory of the heap back to the system.

@@ -5,7 +5,7 @@ pub mod expiry;
 mod flows;
 mod http;
 mod manager;
-mod memory;
+pub mod memory;
 mod metrics;
 mod operator;
 mod reload;

@@ -246,6 +246,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     check(args)?;
     let stop = Signals::block().map_err(cannot("take over SIGTERM and SIGINT", ""))?;
     node::raise_descriptor_limit();
+    node::memory::trim_in_background();
     let (at, _node) = call::attachment(args.attach.socket.as_deref(), args.attach.node.as_deref())?;
     let service = args.service.unwrap_or(Service::RealTime);
     let deadline = args.deadline.map_or(DEADLINE, |span| span.0);

@@ -16,6 +16,7 @@ mod hostile;
 mod hosts;
 mod hosts_hostile;
 mod impair;
+mod memory;
 mod nodes;
 mod on_time;
 mod operate;
