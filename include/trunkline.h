@@ -159,9 +159,11 @@ int tl_bind(int fd, uint16_t port);
  *
  * Errors, after which the packet was not sent: EMSGSIZE (see TL_MAX_PAYLOAD), EAGAIN (the node
  * does not keep up; with TL_BLOCKING the descriptor becomes readable when another try may succeed:
- * call tl_recvfrom, too, also after the last packet), ENOTCONN (the node is away; the socket
- * reconnects automatically), EINVAL (not bound). If the next item to receive is a notification about an earlier packet (see
- * tl_recvfrom), it is returned here instead.
+ * call tl_recvfrom, too, also after the last packet. Without TL_BLOCKING also if this user's
+ * applications send more than the node allows, its [access] rate, and an earlier packet was
+ * dropped, too: send less), ENOTCONN (the node is away; the socket reconnects automatically),
+ * EINVAL (not bound). If the next item to receive is another notification about an earlier packet
+ * (see tl_recvfrom), it is returned here instead.
  */
 ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct tl_addr *to);
 
@@ -184,7 +186,8 @@ ssize_t tl_sendto(int fd, const void *buf, size_t len, int flags, const struct t
  *   EREMCHG       a destination reported with EHOSTUNREACH or ECONNREFUSED can be reached again
  *   EPERM         a packet sent earlier was dropped: the node's rules don't let this application
  *                 send there
- *   EDQUOT        a packet sent earlier was dropped: it began a new flow, and the node's trunk
+ *   EDQUOT        a packet sent earlier was dropped: this user's applications send more than the
+ *                 node allows (its [access] rate); or it began a new flow, and the node's trunk
  *                 to its destination sends more than a TCP would
  *   EADDRINUSE, EADDRNOTAVAIL, ENOBUFS, EPROTONOSUPPORT
  *                 the node is back but refuses this socket, as in tl_bind; the library keeps

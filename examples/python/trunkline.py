@@ -9,9 +9,10 @@ A node on another host is "tcp://HOST:PORT?node=PUBKEY&key=FILE". PUBKEY is its 
 key; FILE holds this application's secret key, made by `trunkline keygen`.
 
 Errors are OSError with the numbers that trunkline.h explains, so Python's subclasses
-apply: BlockingIOError if nothing has arrived, ConnectionResetError once after the node
-was away. The socket is notified once when packets to a destination are dropped, and
-once when they arrive again:
+apply: BlockingIOError if nothing has arrived, or if sendto exceeds what the node lets
+this user send, ConnectionResetError once after the node was away. The socket is
+notified once when packets to a destination are dropped, and once when they arrive
+again:
 
     except OSError as error:
         if (status := socket.status()) is not None:

@@ -425,8 +425,8 @@ impl Connection {
     fn not_a_packet(&mut self, message: Result<ToClient<'_>, WireError>) -> Error {
         match message {
             Ok(ToClient::Error { refusal, port, .. }) => {
-                use RefusalReason::{Forbidden, OverShare, TooLarge};
-                if !matches!(refusal, TooLarge | Forbidden | OverShare) {
+                use RefusalReason::{Forbidden, OverRate, OverShare, TooLarge};
+                if !matches!(refusal, TooLarge | Forbidden | OverShare | OverRate) {
                     // It concerns the session, not a packet.
                     self.down();
                 }

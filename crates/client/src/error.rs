@@ -169,7 +169,8 @@ impl Error {
             | RefusalReason::WrongKey
             | RefusalReason::UnknownClient
             | RefusalReason::Busy
-            | RefusalReason::OverShare => Error::Refused(refusal),
+            | RefusalReason::OverShare
+            | RefusalReason::OverRate => Error::Refused(refusal),
         }
     }
 }
@@ -205,6 +206,7 @@ impl From<Error> for io::Error {
             | Error::Truncated { .. }
             | Error::MessageTooLong { .. } => ErrorKind::InvalidInput,
             Error::Refused(RefusalReason::Full | RefusalReason::Busy) => ErrorKind::ResourceBusy,
+            Error::Refused(RefusalReason::OverRate) => ErrorKind::QuotaExceeded,
             Error::Refused(_) => ErrorKind::PermissionDenied,
             Error::Status(_) => ErrorKind::HostUnreachable,
             Error::Io { source, .. } => source.kind(),

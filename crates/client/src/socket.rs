@@ -419,7 +419,8 @@ impl DatagramSocket {
     /// [`Reconnected`](Error::Reconnected) once after the node was away.
     ///
     /// [`Status`](Error::Status), once for each change in the state of a destination.
-    /// [`Refused`](Error::Refused), once for each packet that the node refused.
+    /// [`Refused`](Error::Refused), once for each packet that the node refused; with
+    /// [`OverRate`](crate::RefusalReason::OverRate), send less.
     ///
     /// [`PortInUse`](Error::PortInUse), [`Version`](Error::Version) or
     /// [`NoFreePort`](Error::NoFreePort), once for each attempt to reconnect that failed for a new

@@ -30,7 +30,7 @@ pub(super) fn errno(error: Error) -> Errno {
         Error::Refused(RefusalReason::WrongKey) => Errno::EKEYREJECTED,
         Error::Refused(RefusalReason::UnknownClient) => Errno::EACCES,
         Error::Refused(RefusalReason::Busy) => Errno::EBUSY,
-        Error::Refused(RefusalReason::OverShare) => Errno::EDQUOT,
+        Error::Refused(RefusalReason::OverShare | RefusalReason::OverRate) => Errno::EDQUOT,
         Error::Refused(_) | Error::Protocol(_) => Errno::EPROTO,
         Error::Reset(why) => match why {
             Reset::NotListening => Errno::ECONNREFUSED,
@@ -69,9 +69,17 @@ const MEANINGS: &[(Errno, &CStr)] = &[
         c"the node has no free virtual port: close some sockets, or let it have more ports \
               (`bind` in [access] or [[client]])",
     ),
-    (Errno::EAGAIN, c"nothing to receive yet, or the node does not keep up with sending"),
+    (
+        Errno::EAGAIN,
+        c"nothing to receive yet, or the node does not keep up with sending, or lets this user send no \
+              more at present ([access] rate)",
+    ),
     (Errno::EBADF, c"the descriptor is not an open socket of this library"),
-    (Errno::EDQUOT, c"the trunk to the destination exceeds its share: try again later"),
+    (
+        Errno::EDQUOT,
+        c"a packet was dropped: this user's applications send more than [access] rate allows, or \
+              the trunk to the destination exceeds its share: try again later",
+    ),
     (
         Errno::EBUSY,
         c"the node gets more handshakes than it allows, or the other end accepts no more \

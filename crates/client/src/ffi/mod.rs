@@ -26,7 +26,7 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use stream::Stream;
-use trunkline_overlay::session::wire::{MAX_MESSAGE, Unreachable};
+use trunkline_overlay::session::wire::{MAX_MESSAGE, RefusalReason, Unreachable};
 use trunkline_overlay::wire::{Metric, NodeId, Service};
 
 /// Mirrors C's `struct tl_addr`.
@@ -229,7 +229,11 @@ unsafe extern "C" fn tl_sendto(
         let to = unsafe { to.read_unaligned() };
         let to = Address { node: NodeId(to.node), port: to.port };
         let sent = socket.send_waiting(payload, to, flags & DONTWAIT == 0);
-        sent.map_err(|e| news(fd, e))?;
+        sent.map_err(|e| match e {
+            // This packet was not sent either, and may be sent later.
+            Error::Refused(RefusalReason::OverRate) => Errno::EAGAIN,
+            e => news(fd, e),
+        })?;
         Ok(payload.len().cast_signed())
     })
 }

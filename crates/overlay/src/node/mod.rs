@@ -225,6 +225,12 @@ impl Node {
         self.session_port(id).is_some() || self.forwarder.has_stream(id)
     }
 
+    /// Whether the application of session `id` blocks until there is room for a packet of
+    /// `service`, rather than lose it.
+    pub fn is_flow_controlled(&self, id: SessionId, service: Service) -> bool {
+        self.forwarder.is_flow_controlled(id, service)
+    }
+
     /// Closes a session and frees its port. Data already written to a stream is still delivered.
     pub fn session_close(&mut self, now: Time, id: SessionId) {
         self.forwarder.session_close(now, id);

@@ -141,8 +141,8 @@ fn to_node_samples() -> Vec<(&'static str, Value)> {
 
 fn refusal(code: u8) -> RefusalReason {
     use RefusalReason::{
-        Busy, Forbidden, Full, Malformed, NoFreePort, OutOfOrder, OverShare, PortInUse, TooLarge,
-        Unauthenticated, UnknownClient, Version, WrongKey,
+        Busy, Forbidden, Full, Malformed, NoFreePort, OutOfOrder, OverRate, OverShare, PortInUse,
+        TooLarge, Unauthenticated, UnknownClient, Version, WrongKey,
     };
     let all = [
         Version,
@@ -158,6 +158,7 @@ fn refusal(code: u8) -> RefusalReason {
         UnknownClient,
         Busy,
         OverShare,
+        OverRate,
     ];
     all.into_iter().find(|refusal| *refusal as u8 == code).expect("an error code")
 }

@@ -188,6 +188,15 @@ pub enum Application {
     Remote(Client),
 }
 
+/// User on whose behalf a session's application sends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum User {
+    /// A user of this machine, by number.
+    Local(u32),
+    /// The `[[client]]` with this number.
+    Client(u16),
+}
+
 /// Result of reading from a carrier.
 pub enum Read {
     /// A message of this length in bytes.
@@ -225,9 +234,28 @@ impl Carrier {
         }
     }
 
+    /// User on whose behalf the application at the other end sends.
+    pub fn user(&self) -> User {
+        match self {
+            Carrier::Unix(socket) => User::Local(
+                getsockopt(socket, sockopt::PeerCredentials).map_or(u32::MAX, |who| who.uid()),
+            ),
+            Carrier::InProcess(_) => User::Local(nix::unistd::geteuid().as_raw()),
+            Carrier::Remote(session) => match session.client() {
+                Client::Known(i) => User::Client(i),
+                Client::Local => User::Local(u32::MAX),
+            },
+        }
+    }
+
     /// Sends the application the reason for its rejection.
     pub fn turn_away(&mut self, now: Time, refusal: RefusalReason) {
-        let why = ToClient::Error { refusal, node: NodeId::NONE, port: 0 };
+        self.refuse(now, refusal, (NodeId::NONE, 0));
+    }
+
+    /// Sends the application the reason for which its packet to this address was refused.
+    pub fn refuse(&mut self, now: Time, refusal: RefusalReason, (node, port): (NodeId, u16)) {
+        let why = ToClient::Error { refusal, node, port };
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);
         if why.emit_head(&mut w).is_ok() {

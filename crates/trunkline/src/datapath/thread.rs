@@ -8,6 +8,7 @@ mod media;
 mod next_hops;
 mod notices;
 mod operate;
+mod rates;
 mod remote;
 mod streams;
 mod uplinks;
@@ -41,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use trunkline_base::Time;
+use trunkline_base::{Bitrate, Time};
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::arena::TxArena;
 use trunkline_overlay::handshake::HandshakeStats;
@@ -160,6 +161,10 @@ pub struct ThreadStats {
     pub blocked: u64,
     /// Envelopes that the kernel refused to send.
     pub send_errors: u64,
+    /// Packets of applications refused because their user had used up its rate.
+    pub over_rate: u64,
+    /// Messages of applications that waited for their user's rate.
+    pub rate_waits: u64,
 }
 
 /// Components of a packet thread.
@@ -178,6 +183,8 @@ pub struct Parts {
     pub pending: PendingConnections,
     /// Listener for applications in this process.
     pub acceptor: Option<Acceptor>,
+    /// Rate at which each user's applications may send, if it is limited.
+    pub rate: Option<Bitrate>,
     /// Lifetime in milliseconds of a media packet of a gateway's calls, if there is a gateway.
     pub media_deadline_ms: Option<u8>,
     /// Priority under SCHED_FIFO, if any.
@@ -304,6 +311,7 @@ struct PacketThread {
     acceptor: Option<Acceptor>,
     carriers: Carriers,
     held: flow_control::Held,
+    rates: rates::RateLimits,
     /// Rejected applications that have yet to read their refusal.
     rejected: VecDeque<Carrier>,
     inbox: Receiver<Request>,
@@ -358,6 +366,7 @@ impl PacketThread {
             acceptor: parts.acceptor,
             carriers,
             held: flow_control::Held::default(),
+            rates: rates::RateLimits::new(parts.rate),
             rejected: VecDeque::with_capacity(applications::REJECTED),
             inbox,
             media,
@@ -545,8 +554,14 @@ impl PacketThread {
         let node = self.node.node();
         let links = node.links().map(|(id, link)| self.link_snapshot(id, link));
         let UplinkStats { errors: send_errors, blocked } = self.uplinks.stats();
-        let thread =
-            ThreadStats { allocations: sys::allocations(), blocked, send_errors, ..self.stats };
+        let thread = ThreadStats {
+            allocations: sys::allocations(),
+            blocked,
+            send_errors,
+            over_rate: self.rates.refused,
+            rate_waits: self.rates.waited,
+            ..self.stats
+        };
         let mut remote =
             RemoteSnapshot { stats: self.carriers.remotes.stats, ..RemoteSnapshot::default() };
         for session in self.carriers.remote_sessions() {
@@ -578,6 +593,7 @@ impl PacketThread {
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
+        let at = at.min(self.rates.next_timeout());
         let at = self.ends.map_or(at, |ends| at.min(ends));
         if at == self.armed {
             return Ok(());

@@ -29,6 +29,7 @@ use serde::{Deserialize, Deserializer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trunkline_base::Bitrate;
 use trunkline_overlay::identity::Certificate;
 use trunkline_overlay::link::realtime::Recovery;
 use trunkline_overlay::link::reliable::Algorithm;
@@ -70,6 +71,8 @@ pub struct Config {
     pub template: link::Config,
     /// The links whose sections say more about the path than an address.
     pub paths: WantedPaths,
+    /// Rate at which the applications of each user may send, if it is limited.
+    pub rate: Option<Bitrate>,
     /// Files with its keys; `None` for a node that is not sealed.
     pub key_files: Option<KeyFiles>,
 }
@@ -380,6 +383,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
         runtime: file.runtime,
         template,
         paths,
+        rate: file.access.rate(),
         key_files,
     })
 }

@@ -260,6 +260,16 @@ impl Node {
             single(self.0.node.flow_controlled),
         )?;
         f.counters(
+            "over_rate",
+            "Packets of applications refused because their user had used up [access] rate",
+            single(self.0.thread.over_rate),
+        )?;
+        f.counters(
+            "rate_waits",
+            "Times that a message of a stream or a blocking application waited for [access] rate",
+            single(self.0.thread.rate_waits),
+        )?;
+        f.counters(
             "flows_displaced",
             "Flows that made room for others in the table of flows before they had ended",
             single(self.0.node.flows_displaced),

@@ -280,6 +280,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
         remotes,
         pending,
         acceptor: Some(acceptor),
+        rate: config.rate,
         media_deadline_ms: config.sip.as_ref().map(|sip| sip.deadline_ms),
         priority: config.runtime.realtime_priority,
         cpu: config.runtime.cpu,

@@ -221,6 +221,9 @@ impl Operator {
                 .reconfigure(diff.changes, diff.running.paths.clone(), text)
                 .map_err(refused)?;
         }
+        if running.rate != diff.running.rate {
+            self.handle.limit(diff.running.rate).map_err(refused)?;
+        }
         if let (Some(handle), Some(sip)) = (&self.sip, &diff.running.sip) {
             let is_new = handle.reconfigure(sip).map_err(|e| mistake(&e))?;
             if is_new {
@@ -362,6 +365,7 @@ fn drops(s: &Snapshot) -> BTreeMap<String, u64> {
     let all = counted.map(|(why, n)| (why.label(), n)).chain(s.remote.stats.iter()).chain([
         ("kernel_receive_buffer", s.udp.kernel_drops),
         ("send_failed", s.thread.send_errors),
+        ("over_rate", s.thread.over_rate),
     ]);
     by_reason(all)
 }

@@ -56,6 +56,7 @@ impl Diff {
             runtime,
             template,
             paths,
+            rate,
             key_files: _,
         } = new;
         let overlay::Config {
@@ -83,6 +84,10 @@ impl Diff {
         if old.log_filter != *log_filter {
             self.applied.push("[log] filter".into());
             self.running.log_filter.clone_from(log_filter);
+        }
+        if old.rate != *rate {
+            self.applied.push("[access] rate".into());
+            self.running.rate = *rate;
         }
         self.access(&old.overlay.access, access, old.clients == *clients);
         let run = &old.runtime;
@@ -475,6 +480,7 @@ via = 2
             ("via = 2", "via = 3", "[[route]]"),
             ("[node]", "[log]\nfilter = \"debug\"\n[node]", "[log] filter"),
             ("[node]", "[access]\ntransit = \"none\"\n[node]", "[access]"),
+            ("[node]", "[access]\nrate = \"5 Mbit/s\"\n[node]", "[access] rate"),
             ("[[route]]", "[[link]]\nneighbour = 5\n[[route]]", "[[link]] to 5 (new)"),
             ("neighbour = 3", "neighbour = 2", "[[link]] to 3 (removed), [[link]] to 2 (new)"),
             ("neighbour = 3", "neighbour = 3\nmtu = 1400", "[[link]] to 3: mtu"),

@@ -5,7 +5,7 @@ use crate::clock;
 use std::fmt::Display;
 use std::time::Duration;
 use trunkline_base::Time;
-use trunkline_client::{Error, Status, Unreachable};
+use trunkline_client::{Error, RefusalReason, Status, Unreachable};
 
 /// Minimum interval between log messages of the same kind.
 const QUIET: Duration = Duration::from_secs(10);
@@ -33,12 +33,14 @@ pub enum Reason {
     UdpRefused,
     /// The system call to send it by UDP failed.
     UdpUnsent,
+    /// The node allows this user's applications no more.
+    OverRate,
     /// It exceeded its deadline in a queue, since the proxy was not scheduled in time.
     Stale,
 }
 
 impl Reason {
-    const ALL: [(Reason, &str); 11] = [
+    const ALL: [(Reason, &str); 12] = [
         (Reason::TooLarge, "too_large"),
         (Reason::NodeAway, "node_away"),
         (Reason::NodeBusy, "node_busy"),
@@ -49,6 +51,7 @@ impl Reason {
         (Reason::UnknownPeer, "unknown_peer"),
         (Reason::UdpRefused, "udp_refused"),
         (Reason::UdpUnsent, "udp_unsent"),
+        (Reason::OverRate, "over_rate"),
         (Reason::Stale, "stale"),
     ];
 }
@@ -175,6 +178,8 @@ impl Tally {
             }
             // The sender has already counted the packets lost for this reason.
             Error::Status(_) => {}
+            // About an earlier packet.
+            Error::Refused(RefusalReason::OverRate) => self.drop(Reason::OverRate, 1, error),
             Error::Reconnected => {
                 self.reconnects += 1;
                 // Messages logged while the node was away may be logged again.

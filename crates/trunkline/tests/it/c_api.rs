@@ -2,7 +2,7 @@
 //! AddressSanitizer, and the symbols that the shared library exports.
 
 use crate::common::keys::{CLIENT, LIMITED, STRANGER, identity, key_file};
-use crate::common::{Chain, Ended, Process, free_port, run, temp_dir, wait_for};
+use crate::common::{Chain, Ended, Process, Setup, free_port, run, temp_dir, wait_for};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
@@ -319,6 +319,53 @@ fn the_examples_in_c_and_python_talk_over_two_nodes() {
     }
     echo.crash();
     assert_eq!(echo.rest().1, "");
+}
+
+/// Sends twenty times what its user may, and prints the errors by name.
+const GREEDY: &str = "
+import errno, sys, time
+sys.path.insert(0, sys.argv[1])
+from trunkline import DONTWAIT, Socket
+told = {}
+socket = Socket(sys.argv[2])
+socket.bind(0)
+def note(call):
+    try:
+        call()
+    except OSError as error:
+        name = call.__name__ + ' ' + errno.errorcode[error.errno]
+        told[name] = told.get(name, 0) + 1
+        return error.errno
+def send(): socket.sendto(bytes(160), (2, 900))
+def receive(): socket.recvfrom(flags=DONTWAIT)
+for _ in range(200):
+    note(send)
+    time.sleep(0.002)
+for _ in range(100):
+    note(send)
+    time.sleep(0.005)
+    if note(receive) == errno.EDQUOT:
+        break
+told.pop('receive EAGAIN', None)
+print(sorted(told), told['send EAGAIN'] > 20)
+";
+
+#[test]
+fn an_application_over_the_rate_of_its_user_is_told() {
+    if !installed("python3") {
+        return;
+    }
+    let sections = "[access]\nrate = \"100 kbit/s\"\n";
+    let chain = Chain::start(&Setup { sections, ..Setup::default() });
+    let _listener = chain.nodes[1].bind(900);
+    let ended = run(linked("python3")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(["-c", GREEDY])
+        .arg(root().join("examples/python"))
+        .arg(&chain.nodes[0].socket));
+    succeeded(&ended);
+    let expected = "['receive EDQUOT', 'send EAGAIN'] True\n";
+    assert_eq!(ended.stdout, expected);
 }
 
 /// The stream examples, in C and, if installed, in Python.

@@ -22,6 +22,7 @@ mod on_time;
 mod operate;
 mod programs;
 mod proxy;
+mod rates;
 mod recording;
 mod remote;
 mod remote_cost;

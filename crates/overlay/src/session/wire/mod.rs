@@ -193,6 +193,12 @@ pub enum RefusalReason {
          doesn't ([[trunk]] admit): try again later"
     )]
     OverShare = 15,
+    /// A packet beyond the rate that the applications of one user may send at.
+    #[error(
+        "the applications of this user send more than the node allows ([access] rate): send less, \
+         or try again later"
+    )]
+    OverRate = 16,
 }
 
 impl RefusalReason {
@@ -212,6 +218,7 @@ impl RefusalReason {
             UnknownClient,
             Busy,
             OverShare,
+            OverRate,
         ];
         known.into_iter().find(|r| *r as u8 == code)
     }

@@ -1,16 +1,19 @@
 //! The packet thread's work for applications on this host: it accepts them, reads their messages,
 //! and hangs up.
 
-use super::super::sessions::{Carrier, Read};
+use super::super::sessions::{Carrier, Read, User};
 use super::super::unix::Unix;
+use super::rates::RateCheck;
 use super::{ADMITTED_PER_TURN, PacketThread, token};
 use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
+use trunkline_base::Time;
 use trunkline_client::in_process::Acceptor;
 use trunkline_overlay::node::SendOutcome;
 use trunkline_overlay::session::wire::RefusalReason;
 use trunkline_overlay::session::{Client, SessionId};
+use trunkline_overlay::wire::NodeId;
 
 /// Messages from one application before the others have a turn.
 const MESSAGES_PER_TURN: usize = 32;
@@ -34,6 +37,11 @@ impl PacketThread {
                     // The node drops packets that are too old for its queues.
                     let at = carrier.sent_at(stamps, now);
                     self.make_way(id, n);
+                    match self.check_rate(now, id, n) {
+                        RateCheck::Accepted => {}
+                        RateCheck::Refused(..) => continue,
+                        RateCheck::Waits => return self.hold(now, id, n),
+                    }
                     let message = &self.message[..n];
                     match self.node.session_recv(at, id, message, &mut self.carriers) {
                         SendOutcome::Accepted => {}
@@ -57,11 +65,42 @@ impl PacketThread {
         }
     }
 
+    /// Applies the rate of its user to the message of session `id`, the first `len` bytes of
+    /// `self.message`; if it is refused, the application is told.
+    fn check_rate(&mut self, now: Time, id: SessionId, len: usize) -> RateCheck {
+        let (message, node) = (&self.message[..len], self.node.node());
+        let can_wait = |service: Option<_>| service.is_none_or(|s| node.is_flow_controlled(id, s));
+        let admission = self.rates.admit(now, id, message, can_wait);
+        if let RateCheck::Refused(to, port) = admission {
+            self.refuse_over_rate(now, id, (to, port));
+        }
+        admission
+    }
+
+    /// Tells the application of session `id` that its packet to this address was refused.
+    pub(super) fn refuse_over_rate(&mut self, now: Time, id: SessionId, to: (NodeId, u16)) {
+        if let Some(carrier) = self.carriers.get_mut(id) {
+            carrier.refuse(now, RefusalReason::OverRate, to);
+            self.carriers.note_stuck(id);
+        }
+        let user = match self.rates.user(id) {
+            Some(User::Client(_)) => "a [[client]]".to_owned(),
+            Some(User::Local(uid)) => format!("applications of user {uid}"),
+            None => "an application".to_owned(),
+        };
+        let what = format!(
+            "packets are refused: {user} would exceed [access] rate; it was told, and they are \
+             counted (over_rate)"
+        );
+        self.limited.rates.warn(now, &what);
+    }
+
     pub(super) fn close(&mut self, id: SessionId) {
         if let Some(carrier) = self.carriers.remove(id) {
             let _ = self.epoll.delete(carrier.as_fd());
         }
         self.held.forget(id);
+        self.rates.close(id);
         self.node.session_close(clock::now(), id);
     }
 
@@ -121,6 +160,7 @@ impl PacketThread {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token::SESSION | u64::from(id.0));
         match self.epoll.add(carrier.as_fd(), event) {
             Ok(()) => {
+                self.rates.open(clock::now(), id, carrier.user());
                 self.carriers.insert(id, carrier);
                 Some(id)
             }

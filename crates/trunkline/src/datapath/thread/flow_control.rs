@@ -1,7 +1,7 @@
-//! Flow-controlled applications. For each, one message is kept here; later messages stay in the
-//! carrier, which is not read. An application that leaves meanwhile leaves them behind. On this
-//! host they are still sent, until another application needs the session or the port; from another
-//! host they are lost.
+//! Flow-controlled applications: they wait for room in a queue, or for their user's rate. For each,
+//! one message is kept here; later messages stay in the carrier, which is not read. An application
+//! that leaves meanwhile leaves them behind. On this host they are still sent, until another
+//! application needs the session or the port; from another host they are lost.
 
 use super::super::remote::ASSURE;
 use super::{PacketThread, token};
@@ -80,7 +80,7 @@ impl Held {
 }
 
 impl PacketThread {
-    /// Keeps the last message of session `id`, of `len` bytes, which the node has not accepted.
+    /// Keeps the last message of session `id`, of `len` bytes, which can't be accepted now.
     pub(super) fn hold(&mut self, now: Time, id: SessionId, len: usize) {
         self.held.keep(id, &self.message[..len]);
         self.assure(now, id);
@@ -91,7 +91,7 @@ impl PacketThread {
     /// the node has more to send.
     pub(super) fn resume_held(&mut self) -> bool {
         let mut some = false;
-        while let Some(id) = self.node.next_ready() {
+        while let Some(id) = self.next_ready() {
             let Some(entry) = self.held.entries.get_mut(id.0 as usize) else { continue };
             let message = &mut entry.message;
             let (now, sink) = (clock::now(), &mut self.carriers);
@@ -105,6 +105,11 @@ impl PacketThread {
             some = true;
         }
         some
+    }
+
+    /// A session whose waiting message can be handed over now, as far as is known.
+    fn next_ready(&mut self) -> Option<SessionId> {
+        self.node.next_ready().or_else(|| self.rates.next_ready(clock::now()))
     }
 
     /// Handles an event of session `id` while it is flow-controlled: its application may have gone.

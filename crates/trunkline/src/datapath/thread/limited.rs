@@ -21,6 +21,8 @@ pub(super) struct LimitedLogs {
     clocks: RateLimitedLog,
     /// Applications that could not attach.
     pub applications: RateLimitedLog,
+    /// Users that send more than they may.
+    pub rates: RateLimitedLog,
     /// Calls that got no media.
     pub media: RateLimitedLog,
 }

@@ -8,6 +8,7 @@ use crate::clock;
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
+use trunkline_base::Bitrate;
 use trunkline_overlay::node::{Changes, Echo, EchoAnswer, EchoError, MAX_OPEN};
 use trunkline_overlay::route::Route;
 use trunkline_overlay::wire::{Metric, NodeId};
@@ -49,6 +50,8 @@ pub enum Operation {
         /// Receiver of the page.
         reply: SyncSender<StreamPage>,
     },
+    /// Change the rate at which each user's applications may send.
+    Limit(Option<Bitrate>),
     /// Change settings of the running node.
     Reconfigure {
         /// Changes to be applied.
@@ -114,6 +117,11 @@ impl NodeHandle {
         asked.and_then(|()| answer.recv_timeout(AT_ONCE).ok()).ok_or(Unanswered::Thread)
     }
 
+    /// Limits each user's applications to `rate`, or to none.
+    pub fn limit(&self, rate: Option<Bitrate>) -> Result<(), Unanswered> {
+        self.operate(Operation::Limit(rate)).ok_or(Unanswered::Thread)
+    }
+
     /// Applies new settings, which come from the file `text`.
     pub fn reconfigure(
         &self,
@@ -156,6 +164,7 @@ impl PacketThread {
                 self.node.drain(clock::now(), on);
                 let _ = done.try_send(());
             }
+            Operation::Limit(rate) => self.rates.set_rate(rate),
             Operation::Reconfigure { changes, paths, text, done } => {
                 self.node.reconfigure(clock::now(), &changes, &text);
                 self.want_paths(paths);

@@ -2,6 +2,7 @@
 
 use super::super::remote::{Admission, Session};
 use super::super::sessions::Carrier;
+use super::rates::RateCheck;
 use super::{ADMITTED_PER_TURN, PacketThread, token};
 use crate::clock::{self, Stamps};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
@@ -105,20 +106,30 @@ impl PacketThread {
 
     pub(super) fn on_remote_udp(&mut self, index: usize, stamps: &Stamps) {
         let now = clock::now();
-        let (node, carriers) = (&mut self.node, &mut self.carriers);
+        let (node, carriers, rates) = (&mut self.node, &mut self.carriers, &mut self.rates);
+        let mut refused = None;
         if let Some(remote) = self.remotes.get_mut(index) {
             remote.udp.recv(stamps, now, |batch| {
                 for d in batch.iter_mut() {
                     let at = d.at;
-                    if let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) {
-                        // A socket shared by all can't flow-control any of them. The client library
-                        // sends flow-controlled packets by TCP.
-                        let outcome = node.session_recv(at, id, message, carriers);
-                        carriers.remotes.stats.flow_controlled +=
-                            u64::from(outcome == SendOutcome::Backpressure);
+                    let Some((id, message)) = carriers.datagram(index, d.from, d.bytes) else {
+                        continue;
+                    };
+                    // A socket shared by all can't flow-control any of them. The client library
+                    // sends flow-controlled packets by TCP.
+                    if let RateCheck::Refused(to, port) = rates.admit(now, id, message, |_| false) {
+                        refused = Some((id, (to, port)));
+                        continue;
                     }
+                    let outcome = node.session_recv(at, id, message, carriers);
+                    carriers.remotes.stats.flow_controlled +=
+                        u64::from(outcome == SendOutcome::Backpressure);
                 }
             });
+        }
+        // The last one of a batch: the client is told that it sends too much, not each time.
+        if let Some((id, to)) = refused {
+            self.refuse_over_rate(now, id, to);
         }
     }
 

@@ -2,9 +2,11 @@
 
 use super::places::no_id;
 use super::sealing::Key;
+use crate::units::Rate;
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::ops::RangeInclusive;
+use trunkline_base::Bitrate;
 use trunkline_overlay::identity::PublicKey;
 use trunkline_overlay::node::{Access, Nodes, Rights};
 use trunkline_overlay::wire::NodeId;
@@ -17,9 +19,15 @@ pub struct AccessSection {
     from: NodeSet,
     bind: Ports,
     to: NodeSet,
+    rate: Option<Rate>,
 }
 
 impl AccessSection {
+    /// Rate at which the applications of each user may send.
+    pub fn rate(&self) -> Option<Bitrate> {
+        self.rate.map(|rate| rate.0)
+    }
+
     /// Access rules of the section.
     pub fn rules(&self) -> Access {
         Access {
@@ -186,6 +194,12 @@ mod tests {
         }
         assert!(read("bind = [\"0-65535\"]").is_ok() && read("bind = []").is_ok());
         assert!(wrong("to = [3, 0]").contains("0 is not a node id: ids begin with 1"));
+        assert!(
+            wrong("rate = 5").contains("write a number above 0 and a unit"),
+            "{}",
+            wrong("rate = 5")
+        );
+        assert!(wrong("rate = \"0 Mbit/s\"").contains("zero, not a rate"));
         assert!(wrong("transt = \"all\"").contains("unknown field `transt`"));
     }
 }
