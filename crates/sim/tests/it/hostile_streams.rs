@@ -36,6 +36,7 @@ const LONGEST: u64 = 8_000;
 /// Bits of a segment's first byte on the wire, and of a stream's packet.
 const OPEN: u8 = 0x01;
 const END: u8 = 0x02;
+const RESET: u8 = 0x04;
 const ACK: u8 = 0x08;
 const ASK: u8 = 0x10;
 const DATA: u8 = 0x40;
@@ -223,7 +224,10 @@ impl Scene {
             true => Lie { flags: lie.flags | NUMBER, number: self.stream, ..lie },
             false => lie,
         };
-        let payload = lie.payload();
+        self.frame_of(about, &lie.payload())
+    }
+
+    fn frame_of(&mut self, about: About, payload: &[u8]) -> Vec<u8> {
         let header = DataHeader {
             flow: FlowHeader {
                 service: Service::Reliable,
@@ -245,7 +249,7 @@ impl Scene {
         let mut head = [0; 64];
         let mut w = Writer::new(&mut head);
         header.emit(payload.len() as u16, &mut w).unwrap();
-        [w.written(), &payload].concat()
+        [w.written(), payload].concat()
     }
 
     /// Requests a stream, and returns the number in the answer.
@@ -485,6 +489,48 @@ fn lies_in_the_name_of_another_break_nothing() {
     });
     assert!(tag > 1_000);
     scene.others_go_on();
+}
+
+/// Resets in the name of node 1, whose ports and position are known, with each tag twice: the number
+/// of 32 bits is guessed.
+#[test]
+fn guessed_resets_break_nothing() {
+    let mut scene = scene(false);
+    let mut number = 0x9e37_79b9u32;
+    let mut count = 0u32;
+    scene.run(5_100..13_000, |scene, _| {
+        let streams = streams(&scene.world);
+        let honest = streams.into_iter().find(|s| s.peer == NodeId(1));
+        let Some(honest) = honest.filter(|s| s.state != StreamPhase::Over) else { return };
+        let ports = (honest.peer_port, honest.port);
+        for _ in 0..40 {
+            let about = About { from: NodeId(1), ports, tag: count as u16, marked: false };
+            number = number.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
+            let position = &honest.received.to_be_bytes()[2..];
+            let payload = [&[RESET | NUMBER, 2][..], &number.to_be_bytes(), position].concat();
+            let frame = scene.frame_of(about, &payload);
+            scene.liar.say(&mut scene.world, &frame);
+            count += 1;
+        }
+    });
+    assert!(count > 2 << 16, "{count} resets");
+    scene.others_go_on();
+}
+
+/// Whether the liar's stream is there if it shows the number `wait` ms after it was given.
+fn opens_after(wait: u64) -> bool {
+    let mut scene = scene(false);
+    let lie = Lie { flags: OPEN | ACK, window: 9, ..Lie::default() };
+    let number = scene.request(OWN, lie).unwrap();
+    scene.run(4_900..4_900 + wait, |_, _| {});
+    scene.throw(OWN, Lie { flags: lie.flags | NUMBER, number, ..lie });
+    !scene.of_liar().is_empty()
+}
+
+#[test]
+fn a_number_is_shown_in_half_a_minute_or_not_at_all() {
+    assert!([0, 15_000, 29_000].into_iter().all(opens_after));
+    assert!(!opens_after(61_000));
 }
 
 /// Sends the given messages, and records the resets that it receives.

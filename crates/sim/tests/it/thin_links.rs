@@ -1,12 +1,13 @@
-//! Streams that open on a thin link that others fill.
+//! Streams that open on a thin link that others fill, and while their route changes.
 
 use crate::common::*;
 use std::time::Duration;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
+use trunkline_overlay::node::Routing;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
-use trunkline_sim::{HostId, Topology};
+use trunkline_sim::{HostId, Topology, WireId};
 
 const BULK: u16 = 5_000;
 const SHORT: u16 = 6_000;
@@ -64,5 +65,28 @@ fn a_stream_opens_behind_a_long_queue() {
             println!("{kbps} kbit/s, {bulk} bulk streams: {times:?}");
             assert!(times.iter().all(Option::is_some), "{kbps} kbit/s, {bulk}: {times:?}");
         }
+    }
+}
+
+/// The link that a stream's request, its answer or the echo of that crosses is cut at this moment.
+#[test]
+fn a_stream_opens_while_its_route_changes() {
+    for cut_after in (0..200).step_by(10) {
+        let mut t = Topology::new();
+        let hosts = [1, 2, 3, 4].map(|n| t.host(NodeId(n)));
+        for (a, b, delay) in [(0, 1, 20), (1, 3, 20), (0, 2, 30), (2, 3, 30)] {
+            t.link(hosts[a], hosts[b], link(ms(delay), Loss::None), link(ms(delay), Loss::None));
+        }
+        t.link_state(&Routing::default());
+        let mut world = t.build(1).unwrap();
+        let sink = world.attach(HostId(3), SHORT, StreamSink::default()).unwrap();
+        let source = StreamSource::new(NodeId(4), SHORT, at(5_000), Writing::Bulk(10_000));
+        let source = world.attach(HostId(0), 0, source).unwrap();
+        world.run_until(at(5_000 + cut_after));
+        world.cut(WireId((cut_after / 10 % 2) as u32));
+        // What is lost with the link is sent again after five seconds, and five more.
+        world.run_until(at(30_000));
+        let (source, sink) = (world.app(source), world.app(sink));
+        assert_eq!((source.reset, sink.read, sink.streams), (None, 10_000, 1), "{cut_after} ms");
     }
 }

@@ -199,3 +199,43 @@ impl Forwarder {
         DropReason::NoPort
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { peer: NodeId(3), peer_port: 4, port: 5 };
+
+    #[test]
+    fn a_number_is_valid_for_its_request_alone() {
+        let numbers = Numbers::new(&[1; 32]);
+        let at = Time::from_millis(7_000);
+        let number = numbers.make(at, &KEY, 6, 7);
+        let is_valid = |key, request| numbers.is_valid(at, key, request, number);
+        assert!(is_valid(&KEY, (6, 7)));
+        assert!(!is_valid(&KEY, (6, 8)) && !is_valid(&KEY, (5, 7)));
+        assert!(!is_valid(&Key { peer: NodeId(4), ..KEY }, (6, 7)));
+        assert!(!is_valid(&Key { peer_port: 9, ..KEY }, (6, 7)));
+        assert!(!is_valid(&Key { port: 9, ..KEY }, (6, 7)));
+        // After a restart the secret is another.
+        assert!(!Numbers::new(&[2; 32]).is_valid(at, &KEY, (6, 7), number));
+    }
+
+    #[test]
+    fn a_number_is_valid_for_half_a_minute_unless_its_stream_is_closed() {
+        let mut numbers = Numbers::new(&[1; 32]);
+        let at = Time::from_millis;
+        let number = numbers.make(at(29_999), &KEY, 6, 7);
+        for (ms, is_valid) in [(29_999, true), (59_999, true), (60_000, false)] {
+            assert_eq!(numbers.is_valid(at(ms), &KEY, (6, 7), number), is_valid, "{ms}");
+        }
+        numbers.close(KEY, number, at(29_999));
+        assert!(!numbers.is_valid(at(40_000), &KEY, (6, 7), number));
+        for n in 0..1_000 {
+            numbers.close(KEY, n, at(41_000));
+        }
+        assert_eq!(numbers.closed.len(), MAX_CLOSED);
+        numbers.sweep(at(41_000) + 2 * SLOT);
+        assert_eq!(numbers.closed.len(), 0);
+    }
+}
