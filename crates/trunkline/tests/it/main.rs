@@ -37,6 +37,7 @@ mod startup;
 mod statuses;
 mod streams;
 mod tcp_proxy;
+mod threats;
 mod trunk;
 mod uplinks;
 mod versions;
