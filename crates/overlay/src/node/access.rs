@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::arena::RxDatagram;
     use crate::link;
-    use crate::node::{Config, Node, SendOutcome, Sink, Start};
+    use crate::node::{Changes, Config, Node, SendOutcome, Sink, Start};
     use crate::session::SessionId;
     use crate::session::wire::{SESSION_VERSION, ToClient, ToNode};
     use crate::wire::{
@@ -232,5 +232,23 @@ mod tests {
         ));
         assert_eq!(say(Client::Known(1), 0, 1)[0], refused(0, 0), "there is no such client");
         assert!(matches!(say(Client::Local, 12, 1)[0], ToClient::Bound { port: 12, .. }));
+    }
+
+    /// What [`Changes`] say of clients holds for sessions that are open, too.
+    #[test]
+    fn a_client_s_rights_change_at_once() {
+        let rights = |to: u32| Rights { bind: [10..=11].into(), to: Nodes::only([NodeId(to)]) };
+        let mut config = Config::new(NodeId(1));
+        config.access.clients = vec![rights(1)];
+        let start = Start::simulated(Time::ZERO, Incarnation(1), 1);
+        let mut node = Node::new(config.clone(), start).unwrap();
+        let mut change = |clients: Vec<Rights>| {
+            let access = Some(Access { clients, ..config.access.clone() });
+            node.reconfigure(Time::ZERO, &Changes { access, ..Changes::default() });
+            let rights = node.forwarder.access.rights(Client::Known(0)).unwrap();
+            (rights.to.has(NodeId(1)), rights.to.has(NodeId(2)))
+        };
+        assert_eq!(change(vec![rights(2)]), (false, true));
+        assert_eq!(change(vec![rights(1), rights(1)]), (false, true), "other clients");
     }
 }

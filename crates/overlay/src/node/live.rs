@@ -17,8 +17,8 @@ pub type LinkName = (NodeId, String);
 pub struct Changes {
     /// The operator's routes, if they change.
     pub routes: Option<Vec<StaticRoute>>,
-    /// The access rules, if they change. The rights of clients stay as they are, since a session
-    /// refers to its rights by their position in the list.
+    /// The access rules, if they change. Clients keep their positions, by which sessions refer to
+    /// their rights; with another number of clients, all keep the rights that they have.
     pub access: Option<Access>,
     /// Links with changed settings, by name.
     pub links: Vec<(LinkName, LinkChange)>,
@@ -80,6 +80,8 @@ impl Node {
         if let Some(access) = changes.access.clone() {
             self.control.set_transit(now, &access.transit);
             let clients = std::mem::take(&mut self.forwarder.access.clients);
+            let is_same = clients.len() == access.clients.len();
+            let clients = if is_same { access.clients } else { clients };
             self.forwarder.access = Access { clients, ..access };
             self.forwarder.break_off_forbidden(now);
         }
