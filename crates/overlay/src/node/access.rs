@@ -234,7 +234,7 @@ mod tests {
         assert!(matches!(say(Client::Local, 12, 1)[0], ToClient::Bound { port: 12, .. }));
     }
 
-    /// What [`Changes`] say of clients holds for sessions that are open, too.
+    /// The rules for clients in [`Changes`] hold for sessions that are open, too.
     #[test]
     fn a_client_s_rights_change_at_once() {
         let rights = |to: u32| Rights { bind: [10..=11].into(), to: Nodes::only([NodeId(to)]) };

@@ -84,7 +84,7 @@ fn a_stream_opens_while_its_route_changes() {
         let source = world.attach(HostId(0), 0, source).unwrap();
         world.run_until(at(5_000 + cut_after));
         world.cut(WireId((cut_after / 10 % 2) as u32));
-        // What is lost with the link is sent again after five seconds, and five more.
+        // Packets that were lost with the link are sent again after five seconds, and five more.
         world.run_until(at(30_000));
         let (source, sink) = (world.app(source), world.app(sink));
         assert_eq!((source.reset, sink.read, sink.streams), (None, 10_000, 1), "{cut_after} ms");
