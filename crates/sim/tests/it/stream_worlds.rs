@@ -148,7 +148,7 @@ fn floods(case: &mut Case, rng: &mut Rng) {
             [Service::Reliable, Service::Reliable, Service::RealTime, Service::BestEffort];
         let service = services[rng.random_range(0..4)];
         let begin = rng.random_range(BEGIN..FAULTS);
-        let bytes = rng.random_range(20..1_100);
+        let bytes = rng.random_range(28..1_100);
         let rate = rng.random_range(100_000.0..5_000_000.0);
         let spacing = Duration::from_secs_f64(8.0 * bytes as f64 / rate);
         let count = Duration::from_millis(HEALED - begin).div_duration_f64(spacing) as u64;
