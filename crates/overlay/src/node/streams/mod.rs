@@ -2,6 +2,7 @@
 
 mod access;
 mod opening;
+mod reset;
 mod status;
 mod tell;
 
@@ -11,8 +12,8 @@ use super::Forwarder;
 use crate::counters::DropReason;
 use crate::link::{CONTROL, LinkId, Packet, STREAM};
 use crate::session::stream::{
-    Body, Broken, End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, SegmentOutcome, Sender,
-    StreamId, Streams, is_control,
+    End, Key, MAX_CONTROL, Owner, Receiver, Role, Segment, SegmentOutcome, Sender, StreamId,
+    Streams, is_control,
 };
 use crate::session::wire::stream::{Request, Reset};
 use crate::session::{Client, SessionId};
@@ -21,7 +22,6 @@ use core::time::Duration;
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
 use trunkline_base::Time;
-use trunkline_base::wire::Writer;
 use trunkline_rate::window;
 
 /// Maximum number of packets that one stream sends in its turn.
@@ -389,60 +389,6 @@ impl Forwarder {
                 Err(why) => Err(self.refuse_segment(now, from, packet, &body, why)),
             },
             (None, Segment::Broken(_)) => Err(DropReason::NoPort),
-        }
-    }
-
-    /// Processes a reset of stream `id`.
-    fn on_broken(&mut self, id: StreamId, broken: &Broken) -> Result<(), DropReason> {
-        let Some((end, _)) = self.streams.table.get_mut(id) else { return Ok(()) };
-        if !end.believes(broken) {
-            return Err(DropReason::StreamNumber);
-        }
-        // An end that has received everything loses nothing by a reset, and one that is still
-        // opening the stream may try again.
-        if !end.is_over() && !end.is_put_off(broken.why) {
-            self.streams.break_off(id, broken.why);
-        }
-        Ok(())
-    }
-
-    /// Answers a packet of a stream that is unknown or refused here with a reset, unless too many
-    /// such packets have come.
-    fn say_reset(
-        &mut self,
-        now: Time,
-        from: Option<LinkId>,
-        packet: &Packet<'_>,
-        body: &Body<'_>,
-        why: Reset,
-    ) {
-        let h = &packet.flow;
-        let Some(broken) = body.refusal(why) else { return };
-        if !self.streams.answers.admit(now, from, h.source) {
-            return;
-        }
-        self.send_reset(now, Key::of(h), (h.flow_seq, h.metric), broken);
-    }
-
-    fn reset_peer(&mut self, now: Time, end: &End, why: Reset) {
-        if !end.is_over()
-            && let Some(broken) = end.broken(why)
-        {
-            self.send_reset(now, end.key, (end.tag, end.metric), broken);
-        }
-    }
-
-    fn send_reset(
-        &mut self,
-        now: Time,
-        key: Key,
-        (tag, metric): (u16, crate::wire::Metric),
-        broken: Broken,
-    ) {
-        let mut payload = [0; 16];
-        let mut w = Writer::new(&mut payload);
-        if Segment::Broken(broken).emit_head(&mut w).is_ok() {
-            self.send_segment(now, (key, tag, metric), w.written());
         }
     }
 
