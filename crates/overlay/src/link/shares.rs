@@ -39,11 +39,12 @@ impl Shares {
         self.assignment.source(flow) as u8
     }
 
-    /// Whether a packet of `len` bytes would be more than its source's equal share.
-    pub fn exceeds(&mut self, now: Time, source: u8, len: usize) -> bool {
+    /// Whether a source has sent clearly more than an equal share: by a quarter, so that sources
+    /// with equal traffic never exceed it by chance.
+    pub fn exceeds(&mut self, now: Time, source: u8) -> bool {
         self.turn(now);
         let sent = u64::from(self.of(source.into()));
-        self.sources > 1 && (sent + len as u64) * self.sources > self.all + len as u64
+        self.sources > 1 && 4 * sent * self.sources > 5 * self.all
     }
 
     /// Counts a packet of `len` bytes that was accepted.

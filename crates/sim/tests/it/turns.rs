@@ -93,6 +93,32 @@ fn a_stream_beside_a_call_builds_no_queue_on_a_link_with_a_rate() {
     assert_eq!(outcome(&world, &calls).lost, 0);
 }
 
+/// One packet of the stream takes 20 ms of the link, but there is room for all calls.
+#[test]
+fn calls_of_two_nodes_lose_nothing_beside_a_stream_on_a_thin_link() {
+    let mut t = Topology::new();
+    let hosts = [1, 2, 3, 4].map(|n| t.host(NodeId(n)));
+    let wide = || link(ms(5), Loss::None);
+    let thin = || LinkModel { rate: Some(Bitrate::from_bps(385_000)), ..wide() };
+    t.link(hosts[0], hosts[1], wide(), wide());
+    t.link(hosts[2], hosts[1], wide(), wide());
+    t.link_with(hosts[1], hosts[3], thin(), thin(), |config| {
+        config.rate = Some(Bitrate::from_bps(350_000));
+    });
+    t.link_state(&Routing::default());
+    let mut world = t.build(1).unwrap();
+    let from = [(0, 5_000), (2, 5_100)];
+    let calls = from.map(|(n, port)| calls(&mut world, (n, 3), RT, port, 1, (at(8_000), 1_000)));
+    world.attach(HostId(3), 6_000, StreamSink::default()).unwrap();
+    let source = StreamSource::new(NodeId(4), 6_000, at(5_000), Writing::Bulk(1 << 30));
+    world.attach(HostId(0), 0, source).unwrap();
+    world.run_until(at(30_000));
+    for calls in calls {
+        let outcome = outcome(&world, &calls);
+        assert!(outcome.lost + outcome.late <= 5, "{outcome:?}");
+    }
+}
+
 #[test]
 fn calls_lose_nothing_beside_a_flood_in_real_time() {
     for factor in [1.2, 2.0] {

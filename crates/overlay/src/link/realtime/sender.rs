@@ -33,8 +33,9 @@ pub struct Sender {
     policy: Box<dyn Policy>,
 }
 
-/// Wait from which no source may have more than its share.
-const CROWDED: Duration = Duration::from_millis(10);
+/// Wait from which no source may have more than its share: that of a packet behind one of another
+/// service on a link of 0.5 Mbit/s.
+const CROWDED: Duration = Duration::from_millis(20);
 
 /// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
@@ -70,7 +71,7 @@ impl Sender {
             return Err(DropReason::QueueFull);
         }
         let (source, len) = (self.shares.source(&packet.flow), packet.frame_len());
-        if self.is_crowded(now) && self.shares.exceeds(now, source, len) {
+        if self.is_crowded(now) && self.shares.exceeds(now, source) {
             return Err(DropReason::SourceShare);
         }
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
