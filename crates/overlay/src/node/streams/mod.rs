@@ -226,8 +226,8 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Makes sure that a stream with this key can be added, forgetting one that has ended if
-    /// necessary. [`Reset::NoRoom`] if there is a stream with this key, or no room.
+    /// Makes sure that a stream with this key can be added, forgetting streams that have ended if
+    /// necessary: several, where other nodes have taken room since this one's share was larger. [`Reset::NoRoom`] if there is a stream with this key, or no room.
     fn make_room(&mut self, key: Key) -> Result<(), Reset> {
         if let Some(old) = self.streams.table.find(&key) {
             let (end, _) = self.streams.table.get_mut(old).ok_or(Reset::NoRoom)?;
@@ -236,7 +236,7 @@ impl Forwarder {
             }
             self.streams.forget(old);
         }
-        if !self.streams.table.has_room(key.peer)
+        while !self.streams.table.has_room(key.peer)
             && self.streams.table.has_memory(key.peer)
             && let Some(over) = self.streams.table.to_forget(key.peer)
         {

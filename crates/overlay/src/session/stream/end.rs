@@ -383,14 +383,20 @@ impl End {
         self.held_until = Some(at);
     }
 
-    /// Whether a reset for this reason does not end the stream: while it is being opened, a full
-    /// node is asked again.
+    /// Whether a reset for this reason does not end the stream: a full node is asked again, until
+    /// it has the stream.
     pub fn is_put_off(&mut self, why: Reset) -> bool {
-        let waits = matches!(self.phase, Phase::Opening { .. }) && why == Reset::Full;
-        if waits {
-            self.refused = Some(why);
+        if why != Reset::Full || self.opener.is_none() {
+            return false;
         }
-        waits
+        self.refused = Some(why);
+        if matches!(self.phase, Phase::Open) {
+            // The node became full after its answer.
+            let (until, again) = (self.begun + OPENING, self.heard + TRY);
+            self.phase = Phase::Opening { until, again };
+            self.instance = None;
+        }
+        true
     }
 
     /// Time of the next call of [`End::poll`] or [`End::handle_timeout`] if nothing arrives before.
