@@ -25,6 +25,9 @@ struct Entry<K, O, V> {
     value: V,
 }
 
+/// Number of entries that any origin may have: RTP and RTCP of two calls.
+const FEW: usize = 4;
+
 impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
     /// Creates an empty table for `max` entries, and `max_each` of each origin, at least one.
     pub fn new(max: usize, max_each: usize) -> Table<K, O, V> {
@@ -63,17 +66,20 @@ impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
 
     /// Adds an entry. It replaces one with the same key, or displaces one, which is returned: the
     /// least recently used one of the same `origin`, if that has its maximum already or would then
-    /// have the most; if the table is full, that of the origins with the most entries.
+    /// have the most; if the table is full, that of the origins with the most entries. Origins with
+    /// up to [`FEW`] entries count as equal, or many with one each would displace those of one with
+    /// two.
     pub fn insert(&mut self, key: K, origin: O, value: V, now: Time) -> (usize, Option<V>) {
         let mut displaced = self.find(&key).and_then(|slot| self.remove(slot));
         let of_same = self.counts.get(&origin).copied().unwrap_or(0);
         let most = self.counts.values().copied().max().unwrap_or(0);
         let is_full = self.by_key.len() >= self.max;
         // Searches take time in proportion to the table, once per new flow and not per packet.
-        if of_same >= self.max_each || (is_full && of_same > 0 && of_same + 1 >= most) {
+        if of_same >= self.max_each || (is_full && of_same >= FEW && of_same + 1 >= most) {
             displaced = self.displace(|other, _| *other == origin);
         } else if is_full {
-            displaced = self.displace(|_, count| count == most);
+            let most = most.max(FEW);
+            displaced = self.displace(|_, count| count.max(FEW) == most);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
