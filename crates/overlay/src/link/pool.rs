@@ -1,48 +1,88 @@
-//! The storage of packets that leave in any order. Each has a buffer of its own, so that one that
-//! waits for long holds no room of others. Bounded in bytes and in packets; buffers are kept for
-//! later packets of their size, so that steady traffic allocates nothing.
+//! The storage of packets that leave in any order. Each is in a cell of its own, so that one that
+//! waits for long holds no room of others. Cells of one size share a page, and a page without a
+//! packet serves for cells of any size. Bounded in bytes and in packets from the start; never
+//! allocates afterwards.
 
 use super::packet::Packet;
 use super::ring::{Entry, Slot};
 use crate::counters::DropReason;
 use trunkline_base::Time;
 
-/// Sizes of buffers are powers of two, from this one on.
+/// Sizes of cells are powers of two, from this one on.
 const SMALLEST: usize = 128;
-/// Number of sizes: up to 64 KiB.
-const SIZES: usize = 10;
+/// Number of sizes: the largest cell is a page.
+const SIZES: usize = 8;
+/// Bytes of a page.
+const PAGE: usize = SMALLEST << (SIZES - 1);
 
-/// Bytes of buffers that an empty pool keeps.
-const KEPT: usize = 256 << 10;
+/// The index where there is no page or cell.
+const NONE: u16 = u16::MAX;
 
-/// Packets of one service of a link, each in a buffer of its own.
+/// Cells of one size.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    size: usize,
+    /// Number of cells with a packet, and of those that have ever had one.
+    used: u16,
+    carved: u16,
+    /// The first free cell among the carved ones; each has the index of the next one in its bytes.
+    free: u16,
+    /// Neighbours in the list of pages of this size with a free cell, or of pages without packets.
+    before: u16,
+    behind: u16,
+}
+
+impl Page {
+    const EMPTY: Page =
+        Page { size: 0, used: 0, carved: 0, free: NONE, before: NONE, behind: NONE };
+
+    fn cells(&self) -> u16 {
+        (PAGE / (SMALLEST << self.size)) as u16
+    }
+
+    fn is_full(&self) -> bool {
+        self.used == self.cells()
+    }
+}
+
+/// Packets of one service of a link, each in a cell of its own.
 #[derive(Debug)]
 pub struct PacketPool {
-    /// Record and buffer of each slot.
-    entries: Vec<(Entry, Box<[u8]>)>,
-    /// Slots without a packet, by the size of their buffer.
-    free: [Vec<u32>; SIZES],
-    /// Bytes of all buffers, with and without a packet.
-    allocated: usize,
-    /// Bytes of packets, their number, and how many of both there may be.
+    bytes: Box<[u8]>,
+    pages: Box<[Page]>,
+    /// The first page of each size with a free cell, and the first one without packets.
+    roomy: [u16; SIZES],
+    empty: u16,
+    /// Records by slot, and slots without a packet.
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Bytes of packets, and how many there may be.
     used: usize,
-    packets: usize,
     most_bytes: usize,
     most_packets: usize,
 }
 
 impl PacketPool {
     /// A pool for `bytes` bytes of `packets` packets, which are rounded up to a power of two. It
-    /// takes up to twice as many bytes of memory.
+    /// reserves twice as many bytes, since a cell is up to twice as long as its packet.
     pub fn new(bytes: usize, packets: usize) -> PacketPool {
+        let most_packets = packets.max(1).next_power_of_two();
+        let count = ((2 * bytes).div_ceil(PAGE) + SIZES).min(usize::from(NONE));
+        let pages = (0..count as u16).map(|n| Page {
+            before: n.checked_sub(1).unwrap_or(NONE),
+            behind: if usize::from(n) + 1 < count { n + 1 } else { NONE },
+            ..Page::EMPTY
+        });
         PacketPool {
-            entries: Vec::new(),
-            free: [const { Vec::new() }; SIZES],
-            allocated: 0,
+            bytes: vec![0; count * PAGE].into(),
+            pages: pages.collect(),
+            roomy: [NONE; SIZES],
+            empty: 0,
+            entries: Vec::with_capacity(most_packets),
+            free: Vec::with_capacity(most_packets),
             used: 0,
-            packets: 0,
             most_bytes: bytes,
-            most_packets: packets.max(1).next_power_of_two(),
+            most_packets,
         }
     }
 
@@ -53,7 +93,9 @@ impl PacketPool {
 
     /// Whether a packet of `len` bytes fits.
     pub fn has_room(&self, len: usize) -> bool {
-        self.packets < self.most_packets && self.used + len <= self.most_bytes
+        let has_slot = !self.free.is_empty() || self.entries.len() < self.most_packets;
+        let has_cell = self.roomy.get(size_of(len)).is_some_and(|page| *page != NONE);
+        has_slot && self.used + len <= self.most_bytes && (has_cell || self.empty != NONE)
     }
 
     /// Stores `packet` from `since` on, useful to the next node until `latest`.
@@ -64,72 +106,129 @@ impl PacketPool {
         latest: Time,
     ) -> Result<Slot, DropReason> {
         let len = packet.frame_len();
+        if len > PAGE {
+            return Err(DropReason::TooLarge);
+        }
         if !self.has_room(len) {
             return Err(DropReason::QueueFull);
         }
-        let slot = self.slot_for(len).ok_or(DropReason::TooLarge)?;
-        let (entry, buffer) = &mut self.entries[slot as usize];
-        *entry = Entry::of(packet, since, latest).ok_or(DropReason::TooLarge)?;
-        if let Err(why) = packet.keep(&mut buffer[..len]) {
-            self.free[size_of(buffer.len())].push(slot);
+        let mut entry = Entry::of(packet, since, latest).ok_or(DropReason::TooLarge)?;
+        let offset = self.take_cell(size_of(len)).ok_or(DropReason::QueueFull)?;
+        entry.offset = offset as u32;
+        if let Err(why) = packet.keep(&mut self.bytes[offset..offset + len]) {
+            self.free_cell(offset);
             return Err(why);
         }
         self.used += len;
-        self.packets += 1;
-        Ok(slot.into())
+        match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                Ok(slot.into())
+            }
+            None => {
+                self.entries.push(entry);
+                Ok(self.entries.len() as u64 - 1)
+            }
+        }
     }
 
     /// The packet in `slot`, which must not have been removed.
     #[inline]
     pub fn get(&self, slot: Slot) -> Option<(&Entry, &[u8])> {
-        let (entry, buffer) = self.entries.get(slot as usize)?;
-        Some((entry, buffer.get(..entry.frame_len())?))
+        let entry = self.entries.get(slot as usize)?;
+        let start = entry.offset as usize;
+        Some((entry, self.bytes.get(start..start + entry.frame_len())?))
     }
 
     /// Frees the packet in `slot`, which must not have been removed.
     pub fn remove(&mut self, slot: Slot) {
-        let Some((entry, buffer)) = self.entries.get(slot as usize) else { return };
+        let Some(&entry) = self.entries.get(slot as usize) else { return };
         self.used = self.used.saturating_sub(entry.frame_len());
-        self.packets = self.packets.saturating_sub(1);
-        self.free[size_of(buffer.len())].push(slot as u32);
-        if self.packets == 0 && self.allocated > KEPT {
-            let (most_bytes, most_packets) = (self.most_bytes, self.most_packets);
-            *self = PacketPool::new(most_bytes, most_packets);
+        self.free_cell(entry.offset as usize);
+        self.free.push(slot as u32);
+    }
+
+    /// Offset of a cell of this size, which now has a packet.
+    fn take_cell(&mut self, size: usize) -> Option<usize> {
+        let mut at = *self.roomy.get(size)?;
+        if at == NONE {
+            at = self.empty;
+            if at == NONE {
+                return None;
+            }
+            self.unlink(at);
+            // Its first cell is free.
+            self.pages[usize::from(at)] = Page { size, carved: 1, free: 0, ..Page::EMPTY };
+            self.bytes[usize::from(at) * PAGE..][..2].copy_from_slice(&NONE.to_ne_bytes());
+            self.link(at);
+        }
+        let page = &mut self.pages[usize::from(at)];
+        page.used += 1;
+        let is_carved = page.free != NONE;
+        let cell = if is_carved { page.free } else { page.carved };
+        let offset = usize::from(at) * PAGE + usize::from(cell) * (SMALLEST << size);
+        match is_carved {
+            true => page.free = u16::from_ne_bytes([self.bytes[offset], self.bytes[offset + 1]]),
+            false => page.carved += 1,
+        }
+        if page.is_full() {
+            self.unlink(at);
+        }
+        Some(offset)
+    }
+
+    fn free_cell(&mut self, offset: usize) {
+        let at = (offset / PAGE) as u16;
+        let page = &mut self.pages[usize::from(at)];
+        let was_full = page.is_full();
+        let cell = (offset % PAGE / (SMALLEST << page.size)) as u16;
+        self.bytes[offset..offset + 2].copy_from_slice(&page.free.to_ne_bytes());
+        page.free = cell;
+        page.used -= 1;
+        if was_full {
+            self.link(at);
+        }
+        if self.pages[usize::from(at)].used == 0 {
+            self.unlink(at);
+            let page = &mut self.pages[usize::from(at)];
+            (page.carved, page.free) = (0, NONE);
+            self.link(at);
         }
     }
 
-    /// A free slot with a buffer for `len` bytes; `None` if that is larger than any buffer.
-    fn slot_for(&mut self, len: usize) -> Option<u32> {
-        let size = size_of(len);
-        if let Some(slot) = self.free.get_mut(size)?.pop() {
-            return Some(slot);
+    /// The head of the list that the page belongs to.
+    fn head(&mut self, at: u16) -> &mut u16 {
+        let Page { size, carved, .. } = self.pages[usize::from(at)];
+        match carved {
+            0 => &mut self.empty,
+            _ => &mut self.roomy[size],
         }
-        let bytes = SMALLEST << size;
-        let is_spent =
-            self.entries.len() >= self.most_packets || self.allocated + bytes > 2 * self.most_bytes;
-        // A buffer of another size makes room.
-        let unused = match is_spent {
-            true => self.free.iter_mut().rev().find_map(Vec::pop),
-            false => None,
-        };
-        self.allocated += bytes;
-        let buffer = vec![0; bytes].into();
-        match unused {
-            Some(slot) => {
-                let (_, old) = &mut self.entries[slot as usize];
-                self.allocated -= old.len();
-                *old = buffer;
-                Some(slot)
-            }
-            None => {
-                self.entries.push((Entry::EMPTY, buffer));
-                Some((self.entries.len() - 1) as u32)
-            }
+    }
+
+    /// Puts the page in front of its list.
+    fn link(&mut self, at: u16) {
+        let behind = core::mem::replace(self.head(at), at);
+        if let Some(page) = self.pages.get_mut(usize::from(behind)) {
+            page.before = at;
+        }
+        let page = &mut self.pages[usize::from(at)];
+        (page.before, page.behind) = (NONE, behind);
+    }
+
+    /// Takes the page out of its list.
+    fn unlink(&mut self, at: u16) {
+        let Page { before, behind, .. } = self.pages[usize::from(at)];
+        match self.pages.get_mut(usize::from(before)) {
+            Some(page) => page.behind = behind,
+            None => *self.head(at) = behind,
+        }
+        if let Some(page) = self.pages.get_mut(usize::from(behind)) {
+            page.before = before;
         }
     }
 }
 
-/// Number of the size of buffers for `len` bytes.
+/// Number of the size of cells for `len` bytes.
 fn size_of(len: usize) -> usize {
     len.max(SMALLEST).next_power_of_two().ilog2() as usize - SMALLEST.ilog2() as usize
 }
@@ -164,21 +263,27 @@ mod tests {
             pool.remove(slot);
         }
         assert_eq!(pool.get(old).unwrap().1[DATA_HEADER..], [1; 1_000]);
-        assert_eq!((pool.entries.len(), pool.allocated), (2, 3_072));
+        assert_eq!((pool.entries.len(), pool.pages.iter().filter(|p| p.used > 0).count()), (2, 1));
     }
 
+    /// Small packets have taken every page, and are gone.
     #[test]
-    fn a_peak_is_given_back() {
-        let mut pool = PacketPool::new(1 << 20, 4_096);
-        let slots: Vec<_> = (0..600).map_while(|_| keep(&mut pool, &[0; 1_100]).ok()).collect();
-        assert!(pool.allocated > 1 << 20);
-        slots.into_iter().for_each(|slot| pool.remove(slot));
-        assert_eq!((pool.allocated, pool.used, pool.packets), (0, 0, 0));
+    fn a_page_serves_for_cells_of_any_size() {
+        let mut pool = PacketPool::new(1 << 20, 1 << 15);
+        for len in [60, 1_100, 60, 5_000, 200] {
+            let slots: Vec<_> =
+                core::iter::from_fn(|| keep(&mut pool, &vec![7; len]).ok()).collect();
+            let bytes = slots.len() * (DATA_HEADER + len);
+            assert!(bytes > (1 << 20) - 6_000, "{bytes} bytes of packets of {len}");
+            slots.into_iter().for_each(|slot| pool.remove(slot));
+            assert!(pool.pages.iter().all(|page| page.used == 0));
+            assert_eq!((pool.used, pool.roomy), (0, [NONE; SIZES]));
+        }
     }
 
     proptest! {
-        /// Packets that stay are intact, whatever comes and goes; the memory is bounded, and enough
-        /// for what is promised.
+        /// Packets that stay are intact, whatever comes and goes, and there is as much room as
+        /// promised.
         #[test]
         fn what_stays_is_intact(
             steps in prop::collection::vec((0usize..3_000, any::<u8>(), 0usize..40), 1..600),
@@ -190,6 +295,8 @@ mod tests {
                 let payload = vec![fill; len];
                 let kept = keep(&mut pool, &payload);
                 prop_assert_eq!(kept.is_ok(), roomy);
+                let used: usize = model.iter().map(|(_, payload)| DATA_HEADER + payload.len()).sum();
+                prop_assert!(roomy || used + DATA_HEADER + len > 20_000 || model.len() == 16);
                 model.extend(kept.ok().map(|slot| (slot, payload)));
                 if gone < model.len() {
                     pool.remove(model.swap_remove(gone).0);
@@ -198,8 +305,6 @@ mod tests {
                     prop_assert_eq!(&pool.get(*slot).unwrap().1[DATA_HEADER..], &payload[..]);
                 }
                 prop_assert!(pool.entries.len() <= 16);
-                // Twice the bytes, and small packets in buffers of the smallest size.
-                prop_assert!(pool.allocated <= 2 * 20_000 + 16 * 4_096);
             }
         }
     }

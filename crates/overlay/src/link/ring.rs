@@ -16,7 +16,8 @@ pub type Slot = u64;
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Entry {
-    offset: u32,
+    /// Place of the frame in the storage.
+    pub(super) offset: u32,
     len: u16,
     recovered: bool,
     hop_limit: u8,

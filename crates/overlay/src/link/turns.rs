@@ -17,29 +17,22 @@ pub(super) struct Assignment(pub u64);
 
 impl Assignment {
     pub fn source(self, flow: &FlowHeader) -> usize {
-        self.of_source(flow.source.0)
+        self.hash(flow.source.0.into(), 0) as usize % SOURCES
     }
 
-    fn of_source(self, id: u32) -> usize {
-        self.hash(u64::from(id)) as usize % SOURCES
+    fn flow(self, (nodes, ports): FlowKey) -> u64 {
+        self.hash(nodes, ports.into())
     }
 
-    fn flow(self, flow: &FlowHeader) -> u64 {
-        self.of_key(flow_key(flow))
-    }
-
-    fn of_key(self, (nodes, ports): FlowKey) -> u64 {
-        self.hash(self.hash(nodes) ^ u64::from(ports))
-    }
-
-    /// Folded multiplication by a secret number, twice.
-    fn hash(self, value: u64) -> u64 {
+    /// Two folded multiplications of numbers that a secret changes.
+    #[inline]
+    fn hash(self, a: u64, b: u64) -> u64 {
         let fold = |a: u64, b: u64| {
             let wide = u128::from(a) * u128::from(b);
             (wide >> 64) as u64 ^ wide as u64
         };
         let Assignment(secret) = self;
-        let once = fold(value ^ secret.rotate_left(32), secret | 1);
+        let once = fold(a ^ secret.rotate_left(32), b ^ (secret | 1));
         fold(once ^ secret, 0x9e37_79b9_7f4a_7c15)
     }
 }
@@ -77,6 +70,7 @@ type FlowKey = (u64, u32);
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     key: FlowKey,
+    hash: usize,
     queue: Queue,
     /// Bytes that have left since anything of it has been waiting.
     left: u64,
@@ -91,6 +85,7 @@ struct Flow {
 #[derive(Clone, Copy, Debug)]
 struct Source {
     id: u32,
+    hash: usize,
     packets: u32,
     bytes: usize,
     deficit: u32,
@@ -104,6 +99,24 @@ struct Source {
     last_flow: u16,
     /// The next source with the same hash.
     chained: u16,
+}
+
+/// Source and flow of a packet, with their hashes and records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    id: u32,
+    key: FlowKey,
+    hash_of_source: usize,
+    hash_of_flow: usize,
+    source: u16,
+    flow: u16,
+}
+
+impl Place {
+    /// A number of 8 bits for the flow.
+    pub fn number(&self) -> u8 {
+        self.hash_of_flow as u8
+    }
 }
 
 /// Waiting packets of one flow.
@@ -158,11 +171,6 @@ impl Turns {
         }
     }
 
-    /// A number of 8 bits for a flow.
-    pub fn flow(&self, flow: &FlowHeader) -> u8 {
-        self.assignment.flow(flow) as u8
-    }
-
     /// Number of waiting packets.
     pub fn len(&self) -> usize {
         self.packets as usize
@@ -171,11 +179,10 @@ impl Turns {
     /// Whether a packet of `cost` bytes may wait: a source may have [`TIMES_FREE`] times as much as
     /// all sources leave free, and each of its flows as many times what is left of that (Choudhury &
     /// Hahne 1998), so that there is room for those that come later.
-    pub fn admits(&self, header: &FlowHeader, cost: usize) -> bool {
-        let source = self.find_source(header).map(|n| &self.sources[usize::from(n)]);
+    pub fn admits(&self, place: &Place, cost: usize) -> bool {
+        let source = self.sources.get(usize::from(place.source));
         let (packets, bytes) = source.map_or((0, 0), |s| (s.packets as usize, s.bytes));
-        let flow = self.find_flow(header).map(|n| self.flows[usize::from(n)].queue);
-        let flow = flow.unwrap_or(Queue::EMPTY);
+        let flow = self.flows.get(usize::from(place.flow)).map_or(Queue::EMPTY, |f| f.queue);
         let fits = |size: usize, all: usize, source: usize, flow: usize, cost: usize| {
             let left = (TIMES_FREE * size.saturating_sub(all)).saturating_sub(source);
             flow + cost <= TIMES_FREE * left
@@ -186,15 +193,20 @@ impl Turns {
 
     /// Adds the packet in `slot`; the caller has checked that there is room. With `first` it goes
     /// before other packets of its source.
-    pub fn push(&mut self, header: &FlowHeader, slot: Slot, cost: usize, first: bool) {
-        let source = self.find_source(header).unwrap_or_else(|| self.begin_source(header));
+    pub fn push(&mut self, place: Place, slot: Slot, cost: usize, first: bool) {
+        let source = match place.source {
+            NOBODY => self.begin_source(&place),
+            source => source,
+        };
         let at = self.place(slot);
         self.behind[at] = (NONE, cost as u32);
         let queue = match first {
             true => &mut self.sources[usize::from(source)].first,
             false => {
-                let flow = self.find_flow(header);
-                let flow = flow.unwrap_or_else(|| self.begin_flow(header, source));
+                let flow = match place.flow {
+                    NOBODY => self.begin_flow(&place, source),
+                    flow => flow,
+                };
                 &mut self.flows[usize::from(flow)].queue
             }
         };
@@ -212,8 +224,8 @@ impl Turns {
     }
 
     /// The waiting packets of the flow, if there are any.
-    pub fn backlog(&self, header: &FlowHeader) -> Option<Backlog> {
-        let Flow { queue, left, .. } = self.flows[usize::from(self.find_flow(header)?)];
+    pub fn backlog(&self, place: &Place) -> Option<Backlog> {
+        let &Flow { queue, left, .. } = self.flows.get(usize::from(place.flow))?;
         Some(Backlog { oldest: queue.first, bytes: queue.bytes as usize, left })
     }
 
@@ -303,32 +315,28 @@ impl Turns {
         Some(slot)
     }
 
-    fn find_source(&self, header: &FlowHeader) -> Option<u16> {
-        let mut at = self.sources_by_hash[self.assignment.source(header)];
-        while at != NOBODY && self.sources[usize::from(at)].id != header.source.0 {
-            at = self.sources[usize::from(at)].chained;
+    /// Finds the records of a packet's source and flow, which stay valid until something changes.
+    pub fn find(&self, header: &FlowHeader) -> Place {
+        let (id, key) = (header.source.0, flow_key(header));
+        let hash_of_source = self.assignment.source(header);
+        let hash_of_flow = self.assignment.flow(key) as usize & (self.flows_by_hash.len() - 1);
+        let mut source = self.sources_by_hash[hash_of_source];
+        while source != NOBODY && self.sources[usize::from(source)].id != id {
+            source = self.sources[usize::from(source)].chained;
         }
-        (at != NOBODY).then_some(at)
-    }
-
-    fn find_flow(&self, header: &FlowHeader) -> Option<u16> {
-        let key = flow_key(header);
-        let mut at = self.flows_by_hash[self.hash_of_flow(key)];
-        while at != NOBODY && self.flows[usize::from(at)].key != key {
-            at = self.flows[usize::from(at)].chained;
+        let mut flow = self.flows_by_hash[hash_of_flow];
+        while flow != NOBODY && self.flows[usize::from(flow)].key != key {
+            flow = self.flows[usize::from(flow)].chained;
         }
-        (at != NOBODY).then_some(at)
-    }
-
-    fn hash_of_flow(&self, key: FlowKey) -> usize {
-        self.assignment.of_key(key) as usize & (self.flows_by_hash.len() - 1)
+        Place { id, key, hash_of_source, hash_of_flow, source, flow }
     }
 
     /// A record for a source whose first packet arrives.
-    fn begin_source(&mut self, header: &FlowHeader) -> u16 {
-        let hash = self.assignment.source(header);
+    fn begin_source(&mut self, place: &Place) -> u16 {
+        let hash = place.hash_of_source;
         let source = Source {
-            id: header.source.0,
+            id: place.id,
+            hash,
             packets: 0,
             bytes: 0,
             deficit: 0,
@@ -346,12 +354,11 @@ impl Turns {
     }
 
     /// A record for a flow whose first packet arrives: it is the last of its source.
-    fn begin_flow(&mut self, header: &FlowHeader, source: u16) -> u16 {
-        let key = flow_key(header);
-        let hash = self.hash_of_flow(key);
+    fn begin_flow(&mut self, place: &Place, source: u16) -> u16 {
+        let (key, hash) = (place.key, place.hash_of_flow);
         let chained = self.flows_by_hash[hash];
         let (queue, behind) = (Queue::EMPTY, NOBODY);
-        let flow = Flow { key, queue, left: 0, deficit: 0, behind, chained };
+        let flow = Flow { key, hash, queue, left: 0, deficit: 0, behind, chained };
         let record = insert(&mut self.flows, &mut self.unused_flows, flow);
         self.flows_by_hash[hash] = record;
         let source = &mut self.sources[usize::from(source)];
@@ -367,13 +374,12 @@ impl Turns {
     fn end_flow(&mut self, source: u16) {
         let source = &mut self.sources[usize::from(source)];
         let record = source.flow;
-        let Flow { key, behind, chained, .. } = self.flows[usize::from(record)];
+        let Flow { hash, behind, chained, .. } = self.flows[usize::from(record)];
         source.flow = behind;
         source.is_flow_paid = false;
         if behind == NOBODY {
             source.last_flow = NOBODY;
         }
-        let hash = self.hash_of_flow(key);
         let mut at = self.flows_by_hash[hash];
         if at == record {
             self.flows_by_hash[hash] = chained;
@@ -390,8 +396,7 @@ impl Turns {
 
     /// Removes the record of a source of which nothing waits any more.
     fn end_source(&mut self, record: u16) {
-        let Source { id, chained, .. } = self.sources[usize::from(record)];
-        let hash = self.assignment.of_source(id);
+        let Source { hash, chained, .. } = self.sources[usize::from(record)];
         let mut at = self.sources_by_hash[hash];
         if at == record {
             self.sources_by_hash[hash] = chained;
@@ -452,6 +457,14 @@ mod tests {
         }
     }
 
+    fn push(turns: &mut Turns, flow: &FlowHeader, slot: Slot, cost: usize, first: bool) {
+        turns.push(turns.find(flow), slot, cost, first);
+    }
+
+    fn admits(turns: &Turns, flow: &FlowHeader, cost: usize) -> bool {
+        turns.admits(&turns.find(flow), cost)
+    }
+
     fn turns() -> Turns {
         Turns::new(1 << 20, PACKETS, 0x1234_5678_9abc_def1)
     }
@@ -469,7 +482,7 @@ mod tests {
         while sent.values().sum::<usize>() < total {
             for (n, (flow, cost, most)) in flows.iter().enumerate() {
                 while waiting[n] < *most {
-                    turns.push(flow, slot, *cost, false);
+                    push(turns, flow, slot, *cost, false);
                     owners.insert(slot, n);
                     (waiting[n], slot) = (waiting[n] + 1, slot + 1);
                 }
@@ -511,9 +524,9 @@ mod tests {
     fn one_that_goes_first_does_so_in_its_source_s_turn() {
         let mut turns = turns();
         for slot in 0..100 {
-            turns.push(&flow(1 + slot as u32 % 2, 1), slot, 1_000, false);
+            push(&mut turns, &flow(1 + slot as u32 % 2, 1), slot, 1_000, false);
         }
-        turns.push(&flow(2, 9), 100, 100, true);
+        push(&mut turns, &flow(2, 9), 100, 100, true);
         let order: Vec<_> = (0..6).map_while(|_| turns.pop()).collect();
         let first = order.iter().position(|slot| *slot == 100);
         assert!(first.is_some_and(|place| (1..=2).contains(&place)), "{order:?}");
@@ -526,8 +539,8 @@ mod tests {
         let mut slot = 0;
         let mut fill = |turns: &mut Turns, source| {
             let mut count = 0usize;
-            while turns.admits(&flow(source, 1), 1_000) {
-                turns.push(&flow(source, 1), slot, 1_000, false);
+            while admits(turns, &flow(source, 1), 1_000) {
+                push(turns, &flow(source, 1), slot, 1_000, false);
                 (slot, count) = (slot + 1, count + 1);
             }
             count
@@ -542,7 +555,7 @@ mod tests {
         let out: Vec<_> = core::iter::from_fn(|| turns.pop()).collect();
         assert_eq!(out.len(), counts.iter().sum::<usize>());
         assert_eq!((turns.len(), turns.bytes, turns.line.len()), (0, 0, 0));
-        assert!(turns.admits(&flow(5, 1), 1 << 20), "all of it is free again");
+        assert!(admits(&turns, &flow(5, 1), 1 << 20), "all of it is free again");
     }
 
     #[test]
@@ -550,8 +563,8 @@ mod tests {
         let mut turns = turns();
         let mut slot = 0;
         for port in 0..1_000 {
-            while turns.admits(&flow(1, port), 1_000) {
-                turns.push(&flow(1, port), slot, 1_000, false);
+            while admits(&turns, &flow(1, port), 1_000) {
+                push(&mut turns, &flow(1, port), slot, 1_000, false);
                 slot += 1;
             }
         }
@@ -559,8 +572,8 @@ mod tests {
         assert!((830..840).contains(&slot), "{slot}");
         assert!((0..100).all(|_| {
             slot += 1;
-            let admits = turns.admits(&flow(2, 1), 1_000);
-            turns.push(&flow(2, 1), slot, 1_000, false);
+            let admits = admits(&turns, &flow(2, 1), 1_000);
+            push(&mut turns, &flow(2, 1), slot, 1_000, false);
             admits
         }));
     }
@@ -569,7 +582,7 @@ mod tests {
     fn thousands_of_sources_with_a_packet_each_leave_in_their_order() {
         let mut turns = turns();
         let count = PACKETS as u32;
-        (0..count).for_each(|n| turns.push(&flow(n, 1), n.into(), 100, false));
+        (0..count).for_each(|n| push(&mut turns, &flow(n, 1), n.into(), 100, false));
         let left: Vec<_> = core::iter::from_fn(|| turns.pop()).collect();
         assert!(left.into_iter().eq((0..count).map(Slot::from)));
         assert!(turns.sources_by_hash.iter().all(|record| *record == NOBODY));
@@ -590,8 +603,8 @@ mod tests {
             };
             for (slot, (source, port, cost, leaves)) in (0..).zip(steps) {
                 let flow = flow(source, port);
-                if turns.admits(&flow, cost) {
-                    turns.push(&flow, slot, cost, false);
+                if admits(&turns, &flow, cost) {
+                    push(&mut turns, &flow, slot, cost, false);
                     waiting.insert(slot, (source, port));
                 }
                 if leaves && let Some(slot) = turns.pop() {

@@ -203,19 +203,20 @@ impl Sender {
             (false, _) if since == Time::NEVER => Kind::FlowControlled,
             _ => Kind::Other,
         };
-        let backlog = self.turns.backlog(&packet.flow);
+        let place = self.turns.find(&packet.flow);
+        let backlog = self.turns.backlog(&place);
         // The other kinds have bounds of their own.
         let is_refused = kind == Kind::Other
-            && (!self.turns.admits(&packet.flow, len + OVERHEAD)
+            && (!self.turns.admits(&place, len + OVERHEAD)
                 || backlog.is_some_and(|backlog| self.is_behind(since, backlog)));
         if is_refused || !self.queue.has_room(len) {
             return Err(DropReason::QueueFull);
         }
         let slot = self.queue.keep(since, packet, packet.deadline)?;
         let left_before = backlog.map_or(0, |backlog| backlog.left);
-        let flow = self.turns.flow(&packet.flow);
+        let flow = place.number();
         *self.record(slot) = Waiting { kind, flow, left_before };
-        self.turns.push(&packet.flow, slot, len + OVERHEAD, packet.is_control());
+        self.turns.push(place, slot, len + OVERHEAD, packet.is_control());
         self.unsent[kind as usize] += len;
         Ok(())
     }
