@@ -35,8 +35,8 @@ impl Default for Config {
 const BRIEF: Duration = Duration::from_millis(1);
 const BRIEF_PACKETS: usize = 128;
 
-/// A packet that waits briefly: its flow, slot and length.
-type Brief = (FlowHeader, Slot, usize);
+/// A packet that waits briefly: its source's number, flow, slot and length.
+type Brief = (u32, FlowHeader, Slot, usize);
 
 /// Packets of one link that wait to be sent.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Queue {
 
     /// Whether a packet that arrives at `since` needs no turn.
     fn is_brief(&self, since: Time) -> bool {
-        let first = self.brief.front().and_then(|&(_, slot, _)| self.pool.get(slot));
+        let first = self.brief.front().and_then(|&(_, _, slot, _)| self.pool.get(slot));
         let waited = first.map_or(Duration::ZERO, |(entry, _)| since.since(entry.since));
         since < Time::NEVER
             && self.turns.len() == 0
@@ -78,15 +78,15 @@ impl Queue {
     /// Gives all packets their turns if the first one has waited for longer than briefly.
     #[inline]
     fn settle(&mut self, now: Time) {
-        let Some(&(_, slot, _)) = self.brief.front() else { return };
+        let Some(&(_, _, slot, _)) = self.brief.front() else { return };
         if self.pool.get(slot).is_none_or(|(entry, _)| now.since(entry.since) >= BRIEF) {
             self.give_turns();
         }
     }
 
     fn give_turns(&mut self) {
-        for (flow, slot, len) in self.brief.drain(..) {
-            let place = self.turns.find(&flow);
+        for (turn, flow, slot, len) in self.brief.drain(..) {
+            let place = self.turns.find(turn, &flow);
             self.turns.push(place, slot, len, false);
         }
     }
@@ -95,7 +95,7 @@ impl Queue {
     #[inline]
     fn next(&mut self) -> Option<Slot> {
         match self.brief.front() {
-            Some(&(_, slot, _)) => Some(slot),
+            Some(&(_, _, slot, _)) => Some(slot),
             None => self.turns.next(),
         }
     }
@@ -104,7 +104,7 @@ impl Queue {
     #[inline]
     fn take(&mut self) -> Option<Slot> {
         match self.brief.pop_front() {
-            Some((_, slot, _)) => Some(slot),
+            Some((_, _, slot, _)) => Some(slot),
             None => self.turns.pop(),
         }
     }
@@ -125,11 +125,11 @@ impl LinkService for Queue {
         // Flow-controlled packets have a bound of their own.
         if self.is_brief(since) {
             let slot = self.pool.keep(since, packet, latest)?;
-            self.brief.push_back((packet.flow, slot, len));
+            self.brief.push_back((packet.turn, packet.flow, slot, len));
             return Ok(());
         }
         self.give_turns();
-        let place = self.turns.find(&packet.flow);
+        let place = self.turns.find(packet.turn, &packet.flow);
         let is_admitted = blocks || self.turns.admits(&place, len);
         if !is_admitted || !self.pool.has_room(len) {
             return Err(DropReason::QueueFull);

@@ -449,7 +449,7 @@ impl Link {
             Service::Reliable => hop.remaining_ms & (STREAM | CONTROL | packet::MARKED),
             _ => 0,
         };
-        Ok(Packet { flow, recovered, hop_limit, flags, payload, deadline })
+        Ok(Packet { flow, turn: flow.source.0, recovered, hop_limit, flags, payload, deadline })
     }
 
     /// Queues a packet, which is useful to the next node until `latest`.

@@ -20,6 +20,8 @@ pub(crate) const MARKED: u8 = 0x20;
 pub(crate) struct Packet<'a> {
     /// The header that its origin wrote.
     pub flow: FlowHeader,
+    /// Number of the source whose turn it takes: its own, or one that it shares with others.
+    pub turn: u32,
     /// Whether some earlier link lost and recovered it.
     pub recovered: bool,
     /// Number of links that it may cross after the next one.

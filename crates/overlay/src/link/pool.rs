@@ -250,7 +250,15 @@ mod tests {
             flow_seq: 0,
         };
         let deadline = Time::from_millis(payload.len() as u64);
-        let packet = Packet { flow, recovered: false, hop_limit: 5, flags: 0, payload, deadline };
+        let packet = Packet {
+            flow,
+            turn: flow.source.0,
+            recovered: false,
+            hop_limit: 5,
+            flags: 0,
+            payload,
+            deadline,
+        };
         pool.keep(Time::ZERO, &packet, deadline)
     }
 

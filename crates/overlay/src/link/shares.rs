@@ -1,7 +1,6 @@
 //! Shares of sources in a queue that has another order than turns.
 
 use super::turns::{Assignment, SOURCES};
-use crate::wire::FlowHeader;
 use core::time::Duration;
 use trunkline_base::Time;
 
@@ -34,9 +33,9 @@ impl Shares {
         }
     }
 
-    /// The queue of a packet's source.
-    pub fn source(&self, flow: &FlowHeader) -> u8 {
-        self.assignment.source(flow) as u8
+    /// The place of the source with this number.
+    pub fn source(&self, turn: u32) -> u8 {
+        self.assignment.source(turn) as u8
     }
 
     /// Whether a source has sent clearly more than an equal share: by a quarter, so that sources

@@ -16,8 +16,8 @@ pub(super) const SOURCES: usize = 256;
 pub(super) struct Assignment(pub u64);
 
 impl Assignment {
-    pub fn source(self, flow: &FlowHeader) -> usize {
-        self.hash(flow.source.0.into(), 0) as usize % SOURCES
+    pub fn source(self, turn: u32) -> usize {
+        self.hash(turn.into(), 0) as usize % SOURCES
     }
 
     fn flow(self, (nodes, ports): FlowKey) -> u64 {
@@ -315,10 +315,11 @@ impl Turns {
         Some(slot)
     }
 
-    /// Finds the records of a packet's source and flow, which stay valid until something changes.
-    pub fn find(&self, header: &FlowHeader) -> Place {
-        let (id, key) = (header.source.0, flow_key(header));
-        let hash_of_source = self.assignment.source(header);
+    /// Finds the records of the source with this number and of the flow with this header. They stay
+    /// valid until something changes.
+    pub fn find(&self, id: u32, header: &FlowHeader) -> Place {
+        let key = flow_key(id, header);
+        let hash_of_source = self.assignment.source(id);
         let hash_of_flow = self.assignment.flow(key) as usize & (self.flows_by_hash.len() - 1);
         let mut source = self.sources_by_hash[hash_of_source];
         while source != NOBODY && self.sources[usize::from(source)].id != id {
@@ -417,8 +418,8 @@ impl Turns {
     }
 }
 
-fn flow_key(header: &FlowHeader) -> FlowKey {
-    let nodes = u64::from(header.source.0) << 32 | u64::from(header.destination.0);
+fn flow_key(source: u32, header: &FlowHeader) -> FlowKey {
+    let nodes = u64::from(source) << 32 | u64::from(header.destination.0);
     (nodes, u32::from(header.source_port) << 16 | u32::from(header.destination_port))
 }
 
@@ -458,11 +459,11 @@ mod tests {
     }
 
     fn push(turns: &mut Turns, flow: &FlowHeader, slot: Slot, cost: usize, first: bool) {
-        turns.push(turns.find(flow), slot, cost, first);
+        turns.push(turns.find(flow.source.0, flow), slot, cost, first);
     }
 
     fn admits(turns: &Turns, flow: &FlowHeader, cost: usize) -> bool {
-        turns.admits(&turns.find(flow), cost)
+        turns.admits(&turns.find(flow.source.0, flow), cost)
     }
 
     fn turns() -> Turns {

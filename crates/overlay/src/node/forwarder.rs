@@ -28,6 +28,10 @@ use trunkline_base::Time;
 /// times at most.
 const TURN_HOPS: u8 = 8;
 
+/// Numbers by which packets take turns whose sources are no known nodes: those that came by one link
+/// share a turn, whatever sources a neighbour invents.
+const UNKNOWN: u32 = 0xffff_0000;
+
 /// State that the links of an uplink share.
 #[derive(Clone, Copy, Debug)]
 struct UplinkState {
@@ -442,6 +446,9 @@ impl Forwarder {
             return self.stats.drops.count(why);
         }
         packet.hop_limit = hop_limit;
+        if !self.table.names(packet.flow.source) {
+            packet.turn = UNKNOWN | u32::from(from.0);
+        }
         match self.forward(now, hop, packet) {
             Ok(()) => self.stats.forwarded += 1,
             Err((link, why)) => self.drop_counted(link, why),

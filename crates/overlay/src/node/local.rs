@@ -129,8 +129,15 @@ impl Forwarder {
                 let done = self.begin(now, id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
                     let hop_limit = MAX_HOPS - 1;
-                    let packet =
-                        Packet { flow, recovered: false, hop_limit, flags: 0, payload, deadline };
+                    let packet = Packet {
+                        flow,
+                        turn: flow.source.0,
+                        recovered: false,
+                        hop_limit,
+                        flags: 0,
+                        payload,
+                        deadline,
+                    };
                     self.originate(now, id, &packet, sink)
                 });
                 done.err().map(|why| about(why, to, port))

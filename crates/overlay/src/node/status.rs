@@ -330,7 +330,15 @@ mod tests {
             flow_seq,
         };
         let deadline = Time::from_millis(200);
-        Packet { flow, recovered: false, hop_limit: 30, flags: 0, payload, deadline }
+        Packet {
+            flow,
+            turn: flow.source.0,
+            recovered: false,
+            hop_limit: 30,
+            flags: 0,
+            payload,
+            deadline,
+        }
     }
 
     fn unreachable(node: NodeId, port: u16, why: Unreachable) -> ToClient<'static> {

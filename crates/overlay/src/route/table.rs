@@ -110,6 +110,11 @@ impl ForwardingTable {
         }
     }
 
+    /// Whether `node` has an entry of its own.
+    pub fn names(&self, node: NodeId) -> bool {
+        self.nodes.binary_search(&node).is_ok()
+    }
+
     /// The nodes that have their own entry, ascending.
     pub(crate) fn destinations(&self) -> &[NodeId] {
         &self.nodes

@@ -533,6 +533,47 @@ fn a_number_is_shown_in_half_a_minute_or_not_at_all() {
     assert!(!opens_after(61_000));
 }
 
+/// Reliable datagrams of 200 invented nodes, at twice the rate of the link that a stream takes: they
+/// have the turn of one.
+#[test]
+fn invented_sources_share_a_turn() {
+    let mut scene = scene(false);
+    // Node 1 sends to node 3, over node 2 as the liar does.
+    let sink = scene.world.attach(HostId(2), HONEST, StreamSink::default()).unwrap();
+    let source = StreamSource::new(NodeId(3), HONEST, at(13_000), Writing::Bulk(1 << 30));
+    scene.world.attach(HostId(0), 0, source).unwrap();
+    let mut n = 0u32;
+    let mut before = 0;
+    scene.run(12_000..23_000, |scene, t| {
+        for _ in 0..2 {
+            n += 1;
+            let flow = FlowHeader {
+                service: Service::Reliable,
+                metric: Metric::default(),
+                source: NodeId(1_000 + n % 200),
+                destination: NodeId(3),
+                source_port: 9,
+                destination_port: 9,
+                flow_seq: n as u16,
+            };
+            let link_seq = scene.numbers;
+            let hop = HopHeader { recovered: false, hop_limit: 9, link_seq, remaining_ms: 0 };
+            scene.numbers = scene.numbers.wrapping_add(1);
+            let mut frame = [0; 1_100];
+            let mut w = Writer::new(&mut frame);
+            DataHeader { flow, hop }.emit(1_000, &mut w).unwrap();
+            w.bytes(&[0; 1_000]).unwrap();
+            scene.liar.say(&mut scene.world, w.written());
+        }
+        if t == 15_000 {
+            before = scene.world.app(sink).read;
+        }
+    });
+    let mbps = 8e-3 * (scene.world.app(sink).read - before) as f64 / 8_000.0;
+    // Half of what it carries alone.
+    assert!(mbps > 3.2, "{mbps:.2} of 8 Mbit/s");
+}
+
 /// Sends the given messages, and records the resets that it receives.
 #[derive(Default)]
 struct Rude {

@@ -70,7 +70,7 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        let (source, len) = (self.shares.source(&packet.flow), packet.frame_len());
+        let (source, len) = (self.shares.source(packet.turn), packet.frame_len());
         if self.is_crowded(now) && self.shares.exceeds(now, source) {
             return Err(DropReason::SourceShare);
         }
@@ -325,7 +325,15 @@ mod tests {
             flow_seq: 0,
         };
         let deadline = Time::from_millis(deadline_ms);
-        let packet = Packet { flow, recovered: false, hop_limit: 5, flags: 0, payload, deadline };
+        let packet = Packet {
+            flow,
+            turn: flow.source.0,
+            recovered: false,
+            hop_limit: 5,
+            flags: 0,
+            payload,
+            deadline,
+        };
         s.enqueue(now, &packet, deadline).unwrap();
     }
 

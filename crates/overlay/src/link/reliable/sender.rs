@@ -203,7 +203,7 @@ impl Sender {
             (false, _) if since == Time::NEVER => Kind::FlowControlled,
             _ => Kind::Other,
         };
-        let place = self.turns.find(&packet.flow);
+        let place = self.turns.find(packet.turn, &packet.flow);
         let backlog = self.turns.backlog(&place);
         // The other kinds have bounds of their own.
         let is_refused = kind == Kind::Other

@@ -411,6 +411,7 @@ impl Forwarder {
         };
         let packet = Packet {
             flow,
+            turn: flow.source.0,
             recovered: false,
             hop_limit: MAX_HOPS - 1,
             flags: STREAM | if is_control(payload) { CONTROL } else { 0 },
