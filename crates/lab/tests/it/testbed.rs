@@ -217,7 +217,7 @@ fn daemons_that_notice_late_are_noticed() {
     let crash = rows.iter().find(|r| r[1] == "crash").expect("a row");
     assert!(crash[4].parse::<f64>().unwrap() > 3.0, "{crash:?}");
     let word = if effort["valid"] == true { "fails" } else { "undecided" };
-    assert!(shown.contains(&format!("{word}: medians agree: B is killed")), "{shown}");
+    assert!(shown.contains(&format!("crash: {word} (published: holds)")), "{shown}");
 }
 
 #[apply(on_time)]

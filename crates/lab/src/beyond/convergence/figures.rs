@@ -217,9 +217,14 @@ fn agrees(event: Event) -> Claim {
             let [sim, live] = PLACES.map(|place| of(place, "converged_s"));
             let [low, high] = ["converged_low_s", "converged_high_s"].map(|c| of(PLACES[1], c));
             let apart = (live - sim).abs();
+            // A single run has no interval.
+            let interval = match low.is_nan() || high.is_nan() {
+                true => String::new(),
+                false => format!(" ({low:.3} to {high:.3})"),
+            };
             let note = format!(
-                "Simulator {sim:.3} s, testbed {live:.3} s ({low:.3} to {high:.3}), which may be \
-                 up to {:.1} ms too long.",
+                "Simulator {sim:.3} s, testbed {live:.3} s{interval}, which may be up to {:.1} ms \
+                 too long.",
                 of(PLACES[1], "look_ms")
             );
             Measured::census(apart / allowed(sim)).noting(note)
