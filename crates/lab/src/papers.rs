@@ -231,7 +231,7 @@ impl Paper {
         found.unwrap_or_else(|| panic!("{folder} is no folder of figures"))
     }
 
-    /// Name of the set-up in which a claim judges a sentence of the paper, [`DECLARED`] for the
+    /// Name of the set-up in which a claim judges a sentence of the paper, `declared` for the
     /// declared one. `None` for a claim of this project, and for a paper with a single reading.
     pub fn reading_of(&self, claim: &Claim) -> Option<&'static str> {
         let has_several = claim.published.is_some() && !self.readings.is_empty();

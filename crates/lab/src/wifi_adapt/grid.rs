@@ -203,7 +203,7 @@ fn controlled(over: &str, calls: u16, sabotage: Sabotage) -> u16 {
     if halved { calls / 2 } else { calls }
 }
 
-/// Variations of the declared reading, to show what [`BACKGROUND`] decides.
+/// Variations of the declared reading, to show what `BACKGROUND` decides.
 pub const RATES: &[(&str, &str)] = &[
     ("other-traffic-1", "1 Mbit/s of other traffic to each station instead of 4"),
     ("other-traffic-2", "2 Mbit/s of other traffic to each station instead of 4"),
