@@ -107,8 +107,9 @@ impl Routes {
         }
     }
 
-    /// Whether `next_hop` has not told the kernel its link-layer address.
-    pub fn is_silent(&mut self, interface: u32, next_hop: IpAddr) -> bool {
+    /// Whether `next_hop` has not told the kernel its link-layer address; `None` if the kernel knows
+    /// nothing of it.
+    pub fn is_silent(&mut self, interface: u32, next_hop: IpAddr) -> Option<bool> {
         let mut question = NeighbourMessage::default();
         question.header.family =
             if next_hop.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -122,9 +123,10 @@ impl Routes {
         let Ok(RouteNetlinkMessage::NewNeighbour(known)) =
             self.ask(RouteNetlinkMessage::GetNeighbour(question))
         else {
-            return false;
+            return None;
         };
-        matches!(known.header.state, NeighbourState::Incomplete | NeighbourState::Failed)
+        let silent = [NeighbourState::Incomplete, NeighbourState::Failed];
+        Some(silent.contains(&known.header.state))
     }
 
     /// The kernel answers before it returns from the question.

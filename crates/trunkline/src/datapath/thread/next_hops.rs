@@ -97,7 +97,9 @@ impl Uplinks {
         let next_hops: BTreeSet<NextHop> = links.iter().map(|&(_, next_hop)| next_hop).collect();
         let mut is_news = false;
         for next_hop in next_hops {
-            let is_silent = self.is_silent(next_hop);
+            // The kernel forgets a machine that doesn't answer after a while.
+            let known = self.next_hops.contains(&next_hop);
+            let is_silent = self.is_silent(next_hop).unwrap_or(known);
             let changed = match is_silent {
                 true => self.next_hops.silent.insert(next_hop),
                 false => self.next_hops.silent.remove(&next_hop),

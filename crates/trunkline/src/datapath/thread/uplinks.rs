@@ -78,6 +78,8 @@ struct Slot {
     room: usize,
     /// Time since it has had no room, if it has none.
     full_since: Option<Time>,
+    /// Time since it is left to next hops that don't answer, if it is.
+    silent_since: Option<Time>,
 }
 
 /// The properties that distinguish an uplink from others.
@@ -157,10 +159,12 @@ impl Uplinks {
     fn add(&mut self, mut uplink: Uplink, departure: Departure, arena: &mut TxArena) -> UplinkId {
         let free = self.slots.iter().position(Option::is_none);
         let i = free.unwrap_or(self.slots.len());
-        let (id, room) = (UplinkId(i as u16 + 1), uplink.room(clock::now(), 0));
+        let now = clock::now();
+        let (id, room) = (UplinkId(i as u16 + 1), uplink.room(now, 0));
+        let silent_since = departure.silent.then_some(now);
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
-        let slot = Some(Slot { uplink, departure, room, full_since: None });
+        let slot = Some(Slot { uplink, departure, room, full_since: None, silent_since });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -270,9 +274,11 @@ impl Uplinks {
         (slot.departure.interface != 0).then_some((slot.departure.egress, slot.full_since))
     }
 
-    /// Time since `uplink` takes nothing, if that is so.
+    /// Time since `uplink` takes nothing, if that is so. The kernel discards what waits for a next
+    /// hop that doesn't answer every few seconds, which makes room, and is no end of that.
     pub fn stalled(&self, uplink: UplinkId) -> Option<Time> {
-        self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?.full_since
+        let slot = self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?;
+        slot.silent_since.or(slot.full_since)
     }
 
     /// Takes an uplink that has room again for one that doesn't stall.
@@ -288,8 +294,8 @@ impl Uplinks {
         Some((way.interface, way.next_hop))
     }
 
-    pub(super) fn is_silent(&mut self, (interface, next_hop): NextHop) -> bool {
-        self.routes.as_mut().is_some_and(|routes| routes.is_silent(interface, next_hop))
+    pub(super) fn is_silent(&mut self, (interface, next_hop): NextHop) -> Option<bool> {
+        self.routes.as_mut()?.is_silent(interface, next_hop)
     }
 
     /// Leaves `uplink` to the next hops that don't answer: what waits in it is for them.
@@ -297,6 +303,7 @@ impl Uplinks {
         let Some(i) = uplink.0.checked_sub(1).map(usize::from) else { return };
         if let Some(Some(slot)) = self.slots.get_mut(i) {
             slot.departure.silent = true;
+            slot.silent_since = slot.full_since.or(Some(clock::now()));
         }
     }
 
