@@ -1,7 +1,7 @@
 //! A packet inside a node, and when it is too late for it.
 
 use crate::counters::DropReason;
-use crate::wire::{DATA_HEADER, FlowHeader, Service};
+use crate::wire::{DATA_HEADER, FlowHeader, MAX_HOPS, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
@@ -31,6 +31,14 @@ pub(crate) struct Packet<'a> {
     pub payload: &'a [u8],
     /// Time until which it is useful at its destination, on this node's clock.
     pub deadline: Time,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet that begins here.
+    pub fn new(flow: FlowHeader, payload: &'a [u8], deadline: Time) -> Packet<'a> {
+        let (turn, hop_limit) = (flow.source.0, MAX_HOPS - 1);
+        Packet { flow, turn, recovered: false, hop_limit, flags: 0, payload, deadline }
+    }
 }
 
 impl Packet<'_> {

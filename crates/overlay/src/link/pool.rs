@@ -9,16 +9,16 @@ use crate::counters::DropReason;
 use trunkline_base::Time;
 
 /// Sizes of cells are powers of two, from this one on.
-const SMALLEST: usize = 128;
-/// Number of sizes: the largest cell is a page.
+const MIN_CELL: usize = 128;
+/// Number of sizes of cells.
 const SIZES: usize = 8;
-/// Bytes of a page.
-const PAGE: usize = SMALLEST << (SIZES - 1);
+/// Size of a page in bytes, which is that of the largest cell.
+const PAGE: usize = MIN_CELL << (SIZES - 1);
 
 /// The index where there is no page or cell.
 const NONE: u16 = u16::MAX;
 
-/// Cells of one size.
+/// A piece of the storage that is cut into cells of one size.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     size: usize,
@@ -37,7 +37,7 @@ impl Page {
         Page { size: 0, used: 0, carved: 0, free: NONE, before: NONE, behind: NONE };
 
     fn cells(&self) -> u16 {
-        (PAGE / (SMALLEST << self.size)) as u16
+        (PAGE / (MIN_CELL << self.size)) as u16
     }
 
     fn is_full(&self) -> bool {
@@ -166,7 +166,7 @@ impl PacketPool {
         page.used += 1;
         let is_carved = page.free != NONE;
         let cell = if is_carved { page.free } else { page.carved };
-        let offset = usize::from(at) * PAGE + usize::from(cell) * (SMALLEST << size);
+        let offset = usize::from(at) * PAGE + usize::from(cell) * (MIN_CELL << size);
         match is_carved {
             true => page.free = u16::from_ne_bytes([self.bytes[offset], self.bytes[offset + 1]]),
             false => page.carved += 1,
@@ -181,7 +181,7 @@ impl PacketPool {
         let at = (offset / PAGE) as u16;
         let page = &mut self.pages[usize::from(at)];
         let was_full = page.is_full();
-        let cell = (offset % PAGE / (SMALLEST << page.size)) as u16;
+        let cell = (offset % PAGE / (MIN_CELL << page.size)) as u16;
         self.bytes[offset..offset + 2].copy_from_slice(&page.free.to_ne_bytes());
         page.free = cell;
         page.used -= 1;
@@ -230,7 +230,7 @@ impl PacketPool {
 
 /// Number of the size of cells for `len` bytes.
 fn size_of(len: usize) -> usize {
-    len.max(SMALLEST).next_power_of_two().ilog2() as usize - SMALLEST.ilog2() as usize
+    len.max(MIN_CELL).next_power_of_two().ilog2() as usize - MIN_CELL.ilog2() as usize
 }
 
 #[cfg(test)]
@@ -250,15 +250,7 @@ mod tests {
             flow_seq: 0,
         };
         let deadline = Time::from_millis(payload.len() as u64);
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: 5,
-            flags: 0,
-            payload,
-            deadline,
-        };
+        let packet = Packet { hop_limit: 5, ..Packet::new(flow, payload, deadline) };
         pool.keep(Time::ZERO, &packet, deadline)
     }
 

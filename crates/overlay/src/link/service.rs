@@ -468,15 +468,7 @@ mod tests {
             flow_seq: 0,
         };
         let payload = &vec![0; len];
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: 5,
-            flags: 0,
-            payload,
-            deadline,
-        };
+        let packet = Packet { hop_limit: 5, ..Packet::new(flow, payload, deadline) };
         service.enqueue(Time::ZERO, &packet, deadline).unwrap();
     }
 

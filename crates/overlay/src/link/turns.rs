@@ -66,7 +66,7 @@ impl Queue {
 /// Source, destination and ports: what tells flows apart.
 type FlowKey = (u64, u32);
 
-/// A flow with packets.
+/// The record of a flow that has packets waiting.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     key: FlowKey,
@@ -81,7 +81,7 @@ struct Flow {
     chained: u16,
 }
 
-/// A source with packets.
+/// The record of a source that has packets waiting.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     id: u32,
@@ -381,34 +381,18 @@ impl Turns {
         if behind == NOBODY {
             source.last_flow = NOBODY;
         }
-        let mut at = self.flows_by_hash[hash];
-        if at == record {
-            self.flows_by_hash[hash] = chained;
-        }
-        while at != NOBODY {
-            let flow = &mut self.flows[usize::from(at)];
-            if flow.chained == record {
-                flow.chained = chained;
-            }
-            at = flow.chained;
-        }
+        unchain(&mut self.flows_by_hash[hash], &mut self.flows, (record, chained), |flow| {
+            &mut flow.chained
+        });
         self.unused_flows.push(record);
     }
 
     /// Removes the record of a source of which nothing waits any more.
     fn end_source(&mut self, record: u16) {
         let Source { hash, chained, .. } = self.sources[usize::from(record)];
-        let mut at = self.sources_by_hash[hash];
-        if at == record {
-            self.sources_by_hash[hash] = chained;
-        }
-        while at != NOBODY {
-            let source = &mut self.sources[usize::from(at)];
-            if source.chained == record {
-                source.chained = chained;
-            }
-            at = source.chained;
-        }
+        unchain(&mut self.sources_by_hash[hash], &mut self.sources, (record, chained), |source| {
+            &mut source.chained
+        });
         self.line.pop_front();
         self.unused_sources.push(record);
     }
@@ -421,6 +405,28 @@ impl Turns {
 fn flow_key(source: u32, header: &FlowHeader) -> FlowKey {
     let nodes = u64::from(source) << 32 | u64::from(header.destination.0);
     (nodes, u32::from(header.source_port) << 16 | u32::from(header.destination_port))
+}
+
+/// Takes a record out of the chain of its hash, which begins at `first`; `behind` is the next one.
+fn unchain<T>(
+    first: &mut u16,
+    records: &mut [T],
+    (record, behind): (u16, u16),
+    next: impl Fn(&mut T) -> &mut u16,
+) {
+    if *first == record {
+        *first = behind;
+        return;
+    }
+    let mut at = *first;
+    while at != NOBODY {
+        let place = next(&mut records[usize::from(at)]);
+        if *place == record {
+            *place = behind;
+            return;
+        }
+        at = *place;
+    }
 }
 
 /// Adds a record in the place of one that is not used, or behind all others.

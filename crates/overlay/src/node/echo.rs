@@ -330,15 +330,7 @@ impl Forwarder {
             flow_seq,
         };
         let deadline = now + USEFUL;
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit,
-            flags: 0,
-            payload,
-            deadline,
-        };
+        let packet = Packet { hop_limit, ..Packet::new(flow, payload, deadline) };
         self.forward(now, self.next_hop(to, flow.metric), &packet)
     }
 }
@@ -411,15 +403,7 @@ mod tests {
 
     fn packet(flow: FlowHeader, hop_limit: u8, payload: &[u8]) -> Packet<'_> {
         let deadline = Time::from_millis(200);
-        Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit,
-            flags: 0,
-            payload,
-            deadline,
-        }
+        Packet { hop_limit, ..Packet::new(flow, payload, deadline) }
     }
 
     /// Number of bytes that the node sends now.

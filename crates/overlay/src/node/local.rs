@@ -7,7 +7,7 @@ use crate::link::Packet;
 use crate::session::flows::Ends;
 use crate::session::wire::{MAX_HEAD, RefusalReason, ToClient, ToNode};
 use crate::session::{Cause, SessionId};
-use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
+use crate::wire::{FlowHeader, NodeId, Service};
 use core::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Writer;
@@ -128,16 +128,7 @@ impl Forwarder {
                 }
                 let done = self.begin(now, id, service, (to, port)).and_then(|flow| {
                     let deadline = now + Duration::from_millis(u64::from(deadline_ms));
-                    let hop_limit = MAX_HOPS - 1;
-                    let packet = Packet {
-                        flow,
-                        turn: flow.source.0,
-                        recovered: false,
-                        hop_limit,
-                        flags: 0,
-                        payload,
-                        deadline,
-                    };
+                    let packet = Packet::new(flow, payload, deadline);
                     self.originate(now, id, &packet, sink)
                 });
                 done.err().map(|why| about(why, to, port))

@@ -330,15 +330,7 @@ mod tests {
             flow_seq,
         };
         let deadline = Time::from_millis(200);
-        Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: 30,
-            flags: 0,
-            payload,
-            deadline,
-        }
+        Packet { hop_limit: 30, ..Packet::new(flow, payload, deadline) }
     }
 
     fn unreachable(node: NodeId, port: u16, why: Unreachable) -> ToClient<'static> {

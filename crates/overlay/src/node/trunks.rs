@@ -206,15 +206,7 @@ impl Forwarder {
             flow_seq: leaving.number as u16,
         };
         let (payload, deadline) = (&leaving.bytes[..], leaving.deadline);
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: MAX_HOPS - 1,
-            flags: 0,
-            payload,
-            deadline,
-        };
+        let packet = Packet::new(flow, payload, deadline);
         let hop = self.next_hop(destination, flow.metric);
         let done = self.forward(now, hop, &packet);
         let Forwarder { trunks, flows, .. } = self;

@@ -449,7 +449,9 @@ fn a_link_that_becomes_far_slower_is_not_filled_with_retransmissions() {
             shares.push(read as f64 * 8.0 / 90.0 / rate as f64);
         }
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-        assert!(mean > 0.75 && shares.iter().all(|&share| share > 0.55), "link {slow}: {shares:?}");
+        // The sender waits for its own link, but learns of another one only by what is lost there.
+        let (most, each) = if slow == 0 { (0.9, 0.85) } else { (0.75, 0.55) };
+        assert!(mean > most && shares.iter().all(|&share| share > each), "link {slow}: {shares:?}");
     }
 }
 

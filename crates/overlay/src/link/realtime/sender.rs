@@ -325,15 +325,7 @@ mod tests {
             flow_seq: 0,
         };
         let deadline = Time::from_millis(deadline_ms);
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: 5,
-            flags: 0,
-            payload,
-            deadline,
-        };
+        let packet = Packet { hop_limit: 5, ..Packet::new(flow, payload, deadline) };
         s.enqueue(now, &packet, deadline).unwrap();
     }
 

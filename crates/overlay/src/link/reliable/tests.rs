@@ -87,15 +87,7 @@ impl Pair {
         let mut payload = vec![0; len.max(4)];
         payload[..4].copy_from_slice(&number.to_be_bytes());
         let deadline = Time::NEVER;
-        let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit,
-            flags,
-            payload: &payload,
-            deadline,
-        };
+        let packet = Packet { hop_limit, flags, ..Packet::new(flow, &payload, deadline) };
         self.tx.enqueue(self.now, &packet)
     }
 

@@ -17,7 +17,7 @@ use crate::session::stream::{
 };
 use crate::session::wire::stream::{Request, Reset};
 use crate::session::{Client, SessionId};
-use crate::wire::{FlowHeader, MAX_HOPS, NodeId, Service};
+use crate::wire::{FlowHeader, NodeId, Service};
 use core::time::Duration;
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
@@ -410,13 +410,8 @@ impl Forwarder {
             flow_seq: tag,
         };
         let packet = Packet {
-            flow,
-            turn: flow.source.0,
-            recovered: false,
-            hop_limit: MAX_HOPS - 1,
             flags: STREAM | if is_control(payload) { CONTROL } else { 0 },
-            payload,
-            deadline: now + crate::link::NO_DEADLINE,
+            ..Packet::new(flow, payload, now + crate::link::NO_DEADLINE)
         };
         if key.peer == self.id {
             self.streams.tell_at = Time::ZERO;

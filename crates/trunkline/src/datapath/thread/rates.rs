@@ -25,7 +25,7 @@ const HEADERS: usize = 20 + 8 + DATA_OVERHEAD;
 /// count as several packets.
 const PAYLOAD: usize = 1_280 - 40 - 8 - DATA_OVERHEAD;
 
-/// Decision about a message.
+/// Decision about an application's message, by the rate of its user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RateCheck {
     /// The node gets it.
