@@ -677,3 +677,30 @@ fn standing_still_is_no_round_trip() {
     hear(&mut side, 198_000, first);
     assert_eq!((side.end.tx.delivered(), side.end.tx.rtt()), (first, None));
 }
+
+/// The accepting node became full between its answer and the segment that shows the number.
+#[test]
+fn a_full_node_is_asked_again_until_it_has_the_stream() {
+    let at = Time::from_millis;
+    let mut side = Side::new(true, Vec::new());
+    let mut out = [0; ROOM];
+    let is_request = |side: &mut Side, now: Time, out: &mut [u8]| {
+        let len = side.end.poll(now, ROOM, out)?;
+        let Ok(Segment::Body(body)) = Segment::parse(&out[..len]) else { panic!("a body") };
+        Some(body.is_request())
+    };
+    assert_eq!(is_request(&mut side, at(0), &mut out), Some(true));
+    let mut reply = [0; 64];
+    let len = emit(&mut reply, answer(OPENER, NUMBERS.1));
+    side.hear(at(10), &reply[..len], false).unwrap();
+    assert_eq!(is_request(&mut side, at(10), &mut out), Some(false), "it shows the number");
+    assert!(side.end.is_open() && side.end.is_put_off(Reset::Full) && !side.end.is_open());
+    assert_eq!(is_request(&mut side, at(500), &mut out), None);
+    assert_eq!(is_request(&mut side, at(1_010), &mut out), Some(true), "a second later");
+    let len = emit(&mut reply, answer(OPENER, 10));
+    side.hear(at(1_020), &reply[..len], false).unwrap();
+    assert!(!side.end.is_put_off(Reset::NotListening), "no other reason is put off");
+    let len = emit(&mut reply, Body { instance: Some(10), ..of_stream() });
+    side.hear(at(1_030), &reply[..len], false).unwrap();
+    assert!(!side.end.is_put_off(Reset::Full), "the other end has the stream");
+}
