@@ -90,3 +90,26 @@ fn a_stream_opens_while_its_route_changes() {
         assert_eq!((source.reset, sink.read, sink.streams), (None, 10_000, 1), "{cut_after} ms");
     }
 }
+
+/// Streams that have ended are forgotten for new ones, however those of two nodes alternate.
+#[test]
+fn ended_streams_make_room_for_new_ones() {
+    let mut t = Topology::new();
+    let hosts = [1, 2, 3].map(|n| t.host(NodeId(n)));
+    for other in [hosts[0], hosts[2]] {
+        t.link(other, hosts[1], link(ms(5), Loss::None), link(ms(5), Loss::None));
+    }
+    t.route_all();
+    t.config_mut(hosts[1]).streams.max = 64;
+    let mut world = t.build(1).unwrap();
+    let sink = world.attach(hosts[1], SHORT, StreamSink::default()).unwrap();
+    let mut sources = Vec::new();
+    for n in 0..330u64 {
+        let host = if n % 11 == 10 { hosts[2] } else { hosts[0] };
+        let source = StreamSource::new(NodeId(2), SHORT, at(1_000 + 100 * n), Writing::Bulk(9));
+        sources.push(world.attach(host, 0, source).unwrap());
+    }
+    world.run_until(at(60_000));
+    let reset = sources.iter().filter(|&&source| world.app(source).reset.is_some()).count();
+    assert_eq!((reset, world.app(sink).streams), (0, 330));
+}
