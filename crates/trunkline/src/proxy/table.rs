@@ -152,6 +152,22 @@ mod tests {
         }
     }
 
+    /// Many origins with an entry each displace one another, not one that has two in use.
+    #[test]
+    fn origins_with_few_entries_are_equal() {
+        let mut table = Table::new(10, 10);
+        for n in 0..2 {
+            table.insert((0, n), 0_u32, n, s(0));
+        }
+        for n in 1..1_000 {
+            for key in [(0, 0), (0, 1)] {
+                let slot = table.find(&key).expect("it is not displaced");
+                table.touch(slot, s(n.into()));
+            }
+            table.insert((n, 0), n, 0, s(n.into()));
+        }
+    }
+
     /// An origin with many entries displaces its own, and makes room for others.
     #[test]
     fn the_origin_with_the_most_makes_room() {
