@@ -11,6 +11,7 @@ mod operate;
 mod rates;
 mod remote;
 mod streams;
+mod troubles;
 mod uplinks;
 
 pub use flows::{FLOWS_AT_ONCE, FlowSnapshot};
@@ -35,7 +36,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -145,8 +146,12 @@ pub struct LinkSnapshot {
     pub refused: Refusals,
     /// Errors of the kernel when it refused to send to the neighbour.
     pub send_error: Option<SendError>,
-    /// Time since the link's uplink takes nothing, if that is so.
-    pub stalled: Option<Time>,
+    /// Next hop that the link's packets wait for, if it doesn't answer.
+    pub silent_next_hop: Option<IpAddr>,
+    /// Interface that the link leaves by, if it is not the one that has its source.
+    pub leaves_by: Option<String>,
+    /// Time for which the link's uplink has taken nothing, if that is so.
+    pub stalled: Option<Duration>,
 }
 
 /// Counters of the packet thread itself.
@@ -327,6 +332,7 @@ struct PacketThread {
     message: Box<[u8]>,
     stats: ThreadStats,
     limited: limited::LimitedLogs,
+    troubles: troubles::Troubles,
     differing: differing::Log,
     echoes: operate::Waiting,
     /// Time at which to watch the listeners again, if they are paused.
@@ -379,6 +385,7 @@ impl PacketThread {
             message: vec![0; MAX_MESSAGE + 1].into(),
             stats: ThreadStats::default(),
             limited: limited::LimitedLogs::default(),
+            troubles: troubles::Troubles::default(),
             differing: differing::Log::default(),
             echoes: operate::Waiting::default(),
             reopen: Time::NEVER,
@@ -436,7 +443,7 @@ impl PacketThread {
                 self.resume_accept(now);
                 self.uplinks.look_for_silence(now, &self.node);
                 self.look_for_hosts(now);
-                self.log_send_errors(now);
+                self.log_troubles(now);
                 self.node.flush(now);
                 self.armed = Time::ZERO;
             }
@@ -538,8 +545,10 @@ impl PacketThread {
             quality: link.monitor().quality(),
             stats: link.stats(),
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
-            send_error: link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to)),
-            stalled: self.uplinks.stalled(link.uplink()),
+            send_error: self.uplinks.error_of(id),
+            silent_next_hop: self.uplinks.next_hops.awaited_by(id),
+            leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
+            stalled: self.uplinks.stalled(link.uplink()).map(|since| clock::now().since(since)),
         }
     }
 

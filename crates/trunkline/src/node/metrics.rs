@@ -498,6 +498,9 @@ impl Node {
         )?;
         let refused = links().filter_map(|(l, link)| Some((l, link.send_error?.count)));
         f.counters("link_send_errors", "Datagrams that the kernel refused to send", refused)?;
+        let help = "Time for which the link's interface or next hop has taken nothing";
+        let stalled = |link: &LinkSnapshot| link.stalled.unwrap_or_default().as_secs_f64();
+        f.gauges("link_stalled_seconds", help, links().map(|(l, link)| (l, stalled(link))))?;
         f.counters("link_drops", "Packets dropped at a link", {
             links().flat_map(|(l, link)| {
                 let drops: Vec<_> = link

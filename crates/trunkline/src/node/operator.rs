@@ -419,7 +419,9 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         drops: drops.iter().map(|(_, n)| n).sum(),
         updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
         send_error: link.send_error.map(|error| send_error(now, &error)),
-        stalled_s: link.stalled.map(|since| now.since(since).as_secs_f64()),
+        silent_next_hop: link.silent_next_hop,
+        leaves_by: link.leaves_by.clone(),
+        stalled_s: link.stalled.map(|time| time.as_secs_f64()),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use trunkline_overlay::wire::{Metric, Service};
 
 /// A query or a command.
@@ -407,12 +407,17 @@ pub struct Link {
     pub updates_refused: BTreeMap<String, u64>,
     /// Errors of the kernel when it refused to send to the neighbour; `null` if it never did.
     pub send_error: Option<SendError>,
+    /// Next hop that the link's packets wait for because it doesn't answer ARP or neighbour
+    /// discovery; `null` if there is none.
+    pub silent_next_hop: Option<IpAddr>,
+    /// Interface that the link leaves by, if it is not the one that has its `source`; else `null`.
+    pub leaves_by: Option<String>,
     /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if
     /// it takes packets.
     pub stalled_s: Option<f64>,
 }
 
-/// The kernel's refusals to send to one address.
+/// The kernel's refusals to send packets of one link.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct SendError {
     /// Name of the last error, such as `ENETUNREACH`.

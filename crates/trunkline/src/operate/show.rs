@@ -243,14 +243,24 @@ fn place(l: &Link) -> String {
 /// Time for which an interface that takes nothing is not worth mentioning, in seconds: it is busy.
 const BUSY_S: f64 = 1.0;
 
-/// Why nothing is sent to the neighbour at present, if that is so.
+/// Why packets to the neighbour don't leave as they should at present, if that is so.
 fn refusal(l: &Link) -> String {
-    match &l.send_error {
-        _ if l.stalled_s.is_some_and(|s| s >= BUSY_S) => " (the interface takes nothing)".into(),
-        Some(error) if error.lasts => format!(" ({})", error.error),
-        _ if l.up => String::new(),
-        _ => l.lookup_error.as_ref().map_or_else(String::new, |error| format!(" ({error})")),
-    }
+    let stalls = l.stalled_s.is_some_and(|s| s >= BUSY_S);
+    let error = l.send_error.as_ref().filter(|error| error.lasts);
+    let why = if let Some(next_hop) = l.silent_next_hop {
+        format!("{next_hop} doesn't answer ARP or neighbour discovery")
+    } else if stalls {
+        "the interface takes nothing".into()
+    } else if let Some(error) = error {
+        error.error.clone()
+    } else if let Some(by) = &l.leaves_by {
+        format!("leaves by {by}")
+    } else if let Some(error) = l.lookup_error.as_ref().filter(|_| !l.up) {
+        error.clone()
+    } else {
+        return String::new();
+    };
+    format!(" ({why})")
 }
 
 fn damping(l: &Link) -> String {

@@ -415,6 +415,8 @@ mod tests {
             damping_left_s: None,
             downs: 0,
             send_error: None,
+            silent_next_hop: None,
+            leaves_by: None,
             stalled_s: None,
             goodbyes: 0,
             bytes_in,

@@ -66,6 +66,11 @@ fn each_of_two_providers_carries_its_link() {
     passes("net/13-two-providers");
 }
 
+#[apply(on_time)]
+fn a_fault_of_an_uplink_is_told_of_its_link_each_time() {
+    passes("net/18-why-nothing-leaves");
+}
+
 /// Starts an unsealed node that listens at `listen`, with a file in `folder`.
 fn start_at(folder: &Path, listen: &str) -> Process {
     let file = folder.join(format!("{}.toml", listen.replace(['[', ']', ':', '.'], "_")));

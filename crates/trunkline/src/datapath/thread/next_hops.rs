@@ -25,13 +25,15 @@ pub type NextHop = (u32, IpAddr);
 #[derive(Debug)]
 pub struct SilentNextHops {
     silent: BTreeSet<NextHop>,
+    /// Which of them links wait for.
+    awaited: BTreeMap<LinkId, IpAddr>,
     look_at: Time,
 }
 
 impl SilentNextHops {
     /// Creates an empty set; nothing is looked at before an uplink has no room.
     pub fn new() -> SilentNextHops {
-        SilentNextHops { silent: BTreeSet::new(), look_at: Time::NEVER }
+        SilentNextHops { silent: BTreeSet::new(), awaited: BTreeMap::new(), look_at: Time::NEVER }
     }
 
     /// Whether `next_hop` doesn't answer.
@@ -42,6 +44,11 @@ impl SilentNextHops {
     /// Time of the next [`Uplinks::look_for_silence`].
     pub fn look_at(&self) -> Time {
         self.look_at
+    }
+
+    /// The next hop that a link waits for, if it doesn't answer.
+    pub fn awaited_by(&self, link: LinkId) -> Option<IpAddr> {
+        self.awaited.get(&link).copied()
     }
 
     /// Notes that an uplink has no room.
@@ -72,9 +79,12 @@ impl Uplinks {
         self.forget_stalls();
         // No link leads to the others any more.
         self.next_hops.silent.retain(|next_hop| in_use.contains(next_hop));
-        for (uplink, links) in stalled {
-            self.part(uplink, &links);
+        for (uplink, links) in &stalled {
+            self.part(*uplink, links);
         }
+        let links = stalled.values().flatten();
+        let silent = links.filter(|(_, next_hop)| self.next_hops.contains(next_hop));
+        self.next_hops.awaited = silent.map(|&(link, (_, ip))| (link, ip)).collect();
         if !self.next_hops.silent.is_empty() {
             self.next_hops.look_at = self.next_hops.look_at.min(now + AGAIN);
         }

@@ -2,10 +2,8 @@
 
 use super::PacketThread;
 use crate::clock;
-use crate::datapath::send_errors;
 use nix::errno::Errno;
 use std::time::Duration;
-use trunkline_base::Time;
 use trunkline_overlay::link::{DownCause, LinkId};
 use trunkline_overlay::node::Notice;
 
@@ -48,29 +46,6 @@ impl PacketThread {
         }
     }
 
-    /// Logs which links the kernel refuses to send packets for, and what can be done about that.
-    pub(super) fn log_send_errors(&mut self, now: Time) {
-        let errors = self.uplinks.errors_mut();
-        if !errors.is_worth_a_look(now) {
-            return;
-        }
-        for (id, link) in self.node.node().links() {
-            let Some(address) = link.address() else { continue };
-            let Some(errno) = errors.take_untold(now, id, (link.uplink(), address)) else {
-                continue;
-            };
-            let config = link.config();
-            tracing::warn!(
-                neighbour = config.neighbour.0,
-                path = Some(config.path.as_str()).filter(|path| !path.is_empty()),
-                %address,
-                error = ?Errno::from_raw(errno),
-                "the kernel refuses to send packets: {}",
-                send_errors::remedy(errno)
-            );
-        }
-    }
-
     /// Logs once when a link's cost rises and once when it is back to normal: at least a half-life
     /// apart.
     fn log_damping(&self, id: LinkId, damped: bool) {
@@ -100,8 +75,7 @@ impl PacketThread {
         let address = link.address().map(tracing::field::display);
         let stalled = self.uplinks.stalled(link.uplink()).map(|since| clock::now().since(since));
         let interface = stalled.filter(|time| *time >= BUSY).map(|_| "takes nothing");
-        let error = link.address().and_then(|to| self.uplinks.error_towards(link.uplink(), to));
-        let error = error.filter(|error| error.lasts(clock::now()));
+        let error = self.uplinks.error_of(id).filter(|error| error.lasts(clock::now()));
         let error = error.map(|error| tracing::field::debug(Errno::from_raw(error.errno)));
         match down.map(DownCause::label) {
             None => tracing::info!(neighbour, name, path, address, "the link is up"),

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
-use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{LocalAddress, Run, TxArena, UplinkId};
 use trunkline_overlay::link::LinkId;
@@ -25,9 +24,6 @@ use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
 const MAX_UPLINKS: usize = 64;
-
-/// Minimum time between two warnings about the route of one link.
-const WARN_AGAIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of links whose route is looked up in one turn, each in some 10 µs.
 const LOOKUPS_PER_TURN: usize = 32;
@@ -42,6 +38,15 @@ pub struct WantedPath {
     pub interface: Option<String>,
     /// Name at which the neighbour is found.
     pub host: Option<Host>,
+}
+
+/// A link that leaves by another interface than the one that has its source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Elsewhere {
+    /// The interface that it leaves by.
+    pub by: String,
+    /// The interface that has its source.
+    pub own: String,
 }
 
 /// The links with such settings.
@@ -64,9 +69,8 @@ pub struct Uplinks {
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
-    /// Links that leave by another interface than the one that has their source: which, and when that
-    /// was logged.
-    elsewhere: BTreeMap<LinkName, (u32, Time)>,
+    /// Links that leave by another interface than the one that has their source.
+    elsewhere: BTreeMap<LinkId, Elsewhere>,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
 }
@@ -326,7 +330,10 @@ impl Uplinks {
             }
             Err(NoWay::Family) => return UplinkId::default(),
         };
-        self.warn_of_source(name, &wanted, departure.interface);
+        match Self::elsewhere_by(&wanted, departure.interface) {
+            Some(elsewhere) => self.elsewhere.insert(id, elsewhere),
+            None => self.elsewhere.remove(&id),
+        };
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
             return UplinkId(i as u16 + 1);
@@ -340,30 +347,13 @@ impl Uplinks {
         added.map_or(shared, |uplink| self.add(uplink, departure, arena))
     }
 
-    /// Warns if a link leaves by another interface than the one that has its configured source: the
+    /// The other interface by which a link leaves than the one that has its configured source: the
     /// network there may drop it.
-    fn warn_of_source(&mut self, link: LinkName, wanted: &WantedPath, interface: u32) {
-        let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0);
-        let has_it = source.and_then(addresses::interface_of);
-        let elsewhere = has_it.filter(|own| if_nametoindex(own.as_str()) != Ok(interface));
-        let (now, before) = (clock::now(), self.elsewhere.get(&link).copied());
-        let Some(own) = elsewhere else {
-            if before.is_some_and(|(_, at)| now.since(at) >= WARN_AGAIN) {
-                self.elsewhere.remove(&link);
-            }
-            return;
-        };
-        let is_news = before.is_none_or(|(by, at)| by != interface && now.since(at) >= WARN_AGAIN);
-        if is_news {
-            self.elsewhere.insert(link.clone(), (interface, now));
-            let by = if_indextoname(interface).unwrap_or_default();
-            tracing::warn!(
-                neighbour = link.0.0,
-                path = link.1,
-                "the link leaves by {by:?}, but its source is an address of {own}: add `interface = \
-                 \"{own}\"` to the link, or a policy route"
-            );
-        }
+    fn elsewhere_by(wanted: &WantedPath, interface: u32) -> Option<Elsewhere> {
+        let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0)?;
+        let own = addresses::interface_of(source)?;
+        let by = if_indextoname(interface).ok()?.into_string().ok()?;
+        (by != own).then_some(Elsewhere { by, own })
     }
 
     /// Closes uplinks that no link sends by: those of interfaces that are gone, for instance.
@@ -381,14 +371,22 @@ impl Uplinks {
         }
     }
 
-    /// Errors of the kernel when it refused to send to `to` by `uplink`.
-    pub fn error_towards(&self, uplink: UplinkId, to: SocketAddr) -> Option<SendError> {
-        self.output.errors.of((uplink, to))
+    /// Errors of the kernel when it refused to send packets of a link.
+    pub fn error_of(&self, link: LinkId) -> Option<SendError> {
+        self.output.errors.of(link)
     }
 
-    /// The errors of the kernel when it refused to send.
-    pub fn errors_mut(&mut self) -> &mut SendErrors {
-        &mut self.output.errors
+    /// How a link leaves elsewhere than its source says, if it does.
+    pub fn elsewhere(&self, link: LinkId) -> Option<&Elsewhere> {
+        self.elsewhere.get(&link)
+    }
+
+    /// Whether packets of some link may be kept at this machine.
+    pub(super) fn have_trouble(&self, now: Time) -> bool {
+        let errors = &self.output.errors;
+        errors.are_recent(now)
+            || !self.elsewhere.is_empty()
+            || self.next_hops.look_at() < Time::NEVER
     }
 
     /// Sends everything in `arena`.
@@ -512,9 +510,11 @@ impl PacketThread {
                 continue;
             };
             let before = link.uplink();
+            let name = (link.config().neighbour, link.config().path.clone());
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &mut self.arena);
+            self.uplinks.output.errors.lead(id, &name, (uplink, address));
             if uplink != before {
                 self.node.set_uplink(id, uplink);
             }

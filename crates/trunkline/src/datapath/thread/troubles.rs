@@ -1,0 +1,243 @@
+//! Troubles of links: reasons why their packets stay at this machine. The log says each with what can
+//! be done, and says when it has ended.
+
+use super::PacketThread;
+use super::uplinks::Elsewhere;
+use nix::errno::Errno;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+use trunkline_base::Time;
+use trunkline_overlay::link::{Link, LinkId};
+
+/// Interval between two looks at the links while there is trouble.
+const LOOK: Duration = Duration::from_secs(1);
+/// Number of errors in one failure that are worth a line. A few are a moment's.
+const FEW: u64 = 3;
+/// Time for which an interface that takes nothing is not worth a line: it is busy.
+const BUSY: Duration = Duration::from_secs(1);
+/// Least interval between lines about new troubles of one link.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Interval between lines about the same trouble of a link.
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// Why packets of a link don't leave as they should.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Trouble {
+    /// The kernel refuses them, for a reason as in errno(3).
+    Refused(i32),
+    /// They wait for a machine that doesn't say its link-layer address.
+    Silent(IpAddr),
+    /// The interface takes nothing.
+    Stalled,
+    /// They leave by another interface than the one that has their source.
+    Elsewhere(Elsewhere),
+}
+
+/// The trouble of a link that was logged last.
+#[derive(Debug)]
+struct Told {
+    trouble: Trouble,
+    /// When it was seen first, and when its last line was written.
+    since: Time,
+    at: Time,
+    is_over: bool,
+}
+
+/// The troubles that were logged.
+#[derive(Default, Debug)]
+pub struct Troubles {
+    told: BTreeMap<LinkId, Told>,
+    looked: Time,
+}
+
+impl Troubles {
+    /// Whether to look at the links, of which some are in trouble or not: a second after the last
+    /// look at the earliest, and as long as a line about the end of a trouble is due.
+    fn is_worth_a_look(&mut self, now: Time, some_are: bool) -> bool {
+        let lasts = some_are || self.told.values().any(|told| !told.is_over);
+        let looks = now.since(self.looked) >= LOOK && lasts;
+        if looks {
+            self.looked = now;
+        }
+        looks
+    }
+
+    /// Says whether to log that a link has `trouble` now, or that the one that was logged has ended.
+    fn news(&mut self, now: Time, link: LinkId, trouble: Option<&Trouble>) -> Option<News> {
+        let told = self.told.get_mut(&link);
+        let Some(trouble) = trouble else {
+            let told = told.filter(|told| !told.is_over)?;
+            told.is_over = true;
+            return Some(News::Over(now.since(told.since)));
+        };
+        let is_same = told.as_ref().is_some_and(|t| !t.is_over && t.trouble == *trouble);
+        let silence = if is_same { AGAIN } else { PAUSE };
+        if told.as_ref().is_some_and(|told| now.since(told.at) < silence) {
+            return None;
+        }
+        let since = told.filter(|told| !told.is_over).map_or(now, |told| told.since);
+        let told = Told { trouble: trouble.clone(), since, at: now, is_over: false };
+        self.told.insert(link, told);
+        Some(News::Trouble)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum News {
+    Trouble,
+    /// The trouble has ended, after this time.
+    Over(Duration),
+}
+
+impl PacketThread {
+    /// Logs which links are in trouble, and what can be done about that.
+    pub(super) fn log_troubles(&mut self, now: Time) {
+        if !self.troubles.is_worth_a_look(now, self.uplinks.have_trouble(now)) {
+            return;
+        }
+        for (id, link) in self.node.node().links() {
+            let trouble = self.trouble(now, id, link);
+            if let Some(news) = self.troubles.news(now, id, trouble.as_ref()) {
+                log(link, news, trouble);
+            }
+        }
+    }
+
+    /// Only links are looked at: anyone can make this node answer an address that the kernel
+    /// refuses.
+    fn trouble(&self, now: Time, id: LinkId, link: &Link) -> Option<Trouble> {
+        let uplinks = &self.uplinks;
+        if let Some(next_hop) = uplinks.next_hops.awaited_by(id) {
+            return Some(Trouble::Silent(next_hop));
+        }
+        if uplinks.stalled(link.uplink()).is_some_and(|since| now.since(since) >= BUSY) {
+            return Some(Trouble::Stalled);
+        }
+        let error = uplinks.error_of(id).filter(|error| {
+            // A full queue of an interface is no fault.
+            let is_fault = error.errno != libc::ENOBUFS;
+            is_fault && error.lasts(now) && error.count - error.before >= FEW
+        });
+        let elsewhere = || uplinks.elsewhere(id).cloned().map(Trouble::Elsewhere);
+        error.map(|error| Trouble::Refused(error.errno)).or_else(elsewhere)
+    }
+}
+
+fn log(link: &Link, news: News, trouble: Option<Trouble>) {
+    let config = link.config();
+    let (neighbour, path) = (config.neighbour.0, config.path.as_str());
+    let path = Some(path).filter(|path| !path.is_empty());
+    let address = link.address().map(tracing::field::display);
+    let trouble = match (news, trouble) {
+        (News::Trouble, Some(trouble)) => trouble,
+        (News::Over(after), _) => {
+            let after_s = after.as_secs();
+            tracing::info!(neighbour, path, address, after_s, "packets leave again");
+            return;
+        }
+        (News::Trouble, None) => return,
+    };
+    match trouble {
+        Trouble::Refused(errno) => {
+            let (error, cure) = (Errno::from_raw(errno), remedy(errno));
+            let said = "the kernel refuses to send packets";
+            tracing::warn!(neighbour, path, address, ?error, "{said}: {cure}");
+        }
+        Trouble::Silent(next_hop) => {
+            tracing::warn!(
+                neighbour,
+                path,
+                address,
+                %next_hop,
+                "packets wait for a next hop that doesn't answer ARP or neighbour discovery: see \
+                 `ip neigh show {next_hop}`, its cable and VLAN, and whether a route leads to it \
+                 (`ip route get ADDRESS`)"
+            );
+        }
+        Trouble::Stalled => tracing::warn!(
+            neighbour,
+            path,
+            address,
+            "the interface takes no packets: see `ip -statistics link`, and the modem that is \
+             behind it"
+        ),
+        Trouble::Elsewhere(Elsewhere { by, own }) => tracing::warn!(
+            neighbour,
+            path,
+            "the link leaves by {by:?}, but its source is an address of {own}: add `interface = \
+             \"{own}\"` to the link, or a policy route, and see whether {own} is up (`ip link`)"
+        ),
+    }
+}
+
+/// Advice for an operator about an error.
+pub fn remedy(errno: i32) -> &'static str {
+    match errno {
+        libc::EPERM => {
+            "a firewall of this machine rejects them: allow UDP to that address (`nft list ruleset`)"
+        }
+        libc::EACCES => {
+            "a route prohibits them, or the address is a broadcast one: see `ip route get ADDRESS`"
+        }
+        libc::ENETUNREACH | libc::EHOSTUNREACH => {
+            "there is no route, or its next hop does not answer, or this machine lacks the link's \
+             `source`: see `ip route get ADDRESS` and `ip addr`"
+        }
+        libc::ENODEV | libc::ENXIO | libc::ENETDOWN => {
+            "the interface does not exist or is down: see `ip link`, and `interface` in [[link]]"
+        }
+        libc::EINVAL => {
+            "a route is a blackhole, or `source` or `interface` in [[link]] does not fit the \
+             address: see `ip route get ADDRESS`"
+        }
+        libc::EMSGSIZE => {
+            "packets are larger than the interface takes: lower `mtu` in [[link]], or raise the \
+             interface's (`ip link`)"
+        }
+        _ => "see errno(3), and `trunkline links`",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: LinkId = LinkId(1);
+
+    #[test]
+    fn a_trouble_is_logged_when_it_begins_and_ends() {
+        let (at, mut troubles) = (Time::from_millis, Troubles::default());
+        let (refused, other) = (Trouble::Refused(libc::EPERM), Trouble::Stalled);
+        let over = |s| Some(News::Over(Duration::from_secs(s)));
+        assert!(!troubles.is_worth_a_look(at(9_000), false));
+        assert!(troubles.is_worth_a_look(at(10_000), true));
+        assert_eq!(troubles.news(at(10_000), LINK, Some(&refused)), Some(News::Trouble));
+        assert!(!troubles.is_worth_a_look(at(10_999), true));
+        assert!(troubles.is_worth_a_look(at(11_000), false), "its end is worth a line");
+        assert_eq!(troubles.news(at(20_000), LINK, Some(&refused)), None);
+        assert_eq!(troubles.news(at(36_000), LINK, None), over(26));
+        assert_eq!(troubles.news(at(37_000), LINK, None), None);
+        assert!(!troubles.is_worth_a_look(at(38_000), false));
+        // The same again.
+        assert_eq!(troubles.news(at(40_000), LINK, Some(&refused)), Some(News::Trouble));
+        assert_eq!(troubles.news(at(639_999), LINK, Some(&refused)), None);
+        assert_eq!(troubles.news(at(640_000), LINK, Some(&refused)), Some(News::Trouble));
+        // Two in turn are no more lines.
+        assert_eq!(troubles.news(at(641_000), LINK, Some(&other)), None);
+        assert_eq!(troubles.news(at(650_000), LINK, Some(&other)), Some(News::Trouble));
+        assert_eq!(troubles.news(at(650_000), LINK, None), over(610));
+    }
+
+    #[test]
+    fn an_interface_that_flaps_gets_few_lines() {
+        let mut troubles = Troubles::default();
+        let refused = Trouble::Refused(libc::ENETDOWN);
+        let news = |n: u64| {
+            let trouble = (n % 4 < 2).then_some(&refused);
+            troubles.news(Time::from_millis(1_000 * n), LINK, trouble)
+        };
+        let lines = (10..610).filter_map(news).count();
+        assert!(lines <= 100, "{lines} lines in ten minutes");
+    }
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Node 1 has two links to one address, by eth0 and by eth1; eth1 gets one fault after the other.
+. "$CASES/lib/nodes.sh"
+star 1 2
+ip link add eth1 netns 1 type veth peer name eth1 netns 2
+for id in 1 2; do
+    ip -n $id addr add "10.8.0.$id/24" dev eth1
+    ip -n $id link set eth1 up
+done
+ip -n 2 addr add 10.7.7.2/32 dev lo
+ip -n router route add 10.7.7.2 via 10.9.2.2
+ip -n 1 route add 10.7.7.2 via 10.9.1.1 dev eth0 metric 100
+ip -n 1 route add 10.7.7.2 via 10.8.0.2 dev eth1 metric 200
+keys 1 2
+for line in fibre:eth0 lte:eth1; do
+    link 2 10.7.7.2:7000
+    printf 'path = "%s"\ninterface = "%s"\n' "${line%:*}" "${line#*:}"
+done | node 1 '"0.0.0.0:7000"'
+node 2 '"0.0.0.0:7000"' </dev/null
+up 2 2
+up 1 1
+linked 1 2
+
+# of PATH EXPRESSION: a property of node 1's link by that path.
+of() {
+    ask links 1 --json >links
+    field links "[$2 for l in it if l['path'] == '$1'][0]"
+}
+up_both() {
+    local end=$((SECONDS + 15))
+    until [ "$(of fibre 'l["up"]') $(of lte 'l["up"]')" = "True True" ]; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.2
+    done
+}
+errors() { of "$1" '(l["send_error"] or {"count": 0})["count"]'; }
+why() { of "$1" '(l["send_error"] or {"error": None})["error"]'; }
+said() { grep -c "$1" 1.log; }
+least() { [ "$1" -ge "$2" ]; }
+
+refuse() {
+    inside 1 nft -f - <<'END'
+table ip refuses { chain output { type filter hook output priority 0; oifname eth1 udp dport 7000 drop; }; }
+END
+}
+control "both links are up" up_both
+
+before=0
+for time in 1 2; do
+    refuse
+    sleep 5
+    right "failure $time: EPERM is at the link that has it" [ "$(why lte)" = EPERM ]
+    right "failure $time: the log says what can be done" least "$(said 'a firewall of this machine.*path="lte"')" $time
+    inside 1 nft delete table ip refuses
+    control "both links are up again" up_both
+    sleep 2
+    count=$(errors lte)
+    right "failure $time: the count has grown to $count" least "$count" $((before + 1))
+    before=$count
+    right "failure $time: the log says that it has ended" least "$(said 'packets leave again.*path="lte"')" $time
+    sleep 4
+done
+
+right "the other link has no error" [ "$(errors fibre)" = 0 ]
+
+# The far end of eth1 neither answers nor asks by ARP.
+ip -n 2 link set eth1 arp off
+ip -n 1 neigh flush dev eth1
+sleep 8
+right "links names the next hop that is silent" [ "$(of lte 'l["silent_next_hop"]')" = 10.8.0.2 ]
+inside 1 curl -s http://127.0.0.1:9101/metrics | grep 'link_stalled_seconds.*lte' >metric
+stalled=$(awk '{print $2}' metric)
+right "the metric says that it takes nothing for $stalled s" above "$stalled" 2
+right "the log says what can be done" least "$(said 'ip neigh show 10.8.0.2.*path="lte"')" 1
+right "the other link doesn't wait" [ "$(of fibre 'l["silent_next_hop"]')" = None ]
+ip -n 2 link set eth1 arp on
+control "both links are up again" up_both
+right "the count of $before hasn't fallen: $(errors lte)" least "$(errors lte)" "$before"
+down 1
+
+# One link with a source and a policy route, whose interface goes down.
+{ link 2 10.7.7.2:7000; echo 'source = "10.8.0.1"'; } | node 1 '"0.0.0.0:7000"'
+ip -n 1 route add 10.7.7.2 via 10.8.0.2 dev eth1 table 7
+ip -n 1 rule add from 10.8.0.1 table 7
+up 1 1
+linked 1 2
+for time in 1 2; do
+    ip -n 1 link set eth1 down
+    sleep 4
+    why=$(of '' '[l["leaves_by"], (l["send_error"] or {"error": None})["error"]]')
+    right "its interface is down, time $time: links has a reason: $why" [ "$why" != "[None, None]" ]
+    right "the log has it" least "$(said 'leaves by .* but its source is an address of eth1')" $time
+    sleep 8
+    ip -n 1 link set eth1 up
+    ip -n 1 route replace 10.7.7.2 via 10.8.0.2 dev eth1 table 7
+    ip -n 1 route replace 10.7.7.2 via 10.8.0.2 dev eth1 metric 200
+    control "the link is up again" wait_up 1 2 15
+    sleep 2
+done
