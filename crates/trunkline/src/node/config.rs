@@ -1,7 +1,9 @@
 //! The configuration file of `trunkline node`.
 
 mod access;
+mod egress;
 mod host;
+mod listen;
 mod mistake;
 mod number;
 mod places;
@@ -12,7 +14,7 @@ mod trunk;
 mod unlocked;
 
 pub use access::KnownClient;
-pub use host::{Host, nobodys};
+pub use host::{Host, Whose, nobodys};
 #[cfg(test)]
 pub use mistake::plain;
 pub use mistake::{Mistake, described, excerpt, suggestion};
@@ -176,6 +178,9 @@ struct File {
     log: LogSection,
     #[serde(default)]
     runtime: Runtime,
+    /// Where each link leads, once the file is read.
+    #[serde(skip)]
+    targets: Vec<egress::Target>,
 }
 
 #[derive(Deserialize, Default)]
@@ -194,10 +199,12 @@ struct NodeSection {
     certificate: Option<PathBuf>,
     #[serde(default)]
     unsealed_for_measurements: bool,
+    #[serde(deserialize_with = "listen::addresses")]
     listen: Vec<SocketAddr>,
     socket: Option<PathBuf>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listen::addresses")]
     remote: Vec<SocketAddr>,
+    #[serde(default, deserialize_with = "listen::address")]
     http: Option<SocketAddr>,
     control: Option<PathBuf>,
     max_sessions: Option<usize>,
@@ -212,6 +219,7 @@ struct LinkSection {
     path: String,
     key: Option<sealing::Key>,
     address: Option<Address>,
+    #[serde(default, deserialize_with = "host::source")]
     source: Option<IpAddr>,
     interface: Option<String>,
     mtu: Option<usize>,
@@ -315,7 +323,10 @@ pub fn load(path: &Path) -> Result<(Config, String), Mistake> {
         excerpt: String::new(),
         suggestion: None,
     })?;
-    Ok((parse(path, &text)?, text))
+    let config = parse(path, &text)?;
+    // A recording may be replayed where there is no such interface.
+    listen::check_interfaces(&config).map_err(|what| mistake(path, &text, Place::Named, what))?;
+    Ok((config, text))
 }
 
 /// Checks that the folders named in `config`, the file at `path` with this `text`, exist. Not meant
@@ -345,7 +356,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, Mistake> {
     let mut file: File = toml::from_str(text).map_err(|e| syntax_mistake(path, text, &e))?;
     let at = |(place, what): Wrong| mistake(path, text, place, what);
     let named = |what: &str| at((Place::Named, what.to_owned()));
-    check_listen(&file.node.listen).map_err(|what| named(&what))?;
+    file.targets = egress::targets(&file, text);
+    listen::check(&file.node.listen).map_err(at)?;
     check_runtime(&file.runtime).map_err(named)?;
     places::check(&file).map_err(at)?;
     let mut config = overlay::Config::new(NodeId(file.node.id));
@@ -400,19 +412,23 @@ fn add_sections(config: &mut overlay::Config, file: &File, sealed: bool) -> Resu
         if let Some(link) = config.links.last() {
             sealing::check_link(link, &file.overlay, sealed).map_err(|what| (at("key"), what))?;
         }
-        let family = |a: &SocketAddr| a.is_ipv6();
         let number = section.address.as_ref().and_then(Address::number);
-        if let Some((address, why)) = number.and_then(|a| Some((a, nobodys(a)?))) {
+        let why = |a: SocketAddr| nobodys(a, Whose::Neighbour);
+        if let Some((address, why)) = number.and_then(|a| Some((a, why(a)?))) {
             return Err((at("address"), format!("address {address} {why}")));
         }
-        if let Some(address) = number
-            && !file.node.listen.iter().any(|l| family(l) == family(&address))
+        if let Some(address) = &section.address
+            && let Some(is_ipv6) = address.is_ipv6()
+            && !file.node.listen.iter().any(|l| l.is_ipv6() == is_ipv6)
         {
-            let what =
-                format!("{address} cannot be reached: [node] listen has no address of its family");
+            let any = if is_ipv6 { "[::]:7000" } else { "0.0.0.0:7000" };
+            let what = format!(
+                "{address} cannot be reached: [node] listen has no address of its family: add one, \
+                 such as \"{any}\""
+            );
             return Err((at("address"), what));
         }
-        places::check_egress(file, index).map_err(|(key, what)| (at(key), what))?;
+        egress::check(file, index).map_err(|(key, what)| (at(key), what))?;
     }
     for (index, section) in file.route.iter().enumerate() {
         config.routes.extend(static_routes(section));
@@ -473,7 +489,7 @@ fn link_config(section: &LinkSection, file: &File) -> link::Config {
 fn path_of(file: &File, index: usize) -> Option<((NodeId, String), WantedPath)> {
     let section = &file.link[index];
     let interface = section.interface.clone();
-    let source = section.source.or_else(|| places::own_source(file, index));
+    let source = section.source.or_else(|| egress::own_source(file, index));
     let link = (NodeId(section.neighbour), section.path.clone());
     let host = match &section.address {
         Some(Address::Name(host)) => Some(host.clone()),
@@ -583,37 +599,6 @@ fn check_remote(file: &File) -> Result<(), &'static str> {
                                                 `remote` and the clients away"),
         _ => Ok(()),
     }
-}
-
-/// Maximum number of addresses to listen at: each has an uplink of its own.
-const MAX_LISTEN: usize = 16;
-
-fn check_listen(listen: &[SocketAddr]) -> Result<(), String> {
-    if listen.is_empty() {
-        return Err("[node] listen is empty: give at least one address".into());
-    }
-    if listen.len() > MAX_LISTEN {
-        let n = listen.len();
-        return Err(format!("[node] listen has {n} addresses: give {MAX_LISTEN} at most"));
-    }
-    for (n, address) in listen.iter().enumerate() {
-        let is_any = address.ip().is_unspecified();
-        if let Some(why) = nobodys(*address).filter(|_| !is_any && address.port() > 0) {
-            return Err(format!("[node] listen {address} {why}"));
-        }
-        let includes = |other: &&SocketAddr| {
-            let same = address.port() == other.port() && address.is_ipv6() == other.is_ipv6();
-            let any = address.ip().is_unspecified() || other.ip().is_unspecified();
-            same && (any || address.ip() == other.ip())
-        };
-        if let Some(other) = listen[..n].iter().find(includes) {
-            return Err(format!(
-                "[node] listen {address} is the same as {other}, or one of them is every address \
-                 of its family: take one away"
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn check_runtime(runtime: &Runtime) -> Result<(), &'static str> {

@@ -5,7 +5,7 @@
 use super::{LinkName, PacketThread, WantedPaths};
 use crate::clock;
 use crate::datapath::lookup::{Lookups, Reply};
-use crate::node::config::{Host, nobodys};
+use crate::node::config::{Host, Whose, nobodys};
 use crate::resolver::Answer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -233,7 +233,8 @@ impl PacketThread {
         let now = clock::now();
         while let Some(reply) = self.hosts.lookups.as_ref().and_then(Lookups::reply) {
             let uplinks = &self.uplinks;
-            let usable = |a: &SocketAddr| nobodys(*a).is_none() && uplinks.can_reach(a);
+            let usable =
+                |a: &SocketAddr| nobodys(*a, Whose::Neighbour).is_none() && uplinks.can_reach(a);
             self.hosts.answered(now, reply, usable);
         }
     }

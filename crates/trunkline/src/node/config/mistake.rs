@@ -42,6 +42,8 @@ pub enum Place {
     Named,
     /// These bytes of the text.
     Bytes(Range<usize>),
+    /// The `index`-th element, from 0, of a list in `[section]`.
+    Item { section: &'static str, key: &'static str, index: usize },
     /// A value in `[section]`, or in the `index`-th `[[section]]`, from 0; its heading if it does
     /// not have the key.
     Of { section: &'static str, index: usize, key: &'static str },
@@ -52,6 +54,11 @@ impl Place {
         match self {
             Place::Named => named(text, what),
             Place::Bytes(span) => Some(span),
+            Place::Item { section, key, index } => {
+                let file = toml::de::DeTable::parse(text).ok()?;
+                let list = file.get_ref().get(section)?.get_ref().as_table()?.get(key)?;
+                Some(list.get_ref().as_array()?.get(index)?.span())
+            }
             Place::Of { section, index, key } => {
                 let file = toml::de::DeTable::parse(text).ok()?;
                 let section = file.get_ref().get(section)?;
@@ -73,15 +80,32 @@ pub fn mistake(path: &Path, text: &str, at: Place, what: String) -> Mistake {
     Mistake { path: path.to_owned(), place, what, excerpt, suggestion: None }
 }
 
+/// Line of `key`, from 1, in each `[[section]]` of `text`; of its heading if it does not have the key.
+pub fn lines(text: &str, section: &str, key: &str) -> Vec<usize> {
+    let Ok(file) = toml::de::DeTable::parse(text) else { return Vec::new() };
+    let sections = file.get_ref().get(section).and_then(|all| all.get_ref().as_array());
+    let spans = sections.into_iter().flat_map(|all| all.iter()).map(|one| {
+        let value = one.get_ref().as_table().and_then(|table| table.get(key));
+        value.map_or(one.span(), |value| value.span())
+    });
+    spans.map(|span| place(text, span.start).0).collect()
+}
+
 /// The line at `place`, a line and a column of `text` from 1, with a marker below it: two lines,
-/// each after a line break. Empty for a line that is too long to help.
+/// each after a line break. Of a long line, the part around the column.
 pub fn excerpt(text: &str, (line, column): (usize, usize)) -> String {
     const LONGEST: usize = 200;
-    let source = text.lines().nth(line - 1).unwrap_or_default();
-    if source.len() > LONGEST {
-        return String::new();
-    }
-    format!("\n  {line} | {source}\n  {:>1$}", "^", line.to_string().len() + 3 + column)
+    const BEFORE: usize = 60;
+    let whole = text.lines().nth(line - 1).unwrap_or_default();
+    let start = if whole.len() > LONGEST { (column - 1).saturating_sub(BEFORE) } else { 0 };
+    let cut = |is_cut| if is_cut { "…" } else { "" };
+    let part: String = whole.chars().skip(start).take(LONGEST / 2).collect();
+    let (before, source, after) = match whole.len() > LONGEST {
+        true => (cut(start > 0), part.as_str(), cut(start + LONGEST / 2 < whole.chars().count())),
+        false => ("", whole, ""),
+    };
+    let marker = line.to_string().len() + 3 + column - start + before.chars().count();
+    format!("\n  {line} | {before}{source}{after}\n  {:>marker$}", "^")
 }
 
 /// Builds a mistake from an error of serde or the parser.
@@ -89,8 +113,8 @@ pub fn syntax_mistake(path: &Path, text: &str, error: &toml::de::Error) -> Mista
     let what = match error.message() {
         "invalid socket address syntax" => "not an address: write an IP address and a port, \
                                             \"192.0.2.1:7000\" or \"[2001:db8::1]:7000\" (link-local \
-                                            \"[fe80::1%2]:7000\", with the interface's \
-                                            number); names are not looked up"
+                                            \"[fe80::1%eth0]:7000\", with its interface); \
+                                            names are not looked up"
             .into(),
         "missing field `node`" if !text.contains("[node]") => {
             "[node] is missing: it has at least `id`, `listen` and `key`".into()

@@ -1,9 +1,9 @@
 //! Checks of the ids and addresses in a file.
 
-use super::host::{Address, is_interface};
+use super::host::Canonical;
 use super::mistake::Place;
-use super::{Destinations, File, LinkSection, Wrong};
-use std::net::{IpAddr, SocketAddr};
+use super::{Destinations, File, Wrong};
+use std::net::SocketAddr;
 use std::path::Path;
 use trunkline_overlay::wire::NodeId;
 
@@ -33,7 +33,8 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         let at = |key| Place::Of { section: "link", index, key };
         nobody("neighbour", link.neighbour).map_err(|what| (at("neighbour"), what))?;
         let own = |a: &SocketAddr| node.listen.iter().any(|listen| is_own(a, listen));
-        if let Some(address) = link.address.as_ref().and_then(Address::number).filter(own) {
+        let number = file.targets[index].address.as_ref().and_then(Canonical::number);
+        if let Some(address) = number.filter(own) {
             let what = format!(
                 "address {address} is where this node itself listens: give the address of neighbour \
                  {}, or take the line away and wait until it calls",
@@ -55,100 +56,6 @@ pub fn check(file: &File) -> Result<(), Wrong> {
         nobody("node", known.node()).map_err(|what| (at, what))?;
     }
     Ok(())
-}
-
-/// Checks that the link of section `index` can leave as it is to. The error names the key.
-pub fn check_egress(file: &File, index: usize) -> Result<(), (&'static str, String)> {
-    let link = &file.link[index];
-    if let Some(source) = link.source {
-        let sends = |l: &SocketAddr| {
-            l.is_ipv6() == source.is_ipv6() && (l.ip() == source || l.ip().is_unspecified())
-        };
-        if source.is_unspecified() || source.is_multicast() {
-            let what = format!("source {source} is not an address of this machine alone");
-            return Err(("source", what));
-        }
-        if !file.node.listen.iter().any(sends) {
-            let what = format!(
-                "source {source}: [node] listen has neither that address nor every address of its \
-                 family, so no answer would arrive: add it there"
-            );
-            return Err(("source", what));
-        }
-        let is_ipv6 = link.address.as_ref().and_then(Address::is_ipv6);
-        if is_ipv6.is_some_and(|is_ipv6| is_ipv6 != source.is_ipv6()) {
-            let what = format!("source {source} is of another IP version than the link's address");
-            return Err(("source", what));
-        }
-    }
-    if let Some(name) = &link.interface
-        && !is_interface(name)
-    {
-        let what =
-            format!("interface {name:?} is not a name: `ip link` lists those of this machine");
-        return Err(("interface", what));
-    }
-    let egress = |n: usize| (leaves_from(file, n), &file.link[n].interface);
-    let zone = link.address.as_ref().and_then(Address::zone);
-    if let (Some(zone), Some(name)) = (zone, &link.interface)
-        && zone != name
-    {
-        let what = format!("interface {name:?} is not that of the address, {zone:?}");
-        return Err(("interface", what));
-    }
-    let before = (0..index).find(|&n| {
-        link.address.is_some() && file.link[n].address == link.address && egress(n) == egress(index)
-    });
-    if let Some(before) = before {
-        let what = format!(
-            "the link to neighbour {} has the same address and leaves the same way: give each its \
-             own `source` or `interface`, or `listen` an address for each",
-            file.link[before].neighbour
-        );
-        return Err(("address", what));
-    }
-    Ok(())
-}
-
-/// The source address of the link of section `index`, as far as the file determines it.
-fn leaves_from(file: &File, index: usize) -> Option<IpAddr> {
-    let link = &file.link[index];
-    let is_ipv6 = link.address.as_ref().and_then(Address::number).map(|a| a.is_ipv6());
-    let mut own = file.node.listen.iter().filter(|l| is_ipv6.is_some_and(|is| l.is_ipv6() == is));
-    let only = match (own.next(), own.next()) {
-        (Some(only), None) if link.interface.is_none() => Some(only.ip()),
-        _ => None,
-    };
-    link.source.or_else(|| own_source(file, index)).or(only.filter(|ip| !ip.is_unspecified()))
-}
-
-/// The links before that of section `index` that have its address and are configured to leave as it
-/// does.
-fn leave_alike(file: &File, index: usize) -> Vec<&LinkSection> {
-    let link = &file.link[index];
-    let egress = |l: &LinkSection| (l.source, l.interface.clone());
-    let alike = |other: &&LinkSection| {
-        link.address.is_some() && other.address == link.address && egress(other) == egress(link)
-    };
-    file.link[..index].iter().filter(alike).collect()
-}
-
-/// The source address of the link of section `index`, if several links have its address and it has
-/// no `source` or `interface`: each such link leaves from another address in `listen`, in its order,
-/// that is no other link's `source`.
-pub fn own_source(file: &File, index: usize) -> Option<IpAddr> {
-    let link = &file.link[index];
-    let address = link.address.as_ref().and_then(Address::number);
-    let address = address.filter(|_| link.source.is_none() && link.interface.is_none())?;
-    let others = file.link.iter().filter(|l| l.address == link.address).count();
-    let own = file.node.listen.iter().map(SocketAddr::ip);
-    let is_taken = |ip: &IpAddr| {
-        let same = file.link.iter().filter(|l| l.address == link.address && l.interface.is_none());
-        same.filter_map(|l| l.source).any(|source| source == *ip)
-    };
-    let mut own =
-        own.filter(|ip| ip.is_ipv6() == address.is_ipv6() && !ip.is_unspecified() && !is_taken(ip));
-    if others < 2 { None } else { own.nth(leave_alike(file, index).len()) }
 }
 
 /// Checks that a route to these nodes leads anywhere from `own`.
@@ -188,7 +95,14 @@ fn check_apart(file: &File) -> Result<(), Wrong> {
 /// for its addresses.
 fn is_own(to: &SocketAddr, listen: &SocketAddr) -> bool {
     let any = listen.ip().is_unspecified() && listen.is_ipv4() == to.is_ipv4();
-    to.port() == listen.port() && (to.ip() == listen.ip() || any && to.ip().is_loopback())
+    // Two interfaces may have the same link-local address.
+    let same = match (to, listen) {
+        (SocketAddr::V6(to), SocketAddr::V6(own)) => {
+            to.ip() == own.ip() && to.scope_id() == own.scope_id()
+        }
+        _ => to.ip() == listen.ip(),
+    };
+    to.port() == listen.port() && (same || any && to.ip().is_loopback())
 }
 
 /// Checks that the folders for the sockets exist.

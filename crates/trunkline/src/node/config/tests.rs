@@ -362,11 +362,11 @@ fn what_would_do_harm_in_silence_is_a_mistake() {
     }
     let both = GOOD.replace("[\"127.0.0.1:7002\"]", "[\"0.0.0.0:7002\", \"[::]:7002\"]");
     let local = |ip: &str| both.replace("127.0.0.1:7001", &format!("[{ip}]:7001"));
-    assert!(mistake(&local("fe80::1")).contains("add the number of its interface"));
+    assert!(mistake(&local("fe80::1")).contains("add the name of its interface"));
     assert!(mistake(&local("::ffff:192.0.2.1")).contains("is of IPv4"));
     assert!(parse(Path::new("x.toml"), &local("fe80::1%2")).is_ok());
     for (own, why) in [
-        ("[fe80::1]:7002", "add the number of its interface"),
+        ("[fe80::1]:7002", "add the name of its interface"),
         ("224.0.0.1:7002", "is not a single machine's"),
         ("255.255.255.255:7002", "is not a single machine's"),
         ("[ff02::1]:7002", "is not a single machine's"),
@@ -485,7 +485,7 @@ fn a_link_leaves_from_an_address_or_by_an_interface() {
     assert_eq!(config.paths, [((NodeId(1), String::new()), expected)].into());
     for (lines, what) in [
         ("source = \"127.0.0.2\"", ":12:10: source 127.0.0.2: [node] listen has neither"),
-        ("source = \"0.0.0.0\"", "is not an address of this machine alone"),
+        ("source = \"0.0.0.0\"", "is not a single machine's: it stands for all"),
         ("source = \"::1\"", "[node] listen has neither"),
         ("interface = \"\"", ":12:13: interface \"\" is not a name: `ip link` lists"),
         ("interface = \"a/b\"", "is not a name"),
