@@ -103,6 +103,14 @@ pub fn own() -> Option<Vec<IpAddr>> {
     Some(getifaddrs().ok()?.filter_map(ip).collect())
 }
 
+/// The broadcast addresses of the networks that this machine is in.
+pub fn broadcast() -> Vec<IpAddr> {
+    let Ok(all) = getifaddrs() else { return Vec::new() };
+    let is_broadcast = |a: &InterfaceAddress| a.flags.contains(InterfaceFlags::IFF_BROADCAST);
+    let address = |a: InterfaceAddress| Some(a.broadcast?.as_sockaddr_in()?.ip().into());
+    all.filter(is_broadcast).filter_map(address).collect()
+}
+
 /// The interface that has the address `ip`, unless it is the loopback, whose addresses may be used
 /// on all others.
 pub fn interface_of(ip: IpAddr) -> Option<String> {

@@ -6,6 +6,7 @@ mod host;
 mod listen;
 mod mistake;
 mod number;
+mod own;
 mod places;
 mod sealing;
 mod sip;
@@ -18,6 +19,7 @@ pub use host::{Host, Whose, nobodys};
 #[cfg(test)]
 pub use mistake::plain;
 pub use mistake::{Mistake, described, excerpt, suggestion};
+pub use own::unusable_here;
 pub use sealing::{KeyFiles, Secrets};
 pub use sip::{Sip, Tls};
 pub use unlocked::{check_keys, key_mistake};

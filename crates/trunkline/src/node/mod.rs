@@ -147,6 +147,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(versions) = versions::for_tests()? {
         versions::speak(&mut config.overlay, versions);
     }
+    for warning in config::unusable_here(&config, &text) {
+        tracing::warn!("{warning}");
+    }
     let (name, unsealed) = (config.name.clone(), config.overlay.sealing.is_none());
     let control = config.control.as_deref().map(bind_control).transpose()?;
     let Started { handle, sip, .. } = start(config.clone(), &text, args.record.as_deref())?;
@@ -427,10 +430,10 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
     let read = read(&args.file).and_then(|(config, text)| {
         config::check_folders(&config, &args.file, &text)?;
         config.sip.as_ref().map(sip::check).transpose()?;
-        Ok(config)
+        Ok((config, text))
     });
-    let config = match read {
-        Ok(config) => config,
+    let (config, text) = match read {
+        Ok(read) => read,
         Err(error) if args.json => {
             let mistake = Some(wrong(&error));
             print_json(&Checked { mistake, ..Checked::default() });
@@ -438,7 +441,8 @@ pub fn check(args: &CheckArgs) -> Result<(), Error> {
         }
         Err(error) => return Err(error),
     };
-    let warnings = warnings(&config);
+    let mut warnings = warnings(&config);
+    warnings.extend(config::unusable_here(&config, &text));
     for warning in &warnings {
         errln!("trunkline: warning: {warning}");
     }
