@@ -1,6 +1,7 @@
 //! Name resolution with the system's name servers, hosts file and search list.
 
 use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolverConfig};
+use hickory_resolver::lookup_ip::LookupIp;
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
@@ -22,7 +23,9 @@ pub const FOR_PHONES: Duration = Duration::from_secs(4);
 pub enum Answer<A> {
     /// The addresses, at least one, and how long they may be used.
     Addresses(Vec<A>, Duration),
-    /// The name doesn't exist, or has no address.
+    /// The name doesn't exist.
+    NoName,
+    /// The name exists, but has no address of the requested families.
     Nothing,
     /// The name service failed, or did not answer.
     Silence,
@@ -88,9 +91,9 @@ pub async fn look_up(
     patience: Duration,
 ) -> Answer<IpAddr> {
     let (Some(resolver), Ok(parsed)) = (&resolver, Name::from_utf8(name)) else {
-        return if resolver.is_some() { Answer::Nothing } else { Answer::Silence };
+        return if resolver.is_some() { Answer::NoName } else { Answer::Silence };
     };
-    match tokio::time::timeout(patience, resolver.lookup_ip(parsed)).await {
+    match tokio::time::timeout(patience, look_up_as_written(resolver, parsed)).await {
         Ok(Ok(found)) => {
             let fresh = found.valid_until().saturating_duration_since(Instant::now());
             match found.iter().collect::<Vec<_>>() {
@@ -98,12 +101,30 @@ pub async fn look_up(
                 addresses => Answer::Addresses(addresses, fresh),
             }
         }
+        Ok(Err(error)) if error.is_nx_domain() => Answer::NoName,
         Ok(Err(error)) if error.is_no_records_found() => Answer::Nothing,
         Ok(Err(error)) => {
             tracing::debug!(%error, name, "the name service has no answer");
             Answer::Silence
         }
         Err(_) => Answer::Silence,
+    }
+}
+
+/// Looks up `name`. If no name of the search list exists, the answer is that for the name without
+/// it: the name may exist without such an address.
+async fn look_up_as_written(
+    resolver: &TokioResolver,
+    mut name: Name,
+) -> Result<LookupIp, NetError> {
+    let unknown = match resolver.lookup_ip(name.clone()).await {
+        Err(error) if error.is_nx_domain() && !name.is_fqdn() => error,
+        other => return other,
+    };
+    name.set_fqdn(true);
+    match resolver.lookup_ip(name).await {
+        Err(error) if !error.is_no_records_found() => Err(unknown),
+        other => other,
     }
 }
 
@@ -136,6 +157,9 @@ mod tests {
                     answer.add_answer(Record::from_rdata(name, 30, rdata));
                 }
                 ("new.example.", false) => {}
+                (suffixed, _) if suffixed.ends_with(".corp.example.") => {
+                    answer.metadata.response_code = ResponseCode::NXDomain;
+                }
                 ("none.example.", _) => answer.metadata.response_code = ResponseCode::NXDomain,
                 ("fails.example.", _) => answer.metadata.response_code = ResponseCode::ServFail,
                 _ => continue,
@@ -145,14 +169,20 @@ mod tests {
         }
     }
 
+    /// The settings with which a resolver queries `socket`.
+    fn server(socket: &UdpSocket) -> NameServerConfig {
+        let mut connection = ConnectionConfig::udp();
+        connection.port = socket.local_addr().expect("an address").port();
+        let mut server = NameServerConfig::udp([127, 0, 0, 1].into());
+        server.connections = vec![connection];
+        server
+    }
+
     /// A resolver that queries the server run by [`serve`].
     async fn resolver(families: LookupIpStrategy) -> TokioResolver {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
-        let mut connection = ConnectionConfig::udp();
-        connection.port = socket.local_addr().expect("an address").port();
+        let server = server(&socket);
         tokio::spawn(serve(socket));
-        let mut server = NameServerConfig::udp([127, 0, 0, 1].into());
-        server.connections = vec![connection];
         let config = ResolverConfig::from_name_servers(vec![server]);
         let provider = TokioRuntimeProvider::default();
         let builder = TokioResolver::builder_with_config(config, provider);
@@ -184,13 +214,35 @@ mod tests {
                     && fresh > Duration::from_secs(20)),
                 "{good:?}"
             );
-            assert_eq!(ask("none.example").await, Answer::Nothing);
+            assert_eq!(ask("none.example").await, Answer::NoName);
+            assert_eq!(ask("new.example").await, Answer::Nothing, "it has an IPv6 address alone");
             assert_eq!(ask("fails.example").await, Answer::Silence);
-            assert_eq!(ask("not a..name").await, Answer::Nothing);
+            assert_eq!(ask("not a..name").await, Answer::NoName);
             for asked in silent {
                 assert_eq!(asked.await.expect("an answer"), Answer::Silence);
             }
             assert_eq!(look_up(None, "good.example", FOR_PHONES).await, Answer::Silence);
+        });
+    }
+
+    /// A name of the search list doesn't exist, but the name itself does.
+    #[test]
+    fn a_name_without_an_address_is_told_apart_in_spite_of_a_search_list() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+            let server = server(&socket);
+            tokio::spawn(serve(socket));
+            let corp = Name::from_ascii("corp.example.").expect("a name");
+            let config = ResolverConfig::from_parts(Some(corp), vec![], vec![server]);
+            let provider = TokioRuntimeProvider::default();
+            let builder = TokioResolver::builder_with_config(config, provider);
+            let families = LookupIpStrategy::Ipv4Only;
+            let unread = Resolver { families, timeout: FOR_PHONES, resolver: None, read: None };
+            let resolver = unread.build(builder).expect("a resolver");
+            let ask = |name| look_up(Some(resolver.clone()), name, FOR_PHONES);
+            assert_eq!(ask("new.example").await, Answer::Nothing);
+            assert_eq!(ask("none.example").await, Answer::NoName);
         });
     }
 

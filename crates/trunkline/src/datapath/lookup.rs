@@ -25,11 +25,15 @@ const TIMEOUT: Duration = Duration::from_millis(8_500);
 /// Time to wait for the other family's addresses once those of one are known (RFC 8305, 3).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(250);
 
+/// Time to wait for the addresses of a family that is not useful, of a name that has no other: the
+/// operator should know that it has these.
+const USELESS_DELAY: Duration = Duration::from_secs(1);
+
 /// Lifetime that the resolver reports for the hosts file, less a margin: the longest that it knows.
 const LIFELONG: Duration = Duration::from_secs(86_000);
 
-/// The resolver of a family that is useful, if the system has name servers.
-type Family = Option<Option<TokioResolver>>;
+/// The resolver of a family, if the system has name servers, and whether the family is useful.
+type Family = (Option<TokioResolver>, bool);
 
 /// A link and the name at which its neighbour is.
 pub type Query = (LinkName, Host);
@@ -44,20 +48,17 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Starts the thread. `families`: whether IPv4 and IPv6 addresses are useful; `wake` tells of
-    /// replies.
-    pub fn start([v4, v6]: [bool; 2], wake: Arc<EventFd>) -> io::Result<Lookups> {
+    /// Starts the thread. `useful`: whether IPv4 and IPv6 addresses are useful; `wake` tells of
+    /// replies. A name that has only addresses of the other family is answered with those.
+    pub fn start(useful: [bool; 2], wake: Arc<EventFd>) -> io::Result<Lookups> {
         let (queries, inbox) = tokio::sync::mpsc::unbounded_channel();
         let (outbox, replies) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // One for each family: a server that answers for one alone then delays nothing.
-        let resolvers = [
-            v4.then(|| Resolver::new(true, false, TIMEOUT)),
-            v6.then(|| Resolver::new(false, true, TIMEOUT)),
-        ];
+        let resolvers = [Resolver::new(true, false, TIMEOUT), Resolver::new(false, true, TIMEOUT)];
         std::thread::Builder::new()
             .name("names".into())
-            .spawn(move || runtime.block_on(serve(inbox, resolvers, &outbox, &wake)))?;
+            .spawn(move || runtime.block_on(serve(inbox, (resolvers, useful), &outbox, &wake)))?;
         Ok(Lookups { queries, replies })
     }
 
@@ -74,12 +75,13 @@ impl Lookups {
 
 async fn serve(
     mut inbox: tokio::sync::mpsc::UnboundedReceiver<Query>,
-    mut resolvers: [Option<Resolver>; 2],
+    (mut resolvers, useful): ([Resolver; 2], [bool; 2]),
     outbox: &Sender<Reply>,
     wake: &Arc<EventFd>,
 ) {
     while let Some(query) = inbox.recv().await {
-        let [v4, v6] = resolvers.each_mut().map(|it| it.as_mut().map(Resolver::current));
+        let [v4, v6] = resolvers.each_mut().map(Resolver::current);
+        let (v4, v6) = ((v4, useful[0]), (v6, useful[1]));
         let (outbox, wake) = (outbox.clone(), Arc::clone(wake));
         tokio::spawn(async move {
             let reply = |answer| {
@@ -105,10 +107,13 @@ fn of_zone(host: &Host) -> Answer<SocketAddr> {
 /// Replies with the addresses of a name: those of both families, or first those of one and later
 /// all.
 async fn of_name(host: &Host, v4: Family, v6: Family, reply: impl Fn(Answer<SocketAddr>)) {
-    let of = async |resolver: Family| match resolver {
-        Some(current) => resolver::look_up(current, &host.name, PATIENCE).await,
-        None => Answer::Nothing,
+    let ask = async |resolver, patience| resolver::look_up(resolver, &host.name, patience).await;
+    let of = async |(resolver, is_useful): Family| match is_useful {
+        true => ask(resolver, PATIENCE).await,
+        false => Answer::Nothing,
     };
+    let useless = [&v4, &v6].into_iter().find(|(_, is_useful)| !is_useful);
+    let useless = useless.map(|(resolver, _)| resolver.clone());
     let (mut v4, mut v6) = (pin!(of(v4)), pin!(of(v6)));
     let mut other: Pin<&mut (dyn Future<Output = Answer<IpAddr>> + Send)>;
     let first = tokio::select! {
@@ -124,12 +129,19 @@ async fn of_name(host: &Host, v4: Family, v6: Family, reply: impl Fn(Answer<Sock
             other.await
         }
     };
-    reply(together([first, second], host.port));
+    let mut answer = together([first, second], host.port);
+    if let Some(resolver) = useless.filter(|_| !matches!(answer, Answer::Addresses(..)))
+        && let other @ Answer::Addresses(..) = ask(resolver, USELESS_DELAY).await
+    {
+        answer = together([other], host.port);
+    }
+    reply(answer);
 }
 
 /// Combines the answers of both families.
 fn together(answers: impl IntoIterator<Item = Answer<IpAddr>>, port: u16) -> Answer<SocketAddr> {
-    let (mut all, mut fresh, mut silent) = (Vec::new(), Duration::MAX, false);
+    let (mut all, mut fresh) = (Vec::new(), Duration::MAX);
+    let (mut silent, mut unknown) = (false, false);
     for answer in answers {
         match answer {
             Answer::Addresses(addresses, lasts) => {
@@ -137,6 +149,7 @@ fn together(answers: impl IntoIterator<Item = Answer<IpAddr>>, port: u16) -> Ans
                 // The hosts file gives no lifetime, and may change at any time.
                 fresh = fresh.min(if lasts < LIFELONG { lasts } else { Duration::ZERO });
             }
+            Answer::NoName => unknown = true,
             Answer::Nothing => {}
             Answer::Silence => silent = true,
         }
@@ -144,7 +157,32 @@ fn together(answers: impl IntoIterator<Item = Answer<IpAddr>>, port: u16) -> Ans
     all.truncate(MAX_ADDRESSES);
     match all.is_empty() {
         false => Answer::Addresses(all, fresh),
+        // A name that doesn't exist has no address of either family (RFC 8020).
+        true if unknown => Answer::NoName,
         true if silent => Answer::Silence,
         true => Answer::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_families_answers_are_one() {
+        let of = |answers: [Answer<IpAddr>; 2]| together(answers, 7_000);
+        let found = || Answer::Addresses(vec![[192, 0, 2, 1].into()], Duration::ZERO);
+        let expected = Answer::Addresses(vec![([192, 0, 2, 1], 7_000).into()], Duration::ZERO);
+        for other in [Answer::NoName, Answer::Nothing, Answer::Silence] {
+            assert_eq!(of([other, found()]), expected);
+        }
+        for (answers, expected) in [
+            ([Answer::NoName, Answer::Silence], Answer::NoName),
+            ([Answer::Nothing, Answer::NoName], Answer::NoName),
+            ([Answer::Nothing, Answer::Silence], Answer::Silence),
+            ([Answer::Nothing, Answer::Nothing], Answer::Nothing),
+        ] {
+            assert_eq!(of(answers), expected);
+        }
     }
 }

@@ -364,7 +364,8 @@ pub struct Link {
     pub address: Option<SocketAddr>,
     /// Name and port at which the neighbour is configured; `null` if by an address.
     pub host: Option<String>,
-    /// Reason why the last lookup of that name led nowhere; `null` if it didn't.
+    /// Reason why the last lookup of that name led nowhere; `null` if it didn't, or once the link is
+    /// up by an address of the name.
     pub lookup_error: Option<String>,
     /// Whether packets arrive from the neighbour.
     pub up: bool,

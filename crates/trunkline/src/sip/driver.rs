@@ -349,7 +349,7 @@ impl Driver {
                 tokio::spawn(async move {
                     let found = match resolver::look_up(resolver, &name, FOR_PHONES).await {
                         Answer::Addresses(all, fresh) => Found::Address(all[0], fresh),
-                        Answer::Nothing => Found::Nothing,
+                        Answer::NoName | Answer::Nothing => Found::Nothing,
                         Answer::Silence => Found::NoAnswer,
                     };
                     let _ = inbox.send(Input::Named(name, found)).await;

@@ -27,10 +27,11 @@ for id in 1 2 3 4; do up $id $id; done
 
 right "the second address of the name is tried" wait_up 1 2 10
 right "a link-local address has an interface by name" wait_up 1 4 10
-reason() {
+error_of() {
     ask links 1 --json >links
-    [ -n "$(field links '[l["lookup_error"] for l in it if l["neighbour"] == 3][0] or ""')" ]
+    field links "[l['lookup_error'] for l in it if l['neighbour'] == $1][0] or ''"
 }
+reason() { [ -n "$(error_of 3)" ]; }
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     reason && break
     sleep 1
@@ -39,6 +40,7 @@ right "links says that a name leads nowhere" reason
 right "links shows the name" test "$(field links '[l["host"] for l in it if l["neighbour"] == 3][0]')" = later.example:7000
 hosts "10.9.99.2 relay.example" "10.9.2.2 relay.example" "10.9.3.2 later.example"
 right "a name that comes later is found" wait_up 1 3 15
+right "a link that is up has no error of a lookup" test -z "$(error_of 3)"
 
 # The relay moves to another address, and its name follows.
 down 2

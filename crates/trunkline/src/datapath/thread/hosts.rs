@@ -8,7 +8,7 @@ use crate::datapath::lookup::{Lookups, Reply};
 use crate::node::config::{Host, Whose, nobodys};
 use crate::resolver::Answer;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline_base::Time;
@@ -25,28 +25,49 @@ const LEAST_FRESH: Duration = Duration::from_secs(5);
 /// Longest time for which an answer is used.
 const MOST_FRESH: Duration = Duration::from_secs(300);
 
-/// Reason why a name has led nowhere.
+/// Reason why a name has led nowhere, and what to do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LookupError {
-    /// The name doesn't exist, or has no address.
-    #[error("the name has no address")]
-    Nothing,
+    /// The name doesn't exist.
+    #[error("the name does not exist: correct it, or add it to DNS or /etc/hosts")]
+    NoName,
+    /// The name exists without an address.
+    #[error("the name exists, but has no address: add one to DNS or /etc/hosts")]
+    NoAddress,
+    /// The name has no address of the only family in `listen`, IPv4.
+    #[error(
+        "the name has only IPv6 addresses: add \"[::]:PORT\" to [node] listen, or an IPv4 address to \
+         the name"
+    )]
+    OnlyIpv6,
+    /// The name has no address of the only family in `listen`, IPv6.
+    #[error(
+        "the name has only IPv4 addresses: add \"0.0.0.0:PORT\" to [node] listen, or an IPv6 address \
+         to the name"
+    )]
+    OnlyIpv4,
+    /// The name has no address of the family of the link's source.
+    #[error("the name has no address of the IP version of `source`: change one of the two")]
+    OtherThanSource,
+    /// The name leads to this node.
+    #[error("that is this node's own address: give the neighbour's")]
+    ThisNode,
+    /// No node has such an address.
+    #[error("the name has an address that no single machine has: correct it in DNS or /etc/hosts")]
+    Nobody,
     /// There is no interface of the name after the `%`.
-    #[error("this machine has no interface of that name")]
+    #[error("this machine has no interface of that name: `ip link` lists those that it has")]
     NoInterface,
     /// The name service failed, or did not answer.
-    #[error("the name service fails or does not answer")]
+    #[error("the name servers fail or do not answer: check /etc/resolv.conf and the network")]
     NoAnswer,
-    /// No address of the name can be a neighbour's.
-    #[error(
-        "the name leads to this node itself, to several machines, or to an IP version that this node does not use"
-    )]
-    Unusable,
 }
 
 /// The name of one link's neighbour.
 struct Lookup {
     host: Host,
+    /// Own address that the link is to leave from, if one is configured.
+    source: Option<IpAddr>,
     addresses: Vec<SocketAddr>,
     /// Address that has the next turn.
     next: usize,
@@ -65,6 +86,7 @@ impl Lookup {
     fn new(host: Host) -> Lookup {
         Lookup {
             host,
+            source: None,
             addresses: Vec::new(),
             next: 0,
             turn_at: Time::ZERO,
@@ -141,21 +163,48 @@ impl Hosts {
         self.links.retain(|link, lookup| host(link) == Some(&lookup.host));
         for (link, path) in wanted {
             let Some(host) = &path.host else { continue };
-            self.links.entry(link.clone()).or_insert_with(|| Lookup::new(host.clone()));
+            let lookup =
+                self.links.entry(link.clone()).or_insert_with(|| Lookup::new(host.clone()));
+            lookup.source = path.source;
         }
         self.look_at = if self.links.is_empty() { Time::NEVER } else { Time::ZERO };
     }
 
-    /// Takes the answer to a query; `usable` are those of its addresses that can be a neighbour's.
-    fn answered(&mut self, now: Time, reply: Reply, usable: impl Fn(&SocketAddr) -> bool) {
+    /// Whether a name has led nowhere.
+    fn has_errors(&self) -> bool {
+        self.links.values().any(|lookup| lookup.error.is_some())
+    }
+
+    /// Forgets why the name of a link has led nowhere, which is up with one of its addresses.
+    fn is_up(&mut self, link: &LinkName, address: SocketAddr) {
+        if let Some(lookup) = self.links.get_mut(link)
+            && lookup.addresses.contains(&address)
+        {
+            lookup.error = None;
+        }
+    }
+
+    /// Takes the answer to a query; `useless` is the reason why an address can't be a neighbour's.
+    fn answered(
+        &mut self,
+        now: Time,
+        reply: Reply,
+        useless: impl Fn(&SocketAddr) -> Option<LookupError>,
+    ) {
         let ((link, host), answer) = reply;
         let asked = self.links.get_mut(&link).filter(|lookup| lookup.host == host);
         let Some(lookup) = asked else { return };
         lookup.is_asked = false;
         let (error, fresh) = match answer {
             Answer::Addresses(mut all, fresh) => {
-                all.retain(usable);
-                let error = all.is_empty().then_some(LookupError::Unusable);
+                let source = lookup.source;
+                let is_other = |a: &SocketAddr| source.is_some_and(|s| s.is_ipv6() != a.is_ipv6());
+                let why = |a: &SocketAddr| {
+                    useless(a).or(is_other(a).then_some(LookupError::OtherThanSource))
+                };
+                let first = all.first().and_then(why);
+                all.retain(|address| why(address).is_none());
+                let error = first.filter(|_| all.is_empty());
                 if error.is_none() {
                     lookup.take(now, &link, all);
                 }
@@ -166,7 +215,8 @@ impl Hosts {
             Answer::Nothing if host.zone().is_some() => {
                 (Some(LookupError::NoInterface), LEAST_FRESH)
             }
-            Answer::Nothing => (Some(LookupError::Nothing), LEAST_FRESH),
+            Answer::NoName => (Some(LookupError::NoName), LEAST_FRESH),
+            Answer::Nothing => (Some(LookupError::NoAddress), LEAST_FRESH),
             Answer::Silence => (Some(LookupError::NoAnswer), LEAST_FRESH),
         };
         if let Some(error) = error.filter(|error| lookup.error != Some(*error)) {
@@ -195,6 +245,10 @@ impl Hosts {
     }
 }
 
+fn name_of(link: &Link) -> LinkName {
+    (link.config().neighbour, link.config().path.clone())
+}
+
 impl PacketThread {
     /// Looks at links that are down and whose neighbours are configured by name.
     pub(super) fn look_for_hosts(&mut self, now: Time) {
@@ -210,14 +264,14 @@ impl PacketThread {
                 self.hosts.look_at = now + LEAST_FRESH;
             }
         }
+        self.forget_errors_of_links_that_are_up();
         let links = self.node.node().links();
         // A link that has just gone down first tries the address that it had.
         let waits = links.filter(|(_, link)| {
             let quality = || link.monitor().quality();
             !link.monitor().is_up() && (link.address().is_none() || now >= quality().since + TURN)
         });
-        let name = |link: &Link| (link.config().neighbour, link.config().path.clone());
-        let down = waits.map(|(id, link)| (id, name(link)));
+        let down = waits.map(|(id, link)| (id, name_of(link)));
         for (id, link) in down.collect::<Vec<(LinkId, LinkName)>>() {
             if let Some(address) = self.hosts.of_down_link(now, &link) {
                 self.node.set_address(now, id, address);
@@ -228,14 +282,27 @@ impl PacketThread {
         self.assign_uplinks();
     }
 
+    fn forget_errors_of_links_that_are_up(&mut self) {
+        if !self.hosts.has_errors() {
+            return;
+        }
+        let up = self.node.node().links().filter(|(_, link)| link.monitor().is_up());
+        let up = up.filter_map(|(_, link)| Some((name_of(link), link.address()?)));
+        for (link, address) in up.collect::<Vec<_>>() {
+            self.hosts.is_up(&link, address);
+        }
+    }
+
     /// Takes the answers of the name service.
     pub(super) fn take_replies(&mut self) {
         let now = clock::now();
         while let Some(reply) = self.hosts.lookups.as_ref().and_then(Lookups::reply) {
             let uplinks = &self.uplinks;
-            let usable =
-                |a: &SocketAddr| nobodys(*a, Whose::Neighbour).is_none() && uplinks.can_reach(a);
-            self.hosts.answered(now, reply, usable);
+            let useless = |a: &SocketAddr| {
+                let nobody = nobodys(*a, Whose::Neighbour).map(|_| LookupError::Nobody);
+                nobody.or_else(|| uplinks.unreachable(a))
+            };
+            self.hosts.answered(now, reply, useless);
         }
     }
 }
@@ -263,5 +330,68 @@ mod tests {
         assert!(turns.contains(&address(7)), "{turns:?}");
         let new = |answer: u16| address(100 * answer);
         assert!((1..=3).all(|answer| turns.contains(&new(answer))), "a new one at once: {turns:?}");
+    }
+
+    /// The lookups of one link to a name, which leaves from `source`.
+    fn hosts(source: Option<&str>) -> (Hosts, LinkName, Host) {
+        let host = Host { name: "relay.example".into(), port: 7_000 };
+        let link: LinkName = (NodeId(2), String::new());
+        let source = source.map(|ip| ip.parse().expect("an address"));
+        let path =
+            crate::datapath::WantedPath { source, interface: None, host: Some(host.clone()) };
+        let mut hosts = Hosts::new(["0.0.0.0:7000".parse().expect("an address")].into_iter());
+        hosts.want(&[(link.clone(), path)].into());
+        (hosts, link, host)
+    }
+
+    #[test]
+    fn each_reason_why_a_name_leads_nowhere_is_told_with_what_to_do() {
+        let found = |all: &[&str]| {
+            let all = all.iter().map(|a| a.parse().expect("an address")).collect();
+            Answer::Addresses(all, Duration::ZERO)
+        };
+        let v6 = found(&["[2001:db8::1]:7000"]);
+        let own = found(&["192.0.2.1:7000"]);
+        for (answer, source, says) in [
+            (Answer::NoName, None, "the name does not exist: correct it"),
+            (Answer::Nothing, None, "the name exists, but has no address: add one"),
+            (Answer::Silence, None, "do not answer: check /etc/resolv.conf"),
+            (v6, Some("192.0.2.7"), "no address of the IP version of `source`: change"),
+            (own, None, "that is this node's own address: give the neighbour's"),
+        ] {
+            let (mut hosts, link, host) = hosts(source);
+            let useless = |a: &SocketAddr| {
+                (a.ip() == IpAddr::from([192, 0, 2, 1])).then_some(LookupError::ThisNode)
+            };
+            hosts.answered(Time::ZERO, ((link.clone(), host), answer), useless);
+            let error = hosts.of(&link).expect("a name").1.expect("an error").to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let (mut hosts, link, host) = hosts(Some("192.0.2.7"));
+        let both = found(&["[2001:db8::1]:7000", "192.0.2.2:7000"]);
+        hosts.answered(Time::ZERO, ((link.clone(), host), both), |_| None);
+        assert_eq!(hosts.of(&link).expect("a name").1, None);
+        assert_eq!(hosts.links[&link].addresses, ["192.0.2.2:7000".parse().expect("an address")]);
+    }
+
+    #[test]
+    fn an_error_ends_once_the_link_is_up_by_its_name_or_a_lookup_succeeds() {
+        let (mut hosts, link, host) = hosts(None);
+        let address: SocketAddr = "192.0.2.2:7000".parse().expect("an address");
+        let found = || Answer::Addresses(vec![address], Duration::ZERO);
+        let answer = |hosts: &mut Hosts, answer| {
+            hosts.answered(Time::ZERO, ((link.clone(), host.clone()), answer), |_| None);
+        };
+        answer(&mut hosts, found());
+        answer(&mut hosts, Answer::Silence);
+        assert!(hosts.has_errors());
+        hosts.is_up(&link, "192.0.2.3:7000".parse().expect("an address"));
+        assert!(hosts.has_errors(), "up by another address");
+        hosts.is_up(&link, address);
+        assert!(!hosts.has_errors());
+        answer(&mut hosts, Answer::NoName);
+        assert!(hosts.has_errors());
+        answer(&mut hosts, found());
+        assert!(!hosts.has_errors());
     }
 }

@@ -1,5 +1,6 @@
 //! The uplinks of a node: which link sends by which, and how far each has room.
 
+use super::hosts::LookupError;
 use super::next_hops::{NextHop, SilentNextHops};
 use super::{PacketThread, token};
 use crate::addresses;
@@ -207,15 +208,19 @@ impl Uplinks {
         Egress { source: source.filter(|_| is_any), interface: 0 }
     }
 
-    /// Whether packets to `to` can leave, and don't arrive at this node itself.
-    pub(super) fn can_reach(&self, to: &SocketAddr) -> bool {
+    /// Reason why no packet to `to` can leave, or why it would arrive at this node itself.
+    pub(super) fn unreachable(&self, to: &SocketAddr) -> Option<LookupError> {
         let is_own = to.ip().is_loopback() || self.own.contains(&to.ip());
         let arrives = |l: &SocketAddr| {
             l.port() == to.port() && (l.ip() == to.ip() || l.ip().is_unspecified() && is_own)
         };
         let of_family = self.listeners.iter().filter(|l| l.is_ipv6() == to.is_ipv6());
         let mut of_family = of_family.peekable();
-        of_family.peek().is_some() && !of_family.any(arrives)
+        match of_family.peek() {
+            None if to.is_ipv6() => Some(LookupError::OnlyIpv6),
+            None => Some(LookupError::OnlyIpv4),
+            Some(_) => of_family.any(arrives).then_some(LookupError::ThisNode),
+        }
     }
 
     /// The listener whose uplink packets for `to` leave by, if `own` is to be their source.
