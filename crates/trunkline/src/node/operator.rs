@@ -213,6 +213,7 @@ impl Operator {
         if let Some(over) = new_but_over(&running, &new) {
             return Err(mistake(&over));
         }
+        let warnings = config::unusable_here(&new, &text);
         let mut diff = reload::diff(&running, &new);
         // Checked before anything changes, since one of its files may be invalid.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
@@ -234,6 +235,9 @@ impl Operator {
         log::set(running.log_filter.as_deref());
         let config = self.path.display().to_string();
         tracing::info!(%config, applied = ?diff.applied, "configuration read again");
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
         if !diff.restart.is_empty() {
             tracing::warn!(keys = ?diff.restart, "these changes need a restart of the node");
         }
