@@ -338,7 +338,7 @@ mod tests {
             udp.recv(&stamps, now, |batch| waits.extend(batch.iter().map(|d| now.since(d.at))));
             waits
         };
-        // The kernel begins to take times a moment after a first socket has asked for them.
+        // The kernel begins to take times a moment after a first socket has requested them.
         let takes_times = (0..200).any(|_| {
             send(1);
             sleep(Duration::from_millis(5));
