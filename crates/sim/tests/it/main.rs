@@ -28,6 +28,7 @@ mod restart;
 mod routing_settings;
 mod sealed;
 mod shared_queue;
+mod stream_backlog;
 mod stream_worlds;
 mod streams;
 mod tcp;

@@ -18,8 +18,15 @@ impl Forwarder {
         }
         // An end that has received everything loses nothing by a reset, and one that is still
         // opening the stream may try again.
-        if !end.is_over() && !end.is_put_off(broken.why) {
-            self.streams.break_off(id, broken.why);
+        if end.is_over() {
+            return Ok(());
+        }
+        if end.is_put_off(broken.why) {
+            self.streams.table.will_send(id);
+            self.streams.table.arm(id);
+        } else {
+            let why = end.reason(broken.why);
+            self.streams.break_off(id, why);
         }
         Ok(())
     }

@@ -66,7 +66,8 @@ pub enum Owner {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The other end is asked to open the stream: again at `again`, and until `until`.
+    /// The other end is asked to open the stream: again at `again`, and until `until`. An opener
+    /// that was put off already has the stream's number, and shows that instead of asking.
     Opening {
         until: Time,
         again: Time,
@@ -117,7 +118,8 @@ pub struct End {
     pub credit_owed: u32,
     /// Time of the next try to send, if nothing could be sent.
     held_until: Option<Time>,
-    /// The reason that the other end gave for postponing the requests to open the stream.
+    /// The reason that the other end gave for refusing to open the stream for now, unless it is
+    /// known to have the stream.
     refused: Option<Reset>,
 }
 
@@ -258,16 +260,20 @@ impl End {
         marked: bool,
         memory: &mut Memory<'_>,
     ) -> Result<SegmentOutcome, Reset> {
-        self.heard = now;
         if let Phase::Opening { .. } = self.phase {
+            if self.instance.is_some() && body.opener.is_some() {
+                // A copy of the answer doesn't say that there is room by now.
+                return Ok(SegmentOutcome::Copy);
+            }
             self.phase = Phase::Open;
             self.instance = body.instance;
             // Only then does the application at the other end learn of the stream.
             self.rx.on_ask(now);
         }
+        self.heard = now;
         match (body.opener, self.is_opener) {
             // The accepting end has the stream.
-            (None, true) => self.opener = None,
+            (None, true) => (self.opener, self.refused) = (None, None),
             // The opener doesn't know that this end has it.
             (Some(_), false) => self.rx.on_ask(now),
             _ => {}
@@ -356,6 +362,8 @@ impl End {
                 return None;
             }
             self.phase = Phase::Opening { until, again: now + TRY };
+            // Sent before this end was put off, if anything.
+            self.tx.refused(now);
             return self.emit_control(out);
         }
         (self.ask || self.rx.due() <= now).then(|| self.emit_control(out))?
@@ -383,20 +391,31 @@ impl End {
         self.held_until = Some(at);
     }
 
-    /// Whether a reset for this reason does not end the stream: a full node is asked again, until
-    /// it has the stream.
+    /// Whether a reset for this reason does not end the stream. A full node is asked again until it
+    /// has the stream. Once it is known to have it, such a reset may be a late answer to an earlier
+    /// segment, so the node is asked whether the stream is still there.
     pub fn is_put_off(&mut self, why: Reset) -> bool {
-        if why != Reset::Full || self.opener.is_none() {
+        if why != Reset::Full || !self.is_opener {
             return false;
         }
         self.refused = Some(why);
-        if matches!(self.phase, Phase::Open) {
-            // The node became full after its answer.
-            let (until, again) = (self.begun + OPENING, self.heard + TRY);
-            self.phase = Phase::Opening { until, again };
-            self.instance = None;
+        match self.phase {
+            Phase::Open if self.opener.is_some() => {
+                // The node became full after its answer. Another segment on its way may still find
+                // room and create the stream, so this end keeps the number.
+                let (until, again) = (self.begun + OPENING, self.heard + TRY);
+                self.phase = Phase::Opening { until, again };
+            }
+            Phase::Open => self.challenge(),
+            Phase::Opening { .. } | Phase::Over { .. } => {}
         }
         true
+    }
+
+    /// The reason to report to the application when a reset for the reason `why` has ended the
+    /// stream: the other end gives none for a stream that it has broken off before.
+    pub fn reason(&self, why: Reset) -> Reset {
+        self.refused.filter(|_| why == Reset::Unknown).unwrap_or(why)
     }
 
     /// Time of the next call of [`End::poll`] or [`End::handle_timeout`] if nothing arrives before.
@@ -485,7 +504,8 @@ impl End {
             self.rx.release(memory);
             return Ok(());
         }
-        match self.is_open() {
+        // An opener that was put off has told its application that it may write.
+        match self.instance.is_some() {
             true if !self.tx.is_shut() => Err(Reset::Aborted),
             true if self.rx.holds_data() => Err(Reset::Closed),
             true => Ok(()),

@@ -647,6 +647,20 @@ impl Sender {
         false
     }
 
+    /// Handles the other end's refusal to take any segment in flight: all of them have to be sent
+    /// again, which says nothing about the path.
+    pub fn refused(&mut self, now: Time) {
+        if self.in_flight == 0 {
+            return;
+        }
+        for sent in self.sent.iter_mut().filter(|s| s.state == State::InFlight) {
+            sent.state = State::Lost;
+            self.lost += 1;
+        }
+        (self.in_flight, self.loss_at) = (0, Time::NEVER);
+        (self.active, self.advanced) = (now, now);
+    }
+
     /// Drops all stored data, and returns all memory to the budget.
     pub fn release(&mut self, memory: &mut Memory<'_>) {
         self.buffer.release(memory);

@@ -57,29 +57,85 @@ fn only_who_knows_the_numbers_is_believed() {
     }
 }
 
-/// The accepting node became full between its answer and the segment that shows the number.
-#[test]
-fn a_full_node_is_asked_again_until_it_has_the_stream() {
-    let at = Time::from_millis;
-    let mut side = Side::new(true, Vec::new());
+/// The next segment of an end: whether it is a request, and whether it has data.
+fn next_of(side: &mut Side, now: Time) -> Option<(bool, bool)> {
     let mut out = [0; ROOM];
-    let is_request = |side: &mut Side, now: Time, out: &mut [u8]| {
-        let len = side.end.poll(now, ROOM, out)?;
-        let Ok(Segment::Body(body)) = Segment::parse(&out[..len]) else { panic!("a body") };
-        Some(body.is_request())
-    };
-    assert_eq!(is_request(&mut side, at(0), &mut out), Some(true));
-    let mut reply = [0; 64];
-    let len = emit(&mut reply, answer(OPENER, NUMBERS.1));
-    side.hear(at(10), &reply[..len], false).unwrap();
-    assert_eq!(is_request(&mut side, at(10), &mut out), Some(false), "it shows the number");
-    assert!(side.end.is_open() && side.end.is_put_off(Reset::Full) && !side.end.is_open());
-    assert_eq!(is_request(&mut side, at(500), &mut out), None);
-    assert_eq!(is_request(&mut side, at(1_010), &mut out), Some(true), "a second later");
-    let len = emit(&mut reply, answer(OPENER, 10));
-    side.hear(at(1_020), &reply[..len], false).unwrap();
+    let len = side.end.poll(now, ROOM, &mut out)?;
+    let Ok(Segment::Body(body)) = Segment::parse(&out[..len]) else { panic!("a body") };
+    Some((body.is_request(), body.data.is_some()))
+}
+
+fn hear(side: &mut Side, now: Time, body: Body<'_>) {
+    let mut out = [0; 64];
+    let len = emit(&mut out, body);
+    side.hear(now, &out[..len], false).unwrap();
+}
+
+/// An opener that has been answered after 10 ms, and has shown its number with the data in two
+/// segments, but was refused.
+fn put_off() -> Side {
+    let at = Time::from_millis;
+    let mut side = Side::new(true, vec![7; 1_500]);
+    assert_eq!(next_of(&mut side, at(0)), Some((true, false)));
+    hear(&mut side, at(10), answer(OPENER, NUMBERS.1));
+    side.run(at(10), true);
+    for _ in 0..2 {
+        assert_eq!(next_of(&mut side, at(10)), Some((false, true)), "it shows the number");
+    }
+    for _ in 0..2 {
+        assert!(side.end.is_put_off(Reset::Full) && !side.end.is_open());
+    }
+    side
+}
+
+/// The accepting node became full between its answer and the segment that shows the number. The
+/// opener keeps the number: the stream that it has shown once may come into being at any time.
+#[test]
+fn an_opener_that_is_put_off_shows_its_number_again() {
+    let at = Time::from_millis;
+    let mut side = put_off();
+    assert_eq!(next_of(&mut side, at(500)), None);
+    hear(&mut side, at(600), answer(OPENER, NUMBERS.1));
+    assert!(!side.end.is_open(), "a copy of the answer");
+    assert_eq!(next_of(&mut side, at(1_010)), Some((false, false)), "a second later");
+    assert!(side.end.is_put_off(Reset::Full));
+    assert_eq!(next_of(&mut side, at(1_500)), None);
+    assert_eq!(next_of(&mut side, at(2_010)), Some((false, false)));
     assert!(!side.end.is_put_off(Reset::NotListening), "no other reason is put off");
-    let len = emit(&mut reply, Body { instance: Some(10), ..of_stream() });
-    side.hear(at(1_030), &reply[..len], false).unwrap();
-    assert!(!side.end.is_put_off(Reset::Full), "the other end has the stream");
+    hear(&mut side, at(2_030), of_stream());
+    assert!(side.end.is_open(), "the other end has the stream");
+}
+
+/// The refusal of one segment arrives after the acknowledgement of another, which has created the
+/// stream.
+#[test]
+fn a_late_refusal_ends_no_stream() {
+    let at = Time::from_millis;
+    let mut side = put_off();
+    hear(&mut side, at(20), of_stream());
+    while next_of(&mut side, at(20)).is_some() {}
+    assert!(side.end.is_put_off(Reset::Full) && side.end.is_open());
+    assert_eq!(next_of(&mut side, at(20)), Some((false, false)), "it asks");
+    assert_eq!(side.end.reason(Reset::Unknown), Reset::Full, "it was no late one");
+    hear(&mut side, at(30), of_stream());
+    assert_eq!(side.end.reason(Reset::Unknown), Reset::Unknown);
+    let mut accepting = Side::new(false, vec![]);
+    assert!(!accepting.end.is_put_off(Reset::Full), "the opener has no room");
+}
+
+/// Its application has been told that the stream is open, has written, and has gone.
+#[test]
+fn what_was_written_to_a_stream_that_is_put_off_is_still_delivered() {
+    let at = Time::from_millis;
+    let mut side = put_off();
+    assert_eq!(side.abandon(), Ok(()));
+    side.end.owner = Owner::Nobody;
+    assert_eq!(next_of(&mut side, at(1_010)), Some((false, false)));
+    hear(&mut side, at(1_020), of_stream());
+    let mut sides = [side, Side::new(false, vec![])];
+    for ms in 1_020..1_100 {
+        settle(&mut sides, at(ms));
+        sides[1].run(at(ms), true);
+    }
+    assert!(sides[1].ended && sides[1].read == [7; 1_500]);
 }
