@@ -665,25 +665,3 @@ fn tokens_that_nobody_gave() {
     assert!(!app.connected && app.heard == vec![Reset::Unknown; 200]);
     scene.others_go_on();
 }
-
-/// An application that never accepts a stream: of a node as many wait as leave as much room to
-/// others, and the rest is refused.
-#[test]
-fn a_listener_that_accepts_nothing() {
-    let mut scene = scene(false);
-    let app = Rude { says: vec![said(Request::Listen { backlog: 5 })], ..Rude::default() };
-    scene.world.attach(VICTIM, 8_000, app).unwrap();
-    let sources: Vec<_> = (0..50u64)
-        .map(|k| {
-            let start = at(5_000 + 10 * k);
-            let source = StreamSource::new(NodeId(2), 8_000, start, Writing::Bulk(9));
-            scene.world.attach(HostId(2), 0, source).unwrap()
-        })
-        .collect();
-    // The sources keep requesting for thirty seconds.
-    scene.run(4_900..37_000, |_, _| {});
-    let waiting = |s: &Stream| s.state == StreamPhase::Waiting;
-    assert_eq!(streams(&scene.world).into_iter().filter(waiting).count(), 3);
-    let refused = sources.iter().filter(|&&id| scene.world.app(id).reset == Some(Reset::Full));
-    assert_eq!(refused.count(), 47);
-}

@@ -3,6 +3,7 @@
 use crate::common::{at, link, ms, uniform};
 use trunkline_base::link_model::{LinkModel, Loss};
 use trunkline_base::{Bitrate, Time};
+use trunkline_overlay::node::StreamPhase;
 use trunkline_overlay::session::wire::stream::{Notice, Request, Reset};
 use trunkline_overlay::session::wire::{SESSION_VERSION, ToClient, ToNode};
 use trunkline_overlay::wire::NodeId;
@@ -100,4 +101,45 @@ fn two_openers_at_a_time_where_one_may_wait_are_both_accepted() {
         let mut streams = world.node(MIDDLE).streams();
         assert!(streams.by_ref().take(40).all(|s| s.received == BYTES) && streams.next().is_none());
     }
+}
+
+/// Number of streams at a port of the middle node that wait to be accepted.
+fn waiting(world: &World, port: u16) -> usize {
+    let streams = world.node(MIDDLE).streams();
+    streams.filter(|s| (s.port, s.state) == (port, StreamPhase::Waiting)).count()
+}
+
+/// One application accepts nothing, and has as many streams of a node waiting as it may. Another
+/// application of the same node accepts one of that node as ever, however few may wait at its port.
+#[test]
+fn a_listener_that_accepts_nothing_holds_up_no_other_listener() {
+    let mut world = row(&Loss::None);
+    let deaf = Listener { backlog: 128, ..Listener::default() };
+    let deaf = world.attach(MIDDLE, PORT, deaf).unwrap();
+    let other = Listener { backlog: 1, after: Some(0), ..Listener::default() };
+    let other = world.attach(MIDDLE, PORT + 1, other).unwrap();
+    for k in 0..80 {
+        open(&mut world, HostId(2), PORT, 3_000 + 10 * k, 9);
+    }
+    let source = open(&mut world, HostId(2), PORT + 1, 5_000, 9);
+    world.run_until(at(5_500));
+    assert_eq!((waiting(&world, PORT), world.app(deaf).accepted), (64, 0));
+    assert_eq!((world.app(other).accepted, world.app(other).read), (1, 9));
+    assert_eq!(world.app(source).reset, None);
+}
+
+/// An application that never accepts a stream: of a node as many wait as leave as much room to
+/// others, and the rest is refused.
+#[test]
+fn a_listener_that_accepts_nothing() {
+    let mut world = row(&Loss::None);
+    let deaf = Listener { backlog: 5, ..Listener::default() };
+    world.attach(MIDDLE, PORT, deaf).unwrap();
+    let sources: Vec<_> =
+        (0..50).map(|k| open(&mut world, HostId(2), PORT, 3_000 + 10 * k, 9)).collect();
+    // The sources keep requesting for thirty seconds.
+    world.run_until(at(35_000));
+    assert_eq!(waiting(&world, PORT), 3);
+    let refused = sources.iter().filter(|&&id| world.app(id).reset == Some(Reset::Full));
+    assert_eq!(refused.count(), 47);
 }

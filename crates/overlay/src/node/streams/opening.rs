@@ -150,12 +150,11 @@ impl Forwarder {
 
     /// Whether another node may open a stream with this key; if not, why.
     fn can_open(&self, key: &Key, metric: Metric) -> Result<(), Reset> {
-        let table = &self.streams.table;
-        let listener = table.listener(key.port).ok_or(Reset::NotListening)?;
+        let listener = self.streams.table.listener(key.port).ok_or(Reset::NotListening)?;
         if self.next_hop(key.peer, metric).is_none() && key.peer != self.id {
             return Err(Reset::NoRoute);
         }
-        if listener.waiting >= listener.backlog || !table.may_wait(key.peer, listener.backlog) {
+        if !listener.may_wait(key.peer) {
             return Err(Reset::Full);
         }
         Ok(())

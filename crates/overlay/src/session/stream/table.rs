@@ -6,6 +6,7 @@ use super::buffer::{Budget, MIN_MEMORY, Memory};
 use super::end::{End, Key, Owner};
 use crate::session::SessionId;
 use crate::wire::NodeId;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use trunkline_base::Time;
 
@@ -27,13 +28,38 @@ pub enum Role {
 }
 
 /// A session that listens for streams at a port.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Listener {
     pub session: SessionId,
-    /// Maximum number of streams that wait at this port to be accepted; `waiting` is the present
-    /// number.
-    pub backlog: u16,
-    pub waiting: u16,
+    /// Maximum number of streams that wait at this port to be accepted.
+    backlog: u16,
+    /// The present number, and that of each other node with any.
+    waiting: u16,
+    of_peers: BTreeMap<NodeId, u16>,
+}
+
+impl Listener {
+    /// Whether one more stream with `peer` may wait to be accepted: streams with one node take half
+    /// of the backlog at most.
+    pub fn may_wait(&self, peer: NodeId) -> bool {
+        let of_peer = self.of_peers.get(&peer).copied().unwrap_or_default();
+        self.waiting < self.backlog && of_peer < self.backlog.div_ceil(2)
+    }
+
+    fn add(&mut self, peer: NodeId) {
+        self.waiting += 1;
+        *self.of_peers.entry(peer).or_default() += 1;
+    }
+
+    fn remove(&mut self, peer: NodeId) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if let Entry::Occupied(mut of_peer) = self.of_peers.entry(peer) {
+            *of_peer.get_mut() -= 1;
+            if *of_peer.get() == 0 {
+                of_peer.remove();
+            }
+        }
+    }
 }
 
 /// Streams that are only remembered, in the order in which they reached that state.
@@ -44,8 +70,6 @@ type Remembered = BTreeSet<(u64, StreamId)>;
 #[derive(Debug)]
 struct Peer {
     streams: usize,
-    /// Streams that wait to be accepted.
-    waiting: u16,
     remembered: Remembered,
     memory: Budget,
 }
@@ -132,12 +156,6 @@ impl Streams {
         of_peer >= self.config.max.saturating_sub(self.len())
     }
 
-    /// Whether one more stream with `peer` may wait to be accepted at a port where `backlog` may:
-    /// streams with one node take half of them at most.
-    pub fn may_wait(&self, peer: NodeId, backlog: u16) -> bool {
-        self.peers.get(&peer).is_none_or(|p| p.waiting < backlog.div_ceil(2))
-    }
-
     /// Whether there is memory for one more stream with `peer` to receive data.
     pub fn has_memory(&self, peer: NodeId) -> bool {
         let of_peer = self.peers.get(&peer).map_or(MIN_MEMORY, |p| p.memory.left());
@@ -165,17 +183,14 @@ impl Streams {
         self.slots[id as usize] = Some(slot);
         self.by_key.insert(key, id);
         let memory = Budget::new(self.config.memory / 2);
-        let new = Peer { streams: 0, waiting: 0, remembered: Remembered::new(), memory };
+        let new = Peer { streams: 0, remembered: Remembered::new(), memory };
         self.peers.entry(key.peer).or_insert(new).streams += 1;
         match owner {
             Owner::Session(session) => self.set_role(session, Some(Role::End(id))),
             Owner::Backlog { token } => {
                 self.by_token.insert(token, id);
                 if let Some(listener) = self.listeners.get_mut(&key.port) {
-                    listener.waiting += 1;
-                }
-                if let Some(peer) = self.peers.get_mut(&key.peer) {
-                    peer.waiting += 1;
+                    listener.add(key.peer);
                 }
             }
             Owner::Nobody => {}
@@ -218,10 +233,7 @@ impl Streams {
             Owner::Backlog { token } => {
                 self.by_token.remove(&token);
                 if let Some(listener) = self.listeners.get_mut(&key.port) {
-                    listener.waiting = listener.waiting.saturating_sub(1);
-                }
-                if let Some(peer) = self.peers.get_mut(&key.peer) {
-                    peer.waiting = peer.waiting.saturating_sub(1);
+                    listener.remove(key.peer);
                 }
             }
             Owner::Nobody => {}
@@ -298,7 +310,8 @@ impl Streams {
     /// wait there: at least 1, and no more than is configured.
     pub fn listen(&mut self, id: SessionId, port: u16, backlog: u16) {
         let backlog = backlog.clamp(1, self.config.backlog);
-        self.listeners.insert(port, Listener { session: id, backlog, waiting: 0 });
+        let of_peers = BTreeMap::new();
+        self.listeners.insert(port, Listener { session: id, backlog, waiting: 0, of_peers });
         self.set_role(id, Some(Role::Listener(port)));
     }
 
