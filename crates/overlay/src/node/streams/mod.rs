@@ -284,7 +284,7 @@ impl Forwarder {
     }
 
     fn unlisten(&mut self, now: Time, port: u16) {
-        while let Some(waiting) = self.streams.table.unlisten(port) {
+        for waiting in self.streams.table.unlisten(port) {
             if let Some(end) = self.streams.remove(waiting) {
                 self.reset_peer(now, &end, Reset::NotListening);
             }

@@ -320,9 +320,9 @@ impl Streams {
         self.listeners.get(&port)
     }
 
-    /// Removes the listener at `port`, if there is one. Returns a stream that waits there to be
-    /// accepted: remove it, and call this again until there is none.
-    pub fn unlisten(&mut self, port: u16) -> Option<StreamId> {
+    /// Removes the listener at `port`, if there is one, and returns the streams that wait there to
+    /// be accepted: remove them.
+    pub fn unlisten(&mut self, port: u16) -> Vec<StreamId> {
         if let Some(listener) = self.listeners.remove(&port) {
             self.set_role(listener.session, None);
         }
@@ -330,7 +330,7 @@ impl Streams {
         let waits = |slot: &Slot| {
             slot.end.key.port == port && matches!(slot.end.owner, Owner::Backlog { .. })
         };
-        all.filter_map(|(id, slot)| slot.as_ref().filter(|s| waits(s)).map(|_| id)).next()
+        all.filter(|(_, slot)| slot.as_ref().is_some_and(waits)).map(|(id, _)| id).collect()
     }
 
     /// The stream that waits to be accepted under `token`, and the session that listens at its

@@ -167,3 +167,29 @@ fn each_outlet_has_those_that_wait_for_it_in_their_order() {
     assert_eq!(table.next_held(far), Some(ids[3]));
     assert_eq!(table.awaited(0), None);
 }
+
+/// A listener leaves: the streams that wait at its port go with it, and those at others stay.
+#[test]
+fn the_streams_that_wait_at_a_port_leave_it_together() {
+    let mut table = Streams::new(Config::default());
+    let config = window::Config::new(ROOM + 84);
+    for port in [1, 2] {
+        table.listen(SessionId(port.into()), port, 4);
+    }
+    let ids: Vec<_> = (0..4)
+        .map(|n| {
+            let port = 1 + n % 2;
+            let key = Key { peer: NodeId(2), peer_port: n, port };
+            assert!(table.listener(port).unwrap().may_wait(key.peer));
+            let (tx, rx) = (Sender::new(MAX, config), Receiver::new(MAX, 0));
+            let owner = Owner::Backlog { token: n.into() };
+            table.insert(End::opened(Time::ZERO, key, NUMBERS, owner, tx, rx))
+        })
+        .collect();
+    let listener = table.listener(2).unwrap();
+    assert!(!listener.may_wait(NodeId(2)) && listener.may_wait(NodeId(3)));
+    table.set_owner(ids[3], Owner::Nobody);
+    assert!(table.listener(2).unwrap().may_wait(NodeId(2)));
+    assert_eq!(table.unlisten(1), [ids[0], ids[2]]);
+    assert_eq!((table.unlisten(2), table.unlisten(3)), (vec![ids[1]], vec![]));
+}
