@@ -533,6 +533,34 @@ fn a_number_is_shown_in_half_a_minute_or_not_at_all() {
     assert!(!opens_after(61_000));
 }
 
+/// The segment that has opened a stream comes again, after its stream and a hundred others of the
+/// same node have ended.
+#[test]
+fn a_late_segment_opens_no_ended_stream_again() {
+    let mut scene = scene(false);
+    let lie = Lie { flags: OPEN | ACK, window: 9, ..Lie::default() };
+    let mut shown = Vec::new();
+    for n in 0..101 {
+        let about = About { ports: (100 + n, OPEN_TO_ALL), ..OWN };
+        let number = scene.request(about, lie).unwrap();
+        let show = Lie { flags: lie.flags | NUMBER, number, ..lie };
+        scene.throw(about, show);
+        shown.push((about, show));
+        let t = 5_000 + 20 * u64::from(n);
+        scene.run(t..t + 19, |_, _| {});
+        let reset = [&[RESET | NUMBER, 6][..], &number.to_be_bytes(), &[0; 6]].concat();
+        let frame = scene.frame_of(about, &reset);
+        scene.liar.say(&mut scene.world, &frame);
+    }
+    scene.run(8_000..8_100, |_, _| {});
+    assert_eq!((scene.of_liar(), scene.world.app(scene.open).accepted), (vec![], 101));
+    for (about, show) in shown {
+        scene.throw(about, show);
+    }
+    scene.run(8_100..8_200, |_, _| {});
+    assert_eq!((scene.of_liar(), scene.world.app(scene.open).accepted), (vec![], 101));
+}
+
 /// Reliable datagrams of 200 invented nodes, at twice the rate of the link that a stream takes: they
 /// have the turn of one.
 #[test]

@@ -13,7 +13,7 @@ impl Forwarder {
         let forbidden: Vec<_> = streams.map(|end| end.key).collect();
         for key in forbidden {
             let id = self.streams.table.find(&key);
-            if let Some(end) = id.and_then(|id| self.streams.break_off(id, Reset::Forbidden)) {
+            if let Some(end) = id.and_then(|id| self.streams.break_off(now, id, Reset::Forbidden)) {
                 self.reset_peer(now, &end, Reset::Forbidden);
             }
         }

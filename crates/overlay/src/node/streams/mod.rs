@@ -86,20 +86,20 @@ impl StreamState {
     }
 
     /// Removes stream `id` and keeps its counts.
-    fn remove(&mut self, id: StreamId) -> Option<Box<End>> {
+    fn remove(&mut self, now: Time, id: StreamId) -> Option<Box<End>> {
         let end = self.table.remove(id)?;
         self.stats.sent += end.tx.delivered();
         self.stats.received += end.rx.received();
         self.stats.retransmitted += end.tx.retransmits();
         if let Some(number) = end.number_given() {
-            self.numbers.close(end.key, number, end.begun());
+            self.numbers.close(now, &end.key, number, end.begun());
         }
         Some(end)
     }
 
     /// Removes stream `id`, which was reset; its application will be notified of the reason.
-    fn break_off(&mut self, id: StreamId, why: Reset) -> Option<Box<End>> {
-        let end = self.remove(id)?;
+    fn break_off(&mut self, now: Time, id: StreamId, why: Reset) -> Option<Box<End>> {
+        let end = self.remove(now, id)?;
         self.stats.reset += 1;
         if let Owner::Session(session) = end.owner {
             self.refuse(session, why);
@@ -108,8 +108,8 @@ impl StreamState {
     }
 
     /// Removes a stream that has ended. Its application may still grant credit, which is ignored.
-    fn forget(&mut self, id: StreamId) {
-        if let Some(end) = self.remove(id)
+    fn forget(&mut self, now: Time, id: StreamId) {
+        if let Some(end) = self.remove(now, id)
             && let Owner::Session(session) = end.owner
         {
             self.table.end_role(session);
@@ -150,7 +150,7 @@ impl Forwarder {
                 self.accept(now, id, (version, token), credit)
             }
             (Request::Reset, Some(Role::End(stream))) => {
-                if let Some(end) = self.streams.break_off(stream, Reset::Aborted) {
+                if let Some(end) = self.streams.break_off(now, stream, Reset::Aborted) {
                     // The application requested this, so it is not notified.
                     self.streams.broken.pop_back();
                     self.reset_peer(now, &end, Reset::Aborted);
@@ -163,7 +163,7 @@ impl Forwarder {
         let Err(why) = done else { return };
         match role {
             Some(Role::End(stream)) => {
-                if let Some(end) = self.streams.break_off(stream, why) {
+                if let Some(end) = self.streams.break_off(now, stream, why) {
                     self.reset_peer(now, &end, Reset::Aborted);
                 }
             }
@@ -216,7 +216,7 @@ impl Forwarder {
             let metric = self.sessions.metric_of(id).unwrap_or(self.metric);
             self.next_hop(peer, metric).ok_or(Reset::NoRoute)?;
         }
-        self.make_room(key)?;
+        self.make_room(now, key)?;
         let (tx, rx) = self.halves(credit.into());
         let numbers = (self.entropy.random(), self.entropy.random());
         let mut end = End::opening(now, key, numbers, Owner::Session(id), tx, rx);
@@ -228,19 +228,19 @@ impl Forwarder {
 
     /// Makes sure that a stream with this key can be added, forgetting streams that have ended if
     /// necessary: several, where other nodes have taken room since this one's share was larger. [`Reset::NoRoom`] if there is a stream with this key, or no room.
-    fn make_room(&mut self, key: Key) -> Result<(), Reset> {
+    fn make_room(&mut self, now: Time, key: Key) -> Result<(), Reset> {
         if let Some(old) = self.streams.table.find(&key) {
             let (end, _) = self.streams.table.get_mut(old).ok_or(Reset::NoRoom)?;
             if !end.is_left() {
                 return Err(Reset::NoRoom);
             }
-            self.streams.forget(old);
+            self.streams.forget(now, old);
         }
         while !self.streams.table.has_room(key.peer)
             && self.streams.table.has_memory(key.peer)
             && let Some(over) = self.streams.table.to_forget(key.peer)
         {
-            self.streams.forget(over);
+            self.streams.forget(now, over);
         }
         self.streams.table.has_room(key.peer).then_some(()).ok_or(Reset::NoRoom)
     }
@@ -285,7 +285,7 @@ impl Forwarder {
 
     fn unlisten(&mut self, now: Time, port: u16) {
         for waiting in self.streams.table.unlisten(port) {
-            if let Some(end) = self.streams.remove(waiting) {
+            if let Some(end) = self.streams.remove(now, waiting) {
                 self.reset_peer(now, &end, Reset::NotListening);
             }
         }
@@ -303,7 +303,7 @@ impl Forwarder {
                 match done {
                     Ok(()) => self.streams.table.touch(stream),
                     Err(why) => {
-                        if let Some(end) = self.streams.remove(stream) {
+                        if let Some(end) = self.streams.remove(now, stream) {
                             self.reset_peer(now, &end, why);
                         }
                     }
@@ -356,7 +356,7 @@ impl Forwarder {
             }
         }
         match (found, segment) {
-            (Some(id), Segment::Broken(broken)) => self.on_broken(id, &broken),
+            (Some(id), Segment::Broken(broken)) => self.on_broken(now, id, &broken),
             // A copy of the request, which is late.
             (Some(_), Segment::Body(body)) if body.is_request() => Ok(()),
             (Some(id), Segment::Body(body)) => {
@@ -372,7 +372,7 @@ impl Forwarder {
                     Ok(_) => {}
                     Err(why) => {
                         let over = self.streams.table.get(id).is_some_and(End::is_over);
-                        if !over && let Some(end) = self.streams.break_off(id, why) {
+                        if !over && let Some(end) = self.streams.break_off(now, id, why) {
                             self.reset_peer(now, &end, why);
                         }
                         // A peer that writes to an application that has just gone has made no
@@ -555,7 +555,7 @@ impl Forwarder {
         while let Some(id) = self.streams.table.next_due(now) {
             let Some((end, mut memory)) = self.streams.table.get_mut(id) else { continue };
             if end.is_forgotten(now) {
-                self.streams.forget(id);
+                self.streams.forget(now, id);
                 continue;
             }
             match end.handle_timeout(now, &mut memory) {
@@ -563,7 +563,7 @@ impl Forwarder {
                 Ok(()) if !self.still_waits(now, id) => self.streams.table.will_send(id),
                 Ok(()) => self.send_control(now, id),
                 Err(why) => {
-                    if let Some(end) = self.streams.break_off(id, why) {
+                    if let Some(end) = self.streams.break_off(now, id, why) {
                         self.reset_peer(now, &end, why);
                     }
                 }

@@ -13,11 +13,11 @@ use crate::wire::{Metric, NodeId};
 use core::time::Duration;
 use rand::RngExt;
 use ring::hmac;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trunkline_base::wire::Writer;
 use trunkline_base::{Pacer, Rate, Time};
 
-/// Time for which numbers are made from the same secret; they stay valid for as long again.
+/// Longest time for which numbers are made from the same input; they stay valid for as long again.
 const SLOT: Duration = Duration::from_secs(30);
 
 /// Rate of answers to packets of streams that aren't here: requests, and what is refused. Each
@@ -42,16 +42,74 @@ impl Answers {
     }
 }
 
-/// Maximum number of streams of one node that are remembered as closed.
-const MAX_CLOSED: usize = 64;
+/// Maximum number of closed streams of one node that are remembered in one era: a node that is asked
+/// over one link answers about one and a half times as many requests in half a minute at most.
+const MAX_CLOSED: usize = 4_096;
+
+/// A time in which numbers are made for one node: a half minute, or a part of it. Numbers are valid
+/// in their era and in the next. The first number is that of the half minute, the second that of
+/// its part.
+type Era = (u64, u32);
 
 /// The numbers of streams that other nodes open.
 #[derive(Debug)]
 pub(super) struct Numbers {
     secret: hmac::Key,
-    /// Streams that have been closed while their numbers are valid: a late segment must not make
-    /// another of them. With each, the end of its number's validity.
-    closed: BTreeMap<(Key, u32), Time>,
+    closed: BTreeMap<NodeId, Closed>,
+}
+
+/// The streams of one node that have been closed while their numbers may have been valid: a late
+/// segment must not make another of them.
+///
+/// They are remembered for as long, in bounded memory: when too many have been closed in an era,
+/// another one begins.
+#[derive(Debug, Default)]
+struct Closed {
+    /// The era in which a stream was last closed, and the one before that era.
+    era: Era,
+    before: Era,
+    /// The ports and numbers of the streams that were closed in each of the two.
+    in_era: BTreeSet<(u16, u16, u32)>,
+    in_before: BTreeSet<(u16, u16, u32)>,
+}
+
+impl Closed {
+    /// The present era, and the one before.
+    fn eras(&self, now: Time) -> [Era; 2] {
+        let slot = slot(now);
+        match slot.checked_sub(self.era.0) {
+            Some(0) => [self.era, self.before],
+            Some(1) => [(slot, 0), self.era],
+            _ => [(slot, 0), (slot.wrapping_sub(1), 0)],
+        }
+    }
+
+    fn holds(&self, key: &Key, number: u32) -> bool {
+        let entry = (key.peer_port, key.port, number);
+        self.in_era.contains(&entry) || self.in_before.contains(&entry)
+    }
+
+    fn insert(&mut self, now: Time, key: &Key, number: u32) {
+        let [era, before] = self.eras(now);
+        if era != self.era {
+            self.begin(era, before);
+        }
+        if self.in_era.len() >= MAX_CLOSED {
+            self.begin((era.0, era.1.wrapping_add(1)), era);
+        }
+        self.in_era.insert((key.peer_port, key.port, number));
+    }
+
+    fn begin(&mut self, era: Era, before: Era) {
+        let last = core::mem::take(&mut self.in_era);
+        self.in_before = if before == self.era { last } else { BTreeSet::new() };
+        (self.era, self.before) = (era, before);
+    }
+
+    /// Whether the numbers of its streams are still valid.
+    fn counts(&self, now: Time) -> bool {
+        slot(now).saturating_sub(self.era.0) <= 1
+    }
 }
 
 impl Numbers {
@@ -61,44 +119,44 @@ impl Numbers {
 
     /// The number of the stream that is requested with this tag and opener's number.
     fn make(&self, now: Time, key: &Key, tag: u16, opener: u32) -> u32 {
-        self.of_slot(slot(now), key, tag, opener)
+        self.of_era(self.eras(now, key.peer)[0], key, tag, opener)
+    }
+
+    /// The present era for `peer`, and the one before.
+    fn eras(&self, now: Time, peer: NodeId) -> [Era; 2] {
+        self.closed.get(&peer).map_or_else(|| Closed::default().eras(now), |c| c.eras(now))
     }
 
     /// Whether `number` was made for this request lately, and its stream has not been closed.
     fn is_valid(&self, now: Time, key: &Key, (tag, opener): (u16, u32), number: u32) -> bool {
-        let slots = [slot(now), slot(now).wrapping_sub(1)];
-        slots.iter().any(|&slot| self.of_slot(slot, key, tag, opener) == number)
-            && self.closed.get(&(*key, number)).is_none_or(|&until| until <= now)
+        let eras = self.eras(now, key.peer);
+        eras.iter().any(|&era| self.of_era(era, key, tag, opener) == number)
+            && self.closed.get(&key.peer).is_none_or(|closed| !closed.holds(key, number))
     }
 
-    fn of_slot(&self, slot: u64, key: &Key, tag: u16, opener: u32) -> u32 {
-        let mut bytes = [0; 22];
+    fn of_era(&self, (slot, part): Era, key: &Key, tag: u16, opener: u32) -> u32 {
+        let mut bytes = [0; 26];
         bytes[..8].copy_from_slice(&slot.to_be_bytes());
-        bytes[8..12].copy_from_slice(&key.peer.0.to_be_bytes());
-        bytes[12..14].copy_from_slice(&key.peer_port.to_be_bytes());
-        bytes[14..16].copy_from_slice(&key.port.to_be_bytes());
-        bytes[16..18].copy_from_slice(&tag.to_be_bytes());
-        bytes[18..].copy_from_slice(&opener.to_be_bytes());
+        bytes[8..12].copy_from_slice(&part.to_be_bytes());
+        bytes[12..16].copy_from_slice(&key.peer.0.to_be_bytes());
+        bytes[16..18].copy_from_slice(&key.peer_port.to_be_bytes());
+        bytes[18..20].copy_from_slice(&key.port.to_be_bytes());
+        bytes[20..22].copy_from_slice(&tag.to_be_bytes());
+        bytes[22..].copy_from_slice(&opener.to_be_bytes());
         let hash = hmac::sign(&self.secret, &bytes);
         hash.as_ref().first_chunk().map_or(0, |first| u32::from_be_bytes(*first))
     }
 
     /// Remembers that a stream, which began at `begun`, is closed.
-    pub fn close(&mut self, key: Key, number: u32, begun: Time) {
-        let of = |peer: NodeId, port: u16| (Key { peer, peer_port: port, port }, 0);
-        let last = (Key { peer: key.peer, peer_port: u16::MAX, port: u16::MAX }, u32::MAX);
-        let all = self.closed.range(of(key.peer, 0)..=last);
-        if all.clone().count() >= MAX_CLOSED
-            && let Some((&first, _)) = all.min_by_key(|(_, until)| **until)
-        {
-            self.closed.remove(&first);
+    pub fn close(&mut self, now: Time, key: &Key, number: u32, begun: Time) {
+        if now.since(begun) < 2 * SLOT {
+            self.closed.entry(key.peer).or_default().insert(now, key, number);
         }
-        self.closed.insert((key, number), begun + 2 * SLOT);
     }
 
     /// Forgets the closed streams whose numbers are no longer valid.
     pub fn sweep(&mut self, now: Time) {
-        self.closed.retain(|_, until| *until > now);
+        self.closed.retain(|_, closed| closed.counts(now));
     }
 }
 
@@ -169,7 +227,7 @@ impl Forwarder {
         packet: &Packet<'_>,
         (messages, number): (bool, u32),
     ) -> Result<(), Reset> {
-        self.make_room(key).map_err(|_| Reset::Full)?;
+        self.make_room(now, key).map_err(|_| Reset::Full)?;
         let token = self.entropy.random();
         let (tx, _) = self.halves(0);
         let rx = Receiver::new(OPENING_WINDOW.min(self.streams.table.config.buffer as u64), 0);
@@ -228,13 +286,48 @@ mod tests {
         for (ms, is_valid) in [(29_999, true), (59_999, true), (60_000, false)] {
             assert_eq!(numbers.is_valid(at(ms), &KEY, (6, 7), number), is_valid, "{ms}");
         }
-        numbers.close(KEY, number, at(29_999));
-        assert!(!numbers.is_valid(at(40_000), &KEY, (6, 7), number));
-        for n in 0..1_000 {
-            numbers.close(KEY, n, at(41_000));
+        numbers.close(at(40_000), &KEY, number, at(29_999));
+        for ms in [40_000, 59_999, 60_000, 100_000] {
+            assert!(!numbers.is_valid(at(ms), &KEY, (6, 7), number), "{ms}");
         }
-        assert_eq!(numbers.closed.len(), MAX_CLOSED);
-        numbers.sweep(at(41_000) + 2 * SLOT);
+        numbers.sweep(at(89_999));
+        assert_eq!(numbers.closed.len(), 1);
+        numbers.sweep(at(90_000));
         assert_eq!(numbers.closed.len(), 0);
+        numbers.close(at(100_000), &KEY, number, at(40_000));
+        assert_eq!(numbers.closed.len(), 0, "its number is no longer valid");
+    }
+
+    /// However many streams a node closes, no number makes a second one, and the memory for that is
+    /// bounded. Other nodes, and those that have just received a number, are not affected.
+    #[test]
+    fn a_closed_stream_is_never_opened_again() {
+        let mut numbers = Numbers::new(&[1; 32]);
+        let at = |n: u32| Time::from_millis(5_000 + u64::from(n) * 5);
+        let key = |n: u32| Key { peer_port: n as u16, ..KEY };
+        let other = Key { peer: NodeId(9), ..KEY };
+        let of_other = numbers.make(at(0), &other, 6, 7);
+        let mut given = Vec::new();
+        for n in 0..20_000 {
+            let number = numbers.make(at(n), &key(n), 6, n);
+            given.push(number);
+            // A stream begins 500 ms after its number was given, and lasts for as long.
+            if let Some(n) = n.checked_sub(100) {
+                let number = given[n as usize];
+                assert!(numbers.is_valid(at(n + 100), &key(n), (6, n), number), "{n}");
+            }
+            if let Some(n) = n.checked_sub(200) {
+                numbers.close(at(n + 200), &key(n), given[n as usize], at(n + 100));
+                for late in [n, n / 2, n.saturating_sub(5_000), n.saturating_sub(10_000), 0] {
+                    let number = given[late as usize];
+                    let now = at(n + 200);
+                    assert!(!numbers.is_valid(now, &key(late), (6, late), number), "{late} of {n}");
+                }
+            }
+            let closed = numbers.closed.get(&KEY.peer);
+            let kept = closed.map_or(0, |c| c.in_era.len() + c.in_before.len());
+            assert!(kept <= 2 * MAX_CLOSED);
+        }
+        assert!(numbers.is_valid(Time::from_millis(50_000), &other, (6, 7), of_other));
     }
 }

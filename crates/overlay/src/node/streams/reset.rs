@@ -11,7 +11,12 @@ use trunkline_base::wire::Writer;
 
 impl Forwarder {
     /// Processes a reset of stream `id`.
-    pub(super) fn on_broken(&mut self, id: StreamId, broken: &Broken) -> Result<(), DropReason> {
+    pub(super) fn on_broken(
+        &mut self,
+        now: Time,
+        id: StreamId,
+        broken: &Broken,
+    ) -> Result<(), DropReason> {
         let Some((end, _)) = self.streams.table.get_mut(id) else { return Ok(()) };
         if !end.believes(broken) {
             return Err(DropReason::StreamNumber);
@@ -26,7 +31,7 @@ impl Forwarder {
             self.streams.table.arm(id);
         } else {
             let why = end.reason(broken.why);
-            self.streams.break_off(id, why);
+            self.streams.break_off(now, id, why);
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Forwarder {
                     left = true;
                 }
                 Err(why) => {
-                    if let Some(end) = self.streams.break_off(id, why) {
+                    if let Some(end) = self.streams.break_off(now, id, why) {
                         self.reset_peer(now, &end, Reset::Full);
                     }
                     left = true;
