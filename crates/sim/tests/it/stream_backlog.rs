@@ -103,6 +103,24 @@ fn two_openers_at_a_time_where_one_may_wait_are_both_accepted() {
     }
 }
 
+/// The place is free only seconds later: the second opener has it within another second, and the
+/// data that it had already sent arrive.
+#[test]
+fn an_opener_that_is_put_off_for_seconds_gets_the_next_free_place() {
+    const BYTES: u64 = 60_000;
+    for loss in [Loss::None, uniform(0.1)] {
+        let mut world = row(&loss);
+        let slow = Listener { backlog: 1, after: Some(2_500), ..Listener::default() };
+        let slow = world.attach(MIDDLE, PORT, slow).unwrap();
+        let sources = [0, 2].map(|host| open(&mut world, HostId(host), PORT, 3_000, BYTES));
+        world.run_until(at(3_000 + 2_500 + 1_000 + 2_500 + 500));
+        assert_eq!(sources.map(|id| world.app(id).reset), [None; 2]);
+        let slow = world.app(slow);
+        assert_eq!((slow.accepted, slow.ended.len(), slow.read), (2, 2, 2 * BYTES));
+        assert_eq!(world.node(MIDDLE).streams().count(), 2);
+    }
+}
+
 /// Number of streams at a port of the middle node that wait to be accepted.
 fn waiting(world: &World, port: u16) -> usize {
     let streams = world.node(MIDDLE).streams();
