@@ -4,7 +4,7 @@ use super::pool::PacketPool;
 use super::ring::Slot;
 use super::service::{Class, LinkContext, LinkService, Sent};
 use super::turns::Turns;
-use super::{Packet, remaining_ms};
+use super::{OVERHEAD, Packet, remaining_ms};
 use crate::counters::{DropReason, Drops};
 use crate::wire::FlowHeader;
 use core::time::Duration;
@@ -87,7 +87,7 @@ impl Queue {
     fn give_turns(&mut self) {
         for (turn, flow, slot, len) in self.brief.drain(..) {
             let place = self.turns.find(turn, &flow);
-            self.turns.push(place, slot, len, false);
+            self.turns.push(place, slot, len + OVERHEAD, false);
         }
     }
 
@@ -130,12 +130,12 @@ impl LinkService for Queue {
         }
         self.give_turns();
         let place = self.turns.find(packet.turn, &packet.flow);
-        let is_admitted = blocks || self.turns.admits(&place, len);
+        let is_admitted = blocks || self.turns.admits(&place, len + OVERHEAD);
         if !is_admitted || !self.pool.has_room(len) {
             return Err(DropReason::QueueFull);
         }
         let slot = self.pool.keep(since, packet, latest)?;
-        self.turns.push(place, slot, len, false);
+        self.turns.push(place, slot, len + OVERHEAD, false);
         self.flow_controlled += if blocks { len } else { 0 };
         Ok(())
     }

@@ -50,6 +50,9 @@ pub struct LinkId(pub u16);
 /// Default for the largest IP packet: the size that IPv6 guarantees on every path.
 pub const DEFAULT_MTU: usize = 1_280;
 
+/// Bytes of IPv4 and UDP headers and of an envelope, which count in windows, turns and shares.
+const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
+
 /// Bytes of IP and UDP headers in the larger form: 40 + 8.
 pub const IP_UDP_HEADERS: usize = 48;
 

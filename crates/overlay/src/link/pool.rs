@@ -1,7 +1,8 @@
 //! The storage of packets that leave in any order. Each is in a cell of its own, so that one that
 //! waits for long holds no room of others. Cells of one size share a page, and a page without a
-//! packet serves for cells of any size. Bounded in bytes and in packets from the start; never
-//! allocates afterwards.
+//! packet serves for cells of any size. When no page is free, the packets of one with few are moved
+//! to others of their size. Bounded in bytes and in packets from the start; never allocates
+//! afterwards.
 
 use super::packet::Packet;
 use super::ring::{Entry, Slot};
@@ -12,8 +13,9 @@ use trunkline_base::Time;
 const MIN_CELL: usize = 128;
 /// Number of sizes of cells.
 const SIZES: usize = 8;
-/// Size of a page in bytes, which is that of the largest cell.
+/// Size of a page in bytes, which is that of the largest cell, and the most cells in it.
 const PAGE: usize = MIN_CELL << (SIZES - 1);
+const MOST_CELLS: usize = PAGE / MIN_CELL;
 
 /// The index where there is no page or cell.
 const NONE: u16 = u16::MAX;
@@ -50,6 +52,8 @@ impl Page {
 pub struct PacketPool {
     bytes: Box<[u8]>,
     pages: Box<[Page]>,
+    /// The slot of the packet in each cell of each page.
+    owners: Box<[[u32; MOST_CELLS]]>,
     /// The first page of each size with a free cell, and the first one without packets.
     roomy: [u16; SIZES],
     empty: u16,
@@ -64,10 +68,13 @@ pub struct PacketPool {
 
 impl PacketPool {
     /// A pool for `bytes` bytes of `packets` packets, which are rounded up to a power of two. It
-    /// reserves twice as many bytes, since a cell is up to twice as long as its packet.
+    /// reserves twice as many bytes, since a cell is up to twice as long as its packet, the smallest
+    /// cell for each packet, and a page of each size: no more cells are free once packets have been
+    /// moved.
     pub fn new(bytes: usize, packets: usize) -> PacketPool {
         let most_packets = packets.max(1).next_power_of_two();
-        let count = ((2 * bytes).div_ceil(PAGE) + SIZES).min(usize::from(NONE));
+        let reserved = 2 * bytes + most_packets * MIN_CELL;
+        let count = (reserved.div_ceil(PAGE) + SIZES).min(usize::from(NONE));
         let pages = (0..count as u16).map(|n| Page {
             before: n.checked_sub(1).unwrap_or(NONE),
             behind: if usize::from(n) + 1 < count { n + 1 } else { NONE },
@@ -76,6 +83,7 @@ impl PacketPool {
         PacketPool {
             bytes: vec![0; count * PAGE].into(),
             pages: pages.collect(),
+            owners: vec![[0; MOST_CELLS]; count].into(),
             roomy: [NONE; SIZES],
             empty: 0,
             entries: Vec::with_capacity(most_packets),
@@ -94,8 +102,7 @@ impl PacketPool {
     /// Whether a packet of `len` bytes fits.
     pub fn has_room(&self, len: usize) -> bool {
         let has_slot = !self.free.is_empty() || self.entries.len() < self.most_packets;
-        let has_cell = self.roomy.get(size_of(len)).is_some_and(|page| *page != NONE);
-        has_slot && self.used + len <= self.most_bytes && (has_cell || self.empty != NONE)
+        has_slot && self.used + len <= self.most_bytes
     }
 
     /// Stores `packet` from `since` on, useful to the next node until `latest`.
@@ -120,16 +127,62 @@ impl PacketPool {
             return Err(why);
         }
         self.used += len;
-        match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = entry;
-                Ok(slot.into())
-            }
-            None => {
-                self.entries.push(entry);
-                Ok(self.entries.len() as u64 - 1)
-            }
+        let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
+        match self.entries.get_mut(slot as usize) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
         }
+        *self.owner(offset) = slot;
+        Ok(slot.into())
+    }
+
+    /// The slot of the packet in the cell at `offset`.
+    fn owner(&mut self, offset: usize) -> &mut u32 {
+        let (at, within) = (offset / PAGE, offset % PAGE);
+        &mut self.owners[at][within >> (MIN_CELL.ilog2() as usize + self.pages[at].size)]
+    }
+
+    /// Empties a page whose packets fit in others of its size. If there is none, fewer cells of each
+    /// size are free than a page has.
+    fn empty_a_page(&mut self) -> Option<()> {
+        let at = (0..SIZES).find_map(|size| self.emptiest(size))?;
+        let page = self.pages[usize::from(at)];
+        let cell_size = MIN_CELL << page.size;
+        // No packet is moved within the page.
+        self.unlink(at);
+        let mut is_free = [false; MOST_CELLS];
+        let mut free = page.free;
+        while free != NONE {
+            is_free[usize::from(free)] = true;
+            let next = usize::from(at) * PAGE + usize::from(free) * cell_size;
+            free = u16::from_ne_bytes([self.bytes[next], self.bytes[next + 1]]);
+        }
+        for cell in (0..usize::from(page.carved)).filter(|cell| !is_free[*cell]) {
+            let from = usize::from(at) * PAGE + cell * cell_size;
+            let slot = *self.owner(from);
+            let to = self.take_cell(page.size)?;
+            self.bytes.copy_within(from..from + cell_size, to);
+            *self.owner(to) = slot;
+            self.entries[slot as usize].offset = to as u32;
+        }
+        self.pages[usize::from(at)] = Page::EMPTY;
+        self.link(at);
+        Some(())
+    }
+
+    /// The page of a size with the fewest packets, if the other ones of its size have room for them.
+    fn emptiest(&self, size: usize) -> Option<u16> {
+        let (mut least, mut free) = (None, 0);
+        let mut at = self.roomy[size];
+        while let Some(page) = self.pages.get(usize::from(at)) {
+            free += usize::from(page.cells() - page.used);
+            if least.is_none_or(|(_, used): (u16, u16)| page.used < used) {
+                least = Some((at, page.used));
+            }
+            at = page.behind;
+        }
+        let cells = PAGE / (MIN_CELL << size);
+        least.filter(|_| free >= cells).map(|(at, _)| at)
     }
 
     /// The packet in `slot`, which must not have been removed.
@@ -152,10 +205,10 @@ impl PacketPool {
     fn take_cell(&mut self, size: usize) -> Option<usize> {
         let mut at = *self.roomy.get(size)?;
         if at == NONE {
-            at = self.empty;
-            if at == NONE {
-                return None;
+            if self.empty == NONE {
+                self.empty_a_page()?;
             }
+            at = self.empty;
             self.unlink(at);
             // Its first cell is free.
             self.pages[usize::from(at)] = Page { size, carved: 1, free: 0, ..Page::EMPTY };
@@ -264,6 +317,29 @@ mod tests {
         }
         assert_eq!(pool.get(old).unwrap().1[DATA_HEADER..], [1; 1_000]);
         assert_eq!((pool.entries.len(), pool.pages.iter().filter(|p| p.used > 0).count()), (2, 1));
+    }
+
+    /// Of many short packets a few stay, in pages of their sizes.
+    #[test]
+    fn few_that_stay_hold_no_room_of_others() {
+        let mut pool = PacketPool::new(1 << 20, 4_096);
+        let mut stay = Vec::new();
+        for (len, each) in [(257, 32), (513, 16), (129, 64)] {
+            let all = (0..2_500).map_while(|_| keep(&mut pool, &vec![len as u8; len]).ok());
+            for (n, slot) in all.collect::<Vec<_>>().into_iter().enumerate() {
+                if n % each == 0 {
+                    stay.push((slot, len));
+                } else {
+                    pool.remove(slot);
+                }
+            }
+        }
+        let used = pool.used;
+        let more: Vec<_> = core::iter::from_fn(|| keep(&mut pool, &[7; 1_160]).ok()).collect();
+        assert!(more.len() * (DATA_HEADER + 1_160) + used > (1 << 20) - 2_000, "{}", more.len());
+        for (slot, len) in stay {
+            assert_eq!(pool.get(slot).unwrap().1[DATA_HEADER..], vec![len as u8; len]);
+        }
     }
 
     /// Small packets have taken every page, and are gone.

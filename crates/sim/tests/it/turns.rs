@@ -4,10 +4,11 @@ use crate::common::*;
 use trunkline_base::Bitrate;
 use trunkline_base::link_model::{LinkModel, Loss, Queue};
 use trunkline_overlay::node::Routing;
+use trunkline_overlay::session::wire::{ToClient, ToNode};
 use trunkline_overlay::wire::{NodeId, Service};
 use trunkline_sim::stream::{StreamSink, StreamSource, Writing};
 use trunkline_sim::voice::{VoiceSink, VoiceSource};
-use trunkline_sim::{HostId, Topology, World};
+use trunkline_sim::{Application, HostId, Io, Topology, World};
 
 const RATE: u64 = 5_000_000;
 /// Bytes of a datagram of the flood.
@@ -119,19 +120,105 @@ fn calls_of_two_nodes_lose_nothing_beside_a_stream_on_a_thin_link() {
     }
 }
 
+/// Packets of 1,000 bytes in real time, at a multiple of the link's rate, with this lifetime in
+/// milliseconds.
+fn flood_in_real_time(world: &mut World, factor: f64, lifetime: u8) {
+    let mut source = VoiceSource::new(NodeId(4), 7_000, RT, at(3_000), 1 << 20);
+    (source.bytes, source.deadline_ms) = (1_000, lifetime);
+    // With the bytes of all headers.
+    source.spacing = std::time::Duration::from_secs_f64(8.0 * 1_106.0 / (factor * RATE as f64));
+    world.attach(HostId(3), 7_000, VoiceSink::default()).unwrap();
+    world.attach(HostId(2), 0, source).unwrap();
+}
+
 #[test]
 fn calls_lose_nothing_beside_a_flood_in_real_time() {
-    for factor in [1.2, 2.0] {
+    for factor in [1.2, 2.0, 4.0, 16.0] {
         let mut world = net().build(1).unwrap();
         let calls = calls(&mut world, (0, 3), RT, 5_000, 5, (at(5_000), 1_000));
-        flood(&mut world, HostId(2), RT, factor);
+        flood_in_real_time(&mut world, factor, 100);
         world.run_until(at(30_000));
         let outcome = outcome(&world, &calls);
-        println!("beside {factor} × the rate: {outcome:?}");
-        assert_eq!(
-            (outcome.sent, outcome.lost + outcome.late),
-            (5_000, 0),
-            "beside {factor} × the rate"
-        );
+        let lost = (outcome.sent, outcome.lost + outcome.late);
+        assert_eq!(lost, (5_000, 0), "beside {factor} × the rate");
     }
+}
+
+/// Packets with a shorter lifetime go first, so that those of calls wait the longest.
+#[test]
+fn a_short_lifetime_takes_nothing_from_calls() {
+    for (factor, lifetime) in [(2.0, 30), (2.0, 20), (2.0, 15), (2.0, 5), (1.2, 15)] {
+        let mut world = net().build(1).unwrap();
+        let calls = calls(&mut world, (0, 3), RT, 5_000, 5, (at(6_000), 1_000));
+        flood_in_real_time(&mut world, factor, lifetime);
+        world.run_until(at(30_000));
+        let outcome = outcome(&world, &calls);
+        let lost = outcome.lost + outcome.late;
+        assert!(lost * 200 <= outcome.sent, "{factor} × the rate for {lifetime} ms: {lost} lost");
+    }
+}
+
+/// Twenty calls of one node need two fifths of the link: more than an equal share of all nodes, of
+/// which most send next to nothing, but less than those leave.
+#[test]
+fn quiet_nodes_take_nothing_from_calls() {
+    for quiet in [0, 3, 20] {
+        let mut t = net();
+        let wide = || link(ms(5), Loss::None);
+        for n in 0..quiet {
+            let host = t.host(NodeId(10 + n));
+            t.link(host, HostId(1), wide(), wide());
+        }
+        let mut world = t.build(1).unwrap();
+        let calls = calls(&mut world, (0, 3), RT, 5_000, 20, (at(6_000), 500));
+        world.attach(HostId(3), 7_100, VoiceSink::default()).unwrap();
+        for n in 0..quiet {
+            let mut source = VoiceSource::new(NodeId(4), 7_100, RT, at(4_000), 1 << 20);
+            (source.bytes, source.spacing) = (40, ms(100));
+            world.attach(HostId(4 + n), 0, source).unwrap();
+        }
+        flood_in_real_time(&mut world, 2.0, 100);
+        world.run_until(at(20_000));
+        let outcome = outcome(&world, &calls);
+        let lost = (outcome.sent, outcome.lost + outcome.late);
+        assert_eq!(lost, (10_000, 0), "beside {quiet} quiet nodes");
+    }
+}
+
+/// Sends twelve times the rate in best effort to 300 ports, with another length every 400 ms.
+struct Lengths {
+    sent: u64,
+}
+
+impl Application for Lengths {
+    fn start(&mut self, io: &mut Io<'_>) {
+        io.wake_at(at(4_000));
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        let turn = io.now().since(at(0)).as_millis() / 400;
+        let payload = &[0; 500][..[240, 500, 110][turn as usize % 3]];
+        for _ in 0..7_500 / (payload.len() + 106) {
+            let (service, port) = (BE, 10_000 + (self.sent % 300) as u16);
+            io.send(&ToNode::Send { service, deadline_ms: 255, to: NodeId(4), port, payload });
+            self.sent += 1;
+        }
+        io.wake_at(io.now() + ms(1));
+    }
+
+    fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
+}
+
+/// Packets that wait keep storage of every size. The other node needs half of its share.
+#[test]
+fn lengths_of_packets_take_no_room_of_others() {
+    let mut world = net().build(1).unwrap();
+    let sink = world.attach(HostId(3), 5_000, VoiceSink::default()).unwrap();
+    let mut source = VoiceSource::new(NodeId(4), 5_000, BE, at(5_000), 1_240);
+    (source.bytes, source.spacing, source.deadline_ms) = (1_100, ms(8), 255);
+    world.attach(HostId(0), 0, source).unwrap();
+    world.attach(HostId(2), 0, Lengths { sent: 0 }).unwrap();
+    world.run_until(at(17_000));
+    let came: u64 = world.app(sink).flows.values().map(|flow| flow.received).sum();
+    assert_eq!(came, 1_240);
 }

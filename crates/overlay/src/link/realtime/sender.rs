@@ -4,8 +4,8 @@ use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::shares::Shares;
-use crate::link::{Packet, is_stale, remaining_ms};
+use crate::link::shares::{Admission, Shares};
+use crate::link::{OVERHEAD, Packet, is_stale, remaining_ms};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -33,9 +33,9 @@ pub struct Sender {
     policy: Box<dyn Policy>,
 }
 
-/// Wait from which no source may have more than its share: that of a packet behind one of another
-/// service on a link of 0.5 Mbit/s.
-const CROWDED: Duration = Duration::from_millis(20);
+/// The longest lifetime of a packet, 255 ms: by this the packets of one source go before all of
+/// another.
+const MAX_LIFETIME: Duration = Duration::from_millis(255);
 
 /// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
@@ -70,22 +70,25 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        let (source, len) = (self.shares.source(packet.turn), packet.frame_len());
-        if self.is_crowded(now) && self.shares.exceeds(now, source) {
-            return Err(DropReason::SourceShare);
-        }
+        let cost = packet.frame_len() + OVERHEAD;
+        let order = match self.shares.admit(now, packet.turn, cost, self.wait(now)) {
+            Admission::Waits => packet.deadline,
+            Admission::GoesFirst => packet.deadline - MAX_LIFETIME,
+            Admission::Refused => return Err(DropReason::SourceShare),
+        };
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
         // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
-        self.shares.add(now, source, len);
-        self.queue.push(packet.deadline, slot, false);
+        self.queue.push(order, slot, false);
         Ok(())
     }
 
-    /// Whether the packet that goes next has waited for so long that not all can be in time.
-    fn is_crowded(&self, now: Time) -> bool {
-        let next = self.queue.first().and_then(|job| self.ring.get(job.slot));
-        next.is_some_and(|(entry, _)| now.since(entry.since) > CROWDED)
+    /// How long the packet that goes next has waited; `None` if there is none. One that was displaced
+    /// had to.
+    fn wait(&self, now: Time) -> Option<Duration> {
+        let next = self.queue.first()?;
+        let entry = self.ring.get(next.slot).map(|(entry, _)| entry);
+        Some(entry.map_or(Duration::MAX, |entry| now.since(entry.since)))
     }
 
     /// Queues the retransmissions that `ranges` request, as far as they can still be in time over a
@@ -232,6 +235,7 @@ impl Sender {
                 Ok(len) => return Some(len),
                 Err(why) => {
                     drops.count(why);
+                    self.shares.expired();
                     self.queue.pop();
                 }
             }
@@ -243,6 +247,7 @@ impl Sender {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
+        self.shares.leaves(frame.len() + OVERHEAD);
         entry.write(
             frame,
             out,

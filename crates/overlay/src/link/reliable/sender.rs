@@ -3,20 +3,17 @@
 use super::red::{HIGH, NEAR, Red};
 use super::{ACK_DELAY, Config, EPOCH, MAX_AHEAD};
 use crate::counters::DropReason;
-use crate::link::Packet;
 use crate::link::packet::MARKED;
 use crate::link::pool::PacketPool;
 use crate::link::ring::{PacketRing, Slot};
 use crate::link::turns::{Backlog, Turns};
-use crate::wire::{DATA_HEADER, ENVELOPE_OVERHEAD, MAX_ACK_DELAY, MAX_HOPS, SelectiveAck};
+use crate::link::{OVERHEAD, Packet};
+use crate::wire::{DATA_HEADER, MAX_ACK_DELAY, MAX_HOPS, SelectiveAck};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 use trunkline_base::{Pacer, Time, extend};
 use trunkline_rate::window::{self, Control, Extent};
-
-/// Bytes of IPv4 and UDP headers and of the envelope: they count in the window.
-const OVERHEAD: usize = 28 + ENVELOPE_OVERHEAD;
 
 /// How far sending may run ahead of the pace, so that the timer's granularity does not cost
 /// throughput.
