@@ -136,7 +136,7 @@ impl Shares {
         if !self.is_over(now, at) {
             return Admission::GoesFirst;
         }
-        if !is_long && self.spend(now, at, cost) {
+        if !is_long || self.spend(now, at, cost) {
             return Admission::Waits;
         }
         self.crowded_until = now + CALM;
