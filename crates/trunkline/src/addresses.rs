@@ -5,7 +5,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 use trunkline_base::Time;
 
@@ -103,12 +103,22 @@ pub fn own() -> Option<Vec<IpAddr>> {
     Some(getifaddrs().ok()?.filter_map(ip).collect())
 }
 
-/// The broadcast addresses of the networks that this machine is in.
+/// The broadcast addresses of the networks that this machine is in. They follow from address and
+/// length: an address without one of its own is reported as its own.
 pub fn broadcast() -> Vec<IpAddr> {
     let Ok(all) = getifaddrs() else { return Vec::new() };
     let is_broadcast = |a: &InterfaceAddress| a.flags.contains(InterfaceFlags::IFF_BROADCAST);
-    let address = |a: InterfaceAddress| Some(a.broadcast?.as_sockaddr_in()?.ip().into());
+    let address = |a: InterfaceAddress| {
+        let ip = a.address?.as_sockaddr_in()?.ip();
+        last_of(ip, a.netmask?.as_sockaddr_in()?.ip()).map(IpAddr::V4)
+    };
     all.filter(is_broadcast).filter_map(address).collect()
+}
+
+/// The last address of a network, unless that is a machine's: of one or two addresses all are.
+fn last_of(ip: Ipv4Addr, mask: Ipv4Addr) -> Option<Ipv4Addr> {
+    (mask.to_bits().leading_ones() < 31)
+        .then(|| Ipv4Addr::from_bits(ip.to_bits() | !mask.to_bits()))
 }
 
 /// The interface that has the address `ip`, unless it is the loopback, whose addresses may be used
@@ -149,6 +159,17 @@ fn is_here(own: &Option<Vec<IpAddr>>, address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_address_of_a_network_is_no_machines_unless_there_are_two() {
+        let last = |ip: &str, length: u32| {
+            let mask = Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - length).unwrap_or(0));
+            last_of(ip.parse().expect("an address"), mask).map(|ip| ip.to_string())
+        };
+        assert_eq!(last("10.9.0.1", 24).as_deref(), Some("10.9.0.255"));
+        assert_eq!(last("10.9.0.1", 30).as_deref(), Some("10.9.0.3"));
+        assert_eq!((last("10.9.0.1", 31), last("10.9.0.1", 32)), (None, None));
+    }
 
     #[test]
     fn an_address_that_is_not_here_can_be_bound_and_is_missing() {

@@ -97,8 +97,9 @@ impl SendErrors {
         }
         for to in to {
             let link = self.by_place.get(&(uplink, to));
+            // Packets that are too large are refused between others.
             if let Some(entry) = link.and_then(|link| self.links.get_mut(link)) {
-                entry.is_over = true;
+                entry.is_over = entry.errno != libc::EMSGSIZE;
             }
         }
     }
@@ -165,6 +166,10 @@ mod tests {
         let again = errors.of(LinkId(0)).unwrap();
         assert_eq!((again.since, again.count), (Time::from_millis(2_000), 2));
         assert!(lasts(&errors, 2_500));
+        // Small packets leave between those that are too large.
+        errors.note(Time::from_millis(3_000), to(1, 1), &refused(libc::EMSGSIZE), 1);
+        errors.sent(Time::from_millis(3_100), UplinkId(1), [to(1, 1).1].into_iter());
+        assert!(lasts(&errors, 3_500) && !lasts(&errors, 13_000));
     }
 
     /// Two links to one address by different interfaces. The uplink of the first is closed, and the

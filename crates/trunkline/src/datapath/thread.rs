@@ -546,9 +546,9 @@ impl PacketThread {
             stats: link.stats(),
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
             send_error: self.uplinks.error_of(id),
-            silent_next_hop: self.uplinks.next_hops.awaited_by(id),
+            silent_next_hop: self.uplinks.next_hops.awaited_by(id).map(|(ip, _)| ip),
             leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
-            stalled: self.uplinks.stalled(link.uplink()).map(|since| clock::now().since(since)),
+            stalled: self.uplinks.stalled(id, link.uplink()).map(|since| clock::now().since(since)),
         }
     }
 

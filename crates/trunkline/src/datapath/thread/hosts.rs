@@ -175,11 +175,10 @@ impl Hosts {
         self.links.values().any(|lookup| lookup.error.is_some())
     }
 
-    /// Forgets why the name of a link has led nowhere, which is up with one of its addresses.
-    fn is_up(&mut self, link: &LinkName, address: SocketAddr) {
-        if let Some(lookup) = self.links.get_mut(link)
-            && lookup.addresses.contains(&address)
-        {
+    /// Forgets why the name of a link has led nowhere, which is up: its neighbour may have called, and
+    /// nothing is looked up any more.
+    fn is_up(&mut self, link: &LinkName) {
+        if let Some(lookup) = self.links.get_mut(link) {
             lookup.error = None;
         }
     }
@@ -287,9 +286,8 @@ impl PacketThread {
             return;
         }
         let up = self.node.node().links().filter(|(_, link)| link.monitor().is_up());
-        let up = up.filter_map(|(_, link)| Some((name_of(link), link.address()?)));
-        for (link, address) in up.collect::<Vec<_>>() {
-            self.hosts.is_up(&link, address);
+        for link in up.map(|(_, link)| name_of(link)).collect::<Vec<_>>() {
+            self.hosts.is_up(&link);
         }
     }
 
@@ -385,9 +383,7 @@ mod tests {
         answer(&mut hosts, found());
         answer(&mut hosts, Answer::Silence);
         assert!(hosts.has_errors());
-        hosts.is_up(&link, "192.0.2.3:7000".parse().expect("an address"));
-        assert!(hosts.has_errors(), "up by another address");
-        hosts.is_up(&link, address);
+        hosts.is_up(&link);
         assert!(!hosts.has_errors());
         answer(&mut hosts, Answer::NoName);
         assert!(hosts.has_errors());

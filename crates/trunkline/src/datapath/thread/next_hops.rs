@@ -25,8 +25,8 @@ pub type NextHop = (u32, IpAddr);
 #[derive(Debug)]
 pub struct SilentNextHops {
     silent: BTreeSet<NextHop>,
-    /// Which of them links wait for.
-    awaited: BTreeMap<LinkId, IpAddr>,
+    /// Which of them links wait for, and since when.
+    awaited: BTreeMap<LinkId, (IpAddr, Time)>,
     look_at: Time,
 }
 
@@ -46,8 +46,8 @@ impl SilentNextHops {
         self.look_at
     }
 
-    /// The next hop that a link waits for, if it doesn't answer.
-    pub fn awaited_by(&self, link: LinkId) -> Option<IpAddr> {
+    /// The next hop that a link waits for, if it doesn't answer, and since when.
+    pub fn awaited_by(&self, link: LinkId) -> Option<(IpAddr, Time)> {
         self.awaited.get(&link).copied()
     }
 
@@ -79,12 +79,17 @@ impl Uplinks {
         self.forget_stalls();
         // No link leads to the others any more.
         self.next_hops.silent.retain(|next_hop| in_use.contains(next_hop));
+        let before = std::mem::take(&mut self.next_hops.awaited);
         for (uplink, links) in &stalled {
+            let full = self.full_since(*uplink).unwrap_or(now);
             self.part(*uplink, links);
+            let silent = links.iter().filter(|(_, next_hop)| self.next_hops.contains(next_hop));
+            for &(link, (_, ip)) in silent.collect::<Vec<_>>() {
+                let known = before.get(&link).filter(|(awaited, _)| *awaited == ip);
+                let since = known.map_or(full, |(_, since)| *since);
+                self.next_hops.awaited.insert(link, (ip, since));
+            }
         }
-        let links = stalled.values().flatten();
-        let silent = links.filter(|(_, next_hop)| self.next_hops.contains(next_hop));
-        self.next_hops.awaited = silent.map(|&(link, (_, ip))| (link, ip)).collect();
         if !self.next_hops.silent.is_empty() {
             self.next_hops.look_at = self.next_hops.look_at.min(now + AGAIN);
         }

@@ -64,9 +64,9 @@ impl Troubles {
     }
 
     /// Says whether to log that a link has `trouble` now, or that the one that was logged has ended.
-    fn news(&mut self, now: Time, link: LinkId, trouble: Option<&Trouble>) -> Option<News> {
+    fn news(&mut self, now: Time, link: LinkId, trouble: Option<(&Trouble, Time)>) -> Option<News> {
         let told = self.told.get_mut(&link);
-        let Some(trouble) = trouble else {
+        let Some((trouble, begun)) = trouble else {
             let told = told.filter(|told| !told.is_over)?;
             told.is_over = true;
             return Some(News::Over(now.since(told.since)));
@@ -76,7 +76,7 @@ impl Troubles {
         if told.as_ref().is_some_and(|told| now.since(told.at) < silence) {
             return None;
         }
-        let since = told.filter(|told| !told.is_over).map_or(now, |told| told.since);
+        let since = told.filter(|told| !told.is_over).map_or(begun, |told| told.since);
         let told = Told { trouble: trouble.clone(), since, at: now, is_over: false };
         self.told.insert(link, told);
         Some(News::Trouble)
@@ -98,29 +98,31 @@ impl PacketThread {
         }
         for (id, link) in self.node.node().links() {
             let trouble = self.trouble(now, id, link);
-            if let Some(news) = self.troubles.news(now, id, trouble.as_ref()) {
-                log(link, news, trouble);
+            let seen = trouble.as_ref().map(|(trouble, since)| (trouble, *since));
+            if let Some(news) = self.troubles.news(now, id, seen) {
+                log(link, news, trouble.map(|(trouble, _)| trouble));
             }
         }
     }
 
     /// Only links are looked at: anyone can make this node answer an address that the kernel
     /// refuses.
-    fn trouble(&self, now: Time, id: LinkId, link: &Link) -> Option<Trouble> {
+    fn trouble(&self, now: Time, id: LinkId, link: &Link) -> Option<(Trouble, Time)> {
         let uplinks = &self.uplinks;
-        if let Some(next_hop) = uplinks.next_hops.awaited_by(id) {
-            return Some(Trouble::Silent(next_hop));
+        if let Some((next_hop, since)) = uplinks.next_hops.awaited_by(id) {
+            return Some((Trouble::Silent(next_hop), since));
         }
-        if uplinks.stalled(link.uplink()).is_some_and(|since| now.since(since) >= BUSY) {
-            return Some(Trouble::Stalled);
+        let stalled = uplinks.stalled(id, link.uplink());
+        if let Some(since) = stalled.filter(|since| now.since(*since) >= BUSY) {
+            return Some((Trouble::Stalled, since));
         }
         let error = uplinks.error_of(id).filter(|error| {
             // A full queue of an interface is no fault.
             let is_fault = error.errno != libc::ENOBUFS;
             is_fault && error.lasts(now) && error.count - error.before >= FEW
         });
-        let elsewhere = || uplinks.elsewhere(id).cloned().map(Trouble::Elsewhere);
-        error.map(|error| Trouble::Refused(error.errno)).or_else(elsewhere)
+        let elsewhere = || Some((Trouble::Elsewhere(uplinks.elsewhere(id)?.clone()), now));
+        error.map(|error| (Trouble::Refused(error.errno), error.since)).or_else(elsewhere)
     }
 }
 
@@ -181,8 +183,9 @@ pub fn remedy(errno: i32) -> &'static str {
             "a route prohibits them, or the address is a broadcast one: see `ip route get ADDRESS`"
         }
         libc::ENETUNREACH | libc::EHOSTUNREACH => {
-            "there is no route, or its next hop does not answer, or this machine lacks the link's \
-             `source`: see `ip route get ADDRESS` and `ip addr`"
+            "there is no route, or its interface is down, or the next hop does not answer, or this \
+             machine lacks the link's `source`: see `ip route get ADDRESS` (with `oif INTERFACE` if \
+             the link has one), `ip link` and `ip addr`"
         }
         libc::ENODEV | libc::ENXIO | libc::ENETDOWN => {
             "the interface does not exist or is down: see `ip link`, and `interface` in [[link]]"
@@ -212,20 +215,32 @@ mod tests {
         let over = |s| Some(News::Over(Duration::from_secs(s)));
         assert!(!troubles.is_worth_a_look(at(9_000), false));
         assert!(troubles.is_worth_a_look(at(10_000), true));
-        assert_eq!(troubles.news(at(10_000), LINK, Some(&refused)), Some(News::Trouble));
+        assert_eq!(
+            troubles.news(at(10_000), LINK, Some((&refused, at(10_000)))),
+            Some(News::Trouble)
+        );
         assert!(!troubles.is_worth_a_look(at(10_999), true));
         assert!(troubles.is_worth_a_look(at(11_000), false), "its end is worth a line");
-        assert_eq!(troubles.news(at(20_000), LINK, Some(&refused)), None);
+        assert_eq!(troubles.news(at(20_000), LINK, Some((&refused, at(20_000)))), None);
         assert_eq!(troubles.news(at(36_000), LINK, None), over(26));
         assert_eq!(troubles.news(at(37_000), LINK, None), None);
         assert!(!troubles.is_worth_a_look(at(38_000), false));
         // The same again.
-        assert_eq!(troubles.news(at(40_000), LINK, Some(&refused)), Some(News::Trouble));
-        assert_eq!(troubles.news(at(639_999), LINK, Some(&refused)), None);
-        assert_eq!(troubles.news(at(640_000), LINK, Some(&refused)), Some(News::Trouble));
+        assert_eq!(
+            troubles.news(at(40_000), LINK, Some((&refused, at(40_000)))),
+            Some(News::Trouble)
+        );
+        assert_eq!(troubles.news(at(639_999), LINK, Some((&refused, at(639_999)))), None);
+        assert_eq!(
+            troubles.news(at(640_000), LINK, Some((&refused, at(640_000)))),
+            Some(News::Trouble)
+        );
         // Two in turn are no more lines.
-        assert_eq!(troubles.news(at(641_000), LINK, Some(&other)), None);
-        assert_eq!(troubles.news(at(650_000), LINK, Some(&other)), Some(News::Trouble));
+        assert_eq!(troubles.news(at(641_000), LINK, Some((&other, at(641_000)))), None);
+        assert_eq!(
+            troubles.news(at(650_000), LINK, Some((&other, at(650_000)))),
+            Some(News::Trouble)
+        );
         assert_eq!(troubles.news(at(650_000), LINK, None), over(610));
     }
 
@@ -234,8 +249,9 @@ mod tests {
         let mut troubles = Troubles::default();
         let refused = Trouble::Refused(libc::ENETDOWN);
         let news = |n: u64| {
-            let trouble = (n % 4 < 2).then_some(&refused);
-            troubles.news(Time::from_millis(1_000 * n), LINK, trouble)
+            let now = Time::from_millis(1_000 * n);
+            let trouble = (n % 4 < 2).then_some((&refused, now));
+            troubles.news(now, LINK, trouble)
         };
         let lines = (10..610).filter_map(news).count();
         assert!(lines <= 100, "{lines} lines in ten minutes");

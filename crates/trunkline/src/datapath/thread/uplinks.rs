@@ -83,8 +83,6 @@ struct Slot {
     room: usize,
     /// Time since it has had no room, if it has none.
     full_since: Option<Time>,
-    /// Time since it is left to next hops that don't answer, if it is.
-    silent_since: Option<Time>,
 }
 
 /// The properties that distinguish an uplink from others.
@@ -101,11 +99,16 @@ struct Departure {
 
 /// The uplink of links whose interface does not exist: nothing leaves.
 const NOWHERE: UplinkId = UplinkId(MAX_UPLINKS as u16 + 1);
+/// The uplink of links that would leave by another interface than theirs: nothing does.
+const UNROUTED: UplinkId = UplinkId(MAX_UPLINKS as u16 + 2);
 
 /// Why a link has no uplink of its own.
 enum NoWay {
     /// There is no interface of the configured name.
     Interface,
+    /// Packets would leave by another interface: with IPv6 the kernel prefers a route to the one that
+    /// it is told.
+    Route,
     /// There is no listener of the address family.
     Family,
 }
@@ -166,10 +169,9 @@ impl Uplinks {
         let i = free.unwrap_or(self.slots.len());
         let now = clock::now();
         let (id, room) = (UplinkId(i as u16 + 1), uplink.room(now, 0));
-        let silent_since = departure.silent.then_some(now);
         arena.set_room(id, room);
         arena.set_offload(id, uplink.offloads());
-        let slot = Some(Slot { uplink, departure, room, full_since: None, silent_since });
+        let slot = Some(Slot { uplink, departure, room, full_since: None });
         match self.slots.get_mut(i) {
             Some(place) => *place = slot,
             None => self.slots.push(slot),
@@ -260,6 +262,10 @@ impl Uplinks {
             listener = self.listener_towards(to, usual).ok_or(NoWay::Family)?;
         }
         egress.source = self.egress_from(listener, egress.source).source;
+        let elsewhere = way.filter(|way| ![0, way.interface].contains(&egress.interface));
+        if elsewhere.is_some() {
+            return Err(NoWay::Route);
+        }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
         Ok(Departure { listener, interface, egress, silent })
@@ -283,11 +289,17 @@ impl Uplinks {
         (slot.departure.interface != 0).then_some((slot.departure.egress, slot.full_since))
     }
 
-    /// Time since `uplink` takes nothing, if that is so. The kernel discards what waits for a next
-    /// hop that doesn't answer every few seconds, which makes room, and is no end of that.
-    pub fn stalled(&self, uplink: UplinkId) -> Option<Time> {
-        let slot = self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?;
-        slot.silent_since.or(slot.full_since)
+    /// Time since nothing of a link that leaves by `uplink` is taken, if that is so. The kernel
+    /// discards what waits for a next hop that doesn't answer every few seconds, which makes room, and
+    /// is no end of that.
+    pub fn stalled(&self, link: LinkId, uplink: UplinkId) -> Option<Time> {
+        let awaited = self.next_hops.awaited_by(link).map(|(_, since)| since);
+        awaited.or_else(|| self.full_since(uplink))
+    }
+
+    /// Time since `uplink` has had no room, if it has none.
+    pub(super) fn full_since(&self, uplink: UplinkId) -> Option<Time> {
+        self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?.full_since
     }
 
     /// Takes an uplink that has room again for one that doesn't stall.
@@ -312,7 +324,6 @@ impl Uplinks {
         let Some(i) = uplink.0.checked_sub(1).map(usize::from) else { return };
         if let Some(Some(slot)) = self.slots.get_mut(i) {
             slot.departure.silent = true;
-            slot.silent_since = slot.full_since.or(Some(clock::now()));
         }
     }
 
@@ -327,11 +338,14 @@ impl Uplinks {
         let local = link.local();
         let name = (link.config().neighbour, link.config().path.clone());
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        let departure = match self.departure((&wanted, local), to) {
+        let departure = self.departure((&wanted, local), to);
+        let departure = match departure {
             Ok(departure) => departure,
-            Err(NoWay::Interface) => {
-                arena.set_room(NOWHERE, 0);
-                return NOWHERE;
+            Err(NoWay::Interface | NoWay::Route) => {
+                let is_there = !matches!(departure, Err(NoWay::Interface));
+                let nowhere = if is_there { UNROUTED } else { NOWHERE };
+                arena.set_room(nowhere, 0);
+                return nowhere;
             }
             Err(NoWay::Family) => return UplinkId::default(),
         };
@@ -420,7 +434,11 @@ impl Uplinks {
     /// Counts runs for which there is no uplink.
     fn refuse(&mut self, runs: &[Run]) {
         for run in runs {
-            let errno = if run.uplink == NOWHERE { libc::ENODEV } else { libc::EAFNOSUPPORT };
+            let errno = match run.uplink {
+                NOWHERE => libc::ENODEV,
+                UNROUTED => libc::ENETUNREACH,
+                _ => libc::EAFNOSUPPORT,
+            };
             let (error, count) = (io::Error::from_raw_os_error(errno), run.count as u64);
             self.output.errors.note(self.output.now, (run.uplink, run.to), &error, count);
             self.past.errors += count;

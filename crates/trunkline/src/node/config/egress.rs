@@ -30,8 +30,11 @@ pub fn check(file: &File, index: usize) -> Result<(), (&'static str, String)> {
     let link = &file.link[index];
     check_source(file, link).map_err(|what| ("source", what))?;
     check_interface(link).map_err(|what| ("interface", what))?;
-    let same =
-        |&n: &usize| is_same_target(file, n, index) && egress(file, n) == egress(file, index);
+    let is_vague = |n: usize| is_vague(file, &file.link[n]);
+    let alike_to = |n: usize| egress(file, n) == egress(file, index);
+    let same = |&n: &usize| {
+        is_same_target(file, n, index) && (alike_to(n) || is_vague(n) || is_vague(index))
+    };
     match (0..index).find(same) {
         Some(before) => Err(("address", alike(file, before, index))),
         None => Ok(()),
@@ -78,17 +81,23 @@ fn check_interface(link: &LinkSection) -> Result<(), String> {
     }
 }
 
+/// Whether the link may leave by any source and interface, since its name may lead to either IP
+/// version.
+fn is_vague(file: &File, link: &LinkSection) -> bool {
+    is_ipv6(file, link).is_none() && link.source.is_none() && interface(link).is_none()
+}
+
 /// The mistake that the links of these two sections leave in the same way.
 fn alike(file: &File, before: usize, index: usize) -> String {
     let link = &file.link[index];
     let has_any = of_family(file, link).any(|ip| ip.is_unspecified());
     let cure = match interface(link) {
         _ if link.address.as_ref().is_some_and(Address::has_zone) => "give each its own `source`",
-        Some(_) => "give each its own `source`, or another `interface`",
-        None if link.source.is_some() => "give one of them another `source` or an `interface`",
-        None if is_ipv6(file, link).is_none() => {
+        _ if is_vague(file, link) || is_vague(file, &file.link[before]) => {
             "give each its own `source` or `interface`, since a name may lead to either IP version"
         }
+        Some(_) => "give each its own `source`, or another `interface`",
+        None if link.source.is_some() => "give one of them another `source` or an `interface`",
         None if has_any => "give each its own `source` or `interface`",
         None => {
             "give each its own `source` or `interface`, or give [node] `listen` an IP address for each"
@@ -136,8 +145,9 @@ fn egress(file: &File, index: usize) -> (Option<IpAddr>, Option<&str>) {
     // A link that finds no address of its own leaves from one that another link has.
     let shared = || {
         let is_any = of_family(file, link).any(|ip| ip.is_unspecified());
-        let first = of_family(file, link).next();
-        first.filter(|_| interface(link).is_none() && !is_any)
+        let (first, is_only) =
+            (of_family(file, link).next(), of_family(file, link).nth(1).is_none());
+        first.filter(|_| (interface(link).is_none() || is_only) && !is_any)
     };
     let source = link.source.or_else(|| own_source(file, index)).or_else(shared);
     (source, interface(link))
@@ -225,6 +235,8 @@ mod tests {
         let one = source(NUMBER, "10.0.0.1");
         let other = source(NUMBER, "10.0.1.1");
         let wwan = by(NUMBER, "wwan0");
+        let of_wwan = format!("{wwan}\nsource = \"10.0.0.1\"");
+        let dual = ["0.0.0.0:7000", "[::]:7000"];
         // The lines are those of the later link and of the earlier one.
         for (listen, links, lines, cure) in [
             (
@@ -242,6 +254,19 @@ mod tests {
             (&["10.0.0.1:1", "10.0.0.1:2"], &[NUMBER; 2], (15, 10), "an IP address for each\n"),
             (&both, &[NAME; 2], (15, 10), "since a name may lead to either IP version"),
             (&["[::]:1"], &[local, same], (15, 10), "give each its own `source`\n"),
+            (
+                &dual,
+                &[NAME, &by(NAME, "lte")],
+                (15, 10),
+                "since a name may lead to either IP version",
+            ),
+            (
+                &dual,
+                &[&by(NAME, "lte"), NAME],
+                (16, 10),
+                "since a name may lead to either IP version",
+            ),
+            (&TWO[..1], &[&wwan, &of_wwan], (16, 10), "its own `source`, or another `interface`"),
             (&["[::]:1"], &[local, &by(local, "lo")], (15, 10), "give each its own `source`\n"),
         ] {
             let said = parsed(listen, links).map(|_| ()).expect_err(links[1]);
@@ -260,7 +285,6 @@ mod tests {
             (&TWO[..], [NUMBER, "address = \"192.0.2.9:7001\""]),
             (&TWO, [NUMBER, &by(NUMBER, "wwan0")]),
             (&TWO, [&by(NAME, "wwan0"), &by(NAME, "wwan1")]),
-            (&any, [NAME, &source(NAME, "10.0.0.1")]),
             (&any, [&source(NAME, "2001:db8::1"), &source(NAME, "10.0.0.1")]),
             (&any, ["address = \"[fe80::1%lo]:7000\"", "address = \"[fe80::1%2]:7000\""]),
         ] {
