@@ -141,15 +141,11 @@ impl Relay {
         // Packets of a sender arrive in runs, and are sent in runs too.
         for run in packets.chunk_by(|(a, _), (b, _)| a == b) {
             let key = (i, run[0].0);
-            let origin = Origin::from(&key.1);
             let slot = match flows.find(&key) {
                 Some(slot) => slot,
-                None if !flows.admits(&origin, now) => {
-                    tally.crowded(limits, run.len());
-                    continue;
-                }
                 None => match open(to, limits.terms, opener, next_ticket) {
                     Ok(far) => {
+                        let origin = Origin::from(&key.1);
                         let (slot, displaced) = flows.insert(key, origin, far, now);
                         if let Some(far) = displaced {
                             tally.displaced(limits);

@@ -11,18 +11,10 @@ pub struct Table<K, O, V> {
     by_key: BTreeMap<K, usize>,
     slots: Vec<Option<Entry<K, O, V>>>,
     free: Vec<usize>,
-    /// Entries of each origin that has any.
-    counts: BTreeMap<O, Held>,
+    /// Number of entries of each origin that has any.
+    counts: BTreeMap<O, usize>,
     max: usize,
     max_each: usize,
-}
-
-/// The entries of one origin.
-#[derive(Clone, Copy, Default, Debug)]
-struct Held {
-    count: usize,
-    /// Until when all of them are in use.
-    in_use_until: Time,
 }
 
 #[derive(Debug)]
@@ -35,10 +27,6 @@ struct Entry<K, O, V> {
 
 /// Number of entries that any origin may have: RTP and RTCP of two calls.
 const FEW: usize = 4;
-
-/// Time without a packet after which an entry makes room for another one of its origin. Entries in
-/// use would displace one another in turn, so that none of the origin's calls went on.
-const UNUSED: Duration = Duration::from_secs(2);
 
 impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
     /// Creates an empty table for `max` entries, and `max_each` of each origin, at least one.
@@ -76,39 +64,6 @@ impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|e| such(&e.value)))
     }
 
-    /// Whether an entry of `origin` may be added: it would not displace one of the same origin that is
-    /// in use.
-    pub fn admits(&mut self, origin: &O, now: Time) -> bool {
-        let held = self.held(origin);
-        if !self.displaces_own(held.count) {
-            return true;
-        }
-        if now < held.in_use_until {
-            return false;
-        }
-        let oldest = self.oldest(|other, _| other == origin);
-        let last_used = oldest.and_then(|slot| Some(self.slots[slot].as_ref()?.last_used));
-        let until = last_used.unwrap_or(Time::ZERO) + UNUSED;
-        if let Some(held) = self.counts.get_mut(origin) {
-            held.in_use_until = until;
-        }
-        now >= until
-    }
-
-    fn held(&self, origin: &O) -> Held {
-        self.counts.get(origin).copied().unwrap_or_default()
-    }
-
-    fn most(&self) -> usize {
-        self.counts.values().map(|held| held.count).max().unwrap_or(0)
-    }
-
-    /// Whether a new entry of an origin that has `count` displaces one of these.
-    fn displaces_own(&self, count: usize) -> bool {
-        let is_full = self.by_key.len() >= self.max;
-        count >= self.max_each || (is_full && count >= FEW && count + 1 >= self.most())
-    }
-
     /// Adds an entry. It replaces one with the same key, or displaces one, which is returned: the
     /// least recently used one of the same `origin`, if that has its maximum already or would then
     /// have the most; if the table is full, that of the origins with the most entries. Origins with
@@ -116,14 +71,15 @@ impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
     /// two.
     pub fn insert(&mut self, key: K, origin: O, value: V, now: Time) -> (usize, Option<V>) {
         let mut displaced = self.find(&key).and_then(|slot| self.remove(slot));
+        let of_same = self.counts.get(&origin).copied().unwrap_or(0);
+        let most = self.counts.values().copied().max().unwrap_or(0);
+        let is_full = self.by_key.len() >= self.max;
         // Searches take time in proportion to the table, once per new flow and not per packet.
-        if self.displaces_own(self.held(&origin).count) {
-            let slot = self.oldest(|other, _| *other == origin);
-            displaced = slot.and_then(|slot| self.remove(slot));
-        } else if self.by_key.len() >= self.max {
-            let most = self.most().max(FEW);
-            let slot = self.oldest(|_, count| count.max(FEW) == most);
-            displaced = slot.and_then(|slot| self.remove(slot));
+        if of_same >= self.max_each || (is_full && of_same >= FEW && of_same + 1 >= most) {
+            displaced = self.displace(|other, _| *other == origin);
+        } else if is_full {
+            let most = most.max(FEW);
+            displaced = self.displace(|_, count| count.max(FEW) == most);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -131,16 +87,18 @@ impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
         });
         self.slots[slot] = Some(Entry { key, origin, last_used: now, value });
         self.by_key.insert(key, slot);
-        self.counts.entry(origin).or_default().count += 1;
+        *self.counts.entry(origin).or_insert(0) += 1;
         (slot, displaced)
     }
 
-    /// The slot of the least recently used entry of the origins that satisfy `such`, a function of the
+    /// Removes the least recently used entry of the origins that satisfy `such`, a function of the
     /// origin and its number of entries.
-    fn oldest(&self, such: impl Fn(&O, usize) -> bool) -> Option<usize> {
+    fn displace(&mut self, such: impl Fn(&O, usize) -> bool) -> Option<V> {
         let entries = self.slots.iter().enumerate().filter_map(|(i, e)| Some((i, e.as_ref()?)));
-        let its = entries.filter(|(_, e)| such(&e.origin, self.held(&e.origin).count));
-        its.min_by_key(|(_, e)| e.last_used).map(|(slot, _)| slot)
+        let count = |origin| self.counts.get(origin).copied().unwrap_or(0);
+        let its = entries.filter(|(_, e)| such(&e.origin, count(&e.origin)));
+        let (slot, _) = its.min_by_key(|(_, e)| e.last_used)?;
+        self.remove(slot)
     }
 
     /// Removes and returns the entry in `slot`.
@@ -148,9 +106,9 @@ impl<K: Ord + Copy, O: Ord + Copy, V> Table<K, O, V> {
         let entry = self.slots.get_mut(slot)?.take()?;
         self.by_key.remove(&entry.key);
         self.free.push(slot);
-        if let Some(held) = self.counts.get_mut(&entry.origin) {
-            held.count -= 1;
-            if held.count == 0 {
+        if let Some(count) = self.counts.get_mut(&entry.origin) {
+            *count -= 1;
+            if *count == 0 {
                 self.counts.remove(&entry.origin);
             }
         }
@@ -208,29 +166,6 @@ mod tests {
             }
             table.insert((n, 0), n, 0, s(n.into()));
         }
-    }
-
-    /// A node with 100 calls makes room for another with as many. The calls that go on keep both
-    /// flows.
-    #[test]
-    fn flows_in_use_do_not_displace_one_another_in_turn() {
-        let mut table = Table::new(256, 256);
-        let mut lost = vec![0; 200];
-        for round in 0..500_u64 {
-            let at = |k: u64| Time::from_nanos(round * 20_000_000 + k * 1_000);
-            for node in if round < 100 { 1..2 } else { 1..3 } {
-                for k in 0..200 {
-                    let slot = table.find(&(node, k)).or_else(|| {
-                        let is_admitted = table.admits(&node, at(k));
-                        is_admitted.then(|| table.insert((node, k), node, k, at(k)).0)
-                    });
-                    slot.inspect(|slot| _ = table.touch(*slot, at(k)));
-                    lost[k as usize] += u32::from(node == 1 && slot.is_none());
-                }
-            }
-        }
-        let whole = lost.chunks(2).filter(|call| **call == [0, 0]).count();
-        assert_eq!(whole, 64, "of 256 places 128 belong to each node");
     }
 
     /// An origin with many entries displaces its own, and makes room for others.

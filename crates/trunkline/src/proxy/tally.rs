@@ -158,20 +158,6 @@ impl Tally {
         }
     }
 
-    /// Counts `n` packets of a new flow that is refused because all flows of its origin are in use.
-    pub fn crowded(&mut self, limits: &Limits, n: usize) {
-        self.drop(
-            Reason::Unopened,
-            n,
-            format_args!(
-                "a new sender is refused: all flows of its node or host are in use, more than {} at \
-                 once or {} of one node or host; allow more with --max-flows and \
-                 --max-flows-per-node",
-                limits.max_flows, limits.max_flows_each
-            ),
-        );
-    }
-
     /// Handles an error of the overlay. Returns true if the error concerns something earlier, so
     /// that the call should be retried; otherwise the `n` packets at hand are lost.
     pub fn overlay(&mut self, error: &Error, n: usize) -> bool {
