@@ -99,16 +99,14 @@ struct Departure {
 
 /// The uplink of links whose interface does not exist: nothing leaves.
 const NOWHERE: UplinkId = UplinkId(MAX_UPLINKS as u16 + 1);
-/// The uplink of links that would leave by another interface than theirs: nothing does.
+/// The uplink of links that would leave by another interface than theirs, since IPv6 prefers a route
+/// to the interface that it is given: nothing leaves.
 const UNROUTED: UplinkId = UplinkId(MAX_UPLINKS as u16 + 2);
 
 /// Why a link has no uplink of its own.
 enum NoWay {
-    /// There is no interface of the configured name.
-    Interface,
-    /// Packets would leave by another interface: with IPv6 the kernel prefers a route to the one that
-    /// it is told.
-    Route,
+    /// Nothing leaves: by an interface that does not exist, or that the kernel would not use.
+    Nowhere(UplinkId),
     /// There is no listener of the address family.
     Family,
 }
@@ -243,7 +241,8 @@ impl Uplinks {
     ) -> Result<Departure, NoWay> {
         let mut egress = Egress { source: wanted.source, interface: 0 };
         if let Some(name) = &wanted.interface {
-            egress.interface = if_nametoindex(name.as_str()).map_err(|_| NoWay::Interface)?;
+            egress.interface =
+                if_nametoindex(name.as_str()).map_err(|_| NoWay::Nowhere(NOWHERE))?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
         let local = local.filter(|_| egress.source.is_none());
@@ -262,9 +261,8 @@ impl Uplinks {
             listener = self.listener_towards(to, usual).ok_or(NoWay::Family)?;
         }
         egress.source = self.egress_from(listener, egress.source).source;
-        let elsewhere = way.filter(|way| ![0, way.interface].contains(&egress.interface));
-        if elsewhere.is_some() {
-            return Err(NoWay::Route);
+        if way.is_some_and(|way| ![0, way.interface].contains(&egress.interface)) {
+            return Err(NoWay::Nowhere(UNROUTED));
         }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
@@ -338,16 +336,13 @@ impl Uplinks {
         let local = link.local();
         let name = (link.config().neighbour, link.config().path.clone());
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        let departure = self.departure((&wanted, local), to);
-        let departure = match departure {
+        let departure = match self.departure((&wanted, local), to) {
             Ok(departure) => departure,
-            Err(NoWay::Interface | NoWay::Route) => {
-                let is_there = !matches!(departure, Err(NoWay::Interface));
-                let nowhere = if is_there { UNROUTED } else { NOWHERE };
-                arena.set_room(nowhere, 0);
-                return nowhere;
-            }
             Err(NoWay::Family) => return UplinkId::default(),
+            Err(NoWay::Nowhere(uplink)) => {
+                arena.set_room(uplink, 0);
+                return uplink;
+            }
         };
         match Self::elsewhere_by(&wanted, departure.interface) {
             Some(elsewhere) => self.elsewhere.insert(id, elsewhere),
