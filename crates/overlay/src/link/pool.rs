@@ -67,10 +67,10 @@ pub struct PacketPool {
 }
 
 impl PacketPool {
-    /// A pool for `bytes` bytes of `packets` packets, which are rounded up to a power of two. It
-    /// reserves twice as many bytes, since a cell is up to twice as long as its packet, the smallest
-    /// cell for each packet, and a page of each size: no more cells are free once packets have been
-    /// moved.
+    /// A pool for `bytes` bytes of `packets` packets, which are rounded up to a power of two.
+    ///
+    /// Its storage is larger: a cell may be twice as long as its packet, or have the minimum length
+    /// for a shorter one, and less than a page of each size is free when packets have been moved.
     pub fn new(bytes: usize, packets: usize) -> PacketPool {
         let most_packets = packets.max(1).next_power_of_two();
         let reserved = 2 * bytes + most_packets * MIN_CELL;

@@ -12,6 +12,9 @@ use trunkline_base::Time;
 /// Wait from which the queue is too long: that of a packet behind one of another service on a link
 /// of 0.5 Mbit/s. The queue must also have been in use for this long.
 const CROWDED: Duration = Duration::from_millis(20);
+/// Time for which packets may wait before any source's are counted: those that came in one batch
+/// leave in this time.
+const BRIEF: Duration = Duration::from_millis(2);
 /// Time over which the sources' bytes are counted.
 const EPOCH: Duration = Duration::from_secs(1);
 /// Time of an epoch after which its bytes say enough to be compared, and how often that is done then.
@@ -48,7 +51,7 @@ pub(super) enum Admission {
 struct Record {
     id: u32,
     /// The epoch in which it has sent, and how many bytes, with those that were refused.
-    epoch: u32,
+    epoch: u64,
     offered: u32,
     /// Whether it was above the level in the epoch before.
     was_over: bool,
@@ -67,7 +70,7 @@ impl Record {
 pub(super) struct Shares {
     records: Box<[[Record; PLACES]; BUCKETS]>,
     /// Number of the present epoch, from 1, and when it began.
-    epoch: u32,
+    epoch: u64,
     began: Time,
     /// Bytes that have left in it.
     left: u64,
@@ -105,9 +108,13 @@ impl Shares {
     /// Takes a packet of `cost` bytes from the source with number `id`. `wait` is how long the packet
     /// that goes next has waited; `None` if there is none, so that this one delays no other.
     pub fn admit(&mut self, now: Time, id: u32, cost: usize, wait: Option<Duration>) -> Admission {
-        if wait.is_none() && now >= self.crowded_until {
-            self.begin(now);
-            return Admission::Waits;
+        if now >= self.crowded_until {
+            if wait.is_none() {
+                self.begin(now);
+            }
+            if now.since(self.began) < BRIEF {
+                return Admission::Waits;
+            }
         }
         if now.since(self.began) >= EPOCH {
             if now < self.crowded_until {
@@ -133,6 +140,10 @@ impl Shares {
         if now >= self.next_level {
             self.set_level(now);
         }
+        // There may be enough for all.
+        if self.level == f64::INFINITY {
+            return Admission::Waits;
+        }
         if !self.is_over(now, at) {
             return Admission::GoesFirst;
         }
@@ -154,7 +165,7 @@ impl Shares {
     }
 
     fn begin(&mut self, now: Time) {
-        self.epoch = self.epoch.wrapping_add(1);
+        self.epoch += 1;
         self.sources_before = if now.since(self.began) < 2 * EPOCH { self.sources } else { 0 };
         (self.began, self.left, self.has_expired, self.sources) = (now, 0, false, 0);
         self.next_level = now + ENOUGH;
@@ -164,9 +175,7 @@ impl Shares {
     fn place(&mut self, id: u32) -> (usize, usize) {
         let bucket = self.assignment.source(id) % BUCKETS;
         let epoch = self.epoch;
-        let sent = |record: &Record| {
-            (record.epoch == epoch || record.epoch.wrapping_add(1) == epoch, record.offered)
-        };
+        let sent = |record: &Record| (record.epoch + 1 >= epoch, record.offered);
         let records = &mut self.records[bucket];
         let known = records.iter().position(|record| record.id == id && record.epoch != 0);
         let least = || records.iter().zip(0..).min_by_key(|(record, _)| sent(record));
@@ -176,7 +185,7 @@ impl Shares {
         if known.is_none() {
             *record = Record { id, epoch, ..Record::NOBODY };
         } else if record.epoch != epoch {
-            record.was_over &= record.epoch.wrapping_add(1) == epoch;
+            record.was_over &= record.epoch + 1 == epoch;
             (record.epoch, record.offered) = (epoch, 0);
         }
         (bucket, n)
@@ -294,6 +303,20 @@ mod tests {
             let got = f64::from(all[1].1) / 10_000.0;
             assert!((0.40..0.56).contains(&got), "{flood}: {all:?}");
         }
+    }
+
+    /// A queue that was too long for a moment, and is in use ever since: its order is as it was.
+    #[test]
+    fn where_there_is_enough_for_all_nobody_goes_first() {
+        let mut shares = Shares::new(0x1234_5678_9abc_def1);
+        for n in 0..1_000u64 {
+            let now = Time::from_millis(1_000 + n);
+            let wait = Duration::from_millis(if n < 40 { n } else { 1 });
+            let admission = shares.admit(now, (n % 2) as u32, 100, Some(wait));
+            shares.leaves(200);
+            assert_eq!(admission, Admission::Waits, "{n} ms");
+        }
+        assert!(shares.crowded_until > Time::from_millis(1_500), "it was crowded");
     }
 
     #[test]
