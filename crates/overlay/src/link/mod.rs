@@ -4,6 +4,7 @@ mod address;
 pub mod best_effort;
 pub(crate) mod cost;
 mod drr;
+mod fair_order;
 mod goodbye;
 mod live;
 mod packet;
@@ -15,7 +16,6 @@ mod ring;
 mod scheduler;
 mod service;
 mod session;
-mod shares;
 mod stats;
 mod turns;
 

@@ -16,6 +16,10 @@ const BYTES: usize = 1_000;
 
 /// Nodes 1 and 3 send over node 2 to node 4; the last link has 5 Mbit/s.
 fn net() -> Topology {
+    net_with_loss(0.0)
+}
+
+fn net_with_loss(loss: f64) -> Topology {
     let mut t = Topology::new();
     let hosts = [1, 2, 3, 4].map(|n| t.host(NodeId(n)));
     let wide =
@@ -23,7 +27,7 @@ fn net() -> Topology {
     let thin = || LinkModel {
         rate: Some(Bitrate::from_bps(RATE + RATE / 10)),
         queue: Queue::Packets(100),
-        ..link(ms(10), Loss::None)
+        ..link(ms(10), if loss > 0.0 { uniform(loss) } else { Loss::None })
     };
     t.link(hosts[0], hosts[1], wide(), wide());
     t.link(hosts[2], hosts[1], wide(), wide());
@@ -156,6 +160,138 @@ fn a_short_lifetime_takes_nothing_from_calls() {
         let lost = outcome.lost + outcome.late;
         assert!(lost * 200 <= outcome.sent, "{factor} × the rate for {lifetime} ms: {lost} lost");
     }
+}
+
+/// Share of the packets of `n` calls that are lost beside a flood, on a link that loses `loss`.
+fn lost_beside(loss: f64, n: u16, flood: Option<(f64, u8)>) -> f64 {
+    let mut world = net_with_loss(loss).build(1).unwrap();
+    let calls = calls(&mut world, (0, 3), RT, 5_000, n, (at(6_000), 1_000));
+    if let Some((factor, lifetime)) = flood {
+        flood_in_real_time(&mut world, factor, lifetime);
+    }
+    world.run_until(at(30_000));
+    let outcome = outcome(&world, &calls);
+    (outcome.lost + outcome.late) as f64 / outcome.sent as f64
+}
+
+/// Few calls beside packets that need just about all of the link.
+#[test]
+fn a_flood_just_above_the_rate_takes_nothing_from_calls() {
+    let mut worst = 0.0_f64;
+    for n in [1, 2, 5, 10] {
+        for factor in [0.95, 1.0, 1.02, 1.04, 1.1] {
+            for lifetime in [5, 20] {
+                let lost = lost_beside(0.0, n, Some((factor, lifetime)));
+                println!("{n} calls beside {factor} × the rate for {lifetime} ms: {lost:.4}");
+                worst = worst.max(lost);
+            }
+        }
+    }
+    assert!(worst <= 0.005, "{worst}");
+}
+
+/// Packets with a short lifetime don't go before retransmissions of calls.
+#[test]
+fn calls_are_repaired_beside_a_flood() {
+    let mut worst = 0.0_f64;
+    for loss in [0.02, 0.05, 0.1] {
+        let alone = lost_beside(loss, 18, None);
+        for lifetime in [5, 20, 100] {
+            let lost = lost_beside(loss, 18, Some((2.0, lifetime)));
+            println!("{loss} lost: {alone:.4} alone, {lost:.4} beside 2 × for {lifetime} ms");
+            worst = worst.max(lost - alone);
+        }
+    }
+    assert!(worst <= 0.005, "{worst}");
+}
+
+/// With retransmissions, the link carries more than the sources have sent.
+#[test]
+fn calls_lose_nothing_beside_a_flood_on_a_link_that_loses_packets() {
+    let mut worst = 0.0_f64;
+    for loss in [0.05, 0.1, 0.15, 0.2] {
+        let alone = lost_beside(loss, 10, None);
+        for factor in [0.75, 0.8] {
+            for lifetime in [50, 100] {
+                let lost = lost_beside(loss, 10, Some((factor, lifetime)));
+                println!(
+                    "{loss} lost: {alone:.4} alone, {lost:.4} beside {factor} × for {lifetime} ms"
+                );
+                worst = worst.max(lost - alone);
+            }
+        }
+    }
+    assert!(worst <= 0.01, "{worst}");
+}
+
+/// Calls that need a bit more than an equal share have that share: half of the link.
+#[test]
+fn calls_that_need_more_than_a_share_have_it() {
+    let mut worst = 1.0_f64;
+    for n in [26, 29, 32] {
+        // A packet of a call has 172 bytes, and 84 more of headers.
+        let need = f64::from(n) * 50.0 * 8.0 * 256.0 / RATE as f64;
+        for lifetime in [5, 15, 50, 100] {
+            let got = need * (1.0 - lost_beside(0.0, n, Some((2.0, lifetime))));
+            println!(
+                "{n} calls need {need:.3} of the link and get {got:.3} beside 2 × for {lifetime} ms"
+            );
+            worst = worst.min(got / need.min(0.5));
+        }
+    }
+    assert!(worst >= 0.9, "{worst}");
+}
+
+/// Sends in real time for a second, with a burst 50 ms before it, and pauses for as long again and
+/// longer: less than half of the link on average.
+struct OnOff {
+    burst: usize,
+}
+
+impl Application for OnOff {
+    fn start(&mut self, io: &mut Io<'_>) {
+        io.wake_at(at(4_000));
+    }
+
+    fn wake(&mut self, io: &mut Io<'_>) {
+        let us = io.now().since(at(4_000)).as_micros() % 2_500_000;
+        let (count, deadline_ms) = match us {
+            0 => (self.burst, 50),
+            50_000..1_000_000 => (1, 5),
+            _ => (0, 5),
+        };
+        for _ in 0..count {
+            let (to, payload) = (NodeId(4), &[0; 1_000]);
+            io.send(&ToNode::Send { service: RT, deadline_ms, to, port: 7_000, payload });
+        }
+        // 0.98 × the rate.
+        io.wake_at(
+            io.now()
+                + std::time::Duration::from_micros(if us == 0 { 50_000 } else { 1_806 })
+                    .min(std::time::Duration::from_micros((2_500_000 - us) as u64)),
+        );
+    }
+
+    fn receive(&mut self, _: &ToClient<'_>, _: &mut Io<'_>) {}
+}
+
+#[test]
+fn a_flood_with_pauses_takes_nothing_from_calls() {
+    let mut worst = 0.0_f64;
+    for n in [3, 5, 10] {
+        for burst in [0, 10, 23] {
+            let mut world = net().build(1).unwrap();
+            let calls = calls(&mut world, (0, 3), RT, 5_000, n, (at(6_000), 1_000));
+            world.attach(HostId(3), 7_000, VoiceSink::default()).unwrap();
+            world.attach(HostId(2), 0, OnOff { burst }).unwrap();
+            world.run_until(at(30_000));
+            let outcome = outcome(&world, &calls);
+            let lost = (outcome.lost + outcome.late) as f64 / outcome.sent as f64;
+            println!("{n} calls beside bursts of {burst} packets: {lost:.4}");
+            worst = worst.max(lost);
+        }
+    }
+    assert!(worst <= 0.01, "{worst}");
 }
 
 /// Twenty calls of one node need two fifths of the link: more than an equal share of all nodes, of

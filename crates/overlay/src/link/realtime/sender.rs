@@ -3,8 +3,8 @@ use super::policy::{Answer, Policy, Request};
 use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
+use crate::link::fair_order::FairOrder;
 use crate::link::ring::{PacketRing, Slot};
-use crate::link::shares::{Admission, Shares};
 use crate::link::{OVERHEAD, Packet, is_stale, remaining_ms};
 use crate::wire::NackRange;
 use core::cmp::Reverse;
@@ -13,14 +13,16 @@ use std::collections::BinaryHeap;
 use trunkline_base::{SeqTracker, Time, extend};
 
 /// The sending half: keeps packets while they are useful, and sends originals and retransmissions
-/// by deadline.
+/// by deadline, as long as all of them can be in time. Where packets wait for too long, they go in an
+/// order that is fair to their sources, whatever lifetimes they have.
 #[derive(Debug)]
 pub struct Sender {
     ring: PacketRing,
     /// Originals and retransmissions waiting to be sent.
     queue: SendQueue,
-    /// Bytes that each source has sent lately.
-    shares: Shares,
+    fair: Fairness,
+    /// The source whose turn each packet takes, indexed by the low bits of its slot.
+    turns: Box<[u32]>,
     /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
     next_seq: u64,
@@ -33,9 +35,27 @@ pub struct Sender {
     policy: Box<dyn Policy>,
 }
 
-/// The longest lifetime of a packet, 255 ms: by this the packets of one source go before all of
-/// another.
-const MAX_LIFETIME: Duration = Duration::from_millis(255);
+/// Wait from which the queue is too long: that of a packet behind one of another service on a link
+/// of 0.5 Mbit/s.
+const CROWDED: Duration = Duration::from_millis(20);
+/// Time without a long wait after which packets go by deadline again.
+const CALM: Duration = Duration::from_millis(500);
+/// Interval between searches for a second source while one alone has a long queue.
+const SEARCH: Duration = Duration::from_millis(50);
+
+/// The order in which packets leave: by deadline, or by the numbers of the fair order.
+#[derive(Debug)]
+struct Fairness {
+    order: FairOrder,
+    /// Whether the fair order is in use, and until when it is, if no packet waits for long.
+    is_used: bool,
+    until: Time,
+    /// Since when there have been packets in the queue.
+    busy_since: Time,
+    /// Whether a packet has waited for too long and was dropped.
+    has_expired: bool,
+    next_search: Time,
+}
 
 /// Maximum number of copies that wait for their time.
 const MAX_COPIES: usize = 1_024;
@@ -50,7 +70,15 @@ impl Sender {
         Sender {
             ring: PacketRing::new(config.bytes, packets),
             queue: SendQueue::new(2 * packets),
-            shares: Shares::new(secret),
+            fair: Fairness {
+                order: FairOrder::new(secret),
+                is_used: false,
+                until: Time::ZERO,
+                busy_since: Time::ZERO,
+                has_expired: false,
+                next_search: Time::ZERO,
+            },
+            turns: vec![0; packets].into(),
             slots: vec![0; packets].into(),
             next_seq: 0,
             budget: Budget::new(config.retransmit_ratio, config.retransmit_burst),
@@ -70,25 +98,89 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        let cost = packet.frame_len() + OVERHEAD;
-        let order = match self.shares.admit(now, packet.turn, cost, self.wait(now)) {
-            Admission::Waits => packet.deadline,
-            Admission::GoesFirst => packet.deadline - MAX_LIFETIME,
-            Admission::Refused => return Err(DropReason::SourceShare),
-        };
+        self.choose_order(now, packet.turn);
+        if self.fair.is_used {
+            self.check_wait(now, packet)?;
+        }
         // This displaces the oldest packets; if one of them was still waiting, `head` finds it gone
         // and counts it.
         let slot = self.ring.keep(now, packet, latest)?;
-        self.queue.push(order, slot, false);
+        let turns = self.turns.len();
+        self.turns[slot as usize & (turns - 1)] = packet.turn;
+        let key = self.key(slot);
+        self.queue.push(key, slot, false);
         Ok(())
     }
 
-    /// How long the packet that goes next has waited; `None` if there is none. One that was displaced
-    /// had to.
-    fn wait(&self, now: Time) -> Option<Duration> {
-        let next = self.queue.first()?;
-        let entry = self.ring.get(next.slot).map(|(entry, _)| entry);
-        Some(entry.map_or(Duration::MAX, |entry| now.since(entry.since)))
+    /// The place of a packet in the present order.
+    fn key(&mut self, slot: Slot) -> u64 {
+        let Some((entry, frame)) = self.ring.get(slot) else { return 0 };
+        match self.fair.is_used {
+            true => {
+                let turn = self.turns[slot as usize & (self.turns.len() - 1)];
+                self.fair.order.number(turn, frame.len() + OVERHEAD)
+            }
+            false => entry.deadline.as_nanos(),
+        }
+    }
+
+    /// Begins to use the fair order where packets have waited for long as one of the source `turn`
+    /// comes, and ends it where they have not for some time.
+    fn choose_order(&mut self, now: Time, turn: u32) {
+        if self.queue.is_empty() {
+            self.fair.busy_since = now;
+        }
+        if self.fair.is_used {
+            if now >= self.fair.until {
+                (self.fair.is_used, self.fair.has_expired) = (false, false);
+                self.reorder();
+            }
+            return;
+        }
+        let is_brief = now.since(self.fair.busy_since) < CROWDED && !self.fair.has_expired;
+        if is_brief || now < self.fair.next_search || !self.is_crowded(now) {
+            return;
+        }
+        self.fair.has_expired = false;
+        self.fair.next_search = now + SEARCH;
+        if self.has_others(turn) {
+            (self.fair.is_used, self.fair.until) = (true, now + CALM);
+            self.fair.order.restart(now);
+            self.reorder();
+        }
+    }
+
+    /// Whether packets of other sources than `turn` wait. Those of one alone stay in the order of
+    /// their deadlines.
+    fn has_others(&self, turn: u32) -> bool {
+        let its = |slot: Slot| self.turns[slot as usize & (self.turns.len() - 1)];
+        self.queue.iter().any(|job| its(job.slot) != turn)
+    }
+
+    /// Whether a packet in the queue has waited for long, or was displaced.
+    fn is_crowded(&self, now: Time) -> bool {
+        let is_old = |slot: Slot| match self.ring.get(slot) {
+            Some((entry, _)) => now.since(entry.since) > CROWDED,
+            None => true,
+        };
+        let mut fronts = self.queue.fronts().filter(|job| !job.is_retransmission());
+        self.fair.has_expired || fronts.any(|job| is_old(job.slot))
+    }
+
+    fn reorder(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.reorder(|job| self.key(job.slot));
+        self.queue = queue;
+    }
+
+    /// Refuses a packet that would wait behind others of its source until it is too late.
+    fn check_wait(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
+        let wait = self.fair.order.wait(packet.turn);
+        let is_hopeless = wait > self.max_wait.min(packet.deadline.since(now));
+        if is_hopeless || wait > CROWDED {
+            self.fair.until = now + CALM;
+        }
+        if is_hopeless { Err(DropReason::SourceShare) } else { Ok(()) }
     }
 
     /// Queues the retransmissions that `ranges` request, as far as they can still be in time over a
@@ -137,7 +229,7 @@ impl Sender {
         if entry.sent.map(|(seq, _)| seq) != Some(seq) {
             return Err(DropReason::RetransmitUnknown);
         }
-        let (deadline, retransmitted) = (entry.deadline, entry.retransmitted);
+        let retransmitted = entry.retransmitted;
         let send_by = entry.latest - rtt / 2;
         if now >= send_by {
             return Err(DropReason::RetransmitLate);
@@ -152,7 +244,8 @@ impl Sender {
         if self.queue.is_full() || !self.budget.spend() {
             return Err(DropReason::RetransmitBudget);
         }
-        self.queue.push(deadline, slot, true);
+        let key = self.key(slot);
+        self.queue.push(key, slot, true);
         self.ring.mark_retransmitted(slot, now);
         if retransmitted == Time::ZERO {
             self.copy_budget.lost(1, 1.0);
@@ -179,11 +272,9 @@ impl Sender {
             && at <= now
         {
             self.copies.pop();
-            if let Some((entry, _)) = self.ring.get(slot)
-                && !self.queue.is_full()
-                && self.budget.spend()
-            {
-                self.queue.push(entry.deadline, slot, true);
+            if self.ring.get(slot).is_some() && !self.queue.is_full() && self.budget.spend() {
+                let key = self.key(slot);
+                self.queue.push(key, slot, true);
             }
         }
     }
@@ -235,7 +326,8 @@ impl Sender {
                 Ok(len) => return Some(len),
                 Err(why) => {
                     drops.count(why);
-                    self.shares.expired();
+                    self.fair.has_expired = true;
+                    self.fair.until = now + CALM;
                     self.queue.pop();
                 }
             }
@@ -247,7 +339,9 @@ impl Sender {
         let Some(job) = self.queue.pop() else { return false };
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
-        self.shares.leaves(frame.len() + OVERHEAD);
+        if self.fair.is_used {
+            self.fair.order.leaves(now, job.key);
+        }
         entry.write(
             frame,
             out,
@@ -268,7 +362,11 @@ impl Sender {
 
     /// Deadline of the next packet to be sent; never if there is none.
     pub(crate) fn deadline(&self) -> Time {
-        self.queue.first().map_or(Time::NEVER, |job| job.deadline)
+        let Some(job) = self.queue.first() else { return Time::NEVER };
+        match self.fair.is_used {
+            true => self.ring.get(job.slot).map_or(Time::ZERO, |(entry, _)| entry.deadline),
+            false => Time::from_nanos(job.key),
+        }
     }
 
     /// Number of packets that wait to be sent.

@@ -7,9 +7,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use trunkline_overlay::wire::NodeId;
 
-/// Reason why no node has this id: 0 stands for none in a file.
+/// Reason why no node has this id: 0 stands for none in a file, and the last ones for sources that
+/// are no nodes.
 pub fn no_id(id: u32) -> Option<&'static str> {
-    (NodeId(id) == NodeId::NONE).then_some("ids begin with 1")
+    match id {
+        _ if NodeId(id) == NodeId::NONE => Some("ids begin with 1"),
+        0xffff_0000.. => Some("ids end with 4294901759"),
+        _ => None,
+    }
 }
 
 /// Checks that each id is a valid node id, and that each address is reachable for others and leads
@@ -159,11 +164,12 @@ key = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik="
             let text = GOOD.replacen(old, new, 1);
             parse(Path::new("x.toml"), &text).map(|_| ()).map_err(|e| e.to_string())
         };
-        for id in ["id = 1", "id = 4294967295"] {
+        for id in ["id = 1", "id = 4294901759"] {
             assert_eq!(mistake("id = 1", id), Ok(()));
         }
         for (old, new, place, says) in [
             ("id = 1", "id = 0", "2:6", "ids begin with 1"),
+            ("id = 1", "id = 4294901760", "2:6", "ids end with 4294901759"),
             ("0.0.0.0:7000", "0.0.0.0:0", "4:10", "[node] listen 0.0.0.0:0 has port 0: give"),
             ("127.0.0.1:7800", "127.0.0.1:0", "5:10", "[node] remote 127.0.0.1:0 has port 0"),
             ("127.0.0.1:9101", "127.0.0.1:0", "6:8", "[node] http 127.0.0.1:0 has port 0"),
