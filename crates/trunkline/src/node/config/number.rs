@@ -30,7 +30,7 @@ impl Visitor<'_> for Id {
     type Value = u32;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a node id, a number from 1 to 4294967295")
+        f.write_str("a node id, a number from 1 to 4294901759")
     }
 
     fn visit_i64<E: de::Error>(self, n: i64) -> Result<u32, E> {
