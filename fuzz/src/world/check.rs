@@ -166,7 +166,7 @@ impl Bounds {
 
 fn packets_dropped(drops: &Drops) -> u64 {
     // The other reasons drop whole envelopes, or retransmissions of packets that were sent.
-    const PACKETS: [DropReason; 14] = [
+    const PACKETS: [DropReason; 15] = [
         DropReason::Bounced,
         DropReason::Duplicate,
         DropReason::FlowDuplicate,
@@ -177,6 +177,7 @@ fn packets_dropped(drops: &Drops) -> u64 {
         DropReason::NoAddress,
         DropReason::QueueFull,
         DropReason::QueueDelay,
+        DropReason::SourceShare,
         DropReason::Late,
         DropReason::SessionFull,
         DropReason::EchoLimit,
