@@ -436,6 +436,26 @@ impl Handshakes {
         }
     }
 
+    /// Notes that the neighbour has answered on the link: it knows the session.
+    pub fn up(&mut self, link: LinkId, now: Time) {
+        let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
+        neighbour.is_up = true;
+        if let Some(live) = neighbour.current
+            && neighbour.attempt.is_none()
+            && neighbour.try_at > now
+        {
+            neighbour.try_at = neighbour.try_at.max(live.since + REKEY_AFTER);
+        }
+    }
+
+    /// Begins a handshake, unless one is in progress, because the link has died.
+    pub fn down(&mut self, link: LinkId, now: Time) {
+        if let Some(neighbour) = self.neighbours.get_mut(&link) {
+            neighbour.is_up = false;
+        }
+        self.restart(link, now);
+    }
+
     /// Begins a handshake, unless one is in progress, because the link has died or wants new keys.
     pub fn restart(&mut self, link: LinkId, now: Time) {
         if let Some(neighbour) = self.neighbours.get_mut(&link) {

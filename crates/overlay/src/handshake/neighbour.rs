@@ -72,6 +72,9 @@ pub(super) struct Neighbour {
     cookie: Option<([u8; COOKIE], Time)>,
     /// When the next query or initiation is due.
     pub try_at: Time,
+    /// Whether the link is up. While it is not, a session that this end began may be unknown to the
+    /// other end, which may have restarted since its response.
+    pub is_up: bool,
     /// Number of queries and initiations since the last session.
     tries: u32,
     /// Time at which the first of these tries was sent.
@@ -106,6 +109,7 @@ impl Neighbour {
             query: None,
             cookie: None,
             try_at: if peer.address.is_some() { now } else { Time::NEVER },
+            is_up: false,
             tries: 0,
             trying_since: None,
             nonce: None,

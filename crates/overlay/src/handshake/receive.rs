@@ -509,7 +509,8 @@ impl Handshakes {
 
     fn initiator_live(&mut self, now: Time, link: LinkId, index: ReceiverIndex) {
         let Some(neighbour) = self.neighbours.get_mut(&link) else { return };
-        neighbour.rest_until(now + REKEY_AFTER);
+        let rest = if neighbour.is_up { REKEY_AFTER } else { CONFIRM_WITHIN };
+        neighbour.rest_until(now + rest);
         if let Some(out) = neighbour.begin(Handshakes::live(index, now)) {
             self.retire(link, out.index);
         }

@@ -63,6 +63,8 @@ pub(super) struct End {
     pub machine: Handshakes,
     pub seal: Seal,
     pub established: Vec<(Role, u8, SocketAddr)>,
+    /// Whether the link comes up with each session.
+    pub comes_up: bool,
     pub events: Vec<Event>,
 }
 
@@ -74,7 +76,14 @@ impl End {
             machine.add(LINK, peer, Time::ZERO);
         }
         let seal = Seal::Aead(Box::default());
-        End { at: address(n), machine, seal, established: Vec::new(), events: Vec::new() }
+        End {
+            at: address(n),
+            machine,
+            seal,
+            established: Vec::new(),
+            comes_up: true,
+            events: Vec::new(),
+        }
     }
 
     pub fn sealed(&mut self) -> &mut Sealed {
@@ -92,6 +101,9 @@ impl End {
                     assert_eq!(e.link, LINK);
                     self.established.push((e.keys.role, e.version, e.address));
                     self.sealed().install(e.keys, now);
+                    if self.comes_up {
+                        self.machine.up(LINK, now);
+                    }
                 }
                 other => self.events.push(other),
             }
@@ -330,6 +342,33 @@ fn nothing_in_use_is_retired(end: &mut End, about: &str) {
         .collect();
     let lost = end.sealed().indices().find(|index| retired.contains(index));
     assert_eq!(lost, None, "{about}");
+}
+
+/// The other end restarts right after its response: it has no session, and waits to be called.
+#[test]
+fn a_session_that_the_other_end_does_not_use_is_replaced_soon() {
+    let mut a = End::new(1, config(1), Some(peer(2, true, true)));
+    a.comes_up = false;
+    let mut started = Vec::new();
+    for start in 1..4 {
+        let config = Config { incarnation: Incarnation(start), ..config(2) };
+        let mut b = End::new(2, config, Some(peer(1, true, false)));
+        let began = (0..200).map(|k| ms(100 * k)).find_map(|later| {
+            let now =
+                started.last().map_or(Time::ZERO, |last: &Time| *last) + later.since(Time::ZERO);
+            let sent = a.wake(now);
+            (!sent.is_empty()).then_some((now, sent))
+        });
+        let (now, sent) = began.expect("it tries again");
+        started.push(now);
+        for (_, bytes) in sent {
+            for (_, answer) in b.hear(now, address(1), &bytes) {
+                a.hear(now, address(2), &answer);
+            }
+        }
+        assert_eq!(a.established.len(), start as usize);
+    }
+    assert!(started[2] <= ms(11_000), "{started:?}");
 }
 
 /// Both ends begin at once, again and again, as they do after outages.

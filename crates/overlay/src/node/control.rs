@@ -156,7 +156,7 @@ impl Control {
             router.link_up(now, link, Neighbour { id, path, restarted, rtt });
         }
         if let Some(sealing) = &mut self.sealing {
-            sealing.up(link);
+            sealing.up(now, link);
         }
         self.recompute();
     }

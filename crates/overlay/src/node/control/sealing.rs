@@ -210,7 +210,8 @@ impl SealedLinks {
         self.handshakes.try_address(now, link, address);
     }
 
-    pub fn up(&mut self, link: LinkId) {
+    pub fn up(&mut self, now: Time, link: LinkId) {
+        self.handshakes.up(link, now);
         if let Some(unconfigured_peer) = self.unconfigured_peers.get_mut(&link) {
             unconfigured_peer.down = None;
         }
@@ -218,7 +219,7 @@ impl SealedLinks {
 
     /// Handles the failure of a link; its neighbour may have forgotten the keys.
     pub fn down(&mut self, now: Time, link: LinkId) {
-        self.handshakes.restart(link, now);
+        self.handshakes.down(link, now);
         if let Some(unconfigured_peer) = self.unconfigured_peers.get_mut(&link) {
             unconfigured_peer.down.get_or_insert(now);
         }
