@@ -1,7 +1,7 @@
 use super::lru::Lru;
 use crate::wire::NodeId;
 use core::time::Duration;
-use trunkline_base::{SeqWindow, Time, first};
+use trunkline_base::{SeqWindow, Time, extend, first};
 
 /// The remote end of a flow: node and virtual port.
 pub type Peer = (NodeId, u16);
@@ -65,6 +65,8 @@ struct Heard {
     new: u64,
     /// The present interval of [`LIFE`] and the one before.
     stretches: [Stretch; 2],
+    /// Numbers behind the window: those of a sender that has restarted.
+    behind: Option<SeqWindow<[u64; WORDS]>>,
 }
 
 /// State of a flow at the beginning of an interval.
@@ -110,7 +112,8 @@ impl Dedup {
                 let seq = first(wire);
                 let window = SeqWindow::starting_at(seq, memory);
                 let stretches = [Stretch { began: now, highest: seq, new: 0 }; 2];
-                *heard = Some(Heard { window, last: now, latest: deadline, new: 1, stretches });
+                let (last, latest, new, behind) = (now, deadline, 1, None);
+                *heard = Some(Heard { window, last, latest, new, stretches, behind });
                 true
             }
         }
@@ -141,8 +144,10 @@ impl Heard {
             highest + ahead - (1 << 16)
         };
         self.make_room(1 + seq.max(highest) - seq.min(before.highest));
-        // The window has no record of a packet behind it.
-        let new = seq + self.window.size() <= highest || self.window.insert(seq);
+        let new = match seq + self.window.size() <= highest {
+            true => self.is_new_behind(wire),
+            false => self.window.insert(seq),
+        };
         if new {
             self.new += 1;
             self.last = now;
@@ -151,6 +156,18 @@ impl Heard {
             }
         }
         new
+    }
+
+    /// Whether a packet is new whose number is behind the window, which has no record of it.
+    fn is_new_behind(&mut self, wire: u16) -> bool {
+        if let Some(window) = &mut self.behind {
+            let (highest, seq) = (window.highest(), extend(window.highest(), wire));
+            if seq + window.size() > highest && seq <= highest + AHEAD {
+                return window.insert(seq);
+            }
+        }
+        self.behind = Some(SeqWindow::starting_at(first(wire), [0; WORDS]));
+        true
     }
 
     /// Grows the window towards `numbers` in proportion to the packets received, so that a few with
@@ -181,6 +198,19 @@ mod tests {
         assert_eq!(heard, [true, true, true, false, false]);
         assert!(!is_new(200, 8));
         assert!(is_new(300, 8), "silent for longer than any deadline");
+    }
+
+    /// A sender that has restarted soon, and has drawn a number far behind.
+    #[test]
+    fn copies_of_a_restarted_flow_are_dropped_at_once() {
+        let mut d = Dedup::default();
+        let mut is_new = |s: u16| d.is_new(Time::ZERO, Time::ZERO, s, RELIABLE_LIFE);
+        assert!((49_000..49_070).all(&mut is_new));
+        let restarted: Vec<_> =
+            [28_941, 28_942, 28_944, 28_941, 28_943, 28_944].map(&mut is_new).into();
+        assert_eq!(restarted, [true, true, true, false, true, false]);
+        assert!(!is_new(49_069) && is_new(49_070), "packets from before");
+        assert!((28_945..29_900).all(&mut is_new) && !is_new(29_800));
     }
 
     /// The remaining time of a packet is never reported as negative, so the deadline of a late copy
