@@ -296,6 +296,12 @@ impl Calls {
         for (n, media) in sdp.media().iter().enumerate() {
             let told = sdp.attributes(Some(n), ATTRIBUTE).next().and_then(OverlayCandidate::parse);
             edit.remove_attribute(Some(n), ATTRIBUTE);
+            if let Some(why) = media.fault {
+                refused = Some(why.into());
+                edit.decline(n);
+                self.unwanted(id, n, passing);
+                continue;
+            }
             if media.transport == Transport::Other {
                 passed += 1;
                 continue;

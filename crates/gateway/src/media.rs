@@ -4,7 +4,7 @@ use crate::reception::Clocks;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use trunkline_overlay::wire::NodeId;
-use trunkline_sip::sdp::{self, Host};
+use trunkline_sip::sdp::{self, Direction, Host, Rtcp};
 
 /// The other end of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +144,22 @@ impl Remote {
             // The address is learned from packets of the description's sender.
             Host::Name(_) => None,
         };
-        if stream.port < 1_024 {
+        // Nothing is sent to a stream on hold, so that some write port 9, "discard".
+        let is_silent = matches!(stream.direction, Direction::Inactive | Direction::SendOnly);
+        let host_of_rtp = host.filter(|_| stream.port >= 1_024);
+        if stream.port < 1_024 && host.is_some() && !is_silent {
             return Err(MediaRejected::Port(stream.port));
         }
         let next = if stream.rtcp_mux { stream.port } else { stream.port.saturating_add(1) };
+        // RTCP that can't be sent isn't sent, and the call goes on.
         let rtcp = match stream.rtcp {
-            Some((port, Some(Host::Address(ip)))) => Some((check(ip, own)?, port)),
-            Some((port, _)) => host.map(|ip| (ip, port)),
-            None => host.map(|ip| (ip, next)),
+            Rtcp::At(port, Some(Host::Address(ip))) => check(ip, own).ok().map(|ip| (ip, port)),
+            Rtcp::At(port, _) => host.map(|ip| (ip, port)),
+            Rtcp::Next => host.map(|ip| (ip, next)),
+            Rtcp::Nowhere => None,
         };
         Ok(Remote::Udp {
-            rtp: host.map(|ip| SocketAddr::new(ip, stream.port)),
+            rtp: host_of_rtp.map(|ip| SocketAddr::new(ip, stream.port)),
             rtcp: rtcp.filter(|(_, port)| *port >= 1_024).map(SocketAddr::from),
             from: [host, source.map(|ip| ip.to_canonical()).filter(|ip| Some(*ip) != host)],
         })
@@ -217,6 +222,24 @@ mod tests {
             panic!("{held:?}")
         };
         assert_eq!(remote("IN IP4 h.example", "5004 RTP/AVP 0", "192.0.2.5"), Ok(held));
+    }
+
+    #[test]
+    fn rtcp_that_cannot_be_sent_costs_no_call() {
+        let at = |media: &str| remote("IN IP4 192.0.2.1", media, "192.0.2.5").unwrap();
+        let both = &["192.0.2.1", "192.0.2.9"];
+        let nowhere = udp(Some("192.0.2.1:5004"), None, both);
+        for rtcp in ["", "x", "9 IN IP4 0.0.0.0", "4001 IN IP4 127.0.0.1", "4001 IN IP6 ::1"] {
+            assert_eq!(at(&format!("5004 RTP/AVP 0\r\na=rtcp:{rtcp}")), nowhere, "{rtcp:?}");
+        }
+        let spaced = udp(Some("192.0.2.1:5004"), Some("192.0.2.1:4001"), both);
+        assert_eq!(at("5004 RTP/AVP 0\r\na=rtcp:4001 "), spaced);
+        for direction in ["inactive", "sendonly"] {
+            let held = at(&format!("9 RTP/AVP 0\r\na={direction}"));
+            assert_eq!(held, udp(None, None, both), "{direction}");
+        }
+        let wanted = remote("IN IP4 192.0.2.1", "9 RTP/AVP 0", "192.0.2.5");
+        assert_eq!(wanted, Err(MediaRejected::Port(9)));
     }
 
     #[test]

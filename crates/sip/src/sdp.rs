@@ -3,7 +3,7 @@
 
 mod edit;
 
-pub use edit::SdpEdit;
+pub use edit::{SdpEdit, rejection};
 
 use crate::lex::number;
 use core::net::IpAddr;
@@ -17,7 +17,8 @@ pub const MAX_MEDIA: usize = 32;
 /// Reasons why a description can't be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SdpError {
-    /// This line isn't a letter, an equals sign and a value; or the first line isn't `v=0`.
+    /// This line has an equals sign that doesn't come after a letter, or bytes that others may take
+    /// for the end of a line; or the first line isn't `v=0`.
     #[error("line {0} of the session description is malformed")]
     Line(usize),
     /// On this line, a stream's kind, port, protocol or format is malformed or missing.
@@ -106,10 +107,24 @@ pub struct Media<'a> {
     pub host: Host<'a>,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Destination of RTCP, if stated (RFC 3605) because it isn't the port after `port`.
-    pub rtcp: Option<(u16, Option<Host<'a>>)>,
+    /// Destination of RTCP.
+    pub rtcp: Rtcp<'a>,
     /// Whether RTCP may also be sent to `port` (RFC 5761).
     pub rtcp_mux: bool,
+    /// Why the stream can't be relayed, if its lines are malformed; its other fields are then as
+    /// far as they could be read.
+    pub fault: Option<SdpError>,
+}
+
+/// Destination of a stream's RTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rtcp<'a> {
+    /// The port after that of RTP, or the same one if multiplexed.
+    Next,
+    /// A stated port (RFC 3605), at the stream's host or at one of its own.
+    At(u16, Option<Host<'a>>),
+    /// Nowhere: what is stated can't be read.
+    Nowhere,
 }
 
 impl Media<'_> {
@@ -142,12 +157,13 @@ impl<'a> Sdp<'a> {
     /// # Errors
     ///
     /// Returns [`SdpError`] with the line, counted from 1. Elements that a relay doesn't need are
-    /// not checked. Blank lines at the end, which some phones write, are not part of the
-    /// description.
+    /// not checked, and a mistake in one stream is that stream's alone ([`Media::fault`]). Lines
+    /// without an equals sign stay as they are. Blank lines and NUL at the end, which some phones
+    /// write, are not part of the description.
     pub fn parse(text: &'a [u8]) -> Result<Sdp<'a>, SdpError> {
         let text = without_blank_end(text);
         let mut sdp = Sdp { text, lines: Vec::new(), sections: Vec::new(), media: Vec::new() };
-        let mut at = 0;
+        let (mut at, mut is_begun) = (0, false);
         while at < text.len() {
             let rest = &text[at..];
             let end = at + rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |n| n + 1);
@@ -157,21 +173,31 @@ impl<'a> Sdp<'a> {
             sdp.lines.push(at..end);
             at = end;
             let number = sdp.lines.len();
-            let (kind, value) = sdp.line(number - 1).ok_or(SdpError::Line(number))?;
-            if number == 1 && (kind, value) != (b'v', b"0") {
+            let line = sdp.line(number - 1);
+            if line.is_none() && !sdp.is_comment(number - 1) {
                 return Err(SdpError::Line(number));
             }
-            if number == 1 || kind == b'm' {
+            let is_blank = text[sdp.lines[number - 1].clone()].trim_ascii().is_empty();
+            let is_version =
+                line.is_some_and(|(kind, v)| kind == b'v' && v.trim_ascii_end() == b"0");
+            if !is_begun && !is_blank && !is_version {
+                return Err(SdpError::Line(number));
+            }
+            is_begun |= is_version;
+            if number == 1 || line.is_some_and(|(kind, _)| kind == b'm') {
                 sdp.sections.push(Section { lines: number - 1..number });
             }
             let last = sdp.sections.last_mut().ok_or(SdpError::Line(number))?;
             last.lines.end = number;
         }
+        if !is_begun {
+            return Err(SdpError::Line(1));
+        }
         if sdp.sections.len() > MAX_MEDIA + 1 {
             return Err(SdpError::TooManyMedia);
         }
         let streams = sdp.sections.get(1..).ok_or(SdpError::Line(1))?;
-        sdp.media = streams.iter().map(|s| sdp.read(s)).collect::<Result<_, _>>()?;
+        sdp.media = streams.iter().map(|s| sdp.read(s)).collect();
         Ok(sdp)
     }
 
@@ -205,10 +231,18 @@ impl<'a> Sdp<'a> {
         }
     }
 
+    /// Whether line `n` can't be taken for one with a meaning: it has no equals sign.
+    fn is_comment(&self, n: usize) -> bool {
+        let line = self.lines.get(n).map_or(&[][..], |line| &self.text[line.clone()]);
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        !line.iter().any(|b| b"=\r\0".contains(b))
+    }
+
     /// The value of attribute `name`, if line `n` has it.
     fn attribute(&self, n: usize, name: &str) -> Option<&'a [u8]> {
         let (b'a', value) = self.line(n)? else { return None };
-        match value.strip_prefix(name.as_bytes())? {
+        match value.trim_ascii_end().strip_prefix(name.as_bytes())? {
             [] => Some(&[]),
             [b':', value @ ..] => Some(value),
             _ => None,
@@ -220,24 +254,19 @@ impl<'a> Sdp<'a> {
         section.lines.clone().find(|&n| matches!(self.line(n), Some((b'c', _))))
     }
 
-    fn read(&self, section: &Section) -> Result<Media<'a>, SdpError> {
+    fn read(&self, section: &Section) -> Media<'a> {
         let first = section.lines.start;
-        let (_, value) = self.line(first).ok_or(SdpError::Line(first + 1))?;
-        let wanted = Wanted::parse(value).ok_or(SdpError::Media(first + 1))?;
-        let host = match self.connection(section).or_else(|| self.connection(&self.sections[0])) {
-            Some(n) => {
-                self.line(n).and_then(|(_, v)| host(v)).ok_or(SdpError::Connection(n + 1))?
-            }
+        let wanted = self.line(first).and_then(|(_, value)| Wanted::parse(value));
+        let mut fault = wanted.is_none().then_some(SdpError::Media(first + 1));
+        let wanted = wanted.unwrap_or_default();
+        let host = self.host(section).unwrap_or_else(|n| {
             // A rejected stream needs no address.
-            None if wanted.port == 0 => Host::Name(&[]),
-            None => return Err(SdpError::Connection(first + 1)),
-        };
+            let needed = wanted.port != 0;
+            fault = fault.or(needed.then_some(SdpError::Connection(n + 1)));
+            Host::Name(&[])
+        });
         let here = |name| section.lines.clone().find_map(|n| self.attribute(n, name));
-        let rtcp = match here("rtcp").map(rtcp) {
-            Some(None) => return Err(SdpError::Media(first + 1)),
-            said => said.flatten(),
-        };
-        Ok(Media {
+        Media {
             kind: wanted.kind,
             port: wanted.port,
             ports: wanted.ports,
@@ -245,19 +274,31 @@ impl<'a> Sdp<'a> {
             formats: wanted.formats,
             host,
             direction: self.direction(section),
-            rtcp,
+            rtcp: here("rtcp").map_or(Rtcp::Next, rtcp),
             rtcp_mux: here("rtcp-mux").is_some(),
-        })
+            fault,
+        }
+    }
+
+    /// The host that a section names, or the session for it. The error is the number of the line
+    /// that should.
+    fn host(&self, section: &Section) -> Result<Host<'a>, usize> {
+        let line = self.connection(section).or_else(|| self.connection(&self.sections[0]));
+        let n = line.ok_or(section.lines.start)?;
+        self.line(n).and_then(|(_, value)| host(value)).ok_or(n)
     }
 
     /// The direction of a stream, by default that of the session.
     fn direction(&self, section: &Section) -> Direction {
         let of = |section: &Section| {
             section.lines.clone().find_map(|n| match self.line(n)? {
-                (b'a', b"sendrecv") => Some(Direction::SendRecv),
-                (b'a', b"sendonly") => Some(Direction::SendOnly),
-                (b'a', b"recvonly") => Some(Direction::RecvOnly),
-                (b'a', b"inactive") => Some(Direction::Inactive),
+                (b'a', value) => match value.trim_ascii_end() {
+                    b"sendrecv" => Some(Direction::SendRecv),
+                    b"sendonly" => Some(Direction::SendOnly),
+                    b"recvonly" => Some(Direction::RecvOnly),
+                    b"inactive" => Some(Direction::Inactive),
+                    _ => None,
+                },
                 _ => None,
             })
         };
@@ -265,16 +306,18 @@ impl<'a> Sdp<'a> {
     }
 }
 
-/// The text up to the end of its last non-blank line.
+/// The text up to the end of its last line that has more than white space and NUL.
 fn without_blank_end(text: &[u8]) -> &[u8] {
-    let Some(last) = text.iter().rposition(|b| !b"\r\n".contains(b)) else { return text };
+    let Some(last) = text.iter().rposition(|b| !b"\r\n\t \0".contains(b)) else { return text };
     let end = text[last..].iter().position(|&b| b == b'\n').map_or(text.len(), |n| last + n + 1);
-    &text[..end]
+    // The last line may end with NUL, and without a line end.
+    let nul = text[last..end].iter().position(|&b| b == 0).map_or(end, |n| last + n);
+    &text[..nul]
 }
 
-/// The words separated by spaces.
+/// The words separated by spaces or tabs.
 fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|&b| b == b' ').filter(|word| !word.is_empty())
+    bytes.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty())
 }
 
 fn port(bytes: &[u8]) -> Option<u16> {
@@ -282,6 +325,7 @@ fn port(bytes: &[u8]) -> Option<u16> {
 }
 
 /// The contents of an `m=` line.
+#[derive(Default)]
 struct Wanted<'a> {
     kind: &'a [u8],
     port: u16,
@@ -298,7 +342,12 @@ impl<'a> Wanted<'a> {
             Some(at) => (port(&place[..at])?, port(&place[at + 1..]).filter(|&n| n > 0)?),
             None => (port(place)?, 1),
         };
-        let formats = &value[value.len() - from(value, all.next()?)..];
+        // A rejected stream needs no format.
+        let formats = match all.next() {
+            Some(first) => &value[value.len() - from(value, first)..],
+            None if port == 0 => &[],
+            None => return None,
+        };
         Some(Wanted { kind, port, ports, protocol, formats })
     }
 }
@@ -325,14 +374,15 @@ fn host(value: &[u8]) -> Option<Host<'_>> {
     })
 }
 
-/// Parses `a=rtcp`; `None` if it is malformed.
-fn rtcp(value: &[u8]) -> Option<(u16, Option<Host<'_>>)> {
-    let end = value.iter().position(|&b| b == b' ').unwrap_or(value.len());
-    let port = port(&value[..end])?;
-    match &value[end..] {
-        [] => Some((port, None)),
-        place => Some((port, Some(host(place)?))),
-    }
+/// Parses `a=rtcp`.
+fn rtcp(value: &[u8]) -> Rtcp<'_> {
+    let parse = || {
+        let first = words(value).next()?;
+        let place = value[value.len() - from(value, first) + first.len()..].trim_ascii();
+        let stated = if place.is_empty() { None } else { Some(host(place)?) };
+        Some(Rtcp::At(port(first)?, stated))
+    };
+    parse().unwrap_or(Rtcp::Nowhere)
 }
 
 #[cfg(test)]

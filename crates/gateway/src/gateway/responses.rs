@@ -9,6 +9,7 @@ use crate::party_addresses::PartyAddresses;
 use core::hash::{Hash as _, Hasher as _};
 use std::hash::DefaultHasher;
 use trunkline_base::Time;
+use trunkline_sip::sdp::rejection;
 use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::{Edit, Message, Name, Part, Start};
 
@@ -40,8 +41,13 @@ impl Gateway {
             // Left in place, a description that only other agents understand would let media bypass
             // this gateway, to any address it names.
             Err(why) => {
-                let body = edit.message().body();
-                edit.set_part(body, b"");
+                match why {
+                    DescriptionError::Unreadable => {
+                        let body = edit.message().body();
+                        edit.set_part(body, b"");
+                    }
+                    _ => edit.set_part(part.bytes, &rejection(part.bytes)),
+                }
                 self.complain(passes, between, why);
             }
         }

@@ -1,6 +1,6 @@
 //! Changes to a session description.
 
-use super::{Sdp, Section, from, words};
+use super::{MAX_MEDIA, Sdp, Section, Wanted, from, words};
 use core::net::IpAddr;
 use core::ops::Range;
 
@@ -76,7 +76,14 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
 
     /// Rejects stream `media` (RFC 3264, 6).
     pub fn decline(&mut self, media: usize) {
-        self.set_port(media, 0);
+        let Some(first) = self.sdp.section(Some(media)).map(|section| section.lines.start) else {
+            return;
+        };
+        let (_, value) = self.sdp.line(first).unwrap_or_default();
+        match Wanted::parse(value) {
+            Some(_) => self.set_port(media, 0),
+            None => self.set_value(first, rejected(value)),
+        }
     }
 
     fn remove_ice(&mut self, media: Option<usize>) {
@@ -212,6 +219,27 @@ impl<'s, 'a> SdpEdit<'s, 'a> {
         let before = lines.start + usize::from(has_title);
         self.changes[before].after.insert(0, [b"c=", value].concat());
     }
+}
+
+/// A description that rejects every stream of `text`, of which nothing else can be used: an answer
+/// has as many streams as its offer (RFC 3264, 6).
+pub fn rejection(text: &[u8]) -> Vec<u8> {
+    let mut out = b"v=0\r\no=- 0 0 IN IP4 0.0.0.0\r\ns=-\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n".to_vec();
+    let lines = text.split(|b| b"\r\n\0".contains(b));
+    for value in lines.filter_map(|line| line.strip_prefix(b"m=")).take(MAX_MEDIA) {
+        out.extend([b"m=", &rejected(value)[..], b"\r\n"].concat());
+    }
+    out
+}
+
+/// The value of an `m=` line that rejects the stream of this malformed one, as far as it says which.
+fn rejected(value: &[u8]) -> Vec<u8> {
+    let is_token = |word: &&[u8]| word.iter().all(u8::is_ascii_graphic);
+    let mut all = words(value);
+    let kind = all.next().filter(is_token).unwrap_or(b"audio");
+    let protocol = all.nth(1).filter(is_token).unwrap_or(b"RTP/AVP");
+    let format = all.next().filter(is_token).unwrap_or(b"0");
+    [kind, b" 0 ", protocol, b" ", format].concat()
 }
 
 fn connection(host: IpAddr) -> Vec<u8> {

@@ -36,7 +36,7 @@ fn streams_are_found() {
     assert_eq!((audio.kind, audio.port, audio.ports), (&b"audio"[..], 4_000, 1));
     assert_eq!((audio.transport, audio.formats), (Transport::Rtp, &b"0 8 101"[..]));
     assert_eq!(audio.host, Host::Address("10.0.0.1".parse().unwrap()));
-    assert_eq!((audio.direction, audio.rtcp), (Direction::SendOnly, Some((4_001, None))));
+    assert_eq!((audio.direction, audio.rtcp), (Direction::SendOnly, Rtcp::At(4_001, None)));
     assert_eq!((fax.transport, fax.direction), (Transport::Datagrams, Direction::RecvOnly));
     assert_eq!(fax.host, Host::Address("2001:db8::1".parse().unwrap()));
     assert_eq!((chat.transport, chat.formats), (Transport::Other, &b"*"[..]));
@@ -111,13 +111,16 @@ fn a_stream_of_layers_has_one_address_then() {
 }
 
 #[test]
-fn blank_lines_at_the_end_are_no_part_of_it() {
+fn blank_lines_and_nul_around_it_cost_nothing() {
     let plain = edited(OFFER, |edit| edit.redirect(0, HERE, 7_000));
-    for end in ["\r\n", "\n", "\r\n\r\n", "\r\n\n\r\n", "\r"] {
+    for end in ["\r\n", "\n", "\r\n\r\n", "\r\n\n\r\n", "\r", "\0", " \r\n\0\0"] {
         let text = format!("{OFFER}{end}");
         assert_eq!(edited(&text, |edit| edit.redirect(0, HERE, 7_000)), plain, "{end:?}");
     }
-    for text in ["", "\r\n", "\r\nv=0\r\n", "v=0\r\n\r\ns=x\r\n"] {
+    let first = format!("\r\n \n{OFFER}");
+    let redirected = edited(&first, |edit| edit.redirect(0, HERE, 7_000));
+    assert_eq!(redirected, format!("\r\n \n{plain}"));
+    for text in ["", "\r\n", "\r\ns=x\r\nv=0\r\n", "\0"] {
         assert!(Sdp::parse(text.as_bytes()).is_err(), "{text:?}");
     }
 }
@@ -130,17 +133,10 @@ fn what_is_malformed_has_a_line() {
         ("", SdpError::Line(1)),
         ("v=1\n", SdpError::Line(1)),
         ("o=x\nv=0\n", SdpError::Line(1)),
-        ("v=0\n\nt=0 0\n", SdpError::Line(2)),
+        ("v=0\n m=audio 1 RTP/AVP 0\n", SdpError::Line(2)),
+        ("v=0\nx\0\nt=0 0\n", SdpError::Line(2)),
+        ("v=0\nx\rm\nt=0 0\n", SdpError::Line(2)),
         ("v=0\nA=0\n", SdpError::Line(2)),
-        ("v=0\nm=audio x RTP/AVP 0\n", SdpError::Media(2)),
-        ("v=0\nm=audio 65536 RTP/AVP 0\n", SdpError::Media(2)),
-        ("v=0\nm=audio 1/0 RTP/AVP 0\n", SdpError::Media(2)),
-        ("v=0\nm=audio 1 RTP/AVP \n", SdpError::Media(2)),
-        ("v=0\nm=audio 1 RTP/AVP 0\n", SdpError::Connection(2)),
-        ("v=0\nc=IN IP4 ::1\nm=audio 1 RTP/AVP 0\n", SdpError::Connection(2)),
-        ("v=0\nc=IN IP4 1.2.3.4.5\nm=audio 1 RTP/AVP 0\n", SdpError::Connection(2)),
-        ("v=0\nm=audio 1 RTP/AVP 0\nc=ATM x y\n", SdpError::Connection(3)),
-        ("v=0\nc=IN IP4 h.x\nm=audio 1 RTP/AVP 0\na=rtcp:x\n", SdpError::Media(3)),
         (&long, SdpError::TooLong),
         (&many, SdpError::TooManyMedia),
     ] {
@@ -149,6 +145,76 @@ fn what_is_malformed_has_a_line() {
     let name = Sdp::parse(b"v=0\nc=IN IP4 h.x/7\nm=audio 1 RTP/AVP 0\n").unwrap().media()[0].host;
     assert_eq!(name, Host::Name(b"h.x"));
     assert!(Sdp::parse(b"v=0\nm=audio 0 RTP/AVP 0\n").is_ok(), "refused, it needs no address");
+}
+
+/// A mistake in a stream costs that stream alone: it is rejected, and the others live.
+#[test]
+fn a_malformed_stream_is_rejected_alone() {
+    let good = "m=image 4002 udptl t38\nc=IN IP4 10.0.0.1\n";
+    for (bad, want, rejected) in [
+        ("m=audio x RTP/AVP 0\n", SdpError::Media(2), "m=audio 0 RTP/AVP 0\n"),
+        ("m=audio 65536 RTP/AVP 0\n", SdpError::Media(2), "m=audio 0 RTP/AVP 0\n"),
+        ("m=audio 1/0 RTP/AVP 8 9\n", SdpError::Media(2), "m=audio 0 RTP/AVP 8\n"),
+        ("m=audio 1 RTP/AVP \n", SdpError::Media(2), "m=audio 0 RTP/AVP 0\n"),
+        ("m=\n", SdpError::Media(2), "m=audio 0 RTP/AVP 0\n"),
+        ("m=audio 1 RTP/AVP 0\n", SdpError::Connection(2), "m=audio 0 RTP/AVP 0\n"),
+        (
+            "m=audio 1 RTP/AVP 0\nc=ATM x y\n",
+            SdpError::Connection(3),
+            "m=audio 0 RTP/AVP 0\nc=ATM x y\n",
+        ),
+        (
+            "m=audio 1 udp x\nc=IN IP4 ::1\n",
+            SdpError::Connection(3),
+            "m=audio 0 udp x\nc=IN IP4 ::1\n",
+        ),
+        (
+            "m=a 1 x y\nc=IN IP4 1.2.3.4.5\n",
+            SdpError::Connection(3),
+            "m=a 0 x y\nc=IN IP4 1.2.3.4.5\n",
+        ),
+    ] {
+        let text = format!("v=0\n{bad}{good}");
+        let sdp = Sdp::parse(text.as_bytes()).unwrap();
+        assert_eq!([0, 1].map(|n| sdp.media()[n].fault), [Some(want), None], "{text}");
+        let mut edit = SdpEdit::new(&sdp);
+        edit.decline(0);
+        edit.redirect(1, HERE, 7_000);
+        let changed = edit.finish();
+        let good = good.replace("4002", "7000").replace("10.0.0.1", "192.0.2.9");
+        assert_eq!(String::from_utf8_lossy(&changed), format!("v=0\n{rejected}{good}"));
+        assert_eq!(Sdp::parse(&changed).unwrap().media()[0].fault, None);
+    }
+    let hopeless = b"v=0\n x=\nm=audio 7 RTP/AVP 8 0\nm=\x01 x\r\nm";
+    let rejected = rejection(hopeless);
+    let ports = Sdp::parse(&rejected).unwrap();
+    assert!(rejected.ends_with(b"m=audio 0 RTP/AVP 8\r\nm=audio 0 RTP/AVP 0\r\n"));
+    assert_eq!(ports.media().len(), 2);
+}
+
+/// Phones write more than RFC 8866 allows; what a relay doesn't read costs no call.
+#[test]
+fn what_phones_write_is_read() {
+    let odd = "v=0 \t\r\n\r\ns\r\nc=IN\tIP4  10.0.0.1 \r\nno sense\r\n\
+        m=audio\t4000 RTP/AVP\t0\r\na=inactive \r\na=rtcp:4001 \r\na=rtcp-mux \r\n\
+        m=video 0 RTP/AVP\r\nm=image 0 udptl \r\n\r\n";
+    let sdp = Sdp::parse(odd.as_bytes()).unwrap();
+    let [audio, video, image] = sdp.media() else { panic!("{:?}", sdp.media()) };
+    assert_eq!(audio.host, Host::Address("10.0.0.1".parse().unwrap()));
+    assert_eq!((audio.port, audio.transport), (4_000, Transport::Rtp));
+    assert_eq!((audio.direction, audio.rtcp), (Direction::Inactive, Rtcp::At(4_001, None)));
+    assert!(audio.rtcp_mux && sdp.media().iter().all(|stream| stream.fault.is_none()));
+    assert_eq!([video, image].map(|stream| (stream.port, stream.formats)), [(0, &b""[..]); 2]);
+    for (stated, want) in [
+        ("", Rtcp::Nowhere),
+        ("x", Rtcp::Nowhere),
+        ("9 IN IP4 x y", Rtcp::At(9, Some(Host::Name(b"x")))),
+        ("9 IN IP7 x", Rtcp::Nowhere),
+        (" 9\tIN IP4 0.0.0.0 ", Rtcp::At(9, Some(Host::Address([0, 0, 0, 0].into())))),
+    ] {
+        let text = format!("v=0\nc=IN IP4 h.x\nm=audio 1 RTP/AVP 0\na=rtcp:{stated}\n");
+        assert_eq!(Sdp::parse(text.as_bytes()).unwrap().media()[0].rtcp, want, "{stated:?}");
+    }
 }
 
 /// Lines of descriptions, valid and invalid.
@@ -169,6 +235,10 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         "a=sendonly",
         "a=",
         "a",
+        "",
+        "m=audio 4",
+        "c=IN IP4 x y",
+        "c=IN IP4 ::1",
     ]);
     let bytes = prop_oneof![
         9 => known.prop_map(|line| line.as_bytes().to_vec()), 1 => vec(any::<u8>(), 0..6)
@@ -186,9 +256,14 @@ proptest! {
         }
         let Ok(sdp) = Sdp::parse(&text) else { return Ok(()) };
         prop_assert_eq!(SdpEdit::new(&sdp).finish(), without_blank_end(&text));
-        let wanted = sdp.media().iter().enumerate().filter(|(_, m)| m.port != 0).map(|(n, _)| n);
         let mut edit = SdpEdit::new(&sdp);
-        for n in wanted {
+        for (n, stream) in sdp.media().iter().enumerate() {
+            if stream.fault.is_some() {
+                edit.decline(n);
+            }
+            if stream.fault.is_some() || stream.port == 0 {
+                continue;
+            }
             edit.redirect(n, HERE, 5_000 + 2 * n as u16);
             edit.add_attribute(n, "x-here", "y");
         }
@@ -196,6 +271,11 @@ proptest! {
         let after = Sdp::parse(&changed).unwrap();
         prop_assert_eq!(after.media().len(), sdp.media().len());
         for (n, (old, new)) in sdp.media().iter().zip(after.media()).enumerate() {
+            prop_assert_eq!(new.fault, None);
+            if old.fault.is_some() {
+                prop_assert_eq!(new.port, 0);
+                continue;
+            }
             prop_assert_eq!((old.kind, old.transport), (new.kind, new.transport));
             prop_assert_eq!(new.ports, if old.port == 0 { old.ports } else { 1 });
             prop_assert_eq!((old.formats, old.direction), (new.formats, new.direction));
