@@ -4,9 +4,13 @@
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Delay above that of the fastest packet beyond which a phone with a jitter buffer of usual size
-/// plays on without the packet.
+/// Delay above that of the fastest packet of the last seconds beyond which a phone with a jitter
+/// buffer of usual size plays on without the packet.
 pub const LATE: Duration = Duration::from_millis(60);
+
+/// The fastest packet is sought in this time and as much before it. A phone's buffer adapts to a
+/// longer path, and to a clock that is slow, in seconds.
+const WINDOW: Duration = Duration::from_secs(2);
 
 /// Jump in sequence numbers that means a restart instead of loss (RFC 3550, A.1).
 const RESTART: u16 = 3_000;
@@ -57,54 +61,79 @@ impl Counts {
     }
 }
 
+/// What a description says about a payload type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Clock {
+    payload_type: u8,
+    /// In ticks per second.
+    rate: u32,
+    /// Whether timestamps say when a packet is to be played. All packets of a digit have the same
+    /// (RFC 4733, 2.5.1.2), and comfort noise comes when it changes (RFC 3389).
+    is_timed: bool,
+}
+
 /// Clock rates of payload types, from a description (`a=rtpmap`, RFC 8866, 6.6); only the first
 /// ones are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Clocks([Option<(u8, u32)>; 8]);
+pub struct Clocks([Option<Clock>; 16]);
 
 impl Clocks {
     /// Adds the value of an attribute, such as `96 opus/48000/2`.
     pub fn take(&mut self, rtpmap: &[u8]) {
         let parsed = core::str::from_utf8(rtpmap).ok().and_then(|text| {
             let (payload_type, encoding) = text.split_once(' ')?;
-            let rate = encoding.trim().split('/').nth(1)?.trim().parse().ok()?;
-            Some((payload_type.parse().ok()?, rate))
+            let mut parts = encoding.split('/').map(str::trim);
+            let (name, rate) = (parts.next()?, parts.next()?.parse().ok()?);
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            let is_timed = !is("telephone-event") && !is("CN");
+            Some(Clock { payload_type: payload_type.parse().ok()?, rate, is_timed })
         });
         // No audio clock is faster.
-        let Some(said) = parsed.filter(|(kind, rate)| *kind < 128 && (1..=384_000).contains(rate))
-        else {
-            return;
+        let is_valid = |said: &Clock| said.payload_type < 128 && (1..=384_000).contains(&said.rate);
+        let Some(said) = parsed.filter(is_valid) else { return };
+        let is_same = |place: &Option<Clock>| {
+            place.is_none_or(|clock| clock.payload_type == said.payload_type)
         };
-        let is_same = |place: &Option<(u8, u32)>| place.is_none_or(|(kind, _)| kind == said.0);
         if let Some(place) = self.0.iter_mut().find(|place| is_same(place)) {
             *place = Some(said);
         }
     }
 
+    fn of(&self, payload_type: u8) -> Option<&Clock> {
+        self.0.iter().flatten().find(|clock| clock.payload_type == payload_type)
+    }
+
     /// Clock rate in ticks per second.
     fn rate(&self, payload_type: u8) -> Option<u32> {
-        let said = self.0.iter().flatten().find(|(kind, _)| *kind == payload_type);
-        said.map(|(_, rate)| *rate).or_else(|| clock_rate(payload_type))
+        self.of(payload_type).map(|clock| clock.rate).or_else(|| clock_rate(payload_type))
+    }
+
+    /// Whether the timestamps of a payload type say when its packets are to be played.
+    fn is_timed(&self, payload_type: u8) -> bool {
+        self.of(payload_type).map_or(payload_type != COMFORT_NOISE, |clock| clock.is_timed)
     }
 }
+
+/// The payload type of comfort noise at 8,000 ticks per second (RFC 3551, 6).
+const COMFORT_NOISE: u8 = 13;
 
 /// An incoming stream, measured packet by packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reception {
     counts: Counts,
     clocks: Clocks,
-    /// SSRC and payload type of the last packet.
+    /// SSRC of the last packet.
     ssrc: u32,
+    /// Payload type of the last packet that has a time.
     payload_type: u8,
     /// The highest sequence number, and a bitmap of it and the 63 before it that have arrived.
     newest: u16,
     seen: u64,
+    /// The number after one that is far from `newest`: the stream begins anew if it arrives.
+    anew: Option<u16>,
     /// Arrival time and timestamp of the last packet.
     last: Option<(Time, u32)>,
-    /// Smallest difference between arrival and timestamp, in nanoseconds relative to the first
-    /// packet.
-    fastest: i64,
-    first: Option<(Time, u32)>,
+    transit: Transit,
     /// In nanoseconds, times 16.
     jitter: u64,
 }
@@ -120,7 +149,7 @@ impl Reception {
         self.clock_rate().map(|_| Duration::from_nanos(self.jitter / 16))
     }
 
-    /// Clock rate of the last packet's payload in ticks per second, if known.
+    /// Clock rate of the last payload that has a time, in ticks per second, if known.
     pub fn clock_rate(&self) -> Option<u32> {
         self.clocks.rate(self.payload_type)
     }
@@ -145,31 +174,30 @@ impl Reception {
             (2, _) => {
                 let ssrc = u32::from_be_bytes([s0, s1, s2, s3]);
                 let number = u16::from_be_bytes([a, b]);
-                let is_first = self.counts.packets == 0;
-                if is_first || ssrc != self.ssrc || kind & 0x7f != self.payload_type {
-                    self.turn_to(ssrc, kind & 0x7f, number);
+                if self.counts.packets == 0 || ssrc != self.ssrc {
+                    self.turn_to(ssrc, number);
                 }
                 if self.number(number) {
                     self.counts.packets += 1;
                     self.counts.bytes += datagram.len() as u64;
                     self.counts.recovered += u64::from(recovered);
-                    self.timing(at, u32::from_be_bytes([t0, t1, t2, t3]));
+                    self.timing(at, kind & 0x7f, u32::from_be_bytes([t0, t1, t2, t3]));
                 }
             }
             _ => self.counts.other += 1,
         }
     }
 
-    /// Switches to another source or payload type, which may have another clock.
-    fn turn_to(&mut self, ssrc: u32, payload_type: u8, number: u16) {
-        if self.counts.packets == 0 || ssrc != self.ssrc {
-            (self.newest, self.seen) = (number.wrapping_sub(1), 0);
-        }
-        (self.ssrc, self.payload_type, self.last, self.first) = (ssrc, payload_type, None, None);
+    /// Switches to another source, which has other numbers and another clock.
+    fn turn_to(&mut self, ssrc: u32, number: u16) {
+        (self.newest, self.seen, self.anew) = (number.wrapping_sub(1), 0, None);
+        (self.ssrc, self.last) = (ssrc, None);
     }
 
-    /// Counts a sequence number; false if the packet is a duplicate or too old.
+    /// Counts a sequence number; false if the packet is a duplicate, or far from the others. Two such
+    /// in a row are a stream that begins anew (RFC 3550, A.1).
     fn number(&mut self, number: u16) -> bool {
+        let follows = self.anew.take() == Some(number);
         let ahead = number.wrapping_sub(self.newest);
         match ahead {
             1..RESTART => {
@@ -186,46 +214,66 @@ impl Reception {
                 self.counts.duplicates += u64::from(!is_new);
                 is_new
             }
-            // Too old to tell, so it may be a duplicate; beyond this range the stream has
-            // restarted.
-            _ if ahead > u16::MAX - RESTART => false,
-            _ => {
-                (self.newest, self.seen) = (number, 1);
+            _ if follows => {
+                (self.newest, self.seen, self.last) = (number, 1, None);
                 self.counts.expected += 1;
                 true
+            }
+            _ => {
+                self.anew = Some(number.wrapping_add(1));
+                false
             }
         }
     }
 
-    fn timing(&mut self, at: Time, stamp: u32) {
-        let Some(rate) = self.clock_rate() else {
-            self.last = Some((at, stamp));
+    fn timing(&mut self, at: Time, payload_type: u8, stamp: u32) {
+        if !self.clocks.is_timed(payload_type) {
             return;
-        };
-        let nanos = |ticks: i64| ticks * 1_000_000_000 / i64::from(rate);
-        let apart = |(then, ticks): (Time, u32)| {
-            let real = at.as_nanos() as i64 - then.as_nanos() as i64;
-            real - nanos(i64::from(stamp.wrapping_sub(ticks) as i32))
-        };
-        if let Some(last) = self.last {
-            let off = apart(last).unsigned_abs();
-            // A pause, or timestamps that jump, are not jitter.
-            if off < 1_000_000_000 {
-                self.jitter = self.jitter + off - self.jitter / 16;
-            } else {
-                self.first = None;
-            }
         }
-        match self.first {
-            Some(first) => {
-                let transit = apart(first);
-                self.fastest = self.fastest.min(transit);
-                let behind = transit - self.fastest;
-                self.counts.late += u64::from(behind > LATE.as_nanos() as i64);
-            }
-            None => (self.first, self.fastest) = (Some((at, stamp)), 0),
+        // Another payload may have another clock.
+        let last = self.last.filter(|_| payload_type == self.payload_type);
+        (self.payload_type, self.last) = (payload_type, Some((at, stamp)));
+        let Some(rate) = self.clock_rate() else { return };
+        let Some((then, ticks)) = last else { return self.transit = Transit::new(at) };
+        let real = at.as_nanos() as i64 - then.as_nanos() as i64;
+        let said = i64::from(stamp.wrapping_sub(ticks) as i32) * 1_000_000_000 / i64::from(rate);
+        let off = real - said;
+        // A pause, or timestamps that jump, are not jitter.
+        if off.unsigned_abs() >= 1_000_000_000 {
+            return self.transit = Transit::new(at);
         }
-        self.last = Some((at, stamp));
+        self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
+        let behind = self.transit.take(at, off);
+        self.counts.late += u64::from(behind > LATE.as_nanos() as i64);
+    }
+}
+
+/// Transit times of a stream's packets, in nanoseconds relative to its first one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Transit {
+    /// Of the last packet.
+    last: i64,
+    /// The least in the present window, and in the one before.
+    least: [i64; 2],
+    since: Time,
+}
+
+impl Transit {
+    fn new(now: Time) -> Transit {
+        Transit { since: now, ..Transit::default() }
+    }
+
+    /// Takes a packet whose transit time differs by `off` from that of the one before. Returns the
+    /// difference to the fastest.
+    fn take(&mut self, now: Time, off: i64) -> i64 {
+        self.last += off;
+        let age = now.since(self.since);
+        if age >= WINDOW {
+            let before = if age < 2 * WINDOW { self.least[0] } else { self.last };
+            (self.least, self.since) = ([self.last, before], now);
+        }
+        self.least[0] = self.least[0].min(self.last);
+        self.last - self.least[0].min(self.least[1])
     }
 }
 
@@ -276,10 +324,74 @@ mod tests {
         let mut heard = hear(&[(65_534, 0), (65_535, 0)]);
         heard.note(Time::from_millis(2_000), &packet(30_000, 9, 8), false);
         heard.note(Time::from_millis(2_020), &packet(30_001, 169, 8), true);
-        // The same source, far away in sequence numbers.
-        heard.note(Time::from_millis(2_040), &packet(10_001, 329, 8), false);
-        let counts = heard.counts();
-        assert_eq!((counts.expected, counts.packets, counts.recovered), (5, 5, 1));
+        // The same source, far away in sequence numbers, ahead and back. One alone is a stray packet.
+        let counts = |heard: &Reception| (heard.counts().expected, heard.counts().packets);
+        assert_eq!((counts(&heard), heard.counts().recovered), ((4, 4), 1));
+        for (from, expected) in [(10_001, 6), (9_500, 8), (50_000, 10)] {
+            heard.note(Time::from_millis(2_040), &packet(777, 0, 8), false);
+            for number in from..from + 3 {
+                heard.note(Time::from_millis(2_040), &packet(number, 329, 8), false);
+            }
+            assert_eq!(counts(&heard), (expected, expected), "{from}");
+            heard.note(Time::from_millis(2_040), &packet(777, 0, 8), false);
+        }
+        assert_eq!(heard.counts().duplicates, 0);
+    }
+
+    /// Packets of 20 ms, each sent as many milliseconds late as `late` says.
+    fn hear_for(seconds: u64, late: impl Fn(u64) -> u64) -> Vec<u64> {
+        let mut heard = Reception::default();
+        let second = |s: u64| {
+            let before = heard.counts();
+            for n in 50 * s..50 * (s + 1) {
+                let at = Time::from_millis(1_000 + 20 * n + late(n));
+                heard.note(at, &packet(n as u16, 160 * n as u32, 7), false);
+            }
+            heard.counts().since(&before).late
+        };
+        (0..seconds).map(second).collect()
+    }
+
+    #[test]
+    fn a_longer_path_and_a_slow_clock_cost_their_moment() {
+        // 80 ms more from second 10 on.
+        let late = hear_for(20, |n| if n < 500 { 0 } else { 80 });
+        let bad = late.iter().filter(|late| **late > 0).count();
+        assert!((2..=4).contains(&bad) && late[14..] == [0; 6], "{late:?}");
+        for ppm in [20, 100, 1_000] {
+            let late = hear_for(1_800, |n| 20 * n * ppm / 1_000_000);
+            assert_eq!(late.iter().sum::<u64>(), 0, "{ppm} ppm");
+        }
+        // The timestamp wraps.
+        let mut heard = Reception::default();
+        for n in 0..300u64 {
+            let stamp = 0u32.wrapping_sub(24_000).wrapping_add(160 * n as u32);
+            heard.note(Time::from_millis(20 * n), &packet(n as u16, stamp, 7), false);
+        }
+        assert_eq!((heard.counts().late, heard.jitter()), (0, Some(Duration::ZERO)));
+    }
+
+    /// Digits (RFC 4733) of twelve packets with one timestamp, and comfort noise, between speech.
+    #[test]
+    fn digits_and_comfort_noise_have_no_timing() {
+        for (payload_type, rtpmap) in
+            [(101, "101 telephone-event/8000"), (98, "98 cn/8000"), (13, "0 PCMU/8000")]
+        {
+            let mut heard = Reception::default();
+            let mut clocks = Clocks::default();
+            clocks.take(rtpmap.as_bytes());
+            heard.set_clocks(clocks);
+            for n in 0..1_000u16 {
+                let is_event = n % 40 >= 28;
+                let stamp = if is_event { n - n % 40 + 28 } else { n };
+                let mut packet = packet(n, 160 * u32::from(stamp), 7);
+                packet[1] = if is_event { payload_type } else { 0 };
+                heard.note(Time::from_millis(20 * u64::from(n)), &packet, false);
+            }
+            let counts = heard.counts();
+            let all = (counts.packets, counts.late, heard.jitter());
+            assert_eq!(all, (1_000, 0, Some(Duration::ZERO)), "{rtpmap}");
+        }
     }
 
     #[test]
