@@ -92,6 +92,8 @@ fn config() -> Config {
         allow: vec!["10.1.0.0/16".parse().expect("a network")],
         trust: vec!["10.9.0.0/16".parse().expect("a network")],
         routes: Vec::new(),
+        networks: Vec::new(),
+        elsewhere: Default::default(),
         max_calls: 6,
         max_transactions: 30,
     }

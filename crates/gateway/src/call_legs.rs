@@ -93,6 +93,7 @@ pub(crate) fn body<M: Media>(
             media: &mut *media,
             side,
             source,
+            from: between.from.remote.ip(),
             to: between.to.remote.ip(),
             is_believed: first && config.trusts(between.from.remote.ip()),
             is_advertised: last && config.trusts(between.to.remote.ip()),

@@ -4,8 +4,8 @@
 mod chain;
 mod offers;
 
-use crate::config::Config;
-use crate::media::{ATTRIBUTE, Media, MediaRejected, OverlayCandidate, Relay, Remote};
+use crate::config::{Config, Network};
+use crate::media::{ATTRIBUTE, Flow, Media, MediaRejected, OverlayCandidate, Relay, Remote};
 use crate::party_addresses::PartyAddresses;
 use crate::ports::Ports;
 use crate::reception::Clocks;
@@ -13,6 +13,7 @@ use core::net::IpAddr;
 pub(crate) use offers::OfferOutcome;
 use offers::{Before, Change, Early};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_sip::Message;
 use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
@@ -75,10 +76,13 @@ pub(crate) enum OfferAnswerState {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Leg {
     port: u16,
     remote: Remote,
+    flow: Flow,
+    /// Rules for the network that its end is in.
+    network: Arc<Network>,
     /// Number of times that its end has described itself.
     described: u32,
     pending: Option<(TransactionId, Change)>,
@@ -89,26 +93,34 @@ impl Leg {
     /// Whether its end is behind another gateway, counting an offer that is still pending.
     fn is_over(&self) -> bool {
         let remote = match self.pending {
-            Some((_, Change::To(remote))) => remote,
+            Some((_, Change::To(remote, _))) => remote,
             Some((_, Change::Close)) => Remote::Nobody,
             None => self.remote,
         };
         matches!(remote, Remote::Overlay { .. })
     }
 
-    /// Records the address that its end has described.
-    fn turn(&mut self, remote: Remote) {
-        self.remote = remote;
+    /// Records the address and the directions that its end has described.
+    fn turn(&mut self, remote: Remote, flow: Flow) {
+        (self.remote, self.flow) = (remote, flow);
         self.described = self.described.wrapping_add(1);
         self.told |= matches!(remote, Remote::Overlay { .. });
     }
 
-    fn new(port: u16) -> Leg {
-        Leg { port, remote: Remote::Nobody, described: 0, pending: None, told: false }
+    fn new(port: u16, network: &Arc<Network>) -> Leg {
+        Leg {
+            port,
+            remote: Remote::Nobody,
+            flow: Flow::BOTH,
+            network: Arc::clone(network),
+            described: 0,
+            pending: None,
+            told: false,
+        }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Stream {
     transport: Transport,
     clocks: Clocks,
@@ -149,6 +161,8 @@ pub(crate) struct SdpRewrite<'a, M> {
     pub side: SideId,
     /// Address of its author, if known.
     pub source: Option<IpAddr>,
+    /// Address that it came from.
+    pub from: IpAddr,
     /// Address of its next hop.
     pub to: IpAddr,
     /// Whether virtual ports in it are trusted.
@@ -346,7 +360,7 @@ impl Calls {
         let before = stream.clocks;
         sdp.attributes(Some(n), "rtpmap").for_each(|said| stream.clocks.take(said));
         if stream.clocks != before {
-            join(stream, media);
+            join(id, stream, media);
         }
     }
 
@@ -383,7 +397,7 @@ impl Calls {
         let Some(Some(stream)) = call.streams.get_mut(n) else {
             return Err(DescriptionError::NoPorts);
         };
-        let side = passing.side;
+        let (side, flow) = (passing.side, Flow::of(media));
         let other = &stream.legs[1 - side];
         // An answer shows how the offer was taken. The two gateways may see different routes at the
         // same moment; one would otherwise send by one route while the other listens on another.
@@ -406,16 +420,16 @@ impl Calls {
         stream.legs[1 - side].told |= tells;
         match passing.meaning {
             OfferAnswerState::Offers(by) => {
-                stream.legs[side].pending = Some((by, Change::To(remote)))
+                stream.legs[side].pending = Some((by, Change::To(remote, flow)))
             }
             OfferAnswerState::Holds => {
                 stream.legs[side].pending = None;
-                stream.legs[side].turn(remote);
+                stream.legs[side].turn(remote, flow);
             }
             OfferAnswerState::Nothing => {}
         }
-        let stream = *stream;
-        join(&stream, passing.media);
+        stream.legs[side].network = Arc::clone(passing.config.network(passing.from));
+        join(id, stream, passing.media);
         Ok((stream.legs[1 - side].port, tells && may_tell))
     }
 
@@ -473,7 +487,8 @@ impl Calls {
             self.ports.give_back(first);
             return Err(DescriptionError::NoPorts);
         };
-        let (legs, clocks) = ([first, second].map(Leg::new), Clocks::default());
+        let legs = [first, second].map(|port| Leg::new(port, &passing.config.elsewhere));
+        let clocks = Clocks::default();
         call.streams[n] = Some(Stream { transport, clocks, legs });
         self.owners.insert(first, (id, n, 0));
         self.owners.insert(second, (id, n, 1));
@@ -493,7 +508,7 @@ impl Calls {
             since: call.since,
             answered: call.answered,
             is_over: streams().flat_map(|stream| &stream.legs).any(is_over),
-            ports: streams().map(|stream| stream.legs.map(|leg| leg.port)).collect(),
+            ports: streams().map(|stream| [stream.legs[0].port, stream.legs[1].port]).collect(),
         })
     }
 
@@ -539,13 +554,16 @@ fn encrypts(transport: Transport) -> bool {
     matches!(transport, Transport::Srtp | Transport::DtlsSrtp)
 }
 
-fn join(stream: &Stream, media: &mut impl Media) {
+fn join(call: CallId, stream: &Stream, media: &mut impl Media) {
     let [a, b] = &stream.legs;
     for (leg, other) in [(a, b), (b, a)] {
         let relay = Relay {
+            call,
             onto: other.port,
             remote: leg.remote,
             described: leg.described,
+            network: Arc::clone(&leg.network),
+            sends: leg.flow.sends && other.flow.wants,
             told: leg.told,
             is_rtp: stream.transport != Transport::Datagrams,
             is_encrypted: encrypts(stream.transport),

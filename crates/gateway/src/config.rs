@@ -3,7 +3,9 @@
 use crate::media::MediaRejected;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
+use core::time::Duration;
 use ipnet::IpNet;
+use std::sync::Arc;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::value::host_address;
 
@@ -85,6 +87,50 @@ pub struct Route {
     pub name: Option<String>,
 }
 
+/// When a media port that has learned its source takes another one, without a new description.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Relearn {
+    /// When the same stream goes on from another port of the same address, and after five seconds
+    /// of silence that was not agreed.
+    #[default]
+    Silent,
+    /// Whenever an allowed source sends.
+    Always,
+    /// Only when the source is the described place.
+    Never,
+}
+
+/// Rules for the peers in some networks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Name by which messages refer to the network.
+    pub name: String,
+    /// Addresses that the signalling of these peers comes from.
+    pub networks: Vec<IpNet>,
+    /// Whether media are sent to where media come from, if that is not the described place. A peer
+    /// that sends from one port and receives at another needs false.
+    pub symmetric: bool,
+    /// Other networks that their media may come from.
+    pub sources: Vec<IpNet>,
+    /// When their media may come from another source than before.
+    pub relearn: Relearn,
+    /// Time after the first packet in which a new description's sources are learned.
+    pub learn: Duration,
+}
+
+impl Default for Network {
+    fn default() -> Network {
+        Network {
+            name: String::new(),
+            networks: Vec::new(),
+            symmetric: true,
+            sources: Vec::new(),
+            relearn: Relearn::default(),
+            learn: Duration::from_secs(2),
+        }
+    }
+}
+
 /// Complete configuration of a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -108,6 +154,10 @@ pub struct Config {
     pub trust: Vec<IpNet>,
     /// Routes to next hops; the longest matching network wins.
     pub routes: Vec<Route>,
+    /// Rules for the peers of some networks; the longest matching network wins.
+    pub networks: Vec<Arc<Network>>,
+    /// Rules for all other peers.
+    pub elsewhere: Arc<Network>,
     /// Maximum number of concurrent calls.
     pub max_calls: usize,
     /// Maximum number of concurrent transactions.
@@ -164,6 +214,15 @@ impl Config {
             false if self.trusts(at.ip()) && !is_believed => Err(MediaRejected::Trusted(at)),
             false => Ok(()),
         }
+    }
+
+    /// The rules for a peer whose signalling comes from `address`.
+    pub(crate) fn network(&self, address: IpAddr) -> &Arc<Network> {
+        let address = address.to_canonical();
+        let fits = |network: &IpNet| network.contains(&address).then(|| network.prefix_len());
+        let rank = |rules: &&Arc<Network>| rules.networks.iter().filter_map(fits).max();
+        let found = self.networks.iter().filter(|rules| rank(rules).is_some()).max_by_key(rank);
+        found.unwrap_or(&self.elsewhere)
     }
 
     /// The route for a host, given as in a URI.

@@ -212,6 +212,8 @@ impl Gateway {
         self.config.allow.clone_from(&new.allow);
         self.config.trust.clone_from(&new.trust);
         self.config.routes.clone_from(&new.routes);
+        self.config.networks.clone_from(&new.networks);
+        self.config.elsewhere.clone_from(&new.elsewhere);
     }
 
     /// Registers a connection that a peer made to socket `socket`, and returns its number.

@@ -261,6 +261,8 @@ mod tests {
             ports: 0..=0,
             allow: vec![],
             trust: vec![],
+            networks: vec![],
+            elsewhere: Default::default(),
             routes: vec![
                 route(network("10.0.0.0/8"), "192.0.2.2:5070", Transport::Udp),
                 route(network("10.1.0.0/16"), "192.0.2.3:5070", Transport::Tcp),

@@ -1,131 +1,458 @@
-//! Latching (RFC 7362): the sources that a media port accepts, where a NAT may have changed the
-//! address in the description.
+//! Latching (RFC 7362): the sources that a media port accepts, and the place that media are sent to,
+//! where a NAT may have changed the address in the description.
 
+use crate::config::{Network, Relearn};
 use crate::media::Remote;
 use core::net::SocketAddr;
 use core::time::Duration;
 use trunkline_base::Time;
 
-/// Time in which a phone that has described itself again can show that it still sends from its old
-/// address, before another source is accepted: a few packets.
-const MOVING: Duration = Duration::from_millis(200);
+/// Time without a packet after which a phone no longer sends from a place: ten packets of 20 ms.
+/// Two packets within it are a stream, one alone is a stray.
+const PACKETS: Duration = Duration::from_millis(200);
+/// Time without RTP after which another source may take over from a phone that should send.
+const SILENT: Duration = Duration::from_secs(5);
+/// The same for RTCP, which is sent every few seconds: five intervals (RFC 3550, 6.3.5).
+const SILENT_CONTROL: Duration = Duration::from_secs(25);
+/// Number of sources that are remembered as heard before a description.
+const KNOWN: usize = 4;
 
-/// The source that one port accepts. The first packet from an address at which the phone may be
-/// determines it. Only the exact address in the description can take over from it, and that one
-/// then stays.
+/// A datagram that arrived at a media port.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Time at which it arrived.
+    pub at: Time,
+    /// Address that it came from.
+    pub from: SocketAddr,
+    /// 0 at the port for RTP, 1 at the port for RTCP.
+    pub kind: usize,
+    /// Its synchronization source, if it is RTP or RTCP.
+    pub ssrc: Option<u32>,
+}
+
+/// The end of a leg as it has described itself, and what is agreed with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer<'a> {
+    /// Addresses in its description.
+    pub remote: &'a Remote,
+    /// Rules for the network that it is in.
+    pub network: &'a Network,
+    /// Whether it should send now, by the description of both ends.
+    pub sends: bool,
+}
+
+/// Source that was chosen as the phone's.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    address: SocketAddr,
+    heard: Time,
+    ssrc: Option<u32>,
+    /// Whether it was heard before the last description.
+    is_old: bool,
+}
+
+/// The source that one port accepts, and sends to.
+///
+/// A description opens *learning*, which ends some time after the first packet. All allowed sources
+/// are accepted during it. Media go to
+/// the described place once packets come from it, otherwise to the newest source that was not heard
+/// before, otherwise where they went before. Afterwards that source stays, unless the same stream
+/// goes on from another one, or it has been silent for some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latch {
-    heard: Option<SocketAddr>,
-    /// Time of the last description after which the phone may have moved.
-    moves: Option<Time>,
+    chosen: Option<Chosen>,
+    /// Sources that have been chosen so far, the newest first.
+    known: [Option<SocketAddr>; KNOWN],
+    /// Described place that the last description has replaced.
+    left: Option<SocketAddr>,
+    /// End of learning: never while nothing has been heard since the description; `None` once a
+    /// source has been heard after its end.
+    learns_until: Option<Time>,
+    /// Whether the last description differs from the one before it.
+    is_changed: bool,
+    /// A source that has sent one packet while another is chosen.
+    stray: Option<(SocketAddr, Time)>,
 }
 
 impl Latch {
-    /// Address that the phone sends from, once known; media for the phone go there.
+    /// Address that the phone sends from, once known.
     pub fn heard(&self) -> Option<SocketAddr> {
-        self.heard
+        self.chosen.map(|chosen| chosen.address)
     }
 
-    /// The phone has described itself again with the same address: a NAT may have moved it.
-    pub fn reopen(&mut self, now: Time) {
-        self.moves = Some(now);
-    }
-
-    /// Whether a datagram from `from` comes from the phone at `remote`; `kind` is 0 for RTP, 1 for
-    /// RTCP.
-    pub fn admits(&mut self, now: Time, from: SocketAddr, kind: usize, remote: &Remote) -> bool {
-        let Remote::Udp { rtp, rtcp, from: allowed } = remote else { return false };
-        let canonical = |at: &SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
-        let from = canonical(&from);
-        let said = [rtp, rtcp][kind.min(1)].as_ref().map(canonical);
-        let is_its = match self.heard {
-            Some(known) if known == from => true,
-            _ if said == Some(from) => true,
-            Some(known) if said == Some(known) => false,
-            heard => {
-                let is_free = heard.is_none() || self.moves.is_some_and(|at| now >= at + MOVING);
-                is_free && allowed.contains(&Some(from.ip()))
-            }
-        };
-        if is_its {
-            *self = Latch { heard: Some(from), moves: None };
+    /// The phone has described itself, again with the same addresses if `before` equals
+    /// `peer.remote`.
+    pub fn describe(&mut self, kind: usize, before: &Remote, peer: &Peer<'_>) {
+        self.learns_until = Some(Time::NEVER);
+        self.is_changed = before != peer.remote;
+        (self.left, self.stray) = (None, None);
+        let Some(chosen) = &mut self.chosen else { return };
+        chosen.is_old = true;
+        // A phone that was where it had said is where it says now.
+        let was_described = described(before, kind) == Some(chosen.address);
+        let moves = was_described && described(peer.remote, kind) != Some(chosen.address);
+        self.left = Some(chosen.address).filter(|_| moves);
+        if moves || !is_allowed(peer, kind, chosen.address) {
+            self.chosen = None;
         }
-        is_its
     }
+
+    /// Whether a datagram comes from the phone. `is_taken` tells whether a place belongs to another
+    /// call.
+    pub fn admits(
+        &mut self,
+        arrival: &Arrival,
+        peer: &Peer<'_>,
+        is_taken: impl FnOnce(SocketAddr) -> bool,
+    ) -> bool {
+        let from = canonical(arrival.from);
+        let learn = peer.network.learn;
+        let starts = |until: Time| if until == Time::NEVER { arrival.at + learn } else { until };
+        if let Some(chosen) = self.chosen.as_mut().filter(|chosen| chosen.address == from) {
+            chosen.heard = arrival.at;
+            chosen.ssrc = arrival.ssrc.or(chosen.ssrc);
+            self.learns_until = self.learns_until.map(starts).filter(|until| arrival.at < *until);
+            return true;
+        }
+        if !is_allowed(peer, arrival.kind, from) {
+            return false;
+        }
+        let is_described = described(peer.remote, arrival.kind) == Some(from);
+        if !is_described && is_taken(from) {
+            return false;
+        }
+        self.learns_until = self.learns_until.map(starts);
+        let is_learning = self.learns_until.is_some_and(|until| arrival.at < until);
+        let is_chosen = is_described || self.moves_to(from, arrival, peer);
+        if is_chosen {
+            self.choose(from, arrival);
+        }
+        is_chosen || is_learning
+    }
+
+    /// Whether the phone now sends from `from`, an allowed source other than the chosen one.
+    fn moves_to(&mut self, from: SocketAddr, arrival: &Arrival, peer: &Peer<'_>) -> bool {
+        let now = arrival.at;
+        let is_new = !self.known.contains(&Some(from));
+        let is_learning = self.learns_until.is_some_and(|until| now < until);
+        let Some(chosen) = self.chosen else {
+            // Packets in flight are no reason to leave the place that is described now.
+            let is_left = self.left == Some(from) && is_learning;
+            return !(is_left && described(peer.remote, arrival.kind).is_some());
+        };
+        let is_stream = self.stray.is_some_and(|(at, when)| at == from && now < when + PACKETS);
+        self.stray = Some((from, now));
+        let pauses = now >= chosen.heard + PACKETS;
+        if self.learns_until.is_some() {
+            let is_newer = is_learning && self.is_changed && is_new && chosen.is_old;
+            return pauses || is_newer && is_stream;
+        }
+        let goes_on = from.ip() == chosen.address.ip()
+            && arrival.ssrc.is_some_and(|ssrc| chosen.ssrc == Some(ssrc));
+        let silent = if arrival.kind == 0 { SILENT } else { SILENT_CONTROL };
+        match peer.network.relearn {
+            Relearn::Never => false,
+            Relearn::Silent => goes_on || peer.sends && now >= chosen.heard + silent,
+            Relearn::Always => goes_on || is_stream || pauses,
+        }
+    }
+
+    fn choose(&mut self, from: SocketAddr, arrival: &Arrival) {
+        let is_old = self.known.contains(&Some(from));
+        if !is_old {
+            self.known.rotate_right(1);
+            self.known[0] = Some(from);
+        }
+        let (heard, ssrc) = (arrival.at, arrival.ssrc);
+        self.chosen = Some(Chosen { address: from, heard, ssrc, is_old });
+        self.learns_until = self.learns_until.filter(|until| arrival.at < *until);
+        self.stray = None;
+    }
+}
+
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+/// The place in a description.
+fn described(remote: &Remote, kind: usize) -> Option<SocketAddr> {
+    let Remote::Udp { rtp, rtcp, .. } = remote else { return None };
+    [rtp, rtcp][kind.min(1)].map(canonical)
+}
+
+/// Whether packets of the phone may come from `at`.
+fn is_allowed(peer: &Peer<'_>, kind: usize, at: SocketAddr) -> bool {
+    let Remote::Udp { from, .. } = peer.remote else { return false };
+    described(peer.remote, kind) == Some(at)
+        || from.contains(&Some(at.ip()))
+        || peer.network.sources.iter().any(|network| network.contains(&at.ip()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A phone that gives its address as 10.1.0.9:4000, and whose signalling comes from 192.0.2.1.
-    const PHONE: &str = "10.1.0.9:4000";
+    /// The place that the phone gives for its media, behind a NAT at 192.0.2.1.
+    const PRIVATE: &str = "10.1.0.9:4000";
+    const NAT: [&str; 3] = ["192.0.2.1:1024", "192.0.2.1:2000", "192.0.2.1:3000"];
+    const PACKET: u64 = 20;
 
-    struct Port(Latch, Time);
+    struct Port {
+        latch: Latch,
+        now: u64,
+        kind: usize,
+        remote: Remote,
+        network: Network,
+        sends: bool,
+        taken: Option<SocketAddr>,
+    }
+
+    fn remote(place: &str) -> Remote {
+        let rtp: SocketAddr = place.parse().unwrap();
+        let from = [Some(rtp.ip()), Some([192, 0, 2, 1].into())];
+        Remote::Udp { rtp: Some(rtp), rtcp: None, from }
+    }
 
     impl Port {
-        fn new() -> Port {
-            Port(Latch::default(), Time::ZERO)
+        fn new(place: &str) -> Port {
+            let mut port = Port {
+                latch: Latch::default(),
+                now: 0,
+                kind: 0,
+                remote: Remote::Nobody,
+                network: Network::default(),
+                sends: true,
+                taken: None,
+            };
+            port.describe(place);
+            port
         }
 
+        fn describe(&mut self, place: &str) {
+            let before = std::mem::replace(&mut self.remote, remote(place));
+            let Port { remote, network, sends, .. } = self;
+            let peer = Peer { remote, network, sends: *sends };
+            self.latch.describe(self.kind, &before, &peer);
+        }
+
+        /// Whether a packet 20 ms after the last one is accepted.
+        fn takes_of(&mut self, from: &str, ssrc: u32) -> bool {
+            self.now += PACKET;
+            let at = Time::from_millis(self.now);
+            let from = from.parse().unwrap();
+            let arrival = Arrival { at, from, kind: self.kind, ssrc: Some(ssrc) };
+            let peer = Peer { remote: &self.remote, network: &self.network, sends: self.sends };
+            let taken = self.taken;
+            self.latch.admits(&arrival, &peer, |at| Some(at) == taken)
+        }
+
+        /// The same, where the source of each address has its own SSRC.
         fn takes(&mut self, from: &str) -> bool {
-            let said: SocketAddr = PHONE.parse().unwrap();
-            let from_ips = [Some(said.ip()), Some([192, 0, 2, 1].into())];
-            let remote = Remote::Udp { rtp: Some(said), rtcp: None, from: from_ips };
-            self.0.admits(self.1, from.parse().unwrap(), 0, &remote)
+            let from_port: SocketAddr = from.parse().unwrap();
+            self.takes_of(from, u32::from(from_port.port()))
         }
 
-        fn wait(&mut self, millis: u64) {
-            self.1 += Duration::from_millis(millis);
+        /// How many of `n` packets are accepted.
+        fn stream(&mut self, from: &str, n: usize) -> usize {
+            (0..n).filter(|_| self.takes(from)).count()
+        }
+
+        fn sends_to(&self) -> String {
+            self.latch.heard().map_or_else(String::new, |at| at.to_string())
         }
     }
 
     #[test]
-    fn the_first_to_send_from_an_allowed_address_is_heard_alone() {
-        let mut port = Port::new();
+    fn strangers_are_never_heard() {
+        let mut port = Port::new(PRIVATE);
         assert!(!port.takes("192.0.2.66:1024"));
-        assert!(port.takes("192.0.2.1:1024"));
-        assert!(!port.takes("192.0.2.1:1025"));
-        port.wait(60_000);
-        assert!(!port.takes("10.1.0.9:4002"));
+        assert!(port.takes(NAT[0]));
         assert!(port.takes("[::ffff:192.0.2.1]:1024"));
-        assert_eq!(port.0.heard(), Some("192.0.2.1:1024".parse().unwrap()));
+        port.now += 60_000;
+        assert!(!port.takes("192.0.2.66:1024"));
+        assert_eq!(port.sends_to(), NAT[0]);
     }
 
     #[test]
-    fn the_very_place_that_is_named_takes_the_port_back_and_keeps_it() {
-        let mut port = Port::new();
-        // Another process on the same host sent first.
+    fn learning_hears_all_and_ends_with_one() {
+        let mut port = Port::new(PRIVATE);
+        port.now += 30_000; // It rings.
+        assert!(port.takes(NAT[1]), "a stray");
+        assert_eq!(port.stream(NAT[0], 30), 30);
+        assert_eq!(port.sends_to(), NAT[0]);
+        assert!(port.takes(NAT[1]));
+        assert_eq!((port.stream(NAT[0], 80), port.sends_to()), (80, NAT[0].to_owned()));
+        // One stray in fifty packets for half a minute.
+        for _ in 0..30 {
+            assert!(!port.takes(NAT[1]));
+            assert_eq!((port.stream(NAT[0], 49), port.sends_to()), (49, NAT[0].to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_described_place_is_the_phone() {
+        let mut port = Port::new(PRIVATE);
+        // Another process on the same host sends first.
         assert!(port.takes("10.1.0.9:6666"));
-        assert!(port.takes(PHONE));
-        assert_eq!(port.0.heard(), Some(PHONE.parse().unwrap()));
+        assert!(port.takes(PRIVATE));
+        assert_eq!(port.sends_to(), PRIVATE);
+        port.stream("10.1.0.9:6666", 8);
+        assert!(port.takes(PRIVATE));
+        port.stream(PRIVATE, 100);
         assert!(!port.takes("10.1.0.9:6666"));
-        port.0.reopen(port.1);
-        port.wait(1_000);
-        assert!(!port.takes("10.1.0.9:6666"));
+        assert!(port.takes(PRIVATE));
     }
 
     #[test]
-    fn a_new_description_finds_a_phone_that_its_nat_has_moved() {
-        let mut port = Port::new();
-        assert!(port.takes("192.0.2.1:1024"));
-        port.0.reopen(port.1);
-        // A phone that keeps sending is the same as before, and no other source is accepted.
-        assert!(!port.takes("192.0.2.1:2000"));
-        assert!(port.takes("192.0.2.1:1024"));
-        port.wait(1_000);
-        assert!(!port.takes("192.0.2.1:2000"));
-        // A phone that is silent has moved; until its packets arrive, media go to its old address.
-        port.0.reopen(port.1);
-        assert_eq!(port.0.heard(), Some("192.0.2.1:1024".parse().unwrap()));
-        port.wait(200);
-        assert!(port.takes("192.0.2.1:2000"));
-        assert!(!port.takes("192.0.2.1:1024"));
+    fn a_packet_in_flight_does_not_shut_out_a_phone_that_has_moved() {
+        for late in [0, 1, 5] {
+            let mut port = Port::new(PRIVATE);
+            port.stream(NAT[0], 500);
+            port.describe("10.1.0.9:5000");
+            assert_eq!(port.stream(NAT[0], late), late);
+            assert_eq!(port.stream(NAT[1], 10), 10);
+            assert_eq!(port.sends_to(), NAT[1], "{late}");
+            port.stream(NAT[0], 1);
+            assert_eq!((port.stream(NAT[1], 500), port.sends_to()), (500, NAT[1].to_owned()));
+            assert!(!port.takes(NAT[0]));
+        }
     }
 
     #[test]
-    fn nobody_sends_by_udp_who_is_over_the_overlay() {
+    fn a_phone_that_is_reached_directly_is_sent_to_where_it_says() {
+        let mut port = Port::new("192.0.2.1:4000");
+        port.stream("192.0.2.1:4000", 200);
+        port.describe("192.0.2.1:5000");
+        assert_eq!(port.sends_to(), "", "where it says");
+        assert!(port.takes("192.0.2.1:4000"), "in flight");
+        assert_eq!(port.sends_to(), "");
+        assert!(port.takes("192.0.2.1:5000"));
+        assert_eq!(port.sends_to(), "192.0.2.1:5000");
+    }
+
+    #[test]
+    fn the_same_description_again_moves_a_phone_only_when_it_pauses() {
+        let mut port = Port::new(PRIVATE);
+        port.stream(NAT[0], 200);
+        port.describe(PRIVATE);
+        for _ in 0..20 {
+            assert!(port.takes(NAT[0]) && port.takes(NAT[1]) && port.takes(NAT[1]));
+            assert_eq!(port.sends_to(), NAT[0]);
+        }
+        assert_eq!((port.stream(NAT[1], 11), port.sends_to()), (11, NAT[1].to_owned()));
+    }
+
+    #[test]
+    fn what_was_known_before_never_shuts_out_what_is_new() {
+        let mut port = Port::new(PRIVATE);
+        port.stream(NAT[0], 200);
+        port.describe("10.1.0.9:5000");
+        port.takes(NAT[0]);
+        // Learning has ended in the meantime, without a sound from the new place.
+        port.now += 10_000;
+        port.sends = false;
+        assert!(port.takes(NAT[1]));
+        assert_eq!(port.sends_to(), NAT[1]);
+    }
+
+    #[test]
+    fn of_two_phones_that_rang_the_chosen_one_is_heard() {
+        let mut port = Port::new(PRIVATE);
+        port.stream(NAT[0], 20);
+        port.describe("10.1.0.10:4000");
+        port.stream(NAT[1], 20);
+        assert_eq!(port.sends_to(), NAT[1]);
+        port.describe(PRIVATE);
+        assert_eq!((port.stream(NAT[0], 20), port.sends_to()), (20, NAT[0].to_owned()));
+        // The other one does not stop at once.
+        let mut port = Port::new(PRIVATE);
+        port.stream(NAT[0], 20);
+        port.describe("10.1.0.10:4000");
+        for _ in 0..45 {
+            assert!(port.takes(NAT[0]) && port.takes(NAT[1]));
+        }
+        assert_eq!(port.sends_to(), NAT[1]);
+    }
+
+    #[test]
+    fn the_same_stream_goes_on_from_another_port() {
+        let mut port = Port::new(PRIVATE);
+        port.stream(NAT[0], 200);
+        assert!(!port.takes_of(NAT[1], 7));
+        assert!(!port.takes_of("10.1.0.9:1", 1024), "another address");
+        assert!(port.takes_of(NAT[1], 1024));
+        assert_eq!(port.sends_to(), NAT[1]);
+    }
+
+    #[test]
+    fn another_source_takes_over_after_silence_unless_silence_was_agreed() {
+        for (sends, kind, wait, takes) in [
+            (true, 0, 4_900, false),
+            (true, 0, 5_000, true),
+            (false, 0, 60_000, false),
+            (true, 1, 5_000, false),
+            (true, 1, 25_000, true),
+        ] {
+            let mut port = Port::new(PRIVATE);
+            port.kind = kind;
+            port.stream(NAT[0], 200);
+            (port.sends, port.now) = (sends, port.now + wait - PACKET);
+            assert_eq!(port.takes(NAT[1]), takes, "{sends} {kind} {wait}");
+        }
+    }
+
+    #[test]
+    fn each_network_has_its_rule() {
+        for (relearn, pause, takes) in [
+            (Relearn::Never, 60_000, false),
+            (Relearn::Always, 0, false),
+            (Relearn::Always, 200, true),
+        ] {
+            let mut port = Port::new(PRIVATE);
+            port.network.relearn = relearn;
+            port.stream(NAT[0], 200);
+            port.now += pause;
+            assert_eq!(port.takes(NAT[1]), takes, "{relearn:?} {pause}");
+        }
+        let mut port = Port::new(PRIVATE);
+        port.network.relearn = Relearn::Always;
+        port.stream(NAT[0], 200);
+        assert!(!port.takes(NAT[1]) && port.takes(NAT[0]) && port.takes(NAT[1]));
+        let mut port = Port::new(PRIVATE);
+        port.network.sources = vec!["198.51.100.0/24".parse().unwrap()];
+        assert!(port.takes("198.51.100.7:5004"));
+        assert!(!port.takes("203.0.113.7:5004"));
+    }
+
+    #[test]
+    fn the_place_of_another_call_is_never_taken() {
+        let mut port = Port::new(PRIVATE);
+        port.taken = Some(NAT[1].parse().unwrap());
+        assert!(!port.takes(NAT[1]));
+        assert!(port.takes(NAT[0]));
+        assert!(!port.takes(NAT[1]), "in learning");
+        port.now += 60_000;
+        assert!(!port.takes(NAT[1]), "after silence");
+        port.taken = Some(PRIVATE.parse().unwrap());
+        assert!(port.takes(PRIVATE), "described by both");
+    }
+
+    #[test]
+    fn a_phone_that_describes_itself_again_and_again_is_heard() {
+        let mut port = Port::new(PRIVATE);
+        for n in 0..100_u16 {
+            port.describe(&format!("10.1.0.9:{}", 4_000 + 2 * n));
+            assert_eq!(port.stream(NAT[0], 5), 5);
+            assert_eq!(port.sends_to(), NAT[0]);
+        }
+    }
+
+    #[test]
+    fn only_phones_send_by_udp() {
         let remote = Remote::Nobody;
-        assert!(!Latch::default().admits(Time::ZERO, PHONE.parse().unwrap(), 0, &remote));
+        let peer = Peer { remote: &remote, network: &Network::default(), sends: true };
+        let from: SocketAddr = PRIVATE.parse().unwrap();
+        let arrival = Arrival { at: Time::ZERO, from, kind: 0, ssrc: None };
+        assert!(!Latch::default().admits(&arrival, &peer, |_| false));
     }
 }

@@ -28,8 +28,8 @@ pub mod reception;
 mod token;
 
 pub use calls::{CallId, CallView, DescriptionError};
-pub use config::{Config, Destination, Route, Socket, Transport};
+pub use config::{Config, Destination, Network, Relearn, Route, Socket, Transport};
 pub use gateway::{CallOutcome, Event, Gateway, Stats};
 pub use hops::Found;
-pub use latch::Latch;
+pub use latch::{Arrival, Latch, Peer};
 pub use media::{Media, MediaRejected, Relay, Remote, is_media};

@@ -1,8 +1,11 @@
 //! Media ports of calls, and the remote ends that they are joined to.
 
+use crate::calls::CallId;
+use crate::config::Network;
 use crate::reception::Clocks;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use trunkline_overlay::wire::NodeId;
 use trunkline_sip::sdp::{self, Direction, Host, Rtcp};
 
@@ -32,14 +35,20 @@ pub enum Remote {
 
 /// One leg of a stream: a port, and its remote end. Packets that arrive at the port leave at the
 /// port of the stream's other leg.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
+    /// The call that the stream belongs to.
+    pub call: CallId,
     /// The port of the other leg.
     pub onto: u16,
     /// The remote end of this leg.
     pub remote: Remote,
-    /// Number of session descriptions that the remote end has sent; see [`crate::Latch::reopen`].
+    /// Number of session descriptions that the remote end has sent; see [`crate::Latch::describe`].
     pub described: u32,
+    /// Rules for the network that the remote end is in.
+    pub network: Arc<Network>,
+    /// Whether the remote end should send, by the descriptions of both ends.
+    pub sends: bool,
     /// Whether the virtual port of this number was offered to another gateway.
     pub told: bool,
     /// Whether only RTP, RTCP and the protocols that set up their paths and keys are accepted (RFC
@@ -55,6 +64,33 @@ pub struct Relay {
 /// Whether a datagram is RTP, RTCP, STUN, ZRTP or DTLS, judged by its first byte (RFC 7983, 7).
 pub fn is_media(datagram: &[u8]) -> bool {
     matches!(datagram.first(), Some(0..=3 | 16..=19 | 20..=63 | 128..=191))
+}
+
+/// The directions that a description allows for its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// Whether its author sends.
+    pub sends: bool,
+    /// Whether its author wants to receive.
+    pub wants: bool,
+}
+
+impl Flow {
+    /// Both directions.
+    pub const BOTH: Flow = Flow { sends: true, wants: true };
+
+    /// The directions of a described stream. The unspecified address means hold, too (RFC 3264,
+    /// 8.4).
+    pub fn of(stream: &sdp::Media<'_>) -> Flow {
+        let is_held = matches!(stream.host, Host::Address(ip) if ip.is_unspecified());
+        let (sends, wants) = match stream.direction {
+            Direction::SendRecv => (true, true),
+            Direction::SendOnly => (true, false),
+            Direction::RecvOnly => (false, true),
+            Direction::Inactive => (false, false),
+        };
+        Flow { sends, wants: wants && !is_held }
+    }
 }
 
 /// Manages the ports that a gateway decides on: UDP ports, and virtual ports of the same numbers.

@@ -3,7 +3,7 @@
 
 use super::{CallId, Calls, Leg, SideId, Stream, join};
 use crate::config::Config;
-use crate::media::{Media, Remote};
+use crate::media::{Flow, Media, Remote};
 use trunkline_sip::transaction::TransactionId;
 
 /// Maximum number of ends whose early answers are kept: no more than these ring at a time.
@@ -16,7 +16,7 @@ const MAX_OFFERS: usize = 4;
 /// Change of a leg that takes effect if the other end accepts the offer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    To(Remote),
+    To(Remote, Flow),
     Close,
 }
 
@@ -105,7 +105,7 @@ impl Calls {
                     is_plain |= std::mem::take(&mut leg.told);
                 }
             }
-            join(stream, media);
+            join(id, stream, media);
         }
         is_plain
     }
@@ -117,11 +117,11 @@ impl Calls {
         let Some(before) = place.map(|n| call.before.remove(n)) else { return };
         let mut added = Vec::new();
         for (n, place) in call.streams.iter_mut().enumerate() {
-            match (before.streams.get(n).copied().flatten(), &mut *place) {
+            match (before.streams.get(n).and_then(Option::as_ref), &mut *place) {
                 (Some(old), Some(stream)) => {
                     stream.transport = old.transport;
                     for (leg, old) in stream.legs.iter_mut().zip(&old.legs) {
-                        (leg.remote, leg.told) = (old.remote, old.told);
+                        (leg.remote, leg.flow, leg.told) = (old.remote, old.flow, old.told);
                     }
                 }
                 (None, _) => added.extend(place.take()),
@@ -142,15 +142,15 @@ impl Calls {
     ) {
         // The chain may have grown since the offer was checked.
         let loops = match change {
-            Change::To(remote) => self.check_chain(leg, &remote, config).is_err(),
+            Change::To(remote, _) => self.check_chain(leg, &remote, config).is_err(),
             Change::Close => false,
         };
         let (id, n, side) = leg;
         let call = self.all.get_mut(&id);
         let Some(place) = call.and_then(|call| call.streams.get_mut(n)) else { return };
         match (change, &mut *place) {
-            (Change::To(remote), Some(stream)) => {
-                stream.legs[side].turn(if loops { Remote::Nobody } else { remote });
+            (Change::To(remote, flow), Some(stream)) => {
+                stream.legs[side].turn(if loops { Remote::Nobody } else { remote }, flow);
             }
             (Change::Close, Some(_)) => {
                 if let Some(stream) = place.take() {
@@ -166,7 +166,7 @@ impl Calls {
         let Some(call) = self.all.get_mut(&id).filter(|call| call.answered.is_none()) else {
             return;
         };
-        let legs = call.streams.iter().map(|place| Some(place.as_ref()?.legs[side]));
+        let legs = call.streams.iter().map(|place| Some(place.as_ref()?.legs[side].clone()));
         let before = call.early.iter().find(|early| early.tag == tag).and_then(|it| it.said);
         let early = Early { tag: tag.to_vec(), legs: legs.collect(), said: said.or(before) };
         call.early.retain(|other| other.tag != tag);
@@ -196,7 +196,7 @@ impl Calls {
             if let (Some(leg), Some(then)) = (leg, then)
                 && leg.port == then.port
             {
-                (leg.remote, leg.pending, leg.told) = (then.remote, then.pending, then.told);
+                *leg = Leg { described: leg.described, ..then };
             }
         }
     }

@@ -94,7 +94,7 @@ fn a_fax_that_is_refused_leaves_audio() {
     let back = call(&mut world);
     let is_rtp = |world: &World| {
         let relays = world.sites[0].board.joined.values();
-        relays.map(|relay| relay.is_some_and(|relay| relay.is_rtp)).collect::<Vec<_>>()
+        relays.map(|relay| relay.as_ref().is_some_and(|relay| relay.is_rtp)).collect::<Vec<_>>()
     };
     assert_eq!(is_rtp(&world), [true; 2]);
     let offer = sdp("10.1.0.9:4000").replace("audio 4000 RTP/AVP 0", "image 4000 udptl t38");
@@ -206,7 +206,7 @@ fn the_clocks_that_a_description_names_are_the_streams() {
     let invite = ring(&mut world, &(sdp("10.1.0.9:4000") + "a=rtpmap:96 opus/48000/2\r\n"));
     let clocks = |world: &World| {
         let mut relays = world.sites[0].board.joined.values();
-        relays.find_map(|relay| relay.map(|relay| relay.clocks)).expect("a relay")
+        relays.find_map(|relay| relay.as_ref().map(|relay| relay.clocks)).expect("a relay")
     };
     let mut expected = Clocks::default();
     expected.take(b"96 opus/48000/2");

@@ -132,7 +132,7 @@ fn a_call_may_come_through_one_gateway_twice() {
     let mut port = wanted(&ok).0.port();
     let mut steps = Vec::new();
     loop {
-        let onto = board.joined[&port].unwrap().onto;
+        let onto = board.joined[&port].as_ref().unwrap().onto;
         let Remote::Udp { rtp: Some(to), .. } = board.sends(onto) else { panic!() };
         steps.push(to.to_string());
         match to.ip().to_string().as_str() {

@@ -8,7 +8,7 @@ use crate::addresses;
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use trunkline_base::Time;
 use trunkline_gateway::reception::{Counts, Reception};
-use trunkline_gateway::{Latch, Relay, Remote, is_media};
+use trunkline_gateway::{Arrival, CallId, Latch, Peer, Relay, Remote, is_media};
 use trunkline_media::rtcp;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::ForwardingTable;
@@ -160,15 +160,73 @@ impl Leg {
             clock_rate: self.reception.clock_rate(),
             said: self.reports.said(),
             unexpected_source: self.unexpected_source,
-            is_over: self.relay.is_some_and(|r| matches!(r.remote, Remote::Overlay { .. })),
+            is_over: self.is_over(),
         }
     }
 
-    /// Whether a datagram from `from` comes from the signalled sender.
-    fn admits(&mut self, now: Time, kind: usize, from: SocketAddr) -> bool {
+    /// Whether a datagram comes from the end of this leg, whose first port is `port`.
+    fn admits(
+        &mut self,
+        (port, arrival): (u16, &Arrival),
+        owners: &mut HashMap<SocketAddr, Owner>,
+    ) -> bool {
         let Some(relay) = &self.relay else { return false };
-        self.latches[kind].admits(now, from, kind, &relay.remote)
+        let latch = &mut self.latches[arrival.kind];
+        let before = latch.heard();
+        let is_taken = |at| {
+            let owner: Option<&Owner> = owners.get(&at);
+            owner.is_some_and(|owner| owner.call != relay.call && owner.sends)
+        };
+        let is_its = latch.admits(arrival, &peer(relay), is_taken);
+        if before != latch.heard() {
+            settle(owners, (port, relay), before, latch.heard());
+        }
+        is_its
     }
+
+    fn is_over(&self) -> bool {
+        self.relay.as_ref().is_some_and(|r| matches!(r.remote, Remote::Overlay { .. }))
+    }
+}
+
+/// A leg's end, as its latches see it.
+fn peer(relay: &Relay) -> Peer<'_> {
+    Peer { remote: &relay.remote, network: &relay.network, sends: relay.sends }
+}
+
+/// The leg that a source of media belongs to.
+#[derive(Clone, Copy)]
+struct Owner {
+    /// First port of the leg.
+    leg: u16,
+    call: CallId,
+    /// Whether the source should send, by what its call has agreed.
+    sends: bool,
+}
+
+/// Records that the leg with first port `port` is latched to `heard` in place of `before`.
+fn settle(
+    owners: &mut HashMap<SocketAddr, Owner>,
+    (port, relay): (u16, &Relay),
+    before: Option<SocketAddr>,
+    heard: Option<SocketAddr>,
+) {
+    let is_its = |at: &SocketAddr| owners.get(at).is_some_and(|owner| owner.leg == port);
+    if let Some(at) = before.filter(is_its) {
+        owners.remove(&at);
+    }
+    if let Some(at) = heard {
+        let owner = Owner { leg: port, call: relay.call, sends: relay.sends };
+        owners.entry(at).or_insert(owner);
+    }
+}
+
+/// Synchronization source of an RTP or RTCP packet.
+fn ssrc(bytes: &[u8]) -> Option<u32> {
+    let at = if rtcp::is_rtcp(bytes) { 4 } else { 8 };
+    let is_rtp = bytes.first().is_some_and(|first| first >> 6 == 2);
+    let bytes = bytes.get(at..at + 4).filter(|_| is_rtp)?;
+    bytes.try_into().ok().map(u32::from_be_bytes)
 }
 
 /// Next step for a received packet.
@@ -205,6 +263,8 @@ pub struct Legs {
     all: BTreeMap<u16, Leg>,
     /// For each session, the virtual port that it holds for a leg.
     virtual_ports: Vec<Option<u16>>,
+    /// The sources that legs are latched to.
+    owners: HashMap<SocketAddr, Owner>,
     /// Counts of all legs together.
     pub stats: MediaStats,
 }
@@ -231,18 +291,19 @@ impl Legs {
 
     /// Connects a leg. Returns true if it needs virtual ports from now on, false if it no longer
     /// does, and `None` if nothing changes.
-    pub fn relay(&mut self, now: Time, port: u16, relay: Relay) -> Option<bool> {
+    pub fn relay(&mut self, port: u16, relay: Relay) -> Option<bool> {
         let leg = self.all.get_mut(&port)?;
-        match leg.relay.replace(relay) {
-            Some(before) if before.remote == relay.remote => {
-                if before.described != relay.described {
-                    leg.latches.iter_mut().for_each(|latch| latch.reopen(now));
-                }
+        let before = leg.relay.as_ref().map_or((Remote::Nobody, 0), |r| (r.remote, r.described));
+        for (kind, latch) in leg.latches.iter_mut().enumerate() {
+            let heard = latch.heard();
+            if before != (relay.remote, relay.described) {
+                latch.describe(kind, &before.0, &peer(&relay));
             }
-            _ => leg.latches = [Latch::default(); 2],
+            settle(&mut self.owners, (port, &relay), heard, latch.heard());
         }
         leg.reception.set_clocks(relay.clocks);
         let wants = relay.told || matches!(relay.remote, Remote::Overlay { .. });
+        leg.relay = Some(relay);
         (wants != leg.sessions.is_some()).then_some(wants)
     }
 
@@ -273,6 +334,11 @@ impl Legs {
     /// caller must close.
     pub fn close(&mut self, port: u16) -> Option<(LegCounts, Option<[SessionId; 2]>)> {
         let leg = self.all.remove(&port)?;
+        if let Some(relay) = &leg.relay {
+            for latch in &leg.latches {
+                settle(&mut self.owners, (port, relay), latch.heard(), None);
+            }
+        }
         Some((leg.counts(port), leg.sessions))
     }
 
@@ -286,17 +352,20 @@ impl Legs {
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return Forward::Done };
         // Checked first, so that a datagram that is not media can't set the phone's address.
-        if leg.relay.is_some_and(|relay| relay.is_rtp) && !is_media(bytes) {
+        let is_rtp = leg.relay.as_ref().is_some_and(|relay| relay.is_rtp);
+        if is_rtp && !is_media(bytes) {
             self.stats.unwanted += 1;
             return Forward::Done;
         }
-        if !leg.admits(at, kind, meta.from) {
+        let ssrc = ssrc(bytes).filter(|_| is_rtp);
+        let arrival = Arrival { at, from: meta.from, kind, ssrc };
+        if !leg.admits((first, &arrival), &mut self.owners) {
             leg.unexpected_source += 1;
             self.stats.unexpected_source += 1;
             return Forward::Done;
         }
         leg.reception.note(at, bytes, false);
-        let onto = leg.relay.map(|relay| relay.onto);
+        let onto = leg.relay.as_ref().map(|relay| relay.onto);
         self.read_report(at, first, onto, bytes);
         self.out(onto, kind, bytes)
     }
@@ -311,7 +380,7 @@ impl Legs {
         };
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return true };
-        let is_its = leg.relay.is_some_and(|relay| match relay.remote {
+        let is_its = leg.relay.as_ref().is_some_and(|relay| match relay.remote {
             Remote::Overlay { node, port } => {
                 node == from && sender == port.saturating_add(BOTH[kind])
             }
@@ -323,7 +392,7 @@ impl Legs {
             return true;
         }
         leg.reception.note(now, payload, recovered);
-        let onto = leg.relay.map(|relay| relay.onto);
+        let onto = leg.relay.as_ref().map(|relay| relay.onto);
         self.read_report(now, first, onto, payload);
         // A packet that arrived over the overlay does not leave over it again.
         matches!(self.out(onto, kind, payload), Forward::Done)
@@ -337,7 +406,7 @@ impl Legs {
         let other = onto.and_then(|port| self.all.get(&port));
         let of = other.map_or(0, |other| other.reception.counts().expected);
         let Some(leg) = self.all.get_mut(&first) else { return };
-        if !leg.relay.is_some_and(|relay| relay.is_rtp && !relay.is_encrypted) {
+        if !leg.relay.as_ref().is_some_and(|relay| relay.is_rtp && !relay.is_encrypted) {
             return;
         }
         let Ok(control) = rtcp::parse(bytes) else { return };
@@ -350,7 +419,7 @@ impl Legs {
     /// Sends a packet from one leg out at the other.
     fn out(&mut self, onto: Option<u16>, kind: usize, bytes: &[u8]) -> Forward {
         let leg = onto.and_then(|port| self.all.get(&port));
-        let Some((leg, relay)) = leg.and_then(|leg| Some((leg, leg.relay?))) else {
+        let Some((leg, relay)) = leg.and_then(|leg| Some((leg, leg.relay.as_ref()?))) else {
             self.stats.unwanted += 1;
             return Forward::Done;
         };
@@ -366,7 +435,9 @@ impl Legs {
             }
             Remote::Udp { rtp, rtcp, .. } => {
                 let said = if kind == 0 { rtp } else { rtcp };
-                let Some(to) = leg.latches[kind].heard().or(said) else {
+                let heard = leg.latches[kind].heard();
+                let to = if relay.network.symmetric { heard.or(said) } else { said.or(heard) };
+                let Some(to) = to else {
                     self.stats.unwanted += 1;
                     return Forward::Done;
                 };

@@ -323,6 +323,8 @@ impl Diff {
             allow,
             trust,
             routes,
+            networks,
+            elsewhere,
             max_calls,
             max_transactions: _,
         } = gateway;
@@ -332,6 +334,8 @@ impl Diff {
             (old.allow != *allow, "[sip] allow"),
             (old.trust != *trust, "[sip] trust"),
             (old.routes != *routes, "[[sip.route]]"),
+            (old.elsewhere != *elsewhere, "[sip] learn"),
+            (old.networks != *networks, "[[sip.network]]"),
         ] {
             if differs {
                 self.applied.push(key.into());
@@ -342,6 +346,8 @@ impl Diff {
             running.gateway.allow.clone_from(allow);
             running.gateway.trust.clone_from(trust);
             running.gateway.routes.clone_from(routes);
+            running.gateway.networks.clone_from(networks);
+            running.gateway.elsewhere.clone_from(elsewhere);
             running.tls.clone_from(tls);
         }
         let is_bound = was.bind == *bind && old.sockets == *sockets;

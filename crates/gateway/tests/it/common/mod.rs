@@ -35,7 +35,7 @@ impl Media for PortBoard {
 
     fn relay(&mut self, port: u16, relay: &Relay) {
         assert!(self.joined.contains_key(&relay.onto), "joined to a port that isn't open");
-        *self.joined.get_mut(&port).expect("an open port") = Some(*relay);
+        *self.joined.get_mut(&port).expect("an open port") = Some(relay.clone());
     }
 
     fn close(&mut self, port: u16) {
@@ -50,7 +50,7 @@ impl Media for PortBoard {
 impl PortBoard {
     /// The remote end that RTP leaving at `port` goes to.
     pub fn sends(&self, port: u16) -> Remote {
-        self.joined.get(&port).copied().flatten().map_or(Remote::Nobody, |relay| relay.remote)
+        self.joined.get(&port).and_then(Option::as_ref).map_or(Remote::Nobody, |relay| relay.remote)
     }
 }
 
@@ -76,6 +76,8 @@ pub fn config(node: u32, address: &str) -> Config {
         allow: vec!["10.0.0.0/8".parse().unwrap()],
         trust: vec![],
         routes: vec![],
+        networks: vec![],
+        elsewhere: Default::default(),
         max_calls: 100,
         max_transactions: 1_000,
     }

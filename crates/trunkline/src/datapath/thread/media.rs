@@ -74,7 +74,7 @@ impl PacketThread {
     }
 
     fn join_leg(&mut self, port: u16, relay: Relay) {
-        match self.carriers.legs.relay(clock::now(), port, relay) {
+        match self.carriers.legs.relay(port, relay) {
             Some(true) => {
                 let first = self.bind_virtual(port);
                 let second = first.and_then(|_| self.bind_virtual(port + 1));

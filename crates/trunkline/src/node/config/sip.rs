@@ -1,13 +1,17 @@
 //! `[sip]`: the gateway's addresses for phones and proxies, and the sources it accepts.
 
+mod networks;
+
 use crate::units::Span;
 use ipnet::IpNet;
+use networks::NetworkSection;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use toml::Spanned;
 use trunkline_gateway::{self as gateway, Destination, Route, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
@@ -63,8 +67,11 @@ pub struct SipSection {
     certificate: Option<PathBuf>,
     certificate_key: Option<PathBuf>,
     roots: Option<PathBuf>,
+    learn: Option<Spanned<Span>>,
     #[serde(default)]
     route: Vec<Spanned<RouteSection>>,
+    #[serde(default)]
+    network: Vec<Spanned<NetworkSection>>,
 }
 
 /// A `[[sip.route]]` section: where calls to a destination go.
@@ -287,6 +294,7 @@ impl SipSection {
             let ip = public.unwrap_or(address.ip());
             Socket { transport, address: SocketAddr::new(ip, address.port()) }
         };
+        let elsewhere = networks::elsewhere(networks::learn(self.learn.as_ref())?);
         let gateway = gateway::Config {
             node,
             sockets: self.listen.iter().map(socket).collect(),
@@ -301,6 +309,8 @@ impl SipSection {
             },
             trust: self.trust.iter().map(|network| network.0).collect(),
             routes: self.route.into_iter().map(route).collect(),
+            networks: networks::checked(self.network, &elsewhere)?,
+            elsewhere: Arc::new(elsewhere),
             max_calls,
             max_transactions: max_calls.saturating_mul(TRANSACTIONS),
         };
