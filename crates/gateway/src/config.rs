@@ -90,7 +90,7 @@ pub struct Route {
 /// When a media port that has learned its source takes another one, without a new description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Relearn {
-    /// When the same stream goes on from another port of the same address, and after five seconds
+    /// When the same stream continues from another port of the same address, and after five seconds
     /// of silence that was not agreed.
     #[default]
     Silent,

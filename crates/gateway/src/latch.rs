@@ -57,7 +57,7 @@ struct Chosen {
 /// are accepted during it. Media go to
 /// the described place once packets come from it, otherwise to the newest source that was not heard
 /// before, otherwise where they went before. Afterwards that source stays, unless the same stream
-/// goes on from another one, or it has been silent for some seconds.
+/// continues from another one, or it has been silent for some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latch {
     chosen: Option<Chosen>,

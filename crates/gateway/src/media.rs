@@ -76,7 +76,6 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// Both directions.
     pub const BOTH: Flow = Flow { sends: true, wants: true };
 
     /// The directions of a described stream. The unspecified address means hold, too (RFC 3264,
@@ -187,7 +186,7 @@ impl Remote {
             return Err(MediaRejected::Port(stream.port));
         }
         let next = if stream.rtcp_mux { stream.port } else { stream.port.saturating_add(1) };
-        // RTCP that can't be sent isn't sent, and the call goes on.
+        // RTCP that can't be sent isn't sent, and the call continues.
         let rtcp = match stream.rtcp {
             Rtcp::At(port, Some(Host::Address(ip))) => check(ip, own).ok().map(|ip| (ip, port)),
             Rtcp::At(port, _) => host.map(|ip| (ip, port)),

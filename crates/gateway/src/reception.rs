@@ -1,16 +1,11 @@
 //! Reception statistics of an incoming stream: lost, late and unevenly spaced packets (RFC 3550,
 //! appendix A), derived from the packets alone.
 
+mod playout;
+
 use core::time::Duration;
+use playout::Playout;
 use trunkline_base::Time;
-
-/// Delay above that of the fastest packet of the last seconds beyond which a phone with a jitter
-/// buffer of usual size plays on without the packet.
-pub const LATE: Duration = Duration::from_millis(60);
-
-/// The fastest packet is sought in this time and as much before it. A phone's buffer adapts to a
-/// longer path, and to a clock that is slow, in seconds.
-const WINDOW: Duration = Duration::from_secs(2);
 
 /// Jump in sequence numbers that means a restart instead of loss (RFC 3550, A.1).
 const RESTART: u16 = 3_000;
@@ -26,8 +21,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Copies of packets that had already arrived.
     pub duplicates: u64,
-    /// Packets among `packets` that arrived too late to be played ([`LATE`]), if the clock rate of
-    /// their payload is known.
+    /// Packets among `packets` that arrived too late to be played by a phone whose delay follows the
+    /// network, if the clock rate of their payload is known.
     pub late: u64,
     /// Packets among `packets` that the overlay lost on the way and recovered.
     pub recovered: u64,
@@ -61,7 +56,7 @@ impl Counts {
     }
 }
 
-/// What a description says about a payload type.
+/// A payload type, as a description declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clock {
     payload_type: u8,
@@ -118,7 +113,7 @@ impl Clocks {
 const COMFORT_NOISE: u8 = 13;
 
 /// An incoming stream, measured packet by packet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reception {
     counts: Counts,
     clocks: Clocks,
@@ -133,7 +128,9 @@ pub struct Reception {
     anew: Option<u16>,
     /// Arrival time and timestamp of the last packet.
     last: Option<(Time, u32)>,
-    transit: Transit,
+    /// Delay of the last packet, in nanoseconds relative to the first.
+    delay: i64,
+    playout: Playout,
     /// In nanoseconds, times 16.
     jitter: u64,
 }
@@ -181,7 +178,7 @@ impl Reception {
                     self.counts.packets += 1;
                     self.counts.bytes += datagram.len() as u64;
                     self.counts.recovered += u64::from(recovered);
-                    self.timing(at, kind & 0x7f, u32::from_be_bytes([t0, t1, t2, t3]));
+                    self.timing(at, kind, u32::from_be_bytes([t0, t1, t2, t3]));
                 }
             }
             _ => self.counts.other += 1,
@@ -226,7 +223,8 @@ impl Reception {
         }
     }
 
-    fn timing(&mut self, at: Time, payload_type: u8, stamp: u32) {
+    fn timing(&mut self, at: Time, kind: u8, stamp: u32) {
+        let (payload_type, begins) = (kind & 0x7f, kind & 0x80 != 0);
         if !self.clocks.is_timed(payload_type) {
             return;
         }
@@ -234,46 +232,24 @@ impl Reception {
         let last = self.last.filter(|_| payload_type == self.payload_type);
         (self.payload_type, self.last) = (payload_type, Some((at, stamp)));
         let Some(rate) = self.clock_rate() else { return };
-        let Some((then, ticks)) = last else { return self.transit = Transit::new(at) };
+        let Some((then, ticks)) = last else { return self.begin(at) };
         let real = at.as_nanos() as i64 - then.as_nanos() as i64;
         let said = i64::from(stamp.wrapping_sub(ticks) as i32) * 1_000_000_000 / i64::from(rate);
         let off = real - said;
         // A pause, or timestamps that jump, are not jitter.
         if off.unsigned_abs() >= 1_000_000_000 {
-            return self.transit = Transit::new(at);
+            return self.begin(at);
         }
         self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
-        let behind = self.transit.take(at, off);
-        self.counts.late += u64::from(behind > LATE.as_nanos() as i64);
-    }
-}
-
-/// Transit times of a stream's packets, in nanoseconds relative to its first one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Transit {
-    /// Of the last packet.
-    last: i64,
-    /// The least in the present window, and in the one before.
-    least: [i64; 2],
-    since: Time,
-}
-
-impl Transit {
-    fn new(now: Time) -> Transit {
-        Transit { since: now, ..Transit::default() }
+        self.delay += off;
+        self.counts.late += u64::from(self.playout.take(at, self.delay, begins));
     }
 
-    /// Takes a packet whose transit time differs by `off` from that of the one before. Returns the
-    /// difference to the fastest.
-    fn take(&mut self, now: Time, off: i64) -> i64 {
-        self.last += off;
-        let age = now.since(self.since);
-        if age >= WINDOW {
-            let before = if age < 2 * WINDOW { self.least[0] } else { self.last };
-            (self.least, self.since) = ([self.last, before], now);
-        }
-        self.least[0] = self.least[0].min(self.last);
-        self.last - self.least[0].min(self.least[1])
+    /// Begins to measure delays anew.
+    fn begin(&mut self, at: Time) {
+        self.delay = 0;
+        self.playout.restart();
+        self.playout.take(at, 0, true);
     }
 }
 
@@ -357,7 +333,7 @@ mod tests {
         // 80 ms more from second 10 on.
         let late = hear_for(20, |n| if n < 500 { 0 } else { 80 });
         let bad = late.iter().filter(|late| **late > 0).count();
-        assert!((2..=4).contains(&bad) && late[14..] == [0; 6], "{late:?}");
+        assert!(bad == 1 && late[10] > 0, "{late:?}");
         for ppm in [20, 100, 1_000] {
             let late = hear_for(1_800, |n| 20 * n * ppm / 1_000_000);
             assert_eq!(late.iter().sum::<u64>(), 0, "{ppm} ppm");
@@ -396,7 +372,8 @@ mod tests {
 
     #[test]
     fn what_comes_long_after_the_fastest_is_late() {
-        let heard = hear(&[(0, 30), (1, 10), (2, 70), (3, 71), (4, 10)]);
+        // Until a hundred packets have come, a phone waits 100 ms longer than for the fastest.
+        let heard = hear(&[(0, 10), (1, 30), (2, 109), (3, 115), (4, 10)]);
         assert_eq!(heard.counts().late, 1);
         // Jitter of 16 ms from packet to packet.
         let heard = hear(&[(0, 16), (1, 0), (2, 16)]);

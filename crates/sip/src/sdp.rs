@@ -107,7 +107,7 @@ pub struct Media<'a> {
     pub host: Host<'a>,
     /// Direction of the stream.
     pub direction: Direction,
-    /// Destination of RTCP.
+    /// Destination of RTCP, by `a=rtcp` or the next port.
     pub rtcp: Rtcp<'a>,
     /// Whether RTCP may also be sent to `port` (RFC 5761).
     pub rtcp_mux: bool,
@@ -374,7 +374,7 @@ fn host(value: &[u8]) -> Option<Host<'_>> {
     })
 }
 
-/// Parses `a=rtcp`.
+/// Parses `a=rtcp` (RFC 3605): a port, and an address if it is another one.
 fn rtcp(value: &[u8]) -> Rtcp<'_> {
     let parse = || {
         let first = words(value).next()?;

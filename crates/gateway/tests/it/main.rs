@@ -5,5 +5,6 @@ mod calls;
 mod common;
 mod hostile;
 mod offers;
+mod quality;
 mod unexpected_source;
 mod ways;

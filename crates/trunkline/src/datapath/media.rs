@@ -47,7 +47,7 @@ pub enum Command {
         /// First port of the pair.
         port: u16,
         /// New counterpart of the pair of ports.
-        relay: Relay,
+        relay: Box<Relay>,
     },
     /// A pair of ports is closed.
     Close {

@@ -56,7 +56,7 @@ impl Media for PortBoard {
     }
 
     fn relay(&mut self, port: u16, relay: &Relay) {
-        self.packets.send(Command::Relay { port, relay: relay.clone() });
+        self.packets.send(Command::Relay { port, relay: Box::new(relay.clone()) });
     }
 
     fn close(&mut self, port: u16) {

@@ -37,7 +37,7 @@ impl PacketThread {
             };
             match command {
                 Command::Open { port, sockets } => self.open_leg(port, sockets),
-                Command::Relay { port, relay } => self.join_leg(port, relay),
+                Command::Relay { port, relay } => self.join_leg(port, *relay),
                 Command::Close { port, tx: tell } => {
                     if let Some(counts) = self.close_leg(port) {
                         tell(counts);

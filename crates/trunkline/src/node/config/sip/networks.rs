@@ -11,7 +11,7 @@ use trunkline_gateway as gateway;
 /// Longest time in which sources may be learned: a peer has sent by then.
 const MAX_LEARN: Duration = Duration::from_secs(60);
 
-/// A `[[sip.network]]` section.
+/// A `[[sip.network]]` section, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NetworkSection {
@@ -39,7 +39,7 @@ enum Relearn {
     Never,
 }
 
-/// Checks a `learn`.
+/// Time of learning in a `learn`, if it is within its bounds.
 pub(super) fn learn(span: Option<&Spanned<Span>>) -> Result<Option<Duration>, Wrong> {
     let Some(span) = span else { return Ok(None) };
     let time = span.get_ref().0;
