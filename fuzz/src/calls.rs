@@ -3,7 +3,7 @@
 
 use crate::script::steps;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use trunkline_base::Time;
 use trunkline_base::wire::Reader;
@@ -54,7 +54,11 @@ impl Media for Board {
         if let Remote::Udp { rtp: Some(to), .. } = relay.remote {
             assert!(to.port() >= 1_024 && !to.ip().is_multicast() && !to.ip().is_loopback());
         }
-        *self.0.get_mut(&port).expect("an open port") = Some(*relay);
+        *self.0.get_mut(&port).expect("an open port") = Some(relay.clone());
+    }
+
+    fn local(&self, _: IpAddr) -> Option<IpAddr> {
+        None
     }
 
     fn close(&mut self, port: u16) {
@@ -81,7 +85,7 @@ fn address(text: &str) -> SocketAddr {
 }
 
 fn config() -> Config {
-    let socket = |transport| Socket { transport, address: address(OWN) };
+    let socket = |transport| Socket { transport, address: address(OWN), local: address(OWN).ip() };
     Config {
         node: NodeId(1),
         sockets: vec![socket(Transport::Udp), socket(Transport::Tcp)],

@@ -85,7 +85,7 @@ pub(crate) fn body<M: Media>(
         let sender = &call.sides[side];
         let (first, last) = (n == 0, n + 1 == passes.len());
         let source: Option<IpAddr> =
-            Some(between.from.remote.ip()).filter(|_| first && sender.is_next_hop);
+            Some(between.from.remote.ip()).filter(|_| first && sender.is_direct);
         // Once a call is answered, further answers to its first INVITE change nothing.
         let other = call.answered.is_some() && between.answers.is_some();
         let mut passing = SdpRewrite {

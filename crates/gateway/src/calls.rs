@@ -59,6 +59,9 @@ pub(crate) struct Side {
     /// Whether no proxy is between this end and the gateway. If so, `hop` reaches it, whatever
     /// address it gives for itself.
     pub is_next_hop: bool,
+    /// Whether no proxy between this end and the gateway has recorded itself. Its media may then
+    /// come from where its messages do, whatever address it gives for itself.
+    pub is_direct: bool,
 }
 
 /// Maximum number of relayed streams per call; more would take ports from other calls.
@@ -331,7 +334,8 @@ impl Calls {
                 Ok((port, is_told)) => {
                     passed += 1;
                     self.read_clocks(id, n, &sdp, passing.media);
-                    let Some(at) = passing.config.media_like(passing.to) else { continue };
+                    let local = passing.media.local(passing.to);
+                    let Some(at) = passing.config.media_like(passing.to, local) else { continue };
                     edit.redirect(n, at, port);
                     if is_told {
                         let told = OverlayCandidate { node: passing.config.node, port };

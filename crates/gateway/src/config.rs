@@ -62,6 +62,8 @@ pub struct Socket {
     pub transport: Transport,
     /// The address by which others reach it: one of this machine's, or its translation by a NAT.
     pub address: SocketAddr,
+    /// The address of this machine that it is bound to.
+    pub local: IpAddr,
 }
 
 /// Hosts that a route applies to.
@@ -140,7 +142,7 @@ pub struct Config {
     pub sockets: Vec<Socket>,
     /// Names of this gateway in URIs, in lower case, besides its sockets' addresses.
     pub names: Vec<String>,
-    /// Addresses to receive media at: one of IPv4, one of IPv6, or both.
+    /// Addresses to receive media at: those that phones may be told.
     pub media: Vec<IpAddr>,
     /// Other addresses of this machine at which its media ports may be reached.
     pub own: Vec<IpAddr>,
@@ -238,10 +240,19 @@ impl Config {
         self.routes.iter().filter(|r| rank(r).is_some()).max_by_key(rank)
     }
 
-    /// Index of the first socket with this transport and the address family of `remote`.
-    pub(crate) fn socket(&self, transport: Transport, remote: IpAddr) -> Option<u32> {
+    /// Index of the first socket with this transport and the address family of `remote`; of several
+    /// the one bound to `local`, which packets to `remote` come from.
+    pub(crate) fn socket(
+        &self,
+        transport: Transport,
+        remote: IpAddr,
+        local: Option<IpAddr>,
+    ) -> Option<u32> {
         let fits = |s: &Socket| s.transport == transport && s.address.is_ipv4() == remote.is_ipv4();
-        self.sockets.iter().position(fits).and_then(|n| u32::try_from(n).ok())
+        let leads = |s: &Socket| fits(s) && local == Some(s.local);
+        let found = self.sockets.iter().position(leads);
+        let found = found.or_else(|| self.sockets.iter().position(fits));
+        found.and_then(|n| u32::try_from(n).ok())
     }
 
     /// Whether a URI with this host and port refers to this gateway.
@@ -261,9 +272,11 @@ impl Config {
         })
     }
 
-    /// The address for media of a peer at `like`: of the same family if there is one.
-    pub(crate) fn media_like(&self, like: IpAddr) -> Option<IpAddr> {
-        let same = self.media.iter().find(|ip| ip.is_ipv4() == like.is_ipv4());
-        same.or(self.media.first()).copied()
+    /// The address for media of a peer at `like`: the one that packets to it come from, or one of
+    /// the same family, if there is one.
+    pub(crate) fn media_like(&self, like: IpAddr, local: Option<IpAddr>) -> Option<IpAddr> {
+        let same = || self.media.iter().find(|ip| ip.is_ipv4() == like.is_ipv4());
+        let local = self.media.iter().find(|ip| local == Some(**ip));
+        local.or_else(same).or(self.media.first()).copied()
     }
 }

@@ -149,13 +149,14 @@ impl Hops {
     }
 
     /// The next hop of a request to `uri` that is `bytes` long, and whether it uses a connection
-    /// only because of its length.
+    /// only because of its length. `local` gives the address that packets to another come from.
     pub fn resolve(
         &mut self,
         now: Time,
         config: &Config,
         uri: &[u8],
         bytes: usize,
+        local: impl Fn(IpAddr) -> Option<IpAddr>,
     ) -> Result<(Hop, bool), NoHop> {
         let target = Target::of(uri).ok_or(NoHop::Uri)?;
         let host = core::str::from_utf8(&target.host).map_err(|_| NoHop::Uri)?;
@@ -166,7 +167,8 @@ impl Hops {
                 return Err(NoHop::NoTransport);
             }
             let name = route.name.clone();
-            return Ok((self.hop(config, route.transport, route.via, name)?, false));
+            let from = local(route.via.ip());
+            return Ok((self.hop(config, (route.transport, from), route.via, name)?, false));
         }
         let said = target.transport.as_deref();
         let transport = match said {
@@ -180,7 +182,7 @@ impl Hops {
         if is_nobodys(ip) || inside {
             return Err(NoHop::Forbidden);
         }
-        let has = |transport| config.socket(transport, ip).is_some();
+        let has = |transport| config.socket(transport, ip, None).is_some();
         let is_free = transport.is_none() && has(Transport::Udp);
         let is_long = is_free && bytes > LARGE && has(Transport::Tcp);
         let usual = if is_free && !is_long { Transport::Udp } else { Transport::Tcp };
@@ -194,7 +196,7 @@ impl Hops {
             // contain the same name as on the route of the first request.
             true => config.name_at(choice, remote).map(str::to_owned),
         };
-        Ok((self.hop(config, choice, remote, name)?, is_long))
+        Ok((self.hop(config, (choice, local(ip)), remote, name)?, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {
@@ -215,11 +217,11 @@ impl Hops {
     fn hop(
         &mut self,
         config: &Config,
-        transport: Transport,
+        (transport, local): (Transport, Option<IpAddr>),
         remote: SocketAddr,
         name: Option<String>,
     ) -> Result<Hop, NoHop> {
-        let socket = config.socket(transport, remote.ip()).ok_or(NoHop::NoTransport)?;
+        let socket = config.socket(transport, remote.ip(), local).ok_or(NoHop::NoTransport)?;
         if transport == Transport::Udp {
             return Ok(Hop { socket, remote, connection: None });
         }
@@ -241,7 +243,10 @@ mod tests {
     use trunkline_overlay::wire::NodeId;
 
     fn config() -> Config {
-        let at = |transport, address: &str| Socket { transport, address: address.parse().unwrap() };
+        let at = |transport, address: &str| {
+            let address: SocketAddr = address.parse().unwrap();
+            Socket { transport, address, local: address.ip() }
+        };
         let route = |to, via: &str, transport| {
             let name = (transport == Transport::Tls).then(|| "sip.example".to_owned());
             Route { to, via: via.parse().unwrap(), transport, name }
@@ -278,7 +283,8 @@ mod tests {
     fn requests_go_where_their_uri_says_or_a_route_leads() {
         let (config, mut hops) = (config(), Hops::default());
         let mut to = |uri: &str, bytes| {
-            let (hop, is_long) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), bytes)?;
+            let (hop, is_long) =
+                hops.resolve(Time::ZERO, &config, uri.as_bytes(), bytes, |_| None)?;
             assert_eq!(is_long, bytes == 1_500 && hop.connection.is_some());
             Ok((hop.socket, hop.remote.to_string(), hop.connection))
         };
@@ -310,8 +316,9 @@ mod tests {
         hops.named(Time::ZERO, "e.example", Found::NoAnswer);
         hops.named(Time::ZERO, "f.example", at(0));
         hops.named(Time::ZERO, "g.example", at(20));
-        let mut to =
-            |uri: &str, at| hops.resolve(Time::from_millis(at), &config, uri.as_bytes(), 1);
+        let mut to = |uri: &str, at| {
+            hops.resolve(Time::from_millis(at), &config, uri.as_bytes(), 1, |_| None)
+        };
         assert_eq!(to("sip:c.Example", 0).unwrap().0.remote.to_string(), "198.51.100.7:5060");
         assert_eq!(to("sip:d.example", 59_999), Err(NoHop::NoSuchName));
         assert_eq!(to("sip:e.example", 4_999), Err(NoHop::NoAnswer));
@@ -332,7 +339,7 @@ mod tests {
         // A connection made by the peer proves nothing about its identity.
         hops.connected(3, "198.51.100.7:5061".parse().unwrap());
         let mut to = |uri: &str| {
-            let (hop, _) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), 1).unwrap();
+            let (hop, _) = hops.resolve(Time::ZERO, &config, uri.as_bytes(), 1, |_| None).unwrap();
             let connection = hop.connection.unwrap();
             (connection, hops.name_of(connection).map(str::to_owned))
         };
@@ -352,7 +359,7 @@ mod tests {
     fn a_connection_is_used_until_it_is_over() {
         let (config, mut hops) = (config(), Hops::default());
         let uri = b"sip:b@198.51.100.1;transport=tcp";
-        let to = |hops: &mut Hops| hops.resolve(Time::ZERO, &config, uri, 1).unwrap().0;
+        let to = |hops: &mut Hops| hops.resolve(Time::ZERO, &config, uri, 1, |_| None).unwrap().0;
         let hop = to(&mut hops);
         assert_eq!(to(&mut hops), hop);
         assert!(hops.is_usable(&hop));
@@ -364,7 +371,8 @@ mod tests {
         hops.used(&again);
         hops.forget_unused();
         assert!(hops.is_usable(&again));
-        let other = hops.resolve(Time::ZERO, &config, b"sip:b@198.51.100.2;transport=tcp", 1);
+        let other =
+            hops.resolve(Time::ZERO, &config, b"sip:b@198.51.100.2;transport=tcp", 1, |_| None);
         hops.forget_unused();
         assert!(!hops.is_usable(&other.unwrap().0));
     }

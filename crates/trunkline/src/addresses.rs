@@ -5,7 +5,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 use trunkline_base::Time;
 
@@ -95,6 +95,21 @@ impl Missing {
     /// The addresses that are missing.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.missing
+    }
+}
+
+/// Address of this machine that packets to `remote` come from; `None` if there is no route.
+pub fn towards(remote: IpAddr) -> Option<IpAddr> {
+    // Connecting sends nothing.
+    let socket = UdpSocket::bind((unspecified(remote), 0)).ok()?;
+    socket.connect((remote, 9)).ok()?;
+    socket.local_addr().ok().map(|at| at.ip())
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 

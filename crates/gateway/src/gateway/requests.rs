@@ -56,7 +56,7 @@ impl Gateway {
             return Err(for_us(method, self.is_draining));
         }
         let Next { hop: down, is_flow, is_long } =
-            match self.next_hop(now, &from, message, routed, &all) {
+            match self.next_hop(now, &from, message, (routed, &all), media) {
                 Ok(found) => found,
                 Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
                 Err(why) => return Err(no_hop(&why)),
@@ -89,7 +89,8 @@ impl Gateway {
             && let Some(call) = self.calls.get_mut(*call)
         {
             let places = PartyAddresses::at(down.remote.ip());
-            call.sides[1] = Side { tag: None, hop: Some(down), places, is_next_hop: is_flow };
+            let (is_next_hop, is_direct) = (is_flow, is_flow);
+            call.sides[1] = Side { tag: None, hop: Some(down), places, is_next_hop, is_direct };
         }
         let on = Onward { id, from, down, message, routed, passes: &passes };
         let done = self.pass_on(now, &on, media);
@@ -128,7 +129,8 @@ impl Gateway {
         let Some(pending) = self.pending.get(&id).filter(|p| p.is_long).cloned() else {
             return false;
         };
-        let Some(socket) = self.config.socket(Transport::Udp, pending.down.remote.ip()) else {
+        let remote = pending.down.remote.ip();
+        let Some(socket) = self.config.socket(Transport::Udp, remote, media.local(remote)) else {
             return false;
         };
         let Some(message) = self.transactions.take_back(id) else { return false };
@@ -227,10 +229,10 @@ impl Gateway {
         now: Time,
         from: &Hop,
         message: &Message,
-        routed: &Routed,
-        passes: &CallLegs,
+        (routed, passes): (&Routed, &CallLegs),
+        media: &impl Media,
     ) -> Result<Next, NoHop> {
-        let next = self.any_hop(now, from, message, routed, passes)?;
+        let next = self.any_hop(now, from, message, (routed, passes), media)?;
         let socket = self.config.sockets.get(next.hop.socket as usize);
         let is_tls = socket.is_some_and(|socket| socket.transport == Transport::Tls);
         match routed.is_secure(message) && !is_tls {
@@ -244,8 +246,8 @@ impl Gateway {
         now: Time,
         from: &Hop,
         message: &Message,
-        routed: &Routed,
-        passes: &CallLegs,
+        (routed, passes): (&Routed, &CallLegs),
+        media: &impl Media,
     ) -> Result<Next, NoHop> {
         let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
         let token = |route: &Vec<u8>| self.tokens.read(Uri::parse(route)?.user?);
@@ -261,7 +263,8 @@ impl Gateway {
             return Ok(Next { hop, is_flow: true, is_long: false });
         }
         let bytes = message.bytes().len();
-        let (hop, is_long) = self.hops.resolve(now, &self.config, &routed.next, bytes)?;
+        let (hop, is_long) =
+            self.hops.resolve(now, &self.config, &routed.next, bytes, |ip| media.local(ip))?;
         Ok(Next { hop, is_flow: false, is_long })
     }
 
@@ -305,9 +308,9 @@ impl Gateway {
         // An end without a tag is identified by an empty one (RFC 3261, 12.2.2).
         let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
         let tag = Some(tag.to_vec());
-        let is_adjacent = message.list(Name::Via).count() == 1;
+        let is_direct = message.list(Name::Via).count() == 1;
         let places = PartyAddresses::of(message, from.remote.ip(), &self.config);
-        let side = Side { tag, hop: Some(from), places, is_next_hop: is_adjacent };
+        let side = Side { tag, hop: Some(from), places, is_next_hop: is_direct, is_direct };
         self.calls.open(now, id, message, side);
         self.stats.calls += 1;
         Ok(id)

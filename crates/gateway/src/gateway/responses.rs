@@ -11,6 +11,7 @@ use std::hash::DefaultHasher;
 use trunkline_base::Time;
 use trunkline_sip::sdp::rejection;
 use trunkline_sip::transaction::{Hop, TransactionId};
+use trunkline_sip::value::{Address, Uri};
 use trunkline_sip::{Edit, Message, Name, Part, Start};
 
 fn hash(body: &[u8]) -> u64 {
@@ -67,7 +68,7 @@ impl Gateway {
         let Ok(routed) = self.route(message) else { return };
         let all = call_legs::of(&self.calls, message, &routed.own);
         let mut passes = call_legs::of_parties(&self.calls, message, &all);
-        let down = match self.next_hop(now, &from, message, &routed, &all) {
+        let down = match self.next_hop(now, &from, message, (&routed, &all), media) {
             Ok(next) => next.hop,
             // The ACK comes again with the next retransmission of the 2xx.
             Err(NoHop::Unknown(name)) => return self.look_up_for_ack(name, &from),
@@ -187,7 +188,11 @@ impl Gateway {
             return;
         };
         let places = PartyAddresses::of(message, pending.down.remote.ip(), &self.config);
+        let is_direct = self.is_direct(message);
         if let Some(call) = self.calls.get_mut(last) {
+            if pending.kind == Kind::Initial {
+                call.sides[end].is_direct |= is_direct;
+            }
             let theirs = &mut call.sides[end].places;
             match (call.answered, code) {
                 // If several ends rang, only the one that answers remains a party.
@@ -205,6 +210,15 @@ impl Gateway {
                 asked.hop = Some(pending.up);
             }
         }
+    }
+
+    /// Whether no proxy beyond this gateway has recorded itself in a response.
+    fn is_direct(&self, message: &Message) -> bool {
+        let first = message.list(Name::RecordRoute).next();
+        first.is_none_or(|route| {
+            let uri = Address::parse(route).and_then(|address| Uri::parse(address.uri));
+            uri.is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
+        })
     }
 
     /// Updates the calls that a response belongs to.

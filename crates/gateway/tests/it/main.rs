@@ -1,5 +1,6 @@
 //! The integration tests, in one program: one file a subject.
 
+mod addresses;
 mod bodies;
 mod calls;
 mod common;

@@ -11,7 +11,11 @@ const B: Agent = Agent { at: "10.2.0.9:5060", tag: "b", gateway: "10.2.0.1:5060"
 
 #[test]
 fn what_is_to_be_encrypted_on_every_hop_goes_over_tls_or_nowhere() {
-    let tls = Socket { transport: Transport::Tls, address: at("10.1.0.1:5061") };
+    let tls = Socket {
+        transport: Transport::Tls,
+        address: at("10.1.0.1:5061"),
+        local: [10, 1, 0, 1].into(),
+    };
     let mut with_tls = config(1, "10.1.0.1:5060");
     with_tls.sockets.push(tls);
     let mut gateway = Gateway::new(with_tls, [1; 32], &[9; 32]);

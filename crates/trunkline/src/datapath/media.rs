@@ -128,9 +128,13 @@ pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
         let socket =
             Socket::new(Domain::for_address(at), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-        match address {
-            IpAddr::V4(_) => socket.set_tos_v4(EXPEDITED as u32)?,
-            IpAddr::V6(_) => socket.set_tclass_v6(EXPEDITED as u32)?,
+        if address.is_ipv6() {
+            socket.set_tclass_v6(EXPEDITED as u32)?;
+            // `::` receives by IPv4, too.
+            socket.set_only_v6(!address.is_unspecified())?;
+        }
+        if address.is_ipv4() || address.is_unspecified() {
+            socket.set_tos_v4(EXPEDITED as u32)?;
         }
         addresses::bind(&socket, at)?;
         Ok(socket)
@@ -141,6 +145,8 @@ pub fn bind(address: IpAddr, port: u16) -> io::Result<[Socket; 2]> {
 /// One leg of a stream and its sockets.
 struct Leg {
     sockets: [Socket; 2],
+    /// Whether its sockets are IPv6's, and address IPv4 hosts as such (RFC 4291, 2.5.5.2).
+    is_v6: bool,
     /// Sessions that hold the virtual ports with the same numbers as this leg's ports.
     sessions: Option<[SessionId; 2]>,
     relay: Option<Relay>,
@@ -182,6 +188,14 @@ impl Leg {
             settle(owners, (port, relay), before, latch.heard());
         }
         is_its
+    }
+
+    /// `to` as the sockets of this leg need it.
+    fn mapped(&self, to: SocketAddr) -> SocketAddr {
+        match to.ip() {
+            IpAddr::V4(ip) if self.is_v6 => (ip.to_ipv6_mapped(), to.port()).into(),
+            _ => to,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -272,8 +286,10 @@ pub struct Legs {
 impl Legs {
     /// Adds a leg that is not connected yet.
     pub fn open(&mut self, port: u16, sockets: [Socket; 2]) {
+        let is_v6 = sockets[0].domain().is_ok_and(|domain| domain == Domain::IPV6);
         let leg = Leg {
             sockets,
+            is_v6,
             sessions: None,
             relay: None,
             latches: [Latch::default(); 2],
@@ -441,7 +457,7 @@ impl Legs {
                     self.stats.unwanted += 1;
                     return Forward::Done;
                 };
-                match leg.sockets[kind].send_to(bytes, &to.into()) {
+                match leg.sockets[kind].send_to(bytes, &leg.mapped(to).into()) {
                     Ok(_) => self.stats.relayed += 1,
                     // A refusal concerns an earlier packet, and this call has cleared it.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}

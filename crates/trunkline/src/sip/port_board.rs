@@ -1,6 +1,7 @@
 //! Media ports under the gateway's control: bound here, owned by the packet thread.
 
 use super::Input;
+use crate::addresses;
 use crate::datapath::media::{self, Command, RouteView, Sender};
 use std::net::IpAddr;
 use tokio::sync::mpsc;
@@ -63,6 +64,10 @@ impl Media for PortBoard {
         let told = self.tx.clone();
         let tell = move |counts| drop(told.try_send(Input::LegEnded(counts)));
         self.packets.send(Command::Close { port, tx: Box::new(tell) });
+    }
+
+    fn local(&self, remote: IpAddr) -> Option<IpAddr> {
+        addresses::towards(remote.to_canonical())
     }
 
     fn knows(&self, node: NodeId) -> bool {

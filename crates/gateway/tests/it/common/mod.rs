@@ -1,7 +1,7 @@
 //! A small world: gateways, and agents that send messages written by a test.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use trunkline_base::Time;
 use trunkline_gateway::{
     Config, Destination, Event, Gateway, Media, Relay, Remote, Route, Socket, Transport,
@@ -20,6 +20,8 @@ pub struct PortBoard {
     pub joined: BTreeMap<u16, Option<Relay>>,
     pub taken_by_others: BTreeSet<u16>,
     pub nodes: BTreeSet<u32>,
+    /// Addresses of this machine, by the one that packets go to.
+    pub locals: BTreeMap<IpAddr, IpAddr>,
 }
 
 impl Media for PortBoard {
@@ -40,6 +42,10 @@ impl Media for PortBoard {
 
     fn close(&mut self, port: u16) {
         assert!(self.joined.remove(&port).is_some(), "port {port} is not open");
+    }
+
+    fn local(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.locals.get(&remote).copied()
     }
 
     fn knows(&self, node: NodeId) -> bool {
@@ -66,8 +72,8 @@ pub fn config(node: u32, address: &str) -> Config {
     Config {
         node: NodeId(node),
         sockets: vec![
-            Socket { transport: Transport::Udp, address },
-            Socket { transport: Transport::Tcp, address },
+            Socket { transport: Transport::Udp, address, local: address.ip() },
+            Socket { transport: Transport::Tcp, address, local: address.ip() },
         ],
         names: vec!["gw.example".into()],
         media: vec![address.ip()],

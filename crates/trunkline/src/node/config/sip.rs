@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use networks::NetworkSection;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -251,7 +251,6 @@ impl SipSection {
         let first = self.listen.first().ok_or_else(|| {
             (None, "[sip] listen is empty: give at least one, as \"udp:192.0.2.1:5060\"".into())
         })?;
-        let local = first.get_ref().address.ip();
         for (n, place) in self.listen.iter().enumerate() {
             self.check_place(place, n).map_err(|what| (Some(place.span()), what))?;
         }
@@ -292,14 +291,17 @@ impl SipSection {
         let socket = |place: &Spanned<TransportAddress>| {
             let TransportAddress { transport, address } = *place.get_ref();
             let ip = public.unwrap_or(address.ip());
-            Socket { transport, address: SocketAddr::new(ip, address.port()) }
+            let local = address.ip();
+            Socket { transport, address: SocketAddr::new(ip, address.port()), local }
         };
         let elsewhere = networks::elsewhere(networks::learn(self.learn.as_ref())?);
+        let all = distinct(bind.iter().map(SocketAddr::ip));
+        let media = media_address(&all);
         let gateway = gateway::Config {
             node,
             sockets: self.listen.iter().map(socket).collect(),
             names: self.names.into_iter().map(|name| name.0).collect(),
-            media: vec![public.unwrap_or(local)],
+            media: public.map_or(all, |public| vec![public]),
             // Filled in at start.
             own: Vec::new(),
             ports,
@@ -314,7 +316,7 @@ impl SipSection {
             max_calls,
             max_transactions: max_calls.saturating_mul(TRANSACTIONS),
         };
-        Ok(Sip { gateway, bind, media: local, deadline_ms, records: self.records, tls })
+        Ok(Sip { gateway, bind, media, deadline_ms, records: self.records, tls })
     }
 
     fn check_address(&self) -> Result<(), Wrong> {
@@ -390,8 +392,26 @@ impl SipSection {
     }
 }
 
+fn distinct(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = Vec::new();
+    for ip in addresses {
+        all.extend((!all.contains(&ip)).then_some(ip));
+    }
+    all
+}
+
+/// The address at which media ports are bound to receive at all of `addresses`: with `::`, also at
+/// those of IPv4.
+fn media_address(addresses: &[IpAddr]) -> IpAddr {
+    match addresses {
+        [one] => *one,
+        all if all.iter().all(IpAddr::is_ipv4) => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 fn loopback_v6() -> IpNet {
-    IpNet::from(IpAddr::from(std::net::Ipv6Addr::LOCALHOST))
+    IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST))
 }
 
 impl Sip {
@@ -434,7 +454,10 @@ via = "udp:198.51.100.1:5060"
         let sip = read(GOOD).unwrap();
         let address = "192.0.2.1:5060".parse().unwrap();
         assert_eq!(sip.bind, [address; 2]);
-        assert_eq!(sip.gateway.sockets[1], Socket { transport: Transport::Tcp, address });
+        assert_eq!(
+            sip.gateway.sockets[1],
+            Socket { transport: Transport::Tcp, address, local: address.ip() }
+        );
         assert_eq!((sip.gateway.media.len(), sip.deadline_ms), (1, 80));
         assert_eq!(sip.gateway.routes[0].to, Destination::Domain("b.example".into()));
         assert_eq!((sip.gateway.routes[0].name.as_deref(), sip.gateway.names.len()), (None, 0));

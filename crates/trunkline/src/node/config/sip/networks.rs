@@ -64,7 +64,8 @@ pub(super) fn checked(
     for section in sections {
         let span = Some(section.span());
         let section = section.into_inner();
-        let plain = |networks: Vec<Network>| networks.into_iter().map(|network| network.0).collect();
+        let plain =
+            |networks: Vec<Network>| networks.into_iter().map(|network| network.0).collect();
         let rules = gateway::Network {
             learn: learn(section.learn.as_ref())?.unwrap_or(usual.learn),
             name: section.name,
@@ -78,7 +79,10 @@ pub(super) fn checked(
             },
         };
         if rules.networks.is_empty() {
-            return Err((span, "`networks` is empty: name the peers that the rules are for".into()));
+            return Err((
+                span,
+                "`networks` is empty: name the peers that the rules are for".into(),
+            ));
         }
         for other in &all {
             if other.name == rules.name {
