@@ -4,6 +4,7 @@ use crate::lex::{self, is_space, is_token, number, trim};
 use crate::name::Name;
 use crate::value::{Address, CSeq, Uri, Via, scheme};
 use core::ops::Range;
+use std::borrow::Cow;
 
 /// Maximum size of a message in bytes: what a UDP datagram can carry.
 pub const MAX_MESSAGE: usize = 65_535;
@@ -43,7 +44,7 @@ pub enum Fault {
     /// A response's code is not three digits from 100 to 699.
     #[error("Bad Status Code")]
     Status,
-    /// A header line has no field name.
+    /// The text before a header line's colon is no field name.
     #[error("Bad Header Line")]
     Line,
     /// A mandatory field is missing.
@@ -106,7 +107,7 @@ pub struct Field<'a> {
 #[derive(Clone, Debug)]
 struct FieldSpan {
     name: Name,
-    /// Whether the line has no field name.
+    /// Whether the text before its colon is no field name. A line without a colon is only passed on.
     is_bad: bool,
     value: Range<usize>,
     line: Range<usize>,
@@ -134,6 +135,7 @@ impl Message {
         if bytes.len() > MAX_MESSAGE {
             return Err(ParseError::TooLong);
         }
+        let bytes = &cleaned(bytes)[..];
         let first = line(bytes, 0).ok_or(ParseError::NoEnd)?;
         let first_line = content(bytes, &first);
         // A line that continues the first one would continue a field inserted between the two.
@@ -378,9 +380,23 @@ fn place(bytes: &[u8], line: Range<usize>) -> FieldSpan {
     let start = line.start + after + if value.is_empty() { 0 } else { before };
     FieldSpan {
         name: Name::parse(name),
-        is_bad: !is_token(name),
+        is_bad: colon.is_some() && !is_token(name),
         value: start..start + value.len(),
         line,
+    }
+}
+
+/// Bytes without empty lines before the first one (RFC 3261, 7.5), and without white space at the
+/// end of that line, which others might take for a part of it.
+fn cleaned(bytes: &[u8]) -> Cow<'_, [u8]> {
+    let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(0);
+    let bytes = &bytes[begin..];
+    let Some(first) = line(bytes, 0) else { return Cow::Borrowed(bytes) };
+    let text = content(bytes, &first);
+    let spaces = bytes[text.clone()].iter().rev().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    match spaces {
+        0 => Cow::Borrowed(bytes),
+        _ => Cow::Owned([&bytes[..text.end - spaces], &bytes[text.end..]].concat()),
     }
 }
 
@@ -398,16 +414,7 @@ fn start(line: &[u8]) -> Option<(Start<'_>, &[u8])> {
     }
     let space = rest.iter().rposition(|&b| b == b' ')?;
     let (uri, version) = (&rest[..space], &rest[space + 1..]);
-    let (uri, version) = if is_version(version) { (uri, version) } else { ends_in_space(rest)? };
-    Some((Start::Request { method: first, uri }, version))
-}
-
-/// Accepts white space after the version. The URI then includes the version and is invalid, so the
-/// request can be answered.
-fn ends_in_space(rest: &[u8]) -> Option<(&[u8], &[u8])> {
-    let all = trim(rest);
-    let word = all.iter().rposition(|&b| b == b' ')? + 1;
-    all[word..].starts_with(b"SIP/").then_some((rest, &all[word..]))
+    is_version(version).then_some((Start::Request { method: first, uri }, version))
 }
 
 #[cfg(test)]

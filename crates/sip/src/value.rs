@@ -83,7 +83,7 @@ impl<'a> Address<'a> {
             Some(open) => {
                 let length = value[open + 1..].iter().position(|&b| b == b'>')?;
                 let (uri, rest) = value[open + 1..].split_at(length);
-                (uri, &rest[1..])
+                (uri, without_comment(&rest[1..]))
             }
             // Without brackets, parameters don't belong to the URI, and a question mark or a comma
             // would require brackets (RFC 3261, 20).
@@ -108,38 +108,33 @@ impl<'a> Address<'a> {
 
     /// The tag, which identifies one end of a dialog (RFC 3261, 12).
     pub fn tag(&self) -> Option<&'a [u8]> {
-        self.param("tag").flatten()
+        self.param("tag").flatten().map(without_comment)
     }
 }
 
-/// Position of the opening bracket in `name <uri>`; `Some(None)` if there is none. `None` if the
-/// part before it is neither a quoted string nor tokens.
+/// Position of the opening bracket in `name <uri>`; `Some(None)` if there is none. `None` if a quoted
+/// string before it does not end. The name is only for display: any text will do, such as bare UTF-8.
 fn open_bracket(value: &[u8]) -> Option<Option<usize>> {
-    let at = match value {
-        [b'"', ..] => Some(find(value, b"<").filter(|&at| at < value.len())?),
-        _ => value.iter().position(|&b| b == b'<'),
-    };
-    let Some(at) = at else { return Some(None) };
-    let name = trim(&value[..at]);
-    let good = match name {
-        [b'"', inner @ ..] => ends_at_quote(inner),
-        _ => name.split(|&b| is_space(b)).all(|word| word.is_empty() || is_token(word)),
-    };
-    good.then_some(Some(at))
+    let at = find(value, b"<>")?;
+    match value.get(at) {
+        Some(b'<') => Some(Some(at)),
+        Some(_) => None,
+        None if value.contains(&b'"') => None,
+        None => Some(None),
+    }
 }
 
-/// Whether the open string ends exactly at the end of `rest`.
-fn ends_at_quote(rest: &[u8]) -> bool {
-    let mut escaped = false;
-    for (i, &byte) in rest.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return i + 1 == rest.len(),
-            _ => {}
+/// `text` without a comment in parentheses before and after it (RFC 3261, 25.1).
+fn without_comment(text: &[u8]) -> &[u8] {
+    let text = trim(text);
+    match text.iter().position(|&b| b == b'(') {
+        Some(0) => {
+            let end = text.iter().position(|&b| b == b')').map_or(0, |at| at + 1);
+            trim(&text[end..])
         }
+        Some(at) if is_space(text[at - 1]) && text.ends_with(b")") => trim(&text[..at]),
+        _ => text,
     }
-    false
 }
 
 /// One hop of a request's path, which its responses return along (RFC 3261, 20.42).
@@ -186,7 +181,7 @@ impl<'a> Via<'a> {
     /// The branch, which identifies the transaction if its sender follows RFC 3261 (17.2.3): it
     /// must be more than the cookie alone.
     pub fn branch(&self) -> Option<&'a [u8]> {
-        let branch = self.param("branch").flatten()?;
+        let branch = without_comment(self.param("branch").flatten()?);
         let (cookie, rest) = branch.split_at_checked(MAGIC_COOKIE.len())?;
         (cookie.eq_ignore_ascii_case(MAGIC_COOKIE) && !rest.is_empty()).then_some(branch)
     }
@@ -246,12 +241,21 @@ mod tests {
         assert_eq!((bare.uri, bare.tag()), (&b"sip:x@h"[..], Some(&b"1"[..])));
         assert_eq!(Address::parse(b"caller<tel:1>").unwrap().uri, b"tel:1");
         assert_eq!(Address::parse(b"A. Bell <sip:x@h>").unwrap().tag(), None);
+        // Names are for display only.
+        for name in ["Bell, A", "Jos\u{e9} (at work)", "\"A\" B", "[A]", "A;B@C:D", ""] {
+            let value = format!("{name} <sip:x@h> ;tag=1");
+            let address = Address::parse(value.as_bytes()).unwrap();
+            assert_eq!((address.uri, address.tag()), (&b"sip:x@h"[..], Some(&b"1"[..])), "{name}");
+        }
+        let commented = Address::parse(b"<sip:x@h> (a comment) ;tag=1 (and one)").unwrap();
+        assert_eq!(commented.tag(), Some(&b"1"[..]));
         for bad in [
             &b""[..],
             b"<sip:x@h",
             b"\"A <sip:x@h>",
-            b"Bell, A <sip:x@h>",
-            b"\"A\" B <sip:x@h>",
+            b"Bell \" A <sip:x@h>",
+            b"A > <sip:x@h>",
+            b"\"sip:x@h\"",
             b"<sip:x@h>;;",
             b"< sip:x@h >",
             b"sip:x@h?a=b",

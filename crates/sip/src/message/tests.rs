@@ -69,8 +69,6 @@ fn what_is_wrong_has_a_name_and_a_code() {
         ("sip:b@h S", " sip:b@h  S", Fault::RequestUri),
         ("sip:b@h S", "sip:b@h?Route=x S", Fault::RequestUri),
         ("sip:b@h S", "b S", Fault::RequestUri),
-        ("SIP/2.0\r\nVia", "SIP/2.0  \r\nVia", Fault::RequestUri),
-        ("Max-Forwards: 70", "nothing", Fault::Line),
         ("Max-Forwards: 70", "Max Forwards: 70", Fault::Line),
         ("Via: SIP/2.0/UDP a;branch=z9hG4bK1\r\n", "", Fault::Missing(Name::Via)),
         ("Call-ID: 1\r\n", "", Fault::Missing(Name::CallId)),
@@ -89,13 +87,36 @@ fn what_is_wrong_has_a_name_and_a_code() {
     }
     assert_eq!([Fault::Version, Fault::Short].map(Fault::code), [505, 400]);
     assert_eq!(Fault::Missing(Name::CallId).to_string(), "Missing Call-ID Header");
-    for (from, to) in
-        [("70", "300"), ("70", "x"), ("Length: 3", "Length: 3\r\nl: 3"), ("b@h", "b;c=?@h")]
-    {
+    for (from, to) in [
+        ("70", "300"),
+        ("70", "x"),
+        ("Length: 3", "Length: 3\r\nl: 3"),
+        ("b@h", "b;c=?@h"),
+        // Elements that only the far end reads.
+        ("Max-Forwards: 70", "nothing"),
+        ("From: <sip:a@h>", "From: J\u{f6}rg, A. (at work) <sip:a@h>"),
+        ("From: <sip:a@h>", "Contact: ,;\r\nFrom: a \"b\" [c] <sip:a@h> (d)"),
+    ] {
         assert_eq!(fault(from, to), None, "{to}");
     }
     assert_eq!(parse("SIP/2.0 4294967301 better\r\n\r\n").fault(), Some(Fault::Status));
     assert_eq!(parse("SIP/2.0 099 better\r\n\r\n").fault(), Some(Fault::Status));
+}
+
+#[test]
+fn empty_lines_before_a_request_and_space_after_its_version_are_removed() {
+    let plain = "INVITE sip:b@h SIP/2.0\r\nVia: x\r\n\r\n";
+    for odd in [
+        "\r\n\r\nINVITE sip:b@h SIP/2.0\r\nVia: x\r\n\r\n",
+        "INVITE sip:b@h SIP/2.0 \t\r\nVia: x\r\n\r\n",
+        "\nINVITE sip:b@h SIP/2.0  \nVia: x\r\n\r\n",
+    ] {
+        let message = parse(odd);
+        let Start::Request { uri, .. } = message.start() else { panic!("{odd}") };
+        assert_eq!(uri, b"sip:b@h", "{odd}");
+        let bytes = String::from_utf8_lossy(message.bytes()).replace("2.0\nVia", "2.0\r\nVia");
+        assert_eq!(bytes, plain, "{odd}");
+    }
 }
 
 #[test]
