@@ -221,7 +221,21 @@ impl Gateway {
         self.hops.connected(socket, remote)
     }
 
-    /// Handles a connection that has closed or could not be made.
+    /// Whether a connection is made only because a request is long, so that UDP will do if it can't be
+    /// made soon.
+    pub fn is_for_length(&self, connection: u64) -> bool {
+        self.hops.is_for_length(connection)
+    }
+
+    /// Handles a connection that could not be made.
+    pub fn unreachable(&mut self, now: Time, connection: u64, media: &mut impl Media) {
+        if self.hops.is_for_length(connection) {
+            self.hops.takes_only_udp(now, connection);
+        }
+        self.disconnected(now, connection, media);
+    }
+
+    /// Handles a connection that has closed.
     pub fn disconnected(&mut self, now: Time, connection: u64, media: &mut impl Media) {
         self.hops.closed(connection);
         for id in self.transactions.by_connection(connection) {

@@ -17,9 +17,10 @@ const FRESH: Duration = Duration::from_secs(60);
 const USED: Duration = Duration::from_secs(5);
 /// Maximum number of names whose answers are kept.
 const NAMES: usize = 1_000;
-/// Size in bytes above which a request avoids UDP if it can (RFC 3261, 18.1.1). The limit there is
-/// 1,300; the difference is room for headers added on the way.
-const LARGE: usize = 1_000;
+/// Size in bytes above which a request avoids UDP if it can (RFC 3261, 18.1.1).
+pub(crate) const LARGE: usize = 1_300;
+/// Time for which a host that takes no connection is sent long requests by UDP.
+const UDP_ONLY: Duration = Duration::from_secs(600);
 
 /// Result of a name lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,10 @@ pub(crate) struct Hops {
     open: BTreeMap<u64, ConnectionKey>,
     /// Outgoing connections that no message has used yet.
     unused: BTreeSet<u64>,
+    /// Outgoing connections that are made only because a request is long.
+    for_length: BTreeSet<u64>,
+    /// Hosts that have not taken such a connection, and until when that is remembered.
+    udp_only: BTreeMap<IpAddr, Time>,
     last: u64,
     names: BTreeMap<String, (Found, Time)>,
 }
@@ -111,11 +116,30 @@ impl Hops {
     /// Removes a connection that has closed.
     pub fn closed(&mut self, connection: u64) {
         self.unused.remove(&connection);
+        self.for_length.remove(&connection);
         if let Some(place) = self.open.remove(&connection)
             && self.connections.get(&place) == Some(&connection)
         {
             self.connections.remove(&place);
         }
+    }
+
+    /// Whether a connection is made only because a request is long: UDP would do.
+    pub fn is_for_length(&self, connection: u64) -> bool {
+        self.for_length.contains(&connection)
+    }
+
+    /// Notes that a host takes no connection: it is sent long requests by UDP for some time.
+    pub fn takes_only_udp(&mut self, now: Time, connection: u64) {
+        let Some((_, remote, _)) = self.open.get(&connection) else { return };
+        let ip = remote.ip();
+        if self.udp_only.len() >= NAMES {
+            self.udp_only.retain(|_, until| *until > now);
+        }
+        if self.udp_only.len() >= NAMES {
+            self.udp_only.pop_first();
+        }
+        self.udp_only.insert(ip, now + UDP_ONLY);
     }
 
     /// Whether messages can still be sent to `hop`.
@@ -184,7 +208,8 @@ impl Hops {
         }
         let has = |transport| config.socket(transport, ip, None).is_some();
         let is_free = transport.is_none() && has(Transport::Udp);
-        let is_long = is_free && bytes > LARGE && has(Transport::Tcp);
+        let takes_both = self.udp_only.get(&ip).is_none_or(|until| now >= *until);
+        let is_long = is_free && bytes > LARGE && takes_both && has(Transport::Tcp);
         let usual = if is_free && !is_long { Transport::Udp } else { Transport::Tcp };
         let choice = transport.unwrap_or(usual);
         let port = target.port.unwrap_or(choice.default_port());
@@ -196,7 +221,16 @@ impl Hops {
             // contain the same name as on the route of the first request.
             true => config.name_at(choice, remote).map(str::to_owned),
         };
-        Ok((self.hop(config, (choice, local(ip)), remote, name)?, is_long))
+        let hop = self.hop(config, (choice, local(ip)), remote, name)?;
+        if let Some(connection) = hop.connection {
+            // One that a URI requires is not only for length.
+            match is_long {
+                true if self.unused.contains(&connection) => self.for_length.insert(connection),
+                true => false,
+                false => self.for_length.remove(&connection),
+            };
+        }
+        Ok((hop, is_long))
     }
 
     fn address(&self, now: Time, host: &str) -> Result<IpAddr, NoHop> {

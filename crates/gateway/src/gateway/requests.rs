@@ -7,7 +7,7 @@ use super::{Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
 use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
-use crate::hops::NoHop;
+use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
 use rand::Rng as _;
@@ -28,6 +28,15 @@ struct Onward<'a> {
     message: &'a Message,
     routed: &'a Routed,
     passes: &'a CallLegs,
+    /// Whether it may go by a connection, if it is too long for a datagram.
+    may_connect: bool,
+}
+
+/// Reasons for which a request was not sent.
+enum NotSent {
+    Refused(RefusedRequest),
+    /// It has as many bytes, and its next hop may take a connection.
+    Long(usize),
 }
 
 /// Next hop of a request.
@@ -55,8 +64,8 @@ impl Gateway {
         if routed.next == uri && self.is_for_us(uri) {
             return Err(for_us(method, self.is_draining));
         }
-        let Next { hop: down, is_flow, is_long } =
-            match self.next_hop(now, &from, message, (routed, &all), media) {
+        let Next { hop: down, is_flow, .. } =
+            match self.next_hop(now, &from, message, (routed, &all, 0), media) {
                 Ok(found) => found,
                 Err(NoHop::Unknown(name)) => return self.wait(name, (id, from, message.clone())),
                 Err(why) => return Err(no_hop(&why)),
@@ -92,13 +101,14 @@ impl Gateway {
             let (is_next_hop, is_direct) = (is_flow, is_flow);
             call.sides[1] = Side { tag: None, hop: Some(down), places, is_next_hop, is_direct };
         }
-        let on = Onward { id, from, down, message, routed, passes: &passes };
-        let done = self.pass_on(now, &on, media);
+        let may_connect = !is_flow;
+        let on = Onward { id, from, down, message, routed, passes: &passes, may_connect };
+        let done = self.send_on(now, on, &all, media);
         if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
             // The refusal is logged already, and no call ever existed for its ends.
             passes.iter().for_each(|&(call, _)| self.calls.close(call, media));
         }
-        done?;
+        let (down, is_long) = done?;
         self.stats.requests += 1;
         let method = method.to_vec();
         let is_described = call_legs::description(message).is_some();
@@ -116,6 +126,32 @@ impl Gateway {
         };
         self.pending.insert(id, pending);
         Ok(())
+    }
+
+    /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
+    /// one. Returns the next hop, and whether a connection is used because of the length.
+    fn send_on(
+        &mut self,
+        now: Time,
+        mut on: Onward<'_>,
+        all: &CallLegs,
+        media: &mut impl Media,
+    ) -> Result<(Hop, bool), RefusedRequest> {
+        let mut is_long = false;
+        let mut done = self.pass_on(now, &on, media);
+        if let Err(NotSent::Long(bytes)) = done {
+            on.may_connect = false;
+            let route = (on.routed, all, bytes);
+            if let Ok(next) = self.next_hop(now, &on.from, on.message, route, media) {
+                (on.down, is_long) = (next.hop, next.is_long);
+            }
+            done = self.pass_on(now, &on, media);
+        }
+        match done {
+            Ok(()) => Ok((on.down, is_long)),
+            Err(NotSent::Refused(why)) => Err(why),
+            Err(NotSent::Long(_)) => Err(too_large()),
+        }
     }
 
     /// Resends a request by UDP whose connection, used only for its length, could not be made.
@@ -137,7 +173,8 @@ impl Gateway {
         let Ok(routed) = self.route(&message) else { return false };
         let down = Hop { socket, connection: None, ..pending.down };
         let (from, passes, routed) = (pending.up, &pending.passes, &routed);
-        let on = Onward { id, from, down, message: &message, routed, passes };
+        let may_connect = false;
+        let on = Onward { id, from, down, message: &message, routed, passes, may_connect };
         let done = self.pass_on(now, &on, media).is_ok();
         if done && let Some(pending) = self.pending.get_mut(&id) {
             (pending.down, pending.is_long) = (down, false);
@@ -173,8 +210,8 @@ impl Gateway {
         now: Time,
         on: &Onward<'_>,
         media: &mut impl Media,
-    ) -> Result<(), RefusedRequest> {
-        let &Onward { id, from, down, message, routed, passes } = on;
+    ) -> Result<(), NotSent> {
+        let &Onward { id, from, down, message, routed, passes, may_connect } = on;
         let Start::Request { method, .. } = message.start() else { return Ok(()) };
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
@@ -205,16 +242,20 @@ impl Gateway {
                 Ok((_, Some(why))) | Err(why) => {
                     let name = shown(message.call_id().unwrap_or_default());
                     self.events.push_back(Event::Refused(name, from.remote.ip(), why));
-                    return Err(unpassable(why));
+                    return Err(NotSent::Refused(unpassable(why)));
                 }
             }
         }
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
+        let bytes = edit.finish();
+        if may_connect && down.connection.is_none() && bytes.len() > LARGE {
+            return Err(NotSent::Long(bytes.len()));
+        }
         self.hops.used(&down);
-        match self.transactions.forward(now, id, down, edit.finish()) {
+        match self.transactions.forward(now, id, down, bytes) {
             true => Ok(()),
-            false => Err(too_large()),
+            false => Err(NotSent::Refused(too_large())),
         }
     }
 
@@ -222,17 +263,17 @@ impl Gateway {
         Uri::parse(uri).is_some_and(|uri| self.config.is_own(uri.host, uri.port, uri.secure))
     }
 
-    /// Finds the next hop of a request. One that must be encrypted on every hop (RFC 3261, 26.2.2)
+    /// Finds the next hop of a request that is sent in `bytes` bytes. One that must be encrypted on every hop (RFC 3261, 26.2.2)
     /// fails if that hop doesn't use TLS, whatever its routes and the destination's flow are.
     pub(super) fn next_hop(
         &mut self,
         now: Time,
         from: &Hop,
         message: &Message,
-        (routed, passes): (&Routed, &CallLegs),
+        (routed, passes, bytes): (&Routed, &CallLegs, usize),
         media: &impl Media,
     ) -> Result<Next, NoHop> {
-        let next = self.any_hop(now, from, message, (routed, passes), media)?;
+        let next = self.any_hop(now, from, message, (routed, passes, bytes), media)?;
         let socket = self.config.sockets.get(next.hop.socket as usize);
         let is_tls = socket.is_some_and(|socket| socket.transport == Transport::Tls);
         match routed.is_secure(message) && !is_tls {
@@ -246,7 +287,7 @@ impl Gateway {
         now: Time,
         from: &Hop,
         message: &Message,
-        (routed, passes): (&Routed, &CallLegs),
+        (routed, passes, bytes): (&Routed, &CallLegs, usize),
         media: &impl Media,
     ) -> Result<Next, NoHop> {
         let Start::Request { uri, .. } = message.start() else { return Err(NoHop::Uri) };
@@ -262,7 +303,6 @@ impl Gateway {
         {
             return Ok(Next { hop, is_flow: true, is_long: false });
         }
-        let bytes = message.bytes().len();
         let (hop, is_long) =
             self.hops.resolve(now, &self.config, &routed.next, bytes, |ip| media.local(ip))?;
         Ok(Next { hop, is_flow: false, is_long })

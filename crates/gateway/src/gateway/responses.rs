@@ -68,12 +68,14 @@ impl Gateway {
         let Ok(routed) = self.route(message) else { return };
         let all = call_legs::of(&self.calls, message, &routed.own);
         let mut passes = call_legs::of_parties(&self.calls, message, &all);
-        let down = match self.next_hop(now, &from, message, (&routed, &all), media) {
-            Ok(next) => next.hop,
-            // The ACK comes again with the next retransmission of the 2xx.
-            Err(NoHop::Unknown(name)) => return self.look_up_for_ack(name, &from),
-            Err(_) => return,
-        };
+        let down =
+            match self.next_hop(now, &from, message, (&routed, &all, message.bytes().len()), media)
+            {
+                Ok(next) => next.hop,
+                // The ACK comes again with the next retransmission of the 2xx.
+                Err(NoHop::Unknown(name)) => return self.look_up_for_ack(name, &from),
+                Err(_) => return,
+            };
         self.hops.used(&down);
         if self.is_own(&down) {
             return;

@@ -397,7 +397,9 @@ fn a_long_request_goes_by_datagram_where_no_connection_is_taken() {
     let sent: Vec<_> = std::iter::from_fn(|| site.gateway.poll()).collect();
     let tried = sent.iter().find(|output| output.to.remote == at(B.at)).expect("a try");
     assert_eq!(tried.to.socket, 1);
-    site.gateway.disconnected(w.now, tried.to.connection.expect("TCP"), &mut site.board);
+    let connection = tried.to.connection.expect("TCP");
+    assert!(site.gateway.is_for_length(connection));
+    site.gateway.unreachable(w.now, connection, &mut site.board);
     let again = site.gateway.poll().expect("another try");
     assert_eq!((again.to.socket, again.to.connection), (0, None));
     let again = Message::parse(&again.bytes).expect("a message");
@@ -407,6 +409,33 @@ fn a_long_request_goes_by_datagram_where_no_connection_is_taken() {
     w.send(B.at, G, &B.response(&again, "200 OK", &sdp("10.1.0.20:5000")));
     w.read(A.at, "200");
     assert_eq!(goes_to(&w), [Some(at("10.1.0.9:4000")), Some(at("10.1.0.20:5000"))]);
+    // That is remembered for ten minutes.
+    let mut tries = |number| {
+        let site = &mut w.sites[0];
+        let invite = A.request(("INVITE", number, "sip:b@10.1.0.20"), "", &[], &long);
+        let invite = invite.replace("Call-ID: ", &format!("Call-ID: {number}"));
+        site.gateway.receive(w.now, from, invite.as_bytes(), &mut site.board);
+        let sent: Vec<_> = std::iter::from_fn(|| site.gateway.poll()).collect();
+        w.now += core::time::Duration::from_secs(599);
+        sent.iter().find(|output| output.to.remote == at(B.at)).expect("a try").to.socket
+    };
+    assert_eq!([tries(2), tries(3), tries(4)], [0, 0, 1]);
+}
+
+/// The limit is 1,300 bytes of the request as it leaves.
+#[test]
+fn a_request_goes_by_datagram_up_to_a_length() {
+    for extra in 500..900 {
+        let mut w = world();
+        let long = format!("{}a=x:{}\r\n", sdp("10.1.0.9:4000"), "y".repeat(extra));
+        let invite = A.request(("INVITE", 1, "sip:b@10.1.0.20"), "", &[], &long);
+        let site = &mut w.sites[0];
+        let from = Hop { socket: 0, remote: at(A.at), connection: None };
+        site.gateway.receive(w.now, from, invite.as_bytes(), &mut site.board);
+        let mut sent = std::iter::from_fn(|| site.gateway.poll());
+        let sent = sent.find(|output| output.to.remote == at(B.at)).expect("a try");
+        assert_eq!(sent.to.connection.is_some(), sent.bytes.len() > 1_300, "{}", sent.bytes.len());
+    }
 }
 
 #[test]

@@ -282,7 +282,9 @@ impl Driver {
             }
             let line = self.line(to, connection);
             let name = self.gateway.name_of(connection).map(str::to_owned);
-            tokio::spawn(stream::connect(self.tls_of(to.socket), name, line));
+            let is_for_length = self.gateway.is_for_length(connection);
+            let patience = if is_for_length { stream::BRIEF } else { stream::CONNECT };
+            tokio::spawn(stream::connect((self.tls_of(to.socket), name), patience, line));
         }
         if let Some(line) = self.connections.get(&connection)
             && !line.write(bytes)
@@ -296,11 +298,14 @@ impl Driver {
         if let (Some(why), Some(line)) = (why, self.connections.get(&connection)) {
             let name = self.gateway.name_of(connection);
             let name = name.map(|name| format!(" ({name})")).unwrap_or_default();
-            let what = format!(
-                "no SIP connection to {}{name}: {why}; its requests are refused",
-                line.remote
-            );
+            let then = match self.gateway.is_for_length(connection) {
+                true => "its long requests go by UDP for ten minutes",
+                false => "its requests are refused",
+            };
+            let what = format!("no SIP connection to {}{name}: {why}; {then}", line.remote);
             self.limited_logs.connections.warn(clock::now(), what);
+            self.connections.remove(&connection);
+            return self.gateway.unreachable(clock::now(), connection, &mut self.board);
         }
         self.over(connection);
     }

@@ -33,7 +33,9 @@ pub struct Waiting {
 }
 
 /// Time limit for establishing a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+pub const CONNECT: Duration = Duration::from_secs(5);
+/// The same for a connection that is made only because a request is long: UDP will do.
+pub const BRIEF: Duration = Duration::from_millis(500);
 
 /// Time limit for the other end to accept a message.
 const WRITE: Duration = Duration::from_secs(10);
@@ -142,11 +144,12 @@ pub async fn serve(tls: Option<Tls>, stream: TcpStream, line: Line) {
 }
 
 /// Establishes a connection and serves it until it ends. With TLS the other end must present a
-/// certificate for `name` or, without a name, for its address.
-pub async fn connect(tls: Option<Tls>, name: Option<String>, line: Line) {
+/// certificate for `name` or, without a name, for its address. `patience` bounds the time until TCP is
+/// connected.
+pub async fn connect((tls, name): (Option<Tls>, Option<String>), patience: Duration, line: Line) {
     let (inbox, connection) = (line.inbox.clone(), line.hop.connection);
     let to = line.hop.remote.ip();
-    let why = match (open(line.hop).await, tls.map(|tls| tls.connector)) {
+    let why = match (open(line.hop, patience).await, tls.map(|tls| tls.connector)) {
         (Err(error), _) => Some(error),
         (Ok(_), Some(None)) => Some(io::Error::other("[sip] needs `roots` to verify servers")),
         (Ok(stream), None) => {
@@ -171,8 +174,8 @@ fn over(ended: io::Result<()>) {
     }
 }
 
-async fn open(to: Hop) -> io::Result<TcpStream> {
-    let stream = tokio::time::timeout(CONNECT, TcpStream::connect(to.remote)).await;
+async fn open(to: Hop, patience: Duration) -> io::Result<TcpStream> {
+    let stream = tokio::time::timeout(patience, TcpStream::connect(to.remote)).await;
     let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     keep_alive(&stream);
     Ok(stream)
@@ -311,7 +314,7 @@ mod tests {
         let shows = Some(tls.clone());
         tokio::spawn(async move { serve(shows, listener.accept().await.unwrap().0, at).await });
         let (outbox, from) = line(&at_client);
-        tokio::spawn(connect(Some(tls), wanted.map(str::to_owned), from));
+        tokio::spawn(connect((Some(tls), wanted.map(str::to_owned)), CONNECT, from));
         let room = Arc::new(tokio::sync::Semaphore::new(ROOM)).try_acquire_many_owned(9).unwrap();
         let bytes = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n".to_vec();
         let _ = outbox.send(Waiting { bytes, room }).await;
