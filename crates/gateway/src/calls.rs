@@ -40,6 +40,8 @@ pub struct CallView {
     pub answered: Option<Time>,
     /// Whether any of its streams crosses the overlay.
     pub is_over: bool,
+    /// Whether it passes this gateway twice, on its way to a proxy and back: both ends are here.
+    pub is_local: bool,
     /// UDP ports of each stream: towards the caller, then towards the callee.
     pub ports: Vec<[u16; 2]>,
 }
@@ -66,6 +68,9 @@ pub(crate) struct Side {
 
 /// Maximum number of relayed streams per call; more would take ports from other calls.
 const MAX_STREAMS: usize = 8;
+
+/// Maximum number of parts of a call at this gateway: its request may pass as often.
+const MAX_PARTS: usize = 4;
 
 /// How a description affects the call that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +151,12 @@ pub(crate) struct Call {
     pub heard: Time,
     /// Whether the caller has acknowledged the answer.
     pub is_acknowledged: bool,
+    /// Time of the challenge to its INVITE, and the status code: it may be repeated with credentials.
+    pub challenged: Option<(Time, u16)>,
+    /// The part of the same call before it: its INVITE has been here and came back from a proxy.
+    pub part_of: Option<CallId>,
+    /// The part behind it, in the same way; of several, the one that was answered.
+    pub onward: Option<CallId>,
     /// CSeq number of the INVITE whose 2xx carried the offer: its ACK carries the answer.
     pub awaits: Option<u32>,
     /// The streams by their index in the description; `None` if one is not relayed.
@@ -240,6 +251,9 @@ impl Calls {
             answered: None,
             heard: now,
             is_acknowledged: false,
+            challenged: None,
+            part_of: None,
+            onward: None,
             awaits: None,
             streams: Vec::new(),
             before: Vec::new(),
@@ -499,11 +513,68 @@ impl Calls {
         Ok(())
     }
 
-    /// A snapshot of the call `id`.
+    /// The call whose INVITE was challenged, and whose caller repeats it from `ip`.
+    pub fn challenged(&self, name: &[u8], tag: &[u8], ip: IpAddr) -> Option<CallId> {
+        let ids = self.by_name.get(name)?;
+        let is = |id: &&CallId| {
+            self.all.get(*id).is_some_and(|call| {
+                let side = &call.sides[0];
+                let is_there = side.hop.is_some_and(|hop| hop.remote.ip() == ip);
+                call.challenged.is_some() && side.is(tag) && is_there
+            })
+        };
+        ids.iter().find(is).copied()
+    }
+
+    /// Notes that `part` is a part of the call `first`.
+    pub fn join(&mut self, first: CallId, part: CallId) {
+        if let Some(call) = self.all.get_mut(&first) {
+            call.onward = Some(part);
+        }
+        if let Some(call) = self.all.get_mut(&part) {
+            call.part_of = Some(first);
+        }
+    }
+
+    /// Number of calls that wait for their INVITE to be repeated with credentials.
+    pub fn count_challenged(&self) -> usize {
+        self.all.values().filter(|call| call.challenged.is_some()).count()
+    }
+
+    /// The call of which an INVITE that comes back from the proxy at `ip` is a part.
+    pub fn passed(&self, name: &[u8], tag: &[u8], ip: IpAddr) -> Option<CallId> {
+        let ids = self.by_name.get(name)?;
+        let is = |id: &&CallId| {
+            self.all.get(*id).is_some_and(|call| {
+                let went = call.sides[1].hop.is_some_and(|hop| hop.remote.ip() == ip);
+                call.answered.is_none() && call.sides[0].is(tag) && went
+            })
+        };
+        ids.iter().find(is).copied()
+    }
+
+    /// The last part of the call `id`.
+    fn last_part(&self, id: CallId) -> Option<&Call> {
+        let mut call = self.all.get(&id)?;
+        // There are no more parts than a request may pass here.
+        for _ in 0..MAX_PARTS {
+            match call.onward.and_then(|id| self.all.get(&id)) {
+                Some(next) => call = next,
+                None => break,
+            }
+        }
+        Some(call)
+    }
+
+    /// A snapshot of the call `id`, with all its parts.
     pub fn view(&self, id: CallId) -> Option<CallView> {
         let call = self.all.get(&id)?;
+        let last = self.last_part(id)?;
         let streams = || call.streams.iter().flatten();
         let is_over = |leg: &Leg| matches!(leg.remote, Remote::Overlay { .. });
+        let ports = |(first, last): (&Option<Stream>, &Option<Stream>)| {
+            Some([first.as_ref()?.legs[0].port, last.as_ref()?.legs[1].port])
+        };
         Some(CallView {
             id,
             name: shown(&call.name),
@@ -512,7 +583,8 @@ impl Calls {
             since: call.since,
             answered: call.answered,
             is_over: streams().flat_map(|stream| &stream.legs).any(is_over),
-            ports: streams().map(|stream| [stream.legs[0].port, stream.legs[1].port]).collect(),
+            is_local: call.onward.is_some_and(|part| self.all.contains_key(&part)),
+            ports: call.streams.iter().zip(&last.streams).filter_map(ports).collect(),
         })
     }
 

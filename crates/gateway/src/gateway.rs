@@ -31,6 +31,8 @@ const IDLE: Duration = Duration::from_secs(600);
 /// Time that a call is kept after its INVITE ended without an answer, or while its answer is
 /// unacknowledged: either may still arrive (RFC 6026, timer L).
 const UNANSWERED: Duration = Duration::from_secs(64);
+/// Time within which an INVITE that was challenged may be repeated with credentials.
+const CHALLENGED: Duration = Duration::from_secs(32);
 /// Interval between checks for calls to end.
 const SWEEP: Duration = Duration::from_secs(1);
 /// Events that a gateway reports, besides the messages that it sends.
@@ -171,7 +173,8 @@ impl Gateway {
 
     /// The counters so far, with the current number of calls.
     pub fn stats(&self) -> Stats {
-        Stats { live: self.calls.len(), ..self.stats }
+        let live = self.calls.iter().filter(|(_, call)| call.part_of.is_none()).count();
+        Stats { live, ..self.stats }
     }
 
     /// Number of free pairs of media ports.
@@ -181,7 +184,8 @@ impl Gateway {
 
     /// Snapshots of all current calls.
     pub fn calls(&self) -> impl Iterator<Item = CallView> {
-        self.calls.iter().filter_map(|(id, _)| self.calls.view(id))
+        let all = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
+        all.filter_map(|(id, _)| self.calls.view(id))
     }
 
     /// Snapshot of a call; `None` once it has ended.
@@ -346,10 +350,27 @@ impl Gateway {
 
     fn end(&mut self, passes: &CallLegs, why: CallOutcome, media: &mut impl Media) {
         for &(id, _) in passes {
-            if let Some(view) = self.calls.view(id) {
-                self.events.push_back(Event::Ended(Box::new(view), why));
-                self.calls.close(id, media);
+            let Some(call) = self.calls.get(id) else { continue };
+            match (call.part_of, call.answered) {
+                (Some(first), Some(_)) if self.calls.get(first).is_some() => {
+                    self.end_whole(first, why, media);
+                }
+                // One of several phones that rang.
+                (Some(_), _) => self.calls.close(id, media),
+                (None, _) => self.end_whole(id, why, media),
             }
+        }
+    }
+
+    /// Ends a call with all its parts.
+    fn end_whole(&mut self, first: CallId, why: CallOutcome, media: &mut impl Media) {
+        if let Some(view) = self.calls.view(first) {
+            self.events.push_back(Event::Ended(Box::new(view), why));
+        }
+        let mut next = Some(first);
+        while let Some(id) = next {
+            next = self.calls.get(id).and_then(|call| call.onward);
+            self.calls.close(id, media);
         }
     }
 
@@ -405,6 +426,7 @@ impl Gateway {
             Some(_) => now.since(call.heard) >= IDLE,
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };
+        self.end_challenged(now, media);
         let over: CallLegs = self
             .calls
             .iter()
@@ -413,6 +435,18 @@ impl Gateway {
             .collect();
         self.stats.idle += over.len() as u64;
         self.end(&over, CallOutcome::Idle, media);
+    }
+
+    /// Ends calls whose INVITE was challenged and has not been repeated.
+    fn end_challenged(&mut self, now: Time, media: &mut impl Media) {
+        let due = |(id, call): (CallId, &Call)| {
+            let (at, code) = call.challenged?;
+            (now >= at + CHALLENGED).then_some((id, code))
+        };
+        let due: Vec<(CallId, u16)> = self.calls.iter().filter_map(due).collect();
+        for (id, code) in due {
+            self.end(&vec![(id, 0)], CallOutcome::Refused(code), media);
+        }
     }
 
     /// Ends all calls: their media stop, and no BYE is sent.

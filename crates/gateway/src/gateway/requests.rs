@@ -316,7 +316,17 @@ impl Gateway {
         from: Hop,
         forgotten: Option<CallId>,
     ) -> Result<CallId, RefusedRequest> {
-        if self.is_draining {
+        let tag = message.from().and_then(|from| from.tag()).unwrap_or_default().to_vec();
+        let name = message.call_id().unwrap_or_default();
+        if let Some(id) = self.calls.challenged(name, &tag, from.remote.ip())
+            && let Some(call) = self.calls.get_mut(id)
+        {
+            (call.challenged, call.sides[0].hop) = (None, Some(from));
+            return Ok(id);
+        }
+        // A call is one, however often it passes here on the way from one of its ends to the other.
+        let part_of = self.calls.passed(name, &tag, from.remote.ip());
+        if self.is_draining && part_of.is_none() {
             return Err(overloaded(DRAINING));
         }
         if self.calls.len() >= self.config.max_calls {
@@ -346,13 +356,15 @@ impl Gateway {
         }
         let id = forgotten.unwrap_or_else(|| CallId(self.rng.next_u64()));
         // An end without a tag is identified by an empty one (RFC 3261, 12.2.2).
-        let tag = message.from().and_then(|from| from.tag()).unwrap_or_default();
-        let tag = Some(tag.to_vec());
+        let tag = Some(tag);
         let is_direct = message.list(Name::Via).count() == 1;
         let places = PartyAddresses::of(message, from.remote.ip(), &self.config);
         let side = Side { tag, hop: Some(from), places, is_next_hop: is_direct, is_direct };
         self.calls.open(now, id, message, side);
-        self.stats.calls += 1;
+        match part_of {
+            Some(first) => self.calls.join(first, id),
+            None => self.stats.calls += 1,
+        }
         Ok(id)
     }
 

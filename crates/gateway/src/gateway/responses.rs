@@ -242,8 +242,18 @@ impl Gateway {
                     call.sides[1 - side].tag = tag.map(<[u8]>::to_vec);
                     if code >= 200 {
                         call.answered = Some(now);
-                        self.stats.answered += 1;
+                        match call.part_of {
+                            // Of several phones that rang, this one is the callee.
+                            Some(first) => self.calls.join(first, id),
+                            None => self.stats.answered += 1,
+                        }
                     }
+                }
+            }
+            (Kind::Initial, 401 | 407) if self.may_be_repeated(pending) => {
+                for (id, _) in &pending.passes {
+                    let Some(call) = self.calls.get_mut(*id) else { continue };
+                    call.challenged = Some((now, code));
                 }
             }
             (Kind::Initial | Kind::Resuming, 300..) => {
@@ -272,6 +282,14 @@ impl Gateway {
         }
     }
 
+    /// Whether a call whose INVITE is challenged is kept until its caller repeats it: if it is not a
+    /// part of another one, and not too many are.
+    fn may_be_repeated(&self, pending: &Pending) -> bool {
+        let is_whole = |id| self.calls.get(id).is_some_and(|c| c.part_of.is_none());
+        let is_first = pending.passes.iter().all(|(id, _)| is_whole(*id));
+        is_first && self.calls.count_challenged() < self.config.max_calls / 4
+    }
+
     pub(super) fn settle(
         &mut self,
         passes: &[(CallId, usize)],
@@ -283,6 +301,8 @@ impl Gateway {
             let is_plain = self.calls.settle(id, by, verdict, (&self.config, &mut *media));
             if let Some(call) =
                 self.calls.get_mut(id).filter(|call| is_plain && !call.bypasses_overlay)
+                && call.part_of.is_none()
+                && call.onward.is_none()
             {
                 call.bypasses_overlay = true;
                 self.events.push_back(Event::Plain(id));

@@ -3,6 +3,7 @@
 mod addresses;
 mod bodies;
 mod calls;
+mod challenge;
 mod common;
 mod hostile;
 mod offers;

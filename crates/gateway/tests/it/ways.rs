@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use trunkline_base::Time;
-use trunkline_gateway::{Config, Event, Gateway, Remote, Socket, Transport};
+use trunkline_gateway::{CallOutcome, Config, Event, Gateway, Remote, Socket, Transport};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Message, Name};
 
@@ -120,7 +120,12 @@ fn a_call_may_come_through_one_gateway_twice() {
     );
     world.send(proxy, A.gateway, &on);
     let invite = world.read("10.1.0.8:5060", "INVITE");
-    assert_eq!(world.sites[0].gateway.calls().count(), 2);
+    // It is one call, with its two ends.
+    let calls: Vec<_> = world.sites[0].gateway.calls().collect();
+    assert_eq!(
+        (calls.len(), calls[0].is_local, world.sites[0].gateway.stats().calls),
+        (1, true, 1)
+    );
     let c = Agent { at: "10.1.0.8:5060", tag: "c", gateway: A.gateway };
     world.send(c.at, A.gateway, &c.response(&invite, "200 OK", &sdp("10.1.0.8:6000")));
     let ok = world.read(proxy, "200");
@@ -151,8 +156,14 @@ fn a_call_may_come_through_one_gateway_twice() {
     assert_eq!(back.len(), 2);
     world.send(A.at, A.gateway, &A.request(("BYE", 2, "sip:c@10.1.0.8"), "c", &back, ""));
     let bye = world.read(c.at, "BYE");
+    let [towards_a, towards_c] = world.sites[0].gateway.calls().next().unwrap().ports[0];
     world.send(c.at, A.gateway, &c.response(&bye, "200 OK", ""));
-    assert_eq!(world.sites[0].gateway.calls().count(), 0);
+    let site = &world.sites[0];
+    assert_eq!((site.gateway.stats().live, site.gateway.free_ports()), (0, 50));
+    let ended: Vec<_> = site.events.iter().collect();
+    let [Event::Ended(view, CallOutcome::CallerHungUp)] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!(view.ports, [[towards_a, towards_c]]);
+    assert_eq!(wanted(&ok).0.port(), towards_a);
 }
 
 #[test]

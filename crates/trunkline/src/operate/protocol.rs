@@ -108,6 +108,8 @@ pub struct Call {
     pub seconds: f64,
     /// Whether its media cross the overlay.
     pub overlay: bool,
+    /// Whether both ends are at this gateway, with a proxy between them.
+    pub local: bool,
     /// For each stream, the packets from the caller and then those from the callee.
     pub legs: Vec<CallLeg>,
 }

@@ -528,6 +528,7 @@ mod tests {
                 status: None,
                 seconds: 5.0,
                 overlay: true,
+                local: false,
                 legs: least.iter().map(leg).collect(),
             }
         };

@@ -175,6 +175,7 @@ impl Ledger {
             status: None,
             seconds: view.answered.map_or(0.0, |answered| at.since(answered).as_secs_f64()),
             overlay: view.is_over,
+            local: view.is_local,
             legs: view.ports.iter().flat_map(legs).collect(),
         }
     }
