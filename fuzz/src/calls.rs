@@ -98,6 +98,8 @@ fn config() -> Config {
         routes: Vec::new(),
         networks: Vec::new(),
         elsewhere: Default::default(),
+        idle: std::time::Duration::from_secs(600),
+        bye_at_stop: true,
         max_calls: 6,
         max_transactions: 30,
     }

@@ -191,6 +191,21 @@ pub(crate) fn are_up(calls: &Calls, passes: &CallLegs) -> bool {
     !passes.is_empty() && passes.iter().all(|(id, _)| is(*id))
 }
 
+/// Updates how the sender of a message is reached in each call.
+pub(crate) fn update(
+    calls: &mut Calls,
+    passes: &[(CallId, SideId)],
+    message: &Message,
+    is_request: bool,
+) {
+    for &(id, side) in passes {
+        let Some(call) = calls.get_mut(id) else { continue };
+        if let Some(dialog) = &mut call.sides[side].dialog {
+            dialog.update(message, is_request);
+        }
+    }
+}
+
 /// Notes that a message arrived for each call.
 pub(crate) fn heard(calls: &mut Calls, passes: &[(CallId, SideId)], now: Time) {
     for (id, _) in passes {

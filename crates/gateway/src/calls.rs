@@ -5,11 +5,13 @@ mod chain;
 mod offers;
 
 use crate::config::{Config, Network};
+use crate::dialog::DialogEnd;
 use crate::media::{ATTRIBUTE, Flow, Media, MediaRejected, OverlayCandidate, Relay, Remote};
 use crate::party_addresses::PartyAddresses;
 use crate::ports::Ports;
 use crate::reception::Clocks;
 use core::net::IpAddr;
+use core::time::Duration;
 pub(crate) use offers::OfferOutcome;
 use offers::{Before, Change, Early};
 use std::collections::BTreeMap;
@@ -64,6 +66,8 @@ pub(crate) struct Side {
     /// Whether no proxy between this end and the gateway has recorded itself. Its media may then
     /// come from where its messages do, whatever address it gives for itself.
     pub is_direct: bool,
+    /// How to reach this end in its dialog, once known.
+    pub dialog: Option<DialogEnd>,
 }
 
 /// Maximum number of relayed streams per call; more would take ports from other calls.
@@ -157,6 +161,8 @@ pub(crate) struct Call {
     pub part_of: Option<CallId>,
     /// The part behind it, in the same way; of several, the one that was answered.
     pub onward: Option<CallId>,
+    /// Interval of the session timer, if one is agreed.
+    pub session: Option<Duration>,
     /// CSeq number of the INVITE whose 2xx carried the offer: its ACK carries the answer.
     pub awaits: Option<u32>,
     /// The streams by their index in the description; `None` if one is not relayed.
@@ -254,6 +260,7 @@ impl Calls {
             challenged: None,
             part_of: None,
             onward: None,
+            session: None,
             awaits: None,
             streams: Vec::new(),
             before: Vec::new(),
@@ -553,23 +560,37 @@ impl Calls {
         ids.iter().find(is).copied()
     }
 
-    /// The last part of the call `id`.
-    fn last_part(&self, id: CallId) -> Option<&Call> {
-        let mut call = self.all.get(&id)?;
-        // There are no more parts than a request may pass here.
+    /// The first part of the call that `id` is a part of.
+    pub fn whole(&self, id: CallId) -> CallId {
+        let mut whole = id;
         for _ in 0..MAX_PARTS {
-            match call.onward.and_then(|id| self.all.get(&id)) {
-                Some(next) => call = next,
+            let before = self.all.get(&whole).and_then(|call| call.part_of);
+            match before.filter(|before| self.all.contains_key(before)) {
+                Some(before) => whole = before,
                 None => break,
             }
         }
-        Some(call)
+        whole
+    }
+
+    /// The last part of the call `id`.
+    pub fn last_part(&self, id: CallId) -> CallId {
+        let mut last = id;
+        // There are no more parts than a request may pass here.
+        for _ in 0..MAX_PARTS {
+            let next = self.all.get(&last).and_then(|call| call.onward);
+            match next.filter(|next| self.all.contains_key(next)) {
+                Some(next) => last = next,
+                None => break,
+            }
+        }
+        last
     }
 
     /// A snapshot of the call `id`, with all its parts.
     pub fn view(&self, id: CallId) -> Option<CallView> {
         let call = self.all.get(&id)?;
-        let last = self.last_part(id)?;
+        let last = self.all.get(&self.last_part(id))?;
         let streams = || call.streams.iter().flatten();
         let is_over = |leg: &Leg| matches!(leg.remote, Remote::Overlay { .. });
         let ports = |(first, last): (&Option<Stream>, &Option<Stream>)| {
@@ -614,6 +635,13 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 }
 
 impl Call {
+    /// Whether its ends have agreed that one or both of them are silent, in all streams that are
+    /// relayed.
+    pub fn is_held(&self) -> bool {
+        let is_silent = |flow: &Flow| !(flow.sends && flow.wants);
+        self.streams.iter().flatten().all(|s| s.legs.iter().any(|leg| is_silent(&leg.flow)))
+    }
+
     /// Number of port pairs that the call holds.
     pub fn pairs(&self) -> usize {
         self.streams.iter().flatten().count() * 2

@@ -160,6 +160,11 @@ pub struct Config {
     pub networks: Vec<Arc<Network>>,
     /// Rules for all other peers.
     pub elsewhere: Arc<Network>,
+    /// Time without a packet or a message after which an answered call is ended, unless its ends
+    /// have agreed to be silent.
+    pub idle: Duration,
+    /// Whether the ends of calls are told when the gateway stops.
+    pub bye_at_stop: bool,
     /// Maximum number of concurrent calls.
     pub max_calls: usize,
     /// Maximum number of concurrent transactions.

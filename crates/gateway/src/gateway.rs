@@ -1,5 +1,6 @@
 //! The gateway itself: its inputs, its state and its outputs.
 
+mod ending;
 mod names;
 mod refusal;
 mod requests;
@@ -26,8 +27,8 @@ use trunkline_sip::transaction::{Hop, Incoming, Output, TransactionId, Transacti
 use trunkline_sip::value::Uri;
 use trunkline_sip::{Message, Start};
 
-/// Time that an answered call may go without a packet or a message before it is ended.
-const IDLE: Duration = Duration::from_secs(600);
+/// Time that a call may be silent because its ends have agreed on it.
+const HELD: Duration = Duration::from_secs(12 * 3_600);
 /// Time that a call is kept after its INVITE ended without an answer, or while its answer is
 /// unacknowledged: either may still arrive (RFC 6026, timer L).
 const UNANSWERED: Duration = Duration::from_secs(64);
@@ -70,6 +71,8 @@ pub enum CallOutcome {
     Idle,
     /// The gateway was stopped.
     Stopped,
+    /// The operator ended it.
+    Operator,
 }
 
 /// Counters of a gateway.
@@ -218,6 +221,7 @@ impl Gateway {
         self.config.routes.clone_from(&new.routes);
         self.config.networks.clone_from(&new.networks);
         self.config.elsewhere.clone_from(&new.elsewhere);
+        (self.config.idle, self.config.bye_at_stop) = (new.idle, new.bye_at_stop);
     }
 
     /// Registers a connection that a peer made to socket `socket`, and returns its number.
@@ -421,9 +425,14 @@ impl Gateway {
         self.pending.retain(|id, _| transactions.has(*id));
         let rings: std::collections::BTreeSet<CallId> =
             self.pending.values().flat_map(|p| p.passes.iter().map(|(id, _)| *id)).collect();
+        let idle = self.config.idle;
+        let most = |call: &Call| {
+            let session = call.session.map_or(Duration::ZERO, |session| session * 3 / 2);
+            if call.is_held() { HELD.max(idle).max(session) } else { idle.max(session) }
+        };
         let is_over = |id: CallId, call: &Call| match call.answered {
             Some(_) if !call.is_acknowledged => now.since(call.heard) >= UNANSWERED,
-            Some(_) => now.since(call.heard) >= IDLE,
+            Some(_) => now.since(call.heard) >= most(call),
             None => now.since(call.heard) >= UNANSWERED && !rings.contains(&id),
         };
         self.end_challenged(now, media);
@@ -434,6 +443,9 @@ impl Gateway {
             .map(|(id, _)| (id, 0))
             .collect();
         self.stats.idle += over.len() as u64;
+        for (id, _) in &over {
+            self.say_bye(now, self.calls.whole(*id), "no packet and no message", media);
+        }
         self.end(&over, CallOutcome::Idle, media);
     }
 
@@ -449,9 +461,12 @@ impl Gateway {
         }
     }
 
-    /// Ends all calls: their media stop, and no BYE is sent.
-    pub fn stop(&mut self, media: &mut impl Media) {
+    /// Ends all calls; if the configuration says so, their ends are told.
+    pub fn stop(&mut self, now: Time, media: &mut impl Media) {
         self.is_draining = true;
+        if self.config.bye_at_stop {
+            self.tell_all(now, media);
+        }
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
         let ending: Vec<CallLegs> = ending.map(|pending| pending.passes.clone()).collect();
         for passes in ending {

@@ -302,6 +302,8 @@ mod tests {
             trust: vec![],
             networks: vec![],
             elsewhere: Default::default(),
+            idle: std::time::Duration::from_secs(600),
+            bye_at_stop: true,
             routes: vec![
                 route(network("10.0.0.0/8"), "192.0.2.2:5070", Transport::Udp),
                 route(network("10.1.0.0/16"), "192.0.2.3:5070", Transport::Tcp),

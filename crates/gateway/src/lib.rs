@@ -18,6 +18,7 @@
 mod call_legs;
 mod calls;
 mod config;
+mod dialog;
 mod gateway;
 mod hops;
 mod latch;

@@ -58,6 +58,8 @@ names! {
     Require "Require",
     /// Route, the proxies that a request must pass (RFC 3261, 20.34).
     Route "Route",
+    /// Session-Expires, the time within which a call is refreshed (RFC 4028, 4).
+    SessionExpires "Session-Expires" "x",
     /// Supported, the extensions that the sender supports (RFC 3261, 20.37).
     Supported "Supported" "k",
     /// To, the recipient of a request (RFC 3261, 20.39).

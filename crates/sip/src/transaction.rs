@@ -107,6 +107,8 @@ struct Transaction {
     branch: Vec<u8>,
     /// The last response sent.
     response: Vec<u8>,
+    /// Whether the request is this proxy's own: its responses go nowhere.
+    is_own: bool,
     /// Whether the caller has given up.
     is_cancelled: bool,
     /// Whether the call has rung for too long.
@@ -311,6 +313,7 @@ impl Transactions {
             downstream: None,
             branch,
             response: Vec::new(),
+            is_own: false,
             is_cancelled: false,
             has_expired: false,
             cancel: None,
@@ -400,14 +403,19 @@ impl Transactions {
 
     fn take_response(&mut self, now: Time, id: TransactionId, code: u16) -> Incoming {
         let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
+        if t.is_own && code >= 200 {
+            self.close(id);
+            return Incoming::Absorbed;
+        }
         let passes = match (t.phase, code) {
             (Phase::Calling | Phase::Proceeding, 100..=199) => {
                 t.phase = Phase::Proceeding;
                 t.timers.provisional(now, t.is_invite, code);
+                let passes = code > 100 && !t.is_own;
                 if t.is_cancelled {
                     self.cancel(now, id);
                 }
-                code > 100
+                passes
             }
             (Phase::Calling | Phase::Proceeding, _) => {
                 t.timers.answered(now);
@@ -463,6 +471,39 @@ impl Transactions {
         self.weigh(id, before);
         self.arm(id);
         true
+    }
+
+    /// Sends a request of this proxy's own, other than INVITE: its first line, and the lines behind
+    /// the Via, which is `own` with a branch. It is retransmitted until it is answered. Returns false
+    /// if it can't be parsed.
+    pub fn originate(
+        &mut self,
+        now: Time,
+        to: Hop,
+        first: &[u8],
+        (own, lines): (&str, &[u8]),
+    ) -> bool {
+        let branch = self.branch();
+        let via = [b"Via: ", own.as_bytes(), b";branch=", &branch, b"\r\n"].concat();
+        let bytes = [first, b"\r\n", &via, lines].concat();
+        let Ok(message) = Message::parse(&bytes) else { return false };
+        let id = self.open(now, to, &message);
+        let Some(t) = self.all.get_mut(&id) else { return false };
+        self.by_branch.remove(&t.branch);
+        self.by_branch.insert(branch.clone(), id);
+        (t.branch, t.is_own) = (branch, true);
+        self.forward(now, id, to, bytes)
+    }
+
+    /// Whether requests of this proxy's own have no final response yet.
+    pub fn has_own(&self) -> bool {
+        self.all.values().any(|t| t.is_own)
+    }
+
+    /// Ends a request without a final response: it is refused, and cancelled downstream.
+    pub fn abort(&mut self, now: Time, id: TransactionId, said: (u16, &str)) {
+        self.cancel(now, id);
+        self.refuse(now, id, said, b"");
     }
 
     /// Answers a request with a response of this proxy.
@@ -564,6 +605,9 @@ impl Transactions {
         if t.phase == Phase::Proceeding && t.is_invite && !t.is_cancelled {
             (t.is_cancelled, t.has_expired) = (true, true);
             return self.cancel(now, id);
+        }
+        if t.is_own {
+            return self.close(id);
         }
         given_up.push(id);
         if t.is_cancelled {

@@ -45,13 +45,14 @@ listen = ["udp:$3:5060", "tcp:$3:5060"]
 allow = ["192.0.2.0/24"]
 trust = ["$7"]
 records = "$1.jsonl"
+${SIP:-}
 [[sip.route]]
 to = "$8"
 via = "udp:$7:5060"
 END
 }
 
-# gateways: the hosts, with a and b running.
+# gateways: the hosts, with a and b running. SIP has further lines of their section [sip].
 gateways() {
     local name
     hosts

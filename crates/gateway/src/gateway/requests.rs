@@ -7,6 +7,7 @@ use super::{Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
 use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
+use crate::dialog::DialogEnd;
 use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
@@ -94,12 +95,14 @@ impl Gateway {
             (passes, kind) = (CallLegs::new(), Kind::Other);
         }
         call_legs::heard(&mut self.calls, &passes, now);
+        call_legs::update(&mut self.calls, &passes, message, true);
         if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
             && let Some(call) = self.calls.get_mut(*call)
         {
             let places = PartyAddresses::at(down.remote.ip());
             let (is_next_hop, is_direct) = (is_flow, is_flow);
-            call.sides[1] = Side { tag: None, hop: Some(down), places, is_next_hop, is_direct };
+            let hop = Some(down);
+            call.sides[1] = Side { hop, places, is_next_hop, is_direct, ..Side::default() };
         }
         let may_connect = !is_flow;
         let on = Onward { id, from, down, message, routed, passes: &passes, may_connect };
@@ -322,6 +325,7 @@ impl Gateway {
             && let Some(call) = self.calls.get_mut(id)
         {
             (call.challenged, call.sides[0].hop) = (None, Some(from));
+            call.sides[0].dialog = DialogEnd::of_request(message);
             return Ok(id);
         }
         // A call is one, however often it passes here on the way from one of its ends to the other.
@@ -359,7 +363,9 @@ impl Gateway {
         let tag = Some(tag);
         let is_direct = message.list(Name::Via).count() == 1;
         let places = PartyAddresses::of(message, from.remote.ip(), &self.config);
-        let side = Side { tag, hop: Some(from), places, is_next_hop: is_direct, is_direct };
+        let dialog = DialogEnd::of_request(message);
+        let hop = Some(from);
+        let side = Side { tag, hop, places, is_next_hop: is_direct, is_direct, dialog };
         self.calls.open(now, id, message, side);
         match part_of {
             Some(first) => self.calls.join(first, id),

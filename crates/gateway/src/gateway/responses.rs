@@ -3,6 +3,7 @@
 use super::{CallOutcome, Event, Gateway, Kind, Pending, hung_up};
 use crate::call_legs::{self, CallLegs, HopEnds};
 use crate::calls::{CallId, DescriptionError, OfferAnswerState, OfferOutcome, shown};
+use crate::dialog::{DialogEnd, session_interval};
 use crate::hops::NoHop;
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
@@ -203,6 +204,9 @@ impl Gateway {
                 _ => {}
             }
         }
+        if code >= 200 {
+            self.learn_dialog(pending, answering, message);
+        }
         if code >= 200
             && let Some(call) = self.calls.get_mut(first)
         {
@@ -210,6 +214,25 @@ impl Gateway {
             asked.places.join(&pending.places);
             if asked.is_next_hop && pending.is_next_hop {
                 asked.hop = Some(pending.up);
+            }
+        }
+    }
+
+    /// Notes how the end that accepts a request is reached, and how often the call is refreshed.
+    fn learn_dialog(&mut self, pending: &Pending, answering: &CallLegs, message: &Message) {
+        let is_invite = matches!(pending.kind, Kind::Initial | Kind::Resuming);
+        let config = &self.config;
+        let is_own = |uri: &Uri<'_>| config.is_own(uri.host, uri.port, uri.secure);
+        let refreshes = [&b"INVITE"[..], b"UPDATE"].contains(&&pending.method[..]);
+        for &(id, side) in answering {
+            let Some(call) = self.calls.get_mut(id) else { continue };
+            if is_invite {
+                call.sides[side].dialog = DialogEnd::of_response(message, is_own);
+            } else if let Some(dialog) = &mut call.sides[side].dialog {
+                dialog.update(message, false);
+            }
+            if refreshes {
+                call.session = session_interval(message).or(call.session);
             }
         }
     }

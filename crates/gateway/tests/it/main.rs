@@ -5,6 +5,7 @@ mod bodies;
 mod calls;
 mod challenge;
 mod common;
+mod ending;
 mod hostile;
 mod offers;
 mod quality;

@@ -237,7 +237,7 @@ fn who_was_hanging_up_when_the_gateway_is_stopped_has_hung_up() {
     let (back, ..) = call(&mut world);
     world.send(A.at, G, &A.request(("BYE", 2, URI), "b", &back, ""));
     let site = &mut world.sites[0];
-    site.gateway.stop(&mut site.board);
+    site.gateway.stop(world.now, &mut site.board);
     world.run();
     let ended = world.sites[0].events.iter().filter_map(|event| match event {
         Event::Ended(_, outcome) => Some(*outcome),

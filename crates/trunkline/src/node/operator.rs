@@ -7,8 +7,8 @@ use crate::addresses::Missing;
 use crate::datapath::{self, LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError, Status,
-    Streams, Trunk, TrunkIn,
+    Calls, Echo, Flows, HungUp, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError,
+    Status, Streams, Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
@@ -141,10 +141,23 @@ impl Operator {
         self.handle.snapshot().ok_or_else(silent)
     }
 
-    fn calls(&self, from: usize) -> Result<Calls, Refused> {
+    fn gateway(&self) -> Result<&sip::GatewayHandle, Refused> {
         let no_gateway =
             || refused("this node is not a gateway: a [sip] section in its file makes it one");
-        let sip = self.sip.as_ref().ok_or_else(no_gateway)?;
+        self.sip.as_ref().ok_or_else(no_gateway)
+    }
+
+    fn hang_up(&self, call: Option<String>) -> Result<HungUp, Refused> {
+        let silent = || refused("the gateway does not answer: look at the node's log");
+        let calls = self.gateway()?.hang_up(call.clone()).ok_or_else(silent)?;
+        match call {
+            Some(call) if calls == 0 => Err(refused(format!("there is no call {call}"))),
+            _ => Ok(HungUp { calls }),
+        }
+    }
+
+    fn calls(&self, from: usize) -> Result<Calls, Refused> {
+        let sip = self.gateway()?;
         let silent = || refused("the gateway does not answer: look at the node's log");
         let report = sip.report(from, CALLS_AT_ONCE).ok_or_else(silent)?;
         let next = report.is_more.then(|| from + report.calls.len());
@@ -296,9 +309,14 @@ fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
 
 impl server::Operator for Operator {
     fn answer(&self, ask: Request, who: &UnixCredentials) -> Result<Value, Refused> {
-        if matches!(ask, Request::Reload {} | Request::Drain { .. } | Request::Stop {}) {
+        let changes = matches!(
+            ask,
+            Request::Reload {} | Request::Drain { .. } | Request::Stop {} | Request::HangUp { .. }
+        );
+        if changes {
             let what = match ask {
                 Request::Reload {} => "reload",
+                Request::HangUp { .. } => "calls hangup",
                 Request::Drain { on: true } => "drain",
                 Request::Drain { on: false } => "drain --undo",
                 _ => "stop",
@@ -333,6 +351,7 @@ impl server::Operator for Operator {
                 value(Streams { streams, next })
             }
             Request::Calls { from } => value(self.calls(from)?),
+            Request::HangUp { call } => value(self.hang_up(call)?),
             Request::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let to = NodeId(to);

@@ -325,6 +325,8 @@ impl Diff {
             routes,
             networks,
             elsewhere,
+            idle,
+            bye_at_stop,
             max_calls,
             max_transactions: _,
         } = gateway;
@@ -336,6 +338,8 @@ impl Diff {
             (old.routes != *routes, "[[sip.route]]"),
             (old.elsewhere != *elsewhere, "[sip] learn"),
             (old.networks != *networks, "[[sip.network]]"),
+            (old.idle != *idle, "[sip] idle"),
+            (old.bye_at_stop != *bye_at_stop, "[sip] bye_at_stop"),
         ] {
             if differs {
                 self.applied.push(key.into());
@@ -348,6 +352,7 @@ impl Diff {
             running.gateway.routes.clone_from(routes);
             running.gateway.networks.clone_from(networks);
             running.gateway.elsewhere.clone_from(elsewhere);
+            (running.gateway.idle, running.gateway.bye_at_stop) = (*idle, *bye_at_stop);
             running.tls.clone_from(tls);
         }
         let is_bound = was.bind == *bind && old.sockets == *sockets;

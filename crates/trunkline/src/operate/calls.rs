@@ -1,12 +1,15 @@
 //! The `calls` command: a table of a gateway's calls.
 
 use super::client::Client;
-use super::protocol::{Call, CallEnd, CallLeg, Calls, Request};
+use super::protocol::{Call, CallEnd, CallLeg, Calls, HungUp, Request};
 use super::table::{Align, lines, number, percent, span};
-use super::{CallsArgs, Error, print_json};
+use super::{CallsArgs, CallsCommand, Error, HangupArgs, print_json};
 
 /// Runs the `trunkline calls` command.
 pub fn calls(args: &CallsArgs) -> Result<(), Error> {
+    if let Some(CallsCommand::Hangup(args)) = &args.command {
+        return hang_up(args);
+    }
     let mut calls = all(&mut args.at.connect()?)?;
     if args.live {
         calls.retain(|call| !call.is_over());
@@ -23,6 +26,16 @@ pub fn calls(args: &CallsArgs) -> Result<(), Error> {
     let rows: Vec<_> = calls.iter().flat_map(rows).collect();
     lines(&COLUMNS, &rows).into_iter().for_each(|line| outln!("{line}"));
     outln!("{NOTE}");
+    Ok(())
+}
+
+fn hang_up(args: &HangupArgs) -> Result<(), Error> {
+    let call = args.call.clone();
+    let ended: HungUp = args.at.connect()?.ask(&Request::HangUp { call })?;
+    match args.json {
+        true => print_json(&ended)?,
+        false => outln!("{} ended", super::table::count(ended.calls as u64, "call")),
+    }
     Ok(())
 }
 

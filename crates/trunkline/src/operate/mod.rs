@@ -196,18 +196,51 @@ Examples:
   trunkline calls
   trunkline calls --live --limit 20
   trunkline calls --json | jq '.[] | select(.state == \"up\") | [.from, .to, .overlay]'
+  trunkline calls hangup 3848276298220188511@192.0.2.11
 
 Each line of a call counts packets from one end to the gateway: from its phone by UDP,
 from the other gateway by the overlay. Calls that have ended are shown for a while;
 `records` in [sip] keeps a line of each. docs/gateway.md explains each number.
 Exit code 1: no node answers there, or it is no gateway.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CallsArgs {
+    #[command(subcommand)]
+    command: Option<CallsCommand>,
     /// Leave out calls that have ended
     #[arg(long)]
     live: bool,
     /// Maximum number of calls to show
     #[arg(long, short = 'n', value_name = "N", value_parser = limit)]
     limit: Option<usize>,
+    #[command(flatten)]
+    at: At,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum CallsCommand {
+    Hangup(HangupArgs),
+}
+
+/// End calls, and tell both of their ends
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  trunkline calls hangup 3848276298220188511@192.0.2.11
+  trunkline calls hangup --all
+
+The Call-ID of a call is in `trunkline calls --json`, as `call`. A call that still rings is
+cancelled.
+Exit code 1: there is no such call, no node answers there, or it is no gateway.")]
+struct HangupArgs {
+    /// Call-ID of the call
+    #[arg(value_name = "CALL-ID", required_unless_present = "all")]
+    call: Option<String>,
+    /// End all calls
+    #[arg(long, conflicts_with = "call")]
+    all: bool,
     #[command(flatten)]
     at: At,
     /// Print the result as JSON

@@ -45,6 +45,11 @@ pub enum Request {
         #[serde(default)]
         from: usize,
     },
+    /// Ends calls, tells their ends, and returns [`HungUp`].
+    HangUp {
+        /// Call-ID of the call; `null` for all calls.
+        call: Option<String>,
+    },
     /// Sends an echo and returns its result as [`Echo`].
     Echo {
         /// Node that the echo is sent to.
@@ -100,7 +105,7 @@ pub struct Call {
     /// Time of its end, in seconds since 1970; `null` if it has not ended.
     pub ended: Option<f64>,
     /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`, `unanswered`,
-    /// `idle` (no sign of life) or `stopped` (together with its gateway).
+    /// `idle` (no sign of life), `stopped` (together with its gateway) or `operator-hung-up`.
     pub outcome: Option<String>,
     /// Status code with which it was refused or cancelled.
     pub status: Option<u16>,
@@ -119,6 +124,13 @@ impl Call {
     pub fn is_over(&self) -> bool {
         self.state == "ended"
     }
+}
+
+/// Result of ending calls.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HungUp {
+    /// Number of calls that were ended.
+    pub calls: usize,
 }
 
 /// Packets that arrive at one media port of a gateway.

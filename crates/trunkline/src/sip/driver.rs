@@ -16,6 +16,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
+use trunkline_base::Time;
 use trunkline_gateway::{Event, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
@@ -46,9 +47,21 @@ pub struct Driver {
     connections: BTreeMap<u64, Connection>,
     media: MediaStats,
     limited_logs: LimitedLogs,
-    /// Receiver of the stop notification, and the number of calls at the time.
-    stopping: Option<(SyncSender<usize>, usize)>,
+    stopping: Option<Stopping>,
 }
+
+/// A stop that has been requested.
+struct Stopping {
+    /// Receiver of the stop notification.
+    reply: SyncSender<usize>,
+    /// Number of calls at the time.
+    up: usize,
+    /// Time until which the ends of calls may answer that they have been told.
+    until: Time,
+}
+
+/// Time for the ends of calls to answer when the gateway stops.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Rate-limited logs about the behaviour of others, by kind.
 #[derive(Default)]
@@ -167,11 +180,12 @@ impl Driver {
     /// Whether a stop has been requested and all remaining work is done; if so, sends the
     /// notification.
     fn is_over(&mut self) -> bool {
-        if !self.ledger.is_settled() {
+        let Some(stopping) = &self.stopping else { return false };
+        let is_told = self.gateway.is_quiet() || clock::now() >= stopping.until;
+        if !is_told || !self.ledger.is_settled() {
             return false;
         }
-        let Some((reply, up)) = self.stopping.take() else { return false };
-        let _ = reply.try_send(up);
+        let _ = stopping.reply.try_send(stopping.up);
         true
     }
 
@@ -218,8 +232,12 @@ impl Driver {
             }
             Input::Stop(reply) => {
                 let up = self.gateway.stats().live;
-                self.gateway.stop(&mut self.board);
-                self.stopping = Some((reply, up));
+                self.gateway.stop(now, &mut self.board);
+                self.stopping = Some(Stopping { reply, up, until: now + FAREWELL });
+            }
+            Input::HangUp(call, reply) => {
+                let ended = self.gateway.hang_up(now, call.as_deref(), &mut self.board);
+                let _ = reply.try_send(ended);
             }
             Input::Ask(from, count, reply) => {
                 let (calls, is_more) = self.ledger.rows(&self.gateway, from, count);

@@ -192,6 +192,7 @@ fn told(outcome: CallOutcome) -> (&'static str, Option<u16>) {
         CallOutcome::Unanswered => ("unanswered", Some(408)),
         CallOutcome::Idle => ("idle", None),
         CallOutcome::Stopped => ("stopped", None),
+        CallOutcome::Operator => ("operator-hung-up", None),
     }
 }
 

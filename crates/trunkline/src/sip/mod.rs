@@ -56,6 +56,8 @@ enum Input {
     Drain(bool, SyncSender<()>),
     /// The node is stopping: the answer is the number of calls that ended with it.
     Stop(SyncSender<usize>),
+    /// Ends the calls with this Call-ID, or all; the answer is their number.
+    HangUp(Option<String>, SyncSender<usize>),
     /// Requests a report with the calls from the first number on, as many as the second.
     Ask(usize, usize, SyncSender<GatewayReport>),
 }
@@ -99,6 +101,14 @@ impl GatewayHandle {
         is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
     }
 
+    /// Ends the calls with this Call-ID, or all calls. Returns their number; `None` if the gateway does
+    /// not answer in time.
+    pub fn hang_up(&self, call: Option<String>) -> Option<usize> {
+        let (reply, answer) = sync_channel(1);
+        self.0.try_send(Input::HangUp(call, reply)).ok()?;
+        answer.recv_timeout(Duration::from_secs(1)).ok()
+    }
+
     /// Refuses new calls from now on, or accepts them again.
     pub fn drain(&self, on: bool) {
         let (reply, answer) = sync_channel(1);
@@ -108,7 +118,7 @@ impl GatewayHandle {
         }
     }
 
-    /// Ends all calls, and has their records written. Returns their number; `None` if the gateway
+    /// Ends all calls, has their ends told, and has their records written. Returns their number; `None` if the gateway
     /// does not answer in time.
     pub fn stop(&self) -> Option<usize> {
         let (reply, answer) = sync_channel(1);

@@ -84,6 +84,8 @@ pub fn config(node: u32, address: &str) -> Config {
         routes: vec![],
         networks: vec![],
         elsewhere: Default::default(),
+        idle: std::time::Duration::from_secs(600),
+        bye_at_stop: true,
         max_calls: 100,
         max_transactions: 1_000,
     }

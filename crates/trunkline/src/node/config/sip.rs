@@ -12,12 +12,16 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use toml::Spanned;
 use trunkline_gateway::{self as gateway, Destination, Route, Socket, Transport};
 use trunkline_overlay::wire::NodeId;
 
 /// Default maximum number of simultaneous calls.
 const CALLS: usize = 1_000;
+/// Bounds of the time after which a silent call is ended.
+const LEAST_IDLE: Duration = Duration::from_secs(10);
+const MOST_IDLE: Duration = Duration::from_secs(24 * 3_600);
 /// Transactions allowed for each possible call: its INVITEs, plus registrations and queries.
 const TRANSACTIONS: usize = 32;
 
@@ -68,6 +72,9 @@ pub struct SipSection {
     certificate_key: Option<PathBuf>,
     roots: Option<PathBuf>,
     learn: Option<Spanned<Span>>,
+    idle: Option<Spanned<Span>>,
+    #[serde(default = "yes")]
+    bye_at_stop: bool,
     #[serde(default)]
     route: Vec<Spanned<RouteSection>>,
     #[serde(default)]
@@ -81,6 +88,10 @@ struct RouteSection {
     to: Name,
     via: TransportAddress,
     name: Option<HostName>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn ports() -> Spanned<Ports> {
@@ -313,6 +324,8 @@ impl SipSection {
             routes: self.route.into_iter().map(route).collect(),
             networks: networks::checked(self.network, &elsewhere)?,
             elsewhere: Arc::new(elsewhere),
+            idle: idle(self.idle.as_ref())?,
+            bye_at_stop: self.bye_at_stop,
             max_calls,
             max_transactions: max_calls.saturating_mul(TRANSACTIONS),
         };
@@ -398,6 +411,15 @@ fn distinct(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
         all.extend((!all.contains(&ip)).then_some(ip));
     }
     all
+}
+
+/// Time after which a silent call is ended: ten minutes, unless the file says otherwise.
+fn idle(span: Option<&Spanned<Span>>) -> Result<Duration, Wrong> {
+    let Some(span) = span else { return Ok(Duration::from_secs(600)) };
+    match span.get_ref().0 {
+        time if (LEAST_IDLE..=MOST_IDLE).contains(&time) => Ok(time),
+        _ => Err((Some(span.span()), "[sip] idle is 10 s to 24 h".into())),
+    }
 }
 
 /// The address at which media ports are bound to receive at all of `addresses`: with `::`, also at

@@ -1,0 +1,99 @@
+//! The dialog of a call, as a gateway needs it to end the call itself: a BYE to each end in the name
+//! of the other (RFC 3261, 15).
+
+use core::time::Duration;
+use trunkline_sip::value::{Address, Uri};
+use trunkline_sip::{Message, Name};
+
+/// Maximum number of bytes kept of one end: others may write much into a call's headers.
+const MAX_BYTES: usize = 2_048;
+
+/// One end of a dialog.
+#[derive(Clone, Debug)]
+pub(crate) struct DialogEnd {
+    /// From or To of this end, with its tag.
+    address: Vec<u8>,
+    /// URI for requests to it.
+    pub target: Vec<u8>,
+    /// The proxies between the gateway and it, the nearest first.
+    pub routes: Vec<Vec<u8>>,
+    /// The highest number of its requests so far.
+    number: u32,
+}
+
+impl DialogEnd {
+    /// The sender of a request that begins or continues a dialog; `None` if it can't be reached.
+    pub fn of_request(message: &Message) -> Option<DialogEnd> {
+        let address = message.first(Name::From)?;
+        let routes = message.list(Name::RecordRoute).map(<[u8]>::to_vec).collect();
+        let number = message.cseq()?.number;
+        DialogEnd { address: address.to_vec(), target: contact(message)?, routes, number }.bounded()
+    }
+
+    /// The sender of a response; `is_own` identifies this gateway's own routes, behind which are
+    /// those of the other side.
+    pub fn of_response(message: &Message, is_own: impl Fn(&Uri<'_>) -> bool) -> Option<DialogEnd> {
+        let address = message.first(Name::To)?;
+        let uri = |route: &[u8]| {
+            let address = Address::parse(route)?;
+            Some(Uri::parse(address.uri).is_some_and(|uri| is_own(&uri)))
+        };
+        let beyond = message.list(Name::RecordRoute).take_while(|route| uri(route) == Some(false));
+        let mut routes: Vec<Vec<u8>> = beyond.map(<[u8]>::to_vec).collect();
+        routes.reverse();
+        let target = contact(message)?;
+        DialogEnd { address: address.to_vec(), target, routes, number: 0 }.bounded()
+    }
+
+    fn bounded(self) -> Option<DialogEnd> {
+        let routes: usize = self.routes.iter().map(Vec::len).sum();
+        let bytes = self.address.len() + self.target.len() + routes;
+        (bytes <= MAX_BYTES).then_some(self)
+    }
+
+    /// Updates the end from a later message of its own: it may be reached elsewhere, and numbers its
+    /// requests.
+    pub fn update(&mut self, message: &Message, is_request: bool) {
+        if let Some(target) = contact(message).filter(|target| target.len() <= MAX_BYTES / 2) {
+            self.target = target;
+        }
+        if is_request {
+            let number = message.cseq().map_or(0, |cseq| cseq.number);
+            self.number = self.number.max(number);
+        }
+    }
+
+    /// The lines of a BYE to this end from `other`, behind the Via.
+    pub fn bye(&self, other: &mut DialogEnd, call_id: &[u8], why: &str) -> Vec<u8> {
+        other.number = other.number.saturating_add(1);
+        let mut lines = b"Max-Forwards: 70\r\n".to_vec();
+        let mut add = |name: &str, value: &[u8]| {
+            lines.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+        };
+        for route in &self.routes {
+            add("Route", route);
+        }
+        add("From", &other.address);
+        add("To", &self.address);
+        add("Call-ID", call_id);
+        add("CSeq", format!("{} BYE", other.number).as_bytes());
+        add("Reason", format!("SIP;cause=503;text=\"{why}\"").as_bytes());
+        add("Content-Length", b"0");
+        lines.extend(b"\r\n");
+        lines
+    }
+}
+
+/// URI in the Contact of a message.
+fn contact(message: &Message) -> Option<Vec<u8>> {
+    let address = Address::parse(message.list(Name::Contact).next()?)?;
+    Some(address.uri.to_vec())
+}
+
+/// Interval of the session timer that a message agrees on or asks for (RFC 4028).
+pub(crate) fn session_interval(message: &Message) -> Option<Duration> {
+    let value = message.first(Name::SessionExpires)?;
+    let digits = value.split(|b| !b.is_ascii_digit()).next()?;
+    let seconds: u64 = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds.min(86_400)))
+}

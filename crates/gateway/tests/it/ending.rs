@@ -1,0 +1,186 @@
+//! Calls that the gateway ends: both ends are told, by a BYE in the name of the other.
+
+use crate::common::*;
+use std::time::Duration;
+use trunkline_gateway::{CallOutcome, Config, Event};
+use trunkline_sip::{Message, Name};
+
+const G: &str = "10.1.0.1:5060";
+const A: Agent = Agent { at: "10.1.0.9:5060", tag: "a", gateway: G };
+const B: Agent = Agent { at: "10.1.0.20:5060", tag: "b", gateway: G };
+const URI: &str = "sip:b@10.1.0.20";
+
+fn with(body_of_a: &str, body_of_b: &str, extra: &str, config: Config) -> World {
+    let mut world = World::new(vec![config]);
+    world.send(A.at, G, &A.request(("INVITE", 1, URI), "", &[], body_of_a));
+    let invite = world.read(B.at, "INVITE");
+    let answer = B.response(&invite, "200 OK", body_of_b);
+    world.send(B.at, G, &answer.replacen("Contact:", &format!("{extra}Contact:"), 1));
+    let mut back = routes(&world.read(A.at, "200"));
+    back.reverse();
+    world.send(A.at, G, &A.request(("ACK", 1, URI), "b", &back, ""));
+    world.read(B.at, "ACK");
+    world
+}
+
+fn call() -> World {
+    with(&sdp("10.1.0.9:4000"), &sdp("10.1.0.20:5000"), "", config(1, G))
+}
+
+fn outcomes(world: &World) -> Vec<CallOutcome> {
+    let ended = |event: &Event| match event {
+        Event::Ended(_, outcome) => Some(*outcome),
+        _ => None,
+    };
+    world.sites[0].events.iter().filter_map(ended).collect()
+}
+
+fn value(message: &Message, name: Name) -> String {
+    String::from_utf8_lossy(message.first(name).unwrap_or_default()).into_owned()
+}
+
+/// Checks the BYE that each end has got, and answers it.
+fn hear_byes(world: &mut World) {
+    for (end, from, to) in [(&A, "tag=b", "tag=a"), (&B, "tag=a", "tag=b")] {
+        let bye = world.read(end.at, "BYE");
+        assert!(value(&bye, Name::From).contains(from) && value(&bye, Name::To).contains(to));
+        assert_eq!(bye.list(Name::Via).count(), 1);
+        assert!(bye.cseq().unwrap().number > 0 && text(&bye).contains("\r\nReason: SIP;"));
+        assert_eq!(value(&bye, Name::CallId), "call");
+        world.send(end.at, G, &end.response(&bye, "200 OK", ""));
+    }
+    assert!(world.sites[0].gateway.is_quiet());
+    assert_eq!(world.sites[0].gateway.free_ports(), 50);
+}
+
+#[test]
+fn a_call_without_a_sign_of_life_is_ended_at_both_ends() {
+    let mut world = call();
+    world.wait(599_000);
+    assert_eq!(world.mail_of(A.at), [""; 0]);
+    world.wait(2_000);
+    hear_byes(&mut world);
+    assert_eq!(outcomes(&world), [CallOutcome::Idle]);
+}
+
+#[test]
+fn silence_that_was_agreed_is_not_idle() {
+    let held = |place: &str, direction: &str| format!("{}a={direction}\r\n", sdp(place));
+    for (a, b) in [
+        (held("10.1.0.9:4000", "inactive"), held("10.1.0.20:5000", "inactive")),
+        (held("10.1.0.9:4000", "sendonly"), held("10.1.0.20:5000", "recvonly")),
+        (sdp("10.1.0.9:4000"), sdp("10.1.0.20:5000").replace("IP4 10.1.0.20", "IP4 0.0.0.0")),
+    ] {
+        let mut world = with(&a, &b, "", config(1, G));
+        world.wait(2 * 3_600_000);
+        assert_eq!(outcomes(&world), [], "{a} {b}");
+        world.wait(11 * 3_600_000);
+        assert_eq!(outcomes(&world), [CallOutcome::Idle], "{a} {b}");
+    }
+}
+
+#[test]
+fn the_time_is_a_setting_and_at_least_that_of_the_session_timer() {
+    for (idle, timer, ends) in [(60, "", 60), (60, "Session-Expires: 1800\r\n", 2_700)] {
+        let config = Config { idle: Duration::from_secs(idle), ..config(1, G) };
+        let mut world = with(&sdp("10.1.0.9:4000"), &sdp("10.1.0.20:5000"), timer, config);
+        world.wait(1_000 * ends - 1_000);
+        assert_eq!(outcomes(&world), [], "{timer}");
+        world.wait(3_000);
+        assert_eq!(outcomes(&world), [CallOutcome::Idle], "{timer}");
+    }
+}
+
+#[test]
+fn an_end_that_does_not_answer_its_bye_is_told_again_and_then_left() {
+    for answer in ["481 Call/Transaction Does Not Exist", "408 Request Timeout", ""] {
+        let mut world = call();
+        let site = &mut world.sites[0];
+        assert_eq!(site.gateway.hang_up(world.now, Some("call"), &mut site.board), 1);
+        world.run();
+        let bye = world.read(A.at, "BYE");
+        if answer.is_empty() {
+            world.wait(40_000);
+            assert_eq!(world.mail_of(A.at).len(), 10, "timer E");
+        } else {
+            world.send(A.at, G, &A.response(&bye, answer, ""));
+            let bye = world.read(B.at, "BYE");
+            world.send(B.at, G, &B.response(&bye, answer, ""));
+        }
+        assert!(world.sites[0].gateway.is_quiet(), "{answer}");
+        assert_eq!(outcomes(&world), [CallOutcome::Operator]);
+    }
+}
+
+#[test]
+fn only_the_call_that_is_meant_is_ended() {
+    let mut world = call();
+    let site = &mut world.sites[0];
+    assert_eq!(site.gateway.hang_up(world.now, Some("another"), &mut site.board), 0);
+    assert_eq!(site.gateway.stats().live, 1);
+    assert_eq!(site.gateway.hang_up(world.now, None, &mut site.board), 1);
+    world.run();
+    hear_byes(&mut world);
+}
+
+#[test]
+fn a_stop_tells_all_ends_unless_it_is_not_wanted() {
+    for bye_at_stop in [true, false] {
+        let config = Config { bye_at_stop, ..config(1, G) };
+        let mut world = with(&sdp("10.1.0.9:4000"), &sdp("10.1.0.20:5000"), "", config);
+        let ring = A.request(("INVITE", 7, URI), "", &[], &sdp("10.1.0.9:4100"));
+        world.send(A.at, G, &ring.replace("Call-ID: call", "Call-ID: ring"));
+        let invite = world.read(B.at, "INVITE");
+        let ringing = B.response(&invite, "180 Ringing", "");
+        world.send(B.at, G, &ringing.replace("Call-ID: call", "Call-ID: ring"));
+        world.read(A.at, "180");
+        let site = &mut world.sites[0];
+        site.gateway.stop(world.now, &mut site.board);
+        world.run();
+        assert_eq!(outcomes(&world), [CallOutcome::Stopped; 2]);
+        if bye_at_stop {
+            // The call that rings is refused and cancelled.
+            assert_eq!(world.mail_of(A.at), ["BYE", "503"]);
+            assert_eq!(world.mail_of(B.at), ["BYE", "CANCEL"]);
+            hear_byes(&mut world);
+        } else {
+            assert_eq!((world.mail_of(A.at), world.mail_of(B.at)), (vec![], vec![]));
+        }
+    }
+}
+
+#[test]
+fn proxies_on_the_way_are_passed() {
+    let mut world = World::new(vec![config(1, G)]);
+    // Proxy P1 is between the caller and the gateway, P2 between it and the callee.
+    let [p1, p2] = ["10.3.0.1:5060", "10.4.0.1:5060"];
+    let invite =
+        A.request(("INVITE", 1, URI), "", &[format!("<sip:{p2};lr>")], &sdp("10.1.0.9:4000"));
+    let invite = invite.replacen(
+        "\r\n",
+        &format!(
+            "\r\nVia: SIP/2.0/UDP {p1};branch=z9hG4bKp1\r\n\
+        Record-Route: <sip:{p1};lr>\r\n"
+        ),
+        1,
+    );
+    world.send(p1, G, &invite);
+    let invite = world.read(p2, "INVITE");
+    let answer = B.response(&invite, "200 OK", &sdp("10.1.0.20:5000"));
+    let answer = answer.replacen(
+        "Record-Route:",
+        &format!("Record-Route: <sip:{p2};lr>\r\nRecord-Route:"),
+        1,
+    );
+    world.send(p2, G, &answer);
+    world.read(p1, "200");
+    let site = &mut world.sites[0];
+    site.gateway.hang_up(world.now, None, &mut site.board);
+    world.run();
+    for (proxy, target) in [(p1, "sip:a@10.1.0.9:5060"), (p2, "sip:b@10.1.0.20:5060")] {
+        let bye = world.read(proxy, "BYE");
+        assert!(text(&bye).starts_with(&format!("BYE {target} SIP/2.0\r\n")), "{}", text(&bye));
+        let routes: Vec<_> = bye.list(Name::Route).collect();
+        assert_eq!(routes, [format!("<sip:{proxy};lr>").as_bytes()]);
+    }
+}
