@@ -1,6 +1,4 @@
-//! Expiry of a node's certificate, and the frequency of warnings about it.
-
-use std::fmt;
+//! Expiry of a node's certificates, and the frequency of warnings about it.
 
 const DAY: u64 = 24 * 60 * 60;
 /// Time before expiry from which warnings are given: enough for a reminder, a weekend and a second
@@ -31,20 +29,33 @@ impl Validity {
     }
 }
 
-impl fmt::Display for Validity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Certificates that a node presents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// The node's own, for other nodes.
+    Node,
+    /// The gateway's, for phones and proxies.
+    Sip,
+}
+
+impl Owner {
+    /// The certificate's state, and what to do about it.
+    pub fn told(self, validity: Validity) -> String {
         let span = |s: u64| crate::operate::span(s as f64);
-        match self {
-            Validity::Holds => f.write_str("the node's certificate holds"),
-            Validity::EndsSoon(left) => {
-                write!(f, "the node's certificate expires in {}: renew it, and reload", span(*left))
+        let (name, consequence) = match self {
+            Owner::Node => {
+                ("the node's certificate", "nodes that know this node by it don't trust it any more")
             }
-            Validity::Over(since) => write!(
-                f,
-                "the node's certificate EXPIRED {} ago: nodes that know this node by it \
-                 don't trust it any more; renew it, and reload",
-                span(*since)
-            ),
+            Owner::Sip => ("the [sip] certificate", "phones that verify it refuse to connect"),
+        };
+        match validity {
+            Validity::Holds => format!("{name} holds"),
+            Validity::EndsSoon(left) => {
+                format!("{name} expires in {}: renew it, and reload", span(left))
+            }
+            Validity::Over(since) => {
+                format!("{name} EXPIRED {} ago: {consequence}; renew it, and reload", span(since))
+            }
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::datapath::udp::Udp;
 use crate::datapath::{self, Handle, Parts};
 use crate::operate::server::{self, Bound};
 use crate::{clock, log, sip, stop};
-use config::{Config, Mistake};
-use expiry::ExpiryMonitor;
+use config::{Config, Mistake, Sip};
+use expiry::{ExpiryMonitor, Owner};
 use manager::State;
 use memory::HeapTrimmer;
 use operator::Operator;
@@ -182,7 +182,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             // The log has the result.
             let _ = operator.reload();
         }
-        operator.watch_certificate();
+        operator.watch_certificates();
         operator.watch_addresses();
         trimmer.look(clock::now());
         if reminder.as_mut().is_some_and(|reminder| reminder.is_due(clock::now())) {
@@ -289,7 +289,7 @@ pub fn start(config: Config, text: &str, record: Option<&Path>) -> Result<Starte
         cpu: config.runtime.cpu,
     };
     let handle = datapath::start(parts).map_err(cannot("start the packet thread"))?;
-    warn_of_protection(config.overlay.sealing.is_some(), not_after);
+    warn_of_protection(config.overlay.sealing.is_some(), not_after, config.sip.as_ref());
     let sip = match (&config.sip, handle.media()) {
         (Some(sip), Some(media)) => Some(sip::start(sip, media, &lasting)?),
         _ => None,
@@ -325,13 +325,23 @@ fn unix_secs() -> u64 {
 }
 
 /// Logs a warning if nothing is protected, or if the protection expires soon.
-fn warn_of_protection(sealed: bool, not_after: u64) {
+fn warn_of_protection(sealed: bool, not_after: u64, sip: Option<&Sip>) {
     if !sealed {
         tracing::warn!("{}", unsealed::WARNING);
     }
-    if let Some(standing) = ExpiryMonitor::default().look(not_after, unix_secs()) {
-        tracing::warn!("{standing}");
+    if let Some(validity) = ExpiryMonitor::default().look(not_after, unix_secs()) {
+        tracing::warn!("{}", Owner::Node.told(validity));
     }
+    if let Some(warning) = sip_warning(sip) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Warning about the gateway's certificate, if it has expired or does soon.
+fn sip_warning(sip: Option<&Sip>) -> Option<String> {
+    let not_after = sip.map_or(0, sip::not_after);
+    let validity = ExpiryMonitor::default().look(not_after, unix_secs());
+    validity.map(|validity| Owner::Sip.told(validity))
 }
 
 /// Bytes buffered in each direction of an in-process session: a second of a call, many times over.
@@ -495,7 +505,8 @@ fn warnings(config: &Config) -> Vec<String> {
     // An expired certificate is not a mistake in the file: the systemd unit runs this check before
     // it starts a node, and a clock may be wrong.
     let validity = ExpiryMonitor::default().look(config.not_after(), unix_secs());
-    warnings.extend(validity.map(|validity| validity.to_string()));
+    warnings.extend(validity.map(|validity| Owner::Node.told(validity)));
+    warnings.extend(sip_warning(config.sip.as_ref()));
     match &sealing.certificate {
         Some(certificate) => {
             let certified = certificate.name();

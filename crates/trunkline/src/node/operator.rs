@@ -1,8 +1,8 @@
 //! Actions of the control socket and SIGHUP on a running node.
 
 use super::config::{self, Config};
-use super::expiry::ExpiryMonitor;
-use super::{flows, reload, unix_secs};
+use super::expiry::{ExpiryMonitor, Owner};
+use super::{flows, reload, sip_warning, unix_secs};
 use crate::addresses::Missing;
 use crate::datapath::{self, LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trunkline_base::{Bitrate, Time};
@@ -45,7 +45,10 @@ pub struct Operator {
     running: Mutex<Config>,
     started: Time,
     stop: AtomicBool,
-    watch: Mutex<ExpiryMonitor>,
+    /// For the node's own certificate, and the gateway's.
+    watches: Mutex<[ExpiryMonitor; 2]>,
+    /// When the gateway's certificate expires, in seconds since 1970; 0 without one.
+    sip_not_after: AtomicU64,
     missing: Mutex<Missing>,
 }
 
@@ -76,8 +79,11 @@ impl Operator {
         config: Config,
     ) -> Operator {
         // Its state was logged at start.
-        let mut watch = ExpiryMonitor::default();
-        watch.look(config.not_after(), unix_secs());
+        let sip_not_after = config.sip.as_ref().map_or(0, sip::not_after);
+        let mut watches = [(); 2].map(|()| ExpiryMonitor::default());
+        for (watch, end) in watches.iter_mut().zip([config.not_after(), sip_not_after]) {
+            watch.look(end, unix_secs());
+        }
         let missing = Missing::new(config.own_addresses(), clock::now());
         Operator {
             handle,
@@ -86,18 +92,22 @@ impl Operator {
             running: Mutex::new(config),
             started: clock::now(),
             stop: AtomicBool::new(false),
-            watch: Mutex::new(watch),
+            watches: Mutex::new(watches),
+            sip_not_after: AtomicU64::new(sip_not_after),
             missing: Mutex::new(missing),
         }
     }
 
-    /// Logs a warning when the node's certificate is about to expire.
-    pub fn watch_certificate(&self) {
+    /// Logs a warning when a certificate is about to expire.
+    pub fn watch_certificates(&self) {
         // A reload holds the configuration: the next check will do.
         let Ok(running) = self.running.try_lock() else { return };
-        let Ok(mut watch) = self.watch.try_lock() else { return };
-        if let Some(standing) = watch.look(running.not_after(), unix_secs()) {
-            tracing::warn!("{standing}");
+        let Ok(mut watches) = self.watches.try_lock() else { return };
+        let ends = [running.not_after(), self.sip_not_after.load(Ordering::Relaxed)];
+        for ((watch, end), owner) in watches.iter_mut().zip(ends).zip([Owner::Node, Owner::Sip]) {
+            if let Some(validity) = watch.look(end, unix_secs()) {
+                tracing::warn!("{}", owner.told(validity));
+            }
         }
     }
 
@@ -119,8 +129,8 @@ impl Operator {
             None | Some(Some(0)) => {}
             Some(Some(calls)) => tracing::warn!(
                 calls,
-                "stopped while calls were ringing or up: their phones hear nothing until they \
-                 hang up; `trunkline drain --stop` waits for the last"
+                "stopped while calls were ringing or up, and ended them, unless [sip] bye_at_stop \
+                 is false; `trunkline drain --stop` waits for the last"
             ),
             Some(None) => tracing::warn!("the gateway did not answer: records may be missing"),
         }
@@ -176,6 +186,8 @@ impl Operator {
             uptime_s: clock::now().since(self.started).as_secs_f64(),
             sealed: running.overlay.sealing.is_some(),
             certificate_not_after: Some(running.not_after()).filter(|end| *end != 0),
+            sip_certificate_not_after: Some(self.sip_not_after.load(Ordering::Relaxed))
+                .filter(|end| *end != 0),
             missing_addresses: self.missing_addresses(),
             receive_buffer: s.udp.receive_buffer,
             receive_buffer_wanted: datapath::udp::RECEIVE_BUFFER,
@@ -226,7 +238,8 @@ impl Operator {
         if let Some(over) = new_but_over(&running, &new) {
             return Err(mistake(&over));
         }
-        let warnings = config::unusable_here(&new, &text);
+        let mut warnings = config::unusable_here(&new, &text);
+        warnings.extend(sip_warning(new.sip.as_ref()));
         let mut diff = reload::diff(&running, &new);
         // Checked before anything changes, since one of its files may be invalid.
         diff.running.sip.as_ref().map_or(Ok(()), sip::check).map_err(|e| mistake(&e))?;
@@ -240,6 +253,7 @@ impl Operator {
         }
         if let (Some(handle), Some(sip)) = (&self.sip, &diff.running.sip) {
             let is_new = handle.reconfigure(sip).map_err(|e| mistake(&e))?;
+            self.sip_not_after.store(sip::not_after(sip), Ordering::Relaxed);
             if is_new {
                 diff.applied.push("[sip] certificate, roots".into());
             }
@@ -248,13 +262,13 @@ impl Operator {
         log::set(running.log_filter.as_deref());
         let config = self.path.display().to_string();
         tracing::info!(%config, applied = ?diff.applied, "configuration read again");
-        for warning in warnings {
+        for warning in &warnings {
             tracing::warn!("{warning}");
         }
         if !diff.restart.is_empty() {
             tracing::warn!(keys = ?diff.restart, "these changes need a restart of the node");
         }
-        Ok(Reloaded { config, applied: diff.applied, restart: diff.restart })
+        Ok(Reloaded { config, applied: diff.applied, restart: diff.restart, warnings })
     }
 
     fn echo(&self, echo: overlay::Echo, timeout_ms: u64) -> Result<Echo, Refused> {

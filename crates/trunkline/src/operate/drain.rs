@@ -13,6 +13,9 @@ pub fn reload(args: &ReloadArgs) -> Result<(), Error> {
     if args.json {
         return print_json(&done);
     }
+    for warning in &done.warnings {
+        errln!("trunkline: warning: {warning}");
+    }
     let list = |keys: &[String]| keys.join("; ");
     if done.applied.is_empty() && done.restart.is_empty() {
         outln!("{}: nothing has changed", done.config);

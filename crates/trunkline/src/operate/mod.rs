@@ -238,7 +238,7 @@ struct HangupArgs {
     /// Call-ID of the call
     #[arg(value_name = "CALL-ID", required_unless_present = "all")]
     call: Option<String>,
-    /// End all calls
+    /// End all calls, whether they ring or are up
     #[arg(long, conflicts_with = "call")]
     all: bool,
     #[command(flatten)]

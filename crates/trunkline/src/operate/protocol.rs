@@ -251,6 +251,8 @@ pub struct Status {
     /// Expiry of its certificate, in seconds since 1970; `null` if it has none, or if it never
     /// expires.
     pub certificate_not_after: Option<u64>,
+    /// When the gateway's certificate expires, in seconds since 1970; `null` without one.
+    pub sip_certificate_not_after: Option<u64>,
     /// Addresses that it listens at and this machine does not have.
     pub missing_addresses: Vec<SocketAddr>,
     /// Receive buffer of the UDP socket that has the smallest, in bytes.
@@ -619,4 +621,6 @@ pub struct Reloaded {
     pub applied: Vec<String>,
     /// Keys that differ from the running settings and need a restart.
     pub restart: Vec<String>,
+    /// Settings that are allowed, but hardly intended, and certificates that have expired or soon do.
+    pub warnings: Vec<String>,
 }

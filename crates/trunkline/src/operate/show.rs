@@ -3,7 +3,7 @@
 use super::protocol::{Link, Request, Route, Status, Trunk};
 use super::table::{Align, NOTHING, count, lines, number, percent, span};
 use super::{Error, LinksArgs, RoutesArgs, StatusArgs, print_json};
-use crate::node::expiry::Validity;
+use crate::node::expiry::{Owner, Validity};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trunkline_overlay::wire::NodeId;
@@ -41,6 +41,11 @@ pub fn status_lines(s: &Status) -> Vec<String> {
     }
     if let Some(not_after) = s.certificate_not_after {
         lines.push(certified(not_after, crate::clock::since_epoch() / 1_000_000_000));
+    }
+    if let Some(not_after) = s.sip_certificate_not_after {
+        let validity = Validity::of(not_after, crate::clock::since_epoch() / 1_000_000_000);
+        let warning = Some(validity).filter(|validity| *validity != Validity::Holds);
+        lines.extend(warning.map(|validity| format!("SIP       {}", Owner::Sip.told(validity))));
     }
     if !s.missing_addresses.is_empty() {
         let all: Vec<_> = s.missing_addresses.iter().map(ToString::to_string).collect();

@@ -364,6 +364,7 @@ mod tests {
             uptime_s: 61.0,
             sealed: false,
             certificate_not_after: None,
+            sip_certificate_not_after: None,
             missing_addresses: Vec::new(),
             receive_buffer: 1,
             receive_buffer_wanted: 1,

@@ -247,6 +247,7 @@ impl Driver {
                     stats: self.gateway.stats(),
                     media: self.media,
                     free_ports: self.gateway.free_ports(),
+                    certificate_not_after: self.tls.not_after,
                 };
                 let _ = reply.try_send(report);
             }

@@ -75,6 +75,8 @@ pub struct GatewayReport {
     pub media: crate::datapath::media::MediaStats,
     /// Number of free pairs of media ports.
     pub free_ports: usize,
+    /// When its certificate expires, in seconds since 1970; 0 without one.
+    pub certificate_not_after: u64,
 }
 
 /// Handle through which other threads query the gateway.
@@ -185,6 +187,12 @@ pub fn check(sip: &Sip) -> Result<(), Error> {
         }
         _ => Ok(()),
     }
+}
+
+/// When the certificate of a gateway expires, in seconds since 1970; 0 without one, or if it can't be
+/// read.
+pub fn not_after(sip: &Sip) -> u64 {
+    stream::Tls::read(&sip.tls).map_or(0, |tls| tls.not_after)
 }
 
 /// Starts the gateway that `sip` describes. `lasting` is a secret that survives restarts.

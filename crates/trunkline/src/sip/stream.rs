@@ -17,6 +17,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use trunkline_sip::transaction::Hop;
 use trunkline_sip::{Frame, Framer, Start, reply};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Maximum number of messages queued for a connection.
 pub const OUTBOX: usize = 512;
@@ -50,6 +51,8 @@ pub struct Tls {
     connector: Option<TlsConnector>,
     /// Certificates of the acceptor and the connector, to compare settings.
     of: [Vec<CertificateDer<'static>>; 2],
+    /// When the presented certificate expires, in seconds since 1970; 0 without one.
+    pub not_after: u64,
 }
 
 impl PartialEq for Tls {
@@ -69,6 +72,7 @@ impl Tls {
                 |e: &dyn std::fmt::Display| format!("certificate_key {}: {e}", key.display());
             let text = files::read(key, MAX_FILE).map_err(|e| wrong(&e))?;
             let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong(&e))?;
+            tls.not_after = not_after(&chain);
             tls.of[0].clone_from(&chain);
             let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
                 .with_safe_default_protocol_versions()
@@ -96,6 +100,13 @@ impl Tls {
         }
         Ok(tls)
     }
+}
+
+/// When the first certificate of a chain expires, in seconds since 1970; 0 if that can't be told.
+fn not_after(chain: &[CertificateDer<'_>]) -> u64 {
+    let first = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
+    let end = first.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp());
+    u64::try_from(end).unwrap_or(0)
 }
 
 /// Maximum size of a certificate file, in bytes.

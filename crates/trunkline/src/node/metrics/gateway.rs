@@ -42,6 +42,10 @@ impl Collector for Gateway {
         f.counters("media_packets_dropped", help, dropped.into_iter().map(by))?;
         let help = "Pairs of media ports that are free";
         f.gauges("media_ports_free", help, gauge(*free_ports))?;
+        let help = "When the gateway's certificate ends, seconds since 1970";
+        let end = Some(self.0.certificate_not_after).filter(|end| *end != 0);
+        let end = end.into_iter().map(|end| (Labels::new(), end as f64));
+        f.gauges("sip_certificate_not_after_timestamp_seconds", help, end)?;
         let live = calls.iter().filter(|call| !call.is_over());
         let mos = |leg: &CallLeg| leg.r_now.map(emodel::mos);
         let heard: Vec<f64> = live.flat_map(|call| &call.legs).filter_map(mos).collect();
