@@ -5,6 +5,7 @@
 
 pub mod calls;
 pub mod handshake;
+pub mod latch;
 pub mod media;
 pub mod route;
 pub mod script;
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     parser("trunk_message", wire::trunk_message),
     parser("wav_read", media::wav),
     script("handshakes", handshake::run),
+    script("latch", latch::run),
     script("router", route::run),
     script("sip_calls", calls::run),
     script("tfmc", tfmc::run),

@@ -48,6 +48,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("handshakes", handshake_scripts()))
         .chain(named("world", crate::world::seeds::scripts()))
         .chain(named("sip_calls", crate::calls::seeds::scripts()))
+        .chain(named("latch", crate::latch::seeds::scripts()))
         .chain(named("route_frame", crate::route::seeds::frames()))
         .chain(named("router", crate::route::seeds::scripts()))
         .chain(named("tfmc", crate::tfmc::seeds::scripts()))

@@ -12,7 +12,7 @@ use core::ops::Range;
 /// Maximum number of lines in a description.
 pub const MAX_LINES: usize = 2_000;
 /// Maximum number of streams in a description.
-pub const MAX_MEDIA: usize = 32;
+pub const MAX_MEDIA: usize = 256;
 
 /// Reasons why a description can't be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

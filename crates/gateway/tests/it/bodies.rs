@@ -170,3 +170,32 @@ fn other_places_for_a_stream_are_taken_out() {
     assert!(!offer.contains("10.1.0.9 4000") && !offer.contains("ccap"), "{offer}");
     assert!(offer.contains(kept), "{offer}");
 }
+
+/// An answer with more streams than a call has, and descriptions that are mostly blank lines.
+#[test]
+fn an_odd_answer_keeps_what_can_be_relayed() {
+    let stream = "m=audio 5000 RTP/AVP 0\r\n".repeat(64);
+    for odd in [
+        format!("v=0\r\nc=IN IP4 10.2.0.9\r\n{stream}"),
+        sdp("10.2.0.9:5000").replacen("\r\n", &"\r\n".repeat(1_900), 1),
+        format!("{}\0", sdp("10.2.0.9:5000")),
+        sdp("10.2.0.9:5000").replace("v=0\r\n", "v=0 \r\nthis line has no equals sign\r\n"),
+    ] {
+        let mut world = two_sites();
+        world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+        let invite = world.read(B.at, "INVITE");
+        world.send(B.at, B.gateway, &B.response(&invite, "200 OK", &odd));
+        let ok = world.read(A.at, "200");
+        let why = world.sites.iter().flat_map(|site| &site.events).collect::<Vec<_>>();
+        assert!(body(&ok).contains("c=IN IP4 10.1.0.1"), "{why:?} {}", &odd[..60]);
+        let live = body(&ok).matches("m=audio ").count() - body(&ok).matches("m=audio 0 ").count();
+        assert!((1..=8).contains(&live), "{live}");
+    }
+    // Too long to be read: its stream is rejected, and the answer is still one.
+    let mut world = two_sites();
+    world.send(A.at, A.gateway, &A.request(("INVITE", 1, URI), "", &[], &sdp("10.1.0.9:4000")));
+    let invite = world.read(B.at, "INVITE");
+    let blank = sdp("10.2.0.9:5000").replacen("\r\n", &"\r\n".repeat(30_000), 1);
+    world.send(B.at, B.gateway, &B.response(&invite, "200 OK", &blank));
+    assert!(body(&world.read(A.at, "200")).contains("m=audio 0 "));
+}

@@ -69,3 +69,21 @@ fn a_challenge_without_an_answer_ends_the_call() {
         assert_eq!(world.sites[0].gateway.stats().calls, 2, "{from} {tag}");
     }
 }
+
+/// A registrar that challenges whatever it gets: the phone's every try is a part of the same call,
+/// and of those that give up none stays.
+#[test]
+fn a_registrar_that_challenges_for_ever_keeps_one_call() {
+    let mut world = World::new(vec![config(1, G)]);
+    for number in 1..50 {
+        world.send(A.at, G, &A.request(("INVITE", number, URI), "", &[], &sdp("10.1.0.9:4000")));
+        let invite = world.read(B.at, "INVITE");
+        world.send(B.at, G, &B.response(&invite, "407 Proxy Authentication Required", ""));
+        world.read(A.at, "407");
+        world.wait(1_000);
+    }
+    let stats = world.sites[0].gateway.stats();
+    assert_eq!((stats.calls, stats.live), (1, 1));
+    world.wait(40_000);
+    assert_eq!(outcomes(&world), [CallOutcome::Refused(407)]);
+}
