@@ -338,6 +338,9 @@ mod tests {
             let late = hear_for(1_800, |n| 20 * n * ppm / 1_000_000);
             assert_eq!(late.iter().sum::<u64>(), 0, "{ppm} ppm");
         }
+        // A sender that paces its packets by pauses of 20 ms, for a while.
+        let late = hear_for(10, |n| 20 * n * 3 / 1_000);
+        assert_eq!(late.iter().sum::<u64>(), 0, "{late:?}");
         // The timestamp wraps.
         let mut heard = Reception::default();
         for n in 0..300u64 {

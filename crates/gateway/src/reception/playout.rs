@@ -2,15 +2,16 @@
 //!
 //! The delay is that of Moon, Kurose and Towsley (1998), as in `trunkline_media::playout::adaptive`:
 //! the quantile of the latest packets' delays. Here it also follows a clock that is slow or fast,
-//! and is at least as long as a packet.
+//! and is at least as long as two packets.
 
 use core::time::Duration;
 use trunkline_base::Time;
 
 /// One in this many packets may be late.
 const LATE_ONE_IN: u32 = 100;
-/// Least time that a packet waits in a phone, above the fastest: as long as a usual packet.
-const LEAST: i64 = 20 * BIN;
+/// Least time that a packet waits in a phone, above the fastest: that of two usual packets, the least
+/// that jitter buffers have.
+const LEAST: i64 = 40 * BIN;
 /// The same until enough packets have come to know the quantile.
 const INITIAL: i64 = 100 * BIN;
 /// Time after which a phone chooses again in speech that never pauses.

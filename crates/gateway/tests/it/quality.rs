@@ -42,9 +42,9 @@ fn ratings(seconds: u64, spurt: u64, slope: i64, mut delay: impl FnMut(u64) -> i
         heard.note(Time::from_nanos(at as u64), &bytes, false);
     }
     let chosen = replay(sent.iter().copied(), Config::default());
-    // A phone plays in units of a packet, so that one waits as long at least.
+    // The least buffer of a phone has two packets.
     let least = sent.iter().filter_map(|(_, packet)| packet.delay).min().unwrap_or_default();
-    let least = least + Duration::from_millis(20);
+    let least = least + Duration::from_millis(40);
     let misses = |packet: &Packet| {
         let delay = chosen.get(&packet.talkspurt).map_or(least, |delay| (*delay).max(least));
         packet.delay.is_none_or(|took| took > delay)

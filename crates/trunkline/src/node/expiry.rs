@@ -43,9 +43,10 @@ impl Owner {
     pub fn told(self, validity: Validity) -> String {
         let span = |s: u64| crate::operate::span(s as f64);
         let (name, consequence) = match self {
-            Owner::Node => {
-                ("the node's certificate", "nodes that know this node by it don't trust it any more")
-            }
+            Owner::Node => (
+                "the node's certificate",
+                "nodes that know this node by it don't trust it any more",
+            ),
             Owner::Sip => ("the [sip] certificate", "phones that verify it refuse to connect"),
         };
         match validity {

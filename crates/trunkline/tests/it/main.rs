@@ -20,6 +20,7 @@ mod memory;
 mod nodes;
 mod on_time;
 mod operate;
+mod phones;
 mod programs;
 mod proxy;
 mod rates;

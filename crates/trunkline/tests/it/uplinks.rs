@@ -1,30 +1,11 @@
 //! Several uplinks, one of which fails: the cases of tests/cases/net, each in namespaces of its own.
 
-use crate::common::emulator::skip;
+use crate::common::cases::passes;
 use crate::common::on_time::on_time;
 use crate::common::{Process, free_port, ms, trunkline, wait_for};
 use macro_rules_attribute::apply;
 use nix::sys::signal::Signal;
 use std::path::Path;
-use std::process::Command;
-
-/// Runs a case; it must pass. Skips where the machine can't run it, except in CI for a missing
-/// tool.
-fn passes(case: &str) {
-    let program = env!("CARGO_BIN_EXE_trunkline");
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/run");
-    let ran = Command::new(cases)
-        .args(["--trunkline", program, "--lab", program, case])
-        .output()
-        .expect("the cases run");
-    let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
-    match ran.status.code() {
-        Some(0) => println!("{said}"),
-        Some(78) => skip(&said),
-        Some(77) if std::env::var_os("CI").is_none() => skip(&said),
-        code => panic!("{case} ended with {code:?}:\n{said}"),
-    }
-}
 
 #[apply(on_time)]
 fn an_uplink_that_hangs_costs_no_other() {

@@ -1,6 +1,7 @@
 //! Runs the real binary as a user would: configuration files, processes, signals, HTTP. Everything
 //! that a test starts ends with it.
 
+pub mod cases;
 pub mod emulator;
 pub mod keys;
 pub mod on_time;
