@@ -25,7 +25,7 @@ const LEAST_LIMIT: usize = 2 * (1_280 + ENVELOPE_COST);
 /// The default size of a socket's buffer in Linux.
 const MOST_LIMIT: usize = 208 << 10;
 /// Time after which a limit is lowered if it was not used.
-const UNUSED: Duration = Duration::from_secs(1);
+pub const UNUSED: Duration = Duration::from_secs(1);
 /// Time over which the rate of a device is measured.
 const MEASURED: Duration = Duration::from_millis(5);
 
@@ -103,6 +103,11 @@ impl Uplink {
     /// Whether a run leaves as one datagram.
     pub fn offloads(&self) -> bool {
         self.gso
+    }
+
+    /// Whether the socket may hold more than it could at first.
+    pub fn is_raised(&self) -> bool {
+        self.buffer.limit > FIRST_LIMIT
     }
 
     /// Bytes that the uplink accepts after it was given `given` bytes; 0 means that it waits to
@@ -296,14 +301,16 @@ impl Buffer {
     /// lowered: a device may since have become slower, or hang.
     fn given(&mut self, now: Time, given: usize, queued: usize) {
         let (at, before) = self.seen;
-        let waited = before.saturating_add(given);
-        self.most = self.most.max(waited);
+        let (waited, took) = (before.saturating_add(given), now.since(at));
+        // What was given over a longer time did not wait all at once.
+        let at_once = if took > BUFFER_TIME { bytes_in_time(waited, took) } else { waited };
+        self.most = self.most.max(at_once);
         if now.since(self.most_since) >= UNUSED {
             self.limit = self.limit.min(self.most.saturating_mul(2).max(FIRST_LIMIT));
             (self.most, self.most_since) = (0, now);
         }
         let left = waited.saturating_sub(queued);
-        self.limit = self.limit.max(bytes_in_time(left, now.since(at)));
+        self.limit = self.limit.max(bytes_in_time(left, took));
         self.seen = (now, queued);
     }
 
@@ -376,6 +383,22 @@ mod tests {
             let (_, busy) = fill(&mut buffer, rate, Time::from_millis(4_000));
             assert!(busy > 0.9, "the device idled at {rate} bytes/s again: {busy}");
         }
+    }
+
+    /// A transfer fills a fast device, and only calls remain, of 40 kB/s.
+    #[test]
+    fn a_limit_that_calls_do_not_need_is_lowered() {
+        let mut buffer = Buffer::new(Time::ZERO);
+        fill(&mut buffer, 12_500_000, Time::ZERO);
+        assert_eq!(buffer.limit, MOST_LIMIT);
+        let end = Time::from_millis(1_000);
+        for second in 1..=2 {
+            buffer.given(end + second * UNUSED, 40_000, 0);
+        }
+        assert_eq!(buffer.limit, FIRST_LIMIT);
+        // The next transfer may use the device again.
+        let (_, busy) = fill(&mut buffer, 12_500_000, Time::from_millis(5_000));
+        assert!(busy > 0.9, "the device idled: {busy}");
     }
 
     #[test]

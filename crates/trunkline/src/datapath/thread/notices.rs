@@ -18,7 +18,10 @@ impl PacketThread {
         while let Some(notice) = self.node.next_notice() {
             match notice {
                 Notice::Up(link) => self.log_link(link, None),
-                Notice::Down(link, why) => self.log_link(link, Some(why)),
+                Notice::Down(link, why) => {
+                    self.uplinks.next_hops.suspect(now);
+                    self.log_link(link, Some(why));
+                }
                 Notice::Damped(link) => self.log_damping(link, true),
                 Notice::Undamped(link) => self.log_damping(link, false),
                 Notice::Refused { from, node, why, versions } => {

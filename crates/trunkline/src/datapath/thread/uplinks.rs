@@ -10,7 +10,7 @@ use crate::datapath::record::RecordedNode;
 use crate::datapath::routes::{Routes, Way};
 use crate::datapath::send_errors::{SendError, SendErrors};
 use crate::datapath::udp::Udp;
-use crate::datapath::uplink::{Output, Uplink, UplinkStats};
+use crate::datapath::uplink::{Output, UNUSED, Uplink, UplinkStats};
 use crate::node::config::Host;
 use nix::net::if_::{if_indextoname, if_nametoindex};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
@@ -70,10 +70,19 @@ pub struct Uplinks {
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
-    /// Links that leave by another interface than the one that has their source.
-    elsewhere: BTreeMap<LinkId, Elsewhere>,
+    /// Where the packets of links go.
+    paths: BTreeMap<LinkId, LinkPath>,
+    /// When to lower the limits of sockets that have not needed them.
+    lower_at: Time,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
+}
+
+/// Where a link's packets go, as far as the kernel has a route.
+#[derive(Debug)]
+struct LinkPath {
+    next_hop: NextHop,
+    elsewhere: Option<Elsewhere>,
 }
 
 struct Slot {
@@ -144,7 +153,8 @@ impl Uplinks {
             own: Vec::new(),
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
-            elsewhere: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            lower_at: Time::NEVER,
             past: UplinkStats::default(),
         };
         for (listener, socket) in sockets.iter().enumerate() {
@@ -238,7 +248,7 @@ impl Uplinks {
         &mut self,
         (wanted, local): (&WantedPath, Option<LocalAddress>),
         to: &SocketAddr,
-    ) -> Result<Departure, NoWay> {
+    ) -> Result<(Departure, Option<Way>), NoWay> {
         let mut egress = Egress { source: wanted.source, interface: 0 };
         if let Some(name) = &wanted.interface {
             egress.interface =
@@ -266,7 +276,7 @@ impl Uplinks {
         }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
-        Ok(Departure { listener, interface, egress, silent })
+        Ok((Departure { listener, interface, egress, silent }, way))
     }
 
     /// The kernel's route to `to`. Without one, nothing can be sent now, and the kernel reports the
@@ -280,13 +290,6 @@ impl Uplinks {
         self.routes.as_mut()?.towards(to.ip(), Egress { interface, ..egress }).ok()
     }
 
-    /// How packets leave by `uplink`, and since when it has had no room, if it has none. `None` if
-    /// it is not one of a single interface.
-    pub(super) fn without_room(&self, uplink: UplinkId) -> Option<(Egress, Option<Time>)> {
-        let slot = self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?;
-        (slot.departure.interface != 0).then_some((slot.departure.egress, slot.full_since))
-    }
-
     /// Time since nothing of a link that leaves by `uplink` is taken, if that is so. The kernel
     /// discards what waits for a next hop that doesn't answer every few seconds, which makes room, and
     /// is no end of that.
@@ -297,7 +300,21 @@ impl Uplinks {
 
     /// Time since `uplink` has had no room, if it has none.
     pub(super) fn full_since(&self, uplink: UplinkId) -> Option<Time> {
-        self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()?.full_since
+        self.slot(uplink)?.full_since
+    }
+
+    fn slot(&self, uplink: UplinkId) -> Option<&Slot> {
+        self.slots.get(usize::from(uplink.0.checked_sub(1)?))?.as_ref()
+    }
+
+    /// Whether `uplink` is one of a single interface.
+    pub(super) fn is_of_one_interface(&self, uplink: UplinkId) -> bool {
+        self.slot(uplink).is_some_and(|slot| slot.departure.interface != 0)
+    }
+
+    /// Whether `uplink` is for next hops that don't answer.
+    pub(super) fn is_for_silent(&self, uplink: UplinkId) -> bool {
+        self.slot(uplink).is_some_and(|slot| slot.departure.silent)
     }
 
     /// Takes an uplink that has room again for one that doesn't stall.
@@ -307,10 +324,9 @@ impl Uplinks {
         }
     }
 
-    /// The machine that packets to `to` are handed to.
-    pub(super) fn next_hop(&mut self, to: IpAddr, egress: Egress) -> Option<NextHop> {
-        let way = self.routes.as_mut()?.towards(to, egress).ok()?;
-        Some((way.interface, way.next_hop))
+    /// The machine that packets of `link` are handed to.
+    pub(super) fn next_hop(&self, link: LinkId) -> Option<NextHop> {
+        self.paths.get(&link).map(|path| path.next_hop)
     }
 
     pub(super) fn is_silent(&mut self, (interface, next_hop): NextHop) -> Option<bool> {
@@ -336,18 +352,19 @@ impl Uplinks {
         let local = link.local();
         let name = (link.config().neighbour, link.config().path.clone());
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
-        let departure = match self.departure((&wanted, local), to) {
-            Ok(departure) => departure,
+        let (departure, way) = match self.departure((&wanted, local), to) {
+            Ok(found) => found,
             Err(NoWay::Family) => return UplinkId::default(),
             Err(NoWay::Nowhere(uplink)) => {
                 arena.set_room(uplink, 0);
                 return uplink;
             }
         };
-        match Self::elsewhere_by(&wanted, departure.interface) {
-            Some(elsewhere) => self.elsewhere.insert(id, elsewhere),
-            None => self.elsewhere.remove(&id),
-        };
+        self.paths.remove(&id);
+        if let Some(Way { interface, next_hop, .. }) = way {
+            let elsewhere = Self::elsewhere_by(&wanted, interface);
+            self.paths.insert(id, LinkPath { next_hop: (interface, next_hop), elsewhere });
+        }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
             return UplinkId(i as u16 + 1);
@@ -392,14 +409,14 @@ impl Uplinks {
 
     /// How a link leaves elsewhere than its source says, if it does.
     pub fn elsewhere(&self, link: LinkId) -> Option<&Elsewhere> {
-        self.elsewhere.get(&link)
+        self.paths.get(&link)?.elsewhere.as_ref()
     }
 
     /// Whether packets of some link may be kept at this machine.
     pub(super) fn have_trouble(&self, now: Time) -> bool {
         let errors = &self.output.errors;
         errors.are_recent(now)
-            || !self.elsewhere.is_empty()
+            || self.paths.values().any(|path| path.elsewhere.is_some())
             || self.next_hops.look_at() < Time::NEVER
     }
 
@@ -453,20 +470,29 @@ impl Uplinks {
         Some((self.listener_towards(&run.to, None)?, Egress::default()))
     }
 
-    /// Renews the room of the uplinks that had none for an envelope. Returns whether one has room
-    /// now; the others are watched until they are writable.
+    /// Renews the room of the uplinks that had none for an envelope, and once a second of those whose
+    /// socket may hold more than it did at first, since they may need that no more. Returns whether
+    /// one has room now; the others are watched until they are writable.
     fn refill(&mut self, now: Time, arena: &mut TxArena, epoll: &Epoll) -> io::Result<bool> {
         let mut any = false;
+        let lowers = now >= self.lower_at;
+        if lowers {
+            self.lower_at = Time::NEVER;
+        }
         for (slot, i) in self.slots.iter_mut().zip(0u16..) {
             let id = UplinkId(i + 1);
             let Some(slot) = slot else { continue };
-            if slot.room == 0 || !arena.is_wanted(id) {
+            let is_due = arena.is_wanted(id) || lowers && slot.uplink.is_raised();
+            if slot.room == 0 || !is_due {
                 continue;
             }
             slot.room = slot.uplink.room(now, slot.room - arena.room(id));
             arena.set_room(id, slot.room);
             arena.set_offload(id, slot.uplink.offloads());
             any |= slot.room > 0;
+            if slot.uplink.is_raised() {
+                self.lower_at = self.lower_at.min(now + UNUSED);
+            }
             if slot.room == 0 {
                 slot.full_since = Some(now);
                 self.next_hops.stalled(now);
@@ -492,6 +518,9 @@ impl Uplinks {
         let Some(slot) = slot.filter(|slot| slot.room == 0) else { return Ok(()) };
         slot.room = slot.uplink.writable(now);
         arena.set_room(UplinkId(i + 1), slot.room);
+        if slot.uplink.is_raised() {
+            self.lower_at = self.lower_at.min(now + UNUSED);
+        }
         if slot.room > 0 {
             slot.full_since = None;
             epoll.delete(slot.uplink.as_fd())?;
@@ -532,6 +561,7 @@ impl PacketThread {
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &mut self.arena);
+            self.uplinks.next_hops.suspect(clock::now());
             self.uplinks.output.errors.lead(id, &name, (uplink, address));
             if uplink != before {
                 self.node.set_uplink(id, uplink);
