@@ -602,7 +602,7 @@ impl PacketThread {
         let at = at.min(self.carriers.remotes.next_timeout()).min(self.pending.next_timeout());
         let at = at.min(self.uplinks.next_hops.look_at()).min(self.hosts.look_at());
         let at = at.min(self.reopen).min(self.node.flush_at()).min(self.held.next_timeout());
-        let at = at.min(self.rates.next_timeout());
+        let at = at.min(self.rates.next_timeout()).min(self.look_for_troubles_at());
         let at = self.ends.map_or(at, |ends| at.min(ends));
         if at == self.armed {
             return Ok(());

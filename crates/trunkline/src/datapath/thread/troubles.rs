@@ -3,6 +3,7 @@
 
 use super::PacketThread;
 use super::uplinks::Elsewhere;
+use crate::clock;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -48,19 +49,16 @@ struct Told {
 #[derive(Default, Debug)]
 pub struct Troubles {
     told: BTreeMap<LinkId, Told>,
+    /// How many of them are not over.
+    last: usize,
     looked: Time,
 }
 
 impl Troubles {
-    /// Whether to look at the links, of which some are in trouble or not: a second after the last
-    /// look at the earliest, and as long as a line about the end of a trouble is due.
-    fn is_worth_a_look(&mut self, now: Time, some_are: bool) -> bool {
-        let lasts = some_are || self.told.values().any(|told| !told.is_over);
-        let looks = now.since(self.looked) >= LOOK && lasts;
-        if looks {
-            self.looked = now;
-        }
-        looks
+    /// When to look at the links, of which some are in trouble or not: a second after the last look,
+    /// as long as a line about a trouble or its end is due.
+    fn look_at(&self, some_are: bool) -> Time {
+        if some_are || self.last > 0 { self.looked + LOOK } else { Time::NEVER }
     }
 
     /// Says whether to log that a link has `trouble` now, or that the one that was logged has ended.
@@ -69,6 +67,7 @@ impl Troubles {
         let Some((trouble, begun)) = trouble else {
             let told = told.filter(|told| !told.is_over)?;
             told.is_over = true;
+            self.last -= 1;
             return Some(News::Over(now.since(told.since)));
         };
         let is_same = told.as_ref().is_some_and(|t| !t.is_over && t.trouble == *trouble);
@@ -78,7 +77,8 @@ impl Troubles {
         }
         let since = told.filter(|told| !told.is_over).map_or(begun, |told| told.since);
         let told = Told { trouble: trouble.clone(), since, at: now, is_over: false };
-        self.told.insert(link, told);
+        let before = self.told.insert(link, told);
+        self.last += usize::from(before.is_none_or(|before| before.is_over));
         Some(News::Trouble)
     }
 }
@@ -91,11 +91,17 @@ enum News {
 }
 
 impl PacketThread {
+    /// Time of the next [`PacketThread::log_troubles`].
+    pub(super) fn look_for_troubles_at(&self) -> Time {
+        self.troubles.look_at(self.uplinks.have_trouble(clock::now()))
+    }
+
     /// Logs which links are in trouble, and what can be done about that.
     pub(super) fn log_troubles(&mut self, now: Time) {
-        if !self.troubles.is_worth_a_look(now, self.uplinks.have_trouble(now)) {
+        if now < self.look_for_troubles_at() {
             return;
         }
+        self.troubles.looked = now;
         for (id, link) in self.node.node().links() {
             let trouble = self.trouble(now, id, link);
             let seen = trouble.as_ref().map(|(trouble, since)| (trouble, *since));
@@ -213,18 +219,18 @@ mod tests {
         let (at, mut troubles) = (Time::from_millis, Troubles::default());
         let (refused, other) = (Trouble::Refused(libc::EPERM), Trouble::Stalled);
         let over = |s| Some(News::Over(Duration::from_secs(s)));
-        assert!(!troubles.is_worth_a_look(at(9_000), false));
-        assert!(troubles.is_worth_a_look(at(10_000), true));
+        troubles.looked = at(9_000);
+        assert_eq!(troubles.look_at(false), Time::NEVER);
+        assert_eq!(troubles.look_at(true), at(10_000));
         assert_eq!(
             troubles.news(at(10_000), LINK, Some((&refused, at(10_000)))),
             Some(News::Trouble)
         );
-        assert!(!troubles.is_worth_a_look(at(10_999), true));
-        assert!(troubles.is_worth_a_look(at(11_000), false), "its end is worth a line");
+        assert_eq!(troubles.look_at(false), at(10_000), "its end is worth a line");
         assert_eq!(troubles.news(at(20_000), LINK, Some((&refused, at(20_000)))), None);
         assert_eq!(troubles.news(at(36_000), LINK, None), over(26));
         assert_eq!(troubles.news(at(37_000), LINK, None), None);
-        assert!(!troubles.is_worth_a_look(at(38_000), false));
+        assert_eq!(troubles.look_at(false), Time::NEVER);
         // The same again.
         assert_eq!(
             troubles.news(at(40_000), LINK, Some((&refused, at(40_000)))),

@@ -70,19 +70,14 @@ pub struct Uplinks {
     /// Links whose route is to be looked up.
     pub(super) waiting: BTreeSet<LinkId>,
     pub(super) next_hops: SilentNextHops,
-    /// Where the packets of links go.
-    paths: BTreeMap<LinkId, LinkPath>,
+    /// The machines that packets of links are handed to.
+    next_hop_of: BTreeMap<LinkId, NextHop>,
+    /// Links that leave by another interface than the one that has their source.
+    elsewhere: BTreeMap<LinkId, Elsewhere>,
     /// When to lower the limits of sockets that have not needed them.
     lower_at: Time,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
-}
-
-/// Where a link's packets go, as far as the kernel has a route.
-#[derive(Debug)]
-struct LinkPath {
-    next_hop: NextHop,
-    elsewhere: Option<Elsewhere>,
 }
 
 struct Slot {
@@ -153,7 +148,8 @@ impl Uplinks {
             own: Vec::new(),
             waiting: BTreeSet::new(),
             next_hops: SilentNextHops::new(),
-            paths: BTreeMap::new(),
+            next_hop_of: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             lower_at: Time::NEVER,
             past: UplinkStats::default(),
         };
@@ -324,9 +320,9 @@ impl Uplinks {
         }
     }
 
-    /// The machine that packets of `link` are handed to.
+    /// The machine that packets of `link` are handed to, if the kernel has a route.
     pub(super) fn next_hop(&self, link: LinkId) -> Option<NextHop> {
-        self.paths.get(&link).map(|path| path.next_hop)
+        self.next_hop_of.get(&link).copied()
     }
 
     pub(super) fn is_silent(&mut self, (interface, next_hop): NextHop) -> Option<bool> {
@@ -348,6 +344,8 @@ impl Uplinks {
         (sockets, node): (&[Udp], &RecordedNode),
         arena: &mut TxArena,
     ) -> UplinkId {
+        self.next_hop_of.remove(&id);
+        self.elsewhere.remove(&id);
         let Some(link) = node.node().link(id) else { return UplinkId::default() };
         let local = link.local();
         let name = (link.config().neighbour, link.config().path.clone());
@@ -360,10 +358,11 @@ impl Uplinks {
                 return uplink;
             }
         };
-        self.paths.remove(&id);
         if let Some(Way { interface, next_hop, .. }) = way {
-            let elsewhere = Self::elsewhere_by(&wanted, interface);
-            self.paths.insert(id, LinkPath { next_hop: (interface, next_hop), elsewhere });
+            self.next_hop_of.insert(id, (interface, next_hop));
+        }
+        if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
+            self.elsewhere.insert(id, elsewhere);
         }
         let leads = |slot: &Option<Slot>| slot.as_ref().is_some_and(|s| s.departure == departure);
         if let Some(i) = self.slots.iter().position(leads) {
@@ -409,14 +408,14 @@ impl Uplinks {
 
     /// How a link leaves elsewhere than its source says, if it does.
     pub fn elsewhere(&self, link: LinkId) -> Option<&Elsewhere> {
-        self.paths.get(&link)?.elsewhere.as_ref()
+        self.elsewhere.get(&link)
     }
 
     /// Whether packets of some link may be kept at this machine.
     pub(super) fn have_trouble(&self, now: Time) -> bool {
         let errors = &self.output.errors;
         errors.are_recent(now)
-            || self.paths.values().any(|path| path.elsewhere.is_some())
+            || !self.elsewhere.is_empty()
             || self.next_hops.look_at() < Time::NEVER
     }
 
