@@ -73,6 +73,21 @@ impl SendErrors {
         self.by_place.insert(to, link);
     }
 
+    /// The links of which something is known.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> {
+        self.leads.keys().copied()
+    }
+
+    /// Forgets a link.
+    pub fn forget(&mut self, link: LinkId) {
+        self.links.remove(&link);
+        if let Some(lead) = self.leads.remove(&link)
+            && self.by_place.get(&lead.to) == Some(&link)
+        {
+            self.by_place.remove(&lead.to);
+        }
+    }
+
     /// Records that `error` kept `count` datagrams from being sent by an uplink to an address.
     pub fn note(&mut self, now: Time, to: (UplinkId, SocketAddr), error: &io::Error, count: u64) {
         let Some(&link) = self.by_place.get(&to) else { return };
@@ -197,5 +212,11 @@ mod tests {
         assert_eq!(errors.of(lte), None);
         errors.note(at(4_000), to(6, 9), &refused(libc::EPERM), 1);
         assert_eq!(errors.links.len(), 0, "no link leads there");
+        // It goes, too.
+        errors.note(at(5_000), to(4, 1), &refused(libc::EPERM), 1);
+        errors.forget(lte);
+        errors.note(at(6_000), to(4, 1), &refused(libc::EPERM), 1);
+        assert_eq!(errors.of(lte), None);
+        assert_eq!(errors.links().collect::<Vec<_>>(), [fibre]);
     }
 }

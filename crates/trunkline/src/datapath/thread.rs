@@ -530,7 +530,7 @@ impl PacketThread {
     fn link_snapshot(&self, id: LinkId, link: &Link) -> LinkSnapshot {
         let node = self.node.node();
         let config = link.config();
-        let host = self.hosts.of(&(config.neighbour, config.path.clone()));
+        let host = self.hosts.of(&hosts::name_of(link));
         LinkSnapshot {
             id,
             neighbour: config.neighbour,

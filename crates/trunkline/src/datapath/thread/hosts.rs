@@ -244,7 +244,8 @@ impl Hosts {
     }
 }
 
-fn name_of(link: &Link) -> LinkName {
+/// The neighbour and the path of a link.
+pub fn name_of(link: &Link) -> LinkName {
     (link.config().neighbour, link.config().path.clone())
 }
 

@@ -1,7 +1,8 @@
 //! Troubles of links: reasons why their packets stay at this machine. The log says each with what can
 //! be done, and says when it has ended.
 
-use super::PacketThread;
+use super::hosts::name_of;
+use super::{LinkName, PacketThread};
 use super::uplinks::Elsewhere;
 use crate::clock;
 use nix::errno::Errno;
@@ -38,6 +39,7 @@ enum Trouble {
 /// The trouble of a link that was logged last.
 #[derive(Debug)]
 struct Told {
+    name: LinkName,
     trouble: Trouble,
     /// When it was seen first, and when its last line was written.
     since: Time,
@@ -61,8 +63,19 @@ impl Troubles {
         if some_are || self.last > 0 { self.looked + LOOK } else { Time::NEVER }
     }
 
+    /// Forgets links that are gone: another may have the number of one.
+    fn keep(&mut self, is_there: impl Fn(LinkId, &LinkName) -> bool) {
+        self.told.retain(|link, told| is_there(*link, &told.name));
+        self.last = self.told.values().filter(|told| !told.is_over).count();
+    }
+
     /// Says whether to log that a link has `trouble` now, or that the one that was logged has ended.
-    fn news(&mut self, now: Time, link: LinkId, trouble: Option<(&Trouble, Time)>) -> Option<News> {
+    fn news(
+        &mut self,
+        now: Time,
+        (link, name): (LinkId, &LinkName),
+        trouble: Option<(&Trouble, Time)>,
+    ) -> Option<News> {
         let told = self.told.get_mut(&link);
         let Some((trouble, begun)) = trouble else {
             let told = told.filter(|told| !told.is_over)?;
@@ -76,7 +89,8 @@ impl Troubles {
             return None;
         }
         let since = told.filter(|told| !told.is_over).map_or(begun, |told| told.since);
-        let told = Told { trouble: trouble.clone(), since, at: now, is_over: false };
+        let name = name.clone();
+        let told = Told { name, trouble: trouble.clone(), since, at: now, is_over: false };
         let before = self.told.insert(link, told);
         self.last += usize::from(before.is_none_or(|before| before.is_over));
         Some(News::Trouble)
@@ -102,10 +116,12 @@ impl PacketThread {
             return;
         }
         self.troubles.looked = now;
-        for (id, link) in self.node.node().links() {
+        let node = self.node.node();
+        self.troubles.keep(|id, name| node.link(id).is_some_and(|link| name_of(link) == *name));
+        for (id, link) in node.links() {
             let trouble = self.trouble(now, id, link);
             let seen = trouble.as_ref().map(|(trouble, since)| (trouble, *since));
-            if let Some(news) = self.troubles.news(now, id, seen) {
+            if let Some(news) = self.troubles.news(now, (id, &name_of(link)), seen) {
                 log(link, news, trouble.map(|(trouble, _)| trouble));
             }
         }
@@ -211,8 +227,25 @@ pub fn remedy(errno: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trunkline_overlay::wire::NodeId;
 
     const LINK: LinkId = LinkId(1);
+
+    fn name() -> LinkName {
+        (NodeId(2), "lte".into())
+    }
+
+    #[test]
+    fn a_link_does_not_end_the_trouble_of_a_former_one_with_its_number() {
+        let mut troubles = Troubles::default();
+        let now = Time::from_millis(10_000);
+        let trouble = Some((&Trouble::Stalled, now));
+        assert_eq!(troubles.news(now, (LINK, &name()), trouble), Some(News::Trouble));
+        let other = (NodeId(3), String::new());
+        troubles.keep(|_, name| *name == other);
+        assert_eq!(troubles.news(now, (LINK, &other), None), None);
+        assert_eq!(troubles.look_at(false), Time::NEVER);
+    }
 
     #[test]
     fn a_trouble_is_logged_when_it_begins_and_ends() {
@@ -223,31 +256,31 @@ mod tests {
         assert_eq!(troubles.look_at(false), Time::NEVER);
         assert_eq!(troubles.look_at(true), at(10_000));
         assert_eq!(
-            troubles.news(at(10_000), LINK, Some((&refused, at(10_000)))),
+            troubles.news(at(10_000), (LINK, &name()), Some((&refused, at(10_000)))),
             Some(News::Trouble)
         );
         assert_eq!(troubles.look_at(false), at(10_000), "its end is worth a line");
-        assert_eq!(troubles.news(at(20_000), LINK, Some((&refused, at(20_000)))), None);
-        assert_eq!(troubles.news(at(36_000), LINK, None), over(26));
-        assert_eq!(troubles.news(at(37_000), LINK, None), None);
+        assert_eq!(troubles.news(at(20_000), (LINK, &name()), Some((&refused, at(20_000)))), None);
+        assert_eq!(troubles.news(at(36_000), (LINK, &name()), None), over(26));
+        assert_eq!(troubles.news(at(37_000), (LINK, &name()), None), None);
         assert_eq!(troubles.look_at(false), Time::NEVER);
         // The same again.
         assert_eq!(
-            troubles.news(at(40_000), LINK, Some((&refused, at(40_000)))),
+            troubles.news(at(40_000), (LINK, &name()), Some((&refused, at(40_000)))),
             Some(News::Trouble)
         );
-        assert_eq!(troubles.news(at(639_999), LINK, Some((&refused, at(639_999)))), None);
+        assert_eq!(troubles.news(at(639_999), (LINK, &name()), Some((&refused, at(639_999)))), None);
         assert_eq!(
-            troubles.news(at(640_000), LINK, Some((&refused, at(640_000)))),
+            troubles.news(at(640_000), (LINK, &name()), Some((&refused, at(640_000)))),
             Some(News::Trouble)
         );
         // Two in turn are no more lines.
-        assert_eq!(troubles.news(at(641_000), LINK, Some((&other, at(641_000)))), None);
+        assert_eq!(troubles.news(at(641_000), (LINK, &name()), Some((&other, at(641_000)))), None);
         assert_eq!(
-            troubles.news(at(650_000), LINK, Some((&other, at(650_000)))),
+            troubles.news(at(650_000), (LINK, &name()), Some((&other, at(650_000)))),
             Some(News::Trouble)
         );
-        assert_eq!(troubles.news(at(650_000), LINK, None), over(610));
+        assert_eq!(troubles.news(at(650_000), (LINK, &name()), None), over(610));
     }
 
     #[test]
@@ -257,7 +290,7 @@ mod tests {
         let news = |n: u64| {
             let now = Time::from_millis(1_000 * n);
             let trouble = (n % 4 < 2).then_some((&refused, now));
-            troubles.news(now, LINK, trouble)
+            troubles.news(now, (LINK, &name()), trouble)
         };
         let lines = (10..610).filter_map(news).count();
         assert!(lines <= 100, "{lines} lines in ten minutes");

@@ -1,6 +1,6 @@
 //! The uplinks of a node: which link sends by which, and how far each has room.
 
-use super::hosts::LookupError;
+use super::hosts::{LookupError, name_of};
 use super::next_hops::{NextHop, SilentNextHops};
 use super::{PacketThread, token};
 use crate::addresses;
@@ -76,6 +76,8 @@ pub struct Uplinks {
     elsewhere: BTreeMap<LinkId, Elsewhere>,
     /// When to lower the limits of sockets that have not needed them.
     lower_at: Time,
+    /// Links of which nothing may leave, and why, by the number of their uplink from [`FIRST_HELD`].
+    held: Vec<Option<(LinkId, i32)>>,
     /// Counters of former uplinks, and of envelopes to an address family that no socket has.
     past: UplinkStats,
 }
@@ -101,16 +103,15 @@ struct Departure {
     silent: bool,
 }
 
-/// The uplink of links whose interface does not exist: nothing leaves.
-const NOWHERE: UplinkId = UplinkId(MAX_UPLINKS as u16 + 1);
-/// The uplink of links that would leave by another interface than theirs, since IPv6 prefers a route
-/// to the interface that it is given: nothing leaves.
-const UNROUTED: UplinkId = UplinkId(MAX_UPLINKS as u16 + 2);
+/// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
+/// that what is refused is told of the right one.
+const FIRST_HELD: u16 = MAX_UPLINKS as u16 + 1;
 
-/// Why a link has no uplink of its own.
+/// Why a link has no uplink to leave by.
 enum NoWay {
-    /// Nothing leaves: by an interface that does not exist, or that the kernel would not use.
-    Nowhere(UplinkId),
+    /// Nothing may leave, for a reason as in errno(3): its interface does not exist, or the kernel
+    /// would not use it.
+    Held(i32),
     /// There is no listener of the address family.
     Family,
 }
@@ -151,6 +152,7 @@ impl Uplinks {
             next_hop_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
             lower_at: Time::NEVER,
+            held: Vec::new(),
             past: UplinkStats::default(),
         };
         for (listener, socket) in sockets.iter().enumerate() {
@@ -248,7 +250,7 @@ impl Uplinks {
         let mut egress = Egress { source: wanted.source, interface: 0 };
         if let Some(name) = &wanted.interface {
             egress.interface =
-                if_nametoindex(name.as_str()).map_err(|_| NoWay::Nowhere(NOWHERE))?;
+                if_nametoindex(name.as_str()).map_err(|_| NoWay::Held(libc::ENODEV))?;
         }
         let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
         let local = local.filter(|_| egress.source.is_none());
@@ -268,7 +270,8 @@ impl Uplinks {
         }
         egress.source = self.egress_from(listener, egress.source).source;
         if way.is_some_and(|way| ![0, way.interface].contains(&egress.interface)) {
-            return Err(NoWay::Nowhere(UNROUTED));
+            // IPv6 prefers a route to the interface that it is given.
+            return Err(NoWay::Held(libc::ENETUNREACH));
         }
         let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
         let interface = way.map_or(0, |way| way.interface);
@@ -344,19 +347,15 @@ impl Uplinks {
         (sockets, node): (&[Udp], &RecordedNode),
         arena: &mut TxArena,
     ) -> UplinkId {
-        self.next_hop_of.remove(&id);
-        self.elsewhere.remove(&id);
+        self.forget_path(id);
         let Some(link) = node.node().link(id) else { return UplinkId::default() };
         let local = link.local();
-        let name = (link.config().neighbour, link.config().path.clone());
+        let name = name_of(link);
         let wanted = self.wanted.get(&name).cloned().unwrap_or_default();
         let (departure, way) = match self.departure((&wanted, local), to) {
             Ok(found) => found,
             Err(NoWay::Family) => return UplinkId::default(),
-            Err(NoWay::Nowhere(uplink)) => {
-                arena.set_room(uplink, 0);
-                return uplink;
-            }
+            Err(NoWay::Held(errno)) => return self.hold(id, errno, arena),
         };
         if let Some(Way { interface, next_hop, .. }) = way {
             self.next_hop_of.insert(id, (interface, next_hop));
@@ -375,6 +374,31 @@ impl Uplinks {
         }
         let added = sockets[departure.listener].sibling();
         added.map_or(shared, |uplink| self.add(uplink, departure, arena))
+    }
+
+    /// The uplink of the link `id`, of which nothing may leave.
+    fn hold(&mut self, id: LinkId, errno: i32, arena: &mut TxArena) -> UplinkId {
+        let i = self.held.iter().position(Option::is_none).unwrap_or(self.held.len());
+        self.held.resize(self.held.len().max(i + 1), None);
+        self.held[i] = Some((id, errno));
+        let uplink = UplinkId(FIRST_HELD.saturating_add(i as u16));
+        arena.set_room(uplink, 0);
+        uplink
+    }
+
+    /// Forgets where the packets of a link go.
+    fn forget_path(&mut self, id: LinkId) {
+        self.next_hop_of.remove(&id);
+        self.elsewhere.remove(&id);
+        for place in &mut self.held {
+            place.take_if(|(link, _)| *link == id);
+        }
+    }
+
+    /// Forgets what is known of a link that is gone, or leads nowhere any more.
+    fn forget(&mut self, id: LinkId) {
+        self.forget_path(id);
+        self.output.errors.forget(id);
     }
 
     /// The other interface by which a link leaves than the one that has its configured source: the
@@ -445,11 +469,9 @@ impl Uplinks {
     /// Counts runs for which there is no uplink.
     fn refuse(&mut self, runs: &[Run]) {
         for run in runs {
-            let errno = match run.uplink {
-                NOWHERE => libc::ENODEV,
-                UNROUTED => libc::ENETUNREACH,
-                _ => libc::EAFNOSUPPORT,
-            };
+            let i = run.uplink.0.checked_sub(FIRST_HELD).map(usize::from);
+            let held = i.and_then(|i| *self.held.get(i)?);
+            let errno = held.map_or(libc::EAFNOSUPPORT, |(_, errno)| errno);
             let (error, count) = (io::Error::from_raw_os_error(errno), run.count as u64);
             self.output.errors.note(self.output.now, (run.uplink, run.to), &error, count);
             self.past.errors += count;
@@ -553,10 +575,11 @@ impl PacketThread {
             let Some(id) = self.uplinks.waiting.pop_first() else { return };
             let link = self.node.node().link(id);
             let Some((link, address)) = link.and_then(|link| Some((link, link.address()?))) else {
+                self.uplinks.forget(id);
                 continue;
             };
             let before = link.uplink();
-            let name = (link.config().neighbour, link.config().path.clone());
+            let name = name_of(link);
             let sockets = (&self.udp[..], &self.node);
             let link = (id, &address);
             let uplink = self.uplinks.towards(link, sockets, &mut self.arena);
@@ -588,13 +611,15 @@ impl PacketThread {
         }
     }
 
-    /// Sets the configured paths of links.
+    /// Sets the configured paths of links, after links may have come and gone.
     pub(super) fn want_paths(&mut self, wanted: WantedPaths) {
         if self.uplinks.wanted != wanted {
             self.hosts.want(&wanted);
             self.uplinks.wanted = wanted;
-            self.look_up_all();
         }
+        let known = self.uplinks.output.errors.links().collect::<Vec<_>>();
+        self.uplinks.waiting.extend(known);
+        self.look_up_all();
     }
 
     pub(super) fn on_uplink(&mut self, index: u32) -> io::Result<()> {
