@@ -14,13 +14,15 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Groups of messages about changes: of interfaces, own addresses and routes.
-const GROUPS: [libc::c_uint; 5] = [
+/// Groups of messages about changes: of interfaces, own addresses, routes and policy rules.
+const GROUPS: [libc::c_uint; 7] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
     libc::RTNLGRP_IPV6_IFADDR,
     libc::RTNLGRP_IPV4_ROUTE,
     libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
 ];
 
 /// Messages about changes that are read in one call, so that a storm of them doesn't hold up
