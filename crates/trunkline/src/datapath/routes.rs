@@ -6,7 +6,7 @@ use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkP
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -89,6 +89,17 @@ impl Routes {
     /// How packets to `to` leave, if they leave by `egress`. The error is the kernel's, if it has no
     /// route.
     pub fn towards(&mut self, to: IpAddr, egress: Egress) -> io::Result<Way> {
+        let route = self.route(to, egress)?;
+        Way::of(to, &route).ok_or_else(|| io::Error::other("a route without an interface"))
+    }
+
+    /// Whether `ip` is an address of this machine.
+    pub fn is_local(&mut self, ip: IpAddr) -> bool {
+        let route = self.route(ip, Egress::default());
+        route.is_ok_and(|route| route.header.kind == RouteType::Local)
+    }
+
+    fn route(&mut self, to: IpAddr, egress: Egress) -> io::Result<RouteMessage> {
         let mut question = RouteMessage::default();
         question.header.address_family =
             if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -102,9 +113,7 @@ impl Routes {
             question.attributes.push(RouteAttribute::Oif(egress.interface));
         }
         match self.ask(RouteNetlinkMessage::GetRoute(question))? {
-            RouteNetlinkMessage::NewRoute(route) => {
-                Way::of(to, &route).ok_or_else(|| io::Error::other("a route without an interface"))
-            }
+            RouteNetlinkMessage::NewRoute(route) => Ok(route),
             _ => Err(io::Error::other("an answer that is no route")),
         }
     }

@@ -15,8 +15,9 @@ use trunkline_overlay::link::{Link, LinkId};
 /// Time without room after which the next hops of an uplink are looked at: more than the time for
 /// which a socket's buffer lasts.
 const STALLED: Duration = Duration::from_millis(40);
-/// Time that a link is down before its next hop is looked at.
-const DOWN: Duration = Duration::from_secs(1);
+/// Time that a link is down before its next hop is looked at: an interface that has just come up asks
+/// for none before its IPv6 address is known to be unique.
+const DOWN: Duration = Duration::from_secs(3);
 /// Interval between two looks at the next hop of a link in trouble.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Maximum number of next hops that are looked at in one turn, each in some 10 µs.

@@ -2,8 +2,8 @@
 //! be done, and says when it has ended.
 
 use super::hosts::name_of;
-use super::{LinkName, PacketThread};
 use super::uplinks::Elsewhere;
+use super::{LinkName, PacketThread};
 use crate::clock;
 use nix::errno::Errno;
 use std::collections::BTreeMap;
@@ -205,9 +205,12 @@ pub fn remedy(errno: i32) -> &'static str {
             "a route prohibits them, or the address is a broadcast one: see `ip route get ADDRESS`"
         }
         libc::ENETUNREACH | libc::EHOSTUNREACH => {
-            "there is no route, or its interface is down, or the next hop does not answer, or this \
-             machine lacks the link's `source`: see `ip route get ADDRESS` (with `oif INTERFACE` if \
-             the link has one), `ip link` and `ip addr`"
+            "there is no route, or its interface is down, or the next hop does not answer: see \
+             `ip route get ADDRESS` (with `oif INTERFACE` if the link has one), and `ip link`"
+        }
+        libc::EADDRNOTAVAIL => {
+            "this machine lacks the address that the link leaves from: see `ip addr`, `source` in \
+             [[link]] and `listen` in [node]"
         }
         libc::ENODEV | libc::ENXIO | libc::ENETDOWN => {
             "the interface does not exist or is down: see `ip link`, and `interface` in [[link]]"
@@ -269,7 +272,10 @@ mod tests {
             troubles.news(at(40_000), (LINK, &name()), Some((&refused, at(40_000)))),
             Some(News::Trouble)
         );
-        assert_eq!(troubles.news(at(639_999), (LINK, &name()), Some((&refused, at(639_999)))), None);
+        assert_eq!(
+            troubles.news(at(639_999), (LINK, &name()), Some((&refused, at(639_999)))),
+            None
+        );
         assert_eq!(
             troubles.news(at(640_000), (LINK, &name()), Some((&refused, at(640_000)))),
             Some(News::Trouble)

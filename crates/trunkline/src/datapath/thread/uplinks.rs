@@ -1,5 +1,9 @@
 //! The uplinks of a node: which link sends by which, and how far each has room.
 
+mod departures;
+
+pub use departures::Elsewhere;
+
 use super::hosts::{LookupError, name_of};
 use super::next_hops::{NextHop, SilentNextHops};
 use super::{PacketThread, token};
@@ -12,14 +16,14 @@ use crate::datapath::send_errors::{SendError, SendErrors};
 use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, UNUSED, Uplink, UplinkStats};
 use crate::node::config::Host;
-use nix::net::if_::{if_indextoname, if_nametoindex};
+use departures::{Departure, NoWay};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use trunkline_base::Time;
-use trunkline_overlay::arena::{LocalAddress, Run, TxArena, UplinkId};
+use trunkline_overlay::arena::{Run, TxArena, UplinkId};
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::node::{Drained, LinkName};
 
@@ -39,15 +43,6 @@ pub struct WantedPath {
     pub interface: Option<String>,
     /// Name at which the neighbour is found.
     pub host: Option<Host>,
-}
-
-/// A link that leaves by another interface than the one that has its source.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Elsewhere {
-    /// The interface that it leaves by.
-    pub by: String,
-    /// The interface that has its source.
-    pub own: String,
 }
 
 /// The links with such settings.
@@ -91,30 +86,9 @@ struct Slot {
     full_since: Option<Time>,
 }
 
-/// The properties that distinguish an uplink from others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Departure {
-    /// Number of the listener whose address it has.
-    listener: usize,
-    /// Index of the interface by which its packets leave; 0 if they may leave by any.
-    interface: u32,
-    egress: Egress,
-    /// Whether it is for next hops that don't answer: what waits for one holds up the others.
-    silent: bool,
-}
-
 /// Number of the first uplink that holds a link: nothing leaves by it. Each such link has its own, so
 /// that what is refused is told of the right one.
 const FIRST_HELD: u16 = MAX_UPLINKS as u16 + 1;
-
-/// Why a link has no uplink to leave by.
-enum NoWay {
-    /// Nothing may leave, for a reason as in errno(3): its interface does not exist, or the kernel
-    /// would not use it.
-    Held(i32),
-    /// There is no listener of the address family.
-    Family,
-}
 
 impl Uplinks {
     /// One uplink for each of `sockets`; sets their room in `arena`.
@@ -201,21 +175,6 @@ impl Uplinks {
         }
     }
 
-    /// The number of the socket that `local` names, if this machine still has that address.
-    fn listener_of(&self, local: LocalAddress) -> Option<usize> {
-        let listener = usize::from(local.socket);
-        let own = local.ip.unwrap_or(self.listeners.get(listener)?.ip());
-        let is_here = own.is_unspecified() || own.is_loopback() || self.own.contains(&own);
-        is_here.then_some(listener)
-    }
-
-    /// How packets leave by `listener` from its address `source`. A socket that is bound to an
-    /// address sends from that.
-    fn egress_from(&self, listener: usize, source: Option<IpAddr>) -> Egress {
-        let is_any = self.listeners.get(listener).is_some_and(|l| l.ip().is_unspecified());
-        Egress { source: source.filter(|_| is_any), interface: 0 }
-    }
-
     /// Reason why no packet to `to` can leave, or why it would arrive at this node itself.
     pub(super) fn unreachable(&self, to: &SocketAddr) -> Option<LookupError> {
         let is_own = to.ip().is_loopback() || self.own.contains(&to.ip());
@@ -229,64 +188,6 @@ impl Uplinks {
             None => Some(LookupError::OnlyIpv4),
             Some(_) => of_family.any(arrives).then_some(LookupError::ThisNode),
         }
-    }
-
-    /// The listener whose uplink packets for `to` leave by, if `own` is to be their source.
-    fn listener_towards(&self, to: &SocketAddr, own: Option<IpAddr>) -> Option<usize> {
-        let of_family = |listener: &SocketAddr| listener.is_ipv6() == to.is_ipv6();
-        let sends = |listener: &SocketAddr| own.is_some_and(|own| listener.ip() == own);
-        let fits = |l: &SocketAddr| of_family(l) && (sends(l) || l.ip().is_unspecified());
-        let listeners = || self.listeners.iter();
-        listeners().position(fits).or_else(|| listeners().position(of_family))
-    }
-
-    /// How a link that is configured as `wanted`, and whose neighbour has spoken to `local`, leaves
-    /// for `to`.
-    fn departure(
-        &mut self,
-        (wanted, local): (&WantedPath, Option<LocalAddress>),
-        to: &SocketAddr,
-    ) -> Result<(Departure, Option<Way>), NoWay> {
-        let mut egress = Egress { source: wanted.source, interface: 0 };
-        if let Some(name) = &wanted.interface {
-            egress.interface =
-                if_nametoindex(name.as_str()).map_err(|_| NoWay::Held(libc::ENODEV))?;
-        }
-        let mut listener = self.listener_towards(to, egress.source).ok_or(NoWay::Family)?;
-        let local = local.filter(|_| egress.source.is_none());
-        let spoken = local.and_then(|local| Some((self.listener_of(local)?, local.ip)));
-        let mut way = self.way(to, egress);
-        let usual = way.and_then(|way| way.source);
-        if let Some((spoken, own)) = spoken {
-            listener = spoken;
-            // The kernel may choose the same address for as long as its routes stay.
-            let source = own.filter(|_| own != usual);
-            let theirs = source.and_then(|_| self.way(to, Egress { source, ..egress }));
-            if theirs.is_some() || self.routes.is_none() {
-                (egress.source, way) = (source, theirs.or(way));
-            }
-        } else if egress.source.is_none() && usual.is_some() {
-            listener = self.listener_towards(to, usual).ok_or(NoWay::Family)?;
-        }
-        egress.source = self.egress_from(listener, egress.source).source;
-        if way.is_some_and(|way| ![0, way.interface].contains(&egress.interface)) {
-            // IPv6 prefers a route to the interface that it is given.
-            return Err(NoWay::Held(libc::ENETUNREACH));
-        }
-        let silent = way.is_some_and(|way| self.next_hops.contains(&(way.interface, way.next_hop)));
-        let interface = way.map_or(0, |way| way.interface);
-        Ok((Departure { listener, interface, egress, silent }, way))
-    }
-
-    /// The kernel's route to `to`. Without one, nothing can be sent now, and the kernel reports the
-    /// next change.
-    fn way(&mut self, to: &SocketAddr, egress: Egress) -> Option<Way> {
-        let scope = match to {
-            SocketAddr::V6(v6) => v6.scope_id(),
-            SocketAddr::V4(_) => 0,
-        };
-        let interface = if egress.interface == 0 { scope } else { egress.interface };
-        self.routes.as_mut()?.towards(to.ip(), Egress { interface, ..egress }).ok()
     }
 
     /// Time since nothing of a link that leaves by `uplink` is taken, if that is so. The kernel
@@ -399,15 +300,6 @@ impl Uplinks {
     fn forget(&mut self, id: LinkId) {
         self.forget_path(id);
         self.output.errors.forget(id);
-    }
-
-    /// The other interface by which a link leaves than the one that has its configured source: the
-    /// network there may drop it.
-    fn elsewhere_by(wanted: &WantedPath, interface: u32) -> Option<Elsewhere> {
-        let source = wanted.source.filter(|_| wanted.interface.is_none() && interface != 0)?;
-        let own = addresses::interface_of(source)?;
-        let by = if_indextoname(interface).ok()?.into_string().ok()?;
-        (by != own).then_some(Elsewhere { by, own })
     }
 
     /// Closes uplinks that no link sends by: those of interfaces that are gone, for instance.
