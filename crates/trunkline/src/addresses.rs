@@ -4,6 +4,7 @@
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
@@ -144,6 +145,15 @@ pub fn interface_of(ip: IpAddr) -> Option<String> {
     let interface =
         |a: InterfaceAddress| (self::ip(a.clone()) == Some(ip)).then_some(a.interface_name);
     all.find_map(interface)
+}
+
+/// The interfaces that are switched on, but have no carrier, as `ip link` shows them.
+pub fn without_carrier() -> BTreeSet<String> {
+    let Ok(all) = getifaddrs() else { return BTreeSet::new() };
+    let is_without = |a: &InterfaceAddress| {
+        a.flags.contains(InterfaceFlags::IFF_UP) && !a.flags.contains(InterfaceFlags::IFF_RUNNING)
+    };
+    all.filter(is_without).map(|a| a.interface_name).collect()
 }
 
 /// Whether `ip` can be reached through routers: it is neither a loopback nor a link-local address.

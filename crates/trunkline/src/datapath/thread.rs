@@ -148,6 +148,8 @@ pub struct LinkSnapshot {
     pub send_error: Option<SendError>,
     /// Next hop that the link's packets wait for, if it doesn't answer.
     pub silent_next_hop: Option<IpAddr>,
+    /// Interface that the link leaves by, if it has no carrier and the link is down.
+    pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its source.
     pub leaves_by: Option<String>,
     /// Time for which the link's uplink has taken nothing, if that is so.
@@ -547,8 +549,9 @@ impl PacketThread {
             refused: node.router().map_or_else(Refusals::default, |r| r.refused(id)),
             send_error: self.uplinks.error_of(id),
             silent_next_hop: self.uplinks.next_hops.awaited_by(id).map(|(ip, _)| ip),
+            no_carrier: self.uplinks.without_carrier(id, link).map(|(name, _)| name.clone()),
             leaves_by: self.uplinks.elsewhere(id).map(|elsewhere| elsewhere.by.clone()),
-            stalled: self.uplinks.stalled(id, link.uplink()).map(|since| clock::now().since(since)),
+            stalled: self.uplinks.stalled(id, link).map(|since| clock::now().since(since)),
         }
     }
 

@@ -457,6 +457,7 @@ fn link_view(now: Time, link: &LinkSnapshot) -> Link {
         updates_refused: by_reason(link.refused.iter().map(|(why, n)| (why.label(), n))),
         send_error: link.send_error.map(|error| send_error(now, &error)),
         silent_next_hop: link.silent_next_hop,
+        no_carrier: link.no_carrier.clone(),
         leaves_by: link.leaves_by.clone(),
         stalled_s: link.stalled.map(|time| time.as_secs_f64()),
     }

@@ -427,6 +427,8 @@ pub struct Link {
     /// Next hop that the link's packets wait for because it doesn't answer ARP or neighbour
     /// discovery; `null` if there is none.
     pub silent_next_hop: Option<IpAddr>,
+    /// Interface that the link leaves by, if it has no carrier and the link is down; else `null`.
+    pub no_carrier: Option<String>,
     /// Interface that the link leaves by, if it is not the one that has its `source`; else `null`.
     pub leaves_by: Option<String>,
     /// Time for which the interface that the link leaves by has taken nothing, in seconds; `null` if

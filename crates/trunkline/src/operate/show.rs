@@ -252,7 +252,9 @@ const BUSY_S: f64 = 1.0;
 fn refusal(l: &Link) -> String {
     let stalls = l.stalled_s.is_some_and(|s| s >= BUSY_S);
     let error = l.send_error.as_ref().filter(|error| error.lasts);
-    let why = if let Some(next_hop) = l.silent_next_hop {
+    let why = if let Some(interface) = &l.no_carrier {
+        format!("{interface} has no carrier")
+    } else if let Some(next_hop) = l.silent_next_hop {
         format!("{next_hop} doesn't answer ARP or neighbour discovery")
     } else if stalls {
         "the interface takes nothing".into()

@@ -417,6 +417,7 @@ mod tests {
             downs: 0,
             send_error: None,
             silent_next_hop: None,
+            no_carrier: None,
             leaves_by: None,
             stalled_s: None,
             goodbyes: 0,

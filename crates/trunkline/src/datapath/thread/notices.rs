@@ -76,8 +76,7 @@ impl PacketThread {
         let name = node.control().name(id).map(tracing::field::display);
         let path = Some(link.config().path.as_str()).filter(|path| !path.is_empty());
         let address = link.address().map(tracing::field::display);
-        let stalled =
-            self.uplinks.stalled(id, link.uplink()).map(|since| clock::now().since(since));
+        let stalled = self.uplinks.stalled(id, link).map(|since| clock::now().since(since));
         let interface = stalled.filter(|time| *time >= BUSY).map(|_| "takes nothing");
         let error = self.uplinks.error_of(id).filter(|error| error.lasts(clock::now()));
         let error = error.map(|error| tracing::field::debug(Errno::from_raw(error.errno)));

@@ -26,6 +26,8 @@ const AGAIN: Duration = Duration::from_secs(600);
 /// Why packets of a link don't leave as they should.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Trouble {
+    /// The interface, of this name, has no carrier.
+    NoCarrier(String),
     /// The kernel refuses them, for a reason as in errno(3).
     Refused(i32),
     /// They wait for a machine that doesn't say its link-layer address.
@@ -131,10 +133,13 @@ impl PacketThread {
     /// refuses.
     fn trouble(&self, now: Time, id: LinkId, link: &Link) -> Option<(Trouble, Time)> {
         let uplinks = &self.uplinks;
+        if let Some((interface, since)) = uplinks.without_carrier(id, link) {
+            return Some((Trouble::NoCarrier(interface.clone()), *since));
+        }
         if let Some((next_hop, since)) = uplinks.next_hops.awaited_by(id) {
             return Some((Trouble::Silent(next_hop), since));
         }
-        let stalled = uplinks.stalled(id, link.uplink());
+        let stalled = uplinks.stalled(id, link);
         if let Some(since) = stalled.filter(|since| now.since(*since) >= BUSY) {
             return Some((Trouble::Stalled, since));
         }
@@ -163,6 +168,13 @@ fn log(link: &Link, news: News, trouble: Option<Trouble>) {
         (News::Trouble, None) => return,
     };
     match trouble {
+        Trouble::NoCarrier(interface) => tracing::warn!(
+            neighbour,
+            path,
+            address,
+            "the interface {interface:?} has no carrier, so nothing leaves: see `ip link`, its cable, \
+             or the modem that is behind it"
+        ),
         Trouble::Refused(errno) => {
             let (error, cure) = (Errno::from_raw(errno), remedy(errno));
             let said = "the kernel refuses to send packets";

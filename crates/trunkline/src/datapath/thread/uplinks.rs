@@ -17,6 +17,7 @@ use crate::datapath::udp::Udp;
 use crate::datapath::uplink::{Output, UNUSED, Uplink, UplinkStats};
 use crate::node::config::Host;
 use departures::{Departure, NoWay};
+use nix::net::if_::if_nametoindex;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,7 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use trunkline_base::Time;
 use trunkline_overlay::arena::{Run, TxArena, UplinkId};
-use trunkline_overlay::link::LinkId;
+use trunkline_overlay::link::{Link, LinkId};
 use trunkline_overlay::node::{Drained, LinkName};
 
 /// Maximum number of uplinks. Links by further interfaces share those of the listeners.
@@ -44,6 +45,9 @@ pub struct WantedPath {
     /// Name at which the neighbour is found.
     pub host: Option<Host>,
 }
+
+/// The name of an interface without a carrier, and since when that is known.
+type Dead = (String, Time);
 
 /// The links with such settings.
 pub type WantedPaths = BTreeMap<LinkName, WantedPath>;
@@ -69,6 +73,10 @@ pub struct Uplinks {
     next_hop_of: BTreeMap<LinkId, NextHop>,
     /// Links that leave by another interface than the one that has their source.
     elsewhere: BTreeMap<LinkId, Elsewhere>,
+    /// Interfaces without a carrier, and since when that is known.
+    dead: BTreeMap<u32, Dead>,
+    /// Links that leave by one of them.
+    dead_by_link: BTreeMap<LinkId, Dead>,
     /// When to lower the limits of sockets that have not needed them.
     lower_at: Time,
     /// Links of which nothing may leave, and why, by the number of their uplink from [`FIRST_HELD`].
@@ -125,6 +133,8 @@ impl Uplinks {
             next_hops: SilentNextHops::new(),
             next_hop_of: BTreeMap::new(),
             elsewhere: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            dead_by_link: BTreeMap::new(),
             lower_at: Time::NEVER,
             held: Vec::new(),
             past: UplinkStats::default(),
@@ -159,9 +169,15 @@ impl Uplinks {
         id
     }
 
-    /// Learns the addresses of this machine, so that the sockets can say to which of them each
-    /// datagram was sent.
+    /// Learns which interfaces have no carrier, and the addresses of this machine, so that the sockets
+    /// can say to which of them each datagram was sent.
     fn look_at_own(&mut self, sockets: &mut [Udp]) {
+        let before = std::mem::take(&mut self.dead);
+        for name in addresses::without_carrier() {
+            let Ok(index) = if_nametoindex(name.as_str()) else { continue };
+            let since = before.get(&index).map_or_else(clock::now, |(_, since)| *since);
+            self.dead.insert(index, (name, since));
+        }
         self.own = addresses::own().unwrap_or_default();
         let routed: Vec<_> = self.own.iter().copied().filter(addresses::is_routed).collect();
         for (socket, number) in sockets.iter_mut().zip(0..) {
@@ -190,12 +206,13 @@ impl Uplinks {
         }
     }
 
-    /// Time since nothing of a link that leaves by `uplink` is taken, if that is so. The kernel
+    /// Time since nothing of a link is taken, if that is so. The kernel
     /// discards what waits for a next hop that doesn't answer every few seconds, which makes room, and
     /// is no end of that.
-    pub fn stalled(&self, link: LinkId, uplink: UplinkId) -> Option<Time> {
-        let awaited = self.next_hops.awaited_by(link).map(|(_, since)| since);
-        awaited.or_else(|| self.full_since(uplink))
+    pub fn stalled(&self, id: LinkId, link: &Link) -> Option<Time> {
+        let awaited = self.next_hops.awaited_by(id).map(|(_, since)| since);
+        let awaited = awaited.or_else(|| Some(self.without_carrier(id, link)?.1));
+        awaited.or_else(|| self.full_since(link.uplink()))
     }
 
     /// Time since `uplink` has had no room, if it has none.
@@ -260,6 +277,8 @@ impl Uplinks {
         };
         if let Some(Way { interface, next_hop, .. }) = way {
             self.next_hop_of.insert(id, (interface, next_hop));
+            let dead = self.dead.get(&interface).map(|dead| (id, dead.clone()));
+            self.dead_by_link.extend(dead);
         }
         if let Some(elsewhere) = Self::elsewhere_by(&wanted, departure.interface) {
             self.elsewhere.insert(id, elsewhere);
@@ -291,6 +310,7 @@ impl Uplinks {
     fn forget_path(&mut self, id: LinkId) {
         self.next_hop_of.remove(&id);
         self.elsewhere.remove(&id);
+        self.dead_by_link.remove(&id);
         for place in &mut self.held {
             place.take_if(|(link, _)| *link == id);
         }
@@ -327,11 +347,16 @@ impl Uplinks {
         self.elsewhere.get(&link)
     }
 
+    /// The interface that a link which is down leaves by, if that has no carrier, and since when.
+    pub fn without_carrier(&self, id: LinkId, link: &Link) -> Option<&(String, Time)> {
+        self.dead_by_link.get(&id).filter(|_| !link.monitor().is_up())
+    }
+
     /// Whether packets of some link may be kept at this machine.
     pub(super) fn have_trouble(&self, now: Time) -> bool {
         let errors = &self.output.errors;
         errors.are_recent(now)
-            || !self.elsewhere.is_empty()
+            || !(self.elsewhere.is_empty() && self.dead_by_link.is_empty())
             || self.next_hops.look_at() < Time::NEVER
     }
 
