@@ -16,8 +16,8 @@ use trunkline_overlay::node::LinkName;
 /// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 64;
 
-/// Time that a lookup may take. No one waits for it, and a slow name server is better than none; but
-/// an operator should learn within ten seconds that there is none.
+/// Time that a lookup may take in all. No one waits for it, and a slow name server is better than none;
+/// but an operator should learn within ten seconds that there is none.
 const PATIENCE: Duration = Duration::from_secs(9);
 /// Time that each query may take: an answer to a former one is not taken.
 const TIMEOUT: Duration = Duration::from_millis(8_500);
@@ -108,12 +108,13 @@ fn of_zone(host: &Host) -> Answer<SocketAddr> {
 /// all.
 async fn of_name(host: &Host, v4: Family, v6: Family, reply: impl Fn(Answer<SocketAddr>)) {
     let ask = async |resolver, patience| resolver::look_up(resolver, &host.name, patience).await;
-    let of = async |(resolver, is_useful): Family| match is_useful {
-        true => ask(resolver, PATIENCE).await,
-        false => Answer::Nothing,
-    };
     let useless = [&v4, &v6].into_iter().find(|(_, is_useful)| !is_useful);
     let useless = useless.map(|(resolver, _)| resolver.clone());
+    let patience = if useless.is_some() { PATIENCE - USELESS_DELAY } else { PATIENCE };
+    let of = async |(resolver, is_useful): Family| match is_useful {
+        true => ask(resolver, patience).await,
+        false => Answer::Nothing,
+    };
     let (mut v4, mut v6) = (pin!(of(v4)), pin!(of(v6)));
     let mut other: Pin<&mut (dyn Future<Output = Answer<IpAddr>> + Send)>;
     let first = tokio::select! {
@@ -167,6 +168,39 @@ fn together(answers: impl IntoIterator<Item = Answer<IpAddr>>, port: u16) -> Ans
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+
+    /// A resolver that queries the server at `address`.
+    fn of_server(address: SocketAddr) -> TokioResolver {
+        let mut connection = ConnectionConfig::udp();
+        connection.port = address.port();
+        let mut server = NameServerConfig::udp(address.ip());
+        server.connections = vec![connection];
+        let config = ResolverConfig::from_name_servers(vec![server]);
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = TokioResolver::builder_with_config(config, provider);
+        builder.options_mut().timeout = TIMEOUT;
+        builder.build().expect("a resolver")
+    }
+
+    /// A name server that never answers, and one IP version in `listen`.
+    #[test]
+    fn an_operator_learns_within_ten_seconds_that_no_name_server_answers() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.expect("a runtime").block_on(async {
+            let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+            let resolver = of_server(silent.local_addr().expect("bound"));
+            let host = Host { name: "relay.example".into(), port: 7_000 };
+            let started = tokio::time::Instant::now();
+            let families = [true, false].map(|is_useful| (Some(resolver.clone()), is_useful));
+            let [v4, v6] = families;
+            of_name(&host, v4, v6, |answer| assert_eq!(answer, Answer::Silence)).await;
+            let took = started.elapsed();
+            assert!(took <= PATIENCE && took > PATIENCE - USELESS_DELAY, "{took:?}");
+        });
+    }
 
     #[test]
     fn both_families_answers_are_one() {
