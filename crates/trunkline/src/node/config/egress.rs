@@ -92,6 +92,9 @@ fn alike(file: &File, before: usize, index: usize) -> String {
     let link = &file.link[index];
     let has_any = of_family(file, link).any(|ip| ip.is_unspecified());
     let cure = match interface(link) {
+        _ if file.link[before].neighbour != link.neighbour => {
+            "two nodes have no common address: give each link that of its own neighbour"
+        }
         _ if link.address.as_ref().is_some_and(Address::has_zone) => "give each its own `source`",
         _ if is_vague(file, link) || is_vague(file, &file.link[before]) => {
             "give each its own `source` or `interface`, since a name may lead to either IP version"
@@ -273,6 +276,17 @@ mod tests {
             assert!(said.starts_with(&format!("x.toml:{}:", lines.0)), "{lines:?}: {said}");
             assert!(said.contains(&format!("leaves the same way (line {}): ", lines.1)), "{said}");
             assert!(said.contains(cure), "{cure}: {said}");
+        }
+    }
+
+    #[test]
+    fn two_neighbours_have_no_common_address() {
+        for links in [[NUMBER; 2], [NAME; 2]] {
+            let text = file(&["0.0.0.0:7000", "[::]:7000"], &links);
+            let other = text.replacen("neighbour = 2", "neighbour = 3", 1);
+            let said = parse(Path::new("x.toml"), &other).map(|_| ()).unwrap_err().to_string();
+            assert!(said.contains("to neighbour 3 has the same address"), "{said}");
+            assert!(said.contains("give each link that of its own neighbour"), "{said}");
         }
     }
 
