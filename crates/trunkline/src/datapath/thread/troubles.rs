@@ -90,7 +90,14 @@ impl Troubles {
         if told.as_ref().is_some_and(|told| now.since(told.at) < silence) {
             return None;
         }
-        let since = told.filter(|told| !told.is_over).map_or(begun, |told| told.since);
+        // An outage may have one reason after the other. A link that leaves elsewhere has none.
+        let is_outage = |trouble: &Trouble| !matches!(trouble, Trouble::Elsewhere(_));
+        let before = told.filter(|told| !told.is_over);
+        let since = match before {
+            Some(told) if told.trouble == *trouble => told.since,
+            Some(told) if is_outage(&told.trouble) && is_outage(trouble) => told.since,
+            _ => begun,
+        };
         let name = name.clone();
         let told = Told { name, trouble: trouble.clone(), since, at: now, is_over: false };
         let before = self.told.insert(link, told);
@@ -299,6 +306,25 @@ mod tests {
             Some(News::Trouble)
         );
         assert_eq!(troubles.news(at(650_000), (LINK, &name()), None), over(610));
+    }
+
+    #[test]
+    fn a_stall_lasts_no_longer_because_the_link_left_elsewhere_before() {
+        let (at, mut troubles) = (Time::from_millis, Troubles::default());
+        let elsewhere = Trouble::Elsewhere(Elsewhere { by: "eth1".into(), own: "eth2".into() });
+        let mut news = |now, trouble: Option<&Trouble>, since| {
+            let trouble = trouble.map(|trouble| (trouble, at(since)));
+            troubles.news(at(now), (LINK, &name()), trouble)
+        };
+        let over = |s| Some(News::Over(Duration::from_secs(s)));
+        assert_eq!(news(10_000, Some(&elsewhere), 10_000), Some(News::Trouble));
+        assert_eq!(news(35_000, Some(&Trouble::Stalled), 34_000), Some(News::Trouble));
+        assert_eq!(news(44_000, None, 0), over(10));
+        // One outage with two reasons.
+        let refused = Trouble::Refused(libc::ENETDOWN);
+        assert_eq!(news(60_000, Some(&refused), 60_000), Some(News::Trouble));
+        assert_eq!(news(70_000, Some(&Trouble::Stalled), 69_000), Some(News::Trouble));
+        assert_eq!(news(75_000, None, 0), over(15));
     }
 
     #[test]
