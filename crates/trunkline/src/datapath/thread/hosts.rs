@@ -24,9 +24,11 @@ const LOOK: Duration = Duration::from_millis(250);
 const LEAST_FRESH: Duration = Duration::from_secs(5);
 /// Longest time for which an answer is used.
 const MOST_FRESH: Duration = Duration::from_secs(300);
+/// Least interval between two lines about one error of one name: the answers may alternate.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// Reason why a name has led nowhere, and what to do about it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum LookupError {
     /// The name doesn't exist.
     #[error("the name does not exist: correct it, or add it to DNS or /etc/hosts")]
@@ -79,6 +81,10 @@ struct Lookup {
     /// Whether a query awaits its answer.
     is_asked: bool,
     error: Option<LookupError>,
+    /// The error that was logged last, unless it has ended.
+    said: Option<LookupError>,
+    /// When each error was logged last.
+    said_at: BTreeMap<LookupError, Time>,
 }
 
 impl Lookup {
@@ -94,7 +100,25 @@ impl Lookup {
             fresh_until: Time::ZERO,
             is_asked: false,
             error: None,
+            said: None,
+            said_at: BTreeMap::new(),
         }
+    }
+
+    /// Sets the error, or that there is none. Returns whether it is to be logged.
+    fn set_error(&mut self, now: Time, error: Option<LookupError>) -> bool {
+        self.error = error;
+        let Some(error) = error else {
+            self.said = None;
+            return false;
+        };
+        let is_recent = self.said_at.get(&error).is_some_and(|at| now.since(*at) < AGAIN);
+        if self.said == Some(error) || is_recent {
+            return false;
+        }
+        self.said = Some(error);
+        self.said_at.insert(error, now);
+        true
     }
 
     /// Takes new addresses. Those that it had keep their order, since a name server may give another
@@ -179,7 +203,7 @@ impl Hosts {
     /// nothing is looked up any more.
     fn is_up(&mut self, link: &LinkName) {
         if let Some(lookup) = self.links.get_mut(link) {
-            lookup.error = None;
+            (lookup.error, lookup.said) = (None, None);
         }
     }
 
@@ -218,10 +242,11 @@ impl Hosts {
             Answer::Nothing => (Some(LookupError::NoAddress), LEAST_FRESH),
             Answer::Silence => (Some(LookupError::NoAnswer), LEAST_FRESH),
         };
-        if let Some(error) = error.filter(|error| lookup.error != Some(*error)) {
+        if lookup.set_error(now, error)
+            && let Some(error) = error
+        {
             tracing::warn!(%host, neighbour = link.0.0, "{error}");
         }
-        lookup.error = error;
         lookup.fresh_until = now + fresh.clamp(LEAST_FRESH, MOST_FRESH);
         self.look_at = now;
     }
@@ -329,6 +354,26 @@ mod tests {
         assert!(turns.contains(&address(7)), "{turns:?}");
         let new = |answer: u16| address(100 * answer);
         assert!((1..=3).all(|answer| turns.contains(&new(answer))), "a new one at once: {turns:?}");
+    }
+
+    #[test]
+    fn answers_that_alternate_get_few_lines() {
+        let mut lookup = Lookup::new(Host { name: "relay.example".into(), port: 7_000 });
+        let mut line =
+            |second: u64, error| lookup.set_error(Time::from_millis(1_000 * second), error);
+        let errors = [LookupError::ThisNode, LookupError::NoName].map(Some);
+        let lines = (0..120).filter(|n| line(5 * n, errors[usize::from(n % 2 == 1)])).count();
+        assert_eq!(lines, 20, "in ten minutes");
+        // One that lasts is logged once, and again when it has come back after a while.
+        assert!(
+            !line(600, errors[1])
+                && !line(602, None)
+                && line(605, errors[1])
+                && !line(900, errors[1])
+        );
+        assert!(!line(905, None) && line(910, errors[1]));
+        // So is one that has come back sooner, but later.
+        assert!(!line(920, None) && !line(930, errors[1]) && line(970, errors[1]));
     }
 
     /// The lookups of one link to a name, which leaves from `source`.
