@@ -78,7 +78,7 @@ impl SendErrors {
         self.leads.keys().copied()
     }
 
-    /// Forgets a link.
+    /// Forgets the errors of a link that is gone, and where its packets went.
     pub fn forget(&mut self, link: LinkId) {
         self.links.remove(&link);
         if let Some(lead) = self.leads.remove(&link)

@@ -302,7 +302,7 @@ impl Buffer {
     fn given(&mut self, now: Time, given: usize, queued: usize) {
         let (at, before) = self.seen;
         let (waited, took) = (before.saturating_add(given), now.since(at));
-        // What was given over a longer time did not wait all at once.
+        // Bytes that were given over a longer time did not wait all at once.
         let at_once = if took > BUFFER_TIME { bytes_in_time(waited, took) } else { waited };
         self.most = self.most.max(at_once);
         if now.since(self.most_since) >= UNUSED {

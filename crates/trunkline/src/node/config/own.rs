@@ -8,7 +8,7 @@ use crate::datapath::WantedPath;
 use nix::net::if_::if_nametoindex;
 use std::net::{IpAddr, SocketAddr};
 
-/// What this machine has.
+/// Addresses and interfaces of this machine.
 struct Here {
     /// Its addresses; `None` if the system doesn't say.
     own: Option<Vec<IpAddr>>,
@@ -62,7 +62,7 @@ fn warnings(config: &Config, text: &str, here: &Here) -> Vec<String> {
     warnings
 }
 
-/// What of this machine a link needs to leave that it doesn't have, if that is so.
+/// The warning that this machine lacks the address or the interface that a link leaves by.
 fn missing(path: &WantedPath, here: &Here) -> Option<String> {
     let is_missing =
         |ip: &IpAddr| !ip.is_loopback() && here.own.as_ref().is_some_and(|own| !own.contains(ip));
