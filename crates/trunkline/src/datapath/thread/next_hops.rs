@@ -79,9 +79,9 @@ impl SilentNextHops {
         self.look_at = self.look_at.min(now + STALLED);
     }
 
-    /// Notes that a link may be down.
-    pub fn suspect(&mut self, now: Time) {
-        self.look_at = self.look_at.min(now + DOWN);
+    /// Notes that a link may be down since a time.
+    pub fn suspect(&mut self, since: Time) {
+        self.look_at = self.look_at.min(since + DOWN);
     }
 }
 
@@ -127,8 +127,8 @@ impl Uplinks {
         }
         let down = (!link.monitor().is_up()).then(|| link.monitor().quality().since);
         let is_down = down.is_some_and(|since| now.since(since) >= DOWN);
-        if down.is_some() && !is_down {
-            self.next_hops.suspect(now);
+        if let Some(since) = down.filter(|_| !is_down) {
+            self.next_hops.suspect(since);
         }
         let is_awaited = self.is_for_silent(uplink) || self.next_hops.awaited.contains_key(&id);
         if !(stalls || is_down || is_awaited) {
