@@ -52,6 +52,11 @@ fn a_fault_of_an_uplink_is_told_of_its_link_each_time() {
     passes("net/18-why-nothing-leaves");
 }
 
+#[apply(on_time)]
+fn a_fault_of_an_uplink_is_told_in_time() {
+    passes("net/19-told-in-time");
+}
+
 /// Starts an unsealed node that listens at `listen`, with a file in `folder`.
 fn start_at(folder: &Path, listen: &str) -> Process {
     let file = folder.join(format!("{}.toml", listen.replace(['[', ']', ':', '.'], "_")));
