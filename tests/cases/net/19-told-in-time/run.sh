@@ -57,7 +57,7 @@ soon() {
 
 # Each link has its fault from the start. Handshakes alone fill no socket.
 silent
-links fibre:eth0 lte:eth1 one:wan1 other:wan2 modem:wwan0 | node 1 "$ANY"
+links one:wan1 fibre:eth0 lte:eth1 other:wan2 modem:wwan0 | node 1 "$ANY"
 up 1 1
 control "the link by eth0 is up" wait_up 1 2 10
 sleep 8
