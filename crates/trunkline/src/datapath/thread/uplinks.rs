@@ -206,9 +206,8 @@ impl Uplinks {
         }
     }
 
-    /// Time since nothing of a link is taken, if that is so. The kernel
-    /// discards what waits for a next hop that doesn't answer every few seconds, which makes room, and
-    /// is no end of that.
+    /// Time since nothing of a link is taken, if that is so. The kernel discards what waits for a next
+    /// hop that doesn't answer every few seconds, which makes room, and is no end of that.
     pub fn stalled(&self, id: LinkId, link: &Link) -> Option<Time> {
         let awaited = self.next_hops.awaited_by(id).map(|(_, since)| since);
         let awaited = awaited.or_else(|| Some(self.without_carrier(id, link)?.1));
