@@ -32,6 +32,8 @@ pub(crate) struct HopEnds<'a> {
     pub meaning: OfferAnswerState,
     /// Whether it answers an offer.
     pub is_answer: bool,
+    /// Whether it begins its call.
+    pub begins: bool,
     /// Tag of the answering end, if it is one of several that may answer.
     pub answers: Option<&'a [u8]>,
 }
@@ -99,6 +101,7 @@ pub(crate) fn body<M: Media>(
             is_advertised: last && config.trusts(between.to.remote.ip()),
             meaning: if other { OfferAnswerState::Nothing } else { between.meaning },
             is_answer: between.is_answer,
+            begins: between.begins,
         };
         let (passed, why) = calls.describe(id, &body, &mut passing)?;
         body = passed;

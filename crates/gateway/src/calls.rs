@@ -17,6 +17,7 @@ use offers::{Before, Change, Early};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_base::Time;
+use trunkline_overlay::wire::NodeId;
 use trunkline_sip::Message;
 use trunkline_sip::sdp::{self, Sdp, SdpEdit, SdpError, Transport};
 use trunkline_sip::transaction::{Hop, TransactionId};
@@ -193,6 +194,8 @@ pub(crate) struct SdpRewrite<'a, M> {
     pub meaning: OfferAnswerState,
     /// Whether it answers an offer.
     pub is_answer: bool,
+    /// Whether it begins the call.
+    pub begins: bool,
 }
 
 /// Reasons for which a description can't pass the gateway.
@@ -207,6 +210,9 @@ pub enum DescriptionError {
     /// None of its streams can be relayed.
     #[error(transparent)]
     MediaRejected(#[from] MediaRejected),
+    /// The trunk to the other gateway takes no new calls.
+    #[error("the trunk to {0} takes no new calls: it would exceed its share")]
+    Trunk(NodeId),
     /// All media ports are in use.
     #[error("no media port is free")]
     NoPorts,
@@ -417,6 +423,13 @@ impl Calls {
         passing: &mut SdpRewrite<'_, M>,
     ) -> Result<(u16, bool), DescriptionError> {
         let remote = self.remote((id, n, passing.side), media, told, passing)?;
+        // Media that go over a trunk are let in with the call, or not at all.
+        if let Remote::Overlay { node, .. } = remote
+            && passing.begins
+            && !passing.media.admits(node)
+        {
+            return Err(DescriptionError::Trunk(node));
+        }
         self.ensure(id, n, media.transport, passing)?;
         let Some(call) = self.all.get_mut(&id) else { return Err(DescriptionError::NoPorts) };
         let Some(Some(stream)) = call.streams.get_mut(n) else {
@@ -606,6 +619,22 @@ impl Calls {
             is_over: streams().flat_map(|stream| &stream.legs).any(is_over),
             is_local: call.onward.is_some_and(|part| self.all.contains_key(&part)),
             ports: call.streams.iter().zip(&last.streams).filter_map(ports).collect(),
+        })
+    }
+
+    /// The other gateway's node, if media of a call's side arrive over the overlay.
+    pub fn overlay_node(&self, id: CallId, side: SideId) -> Option<NodeId> {
+        let call = self.all.get(&id)?;
+        call.streams.iter().flatten().find_map(|stream| {
+            let leg = &stream.legs[side];
+            let pending = leg.pending.and_then(|(_, change)| match change {
+                Change::To(remote, _) => Some(remote),
+                Change::Close => None,
+            });
+            match pending.unwrap_or(leg.remote) {
+                Remote::Overlay { node, .. } => Some(node),
+                _ => None,
+            }
         })
     }
 

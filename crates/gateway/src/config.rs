@@ -154,6 +154,8 @@ pub struct Config {
     /// Networks that may also advertise virtual ports, and that are offered them: other gateways,
     /// and proxies in between.
     pub trust: Vec<IpNet>,
+    /// Nodes of gateways at addresses that are trusted, as far as they are known beforehand.
+    pub nodes: Vec<(IpNet, NodeId)>,
     /// Routes to next hops; the longest matching network wins.
     pub routes: Vec<Route>,
     /// Rules for the peers of some networks; the longest matching network wins.

@@ -21,6 +21,7 @@ use rand::rngs::ChaCha20Rng;
 use rand::{Rng as _, SeedableRng as _};
 use std::collections::{BTreeMap, VecDeque};
 use trunkline_base::Time;
+use trunkline_overlay::wire::NodeId;
 use trunkline_sip::proxy::{self, Routed};
 use trunkline_sip::reply;
 use trunkline_sip::transaction::{Hop, Incoming, Output, TransactionId, Transactions};
@@ -73,6 +74,8 @@ pub enum CallOutcome {
     Stopped,
     /// The operator ended it.
     Operator,
+    /// The trunk to the other gateway takes no new calls.
+    Trunk,
 }
 
 /// Counters of a gateway.
@@ -137,6 +140,8 @@ pub struct Gateway {
     pending: BTreeMap<TransactionId, Pending>,
     hops: Hops,
     waiting: BTreeMap<String, Vec<Waiter>>,
+    /// Nodes of other gateways, by their address.
+    nodes: BTreeMap<IpAddr, NodeId>,
     tokens: Tokens,
     rng: ChaCha20Rng,
     events: VecDeque<Event>,
@@ -159,6 +164,7 @@ impl Gateway {
             pending: BTreeMap::new(),
             hops: Hops::new(rng.next_u64()),
             waiting: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             tokens: Tokens::new(lasting),
             rng,
             events: VecDeque::new(),
@@ -218,6 +224,7 @@ impl Gateway {
         self.config.names.clone_from(&new.names);
         self.config.allow.clone_from(&new.allow);
         self.config.trust.clone_from(&new.trust);
+        self.config.nodes.clone_from(&new.nodes);
         self.config.routes.clone_from(&new.routes);
         self.config.networks.clone_from(&new.networks);
         self.config.elsewhere.clone_from(&new.elsewhere);

@@ -300,6 +300,7 @@ mod tests {
             ports: 0..=0,
             allow: vec![],
             trust: vec![],
+            nodes: vec![],
             networks: vec![],
             elsewhere: Default::default(),
             idle: std::time::Duration::from_secs(600),

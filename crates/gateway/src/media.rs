@@ -100,6 +100,8 @@ pub trait Media {
     fn relay(&mut self, port: u16, relay: &Relay);
     /// Closes the UDP ports `port` and `port` + 1.
     fn close(&mut self, port: u16);
+    /// Whether a new call's media may be sent to `node`: false while a trunk there exceeds its share.
+    fn admits(&self, node: NodeId) -> bool;
     /// Address of this machine that packets to `remote` come from; `None` if there is no route.
     fn local(&self, remote: IpAddr) -> Option<IpAddr>;
     /// Whether this node has a route to `node`. With link-state routing, it has routes only to

@@ -14,11 +14,13 @@ pub(super) struct RefusedRequest {
     pub why: Option<&'static str>,
     /// Additional header lines of the response.
     extra: Vec<u8>,
+    /// Whether a trunk takes no new calls.
+    pub by_trunk: bool,
 }
 
 impl RefusedRequest {
     fn new(code: u16, reason: &'static str, why: &'static str) -> RefusedRequest {
-        RefusedRequest { code, reason, why: Some(why), extra: Vec::new() }
+        RefusedRequest { code, reason, why: Some(why), extra: Vec::new(), by_trunk: false }
     }
 
     fn with(self, extra: &[u8]) -> RefusedRequest {
@@ -43,6 +45,12 @@ pub(super) fn overloaded(why: &'static str) -> RefusedRequest {
     RefusedRequest::new(503, "Service Unavailable", why).with(b"Retry-After: 5\r\n")
 }
 
+/// Refusal of a call that the trunk to the next gateway does not take.
+pub(super) fn trunk_is_full() -> RefusedRequest {
+    let why = "the trunk to the next gateway takes no new calls: it would exceed its share";
+    RefusedRequest { by_trunk: true, ..overloaded(why) }
+}
+
 /// The response to a request addressed to this gateway.
 pub(super) fn for_us(method: &[u8], is_draining: bool) -> RefusedRequest {
     match method {
@@ -50,9 +58,12 @@ pub(super) fn for_us(method: &[u8], is_draining: bool) -> RefusedRequest {
         b"OPTIONS" if is_draining => overloaded(DRAINING).quietly(),
         b"OPTIONS" => {
             let extra = b"Accept: application/sdp\r\nSupported: path\r\n".to_vec();
-            RefusedRequest { code: 200, reason: "OK", why: None, extra }
+            RefusedRequest { code: 200, reason: "OK", why: None, extra, by_trunk: false }
         }
-        _ => RefusedRequest { code: 404, reason: "Not Found", why: None, extra: Vec::new() },
+        _ => {
+            let (code, reason) = (404, "Not Found");
+            RefusedRequest { code, reason, why: None, extra: Vec::new(), by_trunk: false }
+        }
     }
 }
 
@@ -103,7 +114,7 @@ fn warning(text: &str) -> Vec<u8> {
 /// it in more detail.
 pub(super) fn unpassable(why: DescriptionError) -> RefusedRequest {
     let (code, reason) = match why {
-        DescriptionError::NoPorts => (503, "Service Unavailable"),
+        DescriptionError::NoPorts | DescriptionError::Trunk(_) => (503, "Service Unavailable"),
         DescriptionError::Sdp(_) => (400, "Bad Session Description"),
         DescriptionError::Unreadable => (415, "Unsupported Media Type"),
         DescriptionError::MediaRejected(_) | DescriptionError::Encryption => {
@@ -111,8 +122,12 @@ pub(super) fn unpassable(why: DescriptionError) -> RefusedRequest {
         }
     };
     let mut extra = warning(&why.to_string());
+    if matches!(why, DescriptionError::Trunk(_)) {
+        extra.extend(b"Retry-After: 5\r\n");
+    }
     if why == DescriptionError::Unreadable {
         extra.extend(b"Accept: application/sdp\r\nAccept-Encoding: identity\r\n");
     }
-    RefusedRequest { code, reason, why: None, extra }
+    let by_trunk = matches!(why, DescriptionError::Trunk(_));
+    RefusedRequest { code, reason, why: None, extra, by_trunk }
 }

@@ -1,9 +1,10 @@
 //! Forwarding of requests to their next hops.
 
 use super::refusal::{
-    DRAINING, RefusedRequest, comes_round, for_us, no_hop, overloaded, too_large, unpassable,
+    DRAINING, RefusedRequest, comes_round, for_us, no_hop, overloaded, too_large, trunk_is_full,
+    unpassable,
 };
-use super::{Event, Gateway, Kind, Pending};
+use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
 use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
@@ -11,12 +12,16 @@ use crate::dialog::DialogEnd;
 use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
+use core::net::IpAddr;
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
 use trunkline_sip::transaction::{Hop, TransactionId};
 use trunkline_sip::value::{Uri, Via};
 use trunkline_sip::{Edit, Message, Name, Start};
+
+/// Maximum number of gateways whose nodes are remembered.
+const MAX_NODES: usize = 1_024;
 
 /// Number of times that a request may have passed this gateway before.
 const ROUNDS: usize = 3;
@@ -107,11 +112,11 @@ impl Gateway {
         let may_connect = !is_flow;
         let on = Onward { id, from, down, message, routed, passes: &passes, may_connect };
         let done = self.send_on(now, on, &all, media);
-        if let (Err(_), Kind::Initial | Kind::Resuming) = (&done, kind) {
-            // The refusal is logged already, and no call ever existed for its ends.
-            passes.iter().for_each(|&(call, _)| self.calls.close(call, media));
+        if let (Err(why), Kind::Initial | Kind::Resuming) = (&done, kind) {
+            self.undo(&passes, why, media);
         }
         let (down, is_long) = done?;
+        self.note_node(from.remote.ip(), &passes);
         self.stats.requests += 1;
         let method = method.to_vec();
         let is_described = call_legs::description(message).is_some();
@@ -141,6 +146,9 @@ impl Gateway {
         media: &mut impl Media,
     ) -> Result<(Hop, bool), RefusedRequest> {
         let mut is_long = false;
+        if self.is_full(&on, media) {
+            return Err(trunk_is_full());
+        }
         let mut done = self.pass_on(now, &on, media);
         if let Err(NotSent::Long(bytes)) = done {
             on.may_connect = false;
@@ -154,6 +162,46 @@ impl Gateway {
             Ok(()) => Ok((on.down, is_long)),
             Err(NotSent::Refused(why)) => Err(why),
             Err(NotSent::Long(_)) => Err(too_large()),
+        }
+    }
+
+    /// Whether a call begins whose media would go over a trunk that takes no new ones, as far as the
+    /// next hop's node is known: it is configured, or was that of the last call there.
+    fn is_full(&self, on: &Onward<'_>, media: &impl Media) -> bool {
+        let ip = on.down.remote.ip().to_canonical();
+        let is_new = on.message.to().is_none_or(|to| to.tag().is_none());
+        let begins = is_new && on.message.cseq().is_some_and(|cseq| cseq.method == b"INVITE");
+        if !begins || !self.config.trusts(ip) {
+            return false;
+        }
+        let said = self.config.nodes.iter().find(|(network, _)| network.contains(&ip));
+        let node = said.map(|(_, node)| node).or_else(|| self.nodes.get(&ip));
+        node.is_some_and(|node| !media.admits(*node))
+    }
+
+    /// Closes a call whose INVITE is refused here. The refusal is logged already, and no call ever
+    /// existed for its ends; one that a trunk refuses is counted as a call that ended.
+    fn undo(&mut self, passes: &CallLegs, why: &RefusedRequest, media: &mut impl Media) {
+        for &(call, _) in passes {
+            if let Some(view) = self.calls.view(call).filter(|_| why.by_trunk) {
+                self.events.push_back(Event::Ended(Box::new(view), CallOutcome::Trunk));
+            }
+            self.calls.close(call, media);
+        }
+    }
+
+    /// Notes the node that the gateway at `ip` has, from the description of one of its calls.
+    pub(super) fn note_node(&mut self, ip: IpAddr, passes: &[(CallId, usize)]) {
+        let ip = ip.to_canonical();
+        if !self.config.trusts(ip) {
+            return;
+        }
+        if self.nodes.len() >= MAX_NODES {
+            self.nodes.clear();
+        }
+        let node = passes.iter().find_map(|&(id, side)| self.calls.overlay_node(id, side));
+        if let Some(node) = node {
+            self.nodes.insert(ip, node);
         }
     }
 
@@ -237,8 +285,14 @@ impl Gateway {
                 b"INVITE" | b"UPDATE" | b"PRACK" => OfferAnswerState::Offers(id),
                 _ => OfferAnswerState::Nothing,
             };
-            let between =
-                HopEnds { from: &from, to: &down, meaning, is_answer: false, answers: None };
+            let between = HopEnds {
+                from: &from,
+                to: &down,
+                meaning,
+                is_answer: false,
+                begins: method == b"INVITE" && !has_tag,
+                answers: None,
+            };
             let parts = (&self.config, media);
             match call_legs::body(&mut self.calls, passes, part, &between, parts) {
                 Ok((body, None)) => edit.set_part(part.bytes, &body),

@@ -97,8 +97,14 @@ impl Gateway {
         if let Some(part) = call_legs::description(message) {
             let meaning =
                 if is_awaited { OfferAnswerState::Holds } else { OfferAnswerState::Nothing };
-            let between =
-                HopEnds { from: &from, to: &down, meaning, is_answer: is_awaited, answers: None };
+            let between = HopEnds {
+                from: &from,
+                to: &down,
+                meaning,
+                is_answer: is_awaited,
+                begins: false,
+                answers: None,
+            };
             self.describe(&mut edit, part, &passes, &between, media);
             self.settle(&passes, None, OfferOutcome::Agreed, media);
         }
@@ -151,9 +157,11 @@ impl Gateway {
                 to: &pending.up,
                 meaning,
                 is_answer: pending.is_described,
+                begins: false,
                 answers: tag.filter(|_| pending.kind == Kind::Initial),
             };
             self.describe(&mut edit, part, &answering, &between, media);
+            self.note_node(pending.down.remote.ip(), &answering);
         }
         if is_described && !pending.is_described && (200..300).contains(&code) {
             self.await_ack(&answering, message);

@@ -1,6 +1,7 @@
 //! The integration tests, in one program: one file a subject.
 
 mod addresses;
+mod admission;
 mod bodies;
 mod calls;
 mod challenge;

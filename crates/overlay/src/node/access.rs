@@ -91,7 +91,7 @@ impl Access {
     /// The rights of `client`; `None` if there is no such client.
     pub(crate) fn rights(&self, client: Client) -> Option<&Rights> {
         match client {
-            Client::Local => Some(&self.local),
+            Client::Local | Client::Gateway => Some(&self.local),
             Client::Known(i) => self.clients.get(usize::from(i)),
         }
     }

@@ -383,6 +383,12 @@ impl Node {
         })
     }
 
+    /// Destinations of trunks that take no new flows now.
+    pub fn full_trunks(&self, now: Time) -> impl Iterator<Item = NodeId> {
+        let full = self.forwarder.trunks.sending.iter().filter(move |s| !s.admits_new(now));
+        full.map(|s| s.config().to)
+    }
+
     /// Other nodes' trunks that end here.
     pub fn receiving(&self, now: Time) -> impl Iterator<Item = Receiving> {
         let all = self.forwarder.trunks.receiving.iter();

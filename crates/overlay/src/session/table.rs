@@ -15,6 +15,9 @@ pub enum Client {
     /// An application on this machine.
     #[default]
     Local,
+    /// This node's own gateway, which asks whether a trunk takes a call before the call is up: what
+    /// it sends then is not refused.
+    Gateway,
     /// The client with this number in the node's list of clients.
     Known(u16),
 }

@@ -78,6 +78,8 @@ pub struct RouteView {
     pub table: Arc<ForwardingTable>,
     /// The links that are up. A route may use one that is down if there is no other.
     pub up: Vec<LinkId>,
+    /// Nodes to which a trunk takes no new calls.
+    pub full: Vec<NodeId>,
 }
 
 /// Reception counts of a leg.

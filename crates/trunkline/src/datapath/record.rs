@@ -225,11 +225,15 @@ fn echo_body(now: Time, echo: &Echo) -> Body {
     body.u64(size as u64).u64(hops.into()).u64(nonce)
 }
 
+/// Number of the gateway among the clients, which have 16 bits.
+const GATEWAY: u64 = 1 << 16;
+
 /// Reads the body of a [`Tag::Open`] record: the session and its client.
 pub fn read_open(r: &mut Reader<'_>) -> Result<(u64, Client), Short> {
     let id = r.u64()?;
     let client = match r.u64()?.checked_sub(1) {
         None => Client::Local,
+        Some(GATEWAY) => Client::Gateway,
         Some(i) => Client::Known(u16::try_from(i).map_err(|_| Short)?),
     };
     Ok((id, client))
@@ -395,6 +399,7 @@ impl RecordedNode {
             let id = id.map_or(u64::MAX, |id| id.0.into());
             let client = match client {
                 Client::Local => 0,
+                Client::Gateway => 1 + GATEWAY,
                 Client::Known(i) => 1 + u64::from(i),
             };
             recorder.write(Tag::Open, &Body::default().u64(id).u64(client));

@@ -243,7 +243,7 @@ impl Carrier {
             Carrier::InProcess(_) => User::Local(nix::unistd::geteuid().as_raw()),
             Carrier::Remote(session) => match session.client() {
                 Client::Known(i) => User::Client(i),
-                Client::Local => User::Local(u32::MAX),
+                Client::Local | Client::Gateway => User::Local(u32::MAX),
             },
         }
     }

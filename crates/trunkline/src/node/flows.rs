@@ -81,7 +81,7 @@ fn named<'a>(
         Some(Application::Process(pid)) => (process(*pid), Some(*pid).filter(|pid| *pid > 0)),
         Some(Application::Inside) => (Some("in the node's process".into()), None),
         Some(Application::Remote(Client::Known(i))) => (clients(*i).map(str::to_owned), None),
-        None | Some(Application::Remote(Client::Local)) => (None, None),
+        None | Some(Application::Remote(Client::Local | Client::Gateway)) => (None, None),
     }
 }
 

@@ -105,7 +105,8 @@ pub struct Call {
     /// Time of its end, in seconds since 1970; `null` if it has not ended.
     pub ended: Option<f64>,
     /// How it ended: `caller-hung-up`, `callee-hung-up`, `cancelled`, `refused`, `unanswered`,
-    /// `idle` (no sign of life), `stopped` (together with its gateway) or `operator-hung-up`.
+    /// `idle` (no sign of life), `stopped` (together with its gateway), `operator-hung-up` or
+    /// `refused-by-trunk`.
     pub outcome: Option<String>,
     /// Status code with which it was refused or cancelled.
     pub status: Option<u16>,

@@ -193,6 +193,7 @@ fn told(outcome: CallOutcome) -> (&'static str, Option<u16>) {
         CallOutcome::Idle => ("idle", None),
         CallOutcome::Stopped => ("stopped", None),
         CallOutcome::Operator => ("operator-hung-up", None),
+        CallOutcome::Trunk => ("refused-by-trunk", Some(503)),
     }
 }
 

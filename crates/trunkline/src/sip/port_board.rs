@@ -66,6 +66,10 @@ impl Media for PortBoard {
         self.packets.send(Command::Close { port, tx: Box::new(tell) });
     }
 
+    fn admits(&self, node: NodeId) -> bool {
+        self.ways.as_ref().is_none_or(|ways| !ways.full.contains(&node))
+    }
+
     fn local(&self, remote: IpAddr) -> Option<IpAddr> {
         addresses::towards(remote.to_canonical())
     }
@@ -95,7 +99,7 @@ mod tests {
         for (up, known) in [(vec![LinkId(0)], true), (vec![], false), (vec![LinkId(1)], false)] {
             let link = Some((NodeId(2), !up.is_empty()));
             let table = Arc::new(ForwardingTable::from_static(&[], &[link]));
-            board.see(RouteView { table, up });
+            board.see(RouteView { table, up, full: vec![] });
             assert_eq!((board.knows(NodeId(2)), board.knows(NodeId(3))), (known, false));
         }
     }

@@ -55,3 +55,8 @@ fn a_callee_may_be_behind_a_nat() {
 fn the_end_of_a_certificate_is_foreseen() {
     passes("sip/17-expired-certificate-is-taken");
 }
+
+#[apply(on_time)]
+fn a_call_that_a_trunk_does_not_take_is_refused() {
+    passes("admission/01-call-over-the-share-is-silent");
+}

@@ -20,6 +20,8 @@ pub struct PortBoard {
     pub joined: BTreeMap<u16, Option<Relay>>,
     pub taken_by_others: BTreeSet<u16>,
     pub nodes: BTreeSet<u32>,
+    /// Nodes that take no new calls.
+    pub full: BTreeSet<u32>,
     /// Addresses of this machine, by the one that packets go to.
     pub locals: BTreeMap<IpAddr, IpAddr>,
 }
@@ -42,6 +44,10 @@ impl Media for PortBoard {
 
     fn close(&mut self, port: u16) {
         assert!(self.joined.remove(&port).is_some(), "port {port} is not open");
+    }
+
+    fn admits(&self, node: NodeId) -> bool {
+        !self.full.contains(&node.0)
     }
 
     fn local(&self, remote: IpAddr) -> Option<IpAddr> {
@@ -81,6 +87,7 @@ pub fn config(node: u32, address: &str) -> Config {
         ports: 30_000..=30_099,
         allow: vec!["10.0.0.0/8".parse().unwrap()],
         trust: vec![],
+        nodes: vec![],
         routes: vec![],
         networks: vec![],
         elsewhere: Default::default(),

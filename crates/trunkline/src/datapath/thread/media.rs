@@ -47,7 +47,8 @@ impl PacketThread {
                     let node = self.node.node();
                     let up = node.links().filter(|(_, link)| link.monitor().is_up());
                     let up = up.map(|(id, _)| id).collect();
-                    tell(RouteView { table: Arc::clone(node.table()), up });
+                    let full = node.full_trunks(clock::now()).collect();
+                    tell(RouteView { table: Arc::clone(node.table()), up, full });
                 }
                 Command::Look(tell) => {
                     let (node, legs) = (self.node.node(), &self.carriers.legs);
@@ -111,7 +112,7 @@ impl PacketThread {
 
     /// Opens a session of the gateway that holds virtual port `port`.
     fn bind_virtual(&mut self, port: u16) -> Option<SessionId> {
-        let id = self.node.session_open_for(Client::Local)?;
+        let id = self.node.session_open_for(Client::Gateway)?;
         self.carriers.legs.hold(id, Some(port));
         let mut head = [0; MAX_HEAD];
         let mut w = Writer::new(&mut head);

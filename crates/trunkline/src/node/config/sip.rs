@@ -64,7 +64,7 @@ pub struct SipSection {
     #[serde(default)]
     allow: Vec<Network>,
     #[serde(default)]
-    trust: Vec<Network>,
+    trust: Vec<networks::Trusted>,
     max_calls: Option<Spanned<usize>>,
     deadline: Option<Spanned<Span>>,
     records: Option<PathBuf>,
@@ -269,9 +269,7 @@ impl SipSection {
             self.check_route(route.get_ref(), n).map_err(|what| (Some(route.span()), what))?;
         }
         self.check_address()?;
-        if let Some(none) = self.max_calls.as_ref().filter(|calls| *calls.get_ref() == 0) {
-            return Err((Some(none.span()), "[sip] max_calls is 1 or more".into()));
-        }
+        self.check_calls()?;
         let is_local = self.listen.iter().all(|place| place.get_ref().address.ip().is_loopback());
         if self.allow.is_empty() && !is_local {
             let what = "[sip] can be reached from other hosts and has no `allow`: name the \
@@ -320,7 +318,8 @@ impl SipSection {
                 true => vec![IpNet::from(IpAddr::from([127, 0, 0, 1])), loopback_v6()],
                 false => self.allow.iter().map(|network| network.0).collect(),
             },
-            trust: self.trust.iter().map(|network| network.0).collect(),
+            trust: self.trust.iter().map(|trusted| trusted.network.0).collect(),
+            nodes: self.trust.iter().filter_map(networks::Trusted::known).collect(),
             routes: self.route.into_iter().map(route).collect(),
             networks: networks::checked(self.network, &elsewhere)?,
             elsewhere: Arc::new(elsewhere),
@@ -330,6 +329,13 @@ impl SipSection {
             max_transactions: max_calls.saturating_mul(TRANSACTIONS),
         };
         Ok(Sip { gateway, bind, media, deadline_ms, records: self.records, tls })
+    }
+
+    fn check_calls(&self) -> Result<(), Wrong> {
+        if let Some(none) = self.max_calls.as_ref().filter(|calls| *calls.get_ref() == 0) {
+            return Err((Some(none.span()), "[sip] max_calls is 1 or more".into()));
+        }
+        Ok(())
     }
 
     fn check_address(&self) -> Result<(), Wrong> {

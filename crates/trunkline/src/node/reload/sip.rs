@@ -19,6 +19,7 @@ impl Diff {
             ports,
             allow,
             trust,
+            nodes,
             routes,
             networks,
             elsewhere,
@@ -31,7 +32,7 @@ impl Diff {
         for (differs, key) in [
             (old.names != *names, "[sip] names"),
             (old.allow != *allow, "[sip] allow"),
-            (old.trust != *trust, "[sip] trust"),
+            (old.trust != *trust || old.nodes != *nodes, "[sip] trust"),
             (old.routes != *routes, "[[sip.route]]"),
             (old.elsewhere != *elsewhere, "[sip] learn"),
             (old.networks != *networks, "[[sip.network]]"),
@@ -46,6 +47,7 @@ impl Diff {
             running.gateway.names.clone_from(names);
             running.gateway.allow.clone_from(allow);
             running.gateway.trust.clone_from(trust);
+            running.gateway.nodes.clone_from(nodes);
             running.gateway.routes.clone_from(routes);
             running.gateway.networks.clone_from(networks);
             running.gateway.elsewhere.clone_from(elsewhere);

@@ -1,12 +1,64 @@
 //! `[[sip.network]]`: rules for the peers of some networks.
 
 use super::{Network, Wrong};
+use crate::node::config::places::no_id;
 use crate::units::Span;
-use serde::Deserialize;
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
 use trunkline_gateway as gateway;
+use trunkline_overlay::wire::NodeId;
+
+/// An entry of `trust`: a network, or a gateway at an address with its node.
+pub(super) struct Trusted {
+    pub network: Network,
+    node: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrustedGateway {
+    at: Network,
+    node: u32,
+}
+
+impl Trusted {
+    /// The network and its node, if the file gives one.
+    pub fn known(&self) -> Option<(IpNet, NodeId)> {
+        Some((self.network.0, NodeId(self.node?)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Trusted {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Trusted, D::Error> {
+        struct Entry;
+        impl<'de> de::Visitor<'de> for Entry {
+            type Value = Trusted;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a network in quotes, or { at = \"192.0.2.2\", node = 2 }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Trusted, E> {
+                let network = text.parse().map_err(E::custom)?;
+                Ok(Trusted { network, node: None })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Trusted, A::Error> {
+                let TrustedGateway { at: network, node } =
+                    Deserialize::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                match no_id(node) {
+                    Some(why) => Err(de::Error::custom(format!("{node} is not a node id: {why}"))),
+                    None => Ok(Trusted { network, node: Some(node) }),
+                }
+            }
+        }
+        from.deserialize_any(Entry)
+    }
+}
 
 /// Longest time in which sources may be learned: a peer has sent by then.
 const MAX_LEARN: Duration = Duration::from_secs(60);
