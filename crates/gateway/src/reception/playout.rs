@@ -14,8 +14,11 @@ const LATE_ONE_IN: u32 = 100;
 const LEAST: i64 = 40 * BIN;
 /// The same until enough packets have come to know the quantile.
 const INITIAL: i64 = 100 * BIN;
+/// Time that a phone waits longer than the quantile, so that packets which come ever later, from a
+/// sender that drifts, are still in time until it chooses again.
+const MARGIN: i64 = 5 * BIN;
 /// Time after which a phone chooses again in speech that never pauses.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(250);
 
 /// Nanoseconds that a bin of the histogram covers.
 const BIN: i64 = 1_000_000;
@@ -136,7 +139,7 @@ impl Playout {
             is_it
         });
         let least = if known < LATE_ONE_IN { INITIAL } else { LEAST };
-        let quantile = (slowest.unwrap_or(0) as i64 + 1) * BIN;
+        let quantile = (slowest.unwrap_or(0) as i64 + 1) * BIN + MARGIN;
         self.delay = self.origin + quantile.max(self.fastest() * BIN + least);
     }
 }

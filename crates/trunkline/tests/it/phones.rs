@@ -22,11 +22,6 @@ fn a_stream_that_is_not_wanted_costs_no_call() {
 }
 
 #[apply(on_time)]
-fn digits_are_not_late() {
-    passes("sip/04-dtmf-counts-as-late");
-}
-
-#[apply(on_time)]
 fn silence_by_agreement_is_not_idle_and_both_ends_hear_of_an_end() {
     passes("sip/07-held-call-is-dropped-after-ten-minutes");
 }
