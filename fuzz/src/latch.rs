@@ -102,7 +102,7 @@ fn check(
     assert!(heard.is_none() || !is_others, "{heard:?} belongs to another call");
 }
 
-/// Seeds of this target.
+/// Scripts from which the fuzzer begins.
 pub mod seeds {
     use super::Step;
 

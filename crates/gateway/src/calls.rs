@@ -3,6 +3,7 @@
 
 mod chain;
 mod offers;
+mod parts;
 
 use crate::config::{Config, Network};
 use crate::dialog::DialogEnd;
@@ -73,9 +74,6 @@ pub(crate) struct Side {
 
 /// Maximum number of relayed streams per call; more would take ports from other calls.
 const MAX_STREAMS: usize = 8;
-
-/// Maximum number of parts of a call at this gateway: its request may pass as often.
-const MAX_PARTS: usize = 4;
 
 /// How a description affects the call that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -531,73 +529,6 @@ impl Calls {
         self.owners.insert(first, (id, n, 0));
         self.owners.insert(second, (id, n, 1));
         Ok(())
-    }
-
-    /// The call whose INVITE was challenged, and whose caller repeats it from `ip`.
-    pub fn challenged(&self, name: &[u8], tag: &[u8], ip: IpAddr) -> Option<CallId> {
-        let ids = self.by_name.get(name)?;
-        let is = |id: &&CallId| {
-            self.all.get(*id).is_some_and(|call| {
-                let side = &call.sides[0];
-                let is_there = side.hop.is_some_and(|hop| hop.remote.ip() == ip);
-                call.challenged.is_some() && side.is(tag) && is_there
-            })
-        };
-        ids.iter().find(is).copied()
-    }
-
-    /// Notes that `part` is a part of the call `first`.
-    pub fn join(&mut self, first: CallId, part: CallId) {
-        if let Some(call) = self.all.get_mut(&first) {
-            call.onward = Some(part);
-        }
-        if let Some(call) = self.all.get_mut(&part) {
-            call.part_of = Some(first);
-        }
-    }
-
-    /// Number of calls that wait for their INVITE to be repeated with credentials.
-    pub fn count_challenged(&self) -> usize {
-        self.all.values().filter(|call| call.challenged.is_some()).count()
-    }
-
-    /// The call of which an INVITE that comes back from the proxy at `ip` is a part.
-    pub fn passed(&self, name: &[u8], tag: &[u8], ip: IpAddr) -> Option<CallId> {
-        let ids = self.by_name.get(name)?;
-        let is = |id: &&CallId| {
-            self.all.get(*id).is_some_and(|call| {
-                let went = call.sides[1].hop.is_some_and(|hop| hop.remote.ip() == ip);
-                call.answered.is_none() && call.sides[0].is(tag) && went
-            })
-        };
-        ids.iter().find(is).copied()
-    }
-
-    /// The first part of the call that `id` is a part of.
-    pub fn whole(&self, id: CallId) -> CallId {
-        let mut whole = id;
-        for _ in 0..MAX_PARTS {
-            let before = self.all.get(&whole).and_then(|call| call.part_of);
-            match before.filter(|before| self.all.contains_key(before)) {
-                Some(before) => whole = before,
-                None => break,
-            }
-        }
-        whole
-    }
-
-    /// The last part of the call `id`.
-    pub fn last_part(&self, id: CallId) -> CallId {
-        let mut last = id;
-        // There are no more parts than a request may pass here.
-        for _ in 0..MAX_PARTS {
-            let next = self.all.get(&last).and_then(|call| call.onward);
-            match next.filter(|next| self.all.contains_key(next)) {
-                Some(next) => last = next,
-                None => break,
-            }
-        }
-        last
     }
 
     /// A snapshot of the call `id`, with all its parts.

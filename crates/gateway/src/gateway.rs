@@ -471,13 +471,13 @@ impl Gateway {
     /// Ends all calls; if the configuration says so, their ends are told.
     pub fn stop(&mut self, now: Time, media: &mut impl Media) {
         self.is_draining = true;
-        if self.config.bye_at_stop {
-            self.tell_all(now, media);
-        }
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
         let ending: Vec<CallLegs> = ending.map(|pending| pending.passes.clone()).collect();
         for passes in ending {
             self.end(&passes, hung_up(&passes), media);
+        }
+        if self.config.bye_at_stop {
+            self.tell_all(now, media);
         }
         let all: CallLegs = self.calls.iter().map(|(id, _)| (id, 0)).collect();
         self.end(&all, CallOutcome::Stopped, media);

@@ -127,7 +127,7 @@ impl Call {
     }
 }
 
-/// Result of ending calls.
+/// How many calls `calls hangup` has ended.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HungUp {
     /// Number of calls that were ended.
