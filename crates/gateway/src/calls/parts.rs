@@ -1,5 +1,5 @@
-//! What makes several INVITEs one call: a challenge that is answered, and a request that passes this
-//! gateway more than once.
+//! One call of several INVITEs: a challenge that is answered, and a request that passes this gateway more
+//! than once.
 
 use super::{Call, CallId, Calls};
 use core::net::IpAddr;
