@@ -11,10 +11,11 @@ use std::path::Path;
 use trunkline_sip::{Edit, Message, Name, Start};
 
 /// Results for malformed messages: the code of the answer, or 0 for a response, which is dropped.
-/// Sections 3.1.2 and 3.3 of the RFC.
+/// Sections 3.1.2 and 3.3 of the RFC. Two that it lets an element reject are not listed: the spaces
+/// that end the first line of `trws` are removed, and the names without quotes of `baddn` are left
+/// to the far end, which alone reads them.
 const REFUSED: &[(&str, u16)] = &[
     ("badaspec", 400),
-    ("baddn", 400),
     ("badinv01", 400),
     ("badvers", 505),
     ("bigcode", 0),
@@ -32,7 +33,6 @@ const REFUSED: &[(&str, u16)] = &[
     ("quotbal", 400),
     ("scalar02", 400),
     ("scalarlg", 0),
-    ("trws", 400),
 ];
 
 #[expect(clippy::disallowed_methods, reason = "a test has to find its data")]
