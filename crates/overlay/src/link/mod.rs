@@ -142,7 +142,8 @@ impl Config {
         }
     }
 
-    /// Size of the largest application packet that this link carries, in bytes.
+    /// Size of the largest application packet that this link carries over either IP version, in
+    /// bytes.
     pub fn max_payload(&self) -> usize {
         self.mtu.saturating_sub(IP_UDP_HEADERS + DATA_OVERHEAD)
     }
@@ -468,10 +469,16 @@ impl Link {
         if !self.seal.ready() {
             return Err(DropReason::NoSession);
         }
-        if packet.payload.len() > self.config.max_payload() {
+        if packet.payload.len() > self.room() {
             return Err(DropReason::TooLarge);
         }
         self.services.get_mut(packet.flow.service).enqueue(now, packet, latest)
+    }
+
+    /// Size of the largest application packet that the link carries to its present address, in bytes.
+    fn room(&self) -> usize {
+        let headers = self.address.map_or(IP_UDP_HEADERS, scheduler::headers);
+        self.config.mtu.saturating_sub(headers + DATA_OVERHEAD)
     }
 
     /// Whether a flow-controlled packet of `service` should be handed over now: the link then

@@ -254,7 +254,7 @@ enum Step {
 }
 
 /// Bytes of IP and UDP headers of a datagram to `to`.
-fn headers(to: SocketAddr) -> usize {
+pub(super) fn headers(to: SocketAddr) -> usize {
     // An IPv4-mapped address of an IPv6 socket still means IPv4 packets.
     if to.ip().to_canonical().is_ipv4() { SMALLEST_HEADERS } else { IP_UDP_HEADERS }
 }

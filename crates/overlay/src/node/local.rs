@@ -6,7 +6,7 @@ use crate::counters::DropReason;
 use crate::link::Packet;
 use crate::session::flows::Ends;
 use crate::session::wire::{MAX_HEAD, RefusalReason, ToClient, ToNode};
-use crate::session::{Cause, SessionId};
+use crate::session::{Cause, Client, SessionId};
 use crate::wire::{FlowHeader, NodeId, Service};
 use core::time::Duration;
 use trunkline_base::Time;
@@ -193,7 +193,7 @@ impl Forwarder {
             return Err(RefusalReason::Forbidden);
         }
         let ends = Ends { port: source_port, peer: peer.0, peer_port: peer.1 };
-        let was_asked = client == Some(crate::session::Client::Gateway);
+        let was_asked = client == Some(Client::Gateway);
         if service == Service::RealTime && !was_asked && !self.admits(now, ends) {
             self.stats.drops.count(DropReason::OverShare);
             return Err(RefusalReason::OverShare);
@@ -222,7 +222,10 @@ impl Forwarder {
         let peer = (destination, destination_port);
         self.stats.from_sessions += 1;
         self.flow_sent(now, packet);
-        let done = if packet.payload.len() > self.max_payload {
+        // Applications are promised a size that each link of this node carries. Phones weren't told
+        // of one: each of their packets goes as far as the links have room for it.
+        let is_a_phones = self.sessions.client_of(id) == Some(Client::Gateway);
+        let done = if packet.payload.len() > self.max_payload && !is_a_phones {
             Err((None, DropReason::TooLarge))
         } else if destination == self.id {
             self.deliver(now, packet, sink).map_err(|why| (None, why))

@@ -21,7 +21,7 @@ use trunkline_media::rtcp;
 use trunkline_overlay::link::LinkId;
 use trunkline_overlay::route::ForwardingTable;
 use trunkline_overlay::session::SessionId;
-use trunkline_overlay::session::wire::ToClient;
+use trunkline_overlay::session::wire::{RefusalReason, ToClient};
 use trunkline_overlay::wire::NodeId;
 
 /// Expedited forwarding (RFC 3246), in the upper six bits of the traffic class.
@@ -97,6 +97,8 @@ pub struct LegCounts {
     pub said: Option<Said>,
     /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
+    /// Datagrams that didn't leave at this leg, because they are larger than the overlay carries.
+    pub too_large: u64,
     /// Whether the leg's packets arrive over the overlay.
     pub is_over: bool,
 }
@@ -157,6 +159,7 @@ struct Leg {
     reception: Reception,
     reports: Reports,
     unexpected_source: u64,
+    too_large: u64,
 }
 
 impl Leg {
@@ -168,6 +171,7 @@ impl Leg {
             clock_rate: self.reception.clock_rate(),
             said: self.reports.said(),
             unexpected_source: self.unexpected_source,
+            too_large: self.too_large,
             is_over: self.is_over(),
         }
     }
@@ -267,6 +271,8 @@ pub struct MediaStats {
     pub relayed: u64,
     /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
+    /// Datagrams that are larger than the overlay carries.
+    pub too_large: u64,
     /// Datagrams that arrived before their destination was known, or that have none.
     pub unwanted: u64,
     /// Datagrams that the kernel did not accept.
@@ -298,6 +304,7 @@ impl Legs {
             reception: Reception::default(),
             reports: Reports::default(),
             unexpected_source: 0,
+            too_large: 0,
         };
         self.all.insert(port, leg);
     }
@@ -391,13 +398,18 @@ impl Legs {
     /// Processes a node's message for the virtual port `port`: a packet leaves at the stream's
     /// other leg. True if it has been sent.
     pub fn take_overlay(&mut self, now: Time, port: u16, head: &[u8], payload: &[u8]) -> bool {
-        let Ok(ToClient::Received { from, port: sender, recovered, .. }) = ToClient::parse(head)
-        else {
-            // The node is queried directly for the state of bindings.
-            return true;
-        };
         let (first, kind) = (port & !1, usize::from(port & 1));
         let Some(leg) = self.all.get_mut(&first) else { return true };
+        let (from, sender, recovered) = match ToClient::parse(head) {
+            Ok(ToClient::Received { from, port, recovered, .. }) => (from, port, recovered),
+            Ok(ToClient::Error { refusal: RefusalReason::TooLarge, .. }) => {
+                leg.too_large += 1;
+                self.stats.too_large += 1;
+                return true;
+            }
+            // The node is queried directly for the state of bindings.
+            _ => return true,
+        };
         let is_its = leg.relay.as_ref().is_some_and(|relay| match relay.remote {
             Remote::Overlay { node, port } => {
                 node == from && sender == port.saturating_add(BOTH[kind])

@@ -157,6 +157,8 @@ pub struct CallLeg {
     pub silent_s: Option<f64>,
     /// Datagrams from an address other than the signalled one.
     pub unexpected_source: u64,
+    /// Datagrams from this end that were dropped, because they are larger than the overlay carries.
+    pub too_large: u64,
     /// Share of the expected packets that were lost or late in the last second.
     pub missed_now: Option<f64>,
     /// Jitter according to RFC 3550 (6.4.1), in milliseconds.

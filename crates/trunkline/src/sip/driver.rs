@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use trunkline_base::Time;
-use trunkline_gateway::{Event, Found, Gateway, Transport};
+use trunkline_gateway::{CallView, Event, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
@@ -214,9 +214,9 @@ impl Driver {
                 // A stopped gateway accepts no more calls, regardless of the node.
                 self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
                 self.media = snapshot.stats;
-                for port in self.ledger.see(&snapshot.legs) {
-                    self.gateway.heard(now, port);
-                }
+                let seen = self.ledger.see(&snapshot.legs);
+                seen.alive.into_iter().for_each(|port| self.gateway.heard(now, port));
+                seen.too_large.into_iter().for_each(|port| self.too_large(port));
             }
             Input::Ways(ways) => self.board.see(ways),
             Input::LegEnded(counts) => self.ledger.leg_ended(&counts),
@@ -356,6 +356,23 @@ impl Driver {
     fn on_events(&mut self) {
         while let Some(event) = self.gateway.event() {
             self.on_event(event);
+        }
+    }
+
+    /// Says that packets don't leave at a leg's port, because they are larger than the overlay
+    /// carries.
+    fn too_large(&mut self, port: u16) {
+        let has = |call: &CallView| call.ports.iter().flatten().any(|p| *p == port);
+        let Some(call) = self.gateway.calls().find(has) else { return };
+        if self.ledger.tell(&call.ports) {
+            tracing::warn!(
+                call = call.name,
+                from = call.from,
+                to = call.to,
+                "packets of a call are dropped as too large for a link: a link carries packets of \
+                 up to its `mtu` - 72 bytes over IPv4, `mtu` - 92 over IPv6 (`too_large` in \
+                 `trunkline calls --json` counts them)"
+            );
         }
     }
 

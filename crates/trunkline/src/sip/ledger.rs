@@ -30,10 +30,22 @@ struct Leg {
     clock_rate: Option<u32>,
     said: Option<Said>,
     unexpected_source: u64,
+    too_large: u64,
+    /// Whether it was said of this leg's call that packets are too large.
+    is_told: bool,
     is_over: bool,
     r_min: Option<f64>,
     /// Time at which media were last seen to arrive.
     last: Option<Time>,
+}
+
+/// News in counts of the packet thread.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Ports at which packets have arrived.
+    pub alive: Vec<u16>,
+    /// Ports at which packets were too large for the overlay, for the first time in a call.
+    pub too_large: Vec<u16>,
 }
 
 /// Time that the last counts of a call may take to arrive before it is recorded with the previous
@@ -64,19 +76,22 @@ impl Ledger {
         Ok(Ledger { legs: BTreeMap::new(), ending: Vec::new(), ended: VecDeque::new(), records })
     }
 
-    /// Processes the packet thread's counts; returns the ports at which packets have arrived.
-    pub fn see(&mut self, legs: &[LegCounts]) -> Vec<u16> {
+    /// Processes the packet thread's counts.
+    pub fn see(&mut self, legs: &[LegCounts]) -> Seen {
         let now = clock::now();
         while let Some(n) = self.ending.iter().position(|e| now.since(e.at) > PATIENCE) {
             let ending = self.ending.remove(n);
             self.record(&ending);
         }
-        let mut alive = Vec::new();
+        let mut seen = Seen::default();
         for leg in legs {
             let known = self.legs.entry(leg.port).or_default();
             let second = leg.counts.since(&known.counts);
             if second.packets + second.rtcp + second.other > 0 {
-                alive.push(leg.port);
+                seen.alive.push(leg.port);
+            }
+            if leg.too_large > 0 && !known.is_told {
+                seen.too_large.push(leg.port);
             }
             // A phone that holds a call continues to send RTCP.
             if second.packets + second.other > 0 {
@@ -87,7 +102,18 @@ impl Ledger {
             known.now = Some(second);
             known.take(leg);
         }
-        alive
+        seen
+    }
+
+    /// Notes that packets of the call with these ports are said to be too large; false if that was
+    /// said before.
+    pub fn tell(&mut self, ports: &[[u16; 2]]) -> bool {
+        let mut is_new = false;
+        for port in ports.iter().flatten() {
+            let leg = self.legs.entry(*port).or_default();
+            is_new |= !std::mem::replace(&mut leg.is_told, true);
+        }
+        is_new
     }
 
     /// Processes the final counts of a leg that has ended.
@@ -202,6 +228,7 @@ impl Leg {
         (self.counts, self.jitter) = (from.counts, from.jitter);
         (self.clock_rate, self.said) = (from.clock_rate, from.said);
         (self.unexpected_source, self.is_over) = (from.unexpected_source, from.is_over);
+        self.too_large = from.too_large;
     }
 
     /// Row of this leg as shown; the reception report of its end comes from `other`.
@@ -219,6 +246,8 @@ impl Leg {
             recovered,
             silent_s: None,
             unexpected_source: self.unexpected_source,
+            // They were to leave at the other leg.
+            too_large: other.too_large,
             missed_now: self.now.as_ref().and_then(missed),
             jitter_ms: self.jitter.map(|jitter| jitter.as_secs_f64() * 1e3),
             r_now: self.now.as_ref().and_then(rating),

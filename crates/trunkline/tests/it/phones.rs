@@ -22,6 +22,11 @@ fn a_stream_that_is_not_wanted_costs_no_call() {
 }
 
 #[apply(on_time)]
+fn packets_of_keys_and_certificates_pass() {
+    passes("sip/06-packets-over-1188-bytes");
+}
+
+#[apply(on_time)]
 fn silence_by_agreement_is_not_idle_and_both_ends_hear_of_an_end() {
     passes("sip/07-held-call-is-dropped-after-ten-minutes");
 }

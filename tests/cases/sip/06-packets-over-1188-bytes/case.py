@@ -1,8 +1,11 @@
 """Media packets of 1,200 bytes, and DTLS-SRTP whose certificate fills them."""
 
+import json
+import os
 import re
 import subprocess
 import time
+from pathlib import Path
 
 from phones import A, B, P, Q, Media, Phone, connect, hang_up, sdp
 from verdict import control, finish, right
@@ -19,7 +22,20 @@ def packets() -> None:
         time.sleep(0.2)
         count = len(receiver.drain())
         (control if size == 1188 else right)(f"{count} of 5 packets of {size} bytes arrive", count == 5)
+    sender.send(answered.media(), 5, payload=b"x" * 1400)
+    time.sleep(2.5)
+    right(
+        "the log says once that larger packets don't fit, and names the call",
+        len(re.findall("packets of a call are dropped as too large.* call=", plain_log())) == 1,
+    )
+    rows = json.loads(subprocess.check_output([os.environ["TRUNKLINE"], "calls", "--json", "--control", "a.ctl"]))
+    counted = [leg["too_large"] for row in rows for leg in row["legs"]]
+    right(f"`calls` counts them: {counted}", 5 in counted)
     hang_up(p, q)
+
+
+def plain_log() -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", Path("a.log").read_text())
 
 
 def dtls_description(address: str, port: int, setup: str) -> str:

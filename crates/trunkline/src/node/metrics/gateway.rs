@@ -35,6 +35,7 @@ impl Collector for Gateway {
         f.counters("media_packets", "Packets of calls that were relayed", single(media.relayed))?;
         let dropped = [
             ("unexpected_source", media.unexpected_source),
+            ("too_large", media.too_large),
             ("unwanted", media.unwanted),
             ("unsent", media.unsent),
         ];
