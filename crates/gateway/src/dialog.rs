@@ -8,6 +8,9 @@ use trunkline_sip::{Message, Name};
 /// Maximum number of bytes kept of one end: others may write much into a call's headers.
 const MAX_BYTES: usize = 2_048;
 
+/// Why the gateway ends a call: a status code of SIP, and a text.
+pub(crate) type Cause = (u16, &'static str);
+
 /// One end of a dialog.
 #[derive(Clone, Debug)]
 pub(crate) struct DialogEnd {
@@ -63,8 +66,8 @@ impl DialogEnd {
         }
     }
 
-    /// The lines of a BYE to this end from `other`, behind the Via.
-    pub fn bye(&self, other: &mut DialogEnd, call_id: &[u8], why: &str) -> Vec<u8> {
+    /// The lines of a BYE to this end from `other`, behind the Via, with a cause (RFC 3326).
+    pub fn bye(&self, other: &mut DialogEnd, call_id: &[u8], (code, why): Cause) -> Vec<u8> {
         other.number = other.number.saturating_add(1);
         let mut lines = b"Max-Forwards: 70\r\n".to_vec();
         let mut add = |name: &str, value: &[u8]| {
@@ -77,7 +80,7 @@ impl DialogEnd {
         add("To", &self.address);
         add("Call-ID", call_id);
         add("CSeq", format!("{} BYE", other.number).as_bytes());
-        add("Reason", format!("SIP;cause=503;text=\"{why}\"").as_bytes());
+        add("Reason", format!("SIP;cause={code};text=\"{why}\"").as_bytes());
         add("Content-Length", b"0");
         lines.extend(b"\r\n");
         lines

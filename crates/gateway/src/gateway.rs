@@ -451,7 +451,7 @@ impl Gateway {
             .collect();
         self.stats.idle += over.len() as u64;
         for (id, _) in &over {
-            self.say_bye(now, self.calls.whole(*id), "no packet and no message", media);
+            self.say_bye(now, self.calls.whole(*id), (408, "no packet and no message"), media);
         }
         self.end(&over, CallOutcome::Idle, media);
     }

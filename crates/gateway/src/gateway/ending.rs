@@ -3,6 +3,7 @@
 use super::{CallOutcome, Gateway, Kind};
 use crate::call_legs::CallLegs;
 use crate::calls::{CallId, Side};
+use crate::dialog::Cause;
 use crate::media::Media;
 use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
@@ -18,7 +19,7 @@ impl Gateway {
         };
         let all: Vec<CallId> = whole.map(|(id, _)| id).filter(named).collect();
         for &id in &all {
-            self.tell(now, id, "ended by the operator", media);
+            self.tell(now, id, (200, "ended by the operator"), media);
             self.end(&vec![(id, 0)], CallOutcome::Operator, media);
         }
         all.len()
@@ -29,7 +30,7 @@ impl Gateway {
         let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
         let all: Vec<CallId> = whole.map(|(id, _)| id).collect();
         for id in all {
-            self.tell(now, id, "the gateway stops", media);
+            self.tell(now, id, (503, "the gateway stops"), media);
         }
     }
 
@@ -38,7 +39,7 @@ impl Gateway {
         !self.transactions.has_own()
     }
 
-    fn tell(&mut self, now: Time, id: CallId, why: &str, media: &mut impl Media) {
+    fn tell(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
         match self.calls.get(id).is_some_and(|call| call.answered.is_some()) {
             true => self.say_bye(now, id, why, media),
             false => self.abort(now, id),
@@ -46,7 +47,7 @@ impl Gateway {
     }
 
     /// Sends a BYE to both ends of an answered call, each in the name of the other.
-    pub(super) fn say_bye(&mut self, now: Time, id: CallId, why: &str, media: &mut impl Media) {
+    pub(super) fn say_bye(&mut self, now: Time, id: CallId, why: Cause, media: &mut impl Media) {
         let last = self.calls.last_part(id);
         let Some(call) = self.calls.get(id).filter(|call| call.part_of.is_none()) else { return };
         let name = call.name.clone();
