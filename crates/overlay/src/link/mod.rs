@@ -476,7 +476,7 @@ impl Link {
     }
 
     /// Size of the largest application packet that the link carries to its present address, in bytes.
-    fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         let headers = self.address.map_or(IP_UDP_HEADERS, scheduler::headers);
         self.config.mtu.saturating_sub(headers + DATA_OVERHEAD)
     }

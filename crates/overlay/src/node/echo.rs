@@ -248,7 +248,7 @@ impl Forwarder {
     fn largest_echo(&self, to: NodeId) -> usize {
         let hop = self.next_hop(to, Metric::default());
         let link = hop.and_then(|hop| self.links().get(hop.link));
-        link.map_or(MAX_SIZE, |link| link.config().max_payload().min(MAX_SIZE))
+        link.map_or(MAX_SIZE, |link| link.room().min(MAX_SIZE))
     }
 
     /// Handles a packet to port 0 of this node.
@@ -508,9 +508,10 @@ mod tests {
         let mut node = node();
         let mut fails = |echo: Echo| node.echo(Time::ZERO, &echo).unwrap_err();
         assert_eq!(fails(Echo { size: 9, ..echo(NEAR, 1) }), EchoError::Size(9));
-        let too_large = fails(Echo { size: 1_300, ..echo(NEAR, 1) });
-        let EchoError::TooLarge { size: 1_300, max } = too_large else { panic!("{too_large}") };
-        let named = format!("an echo on the next link has at most {max} bytes: 1300 is too large");
+        let too_large = fails(Echo { size: MAX_SIZE, ..echo(NEAR, 1) });
+        let EchoError::TooLarge { size: MAX_SIZE, max } = too_large else { panic!("{too_large}") };
+        let named =
+            format!("an echo on the next link has at most {max} bytes: {MAX_SIZE} is too large");
         assert_eq!(too_large.to_string(), named);
         assert_eq!(
             fails(Echo { size: max + 1, ..echo(NEAR, 1) }),
