@@ -358,3 +358,23 @@ fn lengths_of_packets_take_no_room_of_others() {
     let came: u64 = world.app(sink).flows.values().map(|flow| flow.received).sum();
     assert_eq!(came, 1_240);
 }
+
+/// A call with long intervals measures no pace of the link: it alone is never above its share.
+#[test]
+fn a_call_is_whole_once_a_flood_has_ended() {
+    for spacing in [20, 30, 50, 60, 80, 120] {
+        let mut world = net().build(1).unwrap();
+        let mut call = VoiceSource::new(NodeId(4), 5_000, RT, at(2_000), 30_000 / spacing);
+        call.spacing = ms(spacing);
+        let heard = world.attach(HostId(3), 5_000, VoiceSink::default()).unwrap();
+        world.attach(HostId(0), 0, call).unwrap();
+        // For a second, from the third on.
+        let mut flood = VoiceSource::new(NodeId(4), 7_000, RT, at(3_000), 5_000);
+        (flood.bytes, flood.spacing) = (172, std::time::Duration::from_micros(200));
+        world.attach(HostId(3), 7_000, VoiceSink::default()).unwrap();
+        world.attach(HostId(2), 0, flood).unwrap();
+        world.run_until(at(34_000));
+        let count: u64 = world.app(heard).flows.values().map(|flow| flow.received).sum();
+        assert_eq!(count, 30_000 / spacing, "at intervals of {spacing} ms");
+    }
+}

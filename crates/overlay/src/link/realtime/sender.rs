@@ -129,6 +129,9 @@ impl Sender {
     fn choose_order(&mut self, now: Time, turn: u32) {
         if self.queue.is_empty() {
             self.fair.busy_since = now;
+            // Where nothing waits, no source is behind another, and the bytes that leave say nothing
+            // about the pace of the link.
+            self.fair.order.restart(now);
         }
         if self.fair.is_used {
             if now >= self.fair.until {
