@@ -222,10 +222,10 @@ impl Forwarder {
         let peer = (destination, destination_port);
         self.stats.from_sessions += 1;
         self.flow_sent(now, packet);
-        // Applications are promised a size that each link of this node carries. Phones weren't told
-        // of one: each of their packets goes as far as the links have room for it.
-        let is_a_phones = self.sessions.client_of(id) == Some(Client::Gateway);
-        let done = if packet.payload.len() > self.max_payload && !is_a_phones {
+        // An application knows the size that each link of this node carries. A phone doesn't: its
+        // packets go as far as the links on the way have room.
+        let is_media = || self.sessions.client_of(id) == Some(Client::Gateway);
+        let done = if packet.payload.len() > self.max_payload && !is_media() {
             Err((None, DropReason::TooLarge))
         } else if destination == self.id {
             self.deliver(now, packet, sink).map_err(|why| (None, why))
