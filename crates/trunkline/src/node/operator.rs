@@ -177,6 +177,7 @@ impl Operator {
     fn status(&self) -> Result<Status, Refused> {
         let s = self.snapshot()?;
         let running = self.running();
+            gateway_sessions: s.node.gateway_sessions,
         Ok(Status {
             name: running.name.clone(),
             id: running.overlay.id.0,

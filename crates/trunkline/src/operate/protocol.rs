@@ -280,6 +280,8 @@ pub struct Status {
     pub gateway: bool,
     /// Number of calls that ring or are up; `null` if it is not a gateway, or if the gateway does
     /// not answer.
+    /// Number of sessions that its gateway has for the media of calls.
+    pub gateway_sessions: u64,
     pub calls: Option<usize>,
     /// Packets from applications at this node.
     pub from_sessions: u64,
