@@ -6,6 +6,7 @@ mod ledger;
 mod port_board;
 mod records;
 mod stream;
+mod tls;
 
 use crate::addresses;
 use crate::clock;
@@ -19,6 +20,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tls::Tls;
 use trunkline_base::Time;
 use trunkline_gateway::{Gateway, Stats, Transport};
 use trunkline_sip::Message;
@@ -51,7 +53,7 @@ enum Input {
     LegEnded(crate::datapath::media::LegCounts),
     /// The configuration has changed, with these TLS settings: the answer is whether the latter are
     /// new.
-    Reconfigure(Box<Sip>, Box<stream::Tls>, SyncSender<bool>),
+    Reconfigure(Box<Sip>, Box<Tls>, SyncSender<bool>),
     /// Refuses new calls from now on, or accepts them again; acknowledged when done.
     Drain(bool, SyncSender<()>),
     /// The node is stopping: the answer is the number of calls that ended with it.
@@ -96,7 +98,7 @@ impl GatewayHandle {
     /// and TLS files. Returns whether the content of the files is new. Nothing changes if one of
     /// them is invalid.
     pub fn reconfigure(&self, sip: &Sip) -> Result<bool, String> {
-        let tls = stream::Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
+        let tls = Tls::read(&sip.tls).map_err(|what| format!("[sip] {what}"))?;
         let (reply, answer) = sync_channel(1);
         let sent = self.0.try_send(Input::Reconfigure(Box::new(sip.clone()), Box::new(tls), reply));
         let is_new = sent.ok().and_then(|()| answer.recv_timeout(Duration::from_secs(1)).ok());
@@ -179,7 +181,7 @@ fn advice(why: &io::Error) -> &'static str {
 
 /// Checks that the files named by `sip` can be used.
 pub fn check(sip: &Sip) -> Result<(), Error> {
-    stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    Tls::read(&sip.tls).map_err(Error::Tls)?;
     let folder = sip.records.as_deref().and_then(std::path::Path::parent);
     match folder.filter(|folder| !folder.as_os_str().is_empty()).map(std::fs::metadata) {
         Some(Err(source)) => {
@@ -192,7 +194,7 @@ pub fn check(sip: &Sip) -> Result<(), Error> {
 /// When the certificate of a gateway expires, in seconds since 1970; 0 without one, or if it can't be
 /// read.
 pub fn not_after(sip: &Sip) -> u64 {
-    stream::Tls::read(&sip.tls).map_or(0, |tls| tls.not_after)
+    Tls::read(&sip.tls).map_or(0, |tls| tls.not_after)
 }
 
 /// Starts the gateway that `sip` describes. `lasting` is a secret that survives restarts.
@@ -210,7 +212,7 @@ pub fn start(sip: &Sip, media: Sender, lasting: &[u8; 32]) -> Result<GatewayHand
             source,
         })?);
     }
-    let tls = stream::Tls::read(&sip.tls).map_err(Error::Tls)?;
+    let tls = Tls::read(&sip.tls).map_err(Error::Tls)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|e| Error::Io(e.into()))?;
     let ledger = ledger::Ledger::open(sip.records.as_deref()).map_err(|source| Error::Records {

@@ -1,23 +1,19 @@
 //! SIP connections: TCP, and TLS over it.
 
 use super::Input;
-use crate::files;
-use crate::node::config;
+use super::tls::Tls;
+use crate::clock;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 use trunkline_sip::transaction::Hop;
-use trunkline_sip::{Frame, Framer, Start, reply};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use trunkline_sip::{Frame, Framer, Message, Start, reply};
 
 /// Maximum number of messages queued for a connection.
 pub const OUTBOX: usize = 512;
@@ -43,85 +39,6 @@ const WRITE: Duration = Duration::from_secs(10);
 
 /// Time limit for the first message on a connection: the duration of a transaction.
 pub const FIRST: Duration = Duration::from_secs(32);
-
-/// TLS settings: the certificate presented, and the roots trusted.
-#[derive(Clone, Default)]
-pub struct Tls {
-    acceptor: Option<TlsAcceptor>,
-    connector: Option<TlsConnector>,
-    /// Certificates of the acceptor and the connector, to compare settings.
-    of: [Vec<CertificateDer<'static>>; 2],
-    /// When the presented certificate expires, in seconds since 1970; 0 without one.
-    pub not_after: u64,
-}
-
-impl PartialEq for Tls {
-    fn eq(&self, other: &Tls) -> bool {
-        self.of == other.of
-    }
-}
-
-impl Tls {
-    /// Reads the files of the TLS settings; fails with a description of the problem.
-    pub fn read(files: &config::Tls) -> Result<Tls, String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = Tls::default();
-        if let Some((certificate, key)) = &files.own {
-            let chain = certificates("certificate", certificate)?;
-            let wrong =
-                |e: &dyn std::fmt::Display| format!("certificate_key {}: {e}", key.display());
-            let text = files::read(key, MAX_FILE).map_err(|e| wrong(&e))?;
-            let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong(&e))?;
-            tls.not_after = not_after(&chain);
-            tls.of[0].clone_from(&chain);
-            let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-                .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
-                .with_no_client_auth()
-                .with_single_cert(chain, secret)
-                .map_err(|e| {
-                    let (one, other) = (certificate.display(), key.display());
-                    format!("certificate {one} and certificate_key {other}: {e}")
-                })?;
-            tls.acceptor = Some(TlsAcceptor::from(Arc::new(server)));
-        }
-        if let Some(path) = &files.roots {
-            let mut roots = RootCertStore::empty();
-            for root in certificates("roots", path)? {
-                tls.of[1].push(root.clone());
-                roots.add(root).map_err(|e| format!("roots {}: {e}", path.display()))?;
-            }
-            let client = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .map_err(|e| e.to_string())?
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            tls.connector = Some(TlsConnector::from(Arc::new(client)));
-        }
-        Ok(tls)
-    }
-}
-
-/// When the first certificate of a chain expires, in seconds since 1970; 0 if that can't be told.
-fn not_after(chain: &[CertificateDer<'_>]) -> u64 {
-    let first = chain.first().and_then(|der| X509Certificate::from_der(der).ok());
-    let end = first.map_or(0, |(_, certificate)| certificate.validity().not_after.timestamp());
-    u64::try_from(end).unwrap_or(0)
-}
-
-/// Maximum size of a certificate file, in bytes.
-const MAX_FILE: u64 = 1 << 20;
-
-/// Reads the certificates in the file that `key` names.
-fn certificates(key: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let wrong = |e: &dyn std::fmt::Display| format!("{key} {}: {e}", path.display());
-    let text = files::read(path, MAX_FILE).map_err(|e| wrong(&e))?;
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    match all.map_err(|e| wrong(&e))? {
-        none if none.is_empty() => Err(wrong(&"no certificate in it")),
-        some => Ok(some),
-    }
-}
 
 /// Channel ends and parameters of a connection's task.
 pub struct Line {
@@ -368,6 +285,7 @@ mod tests {
                 let (_answers, outbox) = mpsc::channel(9);
                 let hop =
                     Hop { socket: 0, remote: ([192, 0, 2, 1], 1).into(), connection: Some(1) };
+    use crate::node::config;
                 let patience = Some(Duration::from_millis(50));
                 let over = tokio::spawn(carry(stream, Line { hop, inbox, outbox, patience }));
                 phone.write_all(said).await.unwrap();
