@@ -8,8 +8,47 @@ use trunkline_sip::{Message, Name};
 /// Maximum number of bytes kept of one end: others may write much into a call's headers.
 const MAX_BYTES: usize = 2_048;
 
-/// Why the gateway ends a call: a status code of SIP, and a text.
-pub(crate) type Cause = (u16, &'static str);
+/// Why the gateway ends a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// No packet and no message have arrived for too long.
+    Idle,
+    /// The operator ends it, by `calls hangup`.
+    Operator,
+    /// The gateway stops, and its calls with it.
+    Stopped,
+    /// Its INVITE was accepted after it had ended.
+    Late,
+    /// An end has hung up, and its own BYE can't be forwarded.
+    HungUp,
+}
+
+impl Cause {
+    /// The causes that are told to other gateways, and the words for them.
+    const TOLD: [(Cause, &[u8]); 3] =
+        [(Cause::Idle, b"idle"), (Cause::Operator, b"operator"), (Cause::Stopped, b"stopped")];
+
+    /// The cause that another gateway gives in its BYE.
+    pub fn told(bye: &Message) -> Option<Cause> {
+        let word = bye.first(Name::Ended)?;
+        Cause::TOLD.iter().find(|(_, other)| *other == word).map(|(cause, _)| *cause)
+    }
+
+    fn word(self) -> Option<&'static [u8]> {
+        Cause::TOLD.iter().find(|(cause, _)| *cause == self).map(|(_, word)| *word)
+    }
+
+    /// Status code and text for the Reason (RFC 3326).
+    fn reason(self) -> (u16, &'static str) {
+        match self {
+            Cause::Idle => (408, "no packet and no message"),
+            Cause::Operator => (200, "ended by the operator"),
+            Cause::Stopped => (503, "the gateway stops"),
+            Cause::Late => (487, "accepted after the call had ended"),
+            Cause::HungUp => (200, "the other end has hung up"),
+        }
+    }
+}
 
 /// One end of a dialog.
 #[derive(Clone, Debug)]

@@ -6,6 +6,8 @@ mod refusal;
 mod requests;
 mod responses;
 
+pub use ending::CallSelection;
+
 use crate::call_legs::{self, CallLegs};
 use crate::calls::{Call, CallId, CallView, Calls, DescriptionError, OfferOutcome};
 use crate::config::Config;

@@ -7,15 +7,38 @@ use crate::dialog::Cause;
 use crate::media::Media;
 use trunkline_base::Time;
 use trunkline_sip::transaction::{Hop, TransactionId};
-use trunkline_sip::value::Address;
+use trunkline_sip::value::{Address, Uri};
+
+/// The calls that an operator ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallSelection {
+    /// All calls that ring or are up.
+    All,
+    /// Those with this Call-ID.
+    Named(String),
+}
+
+impl Pending {
+    /// How a call ends by this BYE, once it counts.
+    pub(super) fn hung_up(&self) -> CallOutcome {
+        match self.told {
+            Some(Cause::Idle) => CallOutcome::Idle,
+            Some(Cause::Operator) => CallOutcome::Operator,
+            Some(Cause::Stopped) => CallOutcome::Stopped,
+            Some(Cause::Late | Cause::HungUp) | None => hung_up(&self.passes),
+        }
+    }
+}
 
 impl Gateway {
-    /// Ends the calls with this Call-ID, or all calls, and tells their ends. Returns how many.
-    pub fn hang_up(&mut self, now: Time, name: Option<&str>, media: &mut impl Media) -> usize {
+    /// Ends calls, and tells their ends. Returns how many.
+    pub fn hang_up(&mut self, now: Time, which: &CallSelection, media: &mut impl Media) -> usize {
         let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
-        let named = |id: &CallId| {
-            let view = self.calls.view(*id);
-            view.is_some_and(|view| name.is_none_or(|name| view.name == name))
+        let named = |id: &CallId| match which {
+            CallSelection::All => true,
+            CallSelection::Named(name) => {
+                self.calls.view(*id).is_some_and(|view| view.name == *name)
+            }
         };
         let all: Vec<CallId> = whole.map(|(id, _)| id).filter(named).collect();
         for &id in &all {

@@ -1,5 +1,7 @@
 //! Actions of the control socket and SIGHUP on a running node.
 
+mod ending;
+
 use super::config::{self, Config};
 use super::expiry::{ExpiryMonitor, Owner};
 use super::{flows, reload, sip_warning, unix_secs};
@@ -7,8 +9,8 @@ use crate::addresses::Missing;
 use crate::datapath::{self, LinkSnapshot, NodeHandle, Snapshot};
 use crate::keys::KeyFileError;
 use crate::operate::protocol::{
-    Calls, Echo, Flows, HungUp, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError,
-    Status, Streams, Trunk, TrunkIn,
+    Calls, Echo, Flows, Link, MAX_TIMEOUT_MS, Refused, Reloaded, Request, Route, SendError, Status,
+    Streams, Trunk, TrunkIn,
 };
 use crate::operate::server;
 use crate::{clock, files, log, sip};
@@ -155,15 +157,6 @@ impl Operator {
         let no_gateway =
             || refused("this node is not a gateway: a [sip] section in its file makes it one");
         self.sip.as_ref().ok_or_else(no_gateway)
-    }
-
-    fn hang_up(&self, call: Option<String>) -> Result<HungUp, Refused> {
-        let silent = || refused("the gateway does not answer: look at the node's log");
-        let calls = self.gateway()?.hang_up(call.clone()).ok_or_else(silent)?;
-        match call {
-            Some(call) if calls == 0 => Err(refused(format!("there is no call {call}"))),
-            _ => Ok(HungUp { calls }),
-        }
     }
 
     fn calls(&self, from: usize) -> Result<Calls, Refused> {
@@ -318,6 +311,10 @@ fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
 
 fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
     let trunk::ReceiverStats { trunk_packets, packets, unknown, no_template } = trunk.stats;
+                Request::HangUp { call: Some(call), .. } => {
+                    &format!("calls hangup {}", call.escape_debug())
+                }
+                Request::HangUp { all: true, .. } => "calls hangup --all",
     let (from, loss_events) = (trunk.from.0, trunk.loss);
     TrunkIn { from, trunk_packets, packets, unknown, no_template, loss_events }
 }
@@ -329,7 +326,7 @@ impl server::Operator for Operator {
             Request::Reload {} | Request::Drain { .. } | Request::Stop {} | Request::HangUp { .. }
         );
         if changes {
-            let what = match ask {
+            let what = match &ask {
                 Request::Reload {} => "reload",
                 Request::HangUp { .. } => "calls hangup",
                 Request::Drain { on: true } => "drain",
@@ -366,7 +363,7 @@ impl server::Operator for Operator {
                 value(Streams { streams, next })
             }
             Request::Calls { from } => value(self.calls(from)?),
-            Request::HangUp { call } => value(self.hang_up(call)?),
+            Request::HangUp { call, all } => value(self.hang_up(call, all)?),
             Request::Echo { to, service, size, hops, timeout_ms } => {
                 let nonce = getrandom::u64().map_err(refused)?;
                 let to = NodeId(to);

@@ -47,8 +47,12 @@ pub enum Request {
     },
     /// Ends calls, tells their ends, and returns [`HungUp`].
     HangUp {
-        /// Call-ID of the call; `null` for all calls.
+        /// Call-ID of the call; without one, `all` must be true.
+        #[serde(default)]
         call: Option<String>,
+        /// Whether all calls are meant.
+        #[serde(default)]
+        all: bool,
     },
     /// Sends an echo and returns its result as [`Echo`].
     Echo {
@@ -147,6 +151,8 @@ pub struct CallLeg {
     pub expected: u64,
     /// Packets that arrived, without duplicates.
     pub packets: u64,
+    /// Datagrams that arrived and are neither RTP nor RTCP, such as those of a fax (T.38).
+    pub other: u64,
     /// Packets that should have arrived and did not.
     pub lost: u64,
     /// Packets that arrived too late to be played.
@@ -274,14 +280,14 @@ pub struct Status {
     pub links: usize,
     /// Number of applications attached.
     pub sessions: u64,
+    /// Number of sessions that its gateway has for the media of calls.
+    pub gateway_sessions: u64,
     /// Number of streams that end here, including those being opened or closed.
     pub streams: u64,
     /// Whether it is a SIP gateway.
     pub gateway: bool,
     /// Number of calls that ring or are up; `null` if it is not a gateway, or if the gateway does
     /// not answer.
-    /// Number of sessions that its gateway has for the media of calls.
-    pub gateway_sessions: u64,
     pub calls: Option<usize>,
     /// Packets from applications at this node.
     pub from_sessions: u64,
@@ -558,10 +564,11 @@ pub struct FlowQuality {
     pub delay_ms: Option<f64>,
     /// Mean jitter according to RFC 3550, in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// E-model rating, 0 to 100, as if it were G.711 with concealment.
-    pub r: f64,
+    /// E-model rating, 0 to 100, as if it were G.711 with concealment; `null` for a fax of a gateway's
+    /// call, which has none.
+    pub r: Option<f64>,
     /// Mean opinion score equivalent to the rating, 1 to 4.5.
-    pub mos: f64,
+    pub mos: Option<f64>,
 }
 
 /// A page of the streams that end at the node.

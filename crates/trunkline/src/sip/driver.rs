@@ -235,8 +235,8 @@ impl Driver {
                 self.gateway.stop(now, &mut self.board);
                 self.stopping = Some(Stopping { reply, up, until: now + FAREWELL });
             }
-            Input::HangUp(call, reply) => {
-                let ended = self.gateway.hang_up(now, call.as_deref(), &mut self.board);
+            Input::HangUp(which, reply) => {
+                let ended = self.gateway.hang_up(now, &which, &mut self.board);
                 let _ = reply.try_send(ended);
             }
             Input::Ask(from, count, reply) => {
@@ -426,7 +426,28 @@ impl Driver {
     }
 }
 
-/// Oldest connection of the address that has the most, if it has more than any other and, unless
+/// Logs a call that none of its ends has ended. Those that stop with the gateway are in one line.
+fn log_end(call: &CallView, outcome: CallOutcome) {
+    let why = match outcome {
+        CallOutcome::Idle => {
+            "a call has been ended as idle: no packet and no message came for the time in [sip] idle, \
+             or its answer was not acknowledged for a minute"
+        }
+        CallOutcome::Operator => "a call has been ended by an operator (`trunkline calls hangup`)",
+        _ => return,
+    };
+    tracing::info!(call = call.name, from = call.from, to = call.to, "{why}");
+}
+
+/// A connection, the address of its peer, and its rank among those that may be closed.
+type Ranked = (u64, IpAddr, (bool, u64));
+
+/// The connection to be closed first.
+fn most_idle(all: impl Iterator<Item = Ranked>) -> Option<u64> {
+    all.min_by_key(|(connection, _, rank)| (*rank, *connection)).map(|(connection, ..)| connection)
+}
+
+/// The most idle connection of the address that has the most, if it has more than any other and, unless
 /// that is `None`, more than `same`, the count of the address that wants one more.
 fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Option<u64> {
     let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tls::Tls;
 use trunkline_base::Time;
-use trunkline_gateway::{Gateway, Stats, Transport};
+use trunkline_gateway::{CallSelection, Gateway, Stats, Transport};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
 
@@ -56,10 +56,10 @@ enum Input {
     Reconfigure(Box<Sip>, Box<Tls>, SyncSender<bool>),
     /// Refuses new calls from now on, or accepts them again; acknowledged when done.
     Drain(bool, SyncSender<()>),
-    /// The node is stopping: the answer is the number of calls that ended with it.
-    Stop(SyncSender<usize>),
-    /// Ends the calls with this Call-ID, or all; the answer is their number.
-    HangUp(Option<String>, SyncSender<usize>),
+    /// The node is stopping: the answer describes the calls that ended with it.
+    Stop(SyncSender<Stopped>),
+    /// Ends these calls; the answer is their number.
+    HangUp(CallSelection, SyncSender<usize>),
     /// Requests a report with the calls from the first number on, as many as the second.
     Ask(usize, usize, SyncSender<GatewayReport>),
 }
@@ -105,11 +105,10 @@ impl GatewayHandle {
         is_new.ok_or_else(|| "the gateway does not answer: look at the node's log".into())
     }
 
-    /// Ends the calls with this Call-ID, or all calls. Returns their number; `None` if the gateway does
-    /// not answer in time.
-    pub fn hang_up(&self, call: Option<String>) -> Option<usize> {
+    /// Ends calls. Returns their number; `None` if the gateway does not answer in time.
+    pub fn hang_up(&self, which: CallSelection) -> Option<usize> {
         let (reply, answer) = sync_channel(1);
-        self.0.try_send(Input::HangUp(call, reply)).ok()?;
+        self.0.try_send(Input::HangUp(which, reply)).ok()?;
         answer.recv_timeout(Duration::from_secs(1)).ok()
     }
 
