@@ -158,6 +158,9 @@ pub(crate) struct Call {
     pub challenged: Option<(Time, u16)>,
     /// The part of the same call before it: its INVITE has been here and came back from a proxy.
     pub part_of: Option<CallId>,
+    /// Time at which a BYE was challenged, and the end that sent it: it may be repeated with
+    /// credentials.
+    pub hanging_up: Option<(Time, SideId)>,
     /// The part behind it, in the same way; of several, the one that was answered.
     pub onward: Option<CallId>,
     /// Interval of the session timer, if one is agreed.
@@ -264,6 +267,7 @@ impl Calls {
             challenged: None,
             part_of: None,
             onward: None,
+            hanging_up: None,
             session: None,
             awaits: None,
             streams: Vec::new(),

@@ -11,6 +11,7 @@ pub use ending::CallSelection;
 use crate::call_legs::{self, CallLegs};
 use crate::calls::{Call, CallId, CallView, Calls, DescriptionError, OfferOutcome};
 use crate::config::Config;
+use crate::dialog::Cause;
 use crate::hops::Hops;
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
@@ -141,6 +142,8 @@ pub struct Gateway {
     calls: Calls,
     pending: BTreeMap<TransactionId, Pending>,
     hops: Hops,
+    /// Why another gateway, which is trusted, ends the call by it.
+    told: Option<Cause>,
     waiting: BTreeMap<String, Vec<Waiter>>,
     /// Nodes of other gateways, by their address.
     nodes: BTreeMap<IpAddr, NodeId>,
@@ -351,6 +354,9 @@ impl Gateway {
                 self.events.push_back(Event::TurnedAway(from.remote, refusal.code, why));
             }
             let said = (refusal.code, refusal.reason);
+            Incoming::Unwanted(id, is_first) => {
+                self.end_unwanted(now, id, (message, is_first), media);
+            }
             self.transactions.refuse(now, id, said, &refusal.lines());
         }
     }
@@ -372,17 +378,25 @@ impl Gateway {
                 (Some(_), _) => self.calls.close(id, media),
                 (None, _) => self.end_whole(id, why, media),
             }
+        let is_bye = matches!(message.start(), Start::Request { method: b"BYE", .. });
         }
     }
 
     /// Ends a call with all its parts.
     fn end_whole(&mut self, first: CallId, why: CallOutcome, media: &mut impl Media) {
+                // A sender that has demanded an extension can do without it.
+                if is_bye && !matches!(why, proxy::RouteError::Extension(_)) {
+                    self.end_refused(now, &from, (message, &[]), media);
+                }
         if let Some(view) = self.calls.view(first) {
             self.events.push_back(Event::Ended(Box::new(view), why));
         }
         let mut next = Some(first);
         while let Some(id) = next {
             next = self.calls.get(id).and_then(|call| call.onward);
+            if is_bye {
+                self.end_refused(now, &from, (message, &routed.own), media);
+            }
             self.calls.close(id, media);
         }
     }
@@ -398,7 +412,7 @@ impl Gateway {
                 self.end_unanswered(&pending.passes, why, media);
             }
             Kind::Bye if self.is_of_end(&pending) => {
-                self.end(&pending.passes, hung_up(&pending.passes), media);
+                self.end(&pending.passes, pending.hung_up(), media);
             }
             Kind::Bye => {}
             Kind::Other => self.settle(&pending.passes, Some(id), OfferOutcome::Refused, media),
@@ -429,6 +443,8 @@ impl Gateway {
             return;
         }
         self.sweep = now + SWEEP;
+                // It may still be accepted, as long as its transaction is kept.
+                self.pending.insert(id, pending.clone());
         self.hops.forget_unused();
         let transactions = &self.transactions;
         self.pending.retain(|id, _| transactions.has(*id));
@@ -453,20 +469,22 @@ impl Gateway {
             .collect();
         self.stats.idle += over.len() as u64;
         for (id, _) in &over {
-            self.say_bye(now, self.calls.whole(*id), (408, "no packet and no message"), media);
+            self.say_bye(now, self.calls.whole(*id), (Cause::Idle, None), media);
         }
         self.end(&over, CallOutcome::Idle, media);
     }
 
-    /// Ends calls whose INVITE was challenged and has not been repeated.
+    /// Ends calls whose INVITE or BYE was challenged and has not been repeated.
     fn end_challenged(&mut self, now: Time, media: &mut impl Media) {
         let due = |(id, call): (CallId, &Call)| {
-            let (at, code) = call.challenged?;
-            (now >= at + CHALLENGED).then_some((id, code))
+            let begun = call.challenged.map(|(at, code)| (at, 0, CallOutcome::Refused(code)));
+            let ended = call.hanging_up.map(|(at, side)| (at, side, hung_up(&vec![(id, side)])));
+            let (at, side, outcome) = begun.or(ended)?;
+            (now >= at + CHALLENGED).then_some((vec![(id, side)], outcome))
         };
-        let due: Vec<(CallId, u16)> = self.calls.iter().filter_map(due).collect();
-        for (id, code) in due {
-            self.end(&vec![(id, 0)], CallOutcome::Refused(code), media);
+        let due: Vec<(CallLegs, CallOutcome)> = self.calls.iter().filter_map(due).collect();
+        for (passes, outcome) in due {
+            self.end(&passes, outcome, media);
         }
     }
 
@@ -474,9 +492,10 @@ impl Gateway {
     pub fn stop(&mut self, now: Time, media: &mut impl Media) {
         self.is_draining = true;
         let ending = self.pending.values().filter(|pending| pending.kind == Kind::Bye);
-        let ending: Vec<CallLegs> = ending.map(|pending| pending.passes.clone()).collect();
-        for passes in ending {
-            self.end(&passes, hung_up(&passes), media);
+        let ending: Vec<(CallLegs, CallOutcome)> =
+            ending.map(|pending| (pending.passes.clone(), pending.hung_up())).collect();
+        for (passes, outcome) in ending {
+            self.end(&passes, outcome, media);
         }
         if self.config.bye_at_stop {
             self.tell_all(now, media);

@@ -8,7 +8,7 @@ use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
 use crate::calls::{Call, CallId, OfferAnswerState, Side, shown};
 use crate::config::Transport;
-use crate::dialog::DialogEnd;
+use crate::dialog::{Cause, DialogEnd};
 use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
@@ -138,6 +138,8 @@ impl Gateway {
 
     /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
     /// one. Returns the next hop, and whether a connection is used because of the length.
+            told: Cause::told(message)
+                .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
     fn send_on(
         &mut self,
         now: Time,
@@ -306,6 +308,10 @@ impl Gateway {
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
         let bytes = edit.finish();
+        // Only gateways tell each other why they end a call.
+        if ![&from, &down].iter().all(|hop| self.config.trusts(hop.remote.ip())) {
+            edit.remove(Name::Ended);
+        }
         if may_connect && down.connection.is_none() && bytes.len() > LARGE {
             return Err(NotSent::Long(bytes.len()));
         }

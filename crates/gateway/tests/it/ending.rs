@@ -146,6 +146,8 @@ fn a_stop_tells_all_ends_unless_it_is_not_wanted() {
             // The call that rings is refused and cancelled.
             assert_eq!(world.mail_of(A.at), ["BYE", "503"]);
             assert_eq!(world.mail_of(B.at), ["BYE", "CANCEL"]);
+            let ended = B.response(&invite, "487 Request Terminated", "");
+            world.send(B.at, G, &ended.replace("Call-ID: call", "Call-ID: ring"));
             hear_byes(&mut world);
         } else {
             assert_eq!((world.mail_of(A.at), world.mail_of(B.at)), (vec![], vec![]));
