@@ -56,6 +56,12 @@ pub enum Event {
     Refused(String, IpAddr, DescriptionError),
     /// A request from this address was refused, with this status code and for this reason.
     TurnedAway(SocketAddr, u16, &'static str),
+    /// A host has taken a connection, and nothing comes from it, so that requests there have had no
+    /// answer. With true, long requests go to it by UDP from now on.
+    Silent(SocketAddr, u64, bool),
+    /// A message from this address can't be processed, for this reason. It was answered with this status
+    /// code, or dropped without an answer.
+    Malformed(SocketAddr, String, Option<u16>),
     /// A request was dropped because its sender is in none of the networks that may send requests.
     Forbidden(SocketAddr),
 }
@@ -86,6 +92,8 @@ pub enum CallOutcome {
 pub struct Stats {
     /// Datagrams that are not SIP messages, and malformed messages.
     pub malformed: u64,
+    /// Messages that exceed a limit of their size or of their number of header fields.
+    pub too_large: u64,
     /// Requests dropped because their sender may not send any.
     pub forbidden: u64,
     /// Requests that were forwarded.
@@ -284,7 +292,24 @@ impl Gateway {
         }
         match Message::parse(bytes) {
             Ok(message) => self.take(now, from, &message, media),
-            Err(_) => self.stats.malformed += 1,
+            Err(why) => self.malformed(from.remote, why.is_for_size(), (why.to_string(), None)),
+        }
+    }
+
+    /// Counts a message that can't be processed, with the reason and the status code of its answer.
+    /// It is reported if its sender may send requests: others may send anything.
+    pub fn malformed(
+        &mut self,
+        from: SocketAddr,
+        is_for_size: bool,
+        (why, code): (String, Option<u16>),
+    ) {
+        match is_for_size {
+            true => self.stats.too_large += 1,
+            false => self.stats.malformed += 1,
+        }
+        if self.config.admits(from.ip()) {
+            self.events.push_back(Event::Malformed(from, why, code));
         }
     }
 
@@ -300,13 +325,14 @@ impl Gateway {
             return self.events.push_back(Event::Forbidden(from.remote));
         }
         if let Some(fault) = message.fault() {
-            self.stats.malformed += 1;
-            if request.is_some_and(|method| method != b"ACK") && message.via().is_some() {
-                let said = (fault.code(), &*fault.to_string());
+            let code = message.refusal().map(|code| {
+                let said = (code, &*fault.to_string());
                 let bytes = reply::response(message, from.remote, said, b"fault", b"");
                 self.transactions.answer(from, message, bytes);
-            }
-            return;
+                code
+            });
+            let why = (fault.to_string(), code);
+            return self.malformed(from.remote, fault.is_for_size(), why);
         }
         let (calls, config) = (&self.calls, &self.config);
         let is_of_call = || {

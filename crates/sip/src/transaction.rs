@@ -513,7 +513,8 @@ impl Transactions {
     /// Forwards a new request to `to` as `bytes`, which have been stamped. Does nothing if it has
     /// been answered or cancelled meanwhile; returns false if the additions made it too long.
     pub fn forward(&mut self, now: Time, id: TransactionId, to: Hop, bytes: Vec<u8>) -> bool {
-        let Ok(message) = Message::parse(&bytes) else { return false };
+        let message = Message::parse_own(&bytes).ok().filter(|own| own.excess().is_none());
+        let Some(message) = message else { return false };
         let Some(t) = self.all.get_mut(&id).filter(|t| t.phase == Phase::New) else { return true };
         t.phase = Phase::Calling;
         t.timers = Timers::calling(now, to.connection.is_none());

@@ -1,8 +1,8 @@
 //! Forwarding of requests to their next hops.
 
 use super::refusal::{
-    DRAINING, RefusedRequest, comes_round, for_us, no_hop, overloaded, too_large, trunk_is_full,
-    unpassable,
+    DRAINING, RefusedRequest, comes_round, for_us, grows_too_large, no_hop, overloaded, too_large,
+    trunk_is_full, unpassable,
 };
 use super::{CallOutcome, Event, Gateway, Kind, Pending};
 use crate::call_legs::{self, CallLegs, HopEnds, PARAM};
@@ -318,7 +318,7 @@ impl Gateway {
         self.hops.used(&down);
         match self.transactions.forward(now, id, down, bytes) {
             true => Ok(()),
-            false => Err(NotSent::Refused(too_large())),
+            false => Err(NotSent::Refused(grows_too_large())),
         }
     }
 

@@ -125,19 +125,6 @@ impl Operator {
         missing.addresses().to_vec()
     }
 
-    /// Ends the gateway's calls, if it has any.
-    pub fn end_calls(&self) {
-        match self.sip.as_ref().map(sip::GatewayHandle::stop) {
-            None | Some(Some(0)) => {}
-            Some(Some(calls)) => tracing::warn!(
-                calls,
-                "stopped while calls were ringing or up, and ended them, unless [sip] bye_at_stop \
-                 is false; `trunkline drain --stop` waits for the last"
-            ),
-            Some(None) => tracing::warn!("the gateway did not answer: records may be missing"),
-        }
-    }
-
     /// Whether a stop was requested.
     pub fn wants_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

@@ -74,6 +74,8 @@ struct LimitedLogs {
 
 /// The writing side of a connection.
 struct Connection {
+    malformed: RateLimitedLog,
+    full: RateLimitedLog,
     remote: SocketAddr,
     outbox: mpsc::Sender<Waiting>,
     /// Room for queued messages, shared by all connections with this address.
@@ -212,6 +214,9 @@ impl Driver {
             }
             Input::Media(snapshot) => {
                 // A stopped gateway accepts no more calls, regardless of the node.
+            Input::Malformed(hop, is_for_size, why) => {
+                self.gateway.malformed(hop.remote, is_for_size, why);
+            }
                 self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
                 self.media = snapshot.stats;
                 let seen = self.ledger.see(&snapshot.legs);
@@ -464,6 +469,29 @@ async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
         // This reads and clears an ICMP error of an earlier send.
         let Ok((n, remote)) = udp.recv_from(&mut buffer).await else { continue };
         let hop = Hop { socket, remote, connection: None };
+            Event::Silent(remote, connection, by_udp) => {
+                let then = match by_udp {
+                    true => "its long requests go by UDP for ten minutes",
+                    false => "requests there end with 408",
+                };
+                let what = format!(
+                    "{remote} accepts SIP connections, and nothing comes from there: does a SIP \
+                     server listen at that port? {then}"
+                );
+                self.limited_logs.connections.warn(clock::now(), what);
+                if !self.gateway.is_open(connection) {
+                    self.connections.remove(&connection);
+                }
+            }
+            Event::Malformed(from, why, code) => {
+                let then = match code {
+                    Some(code) => format!("is refused with {code}"),
+                    None => "is dropped without an answer".into(),
+                };
+                self.limited_logs
+                    .malformed
+                    .warn(clock::now(), format_args!("a SIP message from {from} {then}: {why}"));
+            }
         if inbox.send(Input::Datagram(hop, buffer[..n].to_vec())).await.is_err() {
             return;
         }

@@ -40,6 +40,9 @@ enum Input {
     /// A message from a connection.
     Message(Hop, Box<Message>),
     /// A new connection to this socket.
+    /// A connection has brought what can't be processed: whether it is only too large, the reason, and
+    /// the status code of the answer to it.
+    Malformed(Hop, bool, (String, Option<u16>)),
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
     /// A connection has ended or, if there is an error, could not be established.
     Closed(u64, Option<io::Error>),

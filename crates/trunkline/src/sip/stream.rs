@@ -35,6 +35,10 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 pub const BRIEF: Duration = Duration::from_millis(500);
 
 /// Time limit for the other end to accept a message.
+/// Time for the rest of a stream whose last message has been refused, and its maximum size in bytes.
+const PARTING: Duration = Duration::from_secs(1);
+const MAX_UNREAD: usize = 1 << 20;
+
 const WRITE: Duration = Duration::from_secs(10);
 
 /// Time limit for the first message on a connection: the duration of a transaction.
@@ -183,13 +187,8 @@ async fn take(
         match frame {
             // Without its body the message would mean something else.
             Ok(Frame::Message(message)) if framer.is_lost() => {
-                let is_asked = matches!(message.start(), Start::Request { method, .. }
-                    if method != b"ACK");
-                if is_asked && message.via().is_some() {
-                    let said = (400, "Bad Content-Length");
-                    let answer = reply::response(&message, line.hop.remote, said, b"fault", b"");
-                    write(stream, &answer).await?;
-                }
+                refuse(&message, stream, line).await?;
+                        part(&mut stream, &mut buffer).await;
             }
             Ok(Frame::Message(message)) => {
                 line.patience = None;
@@ -199,7 +198,11 @@ async fn take(
                 }
             }
             Ok(Frame::Ping) => write(stream, b"\r\n").await?,
-            Err(error) => return Err(io::Error::other(error.to_string())),
+            Err(error) => {
+                let why = (error.to_string(), None);
+                let _ = line.inbox.send(Input::Malformed(line.hop, error.is_for_size(), why)).await;
+                return Err(io::Error::other(error.to_string()));
+            }
         }
     }
     Ok(!framer.is_lost())
@@ -243,6 +246,42 @@ mod tests {
         tokio::spawn(async move { serve(shows, listener.accept().await.unwrap().0, at).await });
         let (outbox, from) = line(&at_client);
         tokio::spawn(connect((Some(tls), wanted.map(str::to_owned)), CONNECT, from));
+/// Answers the last message of a stream: the start of the next one is unknown.
+async fn refuse(
+    message: &Message,
+    stream: &mut (impl AsyncWrite + Unpin),
+    line: &mut Line,
+) -> io::Result<()> {
+    let is_asked = matches!(message.start(), Start::Request { method, .. } if method != b"ACK");
+    let (code, why) = match message.excess() {
+        Some(limit) => (limit.code(), limit.to_string()),
+        None => (400, "Bad Content-Length".to_owned()),
+    };
+    let code = Some(code).filter(|_| is_asked && message.via().is_some());
+    let is_for_size = message.excess().is_some();
+    let _ = line.inbox.send(Input::Malformed(line.hop, is_for_size, (why.clone(), code))).await;
+    if let Some(code) = code {
+        let said = (code, &*why);
+        write(stream, &reply::response(message, line.hop.remote, said, b"fault", b"")).await?;
+    }
+    Ok(())
+}
+
+/// Lets the answer to a last message arrive: a connection that is closed with unread bytes is reset,
+/// and the answer with it.
+async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [u8]) {
+    let read_on = async {
+        stream.shutdown().await?;
+        for _ in 0..MAX_UNREAD / buffer.len() {
+            if stream.read(buffer).await? == 0 {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(PARTING, read_on).await;
+}
+
         let room = Arc::new(tokio::sync::Semaphore::new(ROOM)).try_acquire_many_owned(9).unwrap();
         let bytes = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n".to_vec();
         let _ = outbox.send(Waiting { bytes, room }).await;
@@ -311,3 +350,43 @@ mod tests {
         });
     }
 }
+            let Some(Input::Malformed(..)) = inputs.recv().await else { panic!("{answer}") };
+            drop(phone);
+    #[test]
+    fn a_request_that_is_too_large_is_refused_before_the_connection_is_closed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let fields = "Via: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
+                To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n";
+            let line = format!("X: {}\r\n", "y".repeat(32 << 10));
+            let many = "X: y\r\n".repeat(60_000);
+            for (head, length) in [
+                (format!("{line}{fields}"), 0),
+                (format!("{fields}{line}"), 0),
+                (format!("{fields}{many}"), 0),
+                (fields.to_owned(), 70_000),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let mut phone = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+                let (inbox, mut inputs) = mpsc::channel(9);
+                let (_answers, outbox) = mpsc::channel(9);
+                let (stream, remote) = listener.accept().await.unwrap();
+                let hop = Hop { socket: 0, remote, connection: Some(1) };
+                let activity = Activity::begin();
+                let line = Line { hop, inbox, outbox, patience: None, activity };
+                tokio::spawn(serve(None, stream, line));
+                let first = "INVITE sip:b@h SIP/2.0\r\n";
+                let invite = format!("{first}{head}Content-Length: {length}\r\n\r\n");
+                phone.write_all(invite.as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                phone.read_to_string(&mut answer).await.unwrap();
+                assert!(answer.starts_with("SIP/2.0 513 Message Too Large: "), "{answer}");
+                assert!(answer.contains("\r\nCSeq: 1 INVITE\r\n"), "{answer}");
+                let said = inputs.recv().await;
+                let Some(Input::Malformed(_, true, (_, Some(513)))) = said else { panic!() };
+                drop(phone);
+                assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
+            }
+        });
+    }
+
