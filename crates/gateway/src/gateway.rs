@@ -136,6 +136,10 @@ struct Pending {
     is_long: bool,
     /// Whether no proxy is between its sender and this gateway.
     is_next_hop: bool,
+    /// Whether it is sent along the flow by which its recipient registered.
+    is_flow: bool,
+    /// Time at which it was sent to its next hop.
+    sent: Time,
     /// Addresses at which its sender may be.
     places: PartyAddresses,
     /// Whether it has been accepted; later responses are then retransmissions.
@@ -153,6 +157,8 @@ pub struct Gateway {
     /// Why another gateway, which is trusted, ends the call by it.
     told: Option<Cause>,
     waiting: BTreeMap<String, Vec<Waiter>>,
+    /// Requests that use a connection because of their length, and when it counts as silent.
+    long: VecDeque<(Time, TransactionId)>,
     /// Nodes of other gateways, by their address.
     nodes: BTreeMap<IpAddr, NodeId>,
     tokens: Tokens,
@@ -177,6 +183,7 @@ impl Gateway {
             pending: BTreeMap::new(),
             hops: Hops::new(rng.next_u64()),
             waiting: BTreeMap::new(),
+            long: VecDeque::new(),
             nodes: BTreeMap::new(),
             tokens: Tokens::new(lasting),
             rng,
@@ -315,6 +322,9 @@ impl Gateway {
 
     /// Processes a message that is already parsed.
     pub fn take(&mut self, now: Time, from: Hop, message: &Message, media: &mut impl Media) {
+        if let Some(connection) = from.connection {
+            self.hops.heard(now, connection);
+        }
         let request = match message.start() {
             Start::Request { method, .. } => Some(method),
             Start::Response { .. } => None,
@@ -457,14 +467,20 @@ impl Gateway {
     pub fn next_timeout(&self) -> Time {
         let is_idle = self.calls.len() == 0 && self.hops.are_used();
         let sweep = if is_idle { Time::NEVER } else { self.sweep };
-        self.transactions.next_timeout().min(sweep)
+        let silent = self.long.front().map_or(Time::NEVER, |(at, _)| *at);
+        self.transactions.next_timeout().min(sweep).min(silent)
     }
 
     /// Retransmits and expires requests, and ends calls without traffic.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
         for id in self.transactions.handle_timeout(now) {
             self.forget(id, CallOutcome::Unanswered, media);
+        while let Some(&(_, id)) = self.long.front().filter(|(at, _)| *at <= now) {
+            self.long.pop_front();
+            self.leave_silent(now, id, media);
         }
+        }
+            self.note_silence(id);
         if now < self.sweep {
             return;
         }

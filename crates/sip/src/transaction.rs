@@ -220,6 +220,11 @@ impl Transactions {
         self.all.get(&id).is_some_and(|t| t.phase == Phase::New)
     }
 
+    /// Whether a request has been forwarded and has had no response at all.
+    pub fn is_unanswered(&self, id: TransactionId) -> bool {
+        self.all.get(&id).is_some_and(|t| t.phase == Phase::Calling)
+    }
+
     /// Reverts the forwarding of a request, so that it can be forwarded elsewhere; returns the
     /// request as received. `None` if it has had a response, or its caller has given up.
     pub fn take_back(&mut self, id: TransactionId) -> Option<Message> {

@@ -13,6 +13,7 @@ use crate::hops::{LARGE, NoHop};
 use crate::media::Media;
 use crate::party_addresses::PartyAddresses;
 use core::net::IpAddr;
+use core::time::Duration;
 use rand::Rng as _;
 use trunkline_base::Time;
 use trunkline_sip::proxy::Routed;
@@ -22,6 +23,11 @@ use trunkline_sip::{Edit, Message, Name, Start};
 
 /// Maximum number of gateways whose nodes are remembered.
 const MAX_NODES: usize = 1_024;
+
+/// Time without any message on a connection after which a long request goes by UDP: an INVITE is
+/// answered with 100 within 200 ms (RFC 3261, 17.2.1), and this is eight times the usual estimate of
+/// a round trip.
+const SILENT: Duration = Duration::from_secs(4);
 
 /// Number of times that a request may have passed this gateway before.
 const ROUNDS: usize = 3;
@@ -129,15 +135,49 @@ impl Gateway {
             is_described,
             is_long,
             is_next_hop: message.list(Name::Via).count() == 1,
+            is_flow,
+            sent: now,
             places: PartyAddresses::of(message, from.remote.ip(), &self.config),
             is_accepted: false,
         };
         self.pending.insert(id, pending);
         Ok(())
     }
+        if is_long {
+            self.long.push_back((now + SILENT, id));
+        }
 
     /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
     /// one. Returns the next hop, and whether a connection is used because of the length.
+    /// Sends a long request by UDP, and all others of the same connection, if nothing has come from its
+    /// host: a host may accept connections that no program serves.
+    pub(super) fn leave_silent(&mut self, now: Time, id: TransactionId, media: &mut impl Media) {
+        let Some(pending) = self.pending.get(&id).filter(|p| p.is_long) else { return };
+        let (remote, sent) = (pending.down.remote, pending.sent);
+        let Some(connection) = pending.down.connection else { return };
+        if !self.transactions.is_unanswered(id) || !self.hops.is_silent(sent, connection) {
+            return;
+        }
+        self.hops.takes_only_udp(now, connection);
+        for id in self.transactions.by_connection(connection) {
+            self.by_datagram(now, id, media);
+        }
+        if self.transactions.by_connection(connection).is_empty() {
+            self.hops.closed(connection);
+        }
+        self.events.push_back(Event::Silent(remote, connection, true));
+    }
+
+    /// Reports a host from which nothing has come on a connection that a request required.
+    pub(super) fn note_silence(&mut self, id: TransactionId) {
+        let Some(pending) = self.pending.get(&id) else { return };
+        if let Some(connection) = pending.down.connection
+            && self.hops.is_silent(pending.sent, connection)
+        {
+            self.events.push_back(Event::Silent(pending.down.remote, connection, false));
+        }
+    }
+
             told: Cause::told(message)
                 .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
     fn send_on(
