@@ -2,8 +2,9 @@
 
 use super::ledger::Ledger;
 use super::port_board::PortBoard;
-use super::stream::{self, Line, OUTBOX, ROOM, Tls, Waiting};
-use super::{Bound, GatewayReport, Input, until};
+use super::stream::{self, Activity, Line, OUTBOX, ROOM, Waiting};
+use super::tls::Tls;
+use super::{Bound, GatewayReport, Input, Stopped, until};
 use crate::clock;
 use crate::datapath::media::MediaStats;
 use crate::rate_limited_log::RateLimitedLog;
@@ -83,6 +84,7 @@ struct Connection {
 }
 
 impl Connection {
+    activity: Arc<Activity>,
     /// Queues a message for writing; false if too much is already queued.
     fn write(&self, bytes: Vec<u8>) -> bool {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -284,8 +286,11 @@ impl Driver {
         let with_it = self.connections.values().find(|other| other.remote.ip() == remote.ip());
         let room = with_it.map(|other| Arc::clone(&other.room));
         let room = room.unwrap_or_else(|| Arc::new(Semaphore::new(ROOM)));
-        self.connections.insert(connection, Connection { remote, outbox: sender, room });
-        Line { hop, inbox: self.inbox.clone(), outbox, patience: Some(stream::FIRST) }
+        let activity = Activity::begin();
+        let ours = Connection { remote, outbox: sender, room, activity: Arc::clone(&activity) };
+        self.connections.insert(connection, ours);
+        let patience = Some(stream::FIRST);
+        Line { hop, inbox: self.inbox.clone(), outbox, patience, activity }
     }
 
     fn send(&mut self, Output { to, bytes }: Output) {
@@ -340,22 +345,34 @@ impl Driver {
         self.gateway.disconnected(clock::now(), connection, &mut self.board);
     }
 
-    /// Whether there is room for one more connection with this address. If all slots are taken, the
-    /// address with the most connections gives up its oldest.
+    /// Makes room for one more connection with this address; false if it can't have one. An address
+    /// that has its share gives up one of its own, never another's. If all slots are taken, the address
+    /// with the most connections gives one up.
     fn has_room(&mut self, address: IpAddr) -> bool {
-        let same = self.connections.values().filter(|line| line.remote.ip() == address).count();
+        let of = |line: &Connection| line.remote.ip().to_canonical();
+        let address = address.to_canonical();
+        let all = self.connections.iter();
+        let all = all.map(|(&n, line)| (n, of(line), line.activity.rank()));
+        let same = all.clone().filter(|(_, ip, _)| *ip == address).count();
         if same >= CONNECTIONS / 8 {
-            return false;
+            let first = most_idle(all.filter(|(_, ip, _)| *ip == address));
+            self.limited_logs.full.warn(
+                clock::now(),
+                format_args!(
+                    "{address} has {same} SIP connections, as many as one address may: the one that \
+                     has been idle longest is closed for a new one"
+                ),
+            );
+            return first.inspect(|&first| self.over(first)).is_some();
         }
         if self.connections.len() < CONNECTIONS {
             return true;
         }
         let config = self.gateway.config();
-        let untrusted = self.connections.iter().map(|(&n, line)| (n, line.remote.ip()));
-        let untrusted = untrusted.filter(|(_, ip)| !config.trusts(*ip));
+        let untrusted = all.filter(|(_, ip, _)| !config.trusts(*ip));
         // A trusted address gets a slot as long as any untrusted one holds one.
         let same = if config.trusts(address) { None } else { Some(same) };
-        surplus(untrusted, same).inspect(|&oldest| self.over(oldest)).is_some()
+        surplus(untrusted, same).inspect(|&first| self.over(first)).is_some()
     }
 
     fn on_events(&mut self) {
@@ -454,13 +471,14 @@ fn most_idle(all: impl Iterator<Item = Ranked>) -> Option<u64> {
 
 /// The most idle connection of the address that has the most, if it has more than any other and, unless
 /// that is `None`, more than `same`, the count of the address that wants one more.
-fn surplus(all: impl Iterator<Item = (u64, IpAddr)>, same: Option<usize>) -> Option<u64> {
-    let mut each: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
-    for (connection, ip) in all {
-        each.entry(ip).or_insert((0, connection)).0 += 1;
+fn surplus(all: impl Iterator<Item = Ranked> + Clone, same: Option<usize>) -> Option<u64> {
+    let mut each: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, ip, _) in all.clone() {
+        *each.entry(ip).or_default() += 1;
     }
-    let most = each.into_values().max_by_key(|&(count, _)| count);
-    most.filter(|&(count, _)| same.is_none_or(|same| count > same + 1)).map(|(_, first)| first)
+    let most = each.into_iter().max_by_key(|&(_, count)| count);
+    let (ip, _) = most.filter(|&(_, count)| same.is_none_or(|same| count > same + 1))?;
+    most_idle(all.filter(|(_, other, _)| *other == ip))
 }
 
 async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
@@ -519,9 +537,11 @@ mod tests {
     #[test]
     fn who_has_most_connections_gives_one_up() {
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
-        let all = [(3, 1), (4, 2), (5, 2), (7, 1), (8, 1), (9, 3)].map(|(n, ip)| (n, address(ip)));
+        // The third has carried no message yet; of the others, the second has been idle longest.
+        let all = [(3, 1, 90), (4, 2, 50), (5, 2, 40), (7, 1, 20), (8, 1, 80), (9, 3, 10)];
+        let all = all.map(|(n, ip, last)| (n, address(ip), (n != 8, last)));
         let each = |same| surplus(all.into_iter(), same);
-        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(3); 3]);
+        assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(8); 3]);
         assert_eq!(each(Some(2)), None, "who wants one would have as many");
         assert_eq!(surplus(std::iter::empty(), None), None);
     }
@@ -533,7 +553,8 @@ mod tests {
             let (outbox, reader) = mpsc::channel(OUTBOX);
             let room = Arc::clone(&room);
             let remote = ([192, 0, 2, 1], 5060).into();
-            (Connection { remote, outbox, room }, reader)
+            let activity = Activity::begin();
+            (Connection { remote, outbox, room, activity }, reader)
         };
         let ((a, mut read_a), (b, _read_b)) = (line(), line());
         // Messages of 60 kB fill the shared room over both connections before either queue is full.
@@ -546,3 +567,5 @@ mod tests {
         assert!(!b.write(vec![0; ROOM + 1]));
     }
 }
+        let used = all.into_iter().filter(|(n, ..)| *n != 8);
+        assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));

@@ -6,6 +6,7 @@ use crate::clock;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -54,6 +55,39 @@ pub struct Line {
     pub outbox: mpsc::Receiver<Waiting>,
     /// Time limit for the first message in either direction; `None` once it has passed.
     pub patience: Option<Duration>,
+    /// When bytes last passed.
+    pub activity: Arc<Activity>,
+}
+
+/// When bytes last passed on a connection, and whether any message has.
+#[derive(Debug, Default)]
+pub struct Activity {
+    last: AtomicU64,
+    has_message: AtomicBool,
+}
+
+impl Activity {
+    /// The activity of a connection that is being made now.
+    pub fn begin() -> Arc<Activity> {
+        let activity = Activity::default();
+        activity.bytes();
+        Arc::new(activity)
+    }
+
+    /// Notes that bytes have passed: a keep-alive, too, shows that a connection is wanted.
+    fn bytes(&self) {
+        self.last.store(clock::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    fn message(&self) {
+        self.has_message.store(true, Ordering::Relaxed);
+    }
+
+    /// Key by which connections are sorted, the one to be closed first: those that have never carried a
+    /// message, then those that have been idle longest.
+    pub fn rank(&self) -> (bool, u64) {
+        (self.has_message.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed))
+    }
 }
 
 /// Serves an incoming connection until it ends.
@@ -157,6 +191,7 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
             read = stream.read(&mut buffer[..room]) => match read? {
                 0 => return Ok(()),
                 n => {
+                    line.activity.bytes();
                     framer.push(&buffer[..n]);
                     if !take(&mut framer, &mut stream, &mut line).await? {
                         return Ok(());
@@ -167,6 +202,8 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                 Some(Waiting { bytes, room }) => {
                     line.patience = None;
                     write(&mut stream, &bytes).await?;
+                    line.activity.bytes();
+                    line.activity.message();
                     drop(room);
                 }
                 None => return Ok(()),
@@ -192,6 +229,7 @@ async fn take(
             }
             Ok(Frame::Message(message)) => {
                 line.patience = None;
+                line.activity.message();
                 let input = Input::Message(line.hop, Box::new(message));
                 if line.inbox.send(input).await.is_err() {
                     return Ok(false);
@@ -239,7 +277,16 @@ mod tests {
         let line = |inbox: &mpsc::Sender<Input>| {
             let (outbox, reader) = mpsc::channel(9);
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            (outbox, Line { hop, inbox: inbox.clone(), outbox: reader, patience: None })
+            (
+                outbox,
+                Line {
+                    hop,
+                    inbox: inbox.clone(),
+                    outbox: reader,
+                    patience: None,
+                    activity: Activity::begin(),
+                },
+            )
         };
         let (_answers, at) = line(&at_server);
         let shows = Some(tls.clone());
@@ -301,7 +348,11 @@ async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [
             let (_answers, outbox) = mpsc::channel(9);
             let (stream, remote) = listener.accept().await.unwrap();
             let hop = Hop { socket: 0, remote, connection: Some(1) };
-            tokio::spawn(serve(None, stream, Line { hop, inbox, outbox, patience: None }));
+            tokio::spawn(serve(
+                None,
+                stream,
+                Line { hop, inbox, outbox, patience: None, activity: Activity::begin() },
+            ));
             let invite = b"INVITE sip:b@h SIP/2.0\r\nVia: SIP/2.0/TCP a;branch=z9hG4bK1\r\n\
                 From: <sip:a@h>;tag=1\r\nTo: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n\
                 Content-Type: application/sdp\r\n\r\nv=0\r\n";
@@ -354,6 +405,45 @@ async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [
             drop(phone);
     #[test]
     fn a_request_that_is_too_large_is_refused_before_the_connection_is_closed() {
+    #[test]
+    fn who_connects_and_says_nothing_has_to_go() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let message = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";
+            for said in [&b""[..], b"\r\n\r\n", &message[..20], &message[..]] {
+                let (mut phone, stream) = tokio::io::duplex(999);
+                let (inbox, mut inputs) = mpsc::channel(9);
+                let (_answers, outbox) = mpsc::channel(9);
+                let hop =
+                    Hop { socket: 0, remote: ([192, 0, 2, 1], 1).into(), connection: Some(1) };
+                let patience = Some(Duration::from_millis(50));
+                let over = tokio::spawn(carry(
+                    stream,
+                    Line { hop, inbox, outbox, patience, activity: Activity::begin() },
+                ));
+                phone.write_all(said).await.unwrap();
+                let stays = said.len() == message.len();
+                if stays {
+                    assert!(matches!(inputs.recv().await, Some(Input::Message(..))));
+                }
+                let ended = tokio::time::timeout(Duration::from_millis(300), over).await;
+                assert_eq!(ended.is_err(), stays, "{said:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn who_is_connected_to_shows_that_it_is_who_was_asked_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            assert!(talks("pbx.example", Some("pbx.example")).await);
+            assert!(!talks("pbx.example", Some("other.example")).await);
+            assert!(!talks("pbx.example", None).await);
+            assert!(talks("127.0.0.1", None).await);
+            assert!(!talks("127.0.0.1", Some("pbx.example")).await);
+        });
+    }
+}
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let fields = "Via: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
