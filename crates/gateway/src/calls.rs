@@ -48,6 +48,8 @@ pub struct CallView {
     pub is_local: bool,
     /// UDP ports of each stream: towards the caller, then towards the callee.
     pub ports: Vec<[u16; 2]>,
+    /// Those of its ports whose packets are no RTP, such as a fax's.
+    pub no_speech: Vec<u16>,
 }
 
 /// One of the two ends of a call: 0 is the caller, 1 the callee.
@@ -544,8 +546,12 @@ impl Calls {
         let ports = |(first, last): (&Option<Stream>, &Option<Stream>)| {
             Some([first.as_ref()?.legs[0].port, last.as_ref()?.legs[1].port])
         };
+        let all = call.streams.iter().chain(&last.streams).flatten();
+        let no_speech = all.filter(|stream| stream.transport == Transport::Datagrams);
+        let no_speech = no_speech.flat_map(|stream| &stream.legs).map(|leg| leg.port);
         Some(CallView {
             id,
+            no_speech: no_speech.collect(),
             name: shown(&call.name),
             from: shown(&call.ends[0]),
             to: shown(&call.ends[1]),

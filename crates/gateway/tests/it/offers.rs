@@ -101,6 +101,8 @@ fn a_fax_that_is_refused_leaves_audio() {
     world.send(A.at, G, &A.request(("INVITE", 2, URI), "b", &back, &offer));
     let invite = world.read(B.at, "INVITE");
     assert_eq!(is_rtp(&world), [false; 2]);
+    let call = world.sites[0].gateway.calls().next().unwrap();
+    assert_eq!(call.no_speech, call.ports.concat());
     world.send(B.at, G, &B.response(&invite, "488 No", ""));
     assert_eq!(is_rtp(&world), [true; 2]);
 }

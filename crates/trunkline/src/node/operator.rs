@@ -338,7 +338,13 @@ impl server::Operator for Operator {
                 let running = self.running();
                 let client = |i| running.clients.get(usize::from(i)).map(|c| c.name.as_str());
                 let wanted = page.iter().filter(|f| peer.is_none_or(|p| f.flow.ends.peer.0 == p));
-                let flows = wanted.map(|f| flows::view(f, client)).collect();
+                let no_speech = self.sip.as_ref().and_then(|sip| sip.report(0, 0));
+                let no_speech = no_speech.map(|report| report.no_speech).unwrap_or_default();
+                let flows = wanted.map(|f| match flows::view(f, client) {
+                    flow if no_speech.contains(&flow.port) => flows::without_rating(flow),
+                    flow => flow,
+                });
+                let flows = flows.collect();
                 value(Flows { flows, next })
             }
             Request::Streams { peer, from } => {

@@ -128,7 +128,11 @@ fn cells(leg: &CallLeg, is_over: bool) -> Vec<String> {
     vec![
         leg.from.clone(),
         if leg.overlay { "overlay" } else { "UDP" }.into(),
-        leg.packets.to_string(),
+        match (leg.packets, leg.other) {
+            (packets, 0) => packets.to_string(),
+            (0, other) => other.to_string(),
+            (packets, other) => format!("{packets} + {other}"),
+        },
         percent(share(leg.lost)),
         percent(share(leg.late)),
         percent(share(leg.recovered)),

@@ -260,6 +260,8 @@ impl Driver {
             }
         }
     }
+                    no_speech: self.gateway.calls().flat_map(|call| call.no_speech).collect(),
+                    ended: self.ledger.ended_by_outcome(),
 
     /// TLS settings for connections of this socket, if they are encrypted.
     fn tls_of(&self, socket: u32) -> Option<Tls> {

@@ -273,6 +273,7 @@ impl Said {
         }
     }
 }
+            other: self.counts.other,
 
 /// Share of the expected packets that were lost or late; `None` if none were expected.
 fn missed(counts: &Counts) -> Option<f64> {

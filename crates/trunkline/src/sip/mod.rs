@@ -15,6 +15,7 @@ use crate::node::config::Sip;
 use crate::operate::protocol::Call;
 use driver::Driver;
 use port_board::PortBoard;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -82,6 +83,25 @@ pub struct GatewayReport {
     pub free_ports: usize,
     /// When its certificate expires, in seconds since 1970; 0 without one.
     pub certificate_not_after: u64,
+    /// Media ports, and virtual ports, of streams that are no RTP: faxes.
+    pub no_speech: BTreeSet<u16>,
+    /// Number of ended calls by outcome.
+    pub ended: Vec<(&'static str, u64)>,
+}
+
+/// The calls that ended because their gateway was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Number of calls that were up.
+    pub up: usize,
+    /// Number of calls that rang.
+    pub ringing: usize,
+    /// The first of them, in words.
+    pub named: Vec<String>,
+    /// Whether their ends were told; not if `bye_at_stop` is false.
+    pub is_told: bool,
+    /// Whether all ends that were told have answered in time.
+    pub is_answered: bool,
 }
 
 /// Handle through which other threads query the gateway.
