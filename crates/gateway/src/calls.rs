@@ -158,11 +158,11 @@ pub(crate) struct Call {
     pub is_acknowledged: bool,
     /// Time of the challenge to its INVITE, and the status code: it may be repeated with credentials.
     pub challenged: Option<(Time, u16)>,
-    /// The part of the same call before it: its INVITE has been here and came back from a proxy.
-    pub part_of: Option<CallId>,
     /// Time at which a BYE was challenged, and the end that sent it: it may be repeated with
     /// credentials.
     pub hanging_up: Option<(Time, SideId)>,
+    /// The part of the same call before it: its INVITE has been here and came back from a proxy.
+    pub part_of: Option<CallId>,
     /// The part behind it, in the same way; of several, the one that was answered.
     pub onward: Option<CallId>,
     /// Interval of the session timer, if one is agreed.
@@ -267,9 +267,9 @@ impl Calls {
             heard: now,
             is_acknowledged: false,
             challenged: None,
+            hanging_up: None,
             part_of: None,
             onward: None,
-            hanging_up: None,
             session: None,
             awaits: None,
             streams: Vec::new(),

@@ -142,6 +142,8 @@ struct Pending {
     sent: Time,
     /// Addresses at which its sender may be.
     places: PartyAddresses,
+    /// Why another gateway, which is trusted, ends the call by it.
+    told: Option<Cause>,
     /// Whether it has been accepted; later responses are then retransmissions.
     is_accepted: bool,
 }
@@ -154,8 +156,6 @@ pub struct Gateway {
     calls: Calls,
     pending: BTreeMap<TransactionId, Pending>,
     hops: Hops,
-    /// Why another gateway, which is trusted, ends the call by it.
-    told: Option<Cause>,
     waiting: BTreeMap<String, Vec<Waiter>>,
     /// Requests that use a connection because of their length, and when it counts as silent.
     long: VecDeque<(Time, TransactionId)>,
@@ -354,6 +354,9 @@ impl Gateway {
             Incoming::Request(id) => self.request(now, id, from, message, media),
             Incoming::Ack => self.ack(now, from, message, media),
             Incoming::Response(id) => self.response(now, id, from, message, media),
+            Incoming::Unwanted(id, is_first) => {
+                self.end_unwanted(now, id, (message, is_first), media);
+            }
             Incoming::Refused => {
                 self.stats.refused += 1;
                 let why = "too many requests wait for an answer, in total or from this sender";
@@ -375,24 +378,29 @@ impl Gateway {
         message: &Message,
         media: &mut impl Media,
     ) {
+        let is_bye = matches!(message.start(), Start::Request { method: b"BYE", .. });
         let routed = match self.route(message) {
             Ok(routed) => routed,
             Err(why) => {
                 self.stats.refused += 1;
                 let said = (why.code(), &*why.reason());
+                // A sender that has demanded an extension can do without it.
+                if is_bye && !matches!(why, proxy::RouteError::Extension(_)) {
+                    self.end_refused(now, &from, (message, &[]), media);
+                }
                 return self.transactions.refuse(now, id, said, &why.lines());
             }
         };
         let done = self.forward(now, id, from, message, &routed, media);
         if let Err(refusal) = done {
             self.stats.refused += 1;
+            if is_bye {
+                self.end_refused(now, &from, (message, &routed.own), media);
+            }
             if let Some(why) = refusal.why {
                 self.events.push_back(Event::TurnedAway(from.remote, refusal.code, why));
             }
             let said = (refusal.code, refusal.reason);
-            Incoming::Unwanted(id, is_first) => {
-                self.end_unwanted(now, id, (message, is_first), media);
-            }
             self.transactions.refuse(now, id, said, &refusal.lines());
         }
     }
@@ -414,25 +422,17 @@ impl Gateway {
                 (Some(_), _) => self.calls.close(id, media),
                 (None, _) => self.end_whole(id, why, media),
             }
-        let is_bye = matches!(message.start(), Start::Request { method: b"BYE", .. });
         }
     }
 
     /// Ends a call with all its parts.
     fn end_whole(&mut self, first: CallId, why: CallOutcome, media: &mut impl Media) {
-                // A sender that has demanded an extension can do without it.
-                if is_bye && !matches!(why, proxy::RouteError::Extension(_)) {
-                    self.end_refused(now, &from, (message, &[]), media);
-                }
         if let Some(view) = self.calls.view(first) {
             self.events.push_back(Event::Ended(Box::new(view), why));
         }
         let mut next = Some(first);
         while let Some(id) = next {
             next = self.calls.get(id).and_then(|call| call.onward);
-            if is_bye {
-                self.end_refused(now, &from, (message, &routed.own), media);
-            }
             self.calls.close(id, media);
         }
     }
@@ -443,6 +443,8 @@ impl Gateway {
         let Some(pending) = self.pending.remove(&id) else { return };
         match pending.kind {
             Kind::Initial | Kind::Resuming => {
+                // It may still be accepted, as long as its transaction is kept.
+                self.pending.insert(id, pending.clone());
                 let is_cancelled = self.transactions.is_cancelled(id);
                 let why = if is_cancelled { CallOutcome::Refused(487) } else { why };
                 self.end_unanswered(&pending.passes, why, media);
@@ -473,20 +475,18 @@ impl Gateway {
 
     /// Retransmits and expires requests, and ends calls without traffic.
     pub fn handle_timeout(&mut self, now: Time, media: &mut impl Media) {
-        for id in self.transactions.handle_timeout(now) {
-            self.forget(id, CallOutcome::Unanswered, media);
         while let Some(&(_, id)) = self.long.front().filter(|(at, _)| *at <= now) {
             self.long.pop_front();
             self.leave_silent(now, id, media);
         }
-        }
+        for id in self.transactions.handle_timeout(now) {
             self.note_silence(id);
+            self.forget(id, CallOutcome::Unanswered, media);
+        }
         if now < self.sweep {
             return;
         }
         self.sweep = now + SWEEP;
-                // It may still be accepted, as long as its transaction is kept.
-                self.pending.insert(id, pending.clone());
         self.hops.forget_unused();
         let transactions = &self.transactions;
         self.pending.retain(|id, _| transactions.has(*id));

@@ -336,13 +336,13 @@ impl Transactions {
             is_cancelled: false,
             has_expired: false,
             cancel: None,
+            is_abandoned: false,
+            unwanted: Vec::new(),
             timers: Timers::new(now),
         };
         let its = self.by_source.entry(from.remote.ip()).or_default();
         its.transactions += 1;
         self.taken.transactions += 1;
-            is_abandoned: false,
-            unwanted: Vec::new(),
         self.all.insert(id, transaction);
         self.weigh(id, 0);
         if is_invite {
@@ -419,17 +419,12 @@ impl Transactions {
             let bytes = reply::ack(forwarded, message);
             self.outputs.push_back(Output { to, bytes });
         }
-        self.take_response(now, id, code)
-    }
-
-    fn take_response(&mut self, now: Time, id: TransactionId, code: u16) -> Incoming {
-        let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
         if t.is_invite && matches!(t.phase, Phase::Completed | Phase::Confirmed) {
             return self.take_late_response(now, id, message, code);
         }
-        if t.is_own && code >= 200 {
-            self.close(id);
-            return Incoming::Absorbed;
+        self.take_response(now, id, code)
+    }
+
     /// Handles a response to an INVITE whose requester has a final response other than 2xx already.
     fn take_late_response(
         &mut self,
@@ -463,6 +458,11 @@ impl Transactions {
         Incoming::Unwanted(id, is_first)
     }
 
+    fn take_response(&mut self, now: Time, id: TransactionId, code: u16) -> Incoming {
+        let Some(t) = self.all.get_mut(&id) else { return Incoming::Absorbed };
+        if t.is_own && code >= 200 {
+            self.close(id);
+            return Incoming::Absorbed;
         }
         let passes = match (t.phase, code) {
             (Phase::Calling | Phase::Proceeding, 100..=199) => {
@@ -635,12 +635,6 @@ impl Transactions {
         }
     }
 
-    /// The time of the next [`Transactions::handle_timeout`].
-    pub fn next_timeout(&self) -> Time {
-        self.due.first().map_or(Time::NEVER, |(at, _)| *at)
-    }
-
-    /// Retransmits unanswered messages, and gives up overdue ones. Only the requester of an INVITE
     fn cancel_downstream(&mut self, now: Time, id: TransactionId) {
         let Some(t) = self.all.get_mut(&id).filter(|t| t.cancel.is_none()) else { return };
         let Some((to, forwarded)) = &t.downstream else { return };
@@ -651,6 +645,12 @@ impl Transactions {
         self.arm(id);
     }
 
+    /// The time of the next [`Transactions::handle_timeout`].
+    pub fn next_timeout(&self) -> Time {
+        self.due.first().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    /// Retransmits unanswered messages, and gives up overdue ones. Only the requester of an INVITE
     /// receives a 408, as it doesn't help others (RFC 4320, 4.2). Returns the requests that were
     /// given up.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<TransactionId> {
@@ -693,13 +693,13 @@ impl Transactions {
             return self.close(id);
         }
         given_up.push(id);
+        t.timers.cancel_heard();
         if t.is_cancelled {
             self.refuse(now, id, (487, "Request Terminated"), b"");
         } else if t.is_invite {
             self.refuse(now, id, (408, "Request Timeout"), b"");
         } else {
             self.close(id);
-        t.timers.cancel_heard();
         }
     }
 
@@ -741,17 +741,17 @@ impl Transactions {
     }
 }
 
+/// The Via line of a request of this proxy's own.
+fn via(own: &str, branch: &[u8]) -> Vec<u8> {
+    [b"Via: ", own.as_bytes(), b";branch=", branch, b"\r\n"].concat()
+}
+
 /// Destination of the responses to a request (RFC 3261, 18.2.2; RFC 3581, 4): the address it came
 /// from, at the port in its Via, or at the source port if requested.
 fn back(from: Hop, request: &Message) -> Hop {
     let named = request.via().filter(|via| via.param("rport").is_none());
     let port = match (from.connection, named) {
         (None, Some(via)) => via.port.unwrap_or(5060),
-/// The Via line of a request of this proxy's own.
-fn via(own: &str, branch: &[u8]) -> Vec<u8> {
-    [b"Via: ", own.as_bytes(), b";branch=", branch, b"\r\n"].concat()
-}
-
         _ => from.remote.port(),
     };
     Hop { remote: SocketAddr::new(from.remote.ip(), port), ..from }

@@ -54,7 +54,7 @@ impl Gateway {
         let whole = self.calls.iter().filter(|(_, call)| call.part_of.is_none());
         let all: Vec<CallId> = whole.map(|(id, _)| id).collect();
         for id in all {
-            self.tell(now, id, (503, "the gateway stops"), media);
+            self.tell(now, id, Cause::Stopped, media);
         }
     }
 

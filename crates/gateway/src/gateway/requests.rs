@@ -138,17 +138,17 @@ impl Gateway {
             is_flow,
             sent: now,
             places: PartyAddresses::of(message, from.remote.ip(), &self.config),
+            told: Cause::told(message)
+                .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
             is_accepted: false,
         };
         self.pending.insert(id, pending);
-        Ok(())
-    }
         if is_long {
             self.long.push_back((now + SILENT, id));
         }
+        Ok(())
+    }
 
-    /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
-    /// one. Returns the next hop, and whether a connection is used because of the length.
     /// Sends a long request by UDP, and all others of the same connection, if nothing has come from its
     /// host: a host may accept connections that no program serves.
     pub(super) fn leave_silent(&mut self, now: Time, id: TransactionId, media: &mut impl Media) {
@@ -178,8 +178,8 @@ impl Gateway {
         }
     }
 
-            told: Cause::told(message)
-                .filter(|_| kind == Kind::Bye && self.config.trusts(from.remote.ip())),
+    /// Sends a request on, by a connection if it is too long for a datagram and the next hop may take
+    /// one. Returns the next hop, and whether a connection is used because of the length.
     fn send_on(
         &mut self,
         now: Time,
@@ -308,6 +308,10 @@ impl Gateway {
         let Start::Request { method, .. } = message.start() else { return Ok(()) };
         let mut edit = Edit::new(message);
         routed.apply(&mut edit);
+        // Only gateways tell each other why they end a call.
+        if ![&from, &down].iter().all(|hop| self.config.trusts(hop.remote.ip())) {
+            edit.remove(Name::Ended);
+        }
         let has_tag = message.to().is_some_and(|to| to.tag().is_some());
         let is_secure = routed.is_secure(message);
         match method {
@@ -348,10 +352,6 @@ impl Gateway {
         let own = self.own_hop(&down);
         self.transactions.stamp(&mut edit, id, &own);
         let bytes = edit.finish();
-        // Only gateways tell each other why they end a call.
-        if ![&from, &down].iter().all(|hop| self.config.trusts(hop.remote.ip())) {
-            edit.remove(Name::Ended);
-        }
         if may_connect && down.connection.is_none() && bytes.len() > LARGE {
             return Err(NotSent::Long(bytes.len()));
         }

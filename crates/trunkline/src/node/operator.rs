@@ -157,7 +157,6 @@ impl Operator {
     fn status(&self) -> Result<Status, Refused> {
         let s = self.snapshot()?;
         let running = self.running();
-            gateway_sessions: s.node.gateway_sessions,
         Ok(Status {
             name: running.name.clone(),
             id: running.overlay.id.0,
@@ -178,6 +177,7 @@ impl Operator {
             links_up: s.links.iter().filter(|l| l.up).count(),
             links: s.links.len(),
             sessions: s.node.sessions,
+            gateway_sessions: s.node.gateway_sessions,
             streams: s.node.streams.open,
             gateway: self.sip.is_some(),
             calls: self.sip.as_ref().and_then(|sip| Some(sip.report(0, 0)?.stats.live)),
@@ -298,10 +298,6 @@ fn trunk_view(trunk: &overlay::Trunk) -> Trunk {
 
 fn trunk_in_view(trunk: &overlay::Receiving) -> TrunkIn {
     let trunk::ReceiverStats { trunk_packets, packets, unknown, no_template } = trunk.stats;
-                Request::HangUp { call: Some(call), .. } => {
-                    &format!("calls hangup {}", call.escape_debug())
-                }
-                Request::HangUp { all: true, .. } => "calls hangup --all",
     let (from, loss_events) = (trunk.from.0, trunk.loss);
     TrunkIn { from, trunk_packets, packets, unknown, no_template, loss_events }
 }
@@ -315,6 +311,10 @@ impl server::Operator for Operator {
         if changes {
             let what = match &ask {
                 Request::Reload {} => "reload",
+                Request::HangUp { call: Some(call), .. } => {
+                    &format!("calls hangup {}", call.escape_debug())
+                }
+                Request::HangUp { all: true, .. } => "calls hangup --all",
                 Request::HangUp { .. } => "calls hangup",
                 Request::Drain { on: true } => "drain",
                 Request::Drain { on: false } => "drain --undo",

@@ -1,6 +1,6 @@
 //! The event loop of the SIP thread.
 
-use super::ledger::Ledger;
+use super::ledger::{self, Ledger};
 use super::port_board::PortBoard;
 use super::stream::{self, Activity, Line, OUTBOX, ROOM, Waiting};
 use super::tls::Tls;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use trunkline_base::Time;
-use trunkline_gateway::{CallView, Event, Found, Gateway, Transport};
+use trunkline_gateway::{CallOutcome, CallView, Event, Found, Gateway, Transport};
 use trunkline_sip::transaction::{Hop, Output};
 
 /// Maximum number of inputs processed before the resulting output is sent.
@@ -54,12 +54,15 @@ pub struct Driver {
 /// A stop that has been requested.
 struct Stopping {
     /// Receiver of the stop notification.
-    reply: SyncSender<usize>,
-    /// Number of calls at the time.
-    up: usize,
+    reply: SyncSender<Stopped>,
+    /// The calls at the time.
+    calls: Stopped,
     /// Time until which the ends of calls may answer that they have been told.
     until: Time,
 }
+
+/// Maximum number of calls that the message about a stop names.
+const NAMED: usize = 10;
 
 /// Time for the ends of calls to answer when the gateway stops.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -71,20 +74,20 @@ struct LimitedLogs {
     descriptions: RateLimitedLog,
     refusals: RateLimitedLog,
     forbidden: RateLimitedLog,
+    malformed: RateLimitedLog,
+    full: RateLimitedLog,
 }
 
 /// The writing side of a connection.
 struct Connection {
-    malformed: RateLimitedLog,
-    full: RateLimitedLog,
     remote: SocketAddr,
     outbox: mpsc::Sender<Waiting>,
     /// Room for queued messages, shared by all connections with this address.
     room: Arc<Semaphore>,
+    activity: Arc<Activity>,
 }
 
 impl Connection {
-    activity: Arc<Activity>,
     /// Queues a message for writing; false if too much is already queued.
     fn write(&self, bytes: Vec<u8>) -> bool {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -185,11 +188,13 @@ impl Driver {
     /// notification.
     fn is_over(&mut self) -> bool {
         let Some(stopping) = &self.stopping else { return false };
-        let is_told = self.gateway.is_quiet() || clock::now() >= stopping.until;
+        let is_quiet = self.gateway.is_quiet();
+        let is_told = is_quiet || clock::now() >= stopping.until;
         if !is_told || !self.ledger.is_settled() {
             return false;
         }
-        let _ = stopping.reply.try_send(stopping.up);
+        let calls = Stopped { is_answered: is_quiet, ..stopping.calls.clone() };
+        let _ = stopping.reply.try_send(calls);
         true
     }
 
@@ -209,6 +214,9 @@ impl Driver {
             Input::Message(hop, message) => {
                 self.gateway.take(now, hop, &message, &mut self.board);
             }
+            Input::Malformed(hop, is_for_size, why) => {
+                self.gateway.malformed(hop.remote, is_for_size, why);
+            }
             Input::Accepted(socket, stream, remote) => self.admit(socket, stream, remote),
             Input::Closed(connection, why) => self.closed(connection, why.as_ref()),
             Input::Named(name, found) => {
@@ -216,9 +224,6 @@ impl Driver {
             }
             Input::Media(snapshot) => {
                 // A stopped gateway accepts no more calls, regardless of the node.
-            Input::Malformed(hop, is_for_size, why) => {
-                self.gateway.malformed(hop.remote, is_for_size, why);
-            }
                 self.gateway.drain(snapshot.is_draining || self.stopping.is_some());
                 self.media = snapshot.stats;
                 let seen = self.ledger.see(&snapshot.legs);
@@ -238,9 +243,9 @@ impl Driver {
                 let _ = reply.try_send(());
             }
             Input::Stop(reply) => {
-                let up = self.gateway.stats().live;
+                let calls = self.to_be_stopped();
                 self.gateway.stop(now, &mut self.board);
-                self.stopping = Some(Stopping { reply, up, until: now + FAREWELL });
+                self.stopping = Some(Stopping { reply, calls, until: now + FAREWELL });
             }
             Input::HangUp(which, reply) => {
                 let ended = self.gateway.hang_up(now, &which, &mut self.board);
@@ -255,13 +260,29 @@ impl Driver {
                     media: self.media,
                     free_ports: self.gateway.free_ports(),
                     certificate_not_after: self.tls.not_after,
+                    no_speech: self.gateway.calls().flat_map(|call| call.no_speech).collect(),
+                    ended: self.ledger.ended_by_outcome(),
                 };
                 let _ = reply.try_send(report);
             }
         }
     }
-                    no_speech: self.gateway.calls().flat_map(|call| call.no_speech).collect(),
-                    ended: self.ledger.ended_by_outcome(),
+
+    /// The calls that a stop ends.
+    fn to_be_stopped(&self) -> Stopped {
+        let mut stopped =
+            Stopped { is_told: self.gateway.config().bye_at_stop, ..Stopped::default() };
+        for call in ledger::by_start(&self.gateway) {
+            match call.answered {
+                Some(_) => stopped.up += 1,
+                None => stopped.ringing += 1,
+            }
+            if stopped.named.len() < NAMED {
+                stopped.named.push(format!("{} to {} ({})", call.from, call.to, call.name));
+            }
+        }
+        stopped
+    }
 
     /// TLS settings for connections of this socket, if they are encrypted.
     fn tls_of(&self, socket: u32) -> Option<Tls> {
@@ -420,7 +441,10 @@ impl Driver {
                     let _ = inbox.send(Input::Named(name, found)).await;
                 });
             }
-            Event::Ended(call, outcome) => self.ledger.ended(*call, outcome),
+            Event::Ended(call, outcome) => {
+                log_end(&call, outcome);
+                self.ledger.ended(*call, outcome);
+            }
             Event::Plain(id) => {
                 let call = self.gateway.call(id);
                 tracing::warn!(
@@ -444,6 +468,29 @@ impl Driver {
                     clock::now(),
                     format_args!("a request from {from} is refused with {code}: {why}"),
                 );
+            }
+            Event::Silent(remote, connection, by_udp) => {
+                let then = match by_udp {
+                    true => "its long requests go by UDP for ten minutes",
+                    false => "requests there end with 408",
+                };
+                let what = format!(
+                    "{remote} accepts SIP connections, and nothing comes from there: does a SIP \
+                     server listen at that port? {then}"
+                );
+                self.limited_logs.connections.warn(clock::now(), what);
+                if !self.gateway.is_open(connection) {
+                    self.connections.remove(&connection);
+                }
+            }
+            Event::Malformed(from, why, code) => {
+                let then = match code {
+                    Some(code) => format!("is refused with {code}"),
+                    None => "is dropped without an answer".into(),
+                };
+                self.limited_logs
+                    .malformed
+                    .warn(clock::now(), format_args!("a SIP message from {from} {then}: {why}"));
             }
             Event::Forbidden(from) => self.forbidden(from),
         }
@@ -489,29 +536,6 @@ async fn listen(socket: u32, udp: Arc<UdpSocket>, inbox: mpsc::Sender<Input>) {
         // This reads and clears an ICMP error of an earlier send.
         let Ok((n, remote)) = udp.recv_from(&mut buffer).await else { continue };
         let hop = Hop { socket, remote, connection: None };
-            Event::Silent(remote, connection, by_udp) => {
-                let then = match by_udp {
-                    true => "its long requests go by UDP for ten minutes",
-                    false => "requests there end with 408",
-                };
-                let what = format!(
-                    "{remote} accepts SIP connections, and nothing comes from there: does a SIP \
-                     server listen at that port? {then}"
-                );
-                self.limited_logs.connections.warn(clock::now(), what);
-                if !self.gateway.is_open(connection) {
-                    self.connections.remove(&connection);
-                }
-            }
-            Event::Malformed(from, why, code) => {
-                let then = match code {
-                    Some(code) => format!("is refused with {code}"),
-                    None => "is dropped without an answer".into(),
-                };
-                self.limited_logs
-                    .malformed
-                    .warn(clock::now(), format_args!("a SIP message from {from} {then}: {why}"));
-            }
         if inbox.send(Input::Datagram(hop, buffer[..n].to_vec())).await.is_err() {
             return;
         }
@@ -546,6 +570,8 @@ mod tests {
         assert_eq!([each(Some(0)), each(Some(1)), each(None)], [Some(8); 3]);
         assert_eq!(each(Some(2)), None, "who wants one would have as many");
         assert_eq!(surplus(std::iter::empty(), None), None);
+        let used = all.into_iter().filter(|(n, ..)| *n != 8);
+        assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));
     }
 
     #[test]
@@ -569,5 +595,3 @@ mod tests {
         assert!(!b.write(vec![0; ROOM + 1]));
     }
 }
-        let used = all.into_iter().filter(|(n, ..)| *n != 8);
-        assert_eq!(most_idle(used.filter(|(_, ip, _)| *ip == address(1))), Some(7));

@@ -21,8 +21,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 use tls::Tls;
-use trunkline_base::Time;
 use tokio::sync::mpsc;
+use trunkline_base::Time;
 use trunkline_gateway::{CallSelection, Gateway, Stats, Transport};
 use trunkline_sip::Message;
 use trunkline_sip::transaction::Hop;
@@ -40,10 +40,10 @@ enum Input {
     Datagram(Hop, Vec<u8>),
     /// A message from a connection.
     Message(Hop, Box<Message>),
-    /// A new connection to this socket.
     /// A connection has brought what can't be processed: whether it is only too large, the reason, and
     /// the status code of the answer to it.
     Malformed(Hop, bool, (String, Option<u16>)),
+    /// A new connection to this socket.
     Accepted(u32, tokio::net::TcpStream, SocketAddr),
     /// A connection has ended or, if there is an error, could not be established.
     Closed(u64, Option<io::Error>),
@@ -144,9 +144,9 @@ impl GatewayHandle {
         }
     }
 
-    /// Ends all calls, has their ends told, and has their records written. Returns their number; `None` if the gateway
-    /// does not answer in time.
-    pub fn stop(&self) -> Option<usize> {
+    /// Ends all calls, has their ends told, and has their records written. `None` if the gateway does
+    /// not answer in time.
+    pub fn stop(&self) -> Option<Stopped> {
         let (reply, answer) = sync_channel(1);
         self.0.try_send(Input::Stop(reply)).ok()?;
         answer.recv_timeout(ledger::PATIENCE + Duration::from_secs(2)).ok()

@@ -35,11 +35,11 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 /// The same for a connection that is made only because a request is long: UDP will do.
 pub const BRIEF: Duration = Duration::from_millis(500);
 
-/// Time limit for the other end to accept a message.
 /// Time for the rest of a stream whose last message has been refused, and its maximum size in bytes.
 const PARTING: Duration = Duration::from_secs(1);
 const MAX_UNREAD: usize = 1 << 20;
 
+/// Time limit for the other end to accept a message.
 const WRITE: Duration = Duration::from_secs(10);
 
 /// Time limit for the first message on a connection: the duration of a transaction.
@@ -194,6 +194,7 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
                     line.activity.bytes();
                     framer.push(&buffer[..n]);
                     if !take(&mut framer, &mut stream, &mut line).await? {
+                        part(&mut stream, &mut buffer).await;
                         return Ok(());
                     }
                 }
@@ -201,9 +202,9 @@ async fn carry(mut stream: impl AsyncRead + AsyncWrite + Unpin, mut line: Line) 
             message = line.outbox.recv() => match message {
                 Some(Waiting { bytes, room }) => {
                     line.patience = None;
-                    write(&mut stream, &bytes).await?;
                     line.activity.bytes();
                     line.activity.message();
+                    write(&mut stream, &bytes).await?;
                     drop(room);
                 }
                 None => return Ok(()),
@@ -225,7 +226,6 @@ async fn take(
             // Without its body the message would mean something else.
             Ok(Frame::Message(message)) if framer.is_lost() => {
                 refuse(&message, stream, line).await?;
-                        part(&mut stream, &mut buffer).await;
             }
             Ok(Frame::Message(message)) => {
                 line.patience = None;
@@ -246,9 +246,46 @@ async fn take(
     Ok(!framer.is_lost())
 }
 
+/// Answers the last message of a stream: the start of the next one is unknown.
+async fn refuse(
+    message: &Message,
+    stream: &mut (impl AsyncWrite + Unpin),
+    line: &mut Line,
+) -> io::Result<()> {
+    let is_asked = matches!(message.start(), Start::Request { method, .. } if method != b"ACK");
+    let (code, why) = match message.excess() {
+        Some(limit) => (limit.code(), limit.to_string()),
+        None => (400, "Bad Content-Length".to_owned()),
+    };
+    let code = Some(code).filter(|_| is_asked && message.via().is_some());
+    let is_for_size = message.excess().is_some();
+    let _ = line.inbox.send(Input::Malformed(line.hop, is_for_size, (why.clone(), code))).await;
+    if let Some(code) = code {
+        let said = (code, &*why);
+        write(stream, &reply::response(message, line.hop.remote, said, b"fault", b"")).await?;
+    }
+    Ok(())
+}
+
+/// Lets the answer to a last message arrive: a connection that is closed with unread bytes is reset,
+/// and the answer with it.
+async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [u8]) {
+    let read_on = async {
+        stream.shutdown().await?;
+        for _ in 0..MAX_UNREAD / buffer.len() {
+            if stream.read(buffer).await? == 0 {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(PARTING, read_on).await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::config;
     use tokio::net::TcpListener;
 
     /// Files with a self-signed certificate for `name`.
@@ -293,42 +330,6 @@ mod tests {
         tokio::spawn(async move { serve(shows, listener.accept().await.unwrap().0, at).await });
         let (outbox, from) = line(&at_client);
         tokio::spawn(connect((Some(tls), wanted.map(str::to_owned)), CONNECT, from));
-/// Answers the last message of a stream: the start of the next one is unknown.
-async fn refuse(
-    message: &Message,
-    stream: &mut (impl AsyncWrite + Unpin),
-    line: &mut Line,
-) -> io::Result<()> {
-    let is_asked = matches!(message.start(), Start::Request { method, .. } if method != b"ACK");
-    let (code, why) = match message.excess() {
-        Some(limit) => (limit.code(), limit.to_string()),
-        None => (400, "Bad Content-Length".to_owned()),
-    };
-    let code = Some(code).filter(|_| is_asked && message.via().is_some());
-    let is_for_size = message.excess().is_some();
-    let _ = line.inbox.send(Input::Malformed(line.hop, is_for_size, (why.clone(), code))).await;
-    if let Some(code) = code {
-        let said = (code, &*why);
-        write(stream, &reply::response(message, line.hop.remote, said, b"fault", b"")).await?;
-    }
-    Ok(())
-}
-
-/// Lets the answer to a last message arrive: a connection that is closed with unread bytes is reset,
-/// and the answer with it.
-async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [u8]) {
-    let read_on = async {
-        stream.shutdown().await?;
-        for _ in 0..MAX_UNREAD / buffer.len() {
-            if stream.read(buffer).await? == 0 {
-                break;
-            }
-        }
-        io::Result::Ok(())
-    };
-    let _ = tokio::time::timeout(PARTING, read_on).await;
-}
-
         let room = Arc::new(tokio::sync::Semaphore::new(ROOM)).try_acquire_many_owned(9).unwrap();
         let bytes = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n".to_vec();
         let _ = outbox.send(Waiting { bytes, room }).await;
@@ -360,51 +361,50 @@ async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [
             let mut answer = String::new();
             phone.read_to_string(&mut answer).await.unwrap();
             assert!(answer.starts_with("SIP/2.0 400 Bad Content-Length\r\n"), "{answer}");
+            let Some(Input::Malformed(..)) = inputs.recv().await else { panic!("{answer}") };
+            drop(phone);
             assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
         });
     }
 
     #[test]
-    fn who_connects_and_says_nothing_has_to_go() {
+    fn a_request_that_is_too_large_is_refused_before_the_connection_is_closed() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
-            let message = b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 0\r\n\r\n";
-            for said in [&b""[..], b"\r\n\r\n", &message[..20], &message[..]] {
-                let (mut phone, stream) = tokio::io::duplex(999);
+            let fields = "Via: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
+                To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n";
+            let line = format!("X: {}\r\n", "y".repeat(32 << 10));
+            let many = "X: y\r\n".repeat(60_000);
+            for (head, length) in [
+                (format!("{line}{fields}"), 0),
+                (format!("{fields}{line}"), 0),
+                (format!("{fields}{many}"), 0),
+                (fields.to_owned(), 70_000),
+            ] {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                let mut phone = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 let (inbox, mut inputs) = mpsc::channel(9);
                 let (_answers, outbox) = mpsc::channel(9);
-                let hop =
-                    Hop { socket: 0, remote: ([192, 0, 2, 1], 1).into(), connection: Some(1) };
-    use crate::node::config;
-                let patience = Some(Duration::from_millis(50));
-                let over = tokio::spawn(carry(stream, Line { hop, inbox, outbox, patience }));
-                phone.write_all(said).await.unwrap();
-                let stays = said.len() == message.len();
-                if stays {
-                    assert!(matches!(inputs.recv().await, Some(Input::Message(..))));
-                }
-                let ended = tokio::time::timeout(Duration::from_millis(300), over).await;
-                assert_eq!(ended.is_err(), stays, "{said:?}");
+                let (stream, remote) = listener.accept().await.unwrap();
+                let hop = Hop { socket: 0, remote, connection: Some(1) };
+                let activity = Activity::begin();
+                let line = Line { hop, inbox, outbox, patience: None, activity };
+                tokio::spawn(serve(None, stream, line));
+                let first = "INVITE sip:b@h SIP/2.0\r\n";
+                let invite = format!("{first}{head}Content-Length: {length}\r\n\r\n");
+                phone.write_all(invite.as_bytes()).await.unwrap();
+                let mut answer = String::new();
+                phone.read_to_string(&mut answer).await.unwrap();
+                assert!(answer.starts_with("SIP/2.0 513 Message Too Large: "), "{answer}");
+                assert!(answer.contains("\r\nCSeq: 1 INVITE\r\n"), "{answer}");
+                let said = inputs.recv().await;
+                let Some(Input::Malformed(_, true, (_, Some(513)))) = said else { panic!() };
+                drop(phone);
+                assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
             }
         });
     }
 
-    #[test]
-    fn who_is_connected_to_shows_that_it_is_who_was_asked_for() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(async {
-            assert!(talks("pbx.example", Some("pbx.example")).await);
-            assert!(!talks("pbx.example", Some("other.example")).await);
-            assert!(!talks("pbx.example", None).await);
-            assert!(talks("127.0.0.1", None).await);
-            assert!(!talks("127.0.0.1", Some("pbx.example")).await);
-        });
-    }
-}
-            let Some(Input::Malformed(..)) = inputs.recv().await else { panic!("{answer}") };
-            drop(phone);
-    #[test]
-    fn a_request_that_is_too_large_is_refused_before_the_connection_is_closed() {
     #[test]
     fn who_connects_and_says_nothing_has_to_go() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -444,39 +444,3 @@ async fn part(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), buffer: &mut [
         });
     }
 }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(async {
-            let fields = "Via: SIP/2.0/TCP a;branch=z9hG4bK1\r\nFrom: <sip:a@h>;tag=1\r\n\
-                To: <sip:b@h>\r\nCall-ID: 1\r\nCSeq: 1 INVITE\r\n";
-            let line = format!("X: {}\r\n", "y".repeat(32 << 10));
-            let many = "X: y\r\n".repeat(60_000);
-            for (head, length) in [
-                (format!("{line}{fields}"), 0),
-                (format!("{fields}{line}"), 0),
-                (format!("{fields}{many}"), 0),
-                (fields.to_owned(), 70_000),
-            ] {
-                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let mut phone = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-                let (inbox, mut inputs) = mpsc::channel(9);
-                let (_answers, outbox) = mpsc::channel(9);
-                let (stream, remote) = listener.accept().await.unwrap();
-                let hop = Hop { socket: 0, remote, connection: Some(1) };
-                let activity = Activity::begin();
-                let line = Line { hop, inbox, outbox, patience: None, activity };
-                tokio::spawn(serve(None, stream, line));
-                let first = "INVITE sip:b@h SIP/2.0\r\n";
-                let invite = format!("{first}{head}Content-Length: {length}\r\n\r\n");
-                phone.write_all(invite.as_bytes()).await.unwrap();
-                let mut answer = String::new();
-                phone.read_to_string(&mut answer).await.unwrap();
-                assert!(answer.starts_with("SIP/2.0 513 Message Too Large: "), "{answer}");
-                assert!(answer.contains("\r\nCSeq: 1 INVITE\r\n"), "{answer}");
-                let said = inputs.recv().await;
-                let Some(Input::Malformed(_, true, (_, Some(513)))) = said else { panic!() };
-                drop(phone);
-                assert!(matches!(inputs.recv().await, Some(Input::Closed(1, None))));
-            }
-        });
-    }
-
