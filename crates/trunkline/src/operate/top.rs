@@ -374,6 +374,7 @@ mod tests {
             links_up: 1,
             links: 2,
             sessions: 1,
+            gateway_sessions: 0,
             streams: 0,
             gateway: false,
             calls: None,
