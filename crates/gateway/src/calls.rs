@@ -15,7 +15,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 pub(crate) use offers::OfferOutcome;
 use offers::{Before, Change, Early};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use trunkline_base::Time;
 use trunkline_overlay::wire::NodeId;
@@ -549,9 +549,11 @@ impl Calls {
         let all = call.streams.iter().chain(&last.streams).flatten();
         let no_speech = all.filter(|stream| stream.transport == Transport::Datagrams);
         let no_speech = no_speech.flat_map(|stream| &stream.legs).map(|leg| leg.port);
+        // The first part of a call may be its last one.
+        let no_speech: BTreeSet<u16> = no_speech.collect();
         Some(CallView {
             id,
-            no_speech: no_speech.collect(),
+            no_speech: no_speech.into_iter().collect(),
             name: shown(&call.name),
             from: shown(&call.ends[0]),
             to: shown(&call.ends[1]),

@@ -335,12 +335,12 @@ impl Gateway {
             return self.events.push_back(Event::Forbidden(from.remote));
         }
         if let Some(fault) = message.fault() {
-            let code = message.refusal().map(|code| {
+            let code = message.refusal();
+            if let Some(code) = code {
                 let said = (code, &*fault.to_string());
                 let bytes = reply::response(message, from.remote, said, b"fault", b"");
                 self.transactions.answer(from, message, bytes);
-                code
-            });
+            }
             let why = (fault.to_string(), code);
             return self.malformed(from.remote, fault.is_for_size(), why);
         }

@@ -85,12 +85,7 @@ impl Gateway {
         if self.comes_round(message) || self.is_own(&down) {
             return Err(comes_round());
         }
-        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
-        let mut kind = match method {
-            b"INVITE" if !has_tag => Kind::Initial,
-            b"BYE" if call_legs::are_up(&self.calls, &passes) => Kind::Bye,
-            _ => Kind::Other,
-        };
+        let mut kind = self.kind(message, &passes);
         if kind == Kind::Initial {
             passes = vec![(self.begin(now, message, from, None)?, 0)];
         } else if method == b"INVITE"
@@ -107,13 +102,8 @@ impl Gateway {
         }
         call_legs::heard(&mut self.calls, &passes, now);
         call_legs::update(&mut self.calls, &passes, message, true);
-        if let (Kind::Initial, [(call, _)]) = (kind, &passes[..])
-            && let Some(call) = self.calls.get_mut(*call)
-        {
-            let places = PartyAddresses::at(down.remote.ip());
-            let (is_next_hop, is_direct) = (is_flow, is_flow);
-            let hop = Some(down);
-            call.sides[1] = Side { hop, places, is_next_hop, is_direct, ..Side::default() };
+        if kind == Kind::Initial {
+            self.aim(&passes, down, is_flow);
         }
         let may_connect = !is_flow;
         let on = Onward { id, from, down, message, routed, passes: &passes, may_connect };
@@ -147,6 +137,26 @@ impl Gateway {
             self.long.push_back((now + SILENT, id));
         }
         Ok(())
+    }
+
+    /// The effect of a request on its calls, as far as it alone shows that.
+    fn kind(&self, message: &Message, passes: &CallLegs) -> Kind {
+        let has_tag = message.to().is_some_and(|to| to.tag().is_some());
+        match message.start() {
+            Start::Request { method: b"INVITE", .. } if !has_tag => Kind::Initial,
+            Start::Request { method: b"BYE", .. } if call_legs::are_up(&self.calls, passes) => {
+                Kind::Bye
+            }
+            _ => Kind::Other,
+        }
+    }
+
+    /// Notes the next hop of an INVITE as the way to the callee of its call.
+    fn aim(&mut self, passes: &CallLegs, down: Hop, is_flow: bool) {
+        let Some(call) = passes.first().and_then(|(id, _)| self.calls.get_mut(*id)) else { return };
+        let places = PartyAddresses::at(down.remote.ip());
+        let (is_next_hop, is_direct, hop) = (is_flow, is_flow, Some(down));
+        call.sides[1] = Side { hop, places, is_next_hop, is_direct, ..Side::default() };
     }
 
     /// Sends a long request by UDP, and all others of the same connection, if nothing has come from its
