@@ -35,7 +35,7 @@ pub struct Counts {
     pub late: u64,
     /// Packets among `packets` for which a time to be played was found.
     pub timed: u64,
-    /// Sum over these of the time that the fastest packets wait to be played, in nanoseconds.
+    /// Sum over these of the time that the fastest packets have to wait for slower ones, in nanoseconds.
     pub wait: u64,
     /// Packets among `packets` that the overlay lost on the way and recovered.
     pub recovered: u64,
@@ -180,8 +180,9 @@ pub struct Reception {
     seen: u64,
     /// The number after one that is far from `newest`: the stream begins anew if it arrives.
     anew: Option<u16>,
-    /// The last packet that has a time.
+    /// The last packet that has a time, and the one with the highest number.
     last: Option<Timed>,
+    head: Option<Timed>,
     steps: Steps,
     /// Delay of the last packet, in nanoseconds relative to the first.
     delay: i64,
@@ -244,7 +245,7 @@ impl Reception {
     /// Switches to another source, which has other numbers and another clock.
     fn turn_to(&mut self, ssrc: u32, number: u16) {
         (self.newest, self.seen, self.anew) = (number.wrapping_sub(1), 0, None);
-        (self.ssrc, self.last) = (ssrc, None);
+        (self.ssrc, self.last, self.head) = (ssrc, None, None);
     }
 
     /// Counts a sequence number; false if the packet is a duplicate, or far from the others. Two such
@@ -265,8 +266,10 @@ impl Reception {
                 self.newest = number;
                 true
             }
-            _ if (ahead == 0 || ahead > u16::MAX - 64) && !self.is_newer(packet, payload_type) => {
-                let bit = 1u64.checked_shl(self.newest.wrapping_sub(number).into()).unwrap_or(0);
+            _ if (ahead == 0 || ahead > u16::MAX - 64)
+                && (self.seen & self.bit(number) == 0 || !self.is_newer(packet, payload_type)) =>
+            {
+                let bit = self.bit(number);
                 let is_new = bit != 0 && self.seen & bit == 0;
                 self.seen |= bit;
                 self.counts.duplicates += u64::from(!is_new);
@@ -285,29 +288,34 @@ impl Reception {
         }
     }
 
+    /// The bit of `seen` for a number up to the newest.
+    fn bit(&self, number: u16) -> u64 {
+        1u64.checked_shl(self.newest.wrapping_sub(number).into()).unwrap_or(0)
+    }
+
     /// The sender counts on from another number, as if its last packet had been `number`.
     fn renumber(&mut self, number: u16) {
-        if let Some(last) = &mut self.last {
-            last.number = number;
+        for packet in [&mut self.last, &mut self.head].into_iter().flatten() {
+            packet.number = number;
         }
     }
 
     /// The newest packet and the ticks per packet, if the stream is regular and `payload_type` has a
     /// time.
     fn regular(&self, payload_type: u8) -> Option<(Timed, u32)> {
-        let last = self.last.filter(|last| last.number == self.newest)?;
+        let head = self.head.filter(|head| head.number == self.newest)?;
         let is_same = payload_type == self.payload_type && self.clocks.is_timed(payload_type);
-        self.steps.regular().filter(|_| is_same).map(|step| (last, step))
+        self.steps.regular().filter(|_| is_same).map(|step| (head, step))
     }
 
     /// How many packets the sender may have sent since the newest, with this one, by its timestamps
     /// or, if those jump, by the time that has passed.
     fn sent_since_newest(&self, packet: &Timed, payload_type: u8) -> u16 {
-        let Some((last, step)) = self.regular(payload_type) else { return u16::MAX };
+        let Some((head, step)) = self.regular(payload_type) else { return u16::MAX };
         let round = |of: i64, by: i64| ((of + by / 2) / by.max(1)).clamp(1, u16::MAX.into()) as u16;
-        let ticks = i64::from(packet.stamp.wrapping_sub(last.stamp) as i32);
+        let ticks = i64::from(packet.stamp.wrapping_sub(head.stamp) as i32);
         let by_stamp = round(ticks, step.into());
-        let Some((real, said)) = self.passed(&last, packet) else { return by_stamp };
+        let Some((real, said)) = self.passed(&head, packet) else { return by_stamp };
         let jumps = ticks <= 0 || (real - said).unsigned_abs() >= JUMP;
         let length = self.nanos(step.into()).filter(|_| jumps);
         length.map_or(by_stamp, |length| round(real, length))
@@ -316,7 +324,7 @@ impl Reception {
     /// Whether a packet with a number that has been used is later than the newest by its timestamp:
     /// then it is neither a copy nor overtaken.
     fn is_newer(&self, packet: &Timed, payload_type: u8) -> bool {
-        let newest = self.regular(payload_type).map(|(last, _)| last.stamp);
+        let newest = self.regular(payload_type).map(|(head, _)| head.stamp);
         newest.is_some_and(|stamp| packet.stamp.wrapping_sub(stamp) as i32 > 0)
     }
 
@@ -340,6 +348,9 @@ impl Reception {
         // Another payload may have another clock.
         let last = self.last.filter(|_| payload_type == self.payload_type);
         (self.payload_type, self.last) = (payload_type, Some(packet));
+        if packet.number == self.newest {
+            self.head = self.last;
+        }
         let Some(last) = last else {
             self.steps = Steps::default();
             return self.begin(packet.at);
@@ -353,26 +364,26 @@ impl Reception {
         if (real - said).unsigned_abs() >= JUMP {
             return self.begin(packet.at);
         }
-        let said = said - self.step_ahead(&last, &packet, regular, (real, said));
-        let off = real - said;
+        let jump = self.jump(&last, &packet, regular, said);
+        if packet.number.wrapping_sub(last.number) as i16 <= 0 && jump.abs() >= STEP {
+            // It was overtaken by a packet with another relation to the clock.
+            self.last = Some(last);
+            return;
+        }
+        let steps_ahead = jump >= STEP && said - real > jump / 2;
+        let off = real - said + if steps_ahead { jump } else { 0 };
         self.jitter = self.jitter + off.unsigned_abs() - self.jitter / 16;
         self.delay += off;
         self.play(packet.at, begins);
     }
 
-    /// Nanoseconds by which the sender's timestamps step ahead between two packets, while it sends as
-    /// before. The network cannot do that, and a phone does not wait for what was not sent.
-    fn step_ahead(
-        &self,
-        last: &Timed,
-        packet: &Timed,
-        regular: Option<u32>,
-        (real, said): (i64, i64),
-    ) -> i64 {
-        let packets = packet.number.wrapping_sub(last.number) as i16;
-        let usual = regular.and_then(|step| self.nanos(i64::from(step) * i64::from(packets)));
-        let ahead = usual.filter(|_| packets > 0).map_or(0, |usual| said - usual);
-        if ahead >= STEP && said - real > ahead / 2 { ahead } else { 0 }
+    /// Nanoseconds that timestamps differ from what they usually do between two packets. If the packets
+    /// themselves come as usual, this is the sender's doing: the network cannot, and a phone does not
+    /// wait for what was not sent.
+    fn jump(&self, last: &Timed, packet: &Timed, regular: Option<u32>, said: i64) -> i64 {
+        let packets = i64::from(packet.number.wrapping_sub(last.number) as i16);
+        let usual = regular.and_then(|step| self.nanos(i64::from(step) * packets));
+        usual.map_or(0, |usual| said - usual)
     }
 
     /// Begins to measure delays anew.

@@ -59,7 +59,7 @@ pub(super) struct Playout {
     chosen: Time,
     /// Least delays in the latest times of [`AGAIN`], the newest first.
     recent: [i64; RECENT],
-    /// Time that the fastest of the latest packets waits to be played.
+    /// Time that the fastest of the latest packets has to wait, so that the others are in time.
     wait: i64,
     /// Whether the sender's clock has shifted: then the first packets do not wait longer.
     has_shifted: bool,
@@ -92,7 +92,7 @@ impl LateRun {
 pub(super) struct Played {
     /// Whether the packet came too late.
     pub is_late: bool,
-    /// Nanoseconds between the arrival of the fastest packet and its playout.
+    /// Nanoseconds that the fastest packets have to wait, so that the others are in time.
     pub wait: i64,
 }
 
@@ -235,11 +235,11 @@ impl Playout {
             }
             rest -= count;
         }
-        let is_new = known < LATE_ONE_IN && !self.has_shifted;
-        let least = if is_new { INITIAL } else { LEAST };
         let fastest = self.recent_least();
-        self.delay = quantile.max(fastest + least);
-        self.wait = self.delay - fastest;
+        let needed = quantile.max(fastest + LEAST);
+        let is_new = known < LATE_ONE_IN && !self.has_shifted;
+        self.delay = if is_new { quantile.max(fastest + INITIAL) } else { needed };
+        self.wait = needed - fastest;
         if at.since(self.chosen) >= AGAIN {
             self.recent.rotate_right(1);
             self.recent[0] = i64::MAX;

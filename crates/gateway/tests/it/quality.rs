@@ -246,6 +246,26 @@ fn numbers_that_jump_are_no_loss() {
     }
 }
 
+/// Of 750 packets that others overtake, some come from before a jump after one from behind it.
+#[test]
+fn a_jump_among_packets_that_overtake_one_another_costs_a_few() {
+    let jumps = [0, 1_000, 5_000].map(Shift::Numbers);
+    for shift in jumps.into_iter().chain([Shift::Stamps(200), Shift::Stamps(-200)]) {
+        let mut rng = ChaCha20Rng::seed_from_u64(6);
+        let (mut sent, times) = shifted(shift, 300, 250);
+        for sent in sent.iter_mut().filter(|_| rng.random_range(0..100) < 5) {
+            sent.delay += 35 * MS;
+        }
+        let counts = receive(&sent);
+        println!("{shift:?}: {counts:?}");
+        assert!(counts.lost() <= 3 && counts.duplicates <= 3, "{shift:?}: {counts:?}");
+        assert!(counts.packets >= (sent.len() - 2 * times) as u64, "{shift:?}: {counts:?}");
+        let is_back = matches!(shift, Shift::Stamps(by) if by < 0);
+        let most = if is_back { (UNTIL_SHIFTED + 3) * times } else { 2 * times };
+        assert!(counts.late <= most as u64, "{shift:?}: {counts:?}");
+    }
+}
+
 #[test]
 fn what_is_lost_remains_so() {
     let burst = |n: u64, from: u64, length: u64| n % 500 >= from && n % 500 < from + length;
