@@ -163,6 +163,10 @@ pub struct CallLeg {
     pub missed_now: Option<f64>,
     /// Jitter according to RFC 3550 (6.4.1), in milliseconds.
     pub jitter_ms: Option<f64>,
+    /// Mean delay, in milliseconds, that the end which hears the packets needs beyond the usual one, so
+    /// that few of them are late.
+    #[serde(default)]
+    pub extra_delay_ms: Option<f64>,
     /// E-model rating of the last second, as if it were G.711.
     pub r_now: Option<f64>,
     /// E-model rating of the whole call.

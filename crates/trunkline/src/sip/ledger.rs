@@ -18,8 +18,8 @@ use trunkline_media::quality::emodel::{self, Codec, Parameters};
 /// Number of ended calls that are still shown.
 const SHOWN: usize = 50;
 
-/// Assumed mouth-to-ear delay for the rating: a gateway can't see the phones' buffers or their
-/// distance.
+/// Assumed mouth-to-ear delay for the rating, to which the wait for slow packets is added: a gateway
+/// can't see the phones' buffers or their distance.
 const DELAY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
@@ -250,6 +250,8 @@ impl Leg {
             too_large: other.too_large,
             missed_now: self.now.as_ref().and_then(missed),
             jitter_ms: self.jitter.map(|jitter| jitter.as_secs_f64() * 1e3),
+            extra_delay_ms: (self.counts.timed > 0)
+                .then(|| self.counts.extra_delay().as_secs_f64() * 1e3),
             r_now: self.now.as_ref().and_then(rating),
             r,
             mos: r.map(emodel::mos),
@@ -287,8 +289,27 @@ fn rating(counts: &Counts) -> Option<f64> {
     let burst = emodel::burst_ratio_of(counts.expected, lost, counts.gaps.min(lost));
     let parameters = Parameters::default()
         .with_codec(Codec::G711_PLC)
-        .with_delay(DELAY)
+        .with_delay(DELAY + counts.extra_delay())
         .with_loss(share, burst.max(1.0));
     // Below 0 the rating has no meaning either.
     Some(emodel::rate(&parameters).r.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rating_pays_for_what_is_missed_and_for_what_is_waited_for() {
+        let good = Counts { expected: 50, packets: 50, timed: 50, ..Counts::default() };
+        let waits = |ms: u64| Counts { wait: 50 * ms * 1_000_000, ..good };
+        let usual = rating(&good).unwrap();
+        assert!((90.0..91.0).contains(&usual), "{usual}");
+        assert_eq!(rating(&waits(40)), Some(usual), "the least that a phone has");
+        // Idd (G.107, 7-27) at 360 ms instead of 100 ms.
+        let jitter = rating(&waits(300)).unwrap();
+        assert!((60.0..70.0).contains(&jitter), "{jitter}");
+        let late = rating(&Counts { late: 5, ..good }).unwrap();
+        assert!((60.0..68.0).contains(&late), "{late}");
+    }
 }
