@@ -1,4 +1,4 @@
-//! Floods in real time beside calls, on a link that loses packets.
+//! Floods in real time on a link that loses packets, and floods of a node beside its own calls.
 
 use crate::common::*;
 use std::time::Duration;
@@ -94,6 +94,29 @@ fn a_flood_that_is_repaired_leaves_calls_theirs() {
                 }
                 k += 1;
             }
+        }
+    }
+}
+
+/// The flood and the calls are of one node, so that only its flows can be told apart.
+#[test]
+fn a_call_is_whole_beside_a_flood_of_its_own_node() {
+    for (p, lifetime) in [(0.0, 100), (0.08, 100), (0.08, 255)] {
+        for factor in [1.2, 2.0, 4.0] {
+            let mut world = net(if p > 0.0 { uniform(p) } else { Loss::None });
+            let calls = some_calls(&mut world, 2, lifetime);
+            // Another flow, which needs a tenth of the link.
+            let mut other = VoiceSource::new(NodeId(4), 7_100, RT, at(5_000), 1 << 20);
+            (other.bytes, other.spacing) = (650, ms(10));
+            world.attach(HostId(3), 7_100, VoiceSink::default()).unwrap();
+            world.attach(HostId(0), 0, other).unwrap();
+            // It begins 100 ms before the calls.
+            flood(&mut world, 0, (factor, 1_000, 100), 5_900);
+            world.run_until(at(17_000));
+            let outcome = CallOutcome::of(&world, &calls, ms(lifetime.into()));
+            let lost = outcome.lost + outcome.late;
+            println!("{p} lost, beside {factor} x: {lost} of {} missed", outcome.sent);
+            assert!(lost <= if p > 0.0 { 1 } else { 0 }, "{outcome:?}");
         }
     }
 }

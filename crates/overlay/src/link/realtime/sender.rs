@@ -3,11 +3,11 @@ use super::policy::{Answer, Policy, Request};
 use super::send_queue::SendQueue;
 use super::{Config, MAX_GUESS};
 use crate::counters::{DropReason, Drops};
-use crate::link::fair_order::FairOrder;
+use crate::link::fair_order::{FairOrder, Place};
 use crate::link::ring::{Entry, PacketRing, Slot};
 use crate::link::turns::{Assignment, SOURCES};
 use crate::link::{OVERHEAD, Packet, is_stale, remaining_ms};
-use crate::wire::NackRange;
+use crate::wire::{FlowHeader, NackRange};
 use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
@@ -24,6 +24,8 @@ pub struct Sender {
     fair: Fairness,
     /// The source whose turn each packet takes, indexed by the low bits of its slot.
     turns: Box<[u32]>,
+    /// Where the bytes of its flow before each packet end, in the fair order.
+    starts: Box<[u64]>,
     assignment: Assignment,
     /// Slot of each numbered packet, indexed by the low bits of its number.
     slots: Box<[Slot]>,
@@ -83,6 +85,7 @@ impl Sender {
                 next_search: Time::ZERO,
             },
             turns: vec![0; packets].into(),
+            starts: vec![0; packets].into(),
             assignment: Assignment(secret),
             slots: vec![0; packets].into(),
             next_seq: 0,
@@ -103,7 +106,7 @@ impl Sender {
         if self.queue.is_full() {
             return Err(DropReason::QueueFull);
         }
-        self.choose_order(now, packet.turn);
+        self.choose_order(now, packet);
         if self.fair.is_used {
             self.check_wait(now, packet)?;
         }
@@ -120,18 +123,19 @@ impl Sender {
     /// The place of a packet in the present order.
     fn key(&mut self, slot: Slot) -> u64 {
         let Some((entry, frame)) = self.ring.get(slot) else { return 0 };
-        match self.fair.is_used {
-            true => {
-                let turn = self.turns[slot as usize & (self.turns.len() - 1)];
-                self.fair.order.number(turn, frame.len() + OVERHEAD)
-            }
-            false => entry.deadline.as_nanos(),
+        if !self.fair.is_used {
+            return entry.deadline.as_nanos();
         }
+        let index = self.index(slot);
+        let flow = self.assignment.flow(FlowHeader::ends_in(frame));
+        let place = self.fair.order.place(self.turns[index], flow, frame.len() + OVERHEAD);
+        self.starts[index] = place.start;
+        place.number
     }
 
-    /// Begins to use the fair order where packets have waited for long as one of the source `turn`
-    /// comes, and ends it where they have not for some time.
-    fn choose_order(&mut self, now: Time, turn: u32) {
+    /// Begins to use the fair order where packets have waited for long as `packet` comes, and ends
+    /// it where they have not for some time.
+    fn choose_order(&mut self, now: Time, packet: &Packet<'_>) {
         if self.queue.is_empty() {
             self.fair.busy_since = now;
             // Where nothing waits, no source is behind another, and the bytes that leave say nothing
@@ -151,18 +155,18 @@ impl Sender {
         }
         self.fair.has_expired = false;
         self.fair.next_search = now + SEARCH;
-        if self.has_others(turn) {
+        if self.has_others(packet) {
             (self.fair.is_used, self.fair.until) = (true, now + CALM);
             self.fair.order.restart(now);
             self.reorder();
         }
     }
 
-    /// Whether packets of other sources than `turn` wait. Those of one alone stay in the order of
-    /// their deadlines.
-    fn has_others(&self, turn: u32) -> bool {
-        let its = |slot: Slot| self.turns[slot as usize & (self.turns.len() - 1)];
-        self.queue.iter().any(|job| its(job.slot) != turn)
+    /// Whether packets of other flows wait. Those of one alone stay in the order of their deadlines.
+    fn has_others(&self, packet: &Packet<'_>) -> bool {
+        let ends = packet.flow.ends();
+        let is_other = |frame: &[u8]| FlowHeader::ends_in(frame) != ends;
+        self.queue.iter().any(|job| self.ring.get(job.slot).is_some_and(|(_, f)| is_other(f)))
     }
 
     /// Whether a packet in the queue has waited for long, or was displaced.
@@ -181,9 +185,11 @@ impl Sender {
         self.queue = queue;
     }
 
-    /// Refuses a packet that would wait behind others of its source until it is too late.
+    /// Refuses a packet that would wait behind others of its source, or of its flow, until it is too
+    /// late.
     fn check_wait(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), DropReason> {
-        let wait = self.fair.order.wait(packet.turn);
+        let flow = self.assignment.flow(packet.flow.ends());
+        let wait = self.fair.order.wait(packet.turn, flow);
         let is_hopeless = wait > self.max_wait.min(packet.deadline.since(now));
         if is_hopeless || wait > CROWDED {
             self.fair.until = now + CALM;
@@ -361,7 +367,9 @@ impl Sender {
         let Some((entry, frame)) = self.ring.get(job.slot) else { return false };
         let seq = entry.sent.map_or(self.next_seq, |(seq, _)| seq);
         if self.fair.is_used {
-            self.fair.order.leaves(now, job.key);
+            let index = self.index(job.slot);
+            let place = Place { number: job.key, start: self.starts[index] };
+            self.fair.order.leaves(now, self.turns[index], place);
         }
         entry.write(
             frame,
